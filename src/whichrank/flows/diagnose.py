@@ -1,0 +1,153 @@
+"""What `diagnose` does: gather, read, line up, judge, choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any, Literal
+
+from whichrank.evidence.intake import claims, collect, discover_readers
+from whichrank.fleet.local import Failure, map_ordered
+from whichrank.model.contracts import Item, Reading, Rule
+from whichrank.model.errors import UnreadableError
+from whichrank.model.evidence import Coverage, Skipped, Source
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.verdict import Diagnosis, JobInfo
+from whichrank.records.dump import Dump
+from whichrank.timeline import positions
+from whichrank.timeline.case import Case, build_case
+from whichrank.verdict.choose import Choice, choose
+
+Progress = Callable[[str, int, int], None]
+Given = Path | Literal["-"]
+
+
+def diagnose(
+    paths: Sequence[Given], *, source: Path | None = None, jobs: int | None = None, progress: Progress | None = None
+) -> Diagnosis:
+    """Read everything below the paths and say what went wrong."""
+    with collect(paths) as intake:
+        results = read_all(intake.items, jobs=jobs, progress=progress)
+    sources, records = list(intake.refused), []
+    for item, outcome in zip(intake.items, results, strict=True):
+        found, noted = _sort(item, outcome)
+        records += found
+        sources += noted
+    case = build_case([record for record in records if isinstance(record, Dump)])
+    if progress is not None:
+        progress("judging", 0, 1)
+    return conclude(case, _with_aside(sources, case.set_aside))
+
+
+def read_all(items: Sequence[Item], *, jobs: int | None, progress: Progress | None) -> list[list[tuple[str, Reading]] | Failure]:
+    """Every file through every reader that recognises it, in parallel."""
+    told = (lambda done, total: progress("reading", done, total)) if progress is not None else None
+    return map_ordered(_read, items, jobs=jobs, size=lambda item: item.size, progress=told)
+
+
+def _read(item: Item) -> list[tuple[str, Reading]]:
+    results: list[tuple[str, Reading]] = []
+    for reader in claims(item, discover_readers()):
+        try:
+            results.append((reader.NAME, reader.read(item)))
+        except UnreadableError as error:
+            results.append((reader.NAME, Reading(quality="unusable", note=error.message)))
+    return results
+
+
+def _sort(item: Item, outcome: list[tuple[str, Reading]] | Failure) -> tuple[list[Any], list[Source]]:
+    if isinstance(outcome, Failure):
+        return [], [Source(item.label, "", "unusable", outcome.message)]
+    if not outcome:
+        return [], [Source(item.label, "", "ignored", "not a format that whichrank knows")]
+    records = [record for _, reading in outcome for record in reading.records]
+    return records, [Source(item.label, name, reading.quality, reading.note) for name, reading in outcome]
+
+
+def _with_aside(sources: Iterable[Source], aside: Iterable[Source]) -> list[Source]:
+    """What was read but not used is told as such, once."""
+    replaced = {source.path: source for source in aside}
+    return [replaced.get(s.path, s) if s.reader == "flight_recorder" and s.quality != "unusable" else s for s in sources]
+
+
+def discover_rules() -> list[ModuleType]:
+    """Every rule, by its file."""
+    package = import_module("whichrank.rules")
+    found = []
+    for family in iter_modules(package.__path__):
+        if not family.ispkg:
+            continue
+        inner = import_module(f"{package.__name__}.{family.name}")
+        found += [import_module(f"{inner.__name__}.{module.name}") for module in iter_modules(inner.__path__)]
+    return sorted(found, key=lambda module: str(module.CODE))
+
+
+def judge(case: Case, rules: Sequence[Rule | ModuleType]) -> tuple[list[Finding], list[str], list[str], list[Skipped]]:
+    """All findings; the codes that found something, that are clear, and that had nothing to judge by."""
+    findings: list[Finding] = []
+    found, clear, skipped = [], [], []
+    for rule in rules:
+        answer = rule.judge(case)
+        if isinstance(answer, NotEvaluated):
+            skipped.append(Skipped(rule.CODE, answer.missing))
+        elif answer:
+            findings += answer
+            found.append(rule.CODE)
+        else:
+            clear.append(rule.CODE)
+    return findings, found, clear, skipped
+
+
+def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:
+    """Judge a case and put the answer together."""
+    findings, found, clear, skipped = judge(case, discover_rules())
+    choice = choose(findings, looked_at=_looked_at(case, sources), enough=case.lineup is not None)
+    return Diagnosis(
+        verdict=choice.verdict, findings=choice.findings, consequence_of=choice.consequence_of, incidents=choice.incidents,
+        next=_next(choice, case), job=_job(case, choice), ranks=positions.ranks(case), groups=positions.groups(case),
+        waits=positions.waits(case), coverage=Coverage(tuple(sources), tuple(found), tuple(clear), tuple(skipped)),
+    )
+
+
+def _looked_at(case: Case, sources: Sequence[Source]) -> str:
+    if case.lineup is not None:
+        dumped, world = len(case.lineup.dumped), case.lineup.world
+        return f"the flight-recorder dumps of {dumped} of {world} ranks ({len(case.lineup):,} entries)"
+    unusable = sum(source.quality == "unusable" for source in sources)
+    read = sum(source.quality in ("complete", "partial") for source in sources)
+    if unusable and not read:
+        return f"none of the {unusable} files could be read"
+    return f"{read} files were read and hold no entries" if read else ""
+
+
+def _next(choice: Choice, case: Case) -> tuple[NextStep, ...]:
+    steps: dict[str, NextStep] = {}
+    roots = [f for i, f in enumerate(choice.findings) if i not in choice.consequence_of]
+    for finding in roots[:1]:
+        for step in finding.next:
+            steps.setdefault(step.command, step)
+    if choice.verdict.cause == "unknown":
+        why = "stacks of all ranks tell where each of them is" if case.lineup is None else "fresh dumps of all ranks tell more"
+        step = NextStep("py-spy dump --nonblocking --pid PID > stack.PID.txt", why, (), "none")
+        steps.setdefault(step.command, step)
+    return tuple(steps.values())
+
+
+def _job(case: Case, choice: Choice) -> JobInfo:
+    lineup = case.lineup
+    if lineup is None:
+        return JobInfo()
+    from whichrank.rules.telling import when
+
+    roots = [f for i, f in enumerate(choice.findings) if i not in choice.consequence_of]
+    onset = when(roots[0].onset_ns) if roots and roots[0].onset_ns else None
+    libraries = sorted({dump.comm_lib for dump in lineup.dumps if dump.comm_lib})
+    return JobInfo(
+        world_size=lineup.world, backends=tuple(sorted({call.backend for call in lineup.calls if call.backend})),
+        nccl=libraries[0] if len(libraries) == 1 else None, onset=onset,
+        started=when(int(lineup.created.min())) if not lineup.wrapped else None,
+        hosts=tuple(sorted({dump.host for dump in lineup.dumps if dump.host})),
+    )

@@ -1,0 +1,71 @@
+"""The contracts that discovered files keep: readers, rules and report formats.
+
+A file in `evidence/readers`, `rules/<family>` or `report` is a module that has the
+attributes below. Nothing is registered anywhere: the folders are walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from whichrank.model.evidence import Quality
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.verdict import Diagnosis
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One file of evidence: where its bytes are, and what it is called in reports."""
+
+    path: Path
+    label: str
+    size: int
+    mtime_ns: int
+
+    def head(self, count: int = 4096) -> bytes:
+        with self.path.open("rb") as stream:
+            return stream.read(count)
+
+    def read(self) -> bytes:
+        return self.path.read_bytes()
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a reader made of one item. `records` are objects of `whichrank.records`."""
+
+    records: list[Any] = field(default_factory=list)
+    quality: Quality = "complete"
+    note: str = ""
+
+
+class Reader(Protocol):
+    """One format. `sniff` sees the first 4 KiB and the name; `read` never raises on bad input
+    other than `UnreadableError`, never executes what it reads, and is bounded in time and memory."""
+
+    NAME: str
+
+    def sniff(self, head: bytes, name: str) -> bool: ...
+
+    def read(self, item: Item) -> Reading: ...
+
+
+class Rule(Protocol):
+    """One cause of the taxonomy. The module's docstring is its page. `judge` is pure:
+    findings, an empty list for "clear", or `NotEvaluated` with what was missing."""
+
+    CODE: str
+    CAUSE: str
+
+    def judge(self, case: Any) -> list[Finding] | NotEvaluated: ...
+
+
+class Format(Protocol):
+    """One way to tell a diagnosis."""
+
+    NAME: str
+
+    def render(self, diagnosis: Diagnosis) -> Iterator[str]: ...

@@ -1,0 +1,119 @@
+"""What a rule says: a cause, who is meant, and the proof."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from whichrank.model.evidence import Ref
+
+Severity = Literal["error", "warning", "info"]
+Category = Literal["hang", "crash", "slow", "corruption", "config", "healthy", "unknown"]
+Disturbance = Literal["none", "pauses", "load", "ends"]
+
+
+@dataclass(frozen=True, slots=True)
+class CodePlace:
+    """A line of the training code."""
+
+    file: str
+    line: int
+    function: str = ""
+    rank: int | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.file.rsplit('/', 1)[-1]}:{self.line}"
+        return f"{place} in {self.function}" if self.function else place
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    host: str
+    index: int
+    uuid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    host: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    a: Endpoint
+    b: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Who or what is meant; empty where nobody can be named."""
+
+    ranks: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    links: tuple[Link, ...] = ()
+    code: tuple[CodePlace, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another cause that fits the same evidence."""
+
+    cause: str
+    confidence: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """A command that would settle what is open, and what it does to the job."""
+
+    command: str
+    why: str
+    settles: tuple[str, ...] = ()
+    disturbs: Disturbance = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One link of a cycle: this rank holds one operation and waits for another."""
+
+    rank: int
+    holds: str
+    waits: str
+    code: CodePlace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A statement of a rule. Without a proof it can't be made."""
+
+    code: str
+    cause: str
+    category: Category
+    severity: Severity
+    confidence: float
+    subject: Subject
+    message: str
+    evidence: tuple[Ref, ...]
+    fix: tuple[str, ...] = ()
+    victims: tuple[int, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    next: tuple[NextStep, ...] = ()
+    certificate: tuple[Hold, ...] = ()
+    onset_ns: int | None = None
+    """When the trouble began, on the aligned clock, if the evidence tells."""
+
+    def __post_init__(self) -> None:
+        if not self.evidence:
+            raise ValueError(f"{self.code}: a finding needs at least one piece of evidence")
+        if not 0.0 <= self.confidence <= 1.0:
+            raise ValueError(f"{self.code}: confidence {self.confidence} is not a probability")
+
+
+@dataclass(frozen=True, slots=True)
+class NotEvaluated:
+    """A rule's answer when it had nothing to judge by."""
+
+    missing: str

@@ -1,0 +1,104 @@
+"""The answer: one verdict, and all that a reader needs beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from whichrank.model.evidence import Coverage
+from whichrank.model.findings import Alternative, Category, Finding, Hold, NextStep, Subject
+
+RankState = Literal["running", "waiting", "stuck", "frozen", "dead", "absent", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    category: Category
+    cause: str
+    culprits: Subject
+    victims: tuple[int, ...]
+    confidence: float
+    summary: str
+    fix: tuple[str, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    certificate: tuple[Hold, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    world_size: int | None = None
+    backends: tuple[str, ...] = ()
+    torch: str | None = None
+    nccl: str | None = None
+    attempt: int | None = None
+    started: str | None = None
+    onset: str | None = None
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The operation a rank has reached."""
+
+    group: str
+    seq: int
+    op: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankInfo:
+    rank: int
+    host: str | None = None
+    pid: int | None = None
+    gpu: int | None = None
+    coords: dict[str, int] = field(default_factory=dict)
+    state: RankState = "unknown"
+    at: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged:
+    """The first operation of a group that not every member joined."""
+
+    seq: int
+    op: str
+    joined: tuple[int, ...]
+    absent: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    id: str
+    name: str
+    desc: str
+    ranks: tuple[int, ...]
+    last_completed: int | None
+    diverged: Diverged | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """This rank waits in this operation for those ranks."""
+
+    rank: int
+    group: str
+    seq: int
+    op: str
+    waits_for: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All that `diagnose` has to say; the reports only put it into words."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    consequence_of: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Index of a finding -> indices of the findings it follows from."""
+    incidents: tuple[Verdict, ...] = ()
+    next: tuple[NextStep, ...] = ()
+    job: JobInfo = JobInfo()
+    ranks: tuple[RankInfo, ...] = ()
+    groups: tuple[GroupInfo, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    coverage: Coverage = Coverage()

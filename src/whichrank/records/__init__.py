@@ -1,0 +1,1 @@
+"""The many, as columns: collective entries, log events, stacks."""

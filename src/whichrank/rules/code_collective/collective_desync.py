@@ -1,0 +1,78 @@
+"""A rank does not come to a collective, and the dumps can't say why.
+
+## What it finds
+Everybody waits, directly or through other groups, for one rank (or a few) that issued nothing more and waits in no
+recorded operation; or for a rank that left no dump.
+
+## Why it happens
+The rank is busy or blocked outside of communication: data loading, a checkpoint, an evaluation, compilation, a lock,
+a stopped process; or it ran out of data, raised an exception, was killed; or it hangs in the first send or recv with
+a peer, which the recorder does not show.
+
+## How it decides
+In the wait-for graph over all groups the waiting ends at this rank. A rank without a dump is named only where nobody
+else is missing and no later operation proves that it went on; a missing dump alone proves nothing.
+
+## Example
+Ranks 0, 2 and 3 wait in `all_reduce #13`; rank 1 finished `#12` and issued nothing since.
+
+## Fix
+Look at the stack of that rank while it hangs: it is on the line that holds the job up.
+
+## Limits
+With stacks or logs in the same folder whichrank names the reason itself.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.rules import telling
+from whichrank.timeline.case import Case
+from whichrank.timeline.trouble import Trouble
+
+CODE = "COLL110"
+CAUSE = "collective-desync"
+
+_STACK = NextStep(
+    "py-spy dump --nonblocking --pid PID", "the stack of the rank that is missing shows what holds it up",
+    ("rank-stuck-in-data-loading", "rank-stuck-in-checkpoint", "rank-stuck-in-user-code", "uneven-inputs"), "none",
+)
+_LOG = NextStep("whichrank diagnose FOLDER-WITH-LOGS", "its log, the launcher's output and the kernel log tell whether it died", ("rank-killed", "rank-exception"), "none")
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if case.lineup is None:
+        return NotEvaluated("flight-recorder dumps")
+    return [_finding(case, t) for t in case.troubles if t.shape in ("lost", "undecided") or (t.shape == "stopped" and not t.meeting.p2p)]
+
+
+def _finding(case: Case, trouble: Trouble) -> Finding:
+    lineup = telling.lineup_of(case)
+    due = trouble.due if trouble.due is not None else next(iter(trouble.meeting.joined.values()))
+    where = f"{telling.operation(lineup, due)}{telling.at(lineup, due)}"
+    waiting = telling.ranks_text(trouble.victims)
+    if trouble.shape == "undecided":
+        message = f"{waiting.capitalize()} wait in {where} for one of {telling.ranks_text(trouble.candidates)}, none of which left a dump: the dumps can't tell which."
+    elif trouble.shape == "lost":
+        verb = "has not come to" if not trouble.tie else "have not come to"
+        message = f"{telling.culprits_text(case, trouble.ranks).capitalize()} {verb} {where}, where {waiting} wait, and left no dump."
+    else:
+        last = telling.last_entry(lineup, trouble.ranks[0])
+        after = f"; the last it issued was {last.quote}" if last else ""
+        message = f"{telling.culprits_text(case, trouble.ranks).capitalize()} never came to {where}, where {waiting} wait{after}."
+    confidence = round(trouble.sure * (0.75 if trouble.ranks else 0.6), 2)
+    gone = trouble.shape == "lost"
+    others = (
+        Alternative("rank-killed" if gone else "rank-stuck-in-user-code", round(min(0.15, (1 - confidence) / 2), 2),
+                    "its process may be gone" if gone else "it may be blocked in host code"),
+        Alternative("uneven-inputs", round(min(0.1, (1 - confidence) / 2), 2), "it may have run out of data and left the loop"),
+    )
+    return Finding(
+        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=confidence,
+        subject=Subject(ranks=trouble.ranks, code=telling.place(lineup, due)), message=message,
+        evidence=telling.evidence(lineup, trouble), victims=trouble.victims, onset_ns=telling.onset(case, trouble),
+        alternatives=others, next=(_LOG, _STACK) if gone else (_STACK, _LOG),
+        fix=(
+            f"Find out what {telling.ranks_text(trouble.ranks or trouble.candidates)} does instead of reaching that line: stack first, then its log.",
+        ),
+    )

@@ -1,0 +1,80 @@
+"""A rank skipped or added a collective that the other members of its group did not.
+
+## What it finds
+One rank (or a minority) took another path through the code: it went past an operation that the rest of
+its group is waiting in, or issued one that the rest never reaches.
+
+## Why it happens
+An early `return`, an `if` on local data (an empty batch, a NaN check, a metric), a branch on the rank, an
+exception that is caught on one rank, or different module sequences on different ranks.
+
+## How it decides
+Operations are matched by group and sequence number. The odd ranks are those in the minority; where there is
+no majority, sibling groups of the same kind and the ranks' own earlier steps decide. An operation counts as
+skipped when the odd rank's next operations are the ones that follow it on the others' path.
+
+## Example
+Ranks 0, 1 and 3 wait in `all_reduce #5` at `train.py:25`; rank 2 went on to `all_gather #4` at `train.py:30`.
+
+## Fix
+Make the predicate the same on all ranks (all_reduce it first), or call the collective unconditionally and
+ignore the result where it is not wanted.
+
+## Limits
+A rank that swaps two operations and waits in the first looks the same as one that skipped: the other reading
+is listed as an alternative.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.rules import telling
+from whichrank.timeline.case import Case
+from whichrank.timeline.trouble import Trouble, calls_alone
+
+CODE = "COLL101"
+CAUSE = "conditional-collective"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if case.lineup is None:
+        return NotEvaluated("flight-recorder dumps")
+    return [_finding(case, t) for t in case.troubles if _applies(case, t)]
+
+
+def _applies(case: Case, trouble: Trouble) -> bool:
+    members = telling.lineup_of(case).groups[trouble.meeting.group].members
+    return trouble.shape == "skipped" or (trouble.shape in ("added", "alone") and not calls_alone(trouble, members))
+
+
+def _finding(case: Case, trouble: Trouble) -> Finding:
+    lineup = telling.lineup_of(case)
+    name = telling.culprits_text(case, trouble.ranks).capitalize() if trouble.ranks else "Some ranks"
+    waiting = telling.ranks_text(trouble.victims) if trouble.victims else "the others"
+    acted = f"{telling.operation(lineup, trouble.acted)}{telling.at(lineup, trouble.acted)}" if trouble.acted is not None else ""
+    due = f"{telling.operation(lineup, trouble.due)}{telling.at(lineup, trouble.due)}" if trouble.due is not None else "the operation"
+    if trouble.shape == "skipped":
+        went = f" and went on to {acted}" if acted else ""
+        message = f"{name} skipped {due}{went}; {waiting} wait{'s' if len(trouble.victims) == 1 else ''}."
+    else:
+        message = f"{name} issued {acted}, which the others do not; there {due} was due, where {waiting} wait{'s' if len(trouble.victims) == 1 else ''}."
+    confidence = round(trouble.sure * (0.85 if trouble.repeated or trouble.flagged else 0.75), 2)
+    other = Alternative("collective-order", round(min(0.12, 1 - confidence), 2), "it may issue the missing operation later, in another order")
+    alone = Alternative("rank0-only-collective", round(min(0.12, 1 - confidence), 2), "the operation may stand under a condition on the rank")
+    return Finding(
+        code=CODE, cause=CAUSE, category="hang" if trouble.hangs else "corruption", severity="error", confidence=confidence,
+        subject=Subject(ranks=trouble.ranks, code=_code(case, trouble)),
+        message=message, evidence=telling.evidence(lineup, trouble), victims=trouble.victims,
+        alternatives=(other,) if trouble.shape == "skipped" else (alone,),
+        onset_ns=telling.onset(case, trouble), certificate=telling.certificate(lineup, trouble),
+        fix=(
+            f"Look at the branch before {due} that {telling.ranks_text(trouble.ranks)} took differently (early return, condition on local data or rank).",
+            "Make every rank take the same branch: all_reduce the condition first, or call the collective unconditionally.",
+        ),
+    )
+
+
+def _code(case: Case, trouble: Trouble) -> tuple[telling.CodePlace, ...]:
+    lineup = telling.lineup_of(case)
+    rank = trouble.ranks[0] if trouble.ranks else None
+    return (*telling.place(lineup, trouble.acted, rank), *telling.place(lineup, trouble.due))

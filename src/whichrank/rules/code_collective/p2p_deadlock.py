@@ -1,0 +1,70 @@
+"""Point-to-point operations wait for each other in a cycle.
+
+## What it finds
+Ranks that each wait in a send or recv whose partner is, in turn, waiting in another one of the circle.
+
+## Why it happens
+Every rank receives first (or sends first, with messages too large to be buffered): `recv` from the left
+neighbour before `send` to the right one on all ranks of a ring, or two stages that both send first.
+
+## How it decides
+All waits of the cycle are sends and receives, and none of the ranks left its earlier path.
+
+## Example
+Rank 0 waits in `recv 0<-1`, rank 1 in `recv 1<-0`.
+
+## Fix
+Post both halves at once (`batch_isend_irecv`), or let even ranks send first and odd ranks receive first.
+
+## Limits
+Gloo records no send or recv at all, and NCCL records none that hangs while its pair's communicator is made (the
+first one between two ranks): such a cycle shows in stacks, not in dumps.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.rules import telling
+from whichrank.timeline.case import Case
+from whichrank.timeline.trouble import Trouble
+
+CODE = "COLL106"
+CAUSE = "p2p-deadlock"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if case.lineup is None:
+        return NotEvaluated("flight-recorder dumps")
+    found = [_cycle(case, t) for t in case.troubles if t.shape == "p2p-cycle"]
+    return found + [_hidden(case, t) for t in case.troubles if t.shape == "hidden-p2p" and len(t.ranks) > 1]
+
+
+def _cycle(case: Case, trouble: Trouble) -> Finding:
+    lineup = telling.lineup_of(case)
+    links = telling.certificate(lineup, trouble)
+    steps = "; ".join(f"rank {link.rank} waits in {link.waits}" for link in links[:6])
+    code = tuple(link.code for link in links if link.code is not None)
+    return Finding(
+        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=round(trouble.sure * 0.9, 2),
+        subject=Subject(ranks=trouble.ranks, code=code[:4]),
+        message=f"Point-to-point operations wait for each other: {steps}.",
+        evidence=telling.evidence(lineup, trouble), victims=trouble.victims, onset_ns=telling.onset(case, trouble), certificate=links,
+        alternatives=(Alternative("p2p-unmatched", 0.1, "one half may have been left out rather than postponed"),),
+        fix=(
+            "Post send and recv together with dist.batch_isend_irecv, or order them: even ranks send first, odd ranks receive first.",
+        ),
+    )
+
+
+def _hidden(case: Case, trouble: Trouble) -> Finding:
+    lineup = telling.lineup_of(case)
+    confidence = round(trouble.sure * 0.8, 2)
+    return Finding(
+        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=confidence,
+        subject=Subject(ranks=trouble.ranks),
+        message=f"{telling.ranks_text(trouble.ranks).capitalize()} are inside a send or recv that Gloo's recorder does not show, and nobody else is behind.",
+        evidence=telling.evidence(lineup, trouble), victims=trouble.victims, onset_ns=telling.onset(case, trouble),
+        alternatives=(Alternative("p2p-unmatched", round(min(0.35, 1 - confidence), 2), "one of them may wait for a partner that never posts its half"),),
+        next=(NextStep("py-spy dump --nonblocking --pid PID", "shows which send or recv each of them is in", ("p2p-deadlock", "p2p-unmatched"), "none"),),
+        fix=("Post send and recv together with dist.batch_isend_irecv, or order them by rank.",),
+    )

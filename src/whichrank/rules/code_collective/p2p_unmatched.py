@@ -1,0 +1,74 @@
+"""A send or recv without a partner.
+
+## What it finds
+A rank waits in a send or recv whose other half was never posted, or was posted with another size.
+
+## Why it happens
+A skipped micro-batch on one stage, a schedule that differs between stages, a wrong peer or tag, different tensor
+sizes on the two sides.
+
+## How it decides
+Sends and receives are paired in order for each directed pair of ranks. The peer is named when it went on without
+posting its half (its earlier steps or its siblings did post it there), or when it stopped altogether.
+
+## Example
+Rank 4 waits in `recv 4<-0` at `pipeline.py:203`; rank 0 went on to `all_reduce #12` without the send.
+
+## Fix
+Make both stages agree on the number and order of messages; check the condition around the missing half.
+
+## Limits
+The first message of a pair is not recorded if it hangs (NCCL makes the pair's communicator first); Gloo records none.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.rules import telling
+from whichrank.timeline.case import Case
+from whichrank.timeline.trouble import Trouble
+
+CODE = "COLL107"
+CAUSE = "p2p-unmatched"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if case.lineup is None:
+        return NotEvaluated("flight-recorder dumps")
+    return [_finding(case, t) for t in case.troubles if _applies(t)]
+
+
+def _applies(trouble: Trouble) -> bool:
+    if trouble.shape == "send-missing":
+        return True
+    if trouble.shape == "hidden-p2p":
+        return len(trouble.ranks) == 1
+    return trouble.shape == "stopped" and trouble.meeting.p2p
+
+
+def _finding(case: Case, trouble: Trouble) -> Finding:
+    lineup = telling.lineup_of(case)
+    waiting = trouble.meeting.joined[min(trouble.meeting.joined)]
+    waiter = int(lineup.rank[waiting])
+    text = f"{telling.who(case, waiter).capitalize()} waits in {telling.operation(lineup, waiting)}{telling.at(lineup, waiting)}"
+    if trouble.shape == "hidden-p2p":
+        text = f"{telling.who(case, trouble.ranks[0]).capitalize()} is inside a send or recv that Gloo's recorder does not show"
+    elif trouble.shape == "stopped":
+        text += f"; {telling.culprits_text(case, trouble.ranks)} never posted the other half and issues nothing more"
+    elif trouble.meeting.disagrees:
+        text += "; the other half was posted with another size or type"
+    elif trouble.acted is not None:
+        text += f"; {telling.culprits_text(case, trouble.ranks)} never posted the other half and went on to {telling.operation(lineup, trouble.acted)}{telling.at(lineup, trouble.acted)}"
+    certain = trouble.shape == "send-missing"
+    confidence = round(trouble.sure * (0.9 if certain else 0.55), 2)
+    ranks = () if trouble.shape == "hidden-p2p" else trouble.ranks
+    acted = trouble.acted if trouble.acted is not None else waiting
+    return Finding(
+        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=confidence,
+        subject=Subject(ranks=ranks, code=(*telling.place(lineup, acted, int(lineup.rank[acted])), *telling.place(lineup, waiting, waiter))),
+        message=text + ".", evidence=telling.evidence(lineup, trouble), victims=tuple(r for r in trouble.victims if r not in ranks),
+        onset_ns=telling.onset(case, trouble),
+        alternatives=() if certain else (Alternative("rank-stuck-in-user-code", round(min(0.35, 1 - confidence), 2), "the peer may be held up before it posts its half"),),
+        next=() if certain else (NextStep("py-spy dump --nonblocking --pid PID", "shows where the peer is", ("p2p-unmatched", "rank-stuck-in-user-code"), "none"),),
+        fix=("Make both sides agree on the number, order, size and tag of messages; look at the condition around the missing half.",),
+    )

@@ -1,0 +1,61 @@
+"""A collective that one rank calls alone.
+
+## What it finds
+One rank waits in a collective that no other member of the group has any part in; the others went on with
+their work or have finished.
+
+## Why it happens
+A collective, or a call that hides one, under `if rank == 0`: saving a sharded state dict (FSDP gathers), the
+forward pass of a DDP model in an evaluation (buffers are broadcast), `barrier()`, `all_gather_object`.
+
+## How it decides
+The operation was issued by one rank only, the first of its group (or the others wait for nothing at all), and
+it is not part of what the others do at that point.
+
+## Example
+Rank 0 waits in `barrier #21` at `train.py:88 in save`; ranks 1-7 are in the next step's `all_reduce #21`.
+
+## Fix
+Move the call out of the condition so that every rank makes it; keep only the writing of the file inside.
+For an evaluation on one rank call the bare module (`model.module`), not the DDP wrapper.
+
+## Limits
+In a group of two without earlier steps nobody is in the majority; the confidence says so.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.rules import telling
+from whichrank.timeline.case import Case
+from whichrank.timeline.trouble import Trouble, calls_alone
+
+CODE = "COLL102"
+CAUSE = "rank0-only-collective"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if case.lineup is None:
+        return NotEvaluated("flight-recorder dumps")
+    return [_finding(case, t) for t in case.troubles if calls_alone(t, telling.lineup_of(case).groups[t.meeting.group].members)]
+
+
+def _finding(case: Case, trouble: Trouble) -> Finding:
+    lineup = telling.lineup_of(case)
+    row = trouble.acted if trouble.acted is not None else next(iter(trouble.meeting.joined.values()))
+    call = f"{telling.operation(lineup, row)}{telling.at(lineup, row)}"
+    name = telling.culprits_text(case, trouble.ranks).capitalize()
+    confidence = round(trouble.sure * (0.8 if trouble.shape == "alone" or trouble.ranks == (0,) else 0.65), 2)
+    return Finding(
+        code=CODE, cause=CAUSE, category="hang" if trouble.hangs else "corruption", severity="error", confidence=confidence,
+        subject=Subject(ranks=trouble.ranks, code=(*telling.place(lineup, row, trouble.ranks[0]), *telling.place(lineup, trouble.due))),
+        message=f"{name} alone called {call}; no other member of the group takes part in it.",
+        evidence=telling.evidence(lineup, trouble), victims=trouble.victims, onset_ns=telling.onset(case, trouble),
+        alternatives=(
+            Alternative("conditional-collective", round(min(0.25, 1 - confidence), 2), "the others may have skipped it on a condition of their own"),
+        ),
+        fix=(
+            f"Call {lineup.call_of(row).op} on every rank of the group, or not at all: take it out of the condition on the rank.",
+            "Keep only the work itself (writing the file, printing) inside the condition; for an evaluation on one rank use the bare module.",
+        ),
+    )

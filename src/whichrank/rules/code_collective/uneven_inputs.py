@@ -1,0 +1,64 @@
+"""Ranks have different numbers of batches: some left the loop while others still synchronise.
+
+## What it finds
+Some ranks are already in the code behind the training loop (a final barrier, an evaluation, a save) while the
+others wait in an operation inside the loop.
+
+## Why it happens
+The data is split unevenly: a sampler without padding, `drop_last=False`, files of different length, an
+iterable dataset, batches filtered on some ranks.
+
+## How it decides
+The odd ranks issued an operation whose line stands, in the function that contains the loop, below every line
+the loop's own operations came from, where the others issued the loop's next operation.
+
+## Example
+Ranks 0-6 wait in `all_reduce #801` at `train.py:52`; rank 7 is in `barrier #801` at `train.py:60`.
+
+## Fix
+Give every rank the same number of batches (`DistributedSampler(drop_last=True)`, equal shards), or wrap the loop
+in `torch.distributed.algorithms.join.Join`, or agree on the end by an all_reduce of "I have a batch".
+
+## Limits
+A rank that ran out and then waits in no recorded operation looks like any other rank that stopped: then the
+stack or the log of that rank tells.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.rules import telling
+from whichrank.timeline.case import Case
+from whichrank.timeline.trouble import Trouble
+
+CODE = "COLL103"
+CAUSE = "uneven-inputs"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if case.lineup is None:
+        return NotEvaluated("flight-recorder dumps")
+    return [_finding(case, t) for t in case.troubles if t.shape == "left-loop"]
+
+
+def _finding(case: Case, trouble: Trouble) -> Finding:
+    lineup = telling.lineup_of(case)
+    acted = trouble.acted if trouble.acted is not None else next(iter(trouble.meeting.joined.values()))
+    due = trouble.due if trouble.due is not None else acted
+    confidence = round(trouble.sure * 0.75, 2)
+    return Finding(
+        code=CODE, cause=CAUSE, category="hang" if trouble.hangs else "corruption", severity="error", confidence=confidence,
+        subject=Subject(ranks=trouble.ranks, code=(*telling.place(lineup, acted, trouble.ranks[0]), *telling.place(lineup, due))),
+        message=(
+            f"{telling.culprits_text(case, trouble.ranks).capitalize()} left the loop and called {telling.operation(lineup, acted)}"
+            f"{telling.at(lineup, acted)}; {telling.ranks_text(trouble.victims)} still wait in {telling.operation(lineup, due)}{telling.at(lineup, due)}."
+        ),
+        evidence=telling.evidence(lineup, trouble), victims=trouble.victims, onset_ns=telling.onset(case, trouble),
+        alternatives=(
+            Alternative("conditional-collective", round(min(0.2, 1 - confidence), 2), "it may have left the loop early on a condition"),
+        ),
+        fix=(
+            "Give every rank the same number of batches: DistributedSampler with drop_last=True, shards of equal length.",
+            "Or wrap the loop in torch.distributed.algorithms.join.Join, or all_reduce 'I have a batch' before each step.",
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Settings that are unknown, ignored, harmful, or different between ranks."""

@@ -1,0 +1,57 @@
+"""A kernel on one rank's GPU does not end, so the collective behind it can't start.
+
+## What it finds
+A rank that has queued a collective like everybody else, but whose GPU never began it.
+
+## Why it happens
+A kernel before it on the stream loops for ever (a bad custom kernel, a spin on memory that nobody writes), or the GPU
+itself is wedged.
+
+## How it decides
+All members joined with the same arguments. With timing on, this rank's operation was never started although nothing
+older of its own is unfinished, while others have started. In a group of one rank an unfinished operation can only be
+held up by its own GPU.
+
+## Example
+Ranks 0-6 have started `all_reduce #88`, on rank 7 it is still scheduled.
+
+## Fix
+Find the kernel: run this rank under `cuda-gdb` or with `CUDA_LAUNCH_BLOCKING=1`, and look at the kernel log for an Xid.
+
+## Limits
+Without `TORCH_NCCL_ENABLE_TIMING=1` the recorder never says "started", and only a stalled collective can be reported.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.rules import telling
+from whichrank.timeline.case import Case
+from whichrank.timeline.trouble import Trouble
+
+CODE = "CUDA101"
+CAUSE = "gpu-kernel-stuck"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if case.lineup is None:
+        return NotEvaluated("flight-recorder dumps")
+    return [_finding(case, t) for t in case.troubles if t.shape == "not-started"]
+
+
+def _finding(case: Case, trouble: Trouble) -> Finding:
+    lineup = telling.lineup_of(case)
+    row = trouble.acted if trouble.acted is not None else next(iter(trouble.meeting.joined.values()))
+    alone = len(trouble.meeting.joined) == 1
+    reason = "it has no peer to wait for" if alone else f"while {telling.ranks_text(trouble.victims)} began it"
+    confidence = round(trouble.sure * 0.9, 2)
+    return Finding(
+        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=confidence,
+        subject=Subject(ranks=trouble.ranks, code=telling.place(lineup, row, trouble.ranks[0])),
+        message=f"The GPU of {telling.culprits_text(case, trouble.ranks)} never {'finished' if alone else 'began'} {telling.operation(lineup, row)}{telling.at(lineup, row)}, {reason}: a kernel before it does not end.",
+        evidence=telling.evidence(lineup, trouble), victims=trouble.victims, onset_ns=telling.onset(case, trouble),
+        alternatives=(Alternative("collective-stalled", round(min(0.15, 1 - confidence), 2), "the operation itself may hang in NCCL or the driver"),),
+        next=(NextStep("dmesg -T | grep -i xid", "an Xid on that GPU means hardware or driver", ("xid-gpu-fault",), "none"),),
+        fix=("Find the kernel that does not end: cuda-gdb on that rank, or CUDA_LAUNCH_BLOCKING=1 in a short run.",
+             "Look at the kernel log of its host for an Xid before blaming the code."),
+    )

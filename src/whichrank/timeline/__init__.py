@@ -1,0 +1,1 @@
+"""Ranks lined up: who is who, which operations belong together, who waits for whom."""

@@ -1,0 +1,164 @@
+"""Ranks that wait for each other in a circle over several groups: who closed it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from whichrank.timeline.disagreement import LOOK_BACK, sibling_votes
+from whichrank.timeline.lineup import Lineup
+from whichrank.timeline.meetings import Meeting
+from whichrank.timeline.program import Deviation, Programs
+from whichrank.timeline.trouble import Trouble
+from whichrank.timeline.waits import WaitGraph
+
+
+def _within(graph: WaitGraph, part: Sequence[int]) -> list[Meeting]:
+    """The meetings that make up the circle: somebody of it waits there for somebody of it."""
+    inside = set(part)
+    found: list[Meeting] = []
+    for rank in part:
+        for meeting in graph.heads.get(rank, ()):
+            if inside & set(meeting.absent) and meeting not in found:
+                found.append(meeting)
+    return found
+
+
+def _blamed(lineup: Lineup, meetings: Sequence[Meeting], part: set[int]) -> Counter[int]:
+    """Votes against ranks: the minority of each meeting, or what sibling groups say where there is none."""
+    votes: Counter[int] = Counter()
+    for meeting in meetings:
+        present, absent = set(meeting.joined), set(meeting.absent)
+        if meeting.p2p:
+            continue
+        if len(present) == len(absent):
+            ahead = sum(sibling_votes(lineup, meeting.group, meeting.seq).values())
+            behind = not ahead
+            votes.update((present if behind else absent) & part)
+        else:
+            votes.update((present if len(present) < len(absent) else absent) & part)
+    return votes
+
+
+def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victims: tuple[int, ...]) -> Trouble:
+    """Name the rank that closed the circle: the one that left its path, else the minority, else all."""
+    lineup = programs.lineup
+    inside = set(part)
+    meetings = _within(graph, part)
+    departures = {rank: _departures(programs, rank) for rank in part}
+    flagged = {rank: found[0] for rank, found in departures.items() if found}
+    if 0 < len(flagged) < len(part):
+        culprits = _earliest(lineup, flagged)
+        return _shape(programs, graph, meetings, part, culprits, flagged, victims)
+    if all(meeting.p2p for meeting in meetings):
+        return Trouble(
+            "p2p-cycle", tuple(part), meetings[0], _others(victims, part), cycle=_links(graph, part), sure=0.9,
+            other=meetings[1] if len(meetings) > 1 else None, tie=True,
+        )
+    blamed = _blamed(lineup, meetings, inside)
+    most = [rank for rank, count in blamed.items() if count == max(blamed.values())] if blamed else []
+    if most and len(most) < len(part):
+        return _shape(programs, graph, meetings, part, sorted(most), {}, victims)
+    return Trouble(
+        "crossed", tuple(part), meetings[0], _others(victims, part), other=meetings[1] if len(meetings) > 1 else None,
+        cycle=_links(graph, part), tie=True, sure=0.6,
+    )
+
+
+def _departures(programs: Programs, rank: int) -> list[Deviation]:
+    return programs.deviations(rank, LOOK_BACK)
+
+
+def _earliest(lineup: Lineup, flagged: dict[int, Deviation]) -> list[int]:
+    """One fault makes one rank leave first; others that left much later only followed."""
+    return sorted(flagged) if len(flagged) == 1 else sorted(flagged, key=lambda r: lineup.created[flagged[r].row])[:1]
+
+
+def _others(victims: tuple[int, ...], part: Sequence[int]) -> tuple[int, ...]:
+    return tuple(rank for rank in victims if rank not in part)
+
+
+def _links(graph: WaitGraph, part: Sequence[int]) -> tuple[tuple[int, Meeting, Meeting | None], ...]:
+    """For each rank: the meeting it sits in, and one that others of the circle hold open for it."""
+    inside = set(part)
+    links: list[tuple[int, Meeting, Meeting | None]] = []
+    for rank in part:
+        sits = next((m for m in graph.heads.get(rank, ()) if inside & set(m.absent)), None)
+        if sits is None:
+            continue
+        open_for = next((m for other in part for m in graph.heads.get(other, ()) if rank in m.absent), None)
+        links.append((rank, sits, open_for))
+    return tuple(links)
+
+
+def _shape(
+    programs: Programs, graph: WaitGraph, meetings: Sequence[Meeting], part: Sequence[int], culprits: Sequence[int],
+    flagged: dict[int, Deviation], victims: tuple[int, ...],
+) -> Trouble:
+    """What the culprit did: went past an operation, added one, or used two groups in the other order."""
+    lineup = programs.lineup
+    rank = culprits[0]
+    missed = next((m for m in meetings if rank in m.absent), meetings[0])
+    sits = next((m for m in graph.heads.get(rank, ()) if set(m.absent) & set(part)), None)
+    departure = flagged.get(rank)
+    acted = departure.row if departure else (sits.joined[rank] if sits else None)
+    due = next(iter(missed.joined.values()))
+    rest = tuple(r for r in (*victims, *part) if r not in culprits)
+    if missed.p2p:
+        return Trouble("send-missing", tuple(culprits), missed, _unique(rest), acted, due, sits, flagged=True, sure=0.92)
+    due_known = _known_before(programs, due)
+    acted_known = acted is not None and _known_before(programs, acted)
+    if acted is not None and sits is not None and not acted_known and (not due_known or _usual_elsewhere(programs, acted)):
+        voters = _voters(lineup, programs, missed, sits, rank)
+        tie = voters <= 1
+        everyone = tuple(sorted({rank, *(r for r in sits.absent if r in missed.joined)})) if tie else tuple(culprits)
+        return Trouble(
+            "crossed", everyone, missed, _unique(r for r in rest if r not in everyone), acted, due, sits,
+            cycle=_links(graph, sorted({rank, *sits.absent} & set(part))), tie=tie, sure=0.85, flagged=departure is not None,
+        )
+    shape = "added" if not acted_known and due_known else "skipped"
+    return Trouble(
+        shape, tuple(culprits), missed, _unique(rest), acted, due, sits, repeated=due_known, flagged=departure is not None,
+        sure=0.93 if departure else 0.85,
+    )
+
+
+def _unique(ranks: object) -> tuple[int, ...]:
+    return tuple(sorted(set(ranks)))  # type: ignore[call-overload]
+
+
+def _known_before(programs: Programs, row: int) -> bool:
+    """Whether the operation was issued before on this path (finished somewhere)."""
+    lineup = programs.lineup
+    label = programs.label(row)
+    return any(
+        programs.label(other) == label and lineup.done[other]
+        for rank in programs.rows
+        for other in programs.rows[rank][:-1]
+        if other != row
+    )
+
+
+def _usual_elsewhere(programs: Programs, row: int) -> bool:
+    """The same operation of the same kind of group is usual, only from another line."""
+    lineup = programs.lineup
+    kind, sig = lineup.group_of(row).kind, lineup.call_signature[lineup.call[row]]
+    return any(
+        lineup.done[other] and lineup.group[other] >= 0
+        and lineup.group_of(other).kind == kind and lineup.call_signature[lineup.call[other]] == sig
+        for rank in programs.rows
+        for other in programs.rows[rank]
+    )
+
+
+def _voters(lineup: Lineup, programs: Programs, missed: Meeting, sits: Meeting, rank: int) -> int:
+    """How many ranks of both groups (or of sibling groups) take the two in the other order than `rank`."""
+    members = set(lineup.groups[sits.group].members) & set(lineup.groups[missed.group].members) - {rank}
+    count = sum(1 for r in members if r in missed.joined and r not in sits.joined)
+    first, second = programs.label(next(iter(missed.joined.values()))), programs.label(sits.joined[rank])
+    for other, labels in programs.labels.items():
+        if other in members or other == rank:
+            continue
+        if second in labels and first in labels and labels.index(first) < labels.index(second):
+            count += 1
+    return count

@@ -1,0 +1,161 @@
+"""All entries of all ranks in one table, and the operations they belong to.
+
+Rows are sorted by rank and, within a rank, by the order of issue. A collective is all rows with the
+same group and sequence number; several rows of one rank in one collective are a coalesced call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from whichrank.records.dump import COMPLETED, Call, Dump
+from whichrank.timeline.groups import Group, resolve_groups, world_size
+from whichrank.timeline.signature import Signature, signature
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Lineup:
+    """The table. `first[r]`..`first[r + 1]` are the rows of the r-th dumped rank in `dumped`."""
+
+    world: int
+    dumped: list[int]
+    groups: list[Group]
+    calls: list[Call]
+    signatures: list[Signature]
+    """Distinct signatures; `call_signature` maps a call to its own."""
+    call_signature: I32
+    sources: dict[int, list[str]]
+    wrapped: set[int]
+    timed: bool
+    """Whether any entry was ever seen "started": without timing NCCL never says so."""
+    rank: I32
+    group: I32
+    call: I32
+    seq: I32
+    p2p: Bools
+    created: I64
+    completed: I64
+    duration: npt.NDArray[np.float32]
+    state: npt.NDArray[np.int8]
+    done: Bools
+    record: I32
+    source: npt.NDArray[np.int16]
+    """Which of the rank's sources the row came from."""
+    first: dict[int, tuple[int, int]] = field(default_factory=dict)
+    newest: dict[int, int] = field(default_factory=dict)
+    mtime: dict[int, int] = field(default_factory=dict)
+    aborted: Bools = field(default_factory=lambda: np.empty(0, np.bool_))
+    """Retired although unfinished: the watchdog timed out or aborted it."""
+    dumps: list[Dump] = field(default_factory=list)
+    """The dumps without their columns: group status, versions, file names."""
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    def rows(self, rank: int) -> range:
+        """The rows of one rank, in the order of issue."""
+        start, stop = self.first.get(rank, (0, 0))
+        return range(start, stop)
+
+    @cached_property
+    def _by_group(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        order = np.argsort(self.group, kind="stable")
+        return order, np.searchsorted(self.group[order], np.arange(len(self.groups) + 1))
+
+    def rows_of_group(self, group: int) -> npt.NDArray[np.intp]:
+        """All rows of a group, by rank and then by the order of issue."""
+        order, starts = self._by_group
+        return order[starts[group] : starts[group + 1]]
+
+    def call_of(self, row: int) -> Call:
+        return self.calls[self.call[row]]
+
+    def signature_of(self, row: int) -> Signature:
+        return self.signatures[self.call_signature[self.call[row]]]
+
+    def group_of(self, row: int) -> Group:
+        return self.groups[self.group[row]]
+
+
+def _finished(dump: Dump) -> Bools:
+    """Gloo never says "completed": there `retired` is the end. On NCCL retired alone is a time-out."""
+    backends = np.array([call.backend == "gloo" for call in dump.calls] or [False])
+    by_retiring = backends[dump.call] if len(dump) else np.empty(0, np.bool_)
+    return (dump.state == COMPLETED) | (dump.retired & by_retiring)
+
+
+def _release(dump: Dump) -> None:
+    """Forget the columns: they are in the table now."""
+    for name in ("record_id", "group", "call", "seq", "p2p_seq", "created_ns", "completed_ns", "duration_ms", "state", "retired"):
+        setattr(dump, name, getattr(dump, name)[:0])
+
+
+def _order(parts: Sequence[tuple[Dump, list[int]]]) -> npt.NDArray[np.intp] | None:
+    """The order of issue of a rank with two recorders: by time, since their record ids don't compare."""
+    if len(parts) == 1:
+        return None
+    return np.argsort(np.concatenate([dump.created_ns for dump, _ in parts]), kind="stable")
+
+
+def line_up(dumps: Sequence[Dump], *, release: bool = False) -> Lineup | None:
+    """Put the dumps of one run into one table; None when they hold no entries."""
+    dumps = [dump for dump in dumps if dump.rank is not None]
+    world = world_size(dumps)
+    groups, mapping = resolve_groups(dumps, world)
+    calls: dict[Call, int] = {}
+    per_rank: dict[int, list[tuple[Dump, list[int]]]] = {}
+    for dump, row in zip(dumps, mapping, strict=True):
+        per_rank.setdefault(dump.rank or 0, []).append((dump, row))
+    columns: dict[str, list[npt.NDArray[np.generic]]] = {}
+    first: dict[int, tuple[int, int]] = {}
+    total = 0
+    for rank in sorted(per_rank):
+        parts = per_rank[rank]
+        order = _order(parts)
+        count = sum(len(dump) for dump, _ in parts)
+        first[rank] = (total, total + count)
+        total += count
+        pieces: dict[str, list[npt.NDArray[np.generic]]] = {}
+        for number, (dump, row) in enumerate(parts):
+            call_map = np.array([calls.setdefault(call, len(calls)) for call in dump.calls] or [0], np.int32)
+            group_map = np.array(row or [0], np.int32)
+            done = _finished(dump)
+            for name, column in {
+                "group": group_map[dump.group], "call": call_map[dump.call], "seq": dump.seq, "created": dump.created_ns,
+                "completed": dump.completed_ns, "duration": dump.duration_ms, "state": dump.state, "done": done,
+                "record": dump.record_id, "aborted": dump.retired & ~done, "source": np.full(len(dump), number, np.int16),
+            }.items():
+                pieces.setdefault(name, []).append(column)
+        for name, chunks in pieces.items():
+            column = np.concatenate(chunks) if len(chunks) > 1 else chunks[0]
+            columns.setdefault(name, []).append(column if order is None else column[order])
+        columns.setdefault("rank", []).append(np.full(count, rank, np.int32))
+        if release:
+            for dump, _ in parts:
+                _release(dump)
+    if not total:
+        return None
+    table = {name: np.concatenate(columns.pop(name)) for name in list(columns)}
+    call_list = list(calls)
+    distinct: dict[Signature, int] = {}
+    call_signature = np.array([distinct.setdefault(signature(call), len(distinct)) for call in call_list], np.int32)
+    is_p2p = np.array([call.p2p for call in call_list], np.bool_)
+    return Lineup(
+        world=world, dumped=sorted(per_rank), groups=groups, calls=call_list, signatures=list(distinct),
+        call_signature=call_signature, sources={rank: [d.source for d, _ in parts] for rank, parts in per_rank.items()},
+        wrapped={rank for rank, parts in per_rank.items() if any(d.capacity_wrapped for d, _ in parts)},
+        timed=bool((table["state"] == 1).any()) or bool(np.isfinite(table["duration"]).any()),
+        p2p=is_p2p[table["call"]], first=first,
+        newest={rank: max(d.newest_ns for d, _ in parts) for rank, parts in per_rank.items()},
+        mtime={rank: max(d.mtime_ns or 0 for d, _ in parts) for rank, parts in per_rank.items()},
+        dumps=list(dumps), **table,
+    )

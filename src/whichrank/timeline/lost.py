@@ -1,0 +1,108 @@
+"""Ranks that left no dump: what the others prove of them.
+
+A missing dump is evidence, not proof: innocents lose dumps too. A rank without one is suspected only
+where nobody else is missing, and cleared where others have finished later operations together with it.
+"""
+
+from __future__ import annotations
+
+from whichrank.timeline.disagreement import LOOK_BACK
+from whichrank.timeline.lineup import Lineup
+from whichrank.timeline.meetings import Meeting
+from whichrank.timeline.program import Programs
+from whichrank.timeline.signature import proves_all_joined
+from whichrank.timeline.trouble import Trouble
+from whichrank.timeline.waits import WaitGraph
+
+
+def _went_past(lineup: Lineup, meeting: Meeting) -> set[int]:
+    """Unseen ranks that took part in something that a member issued after this meeting and finished."""
+    cleared: set[int] = set()
+    for rank, row in meeting.joined.items():
+        stop = lineup.rows(rank).stop
+        for later in range(row + 1, stop):
+            group = int(lineup.group[later])
+            if group < 0 or not lineup.done[later] or lineup.p2p[later]:
+                continue
+            if proves_all_joined(lineup.signature_of(later).op):
+                cleared.update(set(lineup.groups[group].members) & set(meeting.unseen))
+        if cleared >= set(meeting.unseen):
+            break
+    return cleared
+
+
+def _without_witness(lineup: Lineup, rank: int) -> set[int]:
+    """Other ranks without a dump that may share a group with `rank` of which nobody left one.
+
+    Such a group is in no dump at all; it shows as ranks that no group of an otherwise complete kind covers.
+    """
+    covered: dict[tuple[str, int], set[int]] = {}
+    for group in lineup.groups:
+        if 1 < len(group.members) < lineup.world:
+            covered.setdefault(group.kind, set()).update(group.members)
+    found: set[int] = set()
+    for members in covered.values():
+        bare = set(range(lineup.world)) - members
+        if rank in bare and not bare & set(lineup.first):
+            found |= bare
+    return found - {rank}
+
+
+def _may_wait_elsewhere(lineup: Lineup, rank: int, meeting: Meeting) -> bool:
+    """Whether a rank without a dump may be held up before this meeting.
+
+    Read off a member that came: between the last operation that it is known to have done together with
+    `rank` and this meeting, did it do anything with others? Then `rank` may be waiting in its own such operation.
+    """
+    witness, row = next(iter(meeting.joined.items()))
+    for earlier in range(row - 1, lineup.rows(witness).start - 1, -1):
+        group = int(lineup.group[earlier])
+        if group >= 0 and not lineup.p2p[earlier] and rank in lineup.groups[group].members:
+            return False
+        if group >= 0:
+            return True
+    return False
+
+
+def judge_lost(programs: Programs, graph: WaitGraph, waiting: tuple[int, ...]) -> Trouble:
+    """Only ranks without a dump are missing: name one if the meetings leave just one."""
+    lineup = programs.lineup
+    first = min(graph.suspected, key=lambda m: min(lineup.created[row] for row in m.joined.values()))
+    due = next(iter(first.joined.values()))
+    suspects = [(m, set(m.unseen) - _went_past(lineup, m)) for m in graph.suspected]
+    open_sets = [left for _, left in suspects if left]
+    if not open_sets:
+        return _somebody_else(programs, [m for m, _ in suspects], waiting)
+    in_all = set.intersection(*open_sets)
+    alone = {rank for m, left in suspects if len(left) == 1 for rank in left}
+    sure = {rank for m, left in suspects if len(left) == 1 for rank in left if not _may_wait_elsewhere(lineup, rank, m)}
+    chosen = next((group for group in (in_all, sure, alone) if len(group) == 1), in_all or alone)
+    doubtful = {other for rank in chosen - sure for other in _without_witness(lineup, rank)} if len(chosen) == 1 else set()
+    if len(chosen) == 1 and not doubtful:
+        where = next(m for m, left in suspects if chosen <= left)
+        return Trouble("lost", tuple(chosen), where, waiting, due=next(iter(where.joined.values())), sure=0.85)
+    candidates = tuple(sorted((chosen or set.union(*open_sets)) | doubtful))
+    if _one_lost_group(lineup, candidates):
+        return Trouble("lost", candidates, first, waiting, due=due, sure=0.6, tie=True)
+    return Trouble("undecided", (), first, waiting, due=due, candidates=candidates, sure=0.5)
+
+
+def _one_lost_group(lineup: Lineup, ranks: tuple[int, ...]) -> bool:
+    """Whether these are all ranks without a dump, and together a group (a host, a tp pair) that vanished as one."""
+    missing = set(range(lineup.world)) - set(lineup.first)
+    return set(ranks) == missing and len(ranks) > 1 and all(_without_witness(lineup, r) == missing - {r} for r in ranks)
+
+
+def _somebody_else(programs: Programs, meetings: list[Meeting], waiting: tuple[int, ...]) -> Trouble:
+    """The ranks without a dump went on, so they came: a rank that did come has left its path."""
+    for meeting in meetings:
+        for rank, row in meeting.joined.items():
+            found = [d for d in programs.deviations(rank, LOOK_BACK * 4) if programs.lineup.group[d.row] == meeting.group]
+            if found and found[0].row <= row:
+                rest = tuple(r for r in waiting if r != rank)
+                return Trouble("skipped", (rank,), meeting, rest, acted=found[0].row, due=found[0].expected, flagged=True, sure=0.8)
+    meeting = meetings[0]
+    due = next(iter(meeting.joined.values()))
+    if len(meeting.unseen) == 1:
+        return Trouble("lost", meeting.unseen, meeting, waiting, due=due, sure=0.8)
+    return Trouble("undecided", (), meeting, waiting, due=due, candidates=meeting.unseen, sure=0.5)

@@ -1,0 +1,204 @@
+"""From troubled meetings to troubles: where the waiting ends, and who is behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from whichrank.records.dump import SCHEDULED, STARTED
+from whichrank.timeline.cycle import judge_cycle
+from whichrank.timeline.disagreement import judge_disagreement
+from whichrank.timeline.lineup import Lineup
+from whichrank.timeline.lost import judge_lost
+from whichrank.timeline.meetings import Meeting, Meetings
+from whichrank.timeline.program import Programs, pool_programs
+from whichrank.timeline.trouble import Trouble
+from whichrank.timeline.waits import WaitGraph, build_graph, sinks
+
+# A job whose newest unfinished operation is younger than this is simply running.
+IN_PROGRESS_NS = 2_000_000_000
+# Within this many operations a disagreement and a standstill of one group are one event.
+NEAR = 3
+# An unfinished operation that is older than this when the dump was taken is a standstill by itself.
+STANDSTILL_NS = 5_000_000_000
+
+
+def find_troubles(lineup: Lineup, meetings: Meetings) -> list[Trouble]:
+    """All independent faults, the one that explains the standstill first."""
+    pending = meetings.pending
+    involved = {rank for m in (*pending, *meetings.disagreements) for rank in (*m.joined, *m.absent)}
+    if not involved:
+        return []
+    programs = pool_programs(lineup, sorted(involved)[:256])
+    if in_progress(lineup, pending):
+        pending = []
+    troubles: list[Trouble] = []
+    linked = [m for m in meetings.disagreements if _linked(m, pending)]
+    for meeting in sorted(linked, key=lambda m: _onset(lineup, m))[:1]:
+        trouble = judge_disagreement(programs, meeting, hangs=True)
+        graph = build_graph(meetings)
+        troubles.append(_with_victims(trouble, set(graph.edges)))
+    if not troubles and pending:
+        troubles += _standstill(programs, meetings)
+    for meeting in meetings.disagreements:
+        if meeting not in linked:
+            troubles.append(judge_disagreement(programs, meeting, hangs=False))
+    return troubles
+
+
+def in_progress(lineup: Lineup, pending: Iterable[Meeting]) -> bool:
+    """Dumps of a job that simply runs: everything unfinished had only just been issued when they were written."""
+    rows = [row for m in pending for rank, row in m.joined.items() if rank not in m.finished]
+    if not rows or lineup.aborted[rows].any():
+        return False
+    for row in rows:
+        rank = int(lineup.rank[row])
+        written, newest = lineup.mtime.get(rank, 0), lineup.newest[rank]
+        known = newest <= written < newest + 3600 * 1_000_000_000
+        if not known or written - int(lineup.created[row]) > IN_PROGRESS_NS:
+            return False
+    return True
+
+
+def _onset(lineup: Lineup, meeting: Meeting) -> int:
+    return int(min((lineup.created[row] for row in meeting.joined.values()), default=0))
+
+
+def _linked(meeting: Meeting, pending: Iterable[Meeting]) -> bool:
+    """Whether a disagreement is what the standstill comes from."""
+    if meeting.pending and any(m is meeting or (m.group, m.seq) == (meeting.group, meeting.seq) for m in pending):
+        return True
+    return any(m.group == meeting.group and not m.p2p and 0 <= m.seq - meeting.seq <= NEAR for m in pending)
+
+
+def _with_victims(trouble: Trouble, waiting: set[int]) -> Trouble:
+    from dataclasses import replace
+
+    return replace(trouble, victims=tuple(sorted((waiting | set(trouble.victims)) - set(trouble.ranks))))
+
+
+def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
+    lineup = programs.lineup
+    graph = build_graph(meetings)
+    waiting = tuple(sorted(rank for rank, targets in graph.edges.items() if targets))
+    ends = sinks(graph)
+    idle = [part[0] for part in ends if len(part) == 1 and part[0] not in graph.heads and part[0] in lineup.first]
+    circles = [part for part in ends if len(part) > 1]
+    if idle:
+        return [_idle(programs, graph, idle, waiting)]
+    if circles:
+        part = max(circles, key=lambda p: _reached_by(graph, p))
+        return [judge_cycle(programs, graph, part, waiting)]
+    if graph.stalled:
+        trouble = _stalled(programs, graph, waiting)
+        if trouble is not None and (trouble.ranks or not graph.suspected):
+            return [trouble]
+    if graph.suspected:
+        return [judge_lost(programs, graph, waiting)]
+    return []
+
+
+def _reached_by(graph: WaitGraph, part: tuple[int, ...]) -> int:
+    """How many ranks wait, directly or not, for this part."""
+    back: dict[int, set[int]] = {}
+    for rank, targets in graph.edges.items():
+        for target in targets:
+            back.setdefault(target, set()).add(rank)
+    reached, todo = set(part), list(part)
+    while todo:
+        for rank in back.get(todo.pop(), ()):
+            if rank not in reached:
+                reached.add(rank)
+                todo.append(rank)
+    return len(reached)
+
+
+def _idle(programs: Programs, graph: WaitGraph, idle: list[int], waiting: tuple[int, ...]) -> Trouble:
+    """Ranks that wait for nothing while others wait for them."""
+    lineup = programs.lineup
+    missed = next(m for rank in waiting for m in graph.heads.get(rank, ()) if set(idle) & set(m.absent))
+    away = set(idle) & set(missed.absent)
+    caller = tuple(sorted(missed.joined))
+    novel = not _seen_before(programs, next(iter(missed.joined.values())))
+    if len(missed.joined) < len(away) and len(waiting) <= len(missed.joined) and (novel or len(missed.joined) == 1):
+        row = missed.joined[caller[0]]
+        return Trouble("alone", caller, missed, (), acted=row, repeated=not novel, sure=0.9 if novel else 0.75)
+    hidden = tuple(sorted(rank for rank in idle if _in_hidden_p2p(lineup, rank)))
+    due = next(iter(missed.joined.values()))
+    if hidden and len(hidden) == len(idle):
+        return Trouble("hidden-p2p", hidden, missed, tuple(r for r in waiting if r not in hidden), due=due, sure=0.6)
+    for rank in sorted(away):
+        departures = programs.deviations(rank, 300)
+        if departures and departures[0].expected is not None:
+            first = departures[0]
+            return Trouble(
+                "skipped", tuple(sorted(idle)), missed, waiting, acted=first.row, due=first.expected, flagged=True, sure=0.9
+            )
+    return Trouble("stopped", tuple(sorted(idle)), missed, waiting, due=due, sure=0.93, repeated=not novel)
+
+
+def _seen_before(programs: Programs, row: int) -> bool:
+    label = programs.label(row)
+    return any(programs.lineup.done[programs.rows[rank][i]] for rank, labels in programs.labels.items() for i, x in enumerate(labels) if x == label)
+
+
+def _in_hidden_p2p(lineup: Lineup, rank: int) -> bool:
+    """Gloo records no send or recv, but its status counts them: more begun than finished and nothing open."""
+    rows = lineup.rows(rank)
+    if any(not lineup.done[row] for row in rows):
+        return False
+    for dump in lineup.dumps:
+        gloo = any(call.backend == "gloo" for call in dump.calls)
+        if dump.rank == rank and gloo and any(s.enqueued > s.completed for s in dump.status.values()):
+            return True
+    return False
+
+
+def _stalled(programs: Programs, graph: WaitGraph, waiting: tuple[int, ...]) -> Trouble | None:
+    """Everybody came and agrees."""
+    lineup = programs.lineup
+    crossed = _crossed_on_gpu(programs, graph.stalled)
+    if crossed is not None:
+        return crossed
+    meeting = min(graph.stalled, key=lambda m: _onset(lineup, m))
+    everyone = tuple(sorted(meeting.joined))
+    row = next(iter(meeting.joined.values()))
+    states = {rank: int(lineup.state[r]) for rank, r in meeting.joined.items()}
+    not_begun = tuple(sorted(rank for rank in meeting.pending if states[rank] == SCHEDULED and _is_oldest(lineup, meeting.joined[rank])))
+    begun = [rank for rank in everyone if states[rank] != SCHEDULED]
+    if len(everyone) == 1 and lineup.call_of(row).backend != "gloo":
+        return Trouble("not-started", everyone, meeting, (), acted=row, sure=0.85)
+    if lineup.timed and not_begun and any(states[r] == STARTED for r in begun) and len(not_begun) * 2 <= len(everyone):
+        return Trouble("not-started", not_begun, meeting, tuple(r for r in everyone if r not in not_begun), acted=meeting.joined[not_begun[0]], sure=0.85)
+    return Trouble("stalled", (), meeting, everyone, acted=row, sure=0.8)
+
+
+def _is_oldest(lineup: Lineup, row: int) -> bool:
+    """Whether nothing older of the same rank is unfinished: it is not queued behind another operation."""
+    start, _ = lineup.first[int(lineup.rank[row])]
+    return bool(np.all(lineup.done[start:row]))
+
+
+def _crossed_on_gpu(programs: Programs, stalled: list[Meeting]) -> Trouble | None:
+    """Two operations of two groups that all ranks have queued, some in the other order: neither can run."""
+    for index, one in enumerate(stalled):
+        for two in stalled[index + 1 :]:
+            both = sorted(set(one.pending) & set(two.pending))
+            if one.group == two.group or len(both) < 2:
+                continue
+            forward = [r for r in both if one.joined[r] < two.joined[r]]
+            backward = [r for r in both if r not in forward]
+            if not forward or not backward:
+                continue
+            odd = forward if len(forward) < len(backward) else backward
+            tie = len(forward) == len(backward)
+            culprits = tuple(both if tie else odd)
+            cycle = tuple((r, one if r in forward else two, two if r in forward else one) for r in both)
+            rest = tuple(sorted((set(one.joined) | set(two.joined)) - set(culprits)))
+            mine = (one, two) if odd is forward else (two, one)
+            return Trouble(
+                "crossed", culprits, mine[1], rest, acted=mine[0].joined[odd[0]], due=mine[1].joined[odd[0]], other=mine[0],
+                cycle=cycle, tie=tie, sure=0.85,
+            )
+    return None

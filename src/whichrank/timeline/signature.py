@@ -1,0 +1,87 @@
+"""What must agree between the ranks of one collective, and what may differ.
+
+NCCL compares nothing across ranks; these are the rules of the operations themselves
+(torch.distributed's documentation of each collective).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from whichrank.records.dump import Call
+
+# Sizes that legitimately differ between ranks: all-to-all may be uneven; only the root of a
+# gather has outputs and only the root of a scatter has inputs.
+_UNEVEN = ("all_to_all", "alltoall")
+_OUTPUT_AT_ROOT = ("gather", "reduce")
+_INPUT_AT_ROOT = ("scatter",)
+# Finishing on one member proves that every member has joined; a broadcast or a reduce proves no such thing.
+_SYNCHRONISING = ("all_reduce", "allreduce", "all_gather", "allgather", "reduce_scatter", "barrier", "all_to_all", "alltoall")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The part of a call that every member of the group has to repeat."""
+
+    op: str
+    inputs: tuple[int, ...] | None
+    outputs: tuple[int, ...] | None
+    dtypes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        sizes = self.inputs if self.inputs is not None else self.outputs
+        numel = f"{sum(sizes):,} element{'s' if sum(sizes) != 1 else ''}" if sizes else ""
+        dtype = self.dtypes[0] if self.dtypes else ""
+        inner = ", ".join(part for part in (numel, dtype) if part)
+        return f"{self.op}({inner})" if inner else self.op
+
+
+def numels(sizes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    """Element counts; an empty shape is one element."""
+    return tuple(prod(shape) for shape in sizes)
+
+
+def bare_name(op: str) -> str:
+    """The operation without decoration: `_all_gather_base` is `all_gather`, `send 0->1` is `send`."""
+    name = op.split(" ", 1)[0].lower().lstrip("_")
+    for tail in ("_base", "_into_tensor", "_tensor", "_single", "_out"):
+        name = name.removesuffix(tail)
+    return name
+
+
+def signature(call: Call) -> Signature:
+    """The agreement that this call needs."""
+    name = bare_name(call.op)
+    inputs: tuple[int, ...] | None = numels(call.input_sizes)
+    outputs: tuple[int, ...] | None = numels(call.output_sizes)
+    dtypes = call.input_dtypes or call.output_dtypes
+    if name.startswith(_UNEVEN):
+        inputs = outputs = None
+    elif name in _OUTPUT_AT_ROOT:
+        outputs = None
+    elif name in _INPUT_AT_ROOT:
+        inputs = None
+        dtypes = call.output_dtypes or call.input_dtypes
+    return Signature(name, inputs, outputs, tuple(sorted(set(dtypes))))
+
+
+def proves_all_joined(name: str) -> bool:
+    """Whether one member's completion of this operation shows that all members joined it."""
+    return name.startswith(_SYNCHRONISING)
+
+
+def is_barrier(call: Call) -> bool:
+    """A barrier, or what a barrier is recorded as."""
+    return "barrier" in call.op
+
+
+def differs_in(one: Signature, other: Signature) -> str:
+    """The first aspect in which two calls disagree: "op", "dtype", "size" or ""."""
+    if one.op != other.op:
+        return "op"
+    if (one.inputs, one.outputs) != (other.inputs, other.outputs):
+        return "size"
+    if one.dtypes != other.dtypes:
+        return "dtype"
+    return ""

@@ -1,0 +1,1 @@
+"""Orders findings into cause and consequence, and picks the one to tell."""
