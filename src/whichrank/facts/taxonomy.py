@@ -26,5 +26,6 @@ def causes() -> dict[str, Cause]:
     with (Path(__file__).parent / "taxonomy.csv").open(newline="", encoding="utf-8") as stream:
         rows = csv.DictReader(stream)
         return {
-            row["cause"]: Cause(row["cause"], row["family"], row["usual_category"], row["meaning"], row["culprit"]) for row in rows
+            row["cause"]: Cause(row["cause"], row["family"], row["usual_category"], row["meaning"], row["culprit"])
+            for row in rows
         }

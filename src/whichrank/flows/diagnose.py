@@ -26,7 +26,11 @@ Given = Path | Literal["-"]
 
 
 def diagnose(
-    paths: Sequence[Given], *, source: Path | None = None, jobs: int | None = None, progress: Progress | None = None
+    paths: Sequence[Given],
+    *,
+    source: Path | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
 ) -> Diagnosis:
     """Read everything below the paths and say what went wrong."""
     with collect(paths) as intake:
@@ -42,7 +46,9 @@ def diagnose(
     return conclude(case, _with_aside(sources, case.set_aside))
 
 
-def read_all(items: Sequence[Item], *, jobs: int | None, progress: Progress | None) -> list[list[tuple[str, Reading]] | Failure]:
+def read_all(
+    items: Sequence[Item], *, jobs: int | None, progress: Progress | None
+) -> list[list[tuple[str, Reading]] | Failure]:
     """Every file through every reader that recognises it, in parallel."""
     told = (lambda done, total: progress("reading", done, total)) if progress is not None else None
     return map_ordered(_read, items, jobs=jobs, size=lambda item: item.size, progress=told)
@@ -70,7 +76,9 @@ def _sort(item: Item, outcome: list[tuple[str, Reading]] | Failure) -> tuple[lis
 def _with_aside(sources: Iterable[Source], aside: Iterable[Source]) -> list[Source]:
     """What was read but not used is told as such, once."""
     replaced = {source.path: source for source in aside}
-    return [replaced.get(s.path, s) if s.reader == "flight_recorder" and s.quality != "unusable" else s for s in sources]
+    return [
+        replaced.get(s.path, s) if s.reader == "flight_recorder" and s.quality != "unusable" else s for s in sources
+    ]
 
 
 def discover_rules() -> list[ModuleType]:
@@ -106,9 +114,16 @@ def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:
     findings, found, clear, skipped = judge(case, discover_rules())
     choice = choose(findings, looked_at=_looked_at(case, sources), enough=case.lineup is not None)
     return Diagnosis(
-        verdict=choice.verdict, findings=choice.findings, consequence_of=choice.consequence_of, incidents=choice.incidents,
-        next=_next(choice, case), job=_job(case, choice), ranks=positions.ranks(case), groups=positions.groups(case),
-        waits=positions.waits(case), coverage=Coverage(tuple(sources), tuple(found), tuple(clear), tuple(skipped)),
+        verdict=choice.verdict,
+        findings=choice.findings,
+        consequence_of=choice.consequence_of,
+        incidents=choice.incidents,
+        next=_next(choice, case),
+        job=_job(case, choice),
+        ranks=positions.ranks(case),
+        groups=positions.groups(case),
+        waits=positions.waits(case),
+        coverage=Coverage(tuple(sources), tuple(found), tuple(clear), tuple(skipped)),
     )
 
 
@@ -130,7 +145,11 @@ def _next(choice: Choice, case: Case) -> tuple[NextStep, ...]:
         for step in finding.next:
             steps.setdefault(step.command, step)
     if choice.verdict.cause == "unknown":
-        why = "stacks of all ranks tell where each of them is" if case.lineup is None else "fresh dumps of all ranks tell more"
+        why = (
+            "stacks of all ranks tell where each of them is"
+            if case.lineup is None
+            else "fresh dumps of all ranks tell more"
+        )
         step = NextStep("py-spy dump --nonblocking --pid PID > stack.PID.txt", why, (), "none")
         steps.setdefault(step.command, step)
     return tuple(steps.values())
@@ -146,8 +165,10 @@ def _job(case: Case, choice: Choice) -> JobInfo:
     onset = when(roots[0].onset_ns) if roots and roots[0].onset_ns else None
     libraries = sorted({dump.comm_lib for dump in lineup.dumps if dump.comm_lib})
     return JobInfo(
-        world_size=lineup.world, backends=tuple(sorted({call.backend for call in lineup.calls if call.backend})),
-        nccl=libraries[0] if len(libraries) == 1 else None, onset=onset,
+        world_size=lineup.world,
+        backends=tuple(sorted({call.backend for call in lineup.calls if call.backend})),
+        nccl=libraries[0] if len(libraries) == 1 else None,
+        onset=onset,
         started=when(int(lineup.created.min())) if not lineup.wrapped else None,
         hosts=tuple(sorted({dump.host for dump in lineup.dumps if dump.host})),
     )

@@ -75,6 +75,19 @@ def at(lineup: Lineup, row: int) -> str:
     return f" (issued by {thread}: a gradient bucket)" if thread.startswith("pt_autograd") else ""
 
 
+def step(lineup: Lineup, row: int) -> str:
+    """`all_reduce #15 of default_pg at train.py:62 in main`."""
+    return operation(lineup, row) + at(lineup, row)
+
+
+def wait_text(ranks: Iterable[int]) -> str:
+    """`rank 2 waits`, `ranks 0-2, 5 wait`."""
+    waiting = set(ranks)
+    if not waiting:
+        return "the others wait"
+    return f"{ranks_text(waiting)} wait{'s' if len(waiting) == 1 else ''}"
+
+
 def place(lineup: Lineup, row: int | None, rank: int | None = None) -> tuple[CodePlace, ...]:
     """The code line of a row as a tuple, empty if it has none."""
     found = place_of(lineup.call_of(row), rank) if row is not None else None
@@ -85,7 +98,11 @@ def when(nanoseconds: int) -> str | None:
     """RFC 3339 in UTC."""
     if nanoseconds <= 0:
         return None
-    return datetime.fromtimestamp(nanoseconds / 1e9, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(nanoseconds / 1e9, timezone.utc)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 _STATES = ("scheduled", "started", "completed", "in another state")
@@ -97,9 +114,17 @@ def proof(lineup: Lineup, row: int) -> Ref:
     call = lineup.call_of(row)
     state = "finished" if lineup.done[row] else _STATES[lineup.state[row]]
     brought = str(lineup.signature_of(row)).removeprefix(lineup.signature_of(row).op)
-    words = f"{call.backend + ':' if call.backend else ''}{operation(lineup, row)} {brought}".rstrip() + f", {state}{at(lineup, row)}"
+    words = (
+        f"{call.backend + ':' if call.backend else ''}{operation(lineup, row)} {brought}".rstrip()
+        + f", {state}{at(lineup, row)}"
+    )
     return Ref(
-        lineup.sources[rank][lineup.source[row]], f"entry {lineup.record[row]}", words, rank, None, when(int(lineup.created[row]))
+        lineup.sources[rank][lineup.source[row]],
+        f"entry {lineup.record[row]}",
+        words,
+        rank,
+        None,
+        when(int(lineup.created[row])),
     )
 
 
@@ -118,10 +143,7 @@ def attendance(lineup: Lineup, meeting: Meeting, limit: int = 4) -> tuple[Ref, .
 
 def evidence(lineup: Lineup, trouble: Trouble) -> tuple[Ref, ...]:
     """What the culprit did, what was due, and who waits: never empty."""
-    refs: list[Ref] = []
-    for row in (trouble.acted, trouble.due):
-        if row is not None:
-            refs.append(proof(lineup, row))
+    refs = [proof(lineup, row) for row in (trouble.acted, trouble.due) if row is not None]
     for rank in trouble.ranks[:3]:
         last = last_entry(lineup, rank)
         if last is not None:
@@ -140,15 +162,22 @@ def certificate(lineup: Lineup, trouble: Trouble) -> tuple[Hold, ...]:
             continue
         row = sits.joined[rank]
         waits = operation(lineup, row)
-        holds = operation(lineup, next(iter(open_for.joined.values()))) if open_for is not None else "the next operation"
+        holds = (
+            operation(lineup, next(iter(open_for.joined.values()))) if open_for is not None else "the next operation"
+        )
         links.append(Hold(rank, holds, waits, place_of(lineup.call_of(row), rank)))
     return tuple(links)
+
+
+def _ahead(case: Case, rank: int) -> int:
+    clock = case.clocks.get(rank)
+    return clock.ahead_ns if clock is not None and clock.uncertain_ns is not None else 0
 
 
 def onset(case: Case, trouble: Trouble) -> int | None:
     """When the first rank began to wait, on the aligned clock."""
     lineup = lineup_of(case)
-    times = [int(lineup.created[row]) - case.offsets.get(rank, 0) for rank, row in trouble.meeting.joined.items()]
+    times = [int(lineup.created[row]) - _ahead(case, rank) for rank, row in trouble.meeting.joined.items()]
     return min(times) if times else None
 
 
@@ -156,18 +185,39 @@ def argument_mismatch(case: Case, trouble: Trouble, code: str, cause: str, fix: 
     """A finding about arguments that differ within one collective."""
     lineup = lineup_of(case)
     meeting = trouble.meeting
-    sides = [f"{ranks_text(p)} brought {lineup.signature_of(meeting.joined[p[0]])}{at(lineup, meeting.joined[p[0]])}" for p in meeting.parties[:3]]
+    sides = [
+        f"{ranks_text(p)} brought {lineup.signature_of(meeting.joined[p[0]])}{at(lineup, meeting.joined[p[0]])}"
+        for p in meeting.parties[:3]
+    ]
     row = meeting.joined[meeting.parties[0][0]]
     gloo = lineup.call_of(row).backend == "gloo"
     silent = not trouble.hangs
+    where = f"{lineup.call_of(row).op} #{meeting.seq}"
+    outcome = "; nothing hangs, the result is wrong." if silent else "."
     confidence = round(trouble.sure * (0.95 if silent else 0.85), 2)
     return Finding(
-        code=code, cause=cause, category="hang" if trouble.hangs else "crash" if gloo else "corruption", severity="error",
+        code=code,
+        cause=cause,
+        category="hang" if trouble.hangs else "crash" if gloo else "corruption",
+        severity="error",
         confidence=confidence,
-        subject=Subject(ranks=trouble.ranks, code=(*place(lineup, trouble.acted, trouble.ranks[0] if trouble.ranks else None), *place(lineup, trouble.due))),
-        message=f"Members of {lineup.groups[meeting.group].title} disagree in {lineup.call_of(row).op} #{meeting.seq}: {'; '.join(sides)}"
-        + ("; nothing hangs, the result is wrong." if silent else "."),
-        evidence=evidence(lineup, trouble), victims=trouble.victims if trouble.hangs else (), onset_ns=onset(case, trouble),
-        alternatives=(Alternative("conditional-collective", round(min(0.1, 1 - confidence), 2), "the two calls may be different operations of the program"),),
+        subject=Subject(
+            ranks=trouble.ranks,
+            code=(
+                *place(lineup, trouble.acted, trouble.ranks[0] if trouble.ranks else None),
+                *place(lineup, trouble.due),
+            ),
+        ),
+        message=f"Members of {lineup.groups[meeting.group].title} disagree in {where}: {'; '.join(sides)}{outcome}",
+        evidence=evidence(lineup, trouble),
+        victims=trouble.victims if trouble.hangs else (),
+        onset_ns=onset(case, trouble),
+        alternatives=(
+            Alternative(
+                "conditional-collective",
+                round(min(0.1, 1 - confidence), 2),
+                "the two calls may be different operations of the program",
+            ),
+        ),
         fix=fix,
     )

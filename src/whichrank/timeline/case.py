@@ -9,7 +9,7 @@ from functools import cached_property
 from whichrank.model.evidence import Source
 from whichrank.records.dump import Dump
 from whichrank.timeline.arrivals import Late, find_late
-from whichrank.timeline.clocks import align
+from whichrank.timeline.clocks import Clock, align
 from whichrank.timeline.coords import coordinates
 from whichrank.timeline.lineup import Lineup, line_up
 from whichrank.timeline.meetings import Meetings, find_meetings
@@ -35,10 +35,10 @@ class Case:
 
     @cached_property
     def late(self) -> Late | None:
-        return find_late(self.lineup) if self.lineup else None
+        return find_late(self.lineup, self.clocks) if self.lineup else None
 
     @cached_property
-    def offsets(self) -> dict[int, int]:
+    def clocks(self) -> dict[int, Clock]:
         return align(self.lineup) if self.lineup else {}
 
     @cached_property

@@ -57,7 +57,13 @@ def compare(programs: Programs, group: int, seq: int, odd: int, normal: int) -> 
 
 
 def _difference(
-    lineup: Lineup, mine: list[int], theirs: list[int], m: list[Label], path: list[Label], t: list[Label], past: set[Label]
+    lineup: Lineup,
+    mine: list[int],
+    theirs: list[int],
+    m: list[Label],
+    path: list[Label],
+    t: list[Label],
+    past: set[Label],
 ) -> Difference:
     aspect = differs_in(lineup.signature_of(mine[0]), lineup.signature_of(theirs[0]))
     same_line = _same_line(lineup.call_of(mine[0]), lineup.call_of(theirs[0]))
@@ -115,7 +121,11 @@ def is_behind_loop(call: Call, loop: Sequence[Call]) -> bool:
     if not outer or not stacks:
         return False
     for depth, frame in enumerate(outer):
-        peers = [s[depth] for s in stacks if len(s) > depth and (s[depth].file, s[depth].function) == (frame.file, frame.function)]
+        peers = [
+            s[depth]
+            for s in stacks
+            if len(s) > depth and (s[depth].file, s[depth].function) == (frame.file, frame.function)
+        ]
         if not peers:
             return False
         if all(peer.line != frame.line for peer in peers):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from whichrank.timeline.disagreement import LOOK_BACK, sibling_votes
 from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.meetings import Meeting
 from whichrank.timeline.program import Deviation, Programs
-from whichrank.timeline.trouble import Trouble
+from whichrank.timeline.trouble import Shape, Trouble
 from whichrank.timeline.waits import WaitGraph
 
 
@@ -52,16 +52,28 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
         return _shape(programs, graph, meetings, part, culprits, flagged, victims)
     if all(meeting.p2p for meeting in meetings):
         return Trouble(
-            "p2p-cycle", tuple(part), meetings[0], _others(victims, part), cycle=_links(graph, part), sure=0.9,
-            other=meetings[1] if len(meetings) > 1 else None, tie=True,
+            "p2p-cycle",
+            tuple(part),
+            meetings[0],
+            _others(victims, part),
+            cycle=_links(graph, part),
+            sure=0.9,
+            other=meetings[1] if len(meetings) > 1 else None,
+            tie=True,
         )
     blamed = _blamed(lineup, meetings, inside)
     most = [rank for rank, count in blamed.items() if count == max(blamed.values())] if blamed else []
     if most and len(most) < len(part):
         return _shape(programs, graph, meetings, part, sorted(most), {}, victims)
     return Trouble(
-        "crossed", tuple(part), meetings[0], _others(victims, part), other=meetings[1] if len(meetings) > 1 else None,
-        cycle=_links(graph, part), tie=True, sure=0.6,
+        "crossed",
+        tuple(part),
+        meetings[0],
+        _others(victims, part),
+        other=meetings[1] if len(meetings) > 1 else None,
+        cycle=_links(graph, part),
+        tie=True,
+        sure=0.6,
     )
 
 
@@ -92,8 +104,13 @@ def _links(graph: WaitGraph, part: Sequence[int]) -> tuple[tuple[int, Meeting, M
 
 
 def _shape(
-    programs: Programs, graph: WaitGraph, meetings: Sequence[Meeting], part: Sequence[int], culprits: Sequence[int],
-    flagged: dict[int, Deviation], victims: tuple[int, ...],
+    programs: Programs,
+    graph: WaitGraph,
+    meetings: Sequence[Meeting],
+    part: Sequence[int],
+    culprits: Sequence[int],
+    flagged: dict[int, Deviation],
+    victims: tuple[int, ...],
 ) -> Trouble:
     """What the culprit did: went past an operation, added one, or used two groups in the other order."""
     lineup = programs.lineup
@@ -105,26 +122,50 @@ def _shape(
     due = next(iter(missed.joined.values()))
     rest = tuple(r for r in (*victims, *part) if r not in culprits)
     if missed.p2p:
-        return Trouble("send-missing", tuple(culprits), missed, _unique(rest), acted, due, sits, flagged=True, sure=0.92)
+        return Trouble(
+            "send-missing", tuple(culprits), missed, _unique(rest), acted, due, sits, flagged=True, sure=0.92
+        )
     due_known = _known_before(programs, due)
     acted_known = acted is not None and _known_before(programs, acted)
-    if acted is not None and sits is not None and not acted_known and (not due_known or _usual_elsewhere(programs, acted)):
+    if (
+        acted is not None
+        and sits is not None
+        and not acted_known
+        and (not due_known or _usual_elsewhere(programs, acted))
+    ):
         voters = _voters(lineup, programs, missed, sits, rank)
         tie = voters <= 1
         everyone = tuple(sorted({rank, *(r for r in sits.absent if r in missed.joined)})) if tie else tuple(culprits)
         return Trouble(
-            "crossed", everyone, missed, _unique(r for r in rest if r not in everyone), acted, due, sits,
-            cycle=_links(graph, sorted({rank, *sits.absent} & set(part))), tie=tie, sure=0.85, flagged=departure is not None,
+            "crossed",
+            everyone,
+            missed,
+            _unique(r for r in rest if r not in everyone),
+            acted,
+            due,
+            sits,
+            cycle=_links(graph, sorted({rank, *sits.absent} & set(part))),
+            tie=tie,
+            sure=0.85,
+            flagged=departure is not None,
         )
-    shape = "added" if not acted_known and due_known else "skipped"
+    shape: Shape = "added" if not acted_known and due_known else "skipped"
     return Trouble(
-        shape, tuple(culprits), missed, _unique(rest), acted, due, sits, repeated=due_known, flagged=departure is not None,
+        shape,
+        tuple(culprits),
+        missed,
+        _unique(rest),
+        acted,
+        due,
+        sits,
+        repeated=due_known,
+        flagged=departure is not None,
         sure=0.93 if departure else 0.85,
     )
 
 
-def _unique(ranks: object) -> tuple[int, ...]:
-    return tuple(sorted(set(ranks)))  # type: ignore[call-overload]
+def _unique(ranks: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(set(ranks)))
 
 
 def _known_before(programs: Programs, row: int) -> bool:
@@ -144,8 +185,10 @@ def _usual_elsewhere(programs: Programs, row: int) -> bool:
     lineup = programs.lineup
     kind, sig = lineup.group_of(row).kind, lineup.call_signature[lineup.call[row]]
     return any(
-        lineup.done[other] and lineup.group[other] >= 0
-        and lineup.group_of(other).kind == kind and lineup.call_signature[lineup.call[other]] == sig
+        lineup.done[other]
+        and lineup.group[other] >= 0
+        and lineup.group_of(other).kind == kind
+        and lineup.call_signature[lineup.call[other]] == sig
         for rank in programs.rows
         for other in programs.rows[rank]
     )

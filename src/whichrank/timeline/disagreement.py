@@ -41,7 +41,9 @@ def odd_ranks(programs: Programs, meeting: Meeting) -> tuple[tuple[int, ...], bo
         odd = tuple(sorted(set(meeting.joined) - set(largest)))
         return odd, False, bool(flagged & set(odd))
     votes = sibling_votes(lineup, meeting.group, meeting.seq)
-    support = [sum(votes[int(lineup.call_signature[lineup.call[meeting.joined[r]]])] for r in p[:1]) for p in meeting.parties]
+    support = [
+        sum(votes[int(lineup.call_signature[lineup.call[meeting.joined[r]]])] for r in p[:1]) for p in meeting.parties
+    ]
     if votes and max(support) > 0 and support.count(max(support)) == 1:
         winner = meeting.parties[support.index(max(support))]
         return tuple(sorted(set(meeting.joined) - set(winner))), False, bool(flagged - set(winner))
@@ -65,8 +67,16 @@ def judge_disagreement(programs: Programs, meeting: Meeting, *, hangs: bool) -> 
     if shape == "added" and acted is not None and _left_loop(lineup, meeting, first, acted, normal):
         shape = "left-loop"
     return Trouble(
-        shape=shape, ranks=odd, meeting=meeting, victims=tuple(r for r in meeting.joined if r not in odd),
-        acted=acted, due=meeting.joined.get(normal), hangs=hangs, repeated=known, tie=tie, flagged=flagged,
+        shape=shape,
+        ranks=odd,
+        meeting=meeting,
+        victims=tuple(r for r in meeting.joined if r not in odd),
+        acted=acted,
+        due=meeting.joined.get(normal),
+        hangs=hangs,
+        repeated=known,
+        tie=tie,
+        flagged=flagged,
         sure=0.5 if tie else 0.95 if len(meeting.parties[0]) > 1 else 0.85,
     )
 

@@ -102,8 +102,9 @@ def _complete(
         size = _size_by_gather(calls)
         free = set(range(world)) - dumped - placed[desc]
         if size is not None and size - len(ranks) == len(free) > 0:
-            ranks = ranks | free
-        result[name, desc] = tuple(sorted(ranks)), size is None or size == len(ranks)
+            result[name, desc] = tuple(sorted(ranks | free)), True
+        else:
+            result[name, desc] = tuple(sorted(ranks)), size is None or size == len(ranks)
     return result
 
 

@@ -77,25 +77,36 @@ class Lineup:
         return order[starts[group] : starts[group + 1]]
 
     def call_of(self, row: int) -> Call:
-        return self.calls[self.call[row]]
+        return self.calls[int(self.call[row])]
 
     def signature_of(self, row: int) -> Signature:
-        return self.signatures[self.call_signature[self.call[row]]]
+        return self.signatures[int(self.call_signature[self.call[row]])]
 
     def group_of(self, row: int) -> Group:
-        return self.groups[self.group[row]]
+        return self.groups[int(self.group[row])]
 
 
 def _finished(dump: Dump) -> Bools:
     """Gloo never says "completed": there `retired` is the end. On NCCL retired alone is a time-out."""
-    backends = np.array([call.backend == "gloo" for call in dump.calls] or [False])
-    by_retiring = backends[dump.call] if len(dump) else np.empty(0, np.bool_)
-    return (dump.state == COMPLETED) | (dump.retired & by_retiring)
+    gloo = np.array([call.backend == "gloo" for call in dump.calls], np.bool_)
+    finished: Bools = (dump.state == COMPLETED) | (dump.retired & gloo[dump.call])
+    return finished
 
 
 def _release(dump: Dump) -> None:
     """Forget the columns: they are in the table now."""
-    for name in ("record_id", "group", "call", "seq", "p2p_seq", "created_ns", "completed_ns", "duration_ms", "state", "retired"):
+    for name in (
+        "record_id",
+        "group",
+        "call",
+        "seq",
+        "p2p_seq",
+        "created_ns",
+        "completed_ns",
+        "duration_ms",
+        "state",
+        "retired",
+    ):
         setattr(dump, name, getattr(dump, name)[:0])
 
 
@@ -130,9 +141,17 @@ def line_up(dumps: Sequence[Dump], *, release: bool = False) -> Lineup | None:
             group_map = np.array(row or [0], np.int32)
             done = _finished(dump)
             for name, column in {
-                "group": group_map[dump.group], "call": call_map[dump.call], "seq": dump.seq, "created": dump.created_ns,
-                "completed": dump.completed_ns, "duration": dump.duration_ms, "state": dump.state, "done": done,
-                "record": dump.record_id, "aborted": dump.retired & ~done, "source": np.full(len(dump), number, np.int16),
+                "group": group_map[dump.group],
+                "call": call_map[dump.call],
+                "seq": dump.seq,
+                "created": dump.created_ns,
+                "completed": dump.completed_ns,
+                "duration": dump.duration_ms,
+                "state": dump.state,
+                "done": done,
+                "record": dump.record_id,
+                "aborted": dump.retired & ~done,
+                "source": np.full(len(dump), number, np.int16),
             }.items():
                 pieces.setdefault(name, []).append(column)
         for name, chunks in pieces.items():
@@ -150,12 +169,19 @@ def line_up(dumps: Sequence[Dump], *, release: bool = False) -> Lineup | None:
     call_signature = np.array([distinct.setdefault(signature(call), len(distinct)) for call in call_list], np.int32)
     is_p2p = np.array([call.p2p for call in call_list], np.bool_)
     return Lineup(
-        world=world, dumped=sorted(per_rank), groups=groups, calls=call_list, signatures=list(distinct),
-        call_signature=call_signature, sources={rank: [d.source for d, _ in parts] for rank, parts in per_rank.items()},
+        world=world,
+        dumped=sorted(per_rank),
+        groups=groups,
+        calls=call_list,
+        signatures=list(distinct),
+        call_signature=call_signature,
+        sources={rank: [d.source for d, _ in parts] for rank, parts in per_rank.items()},
         wrapped={rank for rank, parts in per_rank.items() if any(d.capacity_wrapped for d, _ in parts)},
         timed=bool((table["state"] == 1).any()) or bool(np.isfinite(table["duration"]).any()),
-        p2p=is_p2p[table["call"]], first=first,
+        p2p=is_p2p[table["call"]],
+        first=first,
         newest={rank: max(d.newest_ns for d, _ in parts) for rank, parts in per_rank.items()},
         mtime={rank: max(d.mtime_ns or 0 for d, _ in parts) for rank, parts in per_rank.items()},
-        dumps=list(dumps), **table,
+        dumps=list(dumps),
+        **table,
     )

@@ -77,7 +77,9 @@ def judge_lost(programs: Programs, graph: WaitGraph, waiting: tuple[int, ...]) -
     alone = {rank for m, left in suspects if len(left) == 1 for rank in left}
     sure = {rank for m, left in suspects if len(left) == 1 for rank in left if not _may_wait_elsewhere(lineup, rank, m)}
     chosen = next((group for group in (in_all, sure, alone) if len(group) == 1), in_all or alone)
-    doubtful = {other for rank in chosen - sure for other in _without_witness(lineup, rank)} if len(chosen) == 1 else set()
+    doubtful = (
+        {other for rank in chosen - sure for other in _without_witness(lineup, rank)} if len(chosen) == 1 else set()
+    )
     if len(chosen) == 1 and not doubtful:
         where = next(m for m, left in suspects if chosen <= left)
         return Trouble("lost", tuple(chosen), where, waiting, due=next(iter(where.joined.values())), sure=0.85)
@@ -97,10 +99,21 @@ def _somebody_else(programs: Programs, meetings: list[Meeting], waiting: tuple[i
     """The ranks without a dump went on, so they came: a rank that did come has left its path."""
     for meeting in meetings:
         for rank, row in meeting.joined.items():
-            found = [d for d in programs.deviations(rank, LOOK_BACK * 4) if programs.lineup.group[d.row] == meeting.group]
+            found = [
+                d for d in programs.deviations(rank, LOOK_BACK * 4) if programs.lineup.group[d.row] == meeting.group
+            ]
             if found and found[0].row <= row:
                 rest = tuple(r for r in waiting if r != rank)
-                return Trouble("skipped", (rank,), meeting, rest, acted=found[0].row, due=found[0].expected, flagged=True, sure=0.8)
+                return Trouble(
+                    "skipped",
+                    (rank,),
+                    meeting,
+                    rest,
+                    acted=found[0].row,
+                    due=found[0].expected,
+                    flagged=True,
+                    sure=0.8,
+                )
     meeting = meetings[0]
     due = next(iter(meeting.joined.values()))
     if len(meeting.unseen) == 1:

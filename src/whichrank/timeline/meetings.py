@@ -65,8 +65,8 @@ class Meetings:
 
 
 @dataclass(slots=True)
-class _Table:
-    """Participations: one line per (group, seq, rank)."""
+class Attendance:
+    """Who came to which collective: one line per (group, seq, rank)."""
 
     group: npt.NDArray[np.int64]
     seq: npt.NDArray[np.int64]
@@ -78,8 +78,14 @@ class _Table:
     """First participation of each meeting."""
     stop: npt.NDArray[np.intp]
 
+    @property
+    def meeting(self) -> npt.NDArray[np.intp]:
+        """For each line the number of its meeting."""
+        return np.repeat(np.arange(len(self.start)), self.stop - self.start)
 
-def _participations(lineup: Lineup) -> _Table:
+
+def attendance(lineup: Lineup) -> Attendance:
+    """The attendance of all collectives, sorted by group, sequence and rank."""
     rows = np.flatnonzero(~lineup.p2p & (lineup.group >= 0))
     key = (lineup.group[rows].astype(np.int64) << 32) | lineup.seq[rows].astype(np.int64)
     order = np.argsort(key, kind="stable")
@@ -87,7 +93,7 @@ def _participations(lineup: Lineup) -> _Table:
     rank = lineup.rank[rows]
     if not len(rows):
         empty = np.empty(0, np.int64)
-        return _Table(empty, empty, rank, rows, empty, np.empty(0, np.bool_), empty, empty)
+        return Attendance(empty, empty, rank, rows, empty, np.empty(0, np.bool_), empty, empty)
     new = np.ones(len(rows), np.bool_)
     new[1:] = (key[1:] != key[:-1]) | (rank[1:] != rank[:-1])
     sub = np.flatnonzero(new)
@@ -99,10 +105,10 @@ def _participations(lineup: Lineup) -> _Table:
     key = key[sub]
     start = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
     stop = np.r_[start[1:], len(key)]
-    return _Table(key >> 32, key & 0xFFFFFFFF, rank[sub], rows[sub], brought, done, start, stop)
+    return Attendance(key >> 32, key & 0xFFFFFFFF, rank[sub], rows[sub], brought, done, start, stop)
 
 
-def _progress(lineup: Lineup, table: _Table, result: Meetings) -> None:
+def _progress(lineup: Lineup, table: Attendance, result: Meetings) -> None:
     """Fill last, last_done and proven."""
     pairs = (table.group << 32) | table.rank.astype(np.int64)
     distinct, inverse = np.unique(pairs, return_inverse=True)
@@ -130,13 +136,18 @@ def _take_status(lineup: Lineup, rank: int, result: Meetings) -> None:
             if status is None or local.members is None or status.enqueued < 0:
                 continue
             index = next(
-                (i for i, g in enumerate(lineup.groups) if g.name == local.name and g.members == tuple(sorted(local.members))), -1
+                (
+                    i
+                    for i, g in enumerate(lineup.groups)
+                    if g.name == local.name and g.members == tuple(sorted(local.members))
+                ),
+                -1,
             )
             if index >= 0:
                 result.last[index, rank] = max(result.last.get((index, rank), -1), status.enqueued)
 
 
-def _meeting(lineup: Lineup, table: _Table, index: int, known: Meetings) -> Meeting:
+def _meeting(lineup: Lineup, table: Attendance, index: int, known: Meetings) -> Meeting:
     part = slice(int(table.start[index]), int(table.stop[index]))
     group, seq = int(table.group[part.start]), int(table.seq[part.start])
     ranks = table.rank[part].tolist()
@@ -147,9 +158,8 @@ def _meeting(lineup: Lineup, table: _Table, index: int, known: Meetings) -> Meet
         if member in joined:
             continue
         last = known.last.get((group, member))
-        if member not in lineup.first or member in known.stale:
-            unseen.append(member)
-        elif last is None and member in lineup.wrapped:
+        nothing_known = member not in lineup.first or member in known.stale
+        if nothing_known or (last is None and member in lineup.wrapped):
             unseen.append(member)
         elif last is None or last < seq:
             absent.append(member)
@@ -163,7 +173,7 @@ def _meeting(lineup: Lineup, table: _Table, index: int, known: Meetings) -> Meet
 def find_meetings(lineup: Lineup) -> Meetings:
     """Everything unfinished or disagreeing."""
     result = Meetings()
-    table = _participations(lineup)
+    table = attendance(lineup)
     if len(table.start):
         _progress(lineup, table, result)
         for (group, rank), last in result.last.items():
@@ -174,10 +184,13 @@ def find_meetings(lineup: Lineup) -> Meetings:
     return result
 
 
-def _collectives(lineup: Lineup, table: _Table, result: Meetings) -> None:
+def _collectives(lineup: Lineup, table: Attendance, result: Meetings) -> None:
     all_done = np.logical_and.reduceat(table.done, table.start)
     any_done = np.logical_or.reduceat(table.done, table.start)
-    low, high = np.minimum.reduceat(table.brought, table.start), np.maximum.reduceat(table.brought, table.start)
+    low, high = (
+        np.minimum.reduceat(table.brought, table.start),
+        np.maximum.reduceat(table.brought, table.start),
+    )
     groups, seqs = table.group[table.start], table.seq[table.start]
     different = low != high
     for index in np.flatnonzero(different).tolist():

@@ -81,7 +81,11 @@ class Programs:
             kind: tuple[object, ...] = lineup.groups[key[0]].kind if key[0] >= 0 else ("?", 0)
             place = place_of(call)
             where = (place.file, place.line, place.function) if place else (call.thread,)
-            what = lineup.call_signature[key[1]] if not call.p2p else (bare_name(call.op), call.input_sizes or call.output_sizes)
+            what = (
+                lineup.call_signature[key[1]]
+                if not call.p2p
+                else (bare_name(call.op), call.input_sizes or call.output_sizes)
+            )
             full = (kind, what, where)
             found = self._by_call[key] = self._ids.setdefault(full, len(self._ids))
         return found

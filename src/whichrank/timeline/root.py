@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,8 +21,6 @@ from whichrank.timeline.waits import WaitGraph, build_graph, sinks
 IN_PROGRESS_NS = 2_000_000_000
 # Within this many operations a disagreement and a standstill of one group are one event.
 NEAR = 3
-# An unfinished operation that is older than this when the dump was taken is a standstill by itself.
-STANDSTILL_NS = 5_000_000_000
 
 
 def find_troubles(lineup: Lineup, meetings: Meetings) -> list[Trouble]:
@@ -73,8 +72,6 @@ def _linked(meeting: Meeting, pending: Iterable[Meeting]) -> bool:
 
 
 def _with_victims(trouble: Trouble, waiting: set[int]) -> Trouble:
-    from dataclasses import replace
-
     return replace(trouble, victims=tuple(sorted((waiting | set(trouble.victims)) - set(trouble.ranks))))
 
 
@@ -91,8 +88,8 @@ def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
         part = max(circles, key=lambda p: _reached_by(graph, p))
         return [judge_cycle(programs, graph, part, waiting)]
     if graph.stalled:
-        trouble = _stalled(programs, graph, waiting)
-        if trouble is not None and (trouble.ranks or not graph.suspected):
+        trouble = _stalled(lineup, graph)
+        if trouble.ranks or not graph.suspected:
             return [trouble]
     if graph.suspected:
         return [judge_lost(programs, graph, waiting)]
@@ -116,7 +113,6 @@ def _reached_by(graph: WaitGraph, part: tuple[int, ...]) -> int:
 
 def _idle(programs: Programs, graph: WaitGraph, idle: list[int], waiting: tuple[int, ...]) -> Trouble:
     """Ranks that wait for nothing while others wait for them."""
-    lineup = programs.lineup
     missed = next(m for rank in waiting for m in graph.heads.get(rank, ()) if set(idle) & set(m.absent))
     away = set(idle) & set(missed.absent)
     caller = tuple(sorted(missed.joined))
@@ -124,53 +120,60 @@ def _idle(programs: Programs, graph: WaitGraph, idle: list[int], waiting: tuple[
     if len(missed.joined) < len(away) and len(waiting) <= len(missed.joined) and (novel or len(missed.joined) == 1):
         row = missed.joined[caller[0]]
         return Trouble("alone", caller, missed, (), acted=row, repeated=not novel, sure=0.9 if novel else 0.75)
-    hidden = tuple(sorted(rank for rank in idle if _in_hidden_p2p(lineup, rank)))
     due = next(iter(missed.joined.values()))
-    if hidden and len(hidden) == len(idle):
-        return Trouble("hidden-p2p", hidden, missed, tuple(r for r in waiting if r not in hidden), due=due, sure=0.6)
     for rank in sorted(away):
         departures = programs.deviations(rank, 300)
         if departures and departures[0].expected is not None:
             first = departures[0]
             return Trouble(
-                "skipped", tuple(sorted(idle)), missed, waiting, acted=first.row, due=first.expected, flagged=True, sure=0.9
+                "skipped",
+                tuple(sorted(idle)),
+                missed,
+                waiting,
+                acted=first.row,
+                due=first.expected,
+                flagged=True,
+                sure=0.9,
             )
     return Trouble("stopped", tuple(sorted(idle)), missed, waiting, due=due, sure=0.93, repeated=not novel)
 
 
 def _seen_before(programs: Programs, row: int) -> bool:
     label = programs.label(row)
-    return any(programs.lineup.done[programs.rows[rank][i]] for rank, labels in programs.labels.items() for i, x in enumerate(labels) if x == label)
+    return any(
+        programs.lineup.done[programs.rows[rank][i]]
+        for rank, labels in programs.labels.items()
+        for i, x in enumerate(labels)
+        if x == label
+    )
 
 
-def _in_hidden_p2p(lineup: Lineup, rank: int) -> bool:
-    """Gloo records no send or recv, but its status counts them: more begun than finished and nothing open."""
-    rows = lineup.rows(rank)
-    if any(not lineup.done[row] for row in rows):
-        return False
-    for dump in lineup.dumps:
-        gloo = any(call.backend == "gloo" for call in dump.calls)
-        if dump.rank == rank and gloo and any(s.enqueued > s.completed for s in dump.status.values()):
-            return True
-    return False
-
-
-def _stalled(programs: Programs, graph: WaitGraph, waiting: tuple[int, ...]) -> Trouble | None:
+def _stalled(lineup: Lineup, graph: WaitGraph) -> Trouble:
     """Everybody came and agrees."""
-    lineup = programs.lineup
-    crossed = _crossed_on_gpu(programs, graph.stalled)
+    crossed = _crossed_on_gpu(graph.stalled)
     if crossed is not None:
         return crossed
     meeting = min(graph.stalled, key=lambda m: _onset(lineup, m))
     everyone = tuple(sorted(meeting.joined))
     row = next(iter(meeting.joined.values()))
     states = {rank: int(lineup.state[r]) for rank, r in meeting.joined.items()}
-    not_begun = tuple(sorted(rank for rank in meeting.pending if states[rank] == SCHEDULED and _is_oldest(lineup, meeting.joined[rank])))
+    not_begun = tuple(
+        sorted(
+            rank for rank in meeting.pending if states[rank] == SCHEDULED and _is_oldest(lineup, meeting.joined[rank])
+        )
+    )
     begun = [rank for rank in everyone if states[rank] != SCHEDULED]
     if len(everyone) == 1 and lineup.call_of(row).backend != "gloo":
         return Trouble("not-started", everyone, meeting, (), acted=row, sure=0.85)
     if lineup.timed and not_begun and any(states[r] == STARTED for r in begun) and len(not_begun) * 2 <= len(everyone):
-        return Trouble("not-started", not_begun, meeting, tuple(r for r in everyone if r not in not_begun), acted=meeting.joined[not_begun[0]], sure=0.85)
+        return Trouble(
+            "not-started",
+            not_begun,
+            meeting,
+            tuple(r for r in everyone if r not in not_begun),
+            acted=meeting.joined[not_begun[0]],
+            sure=0.85,
+        )
     return Trouble("stalled", (), meeting, everyone, acted=row, sure=0.8)
 
 
@@ -180,7 +183,7 @@ def _is_oldest(lineup: Lineup, row: int) -> bool:
     return bool(np.all(lineup.done[start:row]))
 
 
-def _crossed_on_gpu(programs: Programs, stalled: list[Meeting]) -> Trouble | None:
+def _crossed_on_gpu(stalled: list[Meeting]) -> Trouble | None:
     """Two operations of two groups that all ranks have queued, some in the other order: neither can run."""
     for index, one in enumerate(stalled):
         for two in stalled[index + 1 :]:
@@ -198,7 +201,15 @@ def _crossed_on_gpu(programs: Programs, stalled: list[Meeting]) -> Trouble | Non
             rest = tuple(sorted((set(one.joined) | set(two.joined)) - set(culprits)))
             mine = (one, two) if odd is forward else (two, one)
             return Trouble(
-                "crossed", culprits, mine[1], rest, acted=mine[0].joined[odd[0]], due=mine[1].joined[odd[0]], other=mine[0],
-                cycle=cycle, tie=tie, sure=0.85,
+                "crossed",
+                culprits,
+                mine[1],
+                rest,
+                acted=mine[0].joined[odd[0]],
+                due=mine[1].joined[odd[0]],
+                other=mine[0],
+                cycle=cycle,
+                tie=tie,
+                sure=0.85,
             )
     return None

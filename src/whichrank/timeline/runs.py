@@ -69,9 +69,7 @@ def _attempts(cluster: Sequence[Dump]) -> list[list[Dump]]:
             continue
         windows = sorted({_span(dump)[0] for dump in dumps if len(dump) and not dump.capacity_wrapped})
         ends = sorted(_span(dump)[1] for dump in dumps if len(dump))
-        for start in windows[1:]:
-            if ends and ends[0] < start:
-                starts.append(start)
+        starts += [start for start in windows[1:] if ends and ends[0] < start]
     if not starts:
         return [list(cluster)]
     cut = min(starts)

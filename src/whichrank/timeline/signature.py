@@ -17,7 +17,16 @@ _UNEVEN = ("all_to_all", "alltoall")
 _OUTPUT_AT_ROOT = ("gather", "reduce")
 _INPUT_AT_ROOT = ("scatter",)
 # Finishing on one member proves that every member has joined; a broadcast or a reduce proves no such thing.
-_SYNCHRONISING = ("all_reduce", "allreduce", "all_gather", "allgather", "reduce_scatter", "barrier", "all_to_all", "alltoall")
+_SYNCHRONISING = (
+    "all_reduce",
+    "allreduce",
+    "all_gather",
+    "allgather",
+    "reduce_scatter",
+    "barrier",
+    "all_to_all",
+    "alltoall",
+)
 
 
 @dataclass(frozen=True, slots=True)

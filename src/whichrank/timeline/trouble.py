@@ -24,7 +24,6 @@ Shape = Literal[
     "dtype",  # same operation, other data type
     "send-missing",  # a recv whose send never came, or a send whose recv never came
     "p2p-cycle",  # sends and recvs that wait for each other
-    "hidden-p2p",  # waits in a send or recv that the recorder does not show
     "stalled",  # everybody came and agrees, nobody finishes
     "not-started",  # everybody came, on these ranks the GPU has not begun
 ]

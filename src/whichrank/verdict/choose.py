@@ -30,9 +30,16 @@ def choose(findings: Sequence[Finding], *, looked_at: str, enough: bool) -> Choi
     if not telling:
         return Choice(_nothing_found(looked_at, enough), tuple(ordered))
     root = telling[0]
-    followers = {i: (0,) for i, f in enumerate(ordered) if f is not root and _follows(f, root)}
+    followers: dict[int, tuple[int, ...]] = {
+        i: (0,) for i, f in enumerate(ordered) if f is not root and _follows(f, root)
+    }
     others = [f for i, f in enumerate(ordered) if f is not root and i not in followers and f.severity != "info"]
-    return Choice(_verdict(root, [f for f in telling[1:] if f not in others]), tuple(ordered), followers, tuple(_verdict(f, []) for f in others))
+    return Choice(
+        _verdict(root, [f for f in telling[1:] if f not in others]),
+        tuple(ordered),
+        followers,
+        tuple(_verdict(f, []) for f in others),
+    )
 
 
 def _order(finding: Finding) -> tuple[int, int, float, str]:
@@ -47,18 +54,29 @@ def _follows(finding: Finding, root: Finding) -> bool:
 
 def _verdict(root: Finding, readings: Sequence[Finding]) -> Verdict:
     return Verdict(
-        category=root.category, cause=root.cause, culprits=root.subject, victims=tuple(sorted(root.victims)),
-        confidence=root.confidence, summary=root.message, fix=root.fix,
-        alternatives=_alternatives(root, readings), certificate=root.certificate,
+        category=root.category,
+        cause=root.cause,
+        culprits=root.subject,
+        victims=tuple(sorted(root.victims)),
+        confidence=root.confidence,
+        summary=root.message,
+        fix=root.fix,
+        alternatives=_alternatives(root, readings),
+        certificate=root.certificate,
     )
 
 
 def _alternatives(root: Finding, readings: Sequence[Finding]) -> tuple[Alternative, ...]:
     """At most three other causes; all confidences together stay within one."""
     offered = list(root.alternatives) + [Alternative(f.cause, f.confidence, f.message) for f in readings]
-    left, taken = 1.0 - root.confidence, []
+    left = 1.0 - root.confidence
+    taken: list[Alternative] = []
     for alternative in sorted(offered, key=lambda a: -a.confidence):
-        if alternative.cause == root.cause or alternative.cause in {a.cause for a in taken} or len(taken) == MAX_ALTERNATIVES:
+        if (
+            alternative.cause == root.cause
+            or alternative.cause in {a.cause for a in taken}
+            or len(taken) == MAX_ALTERNATIVES
+        ):
             continue
         share = round(min(alternative.confidence, left), 2)
         if share > 0:
@@ -71,6 +89,12 @@ def _nothing_found(looked_at: str, enough: bool) -> Verdict:
     if enough:
         return Verdict("healthy", "healthy", Subject(), (), 0.8, f"Nothing wrong found in {looked_at}.")
     return Verdict(
-        "unknown", "unknown", Subject(), (), 0.0,
-        f"Not enough evidence to say anything: {looked_at}." if looked_at else "Nothing that whichrank can read was found.",
+        "unknown",
+        "unknown",
+        Subject(),
+        (),
+        0.0,
+        f"Not enough evidence to say anything: {looked_at}."
+        if looked_at
+        else "Nothing that whichrank can read was found.",
     )

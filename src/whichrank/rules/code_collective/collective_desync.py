@@ -34,45 +34,79 @@ CODE = "COLL110"
 CAUSE = "collective-desync"
 
 _STACK = NextStep(
-    "py-spy dump --nonblocking --pid PID", "the stack of the rank that is missing shows what holds it up",
-    ("rank-stuck-in-data-loading", "rank-stuck-in-checkpoint", "rank-stuck-in-user-code", "uneven-inputs"), "none",
+    "py-spy dump --nonblocking --pid PID",
+    "the stack of the rank that is missing shows what holds it up",
+    ("rank-stuck-in-data-loading", "rank-stuck-in-checkpoint", "rank-stuck-in-user-code", "uneven-inputs"),
+    "none",
 )
-_LOG = NextStep("whichrank diagnose FOLDER-WITH-LOGS", "its log, the launcher's output and the kernel log tell whether it died", ("rank-killed", "rank-exception"), "none")
+_LOG = NextStep(
+    "whichrank diagnose FOLDER-WITH-LOGS",
+    "its log, the launcher's output and the kernel log tell whether it died",
+    ("rank-killed", "rank-exception"),
+    "none",
+)
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if case.lineup is None:
         return NotEvaluated("flight-recorder dumps")
-    return [_finding(case, t) for t in case.troubles if t.shape in ("lost", "undecided") or (t.shape == "stopped" and not t.meeting.p2p)]
+    return [
+        _finding(case, t)
+        for t in case.troubles
+        if t.shape in ("lost", "undecided") or (t.shape == "stopped" and not t.meeting.p2p)
+    ]
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
     lineup = telling.lineup_of(case)
     due = trouble.due if trouble.due is not None else next(iter(trouble.meeting.joined.values()))
-    where = f"{telling.operation(lineup, due)}{telling.at(lineup, due)}"
-    waiting = telling.ranks_text(trouble.victims)
-    if trouble.shape == "undecided":
-        message = f"{waiting.capitalize()} wait in {where} for one of {telling.ranks_text(trouble.candidates)}, none of which left a dump: the dumps can't tell which."
-    elif trouble.shape == "lost":
-        verb = "has not come to" if not trouble.tie else "have not come to"
-        message = f"{telling.culprits_text(case, trouble.ranks).capitalize()} {verb} {where}, where {waiting} wait, and left no dump."
-    else:
-        last = telling.last_entry(lineup, trouble.ranks[0])
-        after = f"; the last it issued was {last.quote}" if last else ""
-        message = f"{telling.culprits_text(case, trouble.ranks).capitalize()} never came to {where}, where {waiting} wait{after}."
     confidence = round(trouble.sure * (0.75 if trouble.ranks else 0.6), 2)
     gone = trouble.shape == "lost"
-    others = (
-        Alternative("rank-killed" if gone else "rank-stuck-in-user-code", round(min(0.15, (1 - confidence) / 2), 2),
-                    "its process may be gone" if gone else "it may be blocked in host code"),
-        Alternative("uneven-inputs", round(min(0.1, (1 - confidence) / 2), 2), "it may have run out of data and left the loop"),
-    )
     return Finding(
-        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=confidence,
-        subject=Subject(ranks=trouble.ranks, code=telling.place(lineup, due)), message=message,
-        evidence=telling.evidence(lineup, trouble), victims=trouble.victims, onset_ns=telling.onset(case, trouble),
-        alternatives=others, next=(_LOG, _STACK) if gone else (_STACK, _LOG),
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=confidence,
+        subject=Subject(ranks=trouble.ranks, code=telling.place(lineup, due)),
+        message=_message(case, trouble, telling.step(lineup, due)),
+        evidence=telling.evidence(lineup, trouble),
+        victims=trouble.victims,
+        onset_ns=telling.onset(case, trouble),
+        alternatives=_alternatives(trouble, 1 - confidence),
+        next=(_LOG, _STACK) if gone else (_STACK, _LOG),
         fix=(
-            f"Find out what {telling.ranks_text(trouble.ranks or trouble.candidates)} does instead of reaching that line: stack first, then its log.",
+            f"Find out what {telling.ranks_text(trouble.ranks or trouble.candidates)} does instead of reaching that "
+            "line: stack first, then its log.",
         ),
     )
+
+
+def _message(case: Case, trouble: Trouble, where: str) -> str:
+    waiting = telling.wait_text(trouble.victims)
+    if trouble.shape == "undecided":
+        suspects = telling.ranks_text(trouble.candidates)
+        return (
+            f"{waiting.capitalize()} in {where} for one of {suspects}, which left no dump: the dumps can't tell which."
+        )
+    missing = telling.culprits_text(case, trouble.ranks).capitalize()
+    if trouble.shape == "lost":
+        verb = "has" if len(trouble.ranks) == 1 else "have"
+        return f"{missing} {verb} not come to {where}, where {waiting}, and left no dump."
+    last = telling.last_entry(telling.lineup_of(case), trouble.ranks[0])
+    after = f"; the last it issued was {last.quote}" if last else ""
+    return f"{missing} never came to {where}, where {waiting}{after}."
+
+
+def _alternatives(trouble: Trouble, left: float) -> tuple[Alternative, ...]:
+    """What may lie behind it, sharing the probability that is left."""
+    offers = [("uneven-inputs", "it may have run out of data and left the loop")]
+    if trouble.shape == "lost":
+        offers.insert(0, ("rank-killed", "its process may be gone"))
+    else:
+        offers.insert(0, ("rank-stuck-in-user-code", "it may be blocked in host code"))
+    if len(trouble.ranks) > 1:
+        offers.append(
+            ("p2p-deadlock", "a send or recv that Gloo, or a new pair on NCCL, does not record may hold them")
+        )
+    return tuple(Alternative(cause, round(min(0.15, left / len(offers)), 2), why) for cause, why in offers)

@@ -43,19 +43,43 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 def _finding(case: Case, trouble: Trouble) -> Finding:
     lineup = telling.lineup_of(case)
     meeting = trouble.meeting
-    sides = [f"{telling.ranks_text(p)} issued {telling.operation(lineup, meeting.joined[p[0]])}{telling.at(lineup, meeting.joined[p[0]])}" for p in meeting.parties[:3]]
-    odd = telling.culprits_text(case, trouble.ranks) if trouble.ranks and not trouble.tie else "no side is in the majority"
+    sides = [
+        f"{telling.ranks_text(party)} issued {telling.step(lineup, meeting.joined[party[0]])}"
+        for party in meeting.parties[:3]
+    ]
+    odd = (
+        telling.culprits_text(case, trouble.ranks)
+        if trouble.ranks and not trouble.tie
+        else "no side is in the majority"
+    )
     confidence = round(trouble.sure * 0.85, 2)
     return Finding(
-        code=CODE, cause=CAUSE, category="hang" if trouble.hangs else "corruption", severity="error", confidence=confidence,
-        subject=Subject(ranks=trouble.ranks, code=(*telling.place(lineup, trouble.acted, trouble.ranks[0] if trouble.ranks else None), *telling.place(lineup, trouble.due))),
+        code=CODE,
+        cause=CAUSE,
+        category="hang" if trouble.hangs else "corruption",
+        severity="error",
+        confidence=confidence,
+        subject=Subject(
+            ranks=trouble.ranks,
+            code=(
+                *telling.place(lineup, trouble.acted, trouble.ranks[0] if trouble.ranks else None),
+                *telling.place(lineup, trouble.due),
+            ),
+        ),
         message=f"Different order in {lineup.groups[meeting.group].title}: {'; '.join(sides)} (odd: {odd}).",
-        evidence=telling.evidence(lineup, trouble), victims=trouble.victims, onset_ns=telling.onset(case, trouble),
+        evidence=telling.evidence(lineup, trouble),
+        victims=trouble.victims,
+        onset_ns=telling.onset(case, trouble),
         alternatives=(
-            Alternative("conditional-collective", round(min(0.15, 1 - confidence), 2), "one of the two operations may be missing rather than late"),
+            Alternative(
+                "conditional-collective",
+                round(min(0.15, 1 - confidence), 2),
+                "one of the two operations may be missing rather than late",
+            ),
         ),
         fix=(
-            "Issue the operations of one group in the same order on every rank (no iteration over sets or dicts that differ, no racing threads).",
+            "Issue the operations of one group in the same order on every rank "
+            "(no iteration over sets or dicts that differ, no racing threads).",
             "If two threads communicate, give each its own process group.",
         ),
     )

@@ -42,20 +42,42 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     lineup = telling.lineup_of(case)
     row = next(iter(trouble.meeting.joined.values()))
     lagging = trouble.meeting.pending if trouble.meeting.finished else ()
-    some = f"; {telling.ranks_text(trouble.meeting.finished)} finished, {telling.ranks_text(lagging)} did not" if lagging else ""
+    some = (
+        f"; {telling.ranks_text(trouble.meeting.finished)} finished, {telling.ranks_text(lagging)} did not"
+        if lagging
+        else ""
+    )
     return Finding(
-        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=round(trouble.sure * 0.8, 2),
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=round(trouble.sure * 0.8, 2),
         subject=Subject(code=telling.place(lineup, row)),
-        message=f"All members have joined {telling.operation(lineup, row)}{telling.at(lineup, row)} with the same arguments and it does not finish{some}.",
-        evidence=telling.evidence(lineup, trouble), victims=trouble.victims, onset_ns=telling.onset(case, trouble),
+        message=f"All members have joined {telling.step(lineup, row)} with the same arguments and it does not finish{some}.",
+        evidence=telling.evidence(lineup, trouble),
+        victims=trouble.victims,
+        onset_ns=telling.onset(case, trouble),
         alternatives=(
             Alternative("gpu-kernel-stuck", 0.15, "a kernel before it on one GPU may not end"),
             Alternative("firewall", 0.05, "the path between two hosts may drop traffic"),
         ),
         next=(
-            NextStep("whichrank diagnose FOLDER-WITH-NCCL-AND-KERNEL-LOGS", "transport errors and Xids are printed there", ("xid-gpu-fault", "ib-link-flap"), "none"),
-            NextStep("nvidia-smi; dmesg -T | grep -iE 'xid|mlx5|link'", "on every host of the group", ("xid-gpu-fault", "ib-link-flap"), "none"),
+            NextStep(
+                "whichrank diagnose FOLDER-WITH-NCCL-AND-KERNEL-LOGS",
+                "transport errors and Xids are printed there",
+                ("xid-gpu-fault", "ib-link-flap"),
+                "none",
+            ),
+            NextStep(
+                "nvidia-smi; dmesg -T | grep -iE 'xid|mlx5|link'",
+                "on every host of the group",
+                ("xid-gpu-fault", "ib-link-flap"),
+                "none",
+            ),
         ),
-        fix=("The code agrees on all ranks: look at network, GPUs and drivers of the members.",
-             "Run again with TORCH_NCCL_ENABLE_TIMING=1 and NCCL_DEBUG=INFO to see which rank's kernel never began."),
+        fix=(
+            "The code agrees on all ranks: look at network, GPUs and drivers of the members.",
+            "Run again with TORCH_NCCL_ENABLE_TIMING=1 and NCCL_DEBUG=INFO to see which rank's kernel never began.",
+        ),
     )

@@ -27,7 +27,7 @@ is listed as an alternative.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, CodePlace, Finding, NotEvaluated, Subject
 from whichrank.rules import telling
 from whichrank.timeline.case import Case
 from whichrank.timeline.trouble import Trouble, calls_alone
@@ -50,31 +50,48 @@ def _applies(case: Case, trouble: Trouble) -> bool:
 def _finding(case: Case, trouble: Trouble) -> Finding:
     lineup = telling.lineup_of(case)
     name = telling.culprits_text(case, trouble.ranks).capitalize() if trouble.ranks else "Some ranks"
-    waiting = telling.ranks_text(trouble.victims) if trouble.victims else "the others"
-    acted = f"{telling.operation(lineup, trouble.acted)}{telling.at(lineup, trouble.acted)}" if trouble.acted is not None else ""
-    due = f"{telling.operation(lineup, trouble.due)}{telling.at(lineup, trouble.due)}" if trouble.due is not None else "the operation"
+    waiting = telling.wait_text(trouble.victims)
+    acted = telling.step(lineup, trouble.acted) if trouble.acted is not None else ""
+    due = telling.step(lineup, trouble.due) if trouble.due is not None else "the operation"
     if trouble.shape == "skipped":
         went = f" and went on to {acted}" if acted else ""
-        message = f"{name} skipped {due}{went}; {waiting} wait{'s' if len(trouble.victims) == 1 else ''}."
+        message = f"{name} skipped {due}{went}; {waiting}."
     else:
-        message = f"{name} issued {acted}, which the others do not; there {due} was due, where {waiting} wait{'s' if len(trouble.victims) == 1 else ''}."
+        message = f"{name} issued {acted}, which the others do not; there {due} was due, where {waiting}."
     confidence = round(trouble.sure * (0.85 if trouble.repeated or trouble.flagged else 0.75), 2)
-    other = Alternative("collective-order", round(min(0.12, 1 - confidence), 2), "it may issue the missing operation later, in another order")
-    alone = Alternative("rank0-only-collective", round(min(0.12, 1 - confidence), 2), "the operation may stand under a condition on the rank")
+    other = Alternative(
+        "collective-order",
+        round(min(0.12, 1 - confidence), 2),
+        "it may issue the missing operation later, in another order",
+    )
+    alone = Alternative(
+        "rank0-only-collective",
+        round(min(0.12, 1 - confidence), 2),
+        "the operation may stand under a condition on the rank",
+    )
     return Finding(
-        code=CODE, cause=CAUSE, category="hang" if trouble.hangs else "corruption", severity="error", confidence=confidence,
+        code=CODE,
+        cause=CAUSE,
+        category="hang" if trouble.hangs else "corruption",
+        severity="error",
+        confidence=confidence,
         subject=Subject(ranks=trouble.ranks, code=_code(case, trouble)),
-        message=message, evidence=telling.evidence(lineup, trouble), victims=trouble.victims,
+        message=message,
+        evidence=telling.evidence(lineup, trouble),
+        victims=trouble.victims,
         alternatives=(other,) if trouble.shape == "skipped" else (alone,),
-        onset_ns=telling.onset(case, trouble), certificate=telling.certificate(lineup, trouble),
+        onset_ns=telling.onset(case, trouble),
+        certificate=telling.certificate(lineup, trouble),
         fix=(
-            f"Look at the branch before {due} that {telling.ranks_text(trouble.ranks)} took differently (early return, condition on local data or rank).",
-            "Make every rank take the same branch: all_reduce the condition first, or call the collective unconditionally.",
+            f"Look at the branch before {due} that {telling.ranks_text(trouble.ranks)} took differently "
+            "(early return, condition on local data or rank).",
+            "Make every rank take the same branch: all_reduce the condition first, "
+            "or call the collective unconditionally.",
         ),
     )
 
 
-def _code(case: Case, trouble: Trouble) -> tuple[telling.CodePlace, ...]:
+def _code(case: Case, trouble: Trouble) -> tuple[CodePlace, ...]:
     lineup = telling.lineup_of(case)
     rank = trouble.ranks[0] if trouble.ranks else None
     return (*telling.place(lineup, trouble.acted, rank), *telling.place(lineup, trouble.due))

@@ -24,15 +24,18 @@ Sizes that differ as well are reported as a size mismatch.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules.telling import argument_mismatch
+from whichrank.rules import telling
 from whichrank.timeline.case import Case
 
 CODE = "COLL109"
 CAUSE = "dtype-mismatch"
 
+_FIX = (
+    "Cast to the same data type on every rank before the call (look for autocast or a cast that only one rank takes).",
+)
+
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if case.lineup is None:
         return NotEvaluated("flight-recorder dumps")
-    fix = ("Cast to the same data type on every rank before the call (look for autocast or a cast that only one rank takes).",)
-    return [argument_mismatch(case, t, CODE, CAUSE, fix) for t in case.troubles if t.shape == "dtype"]
+    return [telling.argument_mismatch(case, t, CODE, CAUSE, _FIX) for t in case.troubles if t.shape == "dtype"]

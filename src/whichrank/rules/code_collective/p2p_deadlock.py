@@ -23,7 +23,7 @@ first one between two ranks): such a cycle shows in stacks, not in dumps.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
 from whichrank.rules import telling
 from whichrank.timeline.case import Case
 from whichrank.timeline.trouble import Trouble
@@ -35,36 +35,29 @@ CAUSE = "p2p-deadlock"
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if case.lineup is None:
         return NotEvaluated("flight-recorder dumps")
-    found = [_cycle(case, t) for t in case.troubles if t.shape == "p2p-cycle"]
-    return found + [_hidden(case, t) for t in case.troubles if t.shape == "hidden-p2p" and len(t.ranks) > 1]
+    return [_finding(case, t) for t in case.troubles if t.shape == "p2p-cycle"]
 
 
-def _cycle(case: Case, trouble: Trouble) -> Finding:
+def _finding(case: Case, trouble: Trouble) -> Finding:
     lineup = telling.lineup_of(case)
     links = telling.certificate(lineup, trouble)
     steps = "; ".join(f"rank {link.rank} waits in {link.waits}" for link in links[:6])
     code = tuple(link.code for link in links if link.code is not None)
     return Finding(
-        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=round(trouble.sure * 0.9, 2),
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=round(trouble.sure * 0.9, 2),
         subject=Subject(ranks=trouble.ranks, code=code[:4]),
         message=f"Point-to-point operations wait for each other: {steps}.",
-        evidence=telling.evidence(lineup, trouble), victims=trouble.victims, onset_ns=telling.onset(case, trouble), certificate=links,
+        evidence=telling.evidence(lineup, trouble),
+        victims=trouble.victims,
+        onset_ns=telling.onset(case, trouble),
+        certificate=links,
         alternatives=(Alternative("p2p-unmatched", 0.1, "one half may have been left out rather than postponed"),),
         fix=(
-            "Post send and recv together with dist.batch_isend_irecv, or order them: even ranks send first, odd ranks receive first.",
+            "Post send and recv together with dist.batch_isend_irecv, "
+            "or order them: even ranks send first, odd ranks receive first.",
         ),
-    )
-
-
-def _hidden(case: Case, trouble: Trouble) -> Finding:
-    lineup = telling.lineup_of(case)
-    confidence = round(trouble.sure * 0.8, 2)
-    return Finding(
-        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=confidence,
-        subject=Subject(ranks=trouble.ranks),
-        message=f"{telling.ranks_text(trouble.ranks).capitalize()} are inside a send or recv that Gloo's recorder does not show, and nobody else is behind.",
-        evidence=telling.evidence(lineup, trouble), victims=trouble.victims, onset_ns=telling.onset(case, trouble),
-        alternatives=(Alternative("p2p-unmatched", round(min(0.35, 1 - confidence), 2), "one of them may wait for a partner that never posts its half"),),
-        next=(NextStep("py-spy dump --nonblocking --pid PID", "shows which send or recv each of them is in", ("p2p-deadlock", "p2p-unmatched"), "none"),),
-        fix=("Post send and recv together with dist.batch_isend_irecv, or order them by rank.",),
     )

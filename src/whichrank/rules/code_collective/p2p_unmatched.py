@@ -39,36 +39,62 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _applies(trouble: Trouble) -> bool:
-    if trouble.shape == "send-missing":
-        return True
-    if trouble.shape == "hidden-p2p":
-        return len(trouble.ranks) == 1
-    return trouble.shape == "stopped" and trouble.meeting.p2p
+    return trouble.shape == "send-missing" or (trouble.shape == "stopped" and trouble.meeting.p2p)
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
     lineup = telling.lineup_of(case)
     waiting = trouble.meeting.joined[min(trouble.meeting.joined)]
     waiter = int(lineup.rank[waiting])
-    text = f"{telling.who(case, waiter).capitalize()} waits in {telling.operation(lineup, waiting)}{telling.at(lineup, waiting)}"
-    if trouble.shape == "hidden-p2p":
-        text = f"{telling.who(case, trouble.ranks[0]).capitalize()} is inside a send or recv that Gloo's recorder does not show"
-    elif trouble.shape == "stopped":
-        text += f"; {telling.culprits_text(case, trouble.ranks)} never posted the other half and issues nothing more"
+    text = f"{telling.who(case, waiter).capitalize()} waits in {telling.step(lineup, waiting)}"
+    peer = telling.culprits_text(case, trouble.ranks)
+    if trouble.shape == "stopped":
+        text += f"; {peer} never posted the other half and issues nothing more"
     elif trouble.meeting.disagrees:
         text += "; the other half was posted with another size or type"
     elif trouble.acted is not None:
-        text += f"; {telling.culprits_text(case, trouble.ranks)} never posted the other half and went on to {telling.operation(lineup, trouble.acted)}{telling.at(lineup, trouble.acted)}"
+        text += f"; {peer} never posted the other half and went on to {telling.step(lineup, trouble.acted)}"
     certain = trouble.shape == "send-missing"
     confidence = round(trouble.sure * (0.9 if certain else 0.55), 2)
-    ranks = () if trouble.shape == "hidden-p2p" else trouble.ranks
     acted = trouble.acted if trouble.acted is not None else waiting
     return Finding(
-        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=confidence,
-        subject=Subject(ranks=ranks, code=(*telling.place(lineup, acted, int(lineup.rank[acted])), *telling.place(lineup, waiting, waiter))),
-        message=text + ".", evidence=telling.evidence(lineup, trouble), victims=tuple(r for r in trouble.victims if r not in ranks),
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=confidence,
+        subject=Subject(
+            ranks=trouble.ranks,
+            code=(
+                *telling.place(lineup, acted, int(lineup.rank[acted])),
+                *telling.place(lineup, waiting, waiter),
+            ),
+        ),
+        message=text + ".",
+        evidence=telling.evidence(lineup, trouble),
+        victims=tuple(r for r in trouble.victims if r not in trouble.ranks),
         onset_ns=telling.onset(case, trouble),
-        alternatives=() if certain else (Alternative("rank-stuck-in-user-code", round(min(0.35, 1 - confidence), 2), "the peer may be held up before it posts its half"),),
-        next=() if certain else (NextStep("py-spy dump --nonblocking --pid PID", "shows where the peer is", ("p2p-unmatched", "rank-stuck-in-user-code"), "none"),),
-        fix=("Make both sides agree on the number, order, size and tag of messages; look at the condition around the missing half.",),
+        alternatives=()
+        if certain
+        else (
+            Alternative(
+                "rank-stuck-in-user-code",
+                round(min(0.35, 1 - confidence), 2),
+                "the peer may be held up before it posts its half",
+            ),
+        ),
+        next=()
+        if certain
+        else (
+            NextStep(
+                "py-spy dump --nonblocking --pid PID",
+                "shows where the peer is",
+                ("p2p-unmatched", "rank-stuck-in-user-code"),
+                "none",
+            ),
+        ),
+        fix=(
+            "Make both sides agree on the number, order, size and tag of messages; "
+            "look at the condition around the missing half.",
+        ),
     )

@@ -50,19 +50,33 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     confidence = round(trouble.sure * 0.85, 2)
     waiting = [r for r in trouble.meeting.joined if r != int(lineup.rank[here])]
     return Finding(
-        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=confidence,
-        subject=Subject(ranks=trouble.ranks, code=(*telling.place(lineup, here, int(lineup.rank[here])), *telling.place(lineup, there))),
-        message=(
-            f"Groups used in different orders: {telling.who(case, int(lineup.rank[here]))} is in {telling.operation(lineup, here)}{telling.at(lineup, here)}, "
-            f"while {telling.ranks_text(waiting)} wait for it in {telling.operation(lineup, there)}{telling.at(lineup, there)}."
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=confidence,
+        subject=Subject(
+            ranks=trouble.ranks,
+            code=(*telling.place(lineup, here, int(lineup.rank[here])), *telling.place(lineup, there)),
         ),
-        evidence=telling.evidence(lineup, trouble), victims=trouble.victims, onset_ns=telling.onset(case, trouble),
+        message=(
+            f"Groups used in different orders: {telling.who(case, int(lineup.rank[here]))} is in "
+            f"{telling.step(lineup, here)}, while {telling.wait_text(waiting)} for it in {telling.step(lineup, there)}."
+        ),
+        evidence=telling.evidence(lineup, trouble),
+        victims=trouble.victims,
+        onset_ns=telling.onset(case, trouble),
         certificate=telling.certificate(lineup, trouble),
         alternatives=(
-            Alternative("conditional-collective", round(min(0.2, 1 - confidence), 2), "the missing operation may have been skipped rather than postponed"),
+            Alternative(
+                "conditional-collective",
+                round(min(0.2, 1 - confidence), 2),
+                "the missing operation may have been skipped rather than postponed",
+            ),
         ),
         fix=(
-            "Use the groups in one order on every rank; wait for one group's operation before issuing the next group's.",
+            "Use the groups in one order on every rank; "
+            "wait for one group's operation before issuing the next group's.",
             "Compare the two code lines: one path takes them the other way round.",
         ),
     )

@@ -37,25 +37,43 @@ CAUSE = "rank0-only-collective"
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if case.lineup is None:
         return NotEvaluated("flight-recorder dumps")
-    return [_finding(case, t) for t in case.troubles if calls_alone(t, telling.lineup_of(case).groups[t.meeting.group].members)]
+    return [
+        _finding(case, t)
+        for t in case.troubles
+        if calls_alone(t, telling.lineup_of(case).groups[t.meeting.group].members)
+    ]
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
     lineup = telling.lineup_of(case)
     row = trouble.acted if trouble.acted is not None else next(iter(trouble.meeting.joined.values()))
-    call = f"{telling.operation(lineup, row)}{telling.at(lineup, row)}"
     name = telling.culprits_text(case, trouble.ranks).capitalize()
     confidence = round(trouble.sure * (0.8 if trouble.shape == "alone" or trouble.ranks == (0,) else 0.65), 2)
     return Finding(
-        code=CODE, cause=CAUSE, category="hang" if trouble.hangs else "corruption", severity="error", confidence=confidence,
-        subject=Subject(ranks=trouble.ranks, code=(*telling.place(lineup, row, trouble.ranks[0]), *telling.place(lineup, trouble.due))),
-        message=f"{name} alone called {call}; no other member of the group takes part in it.",
-        evidence=telling.evidence(lineup, trouble), victims=trouble.victims, onset_ns=telling.onset(case, trouble),
+        code=CODE,
+        cause=CAUSE,
+        category="hang" if trouble.hangs else "corruption",
+        severity="error",
+        confidence=confidence,
+        subject=Subject(
+            ranks=trouble.ranks,
+            code=(*telling.place(lineup, row, trouble.ranks[0]), *telling.place(lineup, trouble.due)),
+        ),
+        message=f"{name} alone called {telling.step(lineup, row)}; no other member of the group takes part in it.",
+        evidence=telling.evidence(lineup, trouble),
+        victims=trouble.victims,
+        onset_ns=telling.onset(case, trouble),
         alternatives=(
-            Alternative("conditional-collective", round(min(0.25, 1 - confidence), 2), "the others may have skipped it on a condition of their own"),
+            Alternative(
+                "conditional-collective",
+                round(min(0.25, 1 - confidence), 2),
+                "the others may have skipped it on a condition of their own",
+            ),
         ),
         fix=(
-            f"Call {lineup.call_of(row).op} on every rank of the group, or not at all: take it out of the condition on the rank.",
-            "Keep only the work itself (writing the file, printing) inside the condition; for an evaluation on one rank use the bare module.",
+            f"Call {lineup.call_of(row).op} on every rank of the group, or not at all: "
+            "take it out of the condition on the rank.",
+            "Keep only the work itself (writing the file, printing) inside the condition; "
+            "for an evaluation on one rank use the bare module.",
         ),
     )

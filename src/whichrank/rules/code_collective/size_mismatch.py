@@ -16,8 +16,8 @@ minority is the culprit; a difference that is really a shift of the whole sequen
 At `#17` rank 3 passes 262,144 elements to `all_reduce`, ranks 0-2 pass 1,048,576.
 
 ## Fix
-Gather the sizes first and pad to the largest, or make the shapes equal; check that all ranks load the same configuration.
-While debugging, `TORCH_DISTRIBUTED_DEBUG=DETAIL` compares shapes before every operation (slow).
+Gather the sizes first and pad to the largest, or make the shapes equal; check that all ranks load the same
+configuration. While debugging, `TORCH_DISTRIBUTED_DEBUG=DETAIL` compares shapes before every operation (slow).
 
 ## Limits
 Dumps hold neither the root nor the reduction operator: those mismatches need NCCL's log.
@@ -31,7 +31,6 @@ from whichrank.timeline.case import Case
 
 CODE = "COLL108"
 CAUSE = "size-mismatch"
-
 
 _FIX = (
     "Make the sizes equal on all ranks: gather the lengths first and pad, or drop the uneven last batch.",

@@ -47,18 +47,33 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     due = trouble.due if trouble.due is not None else acted
     confidence = round(trouble.sure * 0.75, 2)
     return Finding(
-        code=CODE, cause=CAUSE, category="hang" if trouble.hangs else "corruption", severity="error", confidence=confidence,
-        subject=Subject(ranks=trouble.ranks, code=(*telling.place(lineup, acted, trouble.ranks[0]), *telling.place(lineup, due))),
-        message=(
-            f"{telling.culprits_text(case, trouble.ranks).capitalize()} left the loop and called {telling.operation(lineup, acted)}"
-            f"{telling.at(lineup, acted)}; {telling.ranks_text(trouble.victims)} still wait in {telling.operation(lineup, due)}{telling.at(lineup, due)}."
+        code=CODE,
+        cause=CAUSE,
+        category="hang" if trouble.hangs else "corruption",
+        severity="error",
+        confidence=confidence,
+        subject=Subject(
+            ranks=trouble.ranks,
+            code=(*telling.place(lineup, acted, trouble.ranks[0]), *telling.place(lineup, due)),
         ),
-        evidence=telling.evidence(lineup, trouble), victims=trouble.victims, onset_ns=telling.onset(case, trouble),
+        message=(
+            f"{telling.culprits_text(case, trouble.ranks).capitalize()} left the loop and called "
+            f"{telling.step(lineup, acted)}; {telling.wait_text(trouble.victims)} in {telling.step(lineup, due)}."
+        ),
+        evidence=telling.evidence(lineup, trouble),
+        victims=trouble.victims,
+        onset_ns=telling.onset(case, trouble),
         alternatives=(
-            Alternative("conditional-collective", round(min(0.2, 1 - confidence), 2), "it may have left the loop early on a condition"),
+            Alternative(
+                "conditional-collective",
+                round(min(0.2, 1 - confidence), 2),
+                "it may have left the loop early on a condition",
+            ),
         ),
         fix=(
-            "Give every rank the same number of batches: DistributedSampler with drop_last=True, shards of equal length.",
-            "Or wrap the loop in torch.distributed.algorithms.join.Join, or all_reduce 'I have a batch' before each step.",
+            "Give every rank the same number of batches: "
+            "DistributedSampler with drop_last=True, shards of equal length.",
+            "Or wrap the loop in torch.distributed.algorithms.join.Join, "
+            "or all_reduce 'I have a batch' before each step.",
         ),
     )

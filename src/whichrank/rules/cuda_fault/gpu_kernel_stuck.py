@@ -44,14 +44,39 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     row = trouble.acted if trouble.acted is not None else next(iter(trouble.meeting.joined.values()))
     alone = len(trouble.meeting.joined) == 1
     reason = "it has no peer to wait for" if alone else f"while {telling.ranks_text(trouble.victims)} began it"
+    verb = "finished" if alone else "began"
     confidence = round(trouble.sure * 0.9, 2)
     return Finding(
-        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=confidence,
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=confidence,
         subject=Subject(ranks=trouble.ranks, code=telling.place(lineup, row, trouble.ranks[0])),
-        message=f"The GPU of {telling.culprits_text(case, trouble.ranks)} never {'finished' if alone else 'began'} {telling.operation(lineup, row)}{telling.at(lineup, row)}, {reason}: a kernel before it does not end.",
-        evidence=telling.evidence(lineup, trouble), victims=trouble.victims, onset_ns=telling.onset(case, trouble),
-        alternatives=(Alternative("collective-stalled", round(min(0.15, 1 - confidence), 2), "the operation itself may hang in NCCL or the driver"),),
-        next=(NextStep("dmesg -T | grep -i xid", "an Xid on that GPU means hardware or driver", ("xid-gpu-fault",), "none"),),
-        fix=("Find the kernel that does not end: cuda-gdb on that rank, or CUDA_LAUNCH_BLOCKING=1 in a short run.",
-             "Look at the kernel log of its host for an Xid before blaming the code."),
+        message=(
+            f"The GPU of {telling.culprits_text(case, trouble.ranks)} never {verb} {telling.step(lineup, row)}, "
+            f"{reason}: a kernel before it does not end."
+        ),
+        evidence=telling.evidence(lineup, trouble),
+        victims=trouble.victims,
+        onset_ns=telling.onset(case, trouble),
+        alternatives=(
+            Alternative(
+                "collective-stalled",
+                round(min(0.15, 1 - confidence), 2),
+                "the operation itself may hang in NCCL or the driver",
+            ),
+        ),
+        next=(
+            NextStep(
+                "dmesg -T | grep -i xid",
+                "an Xid on that GPU means hardware or driver",
+                ("xid-gpu-fault",),
+                "none",
+            ),
+        ),
+        fix=(
+            "Find the kernel that does not end: cuda-gdb on that rank, or CUDA_LAUNCH_BLOCKING=1 in a short run.",
+            "Look at the kernel log of its host for an Xid before blaming the code.",
+        ),
     )

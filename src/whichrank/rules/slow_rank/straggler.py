@@ -8,8 +8,9 @@ A slower or throttled GPU, a busy or badly pinned CPU, a slow data shard, more w
 logger), a noisy neighbour.
 
 ## How it decides
-Without comparing clocks: the late rank waits least inside the operations, or takes longer than its peers from one
-operation to the next. It must cost at least a tenth of the time, in most of the steps, and stand clear of the others.
+The late rank waits least, summed over all its groups: by the recorder's durations, by the noted ends, or (Gloo notes
+none) by arrivals on clocks that the collectives themselves align. It must cost the others at least a tenth of the
+time, wait least in most parts of the run, and stand clear of the others.
 
 ## Example
 Rank 5 waits 2 ms in each all_reduce, the others 90 ms: 30 % of the time is lost.
@@ -18,8 +19,8 @@ Rank 5 waits 2 ms in each all_reduce, the others 90 ms: 30 % of the time is lost
 Compare that rank's GPU clocks, temperatures, CPU load and data source with a neighbour's.
 
 ## Limits
-Lateness that moves from rank to rank, and ranks that are equally slow, are not stragglers. Gloo records no end of an
-operation: with a single operation per step nothing can be said there.
+Lateness that moves from rank to rank, and ranks that are equally slow, are not stragglers. Where the clocks can't be
+aligned (Gloo on several hosts with one operation per step) nothing is said.
 """
 
 from __future__ import annotations
@@ -41,21 +42,43 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _finding(case: Case, late: Late) -> Finding:
     lineup = telling.lineup_of(case)
-    group = lineup.groups[late.group]
-    others = tuple(r for r in group.members if r not in late.ranks)
-    how = "waits least" if late.measure == "waiting" else "takes longest between operations"
+    others = tuple(r for r in lineup.dumped if r not in late.ranks)
+    name = telling.culprits_text(case, late.ranks).capitalize()
+    verb, pronoun = ("is", "it") if len(late.ranks) == 1 else ("are", "they")
     return Finding(
-        code=CODE, cause=CAUSE, category="slow", severity="warning", confidence=round(min(0.9, 0.6 + late.share), 2),
+        code=CODE,
+        cause=CAUSE,
+        category="slow",
+        severity="warning",
+        confidence=round(min(0.9, 0.6 + late.share), 2),
         subject=Subject(ranks=late.ranks, code=telling.place(lineup, late.row, late.ranks[0])),
         message=(
-            f"{telling.culprits_text(case, late.ranks).capitalize()} is late in {group.title}: it {how} "
-            f"(about {late.lost_ns / 1e6:.0f} ms each time), and the others lose {late.share:.0%} of the time."
+            f"{name} {verb} late over {late.operations} operations: the others wait "
+            f"{late.others_wait_ns / 1e6:.0f} ms in each, {pronoun} {late.waits_ns / 1e6:.0f} ms, "
+            f"and lose {late.share:.0%} of the time."
         ),
-        evidence=(telling.proof(lineup, late.row),), victims=others,
-        alternatives=(Alternative("cpu-starved", 0.05, "its process may lack CPU"), Alternative("gpu-thermal-or-power", 0.05, "its GPU may be throttled")),
+        evidence=(telling.proof(lineup, late.row),),
+        victims=others,
+        alternatives=(
+            Alternative("cpu-starved", 0.05, "its process may lack CPU"),
+            Alternative("gpu-thermal-or-power", 0.05, "its GPU may be throttled"),
+        ),
         next=(
-            NextStep("nvidia-smi -q -d CLOCK,TEMPERATURE,PERFORMANCE", "on the late rank's host: throttling", ("gpu-thermal-or-power",), "none"),
-            NextStep("py-spy top --pid PID", "on the late rank: where its time goes", ("input-bound", "cpu-starved"), "load"),
+            NextStep(
+                "nvidia-smi -q -d CLOCK,TEMPERATURE,PERFORMANCE",
+                "on the late rank's host: throttling",
+                ("gpu-thermal-or-power",),
+                "none",
+            ),
+            NextStep(
+                "py-spy top --pid PID",
+                "on the late rank: where its time goes",
+                ("input-bound", "cpu-starved"),
+                "load",
+            ),
         ),
-        fix=("Compare the late rank with a neighbour: GPU clocks and temperature, CPU load and affinity, data source, amount of work.",),
+        fix=(
+            "Compare the late rank with a neighbour: "
+            "GPU clocks and temperature, CPU load and affinity, data source, amount of work.",
+        ),
     )

@@ -1,0 +1,77 @@
+# Everything sets itself up: a machine with Python (3.10 or newer), pip and make is enough.
+#   make demo    the tool alone, on a real recorded hang
+#   make test    lint, types, import contracts and all tests
+PYTHON ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# The stamps tell what is installed already; a changed pyproject.toml renews both.
+TOOL := $(VENV)/.tool-installed
+DEV := $(VENV)/.dev-installed
+EXAMPLE := examples/skipped_collective
+REPORT := demo-report.md
+
+.PHONY: help install demo test lint types imports unit bench score soak fuzz docs format clean
+
+help:
+	@sed -n '2,3s/^#  //p' Makefile
+	@echo "  others: install bench score soak fuzz docs format clean"
+
+install: $(DEV)
+
+$(VENV)/pyvenv.cfg:
+	@PYTHON="$(PYTHON)" tools/venv.sh $(VENV)
+
+$(TOOL): pyproject.toml | $(VENV)/pyvenv.cfg
+	@echo "Installing whichrank into $(VENV) …"
+	@$(PIP) install --quiet --editable .
+	@touch $@
+
+$(DEV): pyproject.toml | $(VENV)/pyvenv.cfg
+	@echo "Installing whichrank and what its tests need into $(VENV) (torch among it: this takes a while) …"
+	@$(PIP) install --quiet --editable '.[dev]'
+	@touch $@ $(TOOL)
+
+# Exit code 1 means "findings", which is what the demo is about.
+demo: $(TOOL)
+	@$(BIN)/whichrank diagnose $(EXAMPLE) || test $$? -eq 1
+	@$(BIN)/whichrank diagnose $(EXAMPLE) --quiet --format markdown --output $(REPORT) || test $$? -eq 1
+	@echo && echo "The same as a ticket: $(REPORT)"
+
+test: lint types imports unit
+
+lint: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(DEV)
+	$(BIN)/mypy --strict src
+
+imports: $(DEV)
+	$(BIN)/lint-imports
+
+unit: $(DEV)
+	$(BIN)/python -m pytest -q -rs $(TESTS)
+
+bench: $(DEV)
+	@set -e; for file in benchmarks/[!_]*.py; do echo "== $$file"; $(BIN)/python $$file; done
+
+score: $(DEV)
+	$(BIN)/python tools/score.py $(CASES)
+
+soak: $(DEV)
+	$(BIN)/python tools/soak.py $(EXAMPLE)
+
+fuzz: $(DEV)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -rs -m fuzz
+
+docs: $(DEV)
+	$(BIN)/python tools/rule_pages.py
+	$(BIN)/python tools/readme.py
+
+format: $(DEV)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache $(REPORT)

@@ -1,0 +1,5 @@
+"""`python -m whichrank`."""
+
+from whichrank.cli.main import main
+
+main()

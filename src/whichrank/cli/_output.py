@@ -1,0 +1,56 @@
+"""Where a report goes: the terminal, a pipe or a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from whichrank.model.errors import UsageError
+
+
+def write(chunks: Iterable[str], output: Path | None) -> None:
+    """Write a report to a file (whole or not at all) or to stdout; a reader that went away is no error."""
+    if output is not None:
+        _write_file("".join(chunks), output)
+        return
+    # A path or a quote may hold characters that the terminal's encoding lacks.
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        for chunk in chunks:
+            sys.stdout.write(chunk)
+    except BrokenPipeError:
+        _silence_stdout()
+    flush()
+
+
+def flush() -> None:
+    """Write out what is left while a broken pipe can still be met calmly."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence_stdout()
+
+
+def _silence_stdout() -> None:
+    """Send the rest of the output nowhere: its reader has gone (`… | head -1`)."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write_file(text: str, output: Path) -> None:
+    draft = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        if output.exists() and not output.is_file():  # /dev/stderr, a named pipe
+            output.write_text(text, encoding="utf-8", errors="backslashreplace")
+            return
+        try:
+            draft.write_text(text, encoding="utf-8", errors="backslashreplace")
+            draft.replace(output)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"can't write {output}: {error.strerror}", "Give --output a file in a folder you may write to."
+        ) from error

@@ -1,0 +1,101 @@
+"""What went wrong, which rank, why, and what to do: from dumps, logs and bundles.
+
+Nothing that is read is executed, and no running process is touched.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from whichrank import report
+from whichrank.cli._output import write
+from whichrank.cli._progress import ProgressLine
+from whichrank.model.errors import UsageError
+from whichrank.model.verdict import Diagnosis
+
+HEALTHY, FINDINGS, NOT_ENOUGH = 0, 1, 3
+
+
+def exit_code(diagnosis: Diagnosis) -> int:
+    """0 nothing wrong found, 1 findings, 3 unknown."""
+    if diagnosis.verdict.category == "unknown":
+        return NOT_ENOUGH
+    wrong = any(finding.severity != "info" for finding in diagnosis.findings)
+    return FINDINGS if wrong or diagnosis.verdict.category != "healthy" else HEALTHY
+
+
+def evidence(paths: tuple[str, ...]) -> list[Path | Literal["-"]]:
+    """The arguments as paths that exist."""
+    given: list[Path | Literal["-"]] = []
+    for text in paths:
+        if text == "-":
+            given.append("-")
+        elif Path(text).exists():
+            given.append(Path(text))
+        else:
+            raise UsageError(f"there is no file or folder '{text}'", "Give dumps, logs, folders or archives.")
+    return given
+
+
+def format_name(chosen: str | None, output: Path | None) -> str:
+    """The format asked for, or the one that the output file's suffix stands for, or text."""
+    by_suffix = {".json": "json", ".md": "markdown"}
+    return chosen or by_suffix.get(output.suffix if output else "", "text")
+
+
+def rendered(diagnosis: Diagnosis, name: str, output: Path | None) -> Iterator[str]:
+    """The report's text; on a terminal in its width and in colour."""
+    chosen = report.load(name)
+    if name == "text" and output is None and sys.stdout.isatty():
+        from whichrank.report import text
+        from whichrank.report._paint import terminal
+
+        return text.render(diagnosis, **terminal())
+    return chosen.render(diagnosis)
+
+
+@click.command(name="diagnose")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option(
+    "--format", "format_", type=click.Choice(report.names()), help="How to tell it (default: text)."
+)
+@click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file."
+)
+@click.option(
+    "--source",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The training code, to point at the lines that should agree.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes to read with (default: one per core).")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    format_: str | None,
+    output: Path | None,
+    source: Path | None,
+    jobs: int | None,
+    quiet: bool,
+) -> None:
+    """Name the rank that broke the job, from what it left behind.
+
+    PATH is a flight-recorder dump, a log, a folder of them, or an archive (tar, zip, gz, xz, zst);
+    kinds may be mixed. "-" reads pasted text from standard input.
+    """
+    given = evidence(paths)
+    from whichrank.flows.diagnose import diagnose
+
+    with closing(ProgressLine(quiet=quiet)) as progress:
+        diagnosis = diagnose(given, source=source, jobs=jobs, progress=progress)
+    write(rendered(diagnosis, format_name(format_, output), output), output)
+    if output is not None and not quiet:
+        click.echo(f"{diagnosis.verdict.summary}\nThe report is in {output}.", err=True)
+    ctx.exit(exit_code(diagnosis))

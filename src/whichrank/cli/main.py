@@ -1,0 +1,131 @@
+"""The command `whichrank`: finds the verbs, runs one, and turns every outcome into an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from whichrank import __version__
+from whichrank.cli._output import flush
+from whichrank.model.errors import WhichrankError
+
+HERE = Path(__file__).parent
+NEW_ISSUE = "please report it with the command and, if you may share them, the files"
+USAGE, INTERNAL_ERROR, INTERRUPTED, TERMINATED = 2, 4, 130, 143
+
+
+def verbs() -> dict[str, Path]:
+    """Verb -> its file."""
+    files = sorted(HERE.glob("*.py"))
+    return {f.stem.replace("_", "-"): f for f in files if f.stem != "main" and not f.stem.startswith("_")}
+
+
+def first_line(file: Path) -> str:
+    """The first line of a module's docstring, read without importing the module."""
+    with file.open(encoding="utf-8") as stream:
+        line = stream.readline()
+    return line.strip().strip('"').strip()
+
+
+def closest(word: str, known: Sequence[str]) -> str:
+    """`" Did you mean …?"` where a known word is near, otherwise nothing."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, known, n=2, cutoff=0.5)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
+class Verbs(click.Group):
+    """A group whose commands are the files beside this one, imported only when called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(verbs())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in verbs():
+            return None
+        command = import_module(f"whichrank.cli.{cmd_name.replace('-', '_')}").command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"cli/{cmd_name}.py has no click command named `command`")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Verbs"):
+            formatter.write_dl([(verb, first_line(file)) for verb, file in verbs().items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in verbs() and not name.startswith("-"):
+            hint = closest(name, list(verbs()))
+            if not hint and Path(name).exists():
+                hint = f" To look into it: whichrank diagnose {name}"
+            raise click.UsageError(f"There is no verb '{name}'.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.command(
+    cls=Verbs,
+    name="whichrank",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 nothing wrong found, 1 findings, 2 usage, 3 not enough evidence, 4 internal error.",
+)
+@click.version_option(__version__, prog_name="whichrank", message="%(prog)s %(version)s")
+def whichrank() -> None:
+    """The debugger for distributed training: which rank, why, and what to do."""
+
+
+def complain(message: str, hint: str = "") -> None:
+    """One line of what is wrong, and one of what to do next, on stderr."""
+    colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    click.echo(f"{click.style('whichrank:', fg='red', bold=True)} {message}", err=True, color=colour)
+    if hint:
+        click.echo(f"  {hint}", err=True)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and say its exit code; no exception leaves."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        outcome: Any = whichrank.main(given or ["--help"], prog_name="whichrank", standalone_mode=False)
+        flush()
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        usage = f"{context.command_path} --help shows how to call it." if context else ""
+        complain(error.format_message(), usage)
+        return error.exit_code
+    except WhichrankError as error:
+        complain(error.message, error.hint)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except Exception as error:  # The outermost boundary: a user never sees a traceback.
+        if os.environ.get("WHICHRANK_DEBUG"):
+            raise
+        complain(
+            f"internal error: {type(error).__name__}: {error}",
+            f"This is a defect of whichrank; {NEW_ISSUE}. WHICHRANK_DEBUG=1 shows the traceback.",
+        )
+        return INTERNAL_ERROR
+    if not given:
+        return USAGE
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _terminate(_signal: int, _frame: object) -> NoReturn:
+    """Leave by an exception, so that temporary folders are removed and children end."""
+    raise SystemExit(TERMINATED)
+
+
+def main() -> NoReturn:
+    """The entry point of the installed command."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(run())

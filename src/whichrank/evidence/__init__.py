@@ -1,0 +1,1 @@
+"""Evidence: what is read, collected and probed."""

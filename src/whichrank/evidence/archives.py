@@ -1,0 +1,286 @@
+"""Archives taken apart safely: tar and zip, also compressed, and single compressed files.
+
+Members are spent under numbers into a private folder, so no name in an archive can reach another
+place; links, devices and names that try to are refused all the same, and said so. The amount spent,
+the number of members and the compression ratio are bounded.
+"""
+
+from __future__ import annotations
+
+import stat
+import struct
+import tarfile
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Protocol
+
+from whichrank.evidence._streams import CHUNK, Stream, compression, inflate
+from whichrank.model.contracts import Item
+from whichrank.model.errors import UnreadableError
+from whichrank.model.evidence import Quality, Source
+
+MIB = 1 << 20
+TOO_LARGE = "it grows too large when unpacked, as a bomb would"
+# Zip files that are something else: models, arrays, packages, office documents.
+NOT_BUNDLES = {".pt", ".pth", ".ckpt", ".npz", ".whl", ".egg", ".jar", ".docx", ".xlsx", ".pptx", ".apk"}
+TAR_ERRORS = (tarfile.TarError, OSError, EOFError, ValueError, OverflowError, RecursionError, zlib.error)
+ZIP_ERRORS = (zipfile.BadZipFile, RuntimeError, NotImplementedError, struct.error)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is taken in at the most."""
+
+    files: int = 200_000
+    """Files and archive members together; 16,384 ranks with ten files each."""
+    depth: int = 40
+    """Folders within folders."""
+    unpacked: int = 16 << 30
+    ratio: int = 400
+    """Written bytes per archive byte; NCCL logs of many like lines reach 41 (zstd -19), bombs thousands."""
+    ratio_from: int = 64 * MIB
+    """Small archives may have any ratio."""
+    nesting: int = 2
+    """An archive, and one archive inside another."""
+    directory: int = 64 * MIB
+    """Size of a zip file's table of contents, about 500,000 members."""
+
+
+class Readable(Protocol):
+    """Anything that gives bytes, and none at the end."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _LimitError(Exception):
+    """A limit was reached: leave this archive, keep what came out of it."""
+
+
+@dataclass(slots=True)
+class Unpacker:
+    """Takes archives apart into `folder`, with one account of bytes and members for all of them."""
+
+    folder: Path
+    limits: Limits
+    refused: list[Source] = field(default_factory=list)
+    spent: int = 0
+    """Bytes written, and bytes read past in members that were refused."""
+    members: int = 0
+    files: int = 0
+
+    def unpack(self, path: Path, label: str) -> Iterator[Item]:
+        """The members of an archive, each spent out before it is given; what goes wrong is noted."""
+        start = self.spent
+        try:
+            yield from self._members(path, label)
+        except _LimitError as stop:
+            self._note(label, f"unpacked in part: {stop}", self._grade(start))
+        except UnreadableError as error:
+            self._note(label, error.message, "unusable")
+        except TAR_ERRORS + ZIP_ERRORS as error:
+            note = f"could not be unpacked ({shortest(error)})"
+            self._note(label, note, self._grade(start))
+
+    def _members(self, path: Path, label: str) -> Iterator[Item]:
+        allowed = max(self.limits.ratio_from, path.stat().st_size * self.limits.ratio)
+        ceiling = min(self.limits.unpacked, self.spent + allowed)
+        with path.open("rb") as raw:
+            head = raw.read(512)
+            raw.seek(0)
+            if head.startswith(b"PK"):
+                yield from self._zip(raw, label, ceiling)
+            elif is_tar(head, label):
+                yield from self._tar(raw, label, ceiling)
+            else:
+                yield from self._compressed(inflate(raw, compression(head)), path, label, ceiling)
+
+    def _compressed(self, stream: Stream, path: Path, label: str, ceiling: int) -> Iterator[Item]:
+        begin = b""
+        while len(begin) < 512 and (piece := stream.read(CHUNK)):
+            begin += piece
+        joined = _Rejoined(begin, stream)
+        if is_tar(begin[:512], ""):
+            yield from self._tar(joined, label, ceiling)
+        else:
+            yield self._write(joined, label, path.stat().st_mtime_ns, ceiling)
+        if stream.cut:
+            self._note(label, stream.cut, "partial")
+
+    def _tar(self, stream: Readable, label: str, ceiling: int) -> Iterator[Item]:
+        guarded = _Guarded(stream)
+        # "r|" reads forward only: nothing in the archive can send it back to read a part twice.
+        with tarfile.open(fileobj=guarded, mode="r|") as archive:
+            unread = 0
+            while True:
+                # A header (long names, pax records) is held in memory: it must stay small.
+                guarded.allowance = unread + MIB
+                member = archive.next()
+                if member is None:
+                    return
+                # The list of members that tarfile keeps would grow without end.
+                vars(archive)["members"].clear()
+                guarded.allowance = unread = member.size + MIB
+                if self.spent + member.size > ceiling:
+                    raise _LimitError(TOO_LARGE)
+                if member.isdir() or not self._acceptable(label, member.name, _tar_trouble(member)):
+                    self.spent += member.size
+                    continue
+                content = archive.extractfile(member)
+                if content is not None:
+                    name = joined_label(label, member.name)
+                    yield self._write(content, name, nanoseconds(member.mtime), ceiling)
+                    unread = 0
+
+    def _zip(self, raw: BinaryIO, label: str, ceiling: int) -> Iterator[Item]:
+        if directory_size(raw) > self.limits.directory:
+            raise _LimitError("its table of contents is too large")
+        with zipfile.ZipFile(raw) as archive:
+            infos = archive.infolist()
+            if any(PurePosixPath(info.filename).name == "data.pkl" for info in infos):
+                self._note(label, "a PyTorch checkpoint, not evidence", "ignored")
+                return
+            for info in infos:
+                if info.is_dir() or not self._acceptable(label, info.filename, _zip_trouble(info)):
+                    continue
+                with archive.open(info) as content:
+                    taken = nanoseconds(time.mktime((*info.date_time, 0, 0, -1)))
+                    yield self._write(content, joined_label(label, info.filename), taken, ceiling)
+
+    def _acceptable(self, label: str, name: str, trouble: str) -> bool:
+        self.members += 1
+        if self.members > self.limits.files:
+            raise _LimitError(f"more than {self.limits.files:,} members")
+        parts = PurePosixPath(name.replace("\\", "/"))
+        if parts.is_absolute() or ".." in parts.parts or name[1:2] == ":":
+            trouble = "refused: its name points outside the archive"
+        if trouble:
+            self._note(joined_label(label, name), trouble, "ignored")
+        return not trouble
+
+    def _write(self, content: Readable, label: str, mtime_ns: int, ceiling: int) -> Item:
+        self.files += 1
+        target = self.folder / f"{self.files:06d}"
+        size = 0
+        try:
+            with target.open("xb") as out:
+                while piece := content.read(CHUNK):
+                    self.spent += len(piece)
+                    if self.spent > ceiling:
+                        raise _LimitError(TOO_LARGE)
+                    size += out.write(piece)
+        except _LimitError:
+            target.unlink()
+            raise
+        except TAR_ERRORS as error:
+            if not size:
+                raise
+            self._note(label, f"cut off after {size:,} bytes ({shortest(error)})", "partial")
+        return Item(target, label, size, mtime_ns)
+
+    def _grade(self, start: int) -> Quality:
+        return "partial" if self.spent > start else "unusable"
+
+    def _note(self, label: str, note: str, quality: Quality) -> None:
+        self.refused.append(Source(label, "", quality, note))
+
+
+class _Rejoined(Stream):
+    """A stream whose beginning was already read."""
+
+    def __init__(self, begin: bytes, rest: Stream) -> None:
+        super().__init__()
+        self._begin, self._rest = begin, rest
+
+    def read(self, size: int = -1, /) -> bytes:
+        if self._begin:
+            size = len(self._begin) if size < 0 else size
+            piece, self._begin = self._begin[:size], self._begin[size:]
+            return piece
+        return self._rest.read(size) or b""
+
+
+class _Guarded(Stream):
+    """A stream that gives no more than its allowance between two members."""
+
+    def __init__(self, inner: Readable) -> None:
+        super().__init__()
+        self._inner = inner
+        self.allowance = MIB
+
+    def read(self, size: int = -1, /) -> bytes:
+        piece = self._inner.read(size)
+        self.allowance -= len(piece)
+        if self.allowance < 0:
+            raise _LimitError("a header of unreasonable size")
+        return piece
+
+
+def is_archive(head: bytes, name: str) -> bool:
+    """Whether these first bytes begin an archive or a compressed file that is worth opening."""
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return PurePosixPath(name).suffix.lower() not in NOT_BUNDLES
+    return bool(compression(head)) or is_tar(head, name)
+
+
+def is_tar(head: bytes, name: str) -> bool:
+    return head[257:262] == b"ustar" or (name.lower().endswith(".tar") and len(head) == 512)
+
+
+def joined_label(label: str, name: str) -> str:
+    """`bundle.tar.gz/node1/fr_0`."""
+    parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part != "."]
+    return printable("/".join([label, *parts]))
+
+
+def printable(label: str) -> str:
+    """A name that any output can hold; names on disk may be any bytes."""
+    return label.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def nanoseconds(seconds: float) -> int:
+    """A member's time; 0 for what no clock shows (pax headers may say "inf")."""
+    return int(seconds * 1e9) if 0 <= seconds < 1 << 33 else 0
+
+
+def shortest(error: BaseException) -> str:
+    return str(error)[:120] or type(error).__name__
+
+
+def directory_size(raw: BinaryIO) -> int:
+    """The size that a zip file declares for its table of contents, which zipfile reads whole."""
+    raw.seek(0, 2)
+    raw.seek(max(0, raw.tell() - 66_000))  # the end record, a comment of 64 KiB, the zip64 records
+    tail = raw.read()
+    raw.seek(0)
+    sizes = [0]
+    end, end64 = tail.rfind(b"PK\x05\x06"), tail.rfind(b"PK\x06\x06")
+    if 0 <= end <= len(tail) - 16 and (size := struct.unpack_from("<I", tail, end + 12)[0]) != 0xFFFFFFFF:
+        sizes.append(size)
+    if 0 <= end64 <= len(tail) - 48:
+        sizes.append(struct.unpack_from("<Q", tail, end64 + 40)[0])
+    return max(sizes)
+
+
+def _tar_trouble(member: tarfile.TarInfo) -> str:
+    kinds: tuple[tuple[Callable[[], bool], str], ...] = (
+        (member.issym, "refused: a link"),
+        (member.islnk, "refused: a link"),
+        (member.issparse, "refused: a sparse file"),
+    )
+    for test, trouble in kinds:
+        if test():
+            return trouble
+    return "" if member.isreg() else "refused: not a plain file"
+
+
+def _zip_trouble(info: zipfile.ZipInfo) -> str:
+    mode = info.external_attr >> 16
+    if stat.S_ISLNK(mode):
+        return "refused: a link"
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+        return "refused: not a plain file"
+    return "encrypted" if info.flag_bits & 1 else ""

@@ -1,0 +1,1 @@
+"""Passive capture on a host or of a live process."""

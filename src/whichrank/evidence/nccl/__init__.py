@@ -1,0 +1,1 @@
+"""How NCCL's text is taken apart: line prefixes, messages, and files of any size."""

@@ -1,0 +1,1 @@
+"""One module per format: bytes in, records out."""

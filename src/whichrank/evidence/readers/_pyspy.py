@@ -1,0 +1,159 @@
+"""Stacks by py-spy, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from whichrank.records.dump import Frame
+from whichrank.records.stack import ProcessStack, ThreadStack, ThreadState
+
+_PROCESS = re.compile(r"^Process (\d{1,10}):\s?(.*)$")
+_PYTHON = re.compile(r"^Python v(\S{1,40})(?: \((.{1,1000})\))?$")
+_THREAD = re.compile(r'^Thread (0x[0-9A-Fa-f]{1,16}|\d{1,20}) \(([a-z]{1,12}(?:\+gil)?)\)(?:: "(.{0,200})")?$')
+_ERROR = re.compile(r"^Error: (.{1,500})|^(.{0,200}(?:[Pp]ermission denied|No such process|not permitted).{0,200})$")
+_MOST_PROCESSES, _MOST_THREADS, _MOST_FRAMES = 4096, 4096, 1024
+
+
+@dataclass(slots=True)
+class Process:
+    """One process in the making."""
+
+    pid: int | None
+    command: str
+    line: int
+    python: str = ""
+    threads: list[ThreadStack] = field(default_factory=list)
+
+    def built(self, source: str) -> ProcessStack:
+        return ProcessStack(
+            source, "py-spy", with_main(self.threads, self.pid), self.pid,
+            command=self.command, python=self.python, line=self.line,
+        )  # fmt: skip
+
+
+def with_main(threads: list[ThreadStack], pid: int | None) -> tuple[ThreadStack, ...]:
+    """Marks the main thread: by its name, else by the process's own number."""
+    named = next((i for i, thread in enumerate(threads) if thread.name == "MainThread"), None)
+    own = next((i for i, thread in enumerate(threads) if pid and thread.tid == pid), None)
+    chosen = own if named is None else named
+    return tuple(ThreadStack(t.name, t.tid, t.state, t.frames, i == chosen, t.line) for i, t in enumerate(threads))
+
+
+def state_of(words: str) -> ThreadState:
+    if "gil" in words:
+        return "gil"
+    return "active" if words.startswith("active") else "idle" if words.startswith("idle") else "unknown"
+
+
+def _frame(text: str) -> Frame | None:
+    """`all_reduce (torch/distributed/distributed_c10d.py:3068)`, `futex_wait (libc.so.6)` with --native."""
+    if not text.startswith("    ") or text[4:5].isspace() or not text.endswith(")"):
+        return None
+    name, bracket, place = text[4:-1].rpartition(" (")
+    if not bracket or not name:
+        return None
+    file, _, line = place.rpartition(":")
+    if file and line.isdecimal() and len(line) < 10:
+        return Frame(name[:1000], file[:1000], int(line))
+    return Frame(name[:1000], place[:1000], 0)
+
+
+class TextParser:
+    """Lines in, processes out; remembers the words of py-spy's own errors."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._process: Process | None = None
+        self._thread: tuple[str, int | None, ThreadState, int, list[Frame]] | None = None
+        self.stacks: list[ProcessStack] = []
+        self.errors: list[str] = []
+
+    def feed(self, line: int, text: str) -> bool:
+        """True where the line is py-spy's."""
+        if match := _PROCESS.match(text):
+            self._end_process()
+            self._process = Process(int(match[1]), match[2].strip()[:4000], line)
+        elif (match := _PYTHON.match(text)) and self._process is not None:
+            self._process.python = match[1]
+        elif match := _THREAD.match(text):
+            self._end_thread()
+            tid = int(match[1], 0)
+            self._thread = (match[3] or "", tid, state_of(match[2]), line, [])
+            if self._process is None:
+                self._process = Process(None, "", line)
+        elif self._thread is not None and (frame := _frame(text)) is not None:
+            if len(self._thread[4]) < _MOST_FRAMES:
+                self._thread[4].append(frame)
+        elif match := _ERROR.match(text):
+            self.errors.append((match[1] or match[2])[:300])
+        else:
+            return False
+        return True
+
+    def end(self) -> None:
+        self._end_process()
+
+    def _end_thread(self) -> None:
+        if self._thread is not None and self._process is not None and len(self._process.threads) < _MOST_THREADS:
+            name, tid, state, line, frames = self._thread
+            self._process.threads.append(ThreadStack(name, tid, state, tuple(frames), line=line))
+        self._thread = None
+
+    def _end_process(self) -> None:
+        self._end_thread()
+        if self._process is not None and self._process.threads and len(self.stacks) < _MOST_PROCESSES:
+            self.stacks.append(self._process.built(self._source))
+        self._process = None
+
+
+def parse_json(text: str, source: str) -> tuple[list[ProcessStack], bool]:
+    """Stacks of `py-spy dump --json`, one array or several, and whether all of it could be read."""
+    decoder = json.JSONDecoder()
+    processes: dict[int | None, Process] = {}
+    at, whole = 0, True
+    while (at := _next_array(text, at)) < len(text):
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            whole = False
+            break
+        for trace in value if isinstance(value, list) else []:
+            if isinstance(trace, dict) and isinstance(trace.get("frames"), list):
+                _add_trace(processes, trace)
+    return [process.built(source) for process in processes.values()], whole
+
+
+def _next_array(text: str, at: int) -> int:
+    found = text.find("[", at)
+    return len(text) if found < 0 else found
+
+
+def _add_trace(processes: dict[int | None, Process], trace: dict[str, Any]) -> None:
+    pid = _whole(trace.get("pid"))
+    if pid not in processes and len(processes) >= _MOST_PROCESSES:
+        return
+    info = trace.get("process_info")
+    command = info.get("command_line") if isinstance(info, dict) else ""
+    process = processes.setdefault(pid, Process(pid, command[:4000] if isinstance(command, str) else "", 1))
+    if len(process.threads) >= _MOST_THREADS:
+        return
+    state: ThreadState = "active" if trace.get("active") is True else "idle"
+    if trace.get("owns_gil") is True:
+        state = "gil"
+    name = trace.get("thread_name")
+    tid = _whole(trace.get("os_thread_id")) or _whole(trace.get("thread_id"))
+    frames = tuple(_json_frame(frame) for frame in trace["frames"][:_MOST_FRAMES] if isinstance(frame, dict))
+    process.threads.append(ThreadStack(name if isinstance(name, str) else "", tid, state, frames, line=1))
+
+
+def _json_frame(frame: dict[str, Any]) -> Frame:
+    name, line = frame.get("name"), _whole(frame.get("line"))
+    file = frame.get("short_filename") or frame.get("filename") or frame.get("module")
+    return Frame(str(name)[:1000], str(file)[:1000], line or 0)
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None

@@ -1,0 +1,66 @@
+"""NCCL logs of 2.7 to 2.32, one process or many to a file, alone or among other output."""
+
+from __future__ import annotations
+
+import codecs
+
+from whichrank.evidence.nccl.messages import version
+from whichrank.evidence.nccl.prefix import LEVEL
+from whichrank.evidence.nccl.scan import OtherLine, scan, scan_bytes
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.errors import UnreadableError
+from whichrank.records.nccl import NcclLog
+
+NAME = "nccl_log"
+
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UTF16_LIMIT = 64 << 20
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """Whether the file begins as a NCCL log does; files that mention NCCL later are found by `mentions`."""
+    del name
+    return mentions(_decoded(head))
+
+
+def mentions(text: bytes) -> bool:
+    """Whether a NCCL line, or the version that NCCL prints without one, stands in this text."""
+    return LEVEL.search(text) is not None or version(text) is not None
+
+
+def read(item: Item) -> Reading:
+    """Everything that NCCL printed into this file."""
+    return read_with(item, None)
+
+
+def read_with(item: Item, other: OtherLine | None) -> Reading:
+    """As `read`, and every line in which NCCL has no part is handed to `other`, by number and text."""
+    try:
+        if item.head(2) in _UTF16:
+            if item.size > _UTF16_LIMIT:
+                raise UnreadableError(f"{item.label}: UTF-16 text of {item.size} bytes", "Convert it to UTF-8 first.")
+            log = scan_bytes(_decoded(item.read()), item.label, other=other)
+        else:
+            with item.path.open("rb", buffering=0) as stream:
+                log = scan(stream, item.label, other=other)
+    except OSError as error:
+        raise UnreadableError(f"{item.label}: {error.strerror or error}") from error
+    return reading(log)
+
+
+def reading(log: NcclLog) -> Reading:
+    """The answer of a reader for this log."""
+    if not log.processes and not log.versions:
+        return Reading([], "ignored", "no NCCL lines")
+    notes = []
+    if log.cut_end:
+        notes.append("the last line is cut")
+    if unplaced := sum(process.unplaced_calls for process in log.processes):
+        notes.append(f"{unplaced} calls without a readable communicator")
+    return Reading([log], "partial" if unplaced else "complete", "; ".join(notes))
+
+
+def _decoded(data: bytes) -> bytes:
+    if data[:2] in _UTF16:
+        return data[: len(data) & ~1].decode("utf-16", "replace").encode("utf-8", "replace")
+    return data

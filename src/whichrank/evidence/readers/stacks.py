@@ -1,0 +1,109 @@
+"""Stacks of live or dying processes: py-spy (text and JSON), faulthandler, gdb."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from whichrank.evidence.readers import _faulthandler, _gdb, _pyspy
+from whichrank.evidence.readers._prefixes import Clock, Voice, hint_of_path, listen
+from whichrank.evidence.readers._textscan import LONGEST, chunks, is_text
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.errors import UnreadableError
+from whichrank.records.stack import ProcessStack
+
+NAME = "stacks"
+
+_MOST_BYTES = 256 << 20
+_MOST_JSON = 64 << 20
+_SPYS = re.compile(rb"^Process \d+:|^Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:active|idle)", re.MULTILINE)
+_FAULTS = re.compile(rb"(?:Current thread|Thread) 0x[0-9a-f]{1,16} .{0,110}\(most recent call first\)")
+_GDBS = re.compile(rb"^Thread \d+ \(.{0,60}LWP \d+|^\[New LWP \d+\]|^Attaching to pro", re.MULTILINE)
+_SPY_ERRORS = (b"py-spy", b"Permission Denied: Try running again", b"Failed to suspend process")
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """True for text that begins with, or soon has, a stack of one of the tools."""
+    if not is_text(head):
+        return False
+    if head.lstrip()[:1] == b"[" and b'"thread_name"' in head and b'"frames"' in head:
+        return True
+    if _SPYS.search(head) or _FAULTS.search(head) or _GDBS.search(head):
+        return True
+    lower = name.lower()
+    return any(words in head for words in _SPY_ERRORS) and ("stack" in lower or "spy" in lower)
+
+
+def read(item: Item) -> Reading:
+    """One `ProcessStack` per process and dump."""
+    if item.head(64).lstrip()[:1] == b"[" and b'"frames"' in item.head(1 << 16):
+        return _read_json(item)
+    spy, gdb = _pyspy.TextParser(item.label), _gdb.Parser(item.label)
+    faults: dict[tuple[str, int | None], tuple[_faulthandler.Builder, Voice]] = {}
+    stacks: list[ProcessStack] = []
+    whole = True
+    for number, line in _lines(item):
+        if number < 0:
+            whole = False
+            break
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        if spy.feed(number, text) or gdb.feed(number, text):
+            continue
+        voice = listen(line, Clock(item.mtime_ns))
+        key = (voice.speaker, voice.rank)
+        if key not in faults:
+            if not (_faulthandler.begins(voice.text) or voice.text.startswith(("Fatal Python", "Timeout ("))):
+                continue
+            faults[key] = (_faulthandler.Builder(item.label), voice)
+        ended = faults[key][0].feed(number, voice.text)
+        stacks += [_spoken(ended, voice)] if ended else []
+    spy.end()
+    gdb.end()
+    for builder, voice in faults.values():
+        ended = builder.end()
+        stacks += [_spoken(ended, voice)] if ended else []
+    return _reading(item, [*spy.stacks, *gdb.stacks, *stacks], spy.errors, whole)
+
+
+def _read_json(item: Item) -> Reading:
+    if item.size > _MOST_JSON:
+        raise UnreadableError(f"{item.label}: {item.size >> 20} MiB of JSON stacks are too much")
+    stacks, whole = _pyspy.parse_json(item.read().decode("utf-8", "replace"), item.label)
+    return _reading(item, stacks, [], whole)
+
+
+def _reading(item: Item, stacks: list[ProcessStack], errors: list[str], whole: bool) -> Reading:
+    hint = hint_of_path(item.label)
+    records = [
+        replace(
+            stack,
+            rank=hint.rank if stack.rank is None and len(stacks) == 1 else stack.rank,
+            local_rank=hint.local_rank if stack.local_rank is None and len(stacks) == 1 else stack.local_rank,
+        )
+        for stack in sorted(stacks, key=lambda stack: stack.line)
+    ]
+    empty = sum(1 for stack in stacks if not any(thread.frames for thread in stack.threads))
+    notes = [f"the tool said: {'; '.join(errors[:3])}"] if errors else []
+    notes += [f"{empty} process(es) without a frame"] if empty else []
+    notes += ["the file is cut or too long to be read whole"] if not whole else []
+    if not records:
+        return Reading([], "partial" if errors else "unusable", "; ".join(notes) or "no stack in it")
+    return Reading([*records], "partial" if notes else "complete", "; ".join(notes))
+
+
+def _spoken(stack: ProcessStack, voice: Voice) -> ProcessStack:
+    return replace(stack, rank=voice.rank, local_rank=voice.local_rank, pid=voice.pid, host=voice.host)
+
+
+def _lines(item: Item) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines; number -1 where the file is longer than will be read."""
+    number, size = 0, 0
+    for chunk in chunks(item.path):
+        size += len(chunk)
+        for line in chunk.splitlines():
+            number += 1
+            yield number, line[:LONGEST]
+        if size > _MOST_BYTES:
+            yield -1, b""
+            return

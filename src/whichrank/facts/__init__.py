@@ -1,0 +1,1 @@
+"""What the world knows, as data files with a citation each, and small modules that load them."""

@@ -1,0 +1,68 @@
+"""The known name that an unknown one most likely means."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+
+from whichrank.facts.environment import catalogue, renames
+
+
+def nearest(name: str, limit: int = 3) -> str:
+    """The known name that this one most likely means, or nothing.
+
+    Edit distance (neighbouring letters may swap places) of at most `limit` and of a quarter of the name.
+    The same letters in another order count as one edit, as does a name with a word left out.
+    """
+    limit = min(limit, max(1, len(name) // 4))
+    pairs, letters = _pairs(name), sorted(name.replace("_", ""))
+    best, best_cost = _with_a_word_more(name), limit
+    for known, (known_pairs, known_letters) in _shapes().items():
+        if known_letters == letters:
+            return _today(known)
+        # An edit destroys at most three pairs of neighbouring letters.
+        if abs(len(known) - len(name)) > best_cost or len(pairs & known_pairs) < len(pairs) - 3 * best_cost:
+            continue
+        cost = _distance(name, known, best_cost)
+        if cost < best_cost or (cost == best_cost and not best):
+            best, best_cost = known, cost
+    return _today(best)
+
+
+def _today(name: str) -> str:
+    """The present name of a setting: a suggestion should last."""
+    rename = renames().get(name)
+    return rename.new if rename and rename.new and rename.since < (2, 13) else name
+
+
+def _pairs(name: str) -> frozenset[str]:
+    return frozenset(map("".join, pairwise(name)))
+
+
+@cache
+def _shapes() -> dict[str, tuple[frozenset[str], list[str]]]:
+    return {name: (_pairs(name), sorted(name.replace("_", ""))) for name in catalogue()}
+
+
+def _with_a_word_more(name: str) -> str:
+    """The one known name of the same family that has all words of this one and one more."""
+    words = name.split("_")
+    longer = [known for known in catalogue() if known.count("_") == len(words) and set(words) < set(known.split("_"))]
+    return longer[0] if len(longer) == 1 and len(words) > 1 else ""
+
+
+def _distance(a: str, b: str, limit: int) -> int:
+    """Damerau-Levenshtein distance, given up above `limit`."""
+    before: list[int] = []
+    previous = list(range(len(b) + 1))
+    for i, left in enumerate(a, 1):
+        current = [i]
+        for j, right in enumerate(b, 1):
+            cost = min(previous[j] + 1, current[j - 1] + 1, previous[j - 1] + (left != right))
+            if i > 1 and j > 1 and left == b[j - 2] and a[i - 2] == right:
+                cost = min(cost, before[j - 2] + 1)
+            current.append(cost)
+        if min(current) > limit:
+            return limit + 1
+        before, previous = previous, current
+    return previous[-1]

@@ -1,0 +1,158 @@
+"""How a value is read: what becomes of a text that the reader did not expect."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from whichrank.facts.environment import Variable, Version
+
+# In 2.30 these moved to NCCL's new parameter parser, which takes TRUE and T as well.
+_WORDS_FROM_2_30 = frozenset({"NCCL_SET_THREAD_NAME", "NCCL_WARN_ENABLE_DEBUG_INFO"})
+_TRUTHS = frozenset({"y", "yes", "1", "t", "true", "n", "no", "0", "f", "false"})
+# An empty text counts as unset elsewhere; these take it for a value (tried on 2.13.0).
+_EMPTY_IS_WRONG = frozenset({"torch_bool", "torch_int", "python_int"})
+_INT_MAX = 2**31 - 1
+TRUE = frozenset({"y", "yes", "1", "t", "true"})
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a value, and whether it stops the job."""
+
+    message: str
+    fatal: bool = False
+
+
+def problem(variable: Variable, value: str, nccl: Version = ()) -> Problem | None:
+    """What happens to a value that is not read as it was meant; None where nothing is wrong."""
+    check = _CHECKS.get(variable.parser)
+    if check is None or (not value.strip() and variable.parser not in _EMPTY_IS_WRONG):
+        return None
+    if variable.name in _WORDS_FROM_2_30 and nccl >= (2, 30) and value.lower() in {"t", "true", "f", "false"}:
+        return None
+    return check(variable, value)
+
+
+def is_true(value: str | None) -> bool:
+    """As PyTorch reads a switch."""
+    return (value or "").lower() in TRUE
+
+
+def number(value: str | None) -> int | None:
+    """As strtoll with base 0 reads it; None for no number at all."""
+    match = re.match(r"\s*([-+]?)(0[xX][0-9a-fA-F]+|\d+)", value or "")
+    if not match:
+        return None
+    digits = match[2]
+    if digits[:2] in {"0x", "0X"}:
+        found = int(digits, 16)
+    elif digits.startswith("0"):
+        octal = re.match(r"[0-7]+", digits)
+        found = int(octal.group()[:24], 8) if octal else 0
+    else:
+        found = int(digits[:24])
+    return -found if match[1] == "-" else found
+
+
+def _nccl_int(variable: Variable, value: str) -> Problem | None:
+    read = number(value)
+    if read is None:
+        return Problem(f"NCCL reads '{value}' as the number 0{_effect(variable, value)}")
+    if not re.fullmatch(r"\s*[-+]?(?:0[xX][0-9a-fA-F]+|\d+)\s*", value):
+        return Problem(f"NCCL stops reading '{value}' at the first letter: it becomes {read}")
+    if re.fullmatch(r"\s*0\d+\s*", value):
+        return Problem(f"a leading 0 means octal: NCCL reads '{value}' as {read}")
+    if variable.values[:1] == ("..",) and read >= 0:
+        low, high = int(variable.values[1]), int(variable.values[2])
+        if not low <= read <= high:
+            return Problem(f"{read} is outside {low} to {high}")
+    elif variable.values and variable.kind == "int" and read >= 0 and str(read) not in variable.values:
+        return Problem(f"{read} is none of {', '.join(variable.values)}")
+    return None
+
+
+def _effect(variable: Variable, value: str) -> str:
+    if value.lower() in TRUE | {"on", "enable", "enabled"} and variable.kind == "bool":
+        return ", which is off, the opposite of what it says"
+    return ""
+
+
+def _torch_bool(variable: Variable, value: str) -> Problem | None:
+    if value.lower() in _TRUTHS:
+        return None
+    return Problem(f"PyTorch takes 1/y/yes/t/true or 0/n/no/f/false here, not '{value}': {_stops(variable.name)}", True)
+
+
+def _torch_int(variable: Variable, value: str) -> Problem | None:
+    match = re.match(r"\s*([-+]?\d+)", value)
+    if not match or len(match[1]) > 20 or abs(int(match[1])) > _INT_MAX:
+        return Problem(f"PyTorch can't read '{value}' as a number: {_stops(variable.name)}", True)
+    read = int(match[1])
+    if match.group() != value.rstrip():
+        return Problem(f"PyTorch stops reading '{value}' at the first letter: it becomes {read}")
+    if variable.values[:1] == ("..",) and not int(variable.values[1]) <= read <= int(variable.values[2]):
+        return Problem(f"{read} is outside {variable.values[1]} to {variable.values[2]}")
+    return None
+
+
+def _stops(name: str) -> str:
+    """Tried on 2.13.0: the recorder's variables hang Gloo's start, the others raise."""
+    if name.startswith("TORCH_FR_") or "TRACE_" in name:
+        return "with Gloo init_process_group hangs for ever without a word, with NCCL it fails"
+    return "init_process_group fails"
+
+
+def _python_int(_variable: Variable, value: str) -> Problem | None:
+    if re.fullmatch(r"\s*[-+]?\d+\s*", value):
+        return None
+    return Problem(f"'{value}' is no whole number: it ends the process with a ValueError", fatal=True)
+
+
+def _flag01(_variable: Variable, value: str) -> Problem | None:
+    return None if value in {"0", "1"} else Problem(f"only 0 and 1 are read; '{value}' is ignored with a warning")
+
+
+def _enum(variable: Variable, value: str, *, exact: bool, fatal: bool = False) -> Problem | None:
+    if value in variable.values or (not exact and value.upper() in {v.upper() for v in variable.values}):
+        return None
+    words = ", ".join(variable.values)
+    if exact and value.upper() in {v.upper() for v in variable.values}:
+        return Problem(f"the spelling matters, capitals included: '{value}' is silently ignored (known: {words})")
+    fate = "ends the process while torch.distributed is imported" if fatal else "is ignored"
+    return Problem(f"'{value}' is none of {words} and {fate}", fatal=fatal)
+
+
+def _level(variable: Variable, value: str) -> Problem | None:
+    return None if value[:1].isdigit() else _enum(variable, value, exact=True)
+
+
+def _tokens(variable: Variable, value: str) -> Problem | None:
+    return _unknown_words(variable, value.removeprefix("^").split(","))
+
+
+def _choices(variable: Variable, value: str) -> Problem | None:
+    return _unknown_words(variable, [word.removeprefix("^") for word in re.split(r"[,;:]", value)])
+
+
+def _unknown_words(variable: Variable, words: list[str]) -> Problem | None:
+    known = {v.upper() for v in variable.values}
+    wrong = [word for word in words if word.strip() and word.strip().upper() not in known]
+    if not wrong:
+        return None
+    return Problem(f"'{wrong[0]}' is none of {', '.join(variable.values[:20])}")
+
+
+_CHECKS = {
+    "nccl_int": _nccl_int,
+    "torch_bool": _torch_bool,
+    "torch_int": _torch_int,
+    "python_int": _python_int,
+    "flag01": _flag01,
+    "enum_exact": lambda variable, value: _enum(variable, value, exact=True),
+    "enum_nocase": lambda variable, value: _enum(variable, value, exact=False),
+    "enum_nocase_fatal": lambda variable, value: _enum(variable, value, exact=False, fatal=True),
+    "level": _level,
+    "tokens": _tokens,
+    "choices": _choices,
+}

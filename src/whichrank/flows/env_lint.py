@@ -1,0 +1,136 @@
+"""What is wrong with these settings: of files, captured environments and processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from whichrank.facts.environment import version
+from whichrank.model.errors import UnreadableError, UsageError
+from whichrank.model.evidence import Coverage, Ref, Skipped, Source
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.settings import Assignment, Baked, ObservedWait, Settings, SettingsCase, SettingsFile
+from whichrank.source import launch
+
+RULES = Path(__file__).parents[1] / "rules" / "config"
+PRESENT = "the environment"
+_WEIGHT = {"error": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class LintResult:
+    """Findings in the order of files and lines, and what was looked at."""
+
+    findings: tuple[Finding, ...]
+    coverage: Coverage
+
+    @property
+    def wrong(self) -> bool:
+        return any(finding.severity != "info" for finding in self.findings)
+
+
+def lint(
+    files: Sequence[SettingsFile],
+    *,
+    torch: str | None = None,
+    nccl: str | None = None,
+    purpose: str | None = None,
+    interfaces: Iterable[str] | None = None,
+    hcas: Iterable[str] | None = None,
+    waits: Iterable[ObservedWait] = (),
+) -> LintResult:
+    """Judge settings by every rule there is."""
+    settings = Settings(
+        tuple(files),
+        version(torch or ""),
+        version(nccl or ""),
+        purpose or "",
+        None if interfaces is None else frozenset(interfaces),
+        None if hcas is None else frozenset(hcas),
+        tuple(waits),
+    )
+    case = SettingsCase(settings)
+    findings: list[Finding] = []
+    found: list[str] = []
+    clear: list[str] = []
+    skipped: list[Skipped] = []
+    for name in rule_names():
+        rule = import_module(f"whichrank.rules.config.{name}")
+        if not rule.CODE.startswith("ENV"):
+            continue
+        answer = rule.judge(case)
+        if isinstance(answer, NotEvaluated):
+            skipped.append(Skipped(rule.CODE, answer.missing))
+        else:
+            findings += answer
+            (found if answer else clear).append(rule.CODE)
+    order = {file.label: index for index, file in enumerate(files)}
+    findings.sort(key=lambda f: (order.get(f.evidence[0].source, 0), _line(f.evidence[0]), _WEIGHT[f.severity], f.code))
+    sources = tuple(Source(f.label, f.kind, "partial" if f.note else "complete", f.note) for f in files)
+    coverage = Coverage(sources, tuple(sorted(found)), tuple(sorted(clear)), tuple(skipped))
+    return LintResult(tuple(findings), coverage)
+
+
+def rule_names() -> list[str]:
+    """The files of the family, without importing them."""
+    return sorted(file.stem for file in RULES.glob("*.py") if not file.stem.startswith("_"))
+
+
+def _line(ref: Ref) -> int:
+    word = ref.locator.rpartition(" ")[2]
+    return int(word) if word.isdigit() else 0
+
+
+def read_file(path: Path, kind: str | None = None) -> SettingsFile:
+    """One file given on the command line."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(launch.SIZE_LIMIT + 1)
+    except IsADirectoryError as error:
+        raise UsageError(
+            f"{path} is a folder", "Name the scripts, manifests or captured environments in it."
+        ) from error
+    except OSError as error:
+        raise UnreadableError(f"can't read {path}: {error.strerror}") from error
+    return launch.read(data, str(path), kind)
+
+
+def present_environment(environ: Mapping[str, str] | None = None, home: str | None = None) -> list[SettingsFile]:
+    """This process's environment, and the configuration files that NCCL would read here, weakest first."""
+    environ = os.environ if environ is None else environ
+    user = environ.get("NCCL_CONF_FILE") or f"{home or environ.get('HOME', '')}/.nccl.conf"
+    # NCCL reads the user's file first and never overwrites: /etc is weakest, the environment strongest.
+    files = [conf for path in ("/etc/nccl.conf", user) if (conf := _conf(Path(path), PRESENT)) is not None]
+    live = SettingsFile.empty(PRESENT, "environment")
+    for name, value in environ.items():
+        ref = Ref(PRESENT, f"variable {name}", f"{name}={value}"[:300])
+        live.assignments.append(Assignment(name, value, ref, PRESENT, "process"))
+    return [*files, live]
+
+
+def _conf(path: Path, scope: str) -> SettingsFile | None:
+    from whichrank.source import conf
+
+    try:
+        text = path.read_bytes()[: launch.SIZE_LIMIT].decode("utf-8", "backslashreplace")
+    except OSError:
+        return None
+    file = conf.read(text, str(path), scope)
+    if file.assignments:
+        file.baked.append(Baked(str(path), file.assignments[0].ref))
+    return file
+
+
+def host_devices(root: Path = Path("/sys/class")) -> tuple[frozenset[str], frozenset[str]]:
+    """Network interfaces and RDMA devices of this host."""
+    return _names(root / "net"), _names(root / "infiniband")
+
+
+def _names(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(entry.name for entry in folder.iterdir())
+    except OSError:
+        return frozenset()

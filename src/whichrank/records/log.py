@@ -1,0 +1,127 @@
+"""What the output of a job says: events (few, with their words) and training progress (columns)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from whichrank.model.evidence import Ref
+from whichrank.records.dump import Frame
+
+Value = str | int | float | list[int] | list[str]
+
+EVENT_KINDS = {
+    "watchdog_timeout": "this rank WAITED: seq, op, numel_in, numel_out, timeout_ms, ran_ms",
+    "watchdog_progress": "the group's counters on this rank: work, enqueued, started, completed",
+    "watchdog_terminated": "the watchdog takes the process down: reason",
+    "watchdog_stuck": "the watchdog itself made no progress: seconds",
+    "gil_held": "a thread holds the interpreter lock: ms",
+    "dump_signal": "a recorder dump was asked for: own (1: by this rank) or from_rank; enqueued, completed",
+    "dump_started": "the recorder begins to write: path",
+    "dump_written": "the recorder wrote: path",
+    "dump_failed": "the recorder could not write: reason, path",
+    "collective_stack": "frames (innermost first) of the collective that failed; missing=1: torch had none",
+    "desync_report": "one statement of the desync report: what, ranks, seq, op",
+    "fingerprint_mismatch": "DETAIL: rank_a, rank_b (of the group), op_*, seq_*, shape_*, dtype_*, aspects",
+    "monitored_barrier_failed": "what=missing: ranks (of the group) absent; what=rank0: rank 0 absent",
+    "gloo_timeout": "waited in send or recv; no peer is named: direction, ms",
+    "gloo_init_error": "the full mesh or the interface failed: reason, interface",
+    "gloo_mismatch": "sizes differ between ranks: got, expected (bytes)",
+    "peer_closed": "a victim: its peer went away: via (gloo, nccl), peer",
+    "nccl_error": "class, text, last_error, version, seq, op",
+    "store_error": "what=connect_timeout|connect_failed|clients_missing|key_timeout|port_in_use|closed|dns|…",
+    "rendezvous_error": "class, reason",
+    "init_error": "what=env_missing|no_nccl|bad_timeout|bad_env: name, reason",
+    "ddp_error": "what=unused|unused_indices|unused_names|marked_twice|param_shape|param_count",
+    "cuda_error": "what=out_of_memory|device_assert|assert_line|illegal_access|ecc|…: reason, *_bytes",
+    "traceback": "type, message, thread, ignored, truncated; frames outermost first",
+    "native_crash": "signal, what, reason",
+    "dataloader_worker_died": "worker_pid, signal or exitcode",
+    "elastic_failure": "a row of the table: exitcode, signal, error_file, root (first SEEN dead, no verdict)",
+    "elastic_signal": "what=closing (it ends target_pid)|death (it was told to end)|got|forced; signal",
+    "elastic_restart": "the worker group starts again: attempts_left",
+    "process_exit": "a launcher saw a process end: exitcode, signal, tasks, by",
+    "job_ended": "the scheduler ended the job: reason",
+    "host_out_of_memory": "a scheduler saw the kernel's out-of-memory killer: by",
+    "group_init": "a process group was made: size, timeout_ms, name",
+    "comm_init": "this rank begins to create a communicator",
+    "group_teardown": "what=destructor|not_destroyed|destroying|flushed",
+    "torch_env": "the variables as torch read them: one key per variable",
+    "device_guess": "torch guesses the device from the rank",
+    "loss_nonfinite": "first NaN or infinity of a rank: what (loss, grad_norm), value, step",
+}
+"""Every `LogEvent.kind`, with the keys of `data`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """One statement of a log. `rank` is GLOBAL; a rank inside a group is `group_rank`."""
+
+    kind: str
+    ref: Ref
+    time_ns: int | None = None
+    """The writer's wall clock, taken as UTC where the line has no zone. torch's own C++ prefix has a
+    fraction that does not belong to its second (recorded: 22.397 before 22.042): good to a second."""
+    rank: int | None = None
+    group_rank: int | None = None
+    local_rank: int | None = None
+    pid: int | None = None
+    host: str | None = None
+    data: dict[str, Value] = field(default_factory=dict)
+    frames: tuple[Frame, ...] = ()
+    after_ns: int | None = None
+    """The newest time seen earlier in the same file, where the line has none."""
+    line: int = 0
+
+    def number(self, key: str) -> int | None:
+        value = self.data.get(key)
+        return value if isinstance(value, int) else None
+
+    def text(self, key: str) -> str:
+        value = self.data.get(key)
+        return value if isinstance(value, str) else ""
+
+    def numbers(self, key: str) -> tuple[int, ...]:
+        value = self.data.get(key)
+        return tuple(item for item in value if isinstance(item, int)) if isinstance(value, list) else ()
+
+
+ABSENT, FINITE, NOT_A_NUMBER, INFINITE = 0, 1, 2, 3
+
+
+def _ints() -> npt.NDArray[np.int64]:
+    return np.empty(0, np.int64)
+
+
+def _floats() -> npt.NDArray[np.float64]:
+    return np.empty(0, np.float64)
+
+
+@dataclass(slots=True)
+class Progress:
+    """The training's own lines of one file, oldest first; the newest 65,536."""
+
+    source: str
+    full: bool = False
+    """True where older lines were let go."""
+    step: npt.NDArray[np.int64] = field(default_factory=_ints)
+    """-1 where the line has none."""
+    total: npt.NDArray[np.int64] = field(default_factory=_ints)
+    """Steps to do, by "120/1000"; -1 where the line does not say."""
+    epoch: npt.NDArray[np.float64] = field(default_factory=_floats)
+    """nan where the line has none."""
+    time_ns: npt.NDArray[np.int64] = field(default_factory=_ints)
+    """0 where the line has none."""
+    loss: npt.NDArray[np.float64] = field(default_factory=_floats)
+    loss_state: npt.NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+    """ABSENT, FINITE, NOT_A_NUMBER or INFINITE: tells a NaN loss from a line without one."""
+    seconds_per_step: npt.NDArray[np.float64] = field(default_factory=_floats)
+    """nan where the line has none."""
+    rank: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    """Global rank; -1 where nothing says."""
+    line: npt.NDArray[np.int64] = field(default_factory=_ints)
+
+    def __len__(self) -> int:
+        return len(self.step)

@@ -1,0 +1,153 @@
+"""Environment variables as somebody set them: in a script, a manifest, a program, a live process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Finding, Severity, Subject
+
+How = Literal["export", "local", "conf", "image", "build", "manifest", "python", "process"]
+"""export: reaches child processes; local: a shell variable that was not exported; build: only while an
+image is built; process: the environment of a process as captured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One variable that is set in one place."""
+
+    name: str
+    value: str | None
+    """None where only running the code would tell."""
+    ref: Ref
+    scope: str
+    """Which environment it goes to: settings of one scope meet in one process."""
+    how: How
+    used: bool = False
+    """The file itself refers to it (`$NAME`): it may be a helper variable of the script."""
+    sure: bool = True
+    """False inside a branch: it may not be set, and something else instead."""
+    value_ref: Ref | None = None
+    """Where the value stands, if not on the line of the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A variable that is set after it was read."""
+
+    assignment: Assignment
+    event: str
+    """What came before: "the process group is made"."""
+    event_ref: Ref
+    sure: bool = True
+    """False where it may still have been in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A line that was meant to set something and does not, because of how the format is read."""
+
+    name: str
+    ref: Ref
+    why: str
+    fix: str
+    severity: Severity = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Baked:
+    """A configuration file that an image carries."""
+
+    path: str
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedWait:
+    """How long an operation stayed open: the time that a timeout is measured against."""
+
+    what: str
+    """"all_reduce", or a word of the user's for a gap: "checkpoint"."""
+    group: str
+    seconds: float
+    timeout_s: float | None
+    ended: bool
+    """False for the operation that never ended; its time is how long it had waited."""
+    ref: Ref
+
+
+@dataclass(slots=True)
+class SettingsFile:
+    """What one input said."""
+
+    label: str
+    kind: str
+    assignments: list[Assignment]
+    late: list[Late]
+    lost: list[Lost]
+    baked: list[Baked]
+    note: str = ""
+
+    @classmethod
+    def empty(cls, label: str, kind: str) -> SettingsFile:
+        return cls(label, kind, [], [], [], [])
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All inputs together, and what is known of the place where they apply; what the rules judge."""
+
+    files: tuple[SettingsFile, ...]
+    torch: tuple[int, ...] = ()
+    """Version at hand; empty where nobody said."""
+    nccl: tuple[int, ...] = ()
+    purpose: str = ""
+    interfaces: frozenset[str] | None = None
+    """Network interfaces of the host where this applies; None where that is not this host."""
+    hcas: frozenset[str] | None = None
+    waits: tuple[ObservedWait, ...] = ()
+
+    def assignments(self) -> Iterator[Assignment]:
+        """Those that can reach a rank."""
+        for file in self.files:
+            yield from (a for a in file.assignments if a.how != "build")
+
+    def scopes(self) -> Iterator[dict[str, Assignment]]:
+        """For each environment its variables; the last assignment of a name stands."""
+        together: dict[str, dict[str, Assignment]] = {}
+        for assignment in self.assignments():
+            together.setdefault(assignment.scope, {})[assignment.name] = assignment
+        yield from together.values()
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsCase:
+    """A case that holds settings and nothing else, for rules that judge only those."""
+
+    settings: Settings
+
+
+def flagged(
+    code: str, assignment: Assignment, severity: Severity, message: str, *fix: str, also: tuple[Ref, ...] = ()
+) -> Finding:
+    """A finding about one assignment."""
+    rank, host = assignment.ref.rank, assignment.ref.host
+    return Finding(
+        code=code,
+        cause="wrong-environment",
+        category="config",
+        severity=severity,
+        confidence={"error": 0.98, "warning": 0.95, "info": 0.9}[severity],
+        subject=Subject(ranks=() if rank is None else (rank,), hosts=() if host is None else (host,)),
+        message=message,
+        evidence=(assignment.ref, *((assignment.value_ref,) if assignment.value_ref else ()), *also),
+        fix=fix,
+    )
+
+
+def settings_of(case: object) -> Settings | None:
+    """The settings of a case, if it has any."""
+    found = getattr(case, "settings", None)
+    return found if isinstance(found, Settings) else None

@@ -1,0 +1,87 @@
+"""Settings as the text of a shell, Dockerfile, env file, manifest, Slurm option or Python program."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from textwrap import fill
+
+from whichrank.model.settings import Setting
+
+Writer = Callable[[Iterable[Setting], str], Iterator[str]]
+
+
+def _comment(setting: Setting) -> str:
+    return fill(setting.reason, 100, initial_indent="# ", subsequent_indent="# ")
+
+
+def shell(settings: Iterable[Setting], out: str) -> Iterator[str]:
+    """Exports that leave alone what is set already."""
+    yield "# The folder has to exist on every host: NCCL and PyTorch don't make it.\n"
+    yield f"mkdir -p {_quoted(out)}\n"
+    for s in settings:
+        yield f'{_comment(s)}\nexport {s.name}="${{{s.name}:-{_escaped(s.value)}}}"\n'
+
+
+def docker(settings: Iterable[Setting], out: str) -> Iterator[str]:
+    """Instructions of a Dockerfile."""
+    yield f"RUN mkdir -p {_quoted(out)}\n"
+    for s in settings:
+        yield f"{_comment(s)}\nENV {s.name}={_quoted(s.value)}\n"
+
+
+def env_file(settings: Iterable[Setting], out: str) -> Iterator[str]:
+    """A file for `docker run --env-file`; it takes values as they stand."""
+    yield f"# {out} has to exist where the ranks run.\n"
+    for s in settings:
+        yield f"{_comment(s)}\n{s.name}={s.value}\n"
+
+
+def kubernetes(settings: Iterable[Setting], out: str) -> Iterator[str]:
+    """The `env` of a container."""
+    yield f"# {out} has to exist in the container: mount a volume there.\nenv:\n"
+    for s in settings:
+        yield f"{_comment(s)}\n- name: {s.name}\n  value: {json.dumps(s.value)}\n"
+
+
+def slurm(settings: Iterable[Setting], out: str) -> Iterator[str]:
+    """`--export` of srun and sbatch; it splits at commas, so values with commas are exported before."""
+    plain = []
+    yield f"mkdir -p {_quoted(out)}\n"
+    for s in settings:
+        if "," in s.value:
+            yield f"{_comment(s)}\n# (--export would split its value at the commas)\n"
+            yield f'export {s.name}="${{{s.name}:-{_escaped(s.value)}}}"\n'
+        else:
+            plain.append(s)
+    for s in plain:
+        yield f"{fill(s.name + ': ' + s.reason, 100, initial_indent='# ', subsequent_indent='#   ')}\n"
+    yield f'srun --export=ALL,{",".join(f"{s.name}={_quoted(s.value)}" for s in plain)} "$@"\n'
+
+
+def python(settings: Iterable[Setting], out: str) -> Iterator[str]:
+    """Lines for the top of a program, above `import torch`."""
+    yield f"import os\n\nos.makedirs({out!r}, exist_ok=True)\n"
+    for s in settings:
+        yield f"{_comment(s)}\nos.environ.setdefault({s.name!r}, {s.value!r})\n"
+
+
+WRITERS: dict[str, Writer] = {
+    "shell": shell,
+    "docker": docker,
+    "env-file": env_file,
+    "kubernetes": kubernetes,
+    "slurm": slurm,
+    "python": python,
+}
+
+
+def _quoted(value: str) -> str:
+    """As one word of a shell or of a Dockerfile."""
+    return value if re.fullmatch(r"[\w%+,./:=@^-]+", value) else "'" + value.replace("'", "'\\''") + "'"
+
+
+def _escaped(value: str) -> str:
+    """Inside double quotes and ${…}."""
+    return re.sub(r'([\\"$`}])', r"\\\1", value)

@@ -1,0 +1,241 @@
+"""What a report for people says, and in which order; text and Markdown only lay it out.
+
+It stays short at any world size: ranks as ranges, lists with "and 4,000 more". The whole is in the JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import CodePlace, Finding, Hold, NextStep
+from whichrank.model.verdict import Diagnosis, JobInfo, RankInfo, Verdict
+from whichrank.report import _coverage
+from whichrank.report._words import counted, listed, percent, ranges, shortened
+
+CULPRITS, PROOFS, PLACES, CYCLE, OTHERS = 4, 3, 3, 8, 5
+QUOTE_LINES, QUOTE_CHARACTERS = 4, 140
+
+DISTURBS = {
+    "none": "disturbs nothing",
+    "pauses": "pauses a process for a moment",
+    "load": "puts load on the machines",
+    "ends": "ends the job",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One statement, the lines under it, and words to be kept exactly as they are."""
+
+    text: str
+    details: tuple[str, ...] = ()
+    verbatim: tuple[str, ...] = ()
+    inner: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    title: str
+    points: list[Point]
+    numbered: bool = False
+    folded: bool = False
+    """May be hidden until asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    sentence: str
+    label: str
+    sections: list[Section] = field(default_factory=list)
+
+
+def outline(diagnosis: Diagnosis) -> Outline:
+    """The report of one diagnosis, sections without content left out."""
+    verdict = diagnosis.verdict
+    alternatives = [Point(f"{percent(a.confidence)}  {a.cause}: {a.why}") for a in verdict.alternatives]
+    sections = [
+        Section("who", list(_who(diagnosis))),
+        Section("proof", _proof(diagnosis), numbered=True),
+        Section("the cycle", _cycle(verdict.certificate)),
+        Section("what to do now", [Point(line) for line in _now(diagnosis)], numbered=True),
+        Section("how to fix it", [Point(step) for step in verdict.fix], numbered=True),
+        Section("who only waits", _waiting(diagnosis)),
+        Section("it could also be", alternatives),
+        Section("also found", _also(diagnosis)),
+        Section("next commands", [_command(step) for step in diagnosis.next]),
+        Section("coverage", [Point(line) for line in _coverage.lines(diagnosis.coverage)], folded=True),
+    ]
+    return Outline(verdict.summary, _label(diagnosis), [s for s in sections if s.points])
+
+
+def _label(diagnosis: Diagnosis) -> str:
+    verdict, job = diagnosis.verdict, diagnosis.job
+    words = [verdict.category.upper()]
+    if verdict.cause and verdict.cause != verdict.category:
+        words.append(verdict.cause)
+    if verdict.category not in ("healthy", "unknown"):
+        words.append(f"{percent(verdict.confidence)} sure")
+    words += _job(job)
+    return " · ".join(words)
+
+
+def _job(job: JobInfo) -> Iterator[str]:
+    if job.world_size:
+        yield counted(job.world_size, "rank")
+    if job.hosts:
+        yield listed(job.hosts, 1) if len(job.hosts) == 1 else counted(len(job.hosts), "host")
+    yield from job.backends
+    if job.torch:
+        yield f"torch {job.torch}"
+    if job.nccl:
+        yield f"NCCL {job.nccl}"
+    if job.onset:
+        yield f"since {job.onset}"
+
+
+def _who(diagnosis: Diagnosis) -> Iterator[Point]:
+    who = diagnosis.verdict.culprits
+    known = {info.rank: info for info in diagnosis.ranks}
+    for rank in who.ranks[:CULPRITS]:
+        places = tuple(f"at {_place(code)}" for code in who.code if code.rank == rank)
+        info = known.get(rank, RankInfo(rank))
+        yield Point(_rank(info), (*_position(info, diagnosis), *places))
+    if len(who.ranks) > CULPRITS:
+        rest = who.ranks[CULPRITS:]
+        yield Point(f"and rank{'s' if len(rest) > 1 else ''} {ranges(rest)} ({len(rest):,} more)")
+    elsewhere = [code for code in who.code if code.rank is None or code.rank not in who.ranks]
+    for code in elsewhere[:CULPRITS]:
+        yield Point(f"code: {_place(code)}" + ("" if code.rank is None else f" (rank {code.rank})"))
+    if who.gpus:
+        yield Point(f"GPU {listed([f'{g.index} of {g.host}' for g in who.gpus], CULPRITS)}")
+    if who.links:
+        pairs = [f"{x.a.host} {x.a.device} – {x.b.host} {x.b.device}" for x in who.links]
+        yield Point(f"link {listed(pairs, CULPRITS)}")
+    if who.hosts and not who.ranks:
+        yield Point(f"host {listed(who.hosts, CULPRITS)}")
+
+
+def _rank(info: RankInfo) -> str:
+    words = [f"rank {info.rank}"]
+    if info.coords:
+        words.append("(" + " ".join(f"{axis}={place}" for axis, place in info.coords.items()) + ")")
+    if info.host:
+        words.append(f"on {info.host}")
+    facts = []
+    if info.gpu is not None:
+        facts.append(f"GPU {info.gpu}")
+    if info.pid is not None:
+        facts.append(f"pid {info.pid}")
+    return ", ".join([" ".join(words), *facts])
+
+
+def _position(info: RankInfo, diagnosis: Diagnosis) -> Iterator[str]:
+    if info.state != "unknown" and info.at is None:
+        yield f"state: {info.state}"
+    if info.at is not None:
+        names = {group.id: group.desc or group.name for group in diagnosis.groups}
+        state = "last seen" if info.state == "unknown" else info.state
+        yield f"{state} at {info.at.op} {info.at.seq} of group {names.get(info.at.group, info.at.group)}"
+
+
+def _place(code: CodePlace) -> str:
+    function = f" in {code.function}" if code.function else ""
+    return f"{code.file}:{code.line}{function}"
+
+
+def _proof(diagnosis: Diagnosis) -> list[Point]:
+    own = [f for f in diagnosis.findings if f.cause == diagnosis.verdict.cause]
+    points = [_finding(finding, diagnosis.verdict.summary) for finding in own[:PROOFS]]
+    if len(own) > PROOFS:
+        points.append(Point(f"{counted(len(own) - PROOFS, 'more finding')} of the same kind (in the JSON)"))
+    return points
+
+
+def _finding(finding: Finding, said: str) -> Point:
+    shown = [_quote(ref) for ref in finding.evidence[:PLACES]]
+    if len(finding.evidence) > PLACES:
+        left = finding.evidence[PLACES:]
+        shown.append(Point(f"and {counted(len(left), 'more place')}: {listed([r.source for r in left])}"))
+    # The sentence at the top is often this finding's own: it is not said twice.
+    message = "The evidence for it" if finding.message == said else finding.message
+    return Point(f"{message} [{finding.code}]", inner=tuple(shown))
+
+
+def _quote(ref: Ref) -> Point:
+    where = f"{ref.source}, {ref.locator}" if ref.locator else ref.source
+    extra = [] if ref.rank is None else [f"rank {ref.rank}"]
+    extra += [word for word in (ref.host, ref.time) if word]
+    lines = [shortened(line, QUOTE_CHARACTERS) for line in ref.quote.splitlines()[: QUOTE_LINES + 1]]
+    if len(lines) > QUOTE_LINES:
+        lines[QUOTE_LINES:] = ["…"]
+    return Point(where + (f" ({', '.join(extra)})" if extra else ""), verbatim=tuple(lines))
+
+
+def _cycle(certificate: tuple[Hold, ...]) -> list[Point]:
+    points = [
+        Point(
+            f"rank {hold.rank} holds {hold.holds} and waits for {hold.waits}",
+            (_place(hold.code),) if hold.code else (),
+        )
+        for hold in certificate[:CYCLE]
+    ]
+    if len(certificate) > CYCLE:
+        points.append(Point(f"and {counted(len(certificate) - CYCLE, 'more rank')}, back to the first"))
+    return points
+
+
+def _now(diagnosis: Diagnosis) -> Iterator[str]:
+    """What can be said of any fault of this kind; what is particular to the cause is in the fix."""
+    verdict = diagnosis.verdict
+    gather = "the next commands below" if diagnosis.next else ""
+    if verdict.category == "hang":
+        if gather:
+            yield f"If the job still runs, take {gather} first: stopping it destroys that evidence."
+        yield "A hang does not end by itself: stop the job, mend the cause, restart from a checkpoint."
+    elif verdict.category == "crash":
+        who = f"rank {ranges(verdict.culprits.ranks)}" if verdict.culprits.ranks else "the proof above"
+        yield f"Look at {who} only: the errors of the other ranks follow from it."
+    elif verdict.category == "slow":
+        yield "The job goes on; nothing has to be stopped to act on this."
+    elif verdict.category == "corruption":
+        since = f" {diagnosis.job.onset}" if diagnosis.job.onset else " it began"
+        yield f"Stop the job: its numbers are wrong. Go back to a checkpoint from before{since}."
+    elif verdict.category == "config":
+        yield "Change the setting before the next start; a running job does not take it up."
+    elif verdict.category == "unknown":
+        yield "Don't blame a rank on this evidence."
+        if gather:
+            yield f"Run {gather}, and diagnose again with what they write."
+
+
+def _waiting(diagnosis: Diagnosis) -> list[Point]:
+    victims = diagnosis.verdict.victims
+    if not victims:
+        return []
+    world = diagnosis.job.world_size
+    share = f"{len(victims):,} of {world:,}" if world else counted(len(victims), "rank")
+    return [Point(f"ranks {ranges(victims)} ({share}): not the cause")]
+
+
+def _also(diagnosis: Diagnosis) -> list[Point]:
+    points = [Point(_incident(verdict)) for verdict in diagnosis.incidents[:OTHERS]]
+    other = [
+        f"{finding.message} [{finding.code}]"
+        + (" (a consequence)" if index in diagnosis.consequence_of else "")
+        for index, finding in enumerate(diagnosis.findings)
+        if finding.cause != diagnosis.verdict.cause
+    ]
+    points += [Point(line) for line in other[:OTHERS]]
+    left = len(diagnosis.incidents[OTHERS:]) + len(other[OTHERS:])
+    return [*points, Point(f"and {left:,} more (in the JSON)")] if left else points
+
+
+def _incident(verdict: Verdict) -> str:
+    return f"{verdict.category} · {verdict.cause}: {verdict.summary}"
+
+
+def _command(step: NextStep) -> Point:
+    settles = f" Settles: {', '.join(step.settles)}." if step.settles else ""
+    return Point(f"{step.why} ({DISTURBS[step.disturbs]}).{settles}", verbatim=(step.command,))

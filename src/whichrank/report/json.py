@@ -1,0 +1,203 @@
+"""JSON for programs: every documented key is there, null when unknown; ids of findings are f0, f1, …"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from whichrank import __version__
+from whichrank.model.evidence import Coverage, Ref
+from whichrank.model.findings import CodePlace, Endpoint, Finding, Hold, NextStep, Subject
+from whichrank.model.verdict import Diagnosis, GroupInfo, JobInfo, RankInfo, Verdict, Wait
+
+NAME = "json"
+SCHEMA_VERSION = 1
+
+
+def render(diagnosis: Diagnosis) -> Iterator[str]:
+    """The document, indented by two."""
+    document = as_document(diagnosis)
+    # Ranks and numbers may come from numpy columns: anything that is an integer is written as one.
+    try:
+        encoded = msgspec.json.encode(document, enc_hook=operator.index)
+    except UnicodeEncodeError:  # A lone surrogate from a file name or a quote.
+        encoded = msgspec.json.encode(_writable(document), enc_hook=operator.index)
+    yield msgspec.json.format(encoded, indent=2).decode() + "\n"
+
+
+def as_document(diagnosis: Diagnosis) -> dict[str, Any]:
+    """The diagnosis as the plain values that the schema `diagnose` describes."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "whichrank", "version": __version__},
+        "verdict": verdict(diagnosis.verdict),
+        "incidents": [verdict(further) for further in diagnosis.incidents],
+        "next": [next_step(step) for step in diagnosis.next],
+        "job": _job(diagnosis.job),
+        "ranks": [_rank(info) for info in diagnosis.ranks],
+        "groups": [_group(info) for info in diagnosis.groups],
+        "waits": [_wait(wait) for wait in diagnosis.waits],
+        "findings": [
+            finding(index, found, diagnosis.consequence_of.get(index, ()))
+            for index, found in enumerate(diagnosis.findings)
+        ],
+        "coverage": coverage(diagnosis.coverage),
+    }
+
+
+def verdict(told: Verdict) -> dict[str, Any]:
+    return {
+        "category": told.category,
+        "cause": told.cause or None,
+        "culprits": subject(told.culprits),
+        "victims": {"ranks": list(told.victims)},
+        "confidence": _probability(told.confidence),
+        "summary": told.summary,
+        "fix": list(told.fix),
+        "alternatives": [
+            {"cause": other.cause, "confidence": _probability(other.confidence), "why": other.why}
+            for other in told.alternatives
+        ],
+        "certificate": [_hold(hold) for hold in told.certificate] or None,
+    }
+
+
+def subject(meant: Subject) -> dict[str, Any]:
+    return {
+        "ranks": list(meant.ranks),
+        "hosts": list(meant.hosts),
+        "gpus": [{"host": gpu.host, "index": gpu.index, "uuid": gpu.uuid} for gpu in meant.gpus],
+        "links": [{"a": _endpoint(link.a), "b": _endpoint(link.b)} for link in meant.links],
+        "code": [_code(place) for place in meant.code],
+    }
+
+
+def finding(index: int, found: Finding, follows: tuple[int, ...] = ()) -> dict[str, Any]:
+    return {
+        "id": f"f{index}",
+        "code": found.code,
+        "cause": found.cause or None,
+        "severity": found.severity,
+        "confidence": _probability(found.confidence),
+        "subject": subject(found.subject),
+        "message": found.message,
+        "evidence": [_ref(ref) for ref in found.evidence],
+        "fix": list(found.fix),
+        "consequence_of": [f"f{earlier}" for earlier in follows],
+    }
+
+
+def coverage(looked: Coverage) -> dict[str, Any]:
+    return {
+        "sources": [
+            {"path": s.path, "reader": s.reader or None, "quality": s.quality, "note": s.note or None}
+            for s in looked.sources
+        ],
+        "rules": {
+            "found": list(looked.found),
+            "clear": list(looked.clear),
+            "not_evaluated": [{"code": s.code, "missing": s.missing} for s in looked.not_evaluated],
+        },
+    }
+
+
+def next_step(step: NextStep) -> dict[str, Any]:
+    return {
+        "command": step.command,
+        "why": step.why,
+        "settles": list(step.settles),
+        "disturbs": step.disturbs,
+    }
+
+
+def _job(job: JobInfo) -> dict[str, Any]:
+    return {
+        "world_size": job.world_size,
+        "backends": list(job.backends),
+        "torch": job.torch,
+        "nccl": job.nccl,
+        "attempt": job.attempt,
+        "started": job.started,
+        "onset": job.onset,
+        "hosts": list(job.hosts),
+    }
+
+
+def _rank(info: RankInfo) -> dict[str, Any]:
+    at = None if info.at is None else {"group": info.at.group, "seq": info.at.seq, "op": info.at.op}
+    return {
+        "rank": info.rank,
+        "host": info.host,
+        "pid": info.pid,
+        "gpu": info.gpu,
+        "coords": dict(info.coords),
+        "state": info.state,
+        "at": at,
+    }
+
+
+def _group(info: GroupInfo) -> dict[str, Any]:
+    apart = info.diverged
+    return {
+        "id": info.id,
+        "name": info.name,
+        "desc": info.desc,
+        "ranks": list(info.ranks),
+        "last_completed": info.last_completed,
+        "diverged": None
+        if apart is None
+        else {"seq": apart.seq, "op": apart.op, "joined": list(apart.joined), "absent": list(apart.absent)},
+    }
+
+
+def _wait(wait: Wait) -> dict[str, Any]:
+    where = {"rank": wait.rank, "group": wait.group, "seq": wait.seq, "op": wait.op}
+    return {**where, "for": list(wait.waits_for)}
+
+
+def _ref(ref: Ref) -> dict[str, Any]:
+    return {
+        "source": ref.source,
+        "locator": ref.locator,
+        "quote": ref.quote,
+        "rank": ref.rank,
+        "host": ref.host,
+        "time": ref.time,
+    }
+
+
+def _hold(hold: Hold) -> dict[str, Any]:
+    code = None if hold.code is None else _code(hold.code)
+    return {"rank": hold.rank, "holds": hold.holds, "waits": hold.waits, "code": code}
+
+
+def _code(place: CodePlace) -> dict[str, Any]:
+    return {
+        "file": place.file,
+        "line": place.line,
+        "function": place.function or None,
+        "rank": place.rank,
+    }
+
+
+def _endpoint(end: Endpoint) -> dict[str, Any]:
+    return {"host": end.host, "device": end.device}
+
+
+def _probability(value: float) -> float:
+    """Four digits: more would be pretence."""
+    return round(float(value), 4)
+
+
+def _writable(value: Any) -> Any:
+    """The same values, with what UTF-8 can't hold spelled out."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_writable(key): _writable(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_writable(inner) for inner in value]
+    return value

@@ -1,0 +1,247 @@
+"""In which order a program does things: settings that come after what reads them.
+
+The statements are followed as they would run, calls of functions of the same file included. Both sides of
+a branch are followed, each without the other; what one of them did may have happened afterwards.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from whichrank.facts.environment import catalogue
+from whichrank.source._environ import sets
+
+IMPORT, GROUP, CUDA = "torch is imported", "the process group is made", "CUDA is in use"
+State: TypeAlias = dict[str, ast.AST]
+
+# Read while torch is imported (tried on 2.13.0): setting them afterwards changes nothing.
+AT_IMPORT = frozenset({"TORCH_DISTRIBUTED_DEBUG", "TORCH_CPP_LOG_LEVEL"})
+AT_CUDA = frozenset({
+    "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER",
+    "CUDA_MODULE_LOADING", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "HIP_VISIBLE_DEVICES",
+})  # fmt: skip
+_MAKES_GROUP = frozenset({
+    "init_process_group", "init_distributed", "init_device_mesh", "initialize_megatron", "Accelerator",
+    "PartialState",
+})  # fmt: skip
+_COLLECTIVES = frozenset({
+    "all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_to_all",
+    "all_to_all_single", "barrier", "broadcast", "broadcast_object_list", "gather", "reduce",
+    "reduce_scatter", "reduce_scatter_tensor", "scatter", "send", "recv", "isend", "irecv", "new_group",
+})  # fmt: skip
+_USES_CUDA = frozenset({
+    "set_device", "init", "synchronize", "current_device", "empty_cache", "mem_get_info",
+    "get_device_properties", "get_device_name",
+    "get_device_capability", "memory_allocated", "Stream", "Event", "current_stream",
+})  # fmt: skip
+_NEW_PROCESS = frozenset({"spawn", "start_processes", "Process", "Popen", "Pool"})
+STEP_LIMIT, CALL_DEPTH = 50_000, 12
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A variable that is set after what reads it."""
+
+    name: str
+    node: ast.AST
+    event: str
+    event_node: ast.AST
+
+
+def too_late(tree: ast.Module, environ: frozenset[str]) -> list[Found]:
+    """Settings that come too late, in the order of their lines."""
+    walk = _Walk(tree, environ)
+    end = walk.block(tree.body, {}) or {}
+    # Functions that other files call run after this module's imports, and after nothing else that is known.
+    imported: State = {IMPORT: end[IMPORT]} if IMPORT in end else {}
+    for function in list(walk.functions.values()):
+        if function not in walk.entered:
+            walk.enter(function, dict(imported))
+    return sorted(walk.found.values(), key=lambda found: getattr(found.node, "lineno", 0))
+
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(slots=True)
+class _Walk:
+    tree: ast.Module
+    environ: frozenset[str]
+    functions: dict[str, Function] = field(default_factory=dict)
+    entered: set[Function] = field(default_factory=set)
+    active: list[Function] = field(default_factory=list)
+    returned: list[list[State]] = field(default_factory=list)
+    found: dict[tuple[int, str], Found] = field(default_factory=dict)
+    starts_processes: bool = False
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                self.functions.setdefault(node.name, node)
+            elif isinstance(node, ast.ClassDef):
+                for inner in node.body:
+                    if isinstance(inner, ast.FunctionDef) and inner.name == "__init__":
+                        self.functions.setdefault(node.name, inner)
+            elif isinstance(node, ast.Call) and _last_name(node.func) in _NEW_PROCESS:
+                self.starts_processes = True
+
+    def block(self, body: list[ast.stmt], state: State) -> State | None:
+        """Follow statements; None where the path ends."""
+        for statement in body:
+            self.steps += 1
+            if self.steps > STEP_LIMIT:
+                return None
+            after = self.statement(statement, state)
+            if after is None:
+                return None
+            state = after
+        return state
+
+    def statement(self, node: ast.stmt, state: State) -> State | None:
+        if isinstance(node, ast.If):
+            return self.branch(node, state)
+        if isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            head = node.test if isinstance(node, ast.While) else node.iter
+            state = self.expression(head, state)
+            return _either(state, self.block(node.body, dict(state)), self.block(node.orelse, dict(state)))
+        if isinstance(node, ast.Try):
+            return self.attempt(node, state)
+        if isinstance(node, ast.With | ast.AsyncWith):
+            for item in node.items:
+                state = self.expression(item.context_expr, state)
+            return self.block(node.body, state)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return state
+        if isinstance(node, ast.ClassDef):
+            return self.block([s for s in node.body if not isinstance(s, ast.FunctionDef)], state)
+        return self.simple(node, state)
+
+    def simple(self, node: ast.stmt, state: State) -> State | None:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+            if any(module.split(".")[0] == "torch" for module in modules):
+                state.setdefault(IMPORT, node)
+            return state
+        state = self.expression(node, state)
+        if isinstance(node, ast.Return) and self.returned:
+            self.returned[-1].append(dict(state))
+        ends = isinstance(node, ast.Return | ast.Raise | ast.Continue | ast.Break)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            ends = ends or _dotted(node.value.func) in {"sys.exit", "exit", "quit", "os._exit"}
+        return None if ends else state
+
+    def branch(self, node: ast.If, state: State) -> State | None:
+        state = self.expression(node.test, state)
+        inside = dict(state)
+        words = {_last_name(n) for n in ast.walk(node.test) if isinstance(n, ast.Name | ast.Attribute)}
+        if "is_initialized" in words and isinstance(node.test, ast.UnaryOp):
+            inside.pop(GROUP, None)
+        if "TYPE_CHECKING" in words:
+            return self.block(node.orelse, state)
+        return _either(self.block(node.body, inside), self.block(node.orelse, dict(state)))
+
+    def attempt(self, node: ast.Try, state: State) -> State | None:
+        done = self.block(node.body, dict(state))
+        ways = [self.block(node.orelse, dict(done)) if done is not None else None]
+        ways += [self.block(h.body, dict(_either(state, done) or {})) for h in node.handlers]
+        after = _either(*ways)
+        end = self.block(node.finalbody, dict(state) if after is None else after)
+        return None if after is None else end
+
+    def expression(self, node: ast.AST, state: State) -> State:
+        """Calls inside an expression or a simple statement, inner ones first, then what it assigns."""
+        for inner in _evaluated(node):
+            if isinstance(inner, ast.Call):
+                state = self.call(inner, state)
+            self.check(inner, state)
+        return state
+
+    def call(self, node: ast.Call, state: State) -> State:
+        name, dotted = _last_name(node.func), _dotted(node.func)
+        if name == "destroy_process_group":
+            state.pop(GROUP, None)
+        elif name in _MAKES_GROUP or dotted == "deepspeed.initialize" or _is_collective(name, dotted):
+            state.setdefault(GROUP, node)
+        elif _touches_cuda(node, name, dotted):
+            state.setdefault(CUDA, node)
+        function = self.functions.get(name)
+        own = isinstance(node.func, ast.Name) or dotted.startswith(("self.", "cls."))
+        if function is not None and own and function not in self.active and len(self.active) < CALL_DEPTH:
+            return self.enter(function, state)
+        return state
+
+    def enter(self, function: Function, state: State) -> State:
+        """Follow a function's body; the caller goes on with what any of its ends left."""
+        self.entered.add(function)
+        self.active.append(function)
+        self.returned.append([])
+        after = self.block(function.body, dict(state))
+        self.active.pop()
+        merged = _either(after, *self.returned.pop())
+        return state if merged is None else merged
+
+    def check(self, node: ast.AST, state: State) -> None:
+        for name, _value, place in sets(node, self.environ):
+            event = IMPORT if name in AT_IMPORT else CUDA if name in AT_CUDA else GROUP
+            if event == CUDA and self.starts_processes:
+                continue
+            if event in state and (name in catalogue() or event == CUDA):
+                key = (getattr(place, "lineno", 0), name)
+                self.found.setdefault(key, Found(name, place, event, state[event]))
+
+
+def _either(*states: State | None) -> State | None:
+    """What may have happened on any of the paths that go on."""
+    going_on = [state for state in states if state is not None]
+    if not going_on:
+        return None
+    merged: State = {}
+    for state in going_on:
+        for event, node in state.items():
+            merged.setdefault(event, node)
+    return merged
+
+
+def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of an expression in the order of evaluation: arguments before the call."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.Lambda | ast.stmt):
+            yield from _evaluated(child)
+    yield node
+
+
+def _is_collective(name: str, dotted: str) -> bool:
+    return name in _COLLECTIVES and ("dist" in dotted.split(".")[:-1] or "distributed" in dotted)
+
+
+def _touches_cuda(node: ast.Call, name: str, dotted: str) -> bool:
+    if ".cuda." in dotted and name in _USES_CUDA:
+        return True
+    if isinstance(node.func, ast.Attribute) and name == "cuda":
+        return True
+    values = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "device")]
+    moves = isinstance(node.func, ast.Attribute) and (name == "to" or dotted.startswith("torch."))
+    return (
+        moves
+        and name != "device"
+        and any(isinstance(v, ast.Constant) and isinstance(v.value, str) and v.value.startswith("cuda") for v in values)
+    )
+
+
+def _last_name(func: ast.expr) -> str:
+    if isinstance(func, ast.Attribute):
+        return func.attr
+    return func.id if isinstance(func, ast.Name) else ""
+
+
+def _dotted(func: ast.expr) -> str:
+    parts: list[str] = []
+    while isinstance(func, ast.Attribute):
+        parts.append(func.attr)
+        func = func.value
+    parts.append(func.id if isinstance(func, ast.Name) else "")
+    return ".".join(reversed(parts))

@@ -1,0 +1,66 @@
+"""Which kind of file this is, and what it sets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import PurePosixPath
+
+from whichrank.records.settings import SettingsFile
+from whichrank.source import captured, conf, dockerfile, manifest, program, shell
+
+SIZE_LIMIT = 8 * 1024 * 1024
+KINDS: dict[str, Callable[[str, str], SettingsFile]] = {
+    "shell": shell.read,
+    "dockerfile": dockerfile.read,
+    "manifest": manifest.read,
+    "python": program.read,
+    "nccl.conf": conf.read,
+    "environment": captured.read,
+}
+_SUFFIXES = {
+    ".py": "python", ".sh": "shell", ".bash": "shell", ".zsh": "shell", ".sbatch": "shell", ".slurm": "shell",
+    ".slrm": "shell", ".pbs": "shell", ".lsf": "shell", ".job": "shell", ".csh": "shell", ".batch": "shell",
+    ".yaml": "manifest", ".yml": "manifest", ".dockerfile": "dockerfile",
+    ".environ": "environment",
+}  # fmt: skip
+
+
+def kind_of(name: str, text: str) -> str:
+    """The kind of a file, by its name, else by how it begins."""
+    path = PurePosixPath(name)
+    base = path.name.lower()
+    if base in {"nccl.conf", ".nccl.conf"} or base.endswith(".nccl.conf"):
+        return "nccl.conf"
+    if base.startswith(("dockerfile", "containerfile")) or base.endswith((".dockerfile", ".containerfile")):
+        return "dockerfile"
+    if path.suffix.lower() in _SUFFIXES:
+        return _SUFFIXES[path.suffix.lower()]
+    if "\0" in text:
+        return "environment"
+    return _by_content(text)
+
+
+def _by_content(text: str) -> str:
+    first = next((line for line in text.split("\n", 50) if line.strip()), "")
+    if first.startswith("#!"):
+        return "python" if "python" in first else "shell"
+    if re.match(r"(?:# syntax=|ARG\s|FROM\s+\S)", first) and re.search(r"^FROM\s+\S", text, re.MULTILINE):
+        return "dockerfile"
+    if re.search(r"^(?:apiVersion|kind|services|version):", text, re.MULTILINE):
+        return "manifest"
+    if captured.looks_like(text):
+        return "environment"
+    if re.search(r"^(?:import|from)\s+\w", text, re.MULTILINE):
+        return "python"
+    return "shell"
+
+
+def read(data: bytes, label: str, kind: str | None = None) -> SettingsFile:
+    """What one file sets. Bytes that are no UTF-8 are spelled out; only the first megabytes are read."""
+    text = data[:SIZE_LIMIT].decode("utf-8", "backslashreplace")
+    chosen = kind or kind_of(label, text)
+    out = KINDS[chosen](text if chosen == "environment" else text.replace("\r\n", "\n"), label)
+    if len(data) > SIZE_LIMIT:
+        out.note = f"only the first {SIZE_LIMIT // 1024 // 1024} MiB were read"
+    return out

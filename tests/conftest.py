@@ -1,0 +1,52 @@
+"""What all tests share: the command as a user runs it, and how hard hypothesis tries."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).parent.parent
+
+settings.register_profile(
+    "default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("fuzz", max_examples=20_000, deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def command_environment() -> dict[str, str]:
+    """The environment for a child that must find this checkout's package."""
+    found = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(found), "PYTHONWARNINGS": "ignore"}
+
+
+@pytest.fixture
+def whichrank() -> Command:
+    """Run the command in a process of its own."""
+
+    def run(*arguments: object, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "whichrank", *map(str, arguments)],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**command_environment(), **environment},
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def example() -> Path:
+    """The recorded hang that ships with the project."""
+    return ROOT / "examples" / "skipped_collective"

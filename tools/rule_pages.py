@@ -1,0 +1,55 @@
+"""Write docs/rules/ from the docstrings of the rules; --check only says what is out of date."""
+
+from __future__ import annotations
+
+import sys
+from inspect import cleandoc
+from pathlib import Path
+from types import ModuleType
+
+from whichrank.flows.diagnose import discover_rules
+
+FOLDER = Path(__file__).parent.parent / "docs" / "rules"
+GENERATED = "<!-- Written by `make docs` from the rules' docstrings; edit those. -->\n"
+
+
+def title_and_body(module: ModuleType) -> tuple[str, str]:
+    title, _, body = cleandoc(module.__doc__ or "").partition("\n")
+    return title.rstrip("."), body.strip()
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of every page and of their index."""
+    written = {}
+    index = ["# Rules\n", "One page per rule: what it finds, how it decides, how to fix it.\n"]
+    index += ["| code | finds | cause | family |", "|---|---|---|---|"]
+    for module in discover_rules():
+        title, body = title_and_body(module)
+        family = module.__name__.split(".")[-2].replace("_", "-")
+        name = f"{module.CODE}.md"
+        about = f"Cause: `{module.CAUSE}` · family: `{family}`"
+        written[name] = f"{GENERATED}# {module.CODE}: {title}\n\n{about}\n\n{body}\n"
+        index.append(f"| [{module.CODE}]({name}) | {title} | `{module.CAUSE}` | {family} |")
+    return {**written, "README.md": GENERATED + "\n".join(index) + "\n"}
+
+
+def main() -> int:
+    wanted = pages()
+    there = {file.name: file.read_text(encoding="utf-8") for file in FOLDER.glob("*.md")}
+    stale = sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
+    if "--check" in sys.argv[1:]:
+        for name in stale:
+            print(f"docs/rules/{name} is out of date; run: make docs")
+        return 1 if stale else 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name in stale:
+        if name in wanted:
+            (FOLDER / name).write_text(wanted[name], encoding="utf-8")
+        else:
+            (FOLDER / name).unlink()
+    print(f"{len(wanted) - 1} rule pages, {len(stale)} changed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
