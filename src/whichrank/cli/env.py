@@ -115,7 +115,6 @@ def lint_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     FILE is a shell script, Slurm batch file, Dockerfile, Kubernetes manifest, Python program, nccl.conf, or
     the captured environment of a rank (`env` output or /proc/PID/environ). "-" reads standard input.
     """
-    from whichrank.flows.env import installed
     from whichrank.flows.env_lint import host_devices, lint, present_environment, read_file
 
     given = ctx.parent.params if ctx.parent else {}
@@ -133,8 +132,12 @@ def lint_command(  # noqa: PLR0913, PLR0917 - one parameter per option
 
         files += [of_process(pid, list(logs)) for pid in pids]
     here = live or this_host or bool(pids)
-    found_torch, found_nccl = installed() if here else (None, None)
-    interfaces, hcas = host_devices() if here else (None, None)
+    found_torch = found_nccl = interfaces = hcas = None
+    if here:
+        from whichrank.flows.env import installed
+
+        found_torch, found_nccl = installed()
+        interfaces, hcas = host_devices()
     result = lint(
         files,
         torch=torch or found_torch,
@@ -204,14 +207,9 @@ def _stdin(kind: str | None) -> SettingsFile:
 
 
 def _json(result: LintResult) -> Iterator[str]:
-    from whichrank.report.json import coverage, finding
+    from whichrank.report._environment import findings_document
 
-    document = {
-        "schema_version": 1,
-        "findings": [finding(index, found) for index, found in enumerate(result.findings)],
-        "coverage": coverage(result.coverage),
-    }
-    yield json.dumps(document, indent=2) + "\n"
+    yield json.dumps(findings_document(result.findings, result.coverage), indent=2) + "\n"
 
 
 def _text(result: LintResult) -> Iterator[str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from whichrank.model.errors import FactsError
 
@@ -25,8 +24,7 @@ FAMILIES = (
 LAST_SOURCE_TAG: Version = (2, 30, 7)
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(NamedTuple):
     """One row of the catalogue."""
 
     name: str
@@ -44,7 +42,7 @@ class Variable:
     meaning: str
     caution: str
     parser: str
-    values: tuple[str, ...]
+    values_text: str
     source: str
 
     @property
@@ -53,12 +51,16 @@ class Variable:
         return version(self.since) if self.since[:1].isdigit() else None
 
     @property
+    def values(self) -> tuple[str, ...]:
+        """What the parser can check a value against."""
+        return _values(self.values_text)
+
+    @property
     def last(self) -> Version | None:
         return version(self.until) if self.until else None
 
 
-@dataclass(frozen=True, slots=True)
-class Rename:
+class Rename(NamedTuple):
     """A name that gave way to another one, or (an empty `new`) to nothing."""
 
     old: str
@@ -69,8 +71,7 @@ class Rename:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Folklore:
+class Folklore(NamedTuple):
     """What is said of a variable, and what is true."""
 
     name: str
@@ -80,6 +81,7 @@ class Folklore:
     source: str
 
 
+@cache
 def version(text: str) -> Version:
     """`2.13.0+cu130` -> (2, 13, 0); what is no version is an empty tuple."""
     match = re.match(r"\d+(?:\.\d+){0,3}", text)
@@ -99,7 +101,9 @@ def rows(name: str) -> Iterator[dict[str, str]]:
 def catalogue() -> dict[str, Variable]:
     """Name -> variable, of both libraries; PyTorch's row wins where both know a name."""
     parsers = {row["name"]: row for row in rows("env_values.csv")}
-    known = {row["name"]: _nccl(row, parsers.get(row["name"], {})) for row in rows("nccl_env.csv")}
+    of_nccl = list(rows("nccl_env.csv"))
+    newest = max(version(row["last_version_seen"]) for row in of_nccl)
+    known = {row["name"]: _nccl(row, parsers.get(row["name"], {}), newest) for row in of_nccl}
     for row in rows("torch_env.csv"):
         if row["since"] != "never":
             known[row["name"]] = _torch(row, parsers.get(row["name"], {}))
@@ -127,27 +131,26 @@ def folklore() -> dict[str, Folklore]:
     return {row["name"]: Folklore(**row) for row in rows("env_folklore.csv")}
 
 
+@cache
 def unread() -> dict[str, Folklore]:
     """Names that are passed around and that no version has ever read."""
     return {name: lore for name, lore in folklore().items() if name not in catalogue()}
 
 
 @cache
-def _neighbours() -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
-    exact: dict[str, str] = {}
-    prefixes: list[tuple[str, str]] = []
-    for row in rows("env_neighbours.csv"):
-        if row["pattern"].endswith("*"):
-            prefixes.append((row["pattern"][:-1], row["owner"]))
-        else:
-            exact[row["pattern"]] = row["owner"]
-    return exact, tuple(prefixes)
+def _neighbours() -> tuple[dict[str, str], tuple[str, ...]]:
+    owners = {row["pattern"]: row["owner"] for row in rows("env_neighbours.csv")}
+    return owners, tuple(pattern[:-1] for pattern in owners if pattern.endswith("*"))
 
 
 def neighbour(name: str) -> str:
     """Whose variable this is, if it belongs to somebody else; empty otherwise."""
-    exact, prefixes = _neighbours()
-    return exact.get(name) or next((owner for prefix, owner in prefixes if name.startswith(prefix)), "")
+    owners, prefixes = _neighbours()
+    if name in owners:
+        return owners[name]
+    if not name.startswith(prefixes):
+        return ""
+    return next(owners[f"{prefix}*"] for prefix in prefixes if name.startswith(prefix))
 
 
 def in_family(name: str) -> bool:
@@ -163,10 +166,10 @@ def same_setting(name: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def _nccl(row: dict[str, str], parser: dict[str, str]) -> Variable:
+def _nccl(row: dict[str, str], parser: dict[str, str], newest: Version) -> Variable:
     last = version(row["last_version_seen"])
     outside = row["when_read"].startswith("when the external plugin")
-    current = last >= _newest() or (outside and last >= LAST_SOURCE_TAG)
+    current = last >= newest or (outside and last >= LAST_SOURCE_TAG)
     kind = row["kind"]
     return Variable(
         name=row["name"],
@@ -181,14 +184,9 @@ def _nccl(row: dict[str, str], parser: dict[str, str]) -> Variable:
         meaning=row["meaning"],
         caution=row["risk_note"],
         parser=parser.get("parser", "nccl_int" if kind in {"int", "bool"} and not outside else ""),
-        values=_values(parser.get("values") or (row["allowed_values"] if kind == "int" else "")),
+        values_text=parser.get("values") or (row["allowed_values"] if kind == "int" else ""),
         source=row["source"],
     )
-
-
-@cache
-def _newest() -> Version:
-    return max(version(row["last_version_seen"]) for row in rows("nccl_env.csv"))
 
 
 # Every rank has to agree on these; the reason is in the catalogue's row of each.
@@ -223,7 +221,7 @@ def _torch(row: dict[str, str], parser: dict[str, str]) -> Variable:
         meaning=row["meaning"],
         caution=row["interactions"],
         parser=parser.get("parser", ""),
-        values=_values(parser.get("values", "")),
+        values_text=parser.get("values", ""),
         source=row["verified"],
     )
 

@@ -53,6 +53,10 @@ def _with_a_word_more(name: str) -> str:
 
 def _distance(a: str, b: str, limit: int) -> int:
     """Damerau-Levenshtein distance, given up above `limit`."""
+    while a and b and a[0] == b[0]:
+        a, b = a[1:], b[1:]
+    while a and b and a[-1] == b[-1]:
+        a, b = a[:-1], b[:-1]
     before: list[int] = []
     previous = list(range(len(b) + 1))
     for i, left in enumerate(a, 1):

@@ -13,6 +13,10 @@ from whichrank.model.settings import Fabric, Purpose, Setting
 # flight recorder (2.2) was built with.
 ASSUMED_TORCH = "2.13"
 ASSUMED_NCCL = "2.19.3"
+# The NCCL that releases of torch ask for (Requires-Dist of their wheels); later ones ask for no older one.
+BUNDLED_NCCL: tuple[tuple[Version, str], ...] = (
+    ((2, 15), "2.30.7"), ((2, 11), "2.28.9"), ((2, 9), "2.27.5"), ((2, 8), "2.27.3"), ((2, 7), "2.26.2"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,9 @@ def recommended(
     fabric: Fabric | None = None,
 ) -> list[Setting]:
     """What to set for this purpose; `out` is the folder that dumps and logs go to, and has to exist."""
-    torch_version, nccl_version = version(torch or ASSUMED_TORCH), version(nccl or ASSUMED_NCCL)
+    torch_version = version(torch or ASSUMED_TORCH)
+    bundled = next((came for since, came in BUNDLED_NCCL if torch_version >= since), ASSUMED_NCCL)
+    nccl_version = version(nccl or bundled)
     return [
         Setting(s.name, s.value.replace("{out}", out.rstrip("/") or "/"), s.reason, s.source)
         for advice in _table()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from whichrank.facts.environment import Variable, Version
 
@@ -16,8 +16,7 @@ _INT_MAX = 2**31 - 1
 TRUE = frozenset({"y", "yes", "1", "t", "true"})
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """What is wrong with a value, and whether it stops the job."""
 
     message: str

@@ -16,7 +16,6 @@ from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Coverage, Skipped, Source
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.model.verdict import Diagnosis, JobInfo
-from whichrank.records.dump import Dump
 from whichrank.timeline import positions
 from whichrank.timeline.case import Case, build_case
 from whichrank.verdict.choose import Choice, choose
@@ -40,7 +39,7 @@ def diagnose(
         found, noted = _sort(item, outcome)
         records += found
         sources += noted
-    case = build_case([record for record in records if isinstance(record, Dump)])
+    case = build_case(records)
     if progress is not None:
         progress("judging", 0, 1)
     return conclude(case, _with_aside(sources, case.set_aside))
@@ -128,14 +127,25 @@ def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:
 
 
 def _looked_at(case: Case, sources: Sequence[Source]) -> str:
+    """What the verdict rests on, in words."""
+    parts = []
     if case.lineup is not None:
         dumped, world = len(case.lineup.dumped), case.lineup.world
-        return f"the flight-recorder dumps of {dumped} of {world} ranks ({len(case.lineup):,} entries)"
+        what = "flight-recorder dumps" if case.has_dumps else "NCCL logs"
+        parts.append(
+            f"the {what} of {dumped} of {world} ranks ({len(case.lineup):,} {'entries' if case.has_dumps else 'calls'})"
+        )
+    if case.stacks:
+        parts.append(f"the stacks of {len(case.stacks)} ranks")
+    if case.events:
+        parts.append(f"{len(case.events)} events of logs")
+    if parts:
+        return ", ".join(parts)
     unusable = sum(source.quality == "unusable" for source in sources)
     read = sum(source.quality in ("complete", "partial") for source in sources)
     if unusable and not read:
         return f"none of the {unusable} files could be read"
-    return f"{read} files were read and hold no entries" if read else ""
+    return f"{read} files were read and say nothing about a job" if read else ""
 
 
 def _next(choice: Choice, case: Case) -> tuple[NextStep, ...]:

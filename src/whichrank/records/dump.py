@@ -37,6 +37,9 @@ class Call:
     thread: str
     p2p: bool
     timeout_ms: int | None
+    root: int | None = None
+    """Root within the group, and the reduction: NCCL's log has them, the flight recorder does not."""
+    reduce: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, Severity, Subject
@@ -33,8 +33,7 @@ class Assignment:
     """Where the value stands, if not on the line of the name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
+class Late(NamedTuple):
     """A variable that is set after it was read."""
 
     assignment: Assignment
@@ -42,11 +41,10 @@ class Late:
     """What came before: "the process group is made"."""
     event_ref: Ref
     sure: bool = True
-    """False where it may still have been in time."""
+    """False where it may have been in time, or works for a part of the job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(NamedTuple):
     """A line that was meant to set something and does not, because of how the format is read."""
 
     name: str
@@ -56,16 +54,14 @@ class Lost:
     severity: Severity = "warning"
 
 
-@dataclass(frozen=True, slots=True)
-class Baked:
+class Baked(NamedTuple):
     """A configuration file that an image carries."""
 
     path: str
     ref: Ref
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedWait:
+class ObservedWait(NamedTuple):
     """How long an operation stayed open: the time that a timeout is measured against."""
 
     what: str

@@ -5,20 +5,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from textwrap import fill
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from whichrank.model.settings import Setting
+
+if TYPE_CHECKING:
+    from whichrank.model.evidence import Coverage
+    from whichrank.model.findings import Finding
 
 Writer = Callable[[Iterable[Setting], str], Iterator[str]]
 
 
 def _comment(setting: Setting) -> str:
+    from textwrap import fill
+
     return fill(setting.reason, 100, initial_indent="# ", subsequent_indent="# ")
 
 
 def shell(settings: Iterable[Setting], out: str) -> Iterator[str]:
     """Exports that leave alone what is set already."""
-    yield "# The folder has to exist on every host: NCCL and PyTorch don't make it.\n"
+    yield "# Give each job a folder of its own (--out). It has to exist on every host: nobody else makes it.\n"
     yield f"mkdir -p {_quoted(out)}\n"
     for s in settings:
         yield f'{_comment(s)}\nexport {s.name}="${{{s.name}:-{_escaped(s.value)}}}"\n'
@@ -47,6 +54,8 @@ def kubernetes(settings: Iterable[Setting], out: str) -> Iterator[str]:
 
 def slurm(settings: Iterable[Setting], out: str) -> Iterator[str]:
     """`--export` of srun and sbatch; it splits at commas, so values with commas are exported before."""
+    from textwrap import fill
+
     plain = []
     yield f"mkdir -p {_quoted(out)}\n"
     for s in settings:
@@ -85,3 +94,33 @@ def _quoted(value: str) -> str:
 def _escaped(value: str) -> str:
     """Inside double quotes and ${…}."""
     return re.sub(r'([\\"$`}])', r"\\\1", value)
+
+
+def findings_document(findings: Iterable[Finding], coverage: Coverage) -> dict[str, Any]:
+    """What `env lint` writes as JSON: the same shapes as `diagnose`, without loading what that needs."""
+    return {
+        "schema_version": 1,
+        "findings": [
+            {
+                "id": f"f{index}",
+                "code": found.code,
+                "cause": found.cause,
+                "severity": found.severity,
+                "confidence": found.confidence,
+                "subject": asdict(found.subject),
+                "message": found.message,
+                "evidence": [asdict(ref) for ref in found.evidence],
+                "fix": list(found.fix),
+                "consequence_of": [],
+            }
+            for index, found in enumerate(findings)
+        ],
+        "coverage": {
+            "sources": [{**asdict(source), "note": source.note or None} for source in coverage.sources],
+            "rules": {
+                "found": list(coverage.found),
+                "clear": list(coverage.clear),
+                "not_evaluated": [asdict(skipped) for skipped in coverage.not_evaluated],
+            },
+        },
+    }

@@ -120,7 +120,7 @@ def proof(lineup: Lineup, row: int) -> Ref:
     )
     return Ref(
         lineup.sources[rank][lineup.source[row]],
-        f"entry {lineup.record[row]}",
+        f"{lineup.locator} {lineup.record[row]}",
         words,
         rank,
         None,

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 # Every alternative starts with another character, so each character is looked at once.
 _TOKEN = re.compile(
@@ -24,8 +25,7 @@ _IN_DOUBLE = re.compile(r"""\\\n|\\([\\"$`])""")
 _DEFAULT = re.compile(r"\$\{\w+:?[-=]([^${}`]*)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """One word as written."""
 
     raw: str
@@ -51,8 +51,7 @@ class Command:
     """The operator before it: "&&" and "||" make it depend on what came before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(NamedTuple):
     text: str
     line: int
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import PurePosixPath
 
 from whichrank.records.settings import SettingsFile
-from whichrank.source import captured, conf, dockerfile, manifest, program, shell
 
 SIZE_LIMIT = 8 * 1024 * 1024
-KINDS: dict[str, Callable[[str, str], SettingsFile]] = {
-    "shell": shell.read,
-    "dockerfile": dockerfile.read,
-    "manifest": manifest.read,
-    "python": program.read,
-    "nccl.conf": conf.read,
-    "environment": captured.read,
+# Kind -> the module that reads it, imported only when there is something of that kind.
+KINDS = {
+    "shell": "shell",
+    "dockerfile": "dockerfile",
+    "manifest": "manifest",
+    "python": "program",
+    "nccl.conf": "conf",
+    "environment": "captured",
 }
 _SUFFIXES = {
     ".py": "python", ".sh": "shell", ".bash": "shell", ".zsh": "shell", ".sbatch": "shell", ".slurm": "shell",
@@ -49,6 +49,8 @@ def _by_content(text: str) -> str:
         return "dockerfile"
     if re.search(r"^(?:apiVersion|kind|services|version):", text, re.MULTILINE):
         return "manifest"
+    from whichrank.source import captured
+
     if captured.looks_like(text):
         return "environment"
     if re.search(r"^(?:import|from)\s+\w", text, re.MULTILINE):
@@ -60,7 +62,8 @@ def read(data: bytes, label: str, kind: str | None = None) -> SettingsFile:
     """What one file sets. Bytes that are no UTF-8 are spelled out; only the first megabytes are read."""
     text = data[:SIZE_LIMIT].decode("utf-8", "backslashreplace")
     chosen = kind or kind_of(label, text)
-    out = KINDS[chosen](text if chosen == "environment" else text.replace("\r\n", "\n"), label)
+    reader = import_module(f"whichrank.source.{KINDS[chosen]}")
+    out: SettingsFile = reader.read(text if chosen == "environment" else text.replace("\r\n", "\n"), label)
     if len(data) > SIZE_LIMIT:
         out.note = f"only the first {SIZE_LIMIT // 1024 // 1024} MiB were read"
     return out

@@ -99,7 +99,11 @@ class _Manifest:
                 self.named_value(column, raw, number)
             else:
                 self.values[column] = (raw, number)
-        elif raw and re.fullmatch(r"[A-Z][A-Z0-9_]*", key) and (in_family(key) or key in catalogue()):
+        elif (
+            _uncommented(raw) not in {"", "null", "~", "Null", "NULL"}
+            and re.fullmatch(r"[A-Z][A-Z0-9_]*", key)
+            and (in_family(key) or key in catalogue())
+        ):
             self.set(key, raw, number)
 
     def named_value(self, column: int, raw: str, number: int) -> None:

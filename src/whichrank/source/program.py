@@ -6,7 +6,7 @@ import ast
 import warnings
 from collections.abc import Iterator
 
-from whichrank.facts.environment import in_family
+from whichrank.facts.environment import catalogue, in_family
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import Assignment, Late, Lost, SettingsFile
 from whichrank.source import _order
@@ -49,8 +49,14 @@ def read(text: str, label: str, first_line: int = 1) -> SettingsFile:
         order, out.note = [], "nested too deeply to follow the order of its statements"
     for found in order:
         late = Assignment(found.name, None, ref(found.node), label, "python")
-        out.late.append(Late(late, found.event, ref(found.event_node)))
+        out.late.append(Late(late, found.event, ref(found.event_node), sure=not _read_again(found.name)))
     return out
+
+
+def _read_again(name: str) -> bool:
+    """NCCL reads some variables anew for every communicator: those that are made later see the change."""
+    variable = catalogue().get(name)
+    return variable is not None and variable.when_read == "every communicator init"
 
 
 def _is_branch(node: ast.AST) -> bool:

@@ -17,7 +17,7 @@ DEPTH_LIMIT = 3
 
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _USED = re.compile(r"\$\{?([A-Za-z_]\w*)")
-_JSON_PAIR = re.compile(r'"([A-Z][A-Z0-9_]*)"\s*:\s*"([^"\n]*)"')
+_JSON_PAIR = r'"([A-Z][A-Z0-9_]*)"\s*:\s*"([^"\n]*)"'
 _KEYWORDS = frozenset({
     "if", "then", "else", "elif", "fi", "do", "done", "while", "until", "for", "case", "esac", "in", "!",
     "time", "{", "}", "function", "exec", "nohup", "sudo", "command",
@@ -29,9 +29,7 @@ _PRINT = frozenset({"echo", "printf", "cat", "grep", "sed", "awk", "[", "[[", "t
 _PASS = frozenset({"-x", "-e", "--env", "-E", "--set-env", "--export-env", "--container-env"})
 _PASS_PAIR = frozenset({"-genv", "-env", "--genv"})
 _SLURM = frozenset({"srun", "sbatch", "salloc"})
-_BATCH = re.compile(r"#(?:SBATCH\s.*?--export[= ]|PBS\s.*?-v\s+|\$\s.*?-v\s+)(\S+)")
-_CONF = re.compile(r"(?:^|/)\.?nccl\.conf$")
-_ENV_FILE = re.compile(r"(?:^|/)(?:\.?[\w.-]*deepspeed_env|[\w.-]*\.env)$")
+_BATCH = r"#(?:SBATCH\s.*?--export[= ]|PBS\s.*?-v\s+|\$\s.*?-v\s+)(\S+)"
 
 
 def read(text: str, label: str, first_line: int = 1) -> SettingsFile:
@@ -73,7 +71,7 @@ class _Script:
         return Ref(self.out.label, f"line {line}", quote[:QUOTE_LIMIT])
 
     def set(self, name: str, value: str | None, line: int, how: How) -> None:
-        name = re.sub(r"^(?:SINGULARITYENV|APPTAINERENV)_", "", name)
+        name = name.removeprefix("SINGULARITYENV_").removeprefix("APPTAINERENV_")
         self.out.assignments.append(Assignment(name, value, self.ref(line), self.out.label, how, sure=self.sure))
 
     def command(self, command: Command, depth: int) -> None:
@@ -124,8 +122,8 @@ class _Script:
 
     def printed(self, words: list[Word], command: Command) -> None:
         """`echo NCCL_X=1 >> /etc/nccl.conf` writes a setting; other output sets nothing."""
-        conf = _CONF.search(command.target)
-        if not conf and not _ENV_FILE.search(command.target):
+        conf = _is_conf(command.target)
+        if not conf and not _is_env_file(command.target):
             return
         for word in words:
             for line in plain(word.raw).replace("\\n", "\n").split("\n"):
@@ -173,11 +171,13 @@ class _Script:
 
     def inside(self, word: Word, depth: int) -> None:
         """A quoted word may be a script of its own (bash -c '…') or the JSON of a runtime environment."""
+        if word.raw.startswith("-"):  # --wrap="…", --runtime-env-json='…'
+            word = Word(word.raw.partition("=")[2], word.line)
         text = word.quoted
         if text is None or ("=" not in text and "env_vars" not in text):
             return
         if "env_vars" in text:
-            for match in _JSON_PAIR.finditer(plain(word.raw)):
+            for match in re.finditer(_JSON_PAIR, plain(word.raw)):
                 self.set(match[1], match[2], word.line, "export")
         elif depth < DEPTH_LIMIT and ("\n" in text or " " in text):
             inner = text.replace('\\"', '"').replace("\\$", "$") if word.raw[0] == '"' else text
@@ -191,9 +191,9 @@ class _Script:
             found = python.read(command.heredoc, self.out.label, command.heredoc_line)
             self.out.assignments += found.assignments
             self.out.late += found.late
-        elif _CONF.search(command.target):
+        elif _is_conf(command.target):
             self.conf_body(command)
-        elif _ENV_FILE.search(command.target):
+        elif _is_env_file(command.target):
             self.each_line(command, lambda name, value, line: self.set(name, value, line, "export"))
         elif depth < DEPTH_LIMIT:
             self.walk(command.heredoc, command.heredoc_line, depth + 1)
@@ -209,7 +209,7 @@ class _Script:
                 use(match[1], None if "$" in match[3] else match[3], command.heredoc_line + offset)
 
     def batch_option(self, comment: Comment) -> None:
-        if match := _BATCH.match(comment.text):
+        if comment.text.startswith(("#SBATCH", "#PBS", "#$")) and (match := re.match(_BATCH, comment.text)):
             self.slurm_export(match[1].strip("\"'"), comment.line, "sbatch")
 
     def slurm_export(self, text: str, line: int, program: str) -> None:
@@ -234,3 +234,11 @@ class _Script:
 def _takes_list(name: str) -> bool:
     variable = catalogue().get(name)
     return variable is not None and (variable.kind == "list" or name.endswith("IFNAME"))
+
+
+def _is_conf(path: str) -> bool:
+    return path.rsplit("/", 1)[-1] in {"nccl.conf", ".nccl.conf"}
+
+
+def _is_env_file(path: str) -> bool:
+    return path.endswith((".env", "deepspeed_env"))

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from whichrank.model.evidence import Source
 from whichrank.records.dump import Dump
+from whichrank.records.log import LogEvent, Progress
+from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
+from whichrank.records.ras import RasReport
+from whichrank.records.stack import ProcessStack
+from whichrank.timeline.activity import Activity, of_process
 from whichrank.timeline.arrivals import Late, find_late
 from whichrank.timeline.clocks import Clock, align
 from whichrank.timeline.coords import coordinates
 from whichrank.timeline.lineup import Lineup, line_up
 from whichrank.timeline.meetings import Meetings, find_meetings
+from whichrank.timeline.nccl_calls import calls_as_dumps
 from whichrank.timeline.root import find_troubles
 from whichrank.timeline.runs import choose_run
-from whichrank.timeline.trouble import Trouble
+from whichrank.timeline.times import with_year
+from whichrank.timeline.trouble import ARGUMENTS, Trouble
+from whichrank.timeline.who import People, is_launcher, meet
 
 
 @dataclass
@@ -23,7 +32,25 @@ class Case:
     """What rules judge. Parts are worked out when they are first asked for."""
 
     lineup: Lineup | None = None
+    """Entries of the flight recorder; where there are none, the calls that NCCL's log shows."""
+    calls: Lineup | None = None
+    """The calls of NCCL's log: they alone hold roots and reductions."""
+    people: People = field(default_factory=People)
+    events: list[LogEvent] = field(default_factory=list)
+    """What logs say, with global ranks filled in and years completed, in order of time where it is known."""
+    progress: list[Progress] = field(default_factory=list)
+    nccl: list[NcclProcess] = field(default_factory=list)
+    ras: list[RasReport] = field(default_factory=list)
+    stacks: dict[int, ProcessStack] = field(default_factory=dict)
+    """By global rank; the newest of each."""
+    unplaced_stacks: list[ProcessStack] = field(default_factory=list)
     set_aside: list[Source] = field(default_factory=list)
+    has_dumps: bool = False
+
+    @property
+    def world(self) -> int:
+        """How many ranks the evidence speaks of."""
+        return max(self.people.world, self.lineup.world if self.lineup else 0)
 
     @cached_property
     def meetings(self) -> Meetings:
@@ -31,24 +58,101 @@ class Case:
 
     @cached_property
     def troubles(self) -> list[Trouble]:
-        return find_troubles(self.lineup, self.meetings) if self.lineup else []
+        found = find_troubles(self.lineup, self.meetings) if self.lineup else []
+        if self.has_dumps or not self.stands_still:
+            return found
+        # NCCL's log does not say what finished; torch's watchdog and the stacks say that the job stands still.
+        return [t if t.hangs or t.shape in ARGUMENTS else replace(t, hangs=True) for t in found]
+
+    @cached_property
+    def stands_still(self) -> bool:
+        """Whether something besides the dumps says that the job hangs."""
+        waiting = sum(activity.doing == "waiting" for activity in self.activities.values())
+        timed_out = self.of_kind(
+            "watchdog_timeout", "gloo_timeout", "monitored_barrier_failed", "desync_report", "dump_signal"
+        )
+        return bool(timed_out) or waiting > 1
+
+    @cached_property
+    def call_troubles(self) -> list[Trouble]:
+        """What NCCL's log adds to the dumps."""
+        if self.calls is None or self.calls is self.lineup:
+            return self.troubles
+        return find_troubles(self.calls, find_meetings(self.calls))
+
+    @cached_property
+    def activities(self) -> dict[int, Activity]:
+        """What each rank was doing, by its stack."""
+        return {rank: of_process(stack) for rank, stack in self.stacks.items()}
 
     @cached_property
     def late(self) -> Late | None:
-        return find_late(self.lineup, self.clocks) if self.lineup else None
+        return find_late(self.lineup, self.clocks) if self.lineup and self.has_dumps else None
 
     @cached_property
     def clocks(self) -> dict[int, Clock]:
-        return align(self.lineup) if self.lineup else {}
+        return align(self.lineup) if self.lineup and self.has_dumps else {}
 
     @cached_property
     def coords(self) -> dict[int, dict[str, int]]:
         return coordinates(self.lineup.groups, self.lineup.world) if self.lineup else {}
 
+    def of_kind(self, *kinds: str) -> list[LogEvent]:
+        """Events of these kinds, in order."""
+        return [event for event in self.events if event.kind in kinds]
 
-def build_case(dumps: Sequence[Dump]) -> Case:
-    """Choose the run, line up its dumps, and say which were left out."""
-    run = choose_run(dumps)
-    aside = [Source(d.source, "flight_recorder", "ignored", why) for d, why in run.aside]
-    aside += [Source(d.source, "flight_recorder", "ignored", "nothing tells which rank this is") for d in run.unplaced]
-    return Case(line_up(run.dumps, release=True), aside)
+
+def build_case(records: Iterable[Any]) -> Case:
+    """Choose the run, line up what belongs to it, and say what was left out."""
+    pile = list(records)
+    run = choose_run([r for r in pile if isinstance(r, Dump)])
+    logs = [r for r in pile if isinstance(r, NcclLog)]
+    nccl = [process for log in logs for process in log.processes]
+    ras = [r for r in pile if isinstance(r, RasReport)]
+    stacks = [r for r in pile if isinstance(r, ProcessStack)]
+    events = with_year([r for r in pile if isinstance(r, LogEvent)], [dump.newest_ns for dump in run.dumps])
+    lineup = line_up(run.dumps, release=True)
+    people = meet(lineup.dumped if lineup else (), lineup.world if lineup else 0, nccl, ras, events, stacks)
+    calls = _line_up_calls([part for log in logs for part in log.calls], people)
+    return Case(
+        lineup=lineup or calls, calls=calls, people=people, events=_placed(events, people),
+        progress=[r for r in pile if isinstance(r, Progress)], nccl=nccl, ras=ras,
+        stacks=_by_rank(stacks, people), unplaced_stacks=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],
+        set_aside=_aside(run.aside, run.unplaced), has_dumps=lineup is not None,
+    )  # fmt: skip
+
+
+def _line_up_calls(calls: Sequence[CommCalls], people: People) -> Lineup | None:
+    dumps = calls_as_dumps(calls, people)
+    lineup = line_up(dumps, release=True) if dumps else None
+    if lineup is not None:
+        lineup.locator = "line"
+    return lineup
+
+
+def _placed(events: Sequence[LogEvent], people: People) -> list[LogEvent]:
+    """Fill in global ranks by pid, and hosts by rank."""
+    placed = []
+    for event in events:
+        rank = event.rank if event.rank is not None else people.rank_of(event.pid, event.host)
+        host = event.host or (people.host_of(rank) if rank is not None else None)
+        placed.append(replace(event, rank=rank, host=host) if (rank, host) != (event.rank, event.host) else event)
+    return placed
+
+
+def _rank(stack: ProcessStack, people: People) -> int | None:
+    return stack.rank if stack.rank is not None else people.rank_of(stack.pid, stack.host)
+
+
+def _by_rank(stacks: Sequence[ProcessStack], people: People) -> dict[int, ProcessStack]:
+    found: dict[int, ProcessStack] = {}
+    for stack in sorted(stacks, key=lambda s: s.taken_at or 0):
+        rank = _rank(stack, people)
+        if rank is not None and not is_launcher(stack):
+            found[rank] = stack
+    return found
+
+
+def _aside(aside: Iterable[tuple[Dump, str]], unplaced: Iterable[Dump]) -> list[Source]:
+    told = [Source(d.source, "flight_recorder", "ignored", why) for d, why in aside]
+    return told + [Source(d.source, "flight_recorder", "ignored", "nothing tells which rank this is") for d in unplaced]

@@ -10,7 +10,7 @@ from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.program import CONTEXTS, TAIL, Label, Programs, is_library, place_of
 from whichrank.timeline.signature import differs_in
 
-Difference = Literal["skipped", "added", "swapped", "size", "dtype", "unclear"]
+Difference = Literal["skipped", "added", "swapped", "size", "dtype", "root", "reduce-op", "unclear"]
 WINDOW = 8
 
 
@@ -74,6 +74,10 @@ def _difference(
         seen = min(len(m), len(behind), WINDOW)
         if m[:seen] == behind[:seen]:
             return "skipped"
+    if aspect == "root" or aspect == "reduce-op":
+        return aspect
+    if aspect in ("size", "dtype") and m[1:3] == t[1:3] and len(m[1:3]) == 2:
+        return "dtype" if aspect == "dtype" else "size"
     if aspect in ("size", "dtype") and (same_line or m[1:2] == t[1:2] != []) and m[0] not in past:
         return "dtype" if aspect == "dtype" else "size"
     if t[0] in m[1 : WINDOW + 1]:
@@ -84,7 +88,9 @@ def _difference(
         return "skipped"
     if t[0] in past:
         return "size" if aspect == "size" and not _places_differ(lineup, mine[0], theirs[0]) else "added"
-    return "swapped" if aspect == "op" else "unclear"
+    if aspect == "op":
+        return "swapped" if _same_function(lineup, mine[0], theirs[0]) else "added"
+    return "unclear"
 
 
 def _permuted(mine: Sequence[Label], theirs: Sequence[Label]) -> bool:
@@ -109,6 +115,12 @@ def _places_differ(lineup: Lineup, one: int, other: int) -> bool:
     if a is None or b is None:
         return (a is None) != (b is None)
     return (a.file, a.line) != (b.file, b.line)
+
+
+def _same_function(lineup: Lineup, one: int, other: int) -> bool:
+    """Two operations of which nobody has seen either before are taken for neighbours only if they stand close."""
+    a, b = place_of(lineup.call_of(one)), place_of(lineup.call_of(other))
+    return a is not None and b is not None and (a.file, a.function) == (b.file, b.function)
 
 
 def is_behind_loop(call: Call, loop: Sequence[Call]) -> bool:

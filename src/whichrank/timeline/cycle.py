@@ -13,8 +13,8 @@ from whichrank.timeline.trouble import Shape, Trouble
 from whichrank.timeline.waits import WaitGraph
 
 
-def _within(graph: WaitGraph, part: Sequence[int]) -> list[Meeting]:
-    """The meetings that make up the circle: somebody of it waits there for somebody of it."""
+def open_meetings(graph: WaitGraph, part: Sequence[int]) -> list[Meeting]:
+    """The meetings that make up a circle: somebody of it waits there for somebody of it who has not come."""
     inside = set(part)
     found: list[Meeting] = []
     for rank in part:
@@ -43,8 +43,10 @@ def _blamed(lineup: Lineup, meetings: Sequence[Meeting], part: set[int]) -> Coun
 def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victims: tuple[int, ...]) -> Trouble:
     """Name the rank that closed the circle: the one that left its path, else the minority, else all."""
     lineup = programs.lineup
-    inside = set(part)
-    meetings = _within(graph, part)
+    meetings = open_meetings(graph, part)
+    # Who only queued behind others came everywhere: the circle is closed by those that somebody misses.
+    inside = {rank for m in meetings for rank in (*m.joined, *m.absent)} & set(part)
+    part = sorted(inside)
     departures = {rank: _departures(programs, rank) for rank in part}
     flagged = {rank: found[0] for rank, found in departures.items() if found}
     if 0 < len(flagged) < len(part):
@@ -90,15 +92,21 @@ def _others(victims: tuple[int, ...], part: Sequence[int]) -> tuple[int, ...]:
     return tuple(rank for rank in victims if rank not in part)
 
 
+def _sits(graph: WaitGraph, rank: int, inside: set[int]) -> Meeting | None:
+    """The meeting in which a rank waits for others of the circle."""
+    return next((meeting for meeting, awaited in graph.awaited_by(rank) if awaited & inside), None)
+
+
 def _links(graph: WaitGraph, part: Sequence[int]) -> tuple[tuple[int, Meeting, Meeting | None], ...]:
     """For each rank: the meeting it sits in, and one that others of the circle hold open for it."""
     inside = set(part)
     links: list[tuple[int, Meeting, Meeting | None]] = []
     for rank in part:
-        sits = next((m for m in graph.heads.get(rank, ()) if inside & set(m.absent)), None)
+        sits = _sits(graph, rank, inside)
         if sits is None:
             continue
-        open_for = next((m for other in part for m in graph.heads.get(other, ()) if rank in m.absent), None)
+        held_open = (m for other in part if other != rank for m, awaited in graph.awaited_by(other) if rank in awaited)
+        open_for = next(held_open, None)
         links.append((rank, sits, open_for))
     return tuple(links)
 
@@ -116,7 +124,7 @@ def _shape(
     lineup = programs.lineup
     rank = culprits[0]
     missed = next((m for m in meetings if rank in m.absent), meetings[0])
-    sits = next((m for m in graph.heads.get(rank, ()) if set(m.absent) & set(part)), None)
+    sits = _sits(graph, rank, set(part))
     departure = flagged.get(rank)
     acted = departure.row if departure else (sits.joined[rank] if sits else None)
     due = next(iter(missed.joined.values()))
@@ -149,7 +157,8 @@ def _shape(
             sure=0.85,
             flagged=departure is not None,
         )
-    shape: Shape = "added" if not acted_known and due_known else "skipped"
+    came_too = sits is not None and not sits.absent and not sits.disagrees
+    shape: Shape = "added" if not acted_known and due_known and not came_too else "skipped"
     return Trouble(
         shape,
         tuple(culprits),

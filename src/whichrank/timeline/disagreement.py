@@ -34,7 +34,10 @@ def odd_ranks(programs: Programs, meeting: Meeting) -> tuple[tuple[int, ...], bo
     flagged = {
         rank
         for rank, row in meeting.joined.items()
-        if any(d.row == row or lineup.group[d.row] == meeting.group for d in programs.deviations(rank, LOOK_BACK))
+        if any(
+            d.row == row or (d.row < row and lineup.group[d.row] == meeting.group)
+            for d in programs.deviations(rank, LOOK_BACK)
+        )
     }
     largest, second = meeting.parties[0], meeting.parties[1]
     if len(largest) > len(second):
@@ -64,7 +67,7 @@ def judge_disagreement(programs: Programs, meeting: Meeting, *, hangs: bool) -> 
         normal = next(party[0] for party in meeting.parties if first not in party)
     difference, acted, known = compare(programs, meeting.group, meeting.seq, first, normal)
     shape: Shape = "skipped" if difference == "unclear" else difference
-    if shape == "added" and acted is not None and _left_loop(lineup, meeting, first, acted, normal):
+    if shape in ("added", "swapped") and acted is not None and _left_loop(lineup, meeting, first, acted, normal):
         shape = "left-loop"
     return Trouble(
         shape=shape,
@@ -85,5 +88,6 @@ def _left_loop(lineup: Lineup, meeting: Meeting, odd: int, acted: int, normal: i
     rows = rows_in_group(lineup, normal, meeting.group)
     loop = [lineup.call_of(r) for r in rows if lineup.seq[r] <= meeting.seq][-64:]
     again = [lineup.call_of(r) for r in rows_in_group(lineup, odd, meeting.group) if lineup.seq[r] < meeting.seq][-64:]
-    repeated = Counter(loop + again)
-    return is_behind_loop(lineup.call_of(acted), [call for call, count in repeated.items() if count > 1])
+    steady = [call for call, count in Counter(loop + again).items() if count > 1]
+    theirs = lineup.call_of(meeting.joined[normal])
+    return is_behind_loop(lineup.call_of(acted), steady) and not is_behind_loop(theirs, steady)

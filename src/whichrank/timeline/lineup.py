@@ -7,19 +7,23 @@ same group and sequence number; several rows of one rank in one collective are a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from whichrank.records.dump import COMPLETED, Call, Dump
+from whichrank.records.dump import COMPLETED, STARTED, Call, Dump
 from whichrank.timeline.groups import Group, resolve_groups, world_size
 from whichrank.timeline.signature import Signature, signature
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Column = npt.NDArray[Any]
+
+_DUMP_COLUMNS = tuple(f.name for f in fields(Dump) if str(f.type).startswith("npt.NDArray"))
 
 
 @dataclass
@@ -58,6 +62,9 @@ class Lineup:
     dumps: list[Dump] = field(default_factory=list)
     """The dumps without their columns: group status, versions, file names."""
 
+    locator: str = "entry"
+    """What a record number counts: entries of a dump, or lines of a log."""
+
     def __len__(self) -> int:
         return len(self.rank)
 
@@ -93,95 +100,103 @@ def _finished(dump: Dump) -> Bools:
     return finished
 
 
+def _columns(dump: Dump, number: int, groups: list[int], calls: dict[Call, int]) -> dict[str, Column]:
+    """A dump's part of the table, in the numbers of the whole job."""
+    call_map = np.array([calls.setdefault(call, len(calls)) for call in dump.calls], np.int32)
+    group_map = np.array(groups, np.int32)
+    done = _finished(dump)
+    return {
+        "group": group_map[dump.group],
+        "call": call_map[dump.call],
+        "seq": dump.seq,
+        "created": dump.created_ns,
+        "completed": dump.completed_ns,
+        "duration": dump.duration_ms,
+        "state": dump.state,
+        "done": done,
+        "record": dump.record_id,
+        "aborted": dump.retired & ~done,
+        "source": np.full(len(dump), number, np.int16),
+    }
+
+
 def _release(dump: Dump) -> None:
     """Forget the columns: they are in the table now."""
-    for name in (
-        "record_id",
-        "group",
-        "call",
-        "seq",
-        "p2p_seq",
-        "created_ns",
-        "completed_ns",
-        "duration_ms",
-        "state",
-        "retired",
-    ):
+    for name in _DUMP_COLUMNS:
         setattr(dump, name, getattr(dump, name)[:0])
 
 
-def _order(parts: Sequence[tuple[Dump, list[int]]]) -> npt.NDArray[np.intp] | None:
+def _in_order(parts: Sequence[Dump], pieces: Sequence[dict[str, Column]]) -> dict[str, Column]:
     """The order of issue of a rank with two recorders: by time, since their record ids don't compare."""
     if len(parts) == 1:
-        return None
-    return np.argsort(np.concatenate([dump.created_ns for dump, _ in parts]), kind="stable")
+        return pieces[0]
+    order = np.argsort(np.concatenate([dump.created_ns for dump in parts]), kind="stable")
+    return {name: np.concatenate([piece[name] for piece in pieces])[order] for name in pieces[0]}
 
 
 def line_up(dumps: Sequence[Dump], *, release: bool = False) -> Lineup | None:
-    """Put the dumps of one run into one table; None when they hold no entries."""
-    dumps = [dump for dump in dumps if dump.rank is not None]
+    """Put the dumps of one run into one table; None when they hold no entries.
+
+    With `release` the dumps lose their columns on the way: a large job fits into memory only once.
+    """
+    placed = [(dump.rank, dump) for dump in dumps if dump.rank is not None]
+    dumps = [dump for _, dump in placed]
     world = world_size(dumps)
     groups, mapping = resolve_groups(dumps, world)
     calls: dict[Call, int] = {}
     per_rank: dict[int, list[tuple[Dump, list[int]]]] = {}
-    for dump, row in zip(dumps, mapping, strict=True):
-        per_rank.setdefault(dump.rank or 0, []).append((dump, row))
-    columns: dict[str, list[npt.NDArray[np.generic]]] = {}
+    for (rank, dump), row in zip(placed, mapping, strict=True):
+        per_rank.setdefault(rank, []).append((dump, row))
+    columns: dict[str, list[Column]] = {}
     first: dict[int, tuple[int, int]] = {}
     total = 0
     for rank in sorted(per_rank):
-        parts = per_rank[rank]
-        order = _order(parts)
-        count = sum(len(dump) for dump, _ in parts)
+        parts = [dump for dump, _ in per_rank[rank]]
+        pieces = [_columns(dump, number, row, calls) for number, (dump, row) in enumerate(per_rank[rank])]
+        count = sum(len(dump) for dump in parts)
         first[rank] = (total, total + count)
         total += count
-        pieces: dict[str, list[npt.NDArray[np.generic]]] = {}
-        for number, (dump, row) in enumerate(parts):
-            call_map = np.array([calls.setdefault(call, len(calls)) for call in dump.calls] or [0], np.int32)
-            group_map = np.array(row or [0], np.int32)
-            done = _finished(dump)
-            for name, column in {
-                "group": group_map[dump.group],
-                "call": call_map[dump.call],
-                "seq": dump.seq,
-                "created": dump.created_ns,
-                "completed": dump.completed_ns,
-                "duration": dump.duration_ms,
-                "state": dump.state,
-                "done": done,
-                "record": dump.record_id,
-                "aborted": dump.retired & ~done,
-                "source": np.full(len(dump), number, np.int16),
-            }.items():
-                pieces.setdefault(name, []).append(column)
-        for name, chunks in pieces.items():
-            column = np.concatenate(chunks) if len(chunks) > 1 else chunks[0]
-            columns.setdefault(name, []).append(column if order is None else column[order])
+        for name, column in _in_order(parts, pieces).items():
+            columns.setdefault(name, []).append(column)
         columns.setdefault("rank", []).append(np.full(count, rank, np.int32))
         if release:
-            for dump, _ in parts:
+            for dump in parts:
                 _release(dump)
     if not total:
         return None
     table = {name: np.concatenate(columns.pop(name)) for name in list(columns)}
-    call_list = list(calls)
+    return _finish(world, groups, list(calls), first, dumps, table)
+
+
+def _finish(
+    world: int,
+    groups: list[Group],
+    calls: list[Call],
+    first: dict[int, tuple[int, int]],
+    dumps: list[Dump],
+    table: dict[str, Column],
+) -> Lineup:
+    """What is known of the ranks beside their rows."""
+    per_rank: dict[int, list[Dump]] = {rank: [] for rank in first}
+    for dump in dumps:
+        per_rank[dump.rank or 0].append(dump)
     distinct: dict[Signature, int] = {}
-    call_signature = np.array([distinct.setdefault(signature(call), len(distinct)) for call in call_list], np.int32)
-    is_p2p = np.array([call.p2p for call in call_list], np.bool_)
+    call_signature = np.array([distinct.setdefault(signature(call), len(distinct)) for call in calls], np.int32)
+    is_p2p = np.array([call.p2p for call in calls], np.bool_)
     return Lineup(
         world=world,
         dumped=sorted(per_rank),
         groups=groups,
-        calls=call_list,
+        calls=calls,
         signatures=list(distinct),
         call_signature=call_signature,
-        sources={rank: [d.source for d, _ in parts] for rank, parts in per_rank.items()},
-        wrapped={rank for rank, parts in per_rank.items() if any(d.capacity_wrapped for d, _ in parts)},
-        timed=bool((table["state"] == 1).any()) or bool(np.isfinite(table["duration"]).any()),
+        sources={rank: [dump.source for dump in parts] for rank, parts in per_rank.items()},
+        wrapped={rank for rank, parts in per_rank.items() if any(dump.capacity_wrapped for dump in parts)},
+        timed=bool((table["state"] == STARTED).any()) or bool(np.isfinite(table["duration"]).any()),
         p2p=is_p2p[table["call"]],
         first=first,
-        newest={rank: max(d.newest_ns for d, _ in parts) for rank, parts in per_rank.items()},
-        mtime={rank: max(d.mtime_ns or 0 for d, _ in parts) for rank, parts in per_rank.items()},
-        dumps=list(dumps),
+        newest={rank: max(dump.newest_ns for dump in parts) for rank, parts in per_rank.items()},
+        mtime={rank: max(dump.mtime_ns or 0 for dump in parts) for rank, parts in per_rank.items()},
+        dumps=dumps,
         **table,
     )

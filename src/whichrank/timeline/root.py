@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from whichrank.records.dump import SCHEDULED, STARTED
-from whichrank.timeline.cycle import judge_cycle
+from whichrank.timeline.cycle import judge_cycle, open_meetings
 from whichrank.timeline.disagreement import judge_disagreement
 from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.lost import judge_lost
 from whichrank.timeline.meetings import Meeting, Meetings
 from whichrank.timeline.program import Programs, pool_programs
 from whichrank.timeline.trouble import Trouble
-from whichrank.timeline.waits import WaitGraph, build_graph, sinks
+from whichrank.timeline.waits import WaitGraph, build_graph, reached_by, sinks
 
 # A job whose newest unfinished operation is younger than this is simply running.
 IN_PROGRESS_NS = 2_000_000_000
@@ -37,7 +37,7 @@ def find_troubles(lineup: Lineup, meetings: Meetings) -> list[Trouble]:
     for meeting in sorted(linked, key=lambda m: _onset(lineup, m))[:1]:
         trouble = judge_disagreement(programs, meeting, hangs=True)
         graph = build_graph(meetings)
-        troubles.append(_with_victims(trouble, set(graph.edges)))
+        troubles.append(_with_victims(trouble, set(graph.waiting)))
     if not troubles and pending:
         troubles += _standstill(programs, meetings)
     for meeting in meetings.disagreements:
@@ -54,7 +54,7 @@ def in_progress(lineup: Lineup, pending: Iterable[Meeting]) -> bool:
     for row in rows:
         rank = int(lineup.rank[row])
         written, newest = lineup.mtime.get(rank, 0), lineup.newest[rank]
-        known = newest <= written < newest + 3600 * 1_000_000_000
+        known = 0 < newest <= written < newest + 3600 * 1_000_000_000
         if not known or written - int(lineup.created[row]) > IN_PROGRESS_NS:
             return False
     return True
@@ -78,37 +78,22 @@ def _with_victims(trouble: Trouble, waiting: set[int]) -> Trouble:
 def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
     lineup = programs.lineup
     graph = build_graph(meetings)
-    waiting = tuple(sorted(rank for rank, targets in graph.edges.items() if targets))
+    waiting = graph.waiting
     ends = sinks(graph)
     idle = [part[0] for part in ends if len(part) == 1 and part[0] not in graph.heads and part[0] in lineup.first]
-    circles = [part for part in ends if len(part) > 1]
+    circles = [part for part in ends if len(part) > 1 and open_meetings(graph, part)]
     if idle:
         return [_idle(programs, graph, idle, waiting)]
     if circles:
-        part = max(circles, key=lambda p: _reached_by(graph, p))
+        part = max(circles, key=lambda p: reached_by(graph, p))
         return [judge_cycle(programs, graph, part, waiting)]
-    if graph.stalled:
+    if graph.complete:
         trouble = _stalled(lineup, graph)
         if trouble.ranks or not graph.suspected:
             return [trouble]
     if graph.suspected:
         return [judge_lost(programs, graph, waiting)]
     return []
-
-
-def _reached_by(graph: WaitGraph, part: tuple[int, ...]) -> int:
-    """How many ranks wait, directly or not, for this part."""
-    back: dict[int, set[int]] = {}
-    for rank, targets in graph.edges.items():
-        for target in targets:
-            back.setdefault(target, set()).add(rank)
-    reached, todo = set(part), list(part)
-    while todo:
-        for rank in back.get(todo.pop(), ()):
-            if rank not in reached:
-                reached.add(rank)
-                todo.append(rank)
-    return len(reached)
 
 
 def _idle(programs: Programs, graph: WaitGraph, idle: list[int], waiting: tuple[int, ...]) -> Trouble:
@@ -150,10 +135,10 @@ def _seen_before(programs: Programs, row: int) -> bool:
 
 def _stalled(lineup: Lineup, graph: WaitGraph) -> Trouble:
     """Everybody came and agrees."""
-    crossed = _crossed_on_gpu(graph.stalled)
+    crossed = _crossed_on_gpu(graph.complete)
     if crossed is not None:
         return crossed
-    meeting = min(graph.stalled, key=lambda m: _onset(lineup, m))
+    meeting = min(graph.stalled or graph.complete, key=lambda m: _onset(lineup, m))
     everyone = tuple(sorted(meeting.joined))
     row = next(iter(meeting.joined.values()))
     states = {rank: int(lineup.state[r]) for rank, r in meeting.joined.items()}

@@ -37,12 +37,15 @@ class Signature:
     inputs: tuple[int, ...] | None
     outputs: tuple[int, ...] | None
     dtypes: tuple[str, ...]
+    root: int | None = None
+    reduce: str | None = None
 
     def __str__(self) -> str:
         sizes = self.inputs if self.inputs is not None else self.outputs
         numel = f"{sum(sizes):,} element{'s' if sum(sizes) != 1 else ''}" if sizes else ""
         dtype = self.dtypes[0] if self.dtypes else ""
-        inner = ", ".join(part for part in (numel, dtype) if part)
+        root = f"root {self.root}" if self.root is not None else ""
+        inner = ", ".join(part for part in (numel, dtype, self.reduce or "", root) if part)
         return f"{self.op}({inner})" if inner else self.op
 
 
@@ -72,7 +75,7 @@ def signature(call: Call) -> Signature:
     elif name in _INPUT_AT_ROOT:
         inputs = None
         dtypes = call.output_dtypes or call.input_dtypes
-    return Signature(name, inputs, outputs, tuple(sorted(set(dtypes))))
+    return Signature(name, inputs, outputs, tuple(sorted(set(dtypes))), call.root, call.reduce)
 
 
 def proves_all_joined(name: str) -> bool:
@@ -86,11 +89,13 @@ def is_barrier(call: Call) -> bool:
 
 
 def differs_in(one: Signature, other: Signature) -> str:
-    """The first aspect in which two calls disagree: "op", "dtype", "size" or ""."""
+    """The first aspect in which two calls disagree: "op", "size", "dtype", "root", "reduce-op" or ""."""
     if one.op != other.op:
         return "op"
     if (one.inputs, one.outputs) != (other.inputs, other.outputs):
         return "size"
     if one.dtypes != other.dtypes:
         return "dtype"
-    return ""
+    if one.root != other.root:
+        return "root"
+    return "reduce-op" if one.reduce != other.reduce else ""

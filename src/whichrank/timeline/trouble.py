@@ -22,11 +22,17 @@ Shape = Literal[
     "crossed",  # used two groups in the other order
     "size",  # same operation, other element count
     "dtype",  # same operation, other data type
+    "root",  # same operation, other root
+    "reduce-op",  # same operation, other reduction
     "send-missing",  # a recv whose send never came, or a send whose recv never came
     "p2p-cycle",  # sends and recvs that wait for each other
     "stalled",  # everybody came and agrees, nobody finishes
     "not-started",  # everybody came, on these ranks the GPU has not begun
 ]
+
+
+# The same operation with other arguments: NCCL goes on with wrong numbers.
+ARGUMENTS = ("size", "dtype", "root", "reduce-op")
 
 
 @dataclass(frozen=True, slots=True)

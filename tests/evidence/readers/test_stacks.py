@@ -67,7 +67,7 @@ def test_several_processes_in_one_file_and_native_frames(tmp_path: Path) -> None
     frames = reading.records[0].threads[0].frames
     assert frames[:2] == (
         Frame("cudaStreamSynchronize", "libcudart.so.12", 0),
-        Frame("c10::f<int (*)(int)>", "libc10.so", 0),
+        Frame("c10::cuda::f<int (*)(int)>", "libc10_cuda.so", 0),
     )  # fmt: skip
     assert innermost_user_frame(reading.records[0]) == Frame("evaluate", "train_lm.py", 29)
 

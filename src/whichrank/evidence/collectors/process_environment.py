@@ -42,7 +42,7 @@ def collect(pid: int, proc: Path = Path("/proc")) -> ProcessEnvironment:
     except OSError as error:
         note = f"its present environment is out of reach ({error.strerror}); the same user, or root, may read it"
         return ProcessEnvironment(pid, start, None, note)
-    except (LookupError, ValueError, struct.error) as error:
+    except (LookupError, ValueError, OverflowError, struct.error) as error:
         return ProcessEnvironment(pid, start, None, f"its present environment was not found ({error})")
 
 

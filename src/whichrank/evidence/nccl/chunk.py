@@ -25,13 +25,13 @@ class Chunk:
         self.starts: Indices = np.concatenate((np.zeros(1, np.int64), self.ends[:-1] + 1))
 
     def samples(self, known: Indices) -> list[bytes]:
-        """Up to 64 lines that are not among the known ones, if these are many."""
+        """Up to 16 lines that are not among the known ones, if these are many."""
         if len(self.ends) - len(known) < len(self.ends) // 8:
             return []
         strange = np.ones(len(self.ends), np.bool_)
         strange[known] = False
         rest = np.flatnonzero(strange)
-        return [line for _, line in self.lines(rest[:: len(rest) // 64 + 1])]
+        return [line for _, line in self.lines(rest[:: len(rest) // 16 + 1])]
 
     def lines(self, index: Indices) -> Iterator[tuple[int, bytes]]:
         """These lines, with their indices."""

@@ -62,6 +62,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     due = trouble.due if trouble.due is not None else next(iter(trouble.meeting.joined.values()))
     confidence = round(trouble.sure * (0.75 if trouble.ranks else 0.6), 2)
     gone = trouble.shape == "lost"
+    missing = telling.ranks_text(trouble.ranks or trouble.candidates)
     return Finding(
         code=CODE,
         cause=CAUSE,
@@ -75,10 +76,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         onset_ns=telling.onset(case, trouble),
         alternatives=_alternatives(trouble, 1 - confidence),
         next=(_LOG, _STACK) if gone else (_STACK, _LOG),
-        fix=(
-            f"Find out what {telling.ranks_text(trouble.ranks or trouble.candidates)} does instead of reaching that "
-            "line: stack first, then its log.",
-        ),
+        fix=(f"Find out what {missing} does instead of reaching that line: stack first, then its log.",),
     )
 
 
@@ -86,9 +84,7 @@ def _message(case: Case, trouble: Trouble, where: str) -> str:
     waiting = telling.wait_text(trouble.victims)
     if trouble.shape == "undecided":
         suspects = telling.ranks_text(trouble.candidates)
-        return (
-            f"{waiting.capitalize()} in {where} for one of {suspects}, which left no dump: the dumps can't tell which."
-        )
+        return f"{waiting.capitalize()} in {where} for one of {suspects}, none of which left a dump."
     missing = telling.culprits_text(case, trouble.ranks).capitalize()
     if trouble.shape == "lost":
         verb = "has" if len(trouble.ranks) == 1 else "have"

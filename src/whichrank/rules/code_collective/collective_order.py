@@ -78,8 +78,10 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
             ),
         ),
         fix=(
-            "Issue the operations of one group in the same order on every rank "
-            "(no iteration over sets or dicts that differ, no racing threads).",
+            (
+                "Issue the operations of one group in the same order on every rank "
+                "(no iteration over sets or dicts that differ, no racing threads)."
+            ),
             "If two threads communicate, give each its own process group.",
         ),
     )

@@ -54,7 +54,9 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         severity="error",
         confidence=round(trouble.sure * 0.8, 2),
         subject=Subject(code=telling.place(lineup, row)),
-        message=f"All members have joined {telling.step(lineup, row)} with the same arguments and it does not finish{some}.",
+        message=(
+            f"All members have joined {telling.step(lineup, row)} with the same arguments and it does not finish{some}."
+        ),
         evidence=telling.evidence(lineup, trouble),
         victims=trouble.victims,
         onset_ns=telling.onset(case, trouble),

@@ -83,10 +83,14 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         onset_ns=telling.onset(case, trouble),
         certificate=telling.certificate(lineup, trouble),
         fix=(
-            f"Look at the branch before {due} that {telling.ranks_text(trouble.ranks)} took differently "
-            "(early return, condition on local data or rank).",
-            "Make every rank take the same branch: all_reduce the condition first, "
-            "or call the collective unconditionally.",
+            (
+                f"Look at the branch before {due} that {telling.ranks_text(trouble.ranks)} took differently "
+                "(early return, condition on local data or rank)."
+            ),
+            (
+                "Make every rank take the same branch: all_reduce the condition first, "
+                "or call the collective unconditionally."
+            ),
         ),
     )
 

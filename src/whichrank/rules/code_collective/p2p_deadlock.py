@@ -57,7 +57,9 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         certificate=links,
         alternatives=(Alternative("p2p-unmatched", 0.1, "one half may have been left out rather than postponed"),),
         fix=(
-            "Post send and recv together with dist.batch_isend_irecv, "
-            "or order them: even ranks send first, odd ranks receive first.",
+            (
+                "Post send and recv together with dist.batch_isend_irecv, "
+                "or order them: even ranks send first, odd ranks receive first."
+            ),
         ),
     )

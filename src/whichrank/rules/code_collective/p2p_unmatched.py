@@ -94,7 +94,9 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
             ),
         ),
         fix=(
-            "Make both sides agree on the number, order, size and tag of messages; "
-            "look at the condition around the missing half.",
+            (
+                "Make both sides agree on the number, order, size and tag of messages; "
+                "look at the condition around the missing half."
+            ),
         ),
     )

@@ -75,8 +75,10 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
             ),
         ),
         fix=(
-            "Use the groups in one order on every rank; "
-            "wait for one group's operation before issuing the next group's.",
+            (
+                "Use the groups in one order on every rank; "
+                "wait for one group's operation before issuing the next group's."
+            ),
             "Compare the two code lines: one path takes them the other way round.",
         ),
     )

@@ -71,9 +71,13 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
             ),
         ),
         fix=(
-            f"Call {lineup.call_of(row).op} on every rank of the group, or not at all: "
-            "take it out of the condition on the rank.",
-            "Keep only the work itself (writing the file, printing) inside the condition; "
-            "for an evaluation on one rank use the bare module.",
+            (
+                f"Call {lineup.call_of(row).op} on every rank of the group, or not at all: "
+                "take it out of the condition on the rank."
+            ),
+            (
+                "Keep only the work itself (writing the file, printing) inside the condition; "
+                "for an evaluation on one rank use the bare module."
+            ),
         ),
     )

@@ -71,9 +71,13 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
             ),
         ),
         fix=(
-            "Give every rank the same number of batches: "
-            "DistributedSampler with drop_last=True, shards of equal length.",
-            "Or wrap the loop in torch.distributed.algorithms.join.Join, "
-            "or all_reduce 'I have a batch' before each step.",
+            (
+                "Give every rank the same number of batches: "
+                "DistributedSampler with drop_last=True, shards of equal length."
+            ),
+            (
+                "Or wrap the loop in torch.distributed.algorithms.join.Join, "
+                "or all_reduce 'I have a batch' before each step."
+            ),
         ),
     )

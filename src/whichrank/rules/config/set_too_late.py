@@ -13,6 +13,8 @@ Example: `init_process_group("nccl")` on line 10, `os.environ["NCCL_DEBUG"] = "I
 
 Fix: set it before, best where the job is launched.
 
+Variables that NCCL reads again for every communicator (NCCL_ALGO, NCCL_COLLNET_ENABLE…) are only mentioned.
+
 Limits: NCCL makes its communicators at the first collective unless a device id is given, so a setting between
 the two may still be read, by luck. Calls into other files are not followed.
 """
@@ -37,7 +39,9 @@ def judge(case: Any) -> list[Finding] | NotEvaluated:
         for late in file.late:
             name = late.assignment.name
             message = f"{name} is set too late: {late.event} ({late.event_ref.locator}) before it."
-            if not late.sure:
+            if not late.sure and late.assignment.how == "python":
+                message = f"{name} reaches only communicators that are made after it; {late.event} before it."
+            elif not late.sure:
                 message = f"{name} was set after {late.event}; NCCL's log (NCCL_DEBUG=INFO) tells whether in time."
             fix = f"Set {name} before that, best where the job is launched."
             severity: Severity = "warning" if late.sure else "info"

@@ -32,11 +32,11 @@ CODE = "ENV101"
 CAUSE = "wrong-environment"
 
 _ROOTS = ("NCCL", "TORCH", "GLOO")
-_HELPER = re.compile(
+_HELPER = (
     r"_(?:VERSION|VER|HOME|ROOT|DIR|PATH|LIB|URL|REPO|TAG|BRANCH|COMMIT|SRC|BUILD|INSTALL|PKG|ARGS?|OPTS?|FLAGS?|ENV"
     r"|CONFIG|PARAMS?|VARS?|CMD|OPTIONS|SETTINGS|IMAGE|LOGS?|OUT|OUTPUT)$"
 )
-_UNPREFIXED = re.compile(r"(?:IB|P2P|SOCKET|SHM|NVLS|NET_GDR|NSOCKS)_[A-Z0-9_]+")
+_UNPREFIXED = ("IB_", "P2P_", "SOCKET_", "SHM_", "NVLS_", "NET_GDR_", "NSOCKS_")
 # The catalogue has every name of these families; of the others it has those that were looked for.
 _COMPLETE = ("NCCL_", "TORCH_NCCL_", "TORCH_FR_", "GLOO_")
 
@@ -59,7 +59,7 @@ def _judge(assignment: Assignment) -> list[Finding]:
     if neighbour(name) or (assignment.how == "local" and assignment.used):
         return []
     if in_family(name):
-        helper = assignment.used or bool(_HELPER.search(name))
+        helper = assignment.used or bool(re.search(_HELPER, name))
         real = nearest(name, 1 if helper else 3)
         if helper and not real:
             return []
@@ -87,7 +87,7 @@ def _meant(assignment: Assignment) -> str:
         return name.upper()
     if _near_a_root(name.partition("_")[0]):
         return nearest(name, 2)
-    if _UNPREFIXED.fullmatch(name) and not assignment.used and f"NCCL_{name}" in catalogue():
+    if name.startswith(_UNPREFIXED) and not assignment.used and f"NCCL_{name}" in catalogue():
         return f"NCCL_{name}"
     return ""
 

@@ -55,6 +55,8 @@ def _judge(settings: Settings, assignment: Assignment, variable: Variable) -> Fi
     if last is None or (at_hand and at_hand[: len(last)] <= last):
         return None
     rename = renames().get(variable.name)
+    if rename is not None and rename.still_read and not at_hand:
+        return None  # that it is deprecated is said elsewhere
     fix = f"Use {rename.new} instead." if rename and rename.new else "Remove it."
     message = f"{variable.name} was last read by {variable.library} {variable.until}; later versions ignore it."
     gone = bool(at_hand) or last < _IN_USE[variable.library]

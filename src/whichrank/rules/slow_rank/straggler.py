@@ -78,7 +78,9 @@ def _finding(case: Case, late: Late) -> Finding:
             ),
         ),
         fix=(
-            "Compare the late rank with a neighbour: "
-            "GPU clocks and temperature, CPU load and affinity, data source, amount of work.",
+            (
+                "Compare the late rank with a neighbour: "
+                "GPU clocks and temperature, CPU load and affinity, data source, amount of work."
+            ),
         ),
     )

@@ -1,0 +1,80 @@
+"""Ranks wait at different lines of the code.
+
+## What it finds
+By their stacks, or by the exceptions that ended them, most ranks wait at one line of the training code and a few
+at another: they are in different collectives.
+
+## Why it happens
+A branch that some ranks take and others don't: an early return, a condition on local data or on the rank.
+
+## How it decides
+The deepest lines of the training code are compared among ranks that wait (in a collective, or in a call that
+synchronises with the GPU). It speaks only when no dump and no NCCL log tells more, when there are exactly two
+lines, and when one of them has a clear majority.
+
+## Example
+Ranks 0, 1 and 3 are at `train.py:25 in sync_grads`, rank 2 is at `train.py:30 in train_step`.
+
+## Fix
+Compare the two lines: which condition before them differs between the ranks?
+
+## Limits
+Pipeline stages and ranks with different jobs wait at different lines by nature. A NCCL call returns at once, so on
+NCCL the line is that of the next synchronising call, not of the collective.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
+from whichrank.rules import telling
+from whichrank.timeline.case import Case
+from whichrank.timeline.stuck import last_words, stack_ref
+
+CODE = "COLL116"
+CAUSE = "conditional-collective"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if case.troubles:
+        return []
+    places = _places(case)
+    if not places:
+        return NotEvaluated("stacks, or exceptions of waiting ranks")
+    if len(places) != 2:
+        return []
+    few, many = sorted(places.items(), key=lambda item: len(item[1]))
+    if len(few[1]) * 2 >= len(many[1]) or len(many[1]) < 2:
+        return []
+    return [_finding(few, many)]
+
+
+def _places(case: Case) -> dict[CodePlace, dict[int, Ref]]:
+    """Lines and the ranks at them: by stacks of the hang itself, else by the exceptions that ended it."""
+    found: dict[CodePlace, dict[int, Ref]] = defaultdict(dict)
+    waiting = [rank for rank, activity in case.activities.items() if activity.doing == "waiting"]
+    if len(waiting) > 2:
+        for rank in waiting:
+            place = case.activities[rank].place
+            if place is not None:
+                found[place][rank] = stack_ref(case, rank)
+        return found
+    for rank, (activity, event) in last_words(case).items():
+        if activity.place is not None:
+            found[activity.place][rank] = event.ref
+    return found
+
+
+def _finding(few: tuple[CodePlace, dict[int, Ref]], many: tuple[CodePlace, dict[int, Ref]]) -> Finding:
+    odd, rest = tuple(sorted(few[1])), tuple(sorted(many[1]))
+    return Finding(
+        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=0.55,
+        subject=Subject(ranks=odd, code=(CodePlace(few[0].file, few[0].line, few[0].function, odd[0]), many[0])),
+        message=f"{telling.ranks_text(odd).capitalize()} waits at {few[0]}, {telling.ranks_text(rest)} wait at {many[0]}.",
+        evidence=(*list(few[1].values())[:2], *list(many[1].values())[:2]), victims=rest,
+        alternatives=(Alternative("collective-desync", 0.25, "they may do different work by design, and the reason lies elsewhere"),),
+        next=(NextStep("whichrank env --for debug", "settings that record every collective, for the next run", (), "none"),),
+        fix=("Compare the two lines: which condition before them differs between the ranks?",),
+    )  # fmt: skip

@@ -1,0 +1,108 @@
+"""The watchdog's counters say who is behind, without any dump.
+
+## What it finds
+Ranks whose last enqueued work lies below the one that the others timed out in; or the one rank that went ahead of
+all others.
+
+## Why it happens
+The rank never reached the collective: it is held up elsewhere, took another path, or is gone.
+
+## How it decides
+Each rank's log gives the work it waits in ("Watchdog caught collective operation timeout", "failure detected by
+watchdog at work sequence id") and its counters ("last enqueued", "last completed"). Only the default group is
+compared: numbers of other groups differ by nature. If more ranks are behind than wait, the waiting minority went ahead.
+On Gloo, which has no watchdog, most ranks time out and the few that were elsewhere only see their peers leave.
+
+## Example
+Ranks 0, 2 and 3 time out in work 13; rank 1 says "last enqueued NCCL work: 12".
+
+## Fix
+Look at the stack or the log of that rank at the time of the first time-out.
+
+## Limits
+The rank that prints a time-out first is a victim. The counters lag behind by one on some versions.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.records.log import LogEvent
+from whichrank.rules import telling
+from whichrank.timeline.case import Case
+from whichrank.timeline.stuck import Standings, silent_in_timeouts, standings
+
+CODE = "COLL115"
+CAUSE = "collective-desync"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    standing = standings(case)
+    if standing is None:
+        return _by_silence(case)
+    here = standing.waiting
+    if standing.ahead and len(standing.ahead) < len(here):
+        return [_finding(standing, standing.ahead, here, "finished", "still wait in it")]
+    if standing.behind and len(standing.behind) > len(here):
+        return [_finding(standing, here, standing.behind, "went ahead to", "never came to it")]
+    if standing.behind and len(standing.behind) < len(here):
+        return [_finding(standing, standing.behind, here, "never enqueued", "timed out in it")]
+    return [_nobody(case, standing)]
+
+
+def _finding(
+    standing: Standings, odd: dict[int, LogEvent], rest: dict[int, LogEvent], did: str, others: str
+) -> Finding:
+    culprits, victims = tuple(sorted(odd)), tuple(sorted(rest))
+    ahead = did != "never enqueued"
+    shown = [*list(odd.values())[:3], *list(rest.values())[:2]]
+    path = Alternative("conditional-collective", 0.2, "it may have taken another path through the code")
+    stuck = Alternative("rank-stuck-in-user-code", 0.15, "it may be blocked in host code")
+    return Finding(
+        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=0.6 if ahead else 0.72, subject=Subject(ranks=culprits),
+        message=f"{telling.ranks_text(culprits).capitalize()} {did} work {standing.target} of the default group; {telling.ranks_text(victims)} {others}.",
+        evidence=tuple(event.ref for event in shown), victims=victims, onset_ns=min((e.time_ns for e in shown if e.time_ns), default=None),
+        alternatives=(path,) if ahead else (stuck,),
+        next=(NextStep("py-spy dump --nonblocking --pid PID", "the stack of that rank shows what holds it up", (), "none"),),
+        fix=(f"Find out what {telling.ranks_text(culprits)} did at that time: its stack, its log, a flight-recorder dump.",),
+    )  # fmt: skip
+
+
+def _nobody(case: Case, standing: Standings) -> Finding:
+    """Time-outs that single nobody out: everybody waits in the same work, or too few logs are at hand."""
+    waiting = tuple(sorted(standing.waiting))
+    everybody = len(waiting) == case.world > 1
+    missing = tuple(rank for rank in range(case.world) if rank not in standing.waiting)
+    rest = (
+        "which is all of them"
+        if everybody
+        else f"of {telling.ranks_text(missing)} the logs at hand say nothing"
+        if missing
+        else ""
+    )
+    return Finding(
+        code=CODE, cause="collective-stalled" if everybody else CAUSE, category="hang", severity="error", confidence=0.5 if everybody else 0.4,
+        subject=Subject(), message=f"{telling.ranks_text(waiting).capitalize()} timed out in work {standing.target} of the default group; {rest}.",
+        evidence=tuple(event.ref for event in list(standing.waiting.values())[:4]), victims=waiting,
+        next=(NextStep("whichrank diagnose FOLDER", "with the logs of all ranks, the flight-recorder dumps or the stacks beside these", (), "none"),),
+        fix=("Collect the logs and dumps of every rank: a rank that is missing there, or that says something else, is the lead.",),
+    )  # fmt: skip
+
+
+def _by_silence(case: Case) -> list[Finding] | NotEvaluated:
+    silent, shown, waiting = silent_in_timeouts(case)
+    if not case.of_kind("gloo_timeout"):
+        return NotEvaluated("time-outs that torch printed")
+    if not silent:
+        return []
+    elsewhere = "they were elsewhere" if len(silent) > 1 else "it was elsewhere"
+    return [
+        Finding(
+            code=CODE, cause=CAUSE, category="hang", severity="error", confidence=0.6, subject=Subject(ranks=silent),
+            message=f"{telling.ranks_text(waiting).capitalize()} timed out in a collective; {telling.ranks_text(silent)} did not: {elsewhere}.",
+            evidence=tuple(event.ref for event in shown[:5]), victims=waiting, onset_ns=shown[-1].time_ns,
+            alternatives=(Alternative("conditional-collective", 0.25, "it may have taken another path through the code"),
+                          Alternative("rank-stuck-in-user-code", 0.1, "it may be blocked in host code")),
+            next=(NextStep("whichrank env --for debug", "settings under which the next hang leaves a dump of every rank", (), "none"),),
+            fix=(f"Look at what {telling.ranks_text(silent)} did at that time: its own exception shows where it was.",),
+        )
+    ]  # fmt: skip

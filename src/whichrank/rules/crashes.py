@@ -1,0 +1,287 @@
+"""What rules on crashes share: statements of failure from all logs, whose they are, and how they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import numpy as np
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import (
+    Alternative,
+    Category,
+    CodePlace,
+    Finding,
+    Gpu,
+    NextStep,
+    NotEvaluated,
+    Severity,
+    Subject,
+)
+from whichrank.records.dump import Frame
+from whichrank.records.log import LogEvent
+from whichrank.records.nccl import NcclProcess, NcclWarning
+from whichrank.rules import telling
+from whichrank.timeline.case import Case
+
+SILENT = NotEvaluated("output of the job: logs of the ranks, of the launcher or of NCCL")
+"""The answer where there is no log at all."""
+
+TOGETHER_NS = 10_000_000_000
+"""Ranks that fail within this time fail together: C++ stamps are good to a second, hosts' clocks to some."""
+_STEPS_AFTER = 3
+_STEPS_AFTER_BY_ANYBODY = 20
+"""Other ranks print some steps more before they notice a loss; nobody prints twenty without the lost one."""
+_MOST_REFS = 5
+
+_STATEMENTS = (
+    "traceback", "nccl_error", "store_error", "init_error", "rendezvous_error", "gloo_init_error", "cuda_error",
+    "native_crash", "watchdog_terminated", "elastic_failure",
+)  # fmt: skip
+_WORDS = ("type", "message", "reason", "last_error", "text")
+_LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<string>", "importlib")
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """One statement of failure, with the rank that it is about where that is known."""
+
+    text: str
+    ref: Ref
+    rank: int | None = None
+    local_rank: int | None = None
+    time_ns: int | None = None
+    about_ns: int | None = None
+    """The statement's time, or else the newest time before it in its file."""
+    host: str | None = None
+    code: CodePlace | None = None
+    event: LogEvent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a rule always says, whoever is meant."""
+
+    code: str
+    cause: str
+    fix: tuple[str, ...]
+    category: Category = "crash"
+    severity: Severity = "error"
+    blames: Literal["rank", "host", "gpu"] = "rank"
+    """What is named beside the rank: nothing, its host, or its GPU."""
+    alternatives: tuple[tuple[str, float, str], ...] = ()
+    next: tuple[NextStep, ...] = ()
+
+
+def heard(case: Case) -> bool:
+    """Whether there is any log to judge by."""
+    return bool(case.events or case.nccl)
+
+
+# -- statements
+
+
+def signs_of(case: Case, *kinds: str) -> list[Sign]:
+    """Events of these kinds that were not survived, as signs."""
+    return [sign(case, event) for event in case.of_kind(*kinds) if not survived(case, event)]
+
+
+def said(case: Case, *phrases: str) -> list[Sign]:
+    """Every statement of failure that holds one of these phrases: of torch, of Python or of NCCL."""
+    found = [
+        sign(case, event)
+        for event in case.of_kind(*_STATEMENTS)
+        if any(phrase in words_of(event) for phrase in phrases) and not survived(case, event)
+    ]
+    return found + said_by_nccl(case, *phrases)
+
+
+def said_by_nccl(case: Case, *phrases: str) -> list[Sign]:
+    """Warnings of NCCL that hold one of these phrases."""
+    return [
+        nccl_sign(case, process, warning)
+        for process in case.nccl
+        for warning in process.warnings
+        if any(phrase in warning.text for phrase in phrases)
+    ]
+
+
+def words_of(event: LogEvent) -> str:
+    """All that an event says, without its numbers."""
+    return "\n".join(word for key in _WORDS if (word := event.text(key))) or event.ref.quote
+
+
+def sign(case: Case, event: LogEvent) -> Sign:
+    about = event.time_ns if event.time_ns is not None else event.after_ns
+    rank = rank_of(case, event)
+    local = event.local_rank if event.local_rank is not None else _spawned(case, event)
+    code = _place(event.frames, rank)
+    return Sign(words_of(event), event.ref, rank, local, event.time_ns, about, event.host, code, event)
+
+
+def nccl_sign(case: Case, process: NcclProcess, warning: NcclWarning) -> Sign:
+    rank = case.people.rank_of(process.pid, process.host)
+    ref = Ref(process.source, f"line {warning.line}", warning.text[:400], rank, process.host, warning.time)
+    return Sign(warning.text, ref, rank, host=process.host)
+
+
+def _place(frames: Sequence[Frame], rank: int | None) -> CodePlace | None:
+    """The innermost line of the training's own code; `frames` are outermost first."""
+    own = [frame for frame in frames if not any(part in frame.file for part in _LIBRARIES)]
+    chosen = own[-1] if own else frames[-1] if frames else None
+    return CodePlace(chosen.file, chosen.line, chosen.name, rank) if chosen else None
+
+
+# -- whose statement it is
+
+
+def rank_of(case: Case, event: LogEvent) -> int | None:
+    """The global rank of an event; of a local rank only where one rank has it."""
+    if event.rank is not None:
+        return event.rank
+    local = event.local_rank if event.local_rank is not None else _spawned(case, event)
+    if local is None:
+        return None
+    fitting = [
+        process.rank
+        for process in case.people.by_rank.values()
+        if process.local_rank == local and event.host in (None, process.host)
+    ]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _spawned(case: Case, event: LogEvent) -> int | None:
+    """The process that `torch.multiprocessing.spawn` names in the line above a traceback."""
+    for other in case.of_kind("process_exit"):
+        near = 0 <= event.line - other.line <= 3 or (event.kind != "traceback" and 0 <= event.line - other.line <= 60)
+        if other.text("by") == "spawn" and other.ref.source == event.ref.source and near:
+            return other.local_rank
+    return None
+
+
+def survived(case: Case, event: LogEvent) -> bool:
+    """Whether training went on after it: then it was caught, retried, or only told."""
+    if event.kind == "elastic_failure" or case.of_kind("elastic_restart"):
+        return False
+    for progress in case.progress:
+        if progress.source != event.ref.source:
+            continue
+        after = progress.line > event.line
+        if event.rank is not None and len(np.unique(progress.step[after & (progress.rank == event.rank)])) >= (
+            _STEPS_AFTER
+        ):
+            return True
+        if len(np.unique(progress.step[after])) >= _STEPS_AFTER_BY_ANYBODY:
+            return True
+    return False
+
+
+def went_on(case: Case, found: Sign) -> bool:
+    """Whether the same output shows a process group made later: then the attempt to connect was repeated."""
+    return any(
+        event.ref.source == found.ref.source
+        and found.event is not None
+        and event.line > found.event.line
+        and found.rank in (None, event.rank)
+        for event in case.of_kind("group_init", "comm_init")
+    )
+
+
+def first_to_fail(signs: Sequence[Sign]) -> list[Sign]:
+    """Those that failed together with the first; a sign without a time of its own is kept."""
+    times = [s.time_ns for s in signs if s.time_ns is not None]
+    if not times:
+        return list(signs)
+    return [s for s in signs if s.time_ns is None or s.time_ns <= min(times) + TOGETHER_NS]
+
+
+def ranks_of(signs: Iterable[Sign]) -> tuple[int, ...]:
+    return tuple(sorted({s.rank for s in signs if s.rank is not None}))
+
+
+def unless_all(case: Case, ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """Nobody where everybody is meant."""
+    return () if case.world > 1 and len(ranks) >= case.world else ranks
+
+
+# -- the finding
+
+
+def found(
+    case: Case, claim: Claim, signs: Sequence[Sign], message: str, confidence: float, ranks: tuple[int, ...] = ()
+) -> Finding:
+    """A finding about these ranks, proven by these signs."""
+    alternatives = tuple(
+        Alternative(cause, round(min(share, (1 - confidence) / len(claim.alternatives)), 2), why)
+        for cause, share, why in claim.alternatives
+    )
+    times = [s.time_ns for s in signs if s.time_ns is not None] or [
+        s.about_ns for s in signs if s.about_ns is not None
+    ]
+    return Finding(
+        code=claim.code,
+        cause=claim.cause,
+        category=claim.category,
+        severity=claim.severity,
+        confidence=round(confidence, 2),
+        subject=_subject(case, claim, signs, ranks),
+        message=message,
+        evidence=refs(signs),
+        fix=claim.fix,
+        victims=tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else (),
+        alternatives=alternatives,
+        next=claim.next,
+        onset_ns=min(times) if times else None,
+    )
+
+
+def refs(signs: Iterable[Sign]) -> tuple[Ref, ...]:
+    """One quote per line of the evidence, one per rank first."""
+    unique = {(s.ref.source, s.ref.locator): s for s in reversed(list(signs))}
+    ordered = list(reversed(unique.values()))
+    first = {s.rank: s for s in reversed(ordered)}
+    chosen = [s for s in ordered if first[s.rank] is s] + [s for s in ordered if first[s.rank] is not s]
+    return tuple(s.ref for s in chosen[:_MOST_REFS])
+
+
+def _subject(case: Case, claim: Claim, signs: Sequence[Sign], ranks: tuple[int, ...]) -> Subject:
+    code = tuple(dict.fromkeys(s.code for s in signs if s.code is not None and (not ranks or s.rank in ranks)))[:4]
+    if claim.blames == "rank":
+        return Subject(ranks=ranks, code=code)
+    named = [case.people.host_of(rank) for rank in ranks] + [s.host for s in signs if not ranks or s.rank in ranks]
+    hosts = tuple(sorted({host for host in named if host and host != "localhost"}))
+    if claim.blames == "host":
+        return Subject(ranks=ranks, hosts=hosts, code=code)
+    people = [case.people.by_rank[rank] for rank in ranks if rank in case.people.by_rank]
+    gpus = tuple(Gpu(p.host, p.gpu) for p in people if p.host is not None and p.gpu is not None)
+    return Subject(ranks=ranks, gpus=gpus, code=code)
+
+
+def who(case: Case, ranks: tuple[int, ...], signs: Sequence[Sign] = ()) -> str:
+    """`Rank 3 on node7`, `Ranks 2, 5`, `Local rank 2`, or `A process` where nothing says which."""
+    if len(ranks) == 1:
+        host = case.people.host_of(ranks[0])
+        where = f" on {host}" if host and host != "localhost" else ""
+        return telling.who(case, ranks[0]).capitalize() + where
+    if ranks:
+        return telling.ranks_text(ranks).capitalize()
+    local = {s.local_rank for s in signs if s.local_rank is not None}
+    return f"Local rank {min(local)}" if len(local) == 1 else "A process"
+
+
+def others(case: Case, ranks: tuple[int, ...]) -> str:
+    """`; ranks 0-2 only lost their peer`, where there are others."""
+    rest = [rank for rank in range(case.world) if rank not in ranks]
+    return f"; what {telling.ranks_text(rest)} report{'s' if len(rest) == 1 else ''} follows from it" if (
+        rest and ranks
+    ) else ""  # fmt: skip
+
+
+@cache
+def short(text: str, most: int = 160) -> str:
+    """The first line of a message, cut to a sentence's length."""
+    line = text.strip().partition("\n")[0].strip()
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"

@@ -1,0 +1,61 @@
+"""The finding that all rules on stuck ranks share: who is held up, in what, and who waits."""
+
+from __future__ import annotations
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
+from whichrank.rules import telling
+from whichrank.timeline.activity import Doing
+from whichrank.timeline.case import Case
+from whichrank.timeline.stuck import Held, held_up, stack_ref
+
+
+def judge_held(
+    case: Case, doing: Doing, code: str, cause: str, words: str, fix: tuple[str, ...]
+) -> list[Finding] | NotEvaluated:
+    """Findings for the ranks whose stack shows that they are held up in this way."""
+    if not case.stacks:
+        return NotEvaluated("stacks of the ranks (py-spy, faulthandler or gdb)")
+    found = [held for held in held_up(case) if held.activity.doing == doing]
+    return [_finding(case, found, code, cause, words, fix)] if found else []
+
+
+def _finding(case: Case, found: list[Held], code: str, cause: str, words: str, fix: tuple[str, ...]) -> Finding:
+    first = found[0]
+    ranks = tuple(held.rank for held in found)
+    waiting = tuple(rank for rank in first.waiting if rank not in ranks)
+    place = first.activity.place
+    at = f" at {place}" if place else ""
+    what = (
+        f" ({first.activity})"
+        if place is None
+        or first.activity.frame is None
+        or str(place).split(" in ")[-1] != first.activity.frame.function
+        else ""
+    )
+    verb = "is" if len(ranks) == 1 else "are"
+    message = f"{telling.culprits_text(case, ranks).capitalize()} {verb} {words}{at}{what}; {telling.ranks_text(waiting)} wait."
+    named = {"dumps": 0.9, "watchdog": 0.85, "stacks": 0.75}[first.by]
+    certain = 0.95 if first.activity.doing not in ("user", "evaluation") else 0.85
+    return Finding(
+        code=code, cause=cause, category="hang", severity="error", confidence=round(named * certain, 2),
+        subject=Subject(ranks=ranks, code=_places(found)), message=message, evidence=_evidence(case, found, waiting),
+        victims=waiting, fix=fix, onset_ns=telling.onset(case, case.troubles[0]) if case.troubles else None,
+        alternatives=(Alternative("rank-stuck-in-user-code", 0.08, "the name of the function may mislead"),) if first.activity.doing != "user" else (),
+        next=(NextStep("py-spy dump --nonblocking --pid PID", "a second look a minute later shows whether it moves", (cause,), "none"),),
+    )  # fmt: skip
+
+
+def _places(found: list[Held]) -> tuple[CodePlace, ...]:
+    places = (held.activity.place for held in found[:4])
+    return tuple(
+        CodePlace(p.file, p.line, p.function, h.rank) for p, h in zip(places, found, strict=False) if p is not None
+    )
+
+
+def _evidence(case: Case, found: list[Held], waiting: tuple[int, ...]) -> tuple[Ref, ...]:
+    refs = [stack_ref(case, held.rank) for held in found[:3]]
+    refs += [stack_ref(case, rank) for rank in waiting if rank in case.stacks][:1]
+    if case.troubles and case.lineup is not None:
+        refs += telling.evidence(case.lineup, case.troubles[0])[:3]
+    return tuple(refs)

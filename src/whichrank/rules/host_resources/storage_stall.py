@@ -1,0 +1,39 @@
+"""Blocked on storage: a rank does not reach the collective that the others wait in.
+
+## What it finds
+A rank sits in a file-system call that does not return.
+
+## Why it happens
+A network file system (NFS, Lustre, FUSE, Ceph) that hangs, a full or failing disk, a lock on a shared file.
+
+## How it decides
+The rank does not come, and its stack ends in a system call on files or in the file system's own code.
+
+## Example
+Rank 6 is in `fsync` at `ckpt.py:90`, the others wait in `barrier #12`.
+
+## Fix
+Check the mount on that host (df, dmesg, the file server) before restarting: a process in uninterruptible sleep
+does not die. Keep checkpoints and data caches off the shared file system while the job runs.
+
+## Limits
+One stack is one moment: a rank that is merely slow looks the same as one that is stuck. Take a second one to
+tell.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules.held import judge_held
+from whichrank.timeline.case import Case
+
+CODE = "HOST120"
+CAUSE = "storage-stall"
+FIX = (
+    "Check the mount on that host (df, dmesg, the file server) before restarting: a process in uninterruptible sleep does not die.",
+    "Keep checkpoints and data caches off the shared file system while the job runs.",
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    return judge_held(case, "storage", CODE, CAUSE, "blocked on storage", FIX)

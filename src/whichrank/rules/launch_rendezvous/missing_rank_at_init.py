@@ -1,0 +1,98 @@
+"""A rank never reached process-group creation, and the others wait for it.
+
+## What it finds
+Ranks that began to make the first communicator (or wait in the store) while one or more never came that far.
+
+## Why it happens
+A host that is slow to start or did not start, an import or download that blocks on one rank, a crash before the
+process group is made, a launcher that started fewer processes than it announced.
+
+## How it decides
+NCCL prints "Init START" on the ranks that came and no "Init COMPLETE" on any: the absent ones are the world without
+them. Without NCCL's log: stacks of ranks that are making the group beside ranks that are elsewhere, or the store's
+own count of clients.
+
+## Example
+Ranks 0-2 printed `Init START … nranks 4`, none `Init COMPLETE`; rank 3 is at `train.py:39`.
+
+## Fix
+Look at the absent rank: did its process start, what is it doing, does its host answer?
+
+## Limits
+A rank whose log was not collected looks the same as one that never came; its stack or its process tells.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
+from whichrank.rules import telling
+from whichrank.timeline.case import Case
+from whichrank.timeline.stuck import stack_ref
+
+CODE = "LNCH101"
+CAUSE = "missing-rank-at-init"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if case.lineup is not None:
+        return []
+    started, refs = _started(case)
+    starting = {rank for rank, activity in case.activities.items() if activity.doing == "starting"}
+    here = started | starting | {e.rank for e in case.of_kind("comm_init", "group_init") if e.rank is not None}
+    if not here or not case.world:
+        return NotEvaluated("NCCL's log, torch's log or stacks of ranks that are starting")
+    elsewhere = {
+        rank
+        for rank, activity in case.activities.items()
+        if rank not in here and activity.doing not in ("starting", "unknown")
+    }
+    absent = tuple(sorted(elsewhere or set(range(case.world)) - here))
+    if not absent or _came_up(case) or not (started or starting or _stayed_at_init(case)):
+        return []
+    return [_finding(case, absent, tuple(sorted(here)), refs)]
+
+
+def _started(case: Case) -> tuple[set[int], list[Ref]]:
+    """Ranks that printed the beginning of the first communicator, with the lines that show it."""
+    found: set[int] = set()
+    refs: list[Ref] = []
+    for process in case.nccl:
+        for init in process.inits:
+            if init.phase == "start" and init.nranks == case.world:
+                found.add(init.rank)
+                quote = f"{init.api} rank {init.rank} nranks {init.nranks} - Init START"
+                refs.append(Ref(process.source, f"line {init.line}", quote, init.rank, process.host))
+    return found, refs
+
+
+def _came_up(case: Case) -> bool:
+    """Whether the first communicator was completed anywhere."""
+    return any(
+        init.phase == "complete" and init.nranks == case.world for process in case.nccl for init in process.inits
+    )
+
+
+def _stayed_at_init(case: Case) -> bool:
+    """Communicators were begun and nothing of the training itself was ever printed."""
+    later = case.of_kind("watchdog_timeout", "watchdog_progress", "dump_signal", "nccl_error", "peer_closed")
+    return bool(case.of_kind("comm_init")) and not later and not any(len(progress) for progress in case.progress)
+
+
+def _finding(case: Case, absent: tuple[int, ...], here: tuple[int, ...], refs: list[Ref]) -> Finding:
+    stacks = [stack_ref(case, rank) for rank in absent if rank in case.stacks]
+    waiting = [stack_ref(case, rank) for rank in here if rank in case.stacks][:1]
+    place = next((case.activities[r].place for r in absent if r in case.activities and case.activities[r].place), None)
+    at = f": it is at {place}" if place is not None and len(absent) == 1 else ""
+    verb = "has" if len(absent) == 1 else "have"
+    evidence = (*stacks[:3], *refs[:3], *waiting) or tuple(e.ref for e in case.of_kind("comm_init", "group_init")[:3])
+    return Finding(
+        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=0.85 if stacks else 0.7,
+        subject=Subject(ranks=absent, code=(CodePlace(place.file, place.line, place.function, absent[0]),) if place else ()),
+        message=f"{telling.ranks_text(absent).capitalize()} {verb} not come to the making of the process group, where {telling.ranks_text(here)} wait{at}.",
+        evidence=evidence, victims=here,
+        alternatives=(Alternative("host-lost", 0.05, "its host may be down"),) if stacks else (Alternative("wrong-interface", 0.1, "it may have started but not reach the others"),),
+        next=() if stacks else (NextStep("ps aux | grep python; py-spy dump --nonblocking --pid PID", "on the host of the absent rank", (), "none"),),
+        fix=(f"Look at {telling.ranks_text(absent)}: what it does before init_process_group, and whether its process runs at all.",
+             "Make the group first, and do slow preparations behind it (or raise the timeout of init_process_group)."),
+    )  # fmt: skip

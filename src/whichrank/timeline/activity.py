@@ -1,0 +1,131 @@
+"""What a process was doing, read off its Python stack.
+
+A NCCL call returns at once, so the line under a hang is the next call that synchronises with the GPU; on Gloo it
+is the collective itself. Both are waiting. Everything else that keeps a rank from its next collective has a name
+here, decided by the functions and files on the stack, the innermost telling first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from whichrank.model.findings import CodePlace
+from whichrank.records.dump import Frame
+from whichrank.records.stack import ProcessStack, ThreadStack, innermost_user_frame, is_user_frame, main_thread
+
+Doing = Literal[
+    "waiting",  # in a collective, or in a call that synchronises with the GPU
+    "starting",  # making or joining a process group
+    "leaving",  # destroying groups, or past the end of the script
+    "data", "checkpoint", "evaluation", "preprocessing", "compile", "storage", "user", "unknown",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What a thread does, the frame that says so, and the deepest line of the training code."""
+
+    doing: Doing
+    frame: Frame | None
+    place: CodePlace | None
+    collective: str = ""
+    """The collective it is in, when it is in one."""
+    idle: bool = False
+
+    def __str__(self) -> str:
+        if self.frame is None:
+            return "nothing readable"
+        return f"{self.frame.function} ({self.frame.file.rsplit('/', 1)[-1]}:{self.frame.line})"
+
+
+_COLLECTIVES = (
+    "all_reduce|all_gather|all_gather_into_tensor|all_gather_object|reduce_scatter|reduce_scatter_tensor|broadcast|"
+    "broadcast_object_list|barrier|reduce|gather|gather_object|scatter|scatter_object_list|all_to_all|all_to_all_single|"
+    "send|recv|isend|irecv|batch_isend_irecv|monitored_barrier|send_object_list|recv_object_list"
+)
+_IN_COLLECTIVE = re.compile(rf"^(?:{_COLLECTIVES})$")
+_SYNC = re.compile(
+    r"^(?:synchronize|_cuda_synchronize|item|wait|wait_stream|cpu|tolist|result|backward|_engine_run_backward|run_backward)$"
+)
+# (what, file, function): the first that matches the innermost frames outwards names it.
+_LIBRARY_SIGNS: tuple[tuple[Doing, re.Pattern[str], re.Pattern[str] | None], ...] = (
+    ("leaving", re.compile(r"distributed_c10d\.py$"), re.compile(r"^(?:destroy_process_group|_shutdown|shutdown)")),
+    ("leaving", re.compile(r"(?:threading|atexit)\.py$|concurrent/futures/"), re.compile(r"^(?:_shutdown|_run_exitfuncs|_python_exit)$")),
+    ("starting", re.compile(r"distributed_c10d\.py$|rendezvous\.py$|device_mesh\.py$|distributed/elastic/rendezvous/"),
+     re.compile(r"init_process_group|new_group|_new_process_group|rendezvous|_create_c10d_store|_store_based_barrier|init_device_mesh|split_group|_env_rendezvous")),
+    ("starting", re.compile(r"torch/distributed/utils\.py$"), re.compile(r"_verify_param_shape_across_processes|_sync_module_states")),
+    ("compile", re.compile(r"torch/_dynamo/|torch/_inductor/|torch/_functorch/|/triton/compiler|triton/backends|cpp_extension\.py$|torch/_export/"), None),
+    ("checkpoint", re.compile(r"torch/serialization\.py$|distributed/checkpoint/|safetensors/|/checkpointing\.py$|checkpoint_io|torch/distributed/fsdp/_state_dict_utils"), None),
+    ("data", re.compile(r"torch/utils/data/|/torchdata/|/webdataset/|/streaming/base|/ffcv/|/nvidia/dali/"), None),
+    ("preprocessing", re.compile(r"/tokenizers?/|tokenization_|/datasets/(?:arrow|builder|load|dataset_dict|fingerprint)|huggingface_hub/|/filelock/|indexed_dataset|gpt_dataset"), None),
+)  # fmt: skip
+_USER_SIGNS: tuple[tuple[Doing, re.Pattern[str]], ...] = (
+    ("checkpoint", re.compile(r"checkpoint|ckpt|save_(?:model|state|pretrained)|load_state|resume_from|state_dict", re.I)),
+    ("evaluation", re.compile(r"(?:^|_)(?:eval|evaluate|evaluation|validate|validation|valid|test_epoch|predict|generate|sample_images|inference|benchmark)(?:_|$)", re.I)),
+    ("preprocessing", re.compile(r"preprocess|tokeni[sz]e|build_(?:index|vocab|dataset_index)|download|prepare_data|pack_(?:sequences|data)|extract_features", re.I)),
+    ("data", re.compile(r"data_?loader|dataset|(?:^|_)loader|next_batch|get_batch|fetch|shard|read_(?:batch|sample|record|image)|decode_(?:image|video|jpeg)|collate|prefetch|__getitem__", re.I)),
+    ("compile", re.compile(r"(?:^|_)(?:compile|autotune|jit)(?:_|$)", re.I)),
+)  # fmt: skip
+_STORAGE = re.compile(
+    r"^(?:fsync|fdatasync|statvfs|flock|lockf|open_file|read_nfs|_nfs|nfs_|rpc_wait_bit|fuse_|ceph_|lustre_|ll_)"
+)
+
+
+def of_process(stack: ProcessStack) -> Activity:
+    """What the main thread does; where it only waits for another thread, that is what it does."""
+    thread = main_thread(stack) or (stack.threads[0] if stack.threads else None)
+    return of_thread(thread) if thread is not None else Activity("unknown", None, None)
+
+
+def of_thread(thread: ThreadStack) -> Activity:
+    return of_frames(thread.frames, innermost_user_frame(thread), idle=thread.state == "idle")
+
+
+def of_frames(frames: Sequence[Frame], user: Frame | None = None, *, idle: bool = False) -> Activity:
+    """Judge a stack, innermost frame first."""
+    if not frames:
+        return Activity("unknown", None, None)
+    if user is None:
+        user = next((frame for frame in frames if is_user_frame(frame)), None)
+    place = CodePlace(user.file, user.line, user.function) if user else None
+    storage = next((frame for frame in frames if _STORAGE.match(frame.function)), None)
+    if storage is not None:
+        return Activity("storage", storage, place, idle=idle)
+    for frame in frames:
+        doing = _library_sign(frame)
+        if doing is not None:
+            return Activity(doing, frame, place, idle=idle)
+        if is_user_frame(frame):
+            break
+        if _IN_COLLECTIVE.match(_bare(frame)) and "distributed" in frame.file:
+            return Activity("waiting", frame, place, _bare(frame), idle)
+        if _SYNC.match(_bare(frame)) and ("torch" in frame.file or "<" in frame.file):
+            return Activity("waiting", frame, place, idle=idle)
+    return _by_user_code(frames, user, place, idle)
+
+
+def _bare(frame: Frame) -> str:
+    """The function without its class: py-spy writes `DistributedDataParallel.forward`."""
+    return frame.function.rsplit(".", 1)[-1]
+
+
+def _library_sign(frame: Frame) -> Doing | None:
+    for doing, file, function in _LIBRARY_SIGNS:
+        if file.search(frame.file) and (function is None or function.search(_bare(frame))):
+            return doing
+    return None
+
+
+def _by_user_code(frames: Sequence[Frame], user: Frame | None, place: CodePlace | None, idle: bool) -> Activity:
+    """The names that the training code itself uses, from the inside out; the script's own main loop says nothing."""
+    for frame in frames:
+        if not is_user_frame(frame):
+            continue
+        words = f"{frame.function} {frame.file.rsplit('/', 1)[-1].removesuffix('.py')}"
+        for doing, pattern in _USER_SIGNS:
+            if any(pattern.search(word) for word in re.split(r"[\s.]+", words) if word):
+                return Activity(doing, frame, place, idle=idle)
+    return Activity("user" if user is not None else "unknown", user or frames[0], place, idle=idle)

@@ -1,0 +1,44 @@
+"""Times of log lines that name no year: torch's C++ and Python prefixes write month and day alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from whichrank.records.log import LogEvent
+
+# Readers put times without a year into 1969, before every real one.
+_SECOND = 1_000_000_000
+
+
+def _moved(nanoseconds: int, year: int) -> int:
+    then = datetime.fromtimestamp(nanoseconds // _SECOND, timezone.utc)
+    try:
+        moved = then.replace(year=year)
+    except ValueError:  # 29 February
+        moved = then.replace(year=year, day=28)
+    return int(moved.timestamp()) * _SECOND + nanoseconds % _SECOND
+
+
+def with_year(events: Sequence[LogEvent], others: Iterable[int]) -> list[LogEvent]:
+    """Put times without a year into the year of the rest of the evidence, and sort by time where it is known."""
+    known = [e.time_ns for e in events if e.time_ns and e.time_ns > 0] + [t for t in others if t > 0]
+    if known:
+        reference = max(known)
+        year = datetime.fromtimestamp(reference / _SECOND, timezone.utc).year
+        events = [_dated(event, year, reference) for event in events]
+    return [event for _, event in sorted(enumerate(events), key=_key)]
+
+
+def _dated(event: LogEvent, year: int, reference: int) -> LogEvent:
+    if event.time_ns is None or event.time_ns >= 0:
+        return event
+    near = min((_moved(event.time_ns, y) for y in (year - 1, year, year + 1)), key=lambda t: abs(t - reference))
+    return replace(event, time_ns=near)
+
+
+def _key(numbered: tuple[int, LogEvent]) -> tuple[int, int]:
+    """Events without a time of their own stand at the newest time before them in their file, else first."""
+    index, event = numbered
+    return (event.time_ns if event.time_ns is not None else event.after_ns or -(1 << 62)), index
