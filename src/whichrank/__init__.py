@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from whichrank.worker.configure import configure
-    from whichrank.worker.process_group import process_group
+from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "configure", "process_group"]
 
 
 def __getattr__(name: str) -> Any:
-    """The library face is loaded when it is used: importing whichrank alone loads nothing else."""
+    """`configure` and `process_group`, for programs: loaded when used, so that importing whichrank loads nothing."""
     if name in {"configure", "process_group"}:
         from importlib import import_module
 

@@ -61,9 +61,13 @@ def test_the_nearest_real_name(wrong, right):
     assert nearest(wrong) == right
 
 
-@pytest.mark.parametrize("name", ["CUDA_VISIBLE_DEVICES", "UCX_TLS", "FI_PROVIDER", "NVSHMEM_DEBUG", "OMPI_COMM_WORLD_RANK",
-                                  "RCCL_DEBUG", "HF_HOME", "SLURM_JOB_ID", "OMP_NUM_THREADS", "NCCL_HOME",
-                                  "NCCL_FASTRAK_IFNAME", "HCCL_SOCKET_IFNAME"])  # fmt: skip
+NEIGHBOURS = (
+    "CUDA_VISIBLE_DEVICES UCX_TLS FI_PROVIDER NVSHMEM_DEBUG OMPI_COMM_WORLD_RANK RCCL_DEBUG HF_HOME SLURM_JOB_ID "
+    "OMP_NUM_THREADS NCCL_HOME NCCL_FASTRAK_IFNAME HCCL_SOCKET_IFNAME"
+)
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS.split())
 def test_names_of_neighbours_are_known(name):
     assert neighbour(name)
 

@@ -9,7 +9,9 @@ from whichrank.source import program
 
 def late(body):
     text = "import os\nimport torch.distributed as dist\n" + textwrap.dedent(body)
-    return [(found.assignment.name, int(found.assignment.ref.locator[5:]) - 2) for found in program.read(text, "t.py").late]
+    return [
+        (found.assignment.name, int(found.assignment.ref.locator[5:]) - 2) for found in program.read(text, "t.py").late
+    ]
 
 
 @pytest.mark.parametrize(

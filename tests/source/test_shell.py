@@ -59,7 +59,7 @@ def test_what_sets_nothing(text):
 
 
 def test_lines_survive_continuations_quotes_and_documents():
-    text = "x \\\n  --y\nexport A=1\nbash -c \"\n  export B=2\n\"\ncat <<EOF > f.txt\nit's\nEOF\nexport C=3\n"
+    text = 'x \\\n  --y\nexport A=1\nbash -c "\n  export B=2\n"\ncat <<EOF > f.txt\nit\'s\nEOF\nexport C=3\n'
     assert [(name, line) for name, _, _, line in seen(text)] == [("A", "line 3"), ("B", "line 5"), ("C", "line 10")]
 
 

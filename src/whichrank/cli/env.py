@@ -113,9 +113,9 @@ def lint_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Find what is wrong with settings; without a FILE, with those of this environment.
 
     FILE is a shell script, Slurm batch file, Dockerfile, Kubernetes manifest, Python program, nccl.conf, or
-    the captured environment of a rank (`env` output or /proc/PID/environ). "-" reads standard input.
+    the captured environment of a rank (`env` output or /proc/PID/environ), or a folder of such files. "-" reads standard input.
     """
-    from whichrank.flows.env_lint import host_devices, lint, present_environment, read_file
+    from whichrank.flows.env_lint import host_devices, lint, present_environment, read_path
 
     given = ctx.parent.params if ctx.parent else {}
     purpose, torch, nccl = (
@@ -126,7 +126,7 @@ def lint_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     live = not paths and not pids
     files = present_environment() if live else []
     for text in paths:
-        files.append(_stdin(kind) if text == "-" else read_file(_existing(text), kind))
+        files += [_stdin(kind)] if text == "-" else read_path(_existing(text), kind)
     if pids:
         from whichrank.flows.env_process import of_process
 

@@ -15,10 +15,11 @@ def nearest(name: str, limit: int = 3) -> str:
     The same letters in another order count as one edit, as does a name with a word left out.
     """
     limit = min(limit, max(1, len(name) // 4))
-    pairs, letters = _pairs(name), sorted(name.replace("_", ""))
+    pairs, letters = _pairs(name), name.replace("_", "")
+    shuffled = sorted(letters)
     best, best_cost = _with_a_word_more(name), limit
     for known, (known_pairs, known_letters) in _shapes().items():
-        if known_letters == letters:
+        if len(known_letters) == len(letters) and sorted(known_letters) == shuffled:
             return _today(known)
         # An edit destroys at most three pairs of neighbouring letters.
         if abs(len(known) - len(name)) > best_cost or len(pairs & known_pairs) < len(pairs) - 3 * best_cost:
@@ -35,19 +36,24 @@ def _today(name: str) -> str:
     return rename.new if rename and rename.new and rename.since < (2, 13) else name
 
 
-def _pairs(name: str) -> frozenset[str]:
-    return frozenset(map("".join, pairwise(name)))
+def _pairs(name: str) -> frozenset[tuple[str, str]]:
+    return frozenset(pairwise(name))
 
 
 @cache
-def _shapes() -> dict[str, tuple[frozenset[str], list[str]]]:
-    return {name: (_pairs(name), sorted(name.replace("_", ""))) for name in catalogue()}
+def _shapes() -> dict[str, tuple[frozenset[tuple[str, str]], str]]:
+    return {name: (_pairs(name), name.replace("_", "")) for name in catalogue()}
+
+
+@cache
+def _worded() -> list[tuple[str, frozenset[str]]]:
+    return [(name, frozenset(name.split("_"))) for name in catalogue()]
 
 
 def _with_a_word_more(name: str) -> str:
     """The one known name of the same family that has all words of this one and one more."""
-    words = name.split("_")
-    longer = [known for known in catalogue() if known.count("_") == len(words) and set(words) < set(known.split("_"))]
+    words = frozenset(name.split("_"))
+    longer = [known for known, known_words in _worded() if len(known_words) == len(words) + 1 and words < known_words]
     return longer[0] if len(longer) == 1 and len(words) > 1 else ""
 
 

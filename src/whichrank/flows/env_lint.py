@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 
 from whichrank.facts.environment import version
-from whichrank.model.errors import UnreadableError, UsageError
+from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Coverage, Ref, Skipped, Source
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.settings import Assignment, Baked, ObservedWait, Settings, SettingsCase, SettingsFile
@@ -17,6 +18,7 @@ from whichrank.source import launch
 
 RULES = Path(__file__).parents[1] / "rules" / "config"
 PRESENT = "the environment"
+FILES_LIMIT = 20_000
 _WEIGHT = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -84,15 +86,34 @@ def _line(ref: Ref) -> int:
     return int(word) if word.isdigit() else 0
 
 
-def read_file(path: Path, kind: str | None = None) -> SettingsFile:
-    """One file given on the command line."""
+def read_path(path: Path, kind: str | None = None) -> list[SettingsFile]:
+    """One file given on the command line, or all files of a folder that set something somewhere."""
+    if not path.is_dir():
+        return [_read(path, kind)]
+    found: list[SettingsFile] = []
+    for file in islice(sorted(path.rglob("*")), FILES_LIMIT):
+        hidden = any(part.startswith(".") and part != ".nccl.conf" for part in file.relative_to(path).parts)
+        if hidden or file.is_symlink() or not file.is_file():
+            continue
+        if kind or launch.is_named(file.name) or launch.is_capture(_head(file)):
+            found.append(_read(file, kind))
+    if not found:
+        raise UnreadableError(f"nothing in {path} sets an environment", "Name the files, or say --as what they are.")
+    return found
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(65_536)
+    except OSError:
+        return b""
+
+
+def _read(path: Path, kind: str | None) -> SettingsFile:
     try:
         with path.open("rb") as stream:
             data = stream.read(launch.SIZE_LIMIT + 1)
-    except IsADirectoryError as error:
-        raise UsageError(
-            f"{path} is a folder", "Name the scripts, manifests or captured environments in it."
-        ) from error
     except OSError as error:
         raise UnreadableError(f"can't read {path}: {error.strerror}") from error
     return launch.read(data, str(path), kind)

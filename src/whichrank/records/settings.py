@@ -14,8 +14,7 @@ How = Literal["export", "local", "conf", "image", "build", "manifest", "python",
 image is built; process: the environment of a process as captured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(NamedTuple):
     """One variable that is set in one place."""
 
     name: str
@@ -118,8 +117,7 @@ class Settings:
         yield from together.values()
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsCase:
+class SettingsCase(NamedTuple):
     """A case that holds settings and nothing else, for rules that judge only those."""
 
     settings: Settings

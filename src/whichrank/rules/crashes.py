@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -35,6 +35,8 @@ TOGETHER_NS = 10_000_000_000
 _STEPS_AFTER = 3
 _STEPS_AFTER_BY_ANYBODY = 20
 """Other ranks print some steps more before they notice a loss; nobody prints twenty without the lost one."""
+_SPAWN_LINES = 60
+"""A traceback of `spawn` and the message below it are not longer than this."""
 _MOST_REFS = 5
 
 _STATEMENTS = (
@@ -76,9 +78,42 @@ class Claim:
     next: tuple[NextStep, ...] = ()
 
 
+class Index:
+    """The events of a case by kind, and what makes telling whose they are quick."""
+
+    def __init__(self, case: Case) -> None:
+        self.kinds: dict[str, list[LogEvent]] = {}
+        for event in case.events:
+            self.kinds.setdefault(event.kind, []).append(event)
+        self.progress = {progress.source: progress for progress in case.progress}
+        self.spawned: dict[str, list[LogEvent]] = {}
+        for event in self.kinds.get("process_exit", ()):
+            if event.text("by") == "spawn":
+                self.spawned.setdefault(event.ref.source, []).append(event)
+        self.by_local: dict[int, list[int]] = {}
+        for process in case.people.by_rank.values():
+            if process.local_rank is not None:
+                self.by_local.setdefault(process.local_rank, []).append(process.rank)
+
+
+_kept: list[tuple[weakref.ref[Case], Index]] = []
+
+
+def index(case: Case) -> Index:
+    """The index of a case; that of the newest one is kept, since every rule asks for it."""
+    if not _kept or _kept[0][0]() is not case:
+        _kept[:] = [(weakref.ref(case), Index(case))]
+    return _kept[0][1]
+
+
 def heard(case: Case) -> bool:
     """Whether there is any log to judge by."""
     return bool(case.events or case.nccl)
+
+
+def events(case: Case, *kinds: str) -> list[LogEvent]:
+    """Events of these kinds; of each kind in order of time."""
+    return [event for kind in kinds for event in index(case).kinds.get(kind, ())]
 
 
 # -- statements
@@ -86,14 +121,14 @@ def heard(case: Case) -> bool:
 
 def signs_of(case: Case, *kinds: str) -> list[Sign]:
     """Events of these kinds that were not survived, as signs."""
-    return [sign(case, event) for event in case.of_kind(*kinds) if not survived(case, event)]
+    return [sign(case, event) for event in events(case, *kinds) if not survived(case, event)]
 
 
 def said(case: Case, *phrases: str) -> list[Sign]:
     """Every statement of failure that holds one of these phrases: of torch, of Python or of NCCL."""
     found = [
         sign(case, event)
-        for event in case.of_kind(*_STATEMENTS)
+        for event in events(case, *_STATEMENTS)
         if any(phrase in words_of(event) for phrase in phrases) and not survived(case, event)
     ]
     return found + said_by_nccl(case, *phrases)
@@ -132,7 +167,7 @@ def _place(frames: Sequence[Frame], rank: int | None) -> CodePlace | None:
     """The innermost line of the training's own code; `frames` are outermost first."""
     own = [frame for frame in frames if not any(part in frame.file for part in _LIBRARIES)]
     chosen = own[-1] if own else frames[-1] if frames else None
-    return CodePlace(chosen.file, chosen.line, chosen.name, rank) if chosen else None
+    return CodePlace(chosen.file, chosen.line, chosen.function, rank) if chosen else None
 
 
 # -- whose statement it is
@@ -145,38 +180,27 @@ def rank_of(case: Case, event: LogEvent) -> int | None:
     local = event.local_rank if event.local_rank is not None else _spawned(case, event)
     if local is None:
         return None
-    fitting = [
-        process.rank
-        for process in case.people.by_rank.values()
-        if process.local_rank == local and event.host in (None, process.host)
-    ]
+    fitting = [r for r in index(case).by_local.get(local, ()) if event.host in (None, case.people.host_of(r))]
     return fitting[0] if len(fitting) == 1 else None
 
 
 def _spawned(case: Case, event: LogEvent) -> int | None:
     """The process that `torch.multiprocessing.spawn` names in the line above a traceback."""
-    for other in case.of_kind("process_exit"):
-        near = 0 <= event.line - other.line <= 3 or (event.kind != "traceback" and 0 <= event.line - other.line <= 60)
-        if other.text("by") == "spawn" and other.ref.source == event.ref.source and near:
-            return other.local_rank
-    return None
+    told = [e for e in index(case).spawned.get(event.ref.source, ()) if 0 <= event.line - e.line <= _SPAWN_LINES]
+    return told[-1].local_rank if told else None
 
 
 def survived(case: Case, event: LogEvent) -> bool:
     """Whether training went on after it: then it was caught, retried, or only told."""
-    if event.kind == "elastic_failure" or case.of_kind("elastic_restart"):
+    progress = index(case).progress.get(event.ref.source)
+    if progress is None or "elastic_restart" in index(case).kinds:
         return False
-    for progress in case.progress:
-        if progress.source != event.ref.source:
-            continue
-        after = progress.line > event.line
-        if event.rank is not None and len(np.unique(progress.step[after & (progress.rank == event.rank)])) >= (
-            _STEPS_AFTER
-        ):
+    after = progress.step[progress.line > event.line]
+    if event.rank is not None:
+        own = progress.step[(progress.line > event.line) & (progress.rank == event.rank)]
+        if len(np.unique(own)) >= _STEPS_AFTER:
             return True
-        if len(np.unique(progress.step[after])) >= _STEPS_AFTER_BY_ANYBODY:
-            return True
-    return False
+    return len(np.unique(after)) >= _STEPS_AFTER_BY_ANYBODY
 
 
 def went_on(case: Case, found: Sign) -> bool:
@@ -186,7 +210,7 @@ def went_on(case: Case, found: Sign) -> bool:
         and found.event is not None
         and event.line > found.event.line
         and found.rank in (None, event.rank)
-        for event in case.of_kind("group_init", "comm_init")
+        for event in events(case, "group_init", "comm_init")
     )
 
 
@@ -218,9 +242,7 @@ def found(
         Alternative(cause, round(min(share, (1 - confidence) / len(claim.alternatives)), 2), why)
         for cause, share, why in claim.alternatives
     )
-    times = [s.time_ns for s in signs if s.time_ns is not None] or [
-        s.about_ns for s in signs if s.about_ns is not None
-    ]
+    times = [s.time_ns for s in signs if s.time_ns is not None] or [s.about_ns for s in signs if s.about_ns is not None]
     return Finding(
         code=claim.code,
         cause=claim.cause,
@@ -280,7 +302,6 @@ def others(case: Case, ranks: tuple[int, ...]) -> str:
     ) else ""  # fmt: skip
 
 
-@cache
 def short(text: str, most: int = 160) -> str:
     """The first line of a message, cut to a sentence's length."""
     line = text.strip().partition("\n")[0].strip()

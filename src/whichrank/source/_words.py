@@ -86,10 +86,10 @@ def commands(text: str, first_line: int = 1) -> Iterator[Command | Comment]:
     position, pending = 0, ""
     while match := _TOKEN.match(text, position):
         kind, position = match.lastgroup, match.end()
-        if kind == "mark":  # lastgroup is the innermost named group that matched last
-            kind = "heredoc"
+        if kind == "skip":
+            continue
         line = first_line + bisect_right(ends, match.start() - 1)
-        if kind == "heredoc":
+        if kind in {"heredoc", "mark"}:
             pending = match["mark"]
         elif kind == "comment":
             yield Comment(match.group(), line)

@@ -26,16 +26,33 @@ _SUFFIXES = {
 }  # fmt: skip
 
 
-def kind_of(name: str, text: str) -> str:
-    """The kind of a file, by its name, else by how it begins."""
+def _by_name(name: str) -> str:
     path = PurePosixPath(name)
     base = path.name.lower()
-    if base in {"nccl.conf", ".nccl.conf"} or base.endswith(".nccl.conf"):
+    if base == "nccl.conf" or base.endswith(".nccl.conf"):
         return "nccl.conf"
     if base.startswith(("dockerfile", "containerfile")) or base.endswith((".dockerfile", ".containerfile")):
         return "dockerfile"
-    if path.suffix.lower() in _SUFFIXES:
-        return _SUFFIXES[path.suffix.lower()]
+    return _SUFFIXES.get(path.suffix.lower(), "")
+
+
+def is_named(name: str) -> bool:
+    """The name alone says what kind of file it is."""
+    return bool(_by_name(name))
+
+
+def is_capture(head: bytes) -> bool:
+    """A file without a telling name that begins as a captured environment does."""
+    from whichrank.source import captured
+
+    text = head.decode("utf-8", "backslashreplace")
+    return captured.looks_like(text.replace("\0", "\n"))
+
+
+def kind_of(name: str, text: str) -> str:
+    """The kind of a file, by its name, else by how it begins."""
+    if named := _by_name(name):
+        return named
     if "\0" in text:
         return "environment"
     return _by_content(text)

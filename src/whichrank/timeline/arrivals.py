@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from whichrank.timeline.channels import Rows, channels
 from whichrank.timeline.clocks import Clock
 from whichrank.timeline.lineup import Lineup
-from whichrank.timeline.meetings import Attendance, attendance
+from whichrank.timeline.meetings import attendance
 
 # Below this many shared operations lateness is chance.
 ENOUGH = 24
@@ -43,59 +44,88 @@ class Late:
     """What was measured: "duration", "end" or "arrival"."""
 
 
+@dataclass(slots=True)
+class _Shared:
+    """Operations that everybody finished: the rows, meeting by meeting, and where each meeting begins."""
+
+    rows: Rows
+    start: Rows
+
+    @property
+    def meeting(self) -> Rows:
+        """For each row the number of its meeting."""
+        return np.repeat(np.arange(len(self.start)), np.diff(np.r_[self.start, len(self.rows)]))
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> _Shared:
+        """Some of the meetings."""
+        sizes = np.diff(np.r_[self.start, len(self.rows)])
+        return _Shared(self.rows[np.repeat(kept, sizes)], np.cumsum(sizes[kept]) - sizes[kept])
+
+    def least(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """For each row the least value in its meeting."""
+        lowest: npt.NDArray[np.float64] = np.minimum.reduceat(values, self.start)[self.meeting]
+        return lowest
+
+
 def find_late(lineup: Lineup, clocks: dict[int, Clock]) -> Late | None:
     """The straggler, if there is a clear one."""
+    shared = _shared(lineup)
+    if not len(shared.start):
+        return None
+    shared, waits, measure = _waits(lineup, shared, clocks)
+    return _judge(lineup, shared.rows, waits, measure) if waits is not None else None
+
+
+def _shared(lineup: Lineup) -> _Shared:
+    """Collectives that every dumped member of a group has finished, and messages that both ends have."""
     table = attendance(lineup)
-    whole = _whole(lineup, table)
-    if not whole.any():
-        return None
-    waits, measure = _waits(lineup, table, clocks)
-    if waits is None:
-        return None
-    use = whole[table.meeting]
-    return _judge(lineup, table, waits, use, measure)
-
-
-def _whole(lineup: Lineup, table: Attendance) -> npt.NDArray[np.bool_]:
-    """Meetings that every dumped member has finished, in groups of at least two of them."""
     size = np.array([sum(m in lineup.first for m in g.members) for g in lineup.groups], np.int64)
     here = table.stop - table.start
-    wanted = size[table.group[table.start]] if len(table.start) else here
-    done = np.logical_and.reduceat(table.done, table.start) if len(table.start) else np.empty(0, np.bool_)
-    whole: npt.NDArray[np.bool_] = (here == wanted) & (wanted > 1) & done
-    return whole
+    rows, sizes = [], []
+    if len(here):
+        wanted = size[table.group[table.start]]
+        whole = (here == wanted) & (wanted > 1) & np.logical_and.reduceat(table.done, table.start)
+        rows.append(table.row[np.repeat(whole, here)])
+        sizes.append(here[whole])
+    for channel in channels(lineup):
+        if not lineup.wrapped & {channel.source, channel.target}:
+            count = min(len(channel.sends), len(channel.receives))
+            pairs = np.stack([channel.sends[:count], channel.receives[:count]], axis=1)
+            pairs = pairs[lineup.done[pairs].all(axis=1)]
+            rows.append(pairs.reshape(-1))
+            sizes.append(np.full(len(pairs), 2, np.intp))
+    lengths = np.concatenate([*sizes, np.empty(0, np.intp)])
+    return _Shared(np.concatenate([*rows, np.empty(0, np.intp)]), np.cumsum(lengths) - lengths)
 
 
-def _waits(lineup: Lineup, table: Attendance, clocks: dict[int, Clock]) -> tuple[npt.NDArray[np.float64] | None, str]:
-    rows = table.row
-    duration = lineup.duration[rows].astype(np.float64) * 1e6
-    if np.isfinite(duration[table.done]).all():
-        return duration - np.minimum.reduceat(duration, table.start)[table.meeting], "duration"
-    noted = lineup.completed[rows]
-    if (noted[table.done] > 0).all():
-        sat = (noted - lineup.created[rows]).astype(np.float64)
-        return sat - np.minimum.reduceat(sat, table.start)[table.meeting], "end"
+def _waits(
+    lineup: Lineup, shared: _Shared, clocks: dict[int, Clock]
+) -> tuple[_Shared, npt.NDArray[np.float64] | None, str]:
+    """How long each row waited, by the best measure that at least half of the meetings have."""
+    timed = np.logical_and.reduceat(np.isfinite(lineup.duration[shared.rows]), shared.start)
+    if timed.mean() >= 0.5:
+        shared = shared.only(timed)
+        sat = lineup.duration[shared.rows].astype(np.float64) * 1e6
+        return shared, sat - shared.least(sat), "duration"
+    noted = np.logical_and.reduceat(lineup.completed[shared.rows] > 0, shared.start)
+    if noted.mean() >= 0.5:
+        shared = shared.only(noted)
+        sat = (lineup.completed[shared.rows] - lineup.created[shared.rows]).astype(np.float64)
+        return shared, sat - shared.least(sat), "end"
     unsure = [clock.uncertain_ns for clock in clocks.values()]
     if any(half is None for half in unsure):
-        return None, ""
+        return shared, None, ""
     ahead = np.zeros(lineup.world + 1, np.int64)
     for rank, clock in clocks.items():
         ahead[rank] = clock.ahead_ns
-    came = (lineup.created[rows] - ahead[table.rank]).astype(np.float64)
-    waits = np.maximum.reduceat(came, table.start)[table.meeting] - came
-    return np.maximum(waits - max(half or 0 for half in unsure), 0), "arrival"
+    came = (lineup.created[shared.rows] - ahead[lineup.rank[shared.rows]]).astype(np.float64)
+    waits = -shared.least(-came) - came
+    return shared, np.maximum(waits - max(half or 0 for half in unsure), 0), "arrival"
 
 
-def _judge(
-    lineup: Lineup,
-    table: Attendance,
-    waits: npt.NDArray[np.float64],
-    use: npt.NDArray[np.bool_],
-    measure: str,
-) -> Late | None:
-    rank, created = table.rank[use], lineup.created[table.row[use]]
-    waits = waits[use]
-    ranks, inverse, count = np.unique(rank, return_inverse=True, return_counts=True)
+def _judge(lineup: Lineup, rows: Rows, waits: npt.NDArray[np.float64], measure: str) -> Late | None:
+    created = lineup.created[rows]
+    ranks, inverse, count = np.unique(lineup.rank[rows], return_inverse=True, return_counts=True)
     if len(ranks) < 2 or count.min() < ENOUGH:
         return None
     total = np.bincount(inverse, waits).astype(np.float64)
@@ -114,14 +144,13 @@ def _judge(
     gain = float(np.median(mean[others]) - mean[worst])
     if share < SHARE or gain < FLOOR_NS or _steadiness(inverse, created, waits, late, len(ranks)) < STEADY:
         return None
-    row = int(table.row[use][inverse == worst][-1])
     return Late(
         tuple(int(ranks[i]) for i in late),
         min(share, 1.0),
         int(mean[worst]),
         int(np.median(mean[others])),
         int(count[worst]),
-        row,
+        int(rows[inverse == worst].max()),
         measure,
     )
 

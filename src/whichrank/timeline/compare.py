@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from whichrank.records.dump import Call, Frame
 from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.program import CONTEXTS, TAIL, Label, Programs, is_library, place_of
-from whichrank.timeline.signature import differs_in
+from whichrank.timeline.signature import Aspect, differs_in
 
 Difference = Literal["skipped", "added", "swapped", "size", "dtype", "root", "reduce-op", "unclear"]
 WINDOW = 8
+_ARGUMENTS: dict[Aspect, Difference] = {"size": "size", "dtype": "dtype", "root": "root", "reduce-op": "reduce-op"}
 
 
 def rows_in_group(lineup: Lineup, rank: int, group: int) -> list[int]:
@@ -50,47 +52,75 @@ def compare(programs: Programs, group: int, seq: int, odd: int, normal: int) -> 
         return "unclear", mine[0] if mine else None, True
     history = [programs.label(r) for r in normal_rows if lineup.seq[r] < seq][-TAIL:]
     past = set(history) | {programs.label(r) for r in odd_rows if lineup.seq[r] < seq}
-    m, t = [programs.label(r) for r in mine], [programs.label(r) for r in theirs]
-    path = t + going_on(history + t, WINDOW)
-    known = t[0] in past
-    return _difference(lineup, mine, theirs, m, path, t, past), mine[0], known
+    sides = _Sides(
+        lineup,
+        mine,
+        theirs,
+        [programs.label(r) for r in mine],
+        [programs.label(r) for r in theirs],
+        history,
+        past,
+    )
+    return sides.difference(), mine[0], sides.t[0] in past
 
 
-def _difference(
-    lineup: Lineup,
-    mine: list[int],
-    theirs: list[int],
-    m: list[Label],
-    path: list[Label],
-    t: list[Label],
-    past: set[Label],
-) -> Difference:
-    aspect = differs_in(lineup.signature_of(mine[0]), lineup.signature_of(theirs[0]))
-    same_line = _same_line(lineup.call_of(mine[0]), lineup.call_of(theirs[0]))
-    if _permuted(m, t):
-        return "swapped"
-    if m[0] in path[1 : WINDOW + 1]:
-        behind = path[path.index(m[0], 1) :]
-        seen = min(len(m), len(behind), WINDOW)
-        if m[:seen] == behind[:seen]:
+@dataclass(slots=True)
+class _Sides:
+    """What two ranks issued in one group from their first difference on: rows and labels of mine and theirs."""
+
+    lineup: Lineup
+    mine: list[int]
+    theirs: list[int]
+    m: list[Label]
+    t: list[Label]
+    history: list[Label]
+    past: set[Label]
+
+    def difference(self) -> Difference:
+        if _permuted(self.m, self.t):
+            return "swapped"
+        if self._further_on():
             return "skipped"
-    if aspect == "root" or aspect == "reduce-op":
-        return aspect
-    if aspect in ("size", "dtype") and m[1:3] == t[1:3] and len(m[1:3]) == 2:
-        return "dtype" if aspect == "dtype" else "size"
-    if aspect in ("size", "dtype") and (same_line or m[1:2] == t[1:2] != []) and m[0] not in past:
-        return "dtype" if aspect == "dtype" else "size"
-    if t[0] in m[1 : WINDOW + 1]:
-        return "added"
-    if aspect == "dtype" and m[0] not in past:
-        return "dtype"
-    if m[0] in past:
-        return "skipped"
-    if t[0] in past:
-        return "size" if aspect == "size" and not _places_differ(lineup, mine[0], theirs[0]) else "added"
-    if aspect == "op":
-        return "swapped" if _same_function(lineup, mine[0], theirs[0]) else "added"
-    return "unclear"
+        return self._other_arguments() or self._other_operation()
+
+    def _further_on(self) -> bool:
+        """Mine are the ones that follow later on their path."""
+        path = self.t + going_on(self.history + self.t, WINDOW)
+        if self.m[0] not in path[1 : WINDOW + 1]:
+            return False
+        behind = path[path.index(self.m[0], 1) :]
+        seen = min(len(self.m), len(behind), WINDOW)
+        return self.m[:seen] == behind[:seen]
+
+    def _aspect(self) -> Aspect:
+        return differs_in(self.lineup.signature_of(self.mine[0]), self.lineup.signature_of(self.theirs[0]))
+
+    def _other_arguments(self) -> Difference | None:
+        """The same call with other arguments: known by its line, or by what both sides issue next."""
+        aspect = _ARGUMENTS.get(self._aspect())
+        if aspect in (None, "root", "reduce-op"):
+            return aspect
+        parts = sum(self.lineup.seq[row] == self.lineup.seq[self.mine[0]] for row in self.mine)
+        next_mine, next_theirs = self.m[parts : parts + 2], self.t[parts : parts + 2]
+        if len(next_mine) == 2 and next_mine == next_theirs:
+            return aspect
+        close = _same_line(self.lineup, self.mine[0], self.theirs[0]) or next_mine[:1] == next_theirs[:1] != []
+        return aspect if close and self.m[0] not in self.past else None
+
+    def _other_operation(self) -> Difference:
+        aspect = self._aspect()
+        if self.t[0] in self.m[1 : WINDOW + 1]:
+            return "added"
+        if aspect == "dtype" and self.m[0] not in self.past:
+            return "dtype"
+        if self.m[0] in self.past:
+            return "skipped"
+        if self.t[0] in self.past:
+            differ = _places_differ(self.lineup, self.mine[0], self.theirs[0])
+            return "size" if aspect == "size" and not differ else "added"
+        if aspect == "op":
+            return "swapped" if _same_function(self.lineup, self.mine[0], self.theirs[0]) else "added"
+        return "unclear"
 
 
 def _permuted(mine: Sequence[Label], theirs: Sequence[Label]) -> bool:
@@ -105,8 +135,8 @@ def _permuted(mine: Sequence[Label], theirs: Sequence[Label]) -> bool:
     return False
 
 
-def _same_line(one: Call, other: Call) -> bool:
-    a, b = place_of(one), place_of(other)
+def _same_line(lineup: Lineup, one: int, other: int) -> bool:
+    a, b = place_of(lineup.call_of(one)), place_of(lineup.call_of(other))
     return a is not None and b is not None and (a.file, a.line) == (b.file, b.line)
 
 

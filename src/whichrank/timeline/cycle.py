@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from whichrank.timeline.disagreement import LOOK_BACK, sibling_votes
 from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.meetings import Meeting
@@ -47,10 +49,12 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
     # Who only queued behind others came everywhere: the circle is closed by those that somebody misses.
     inside = {rank for m in meetings for rank in (*m.joined, *m.absent)} & set(part)
     part = sorted(inside)
-    departures = {rank: _departures(programs, rank) for rank in part}
+    blamed = _blamed(lineup, meetings, inside)
+    programs.add_all(part)
+    departures = {rank: programs.deviations(rank, LOOK_BACK) for rank in part}
     flagged = {rank: found[0] for rank, found in departures.items() if found}
     if 0 < len(flagged) < len(part):
-        culprits = _earliest(lineup, flagged)
+        culprits = _earliest(lineup, {r: d for r, d in flagged.items() if blamed[r]} or flagged)
         return _shape(programs, graph, meetings, part, culprits, flagged, victims)
     if all(meeting.p2p for meeting in meetings):
         return Trouble(
@@ -63,7 +67,6 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
             other=meetings[1] if len(meetings) > 1 else None,
             tie=True,
         )
-    blamed = _blamed(lineup, meetings, inside)
     most = [rank for rank, count in blamed.items() if count == max(blamed.values())] if blamed else []
     if most and len(most) < len(part):
         return _shape(programs, graph, meetings, part, sorted(most), {}, victims)
@@ -77,10 +80,6 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
         tie=True,
         sure=0.6,
     )
-
-
-def _departures(programs: Programs, rank: int) -> list[Deviation]:
-    return programs.deviations(rank, LOOK_BACK)
 
 
 def _earliest(lineup: Lineup, flagged: dict[int, Deviation]) -> list[int]:
@@ -178,29 +177,17 @@ def _unique(ranks: Iterable[int]) -> tuple[int, ...]:
 
 
 def _known_before(programs: Programs, row: int) -> bool:
-    """Whether the operation was issued before on this path (finished somewhere)."""
-    lineup = programs.lineup
-    label = programs.label(row)
-    return any(
-        programs.label(other) == label and lineup.done[other]
-        for rank in programs.rows
-        for other in programs.rows[rank][:-1]
-        if other != row
-    )
+    """Whether the operation was finished before, here or elsewhere."""
+    return programs.finished.get(programs.label(row), 0) > bool(programs.lineup.done[row])
 
 
 def _usual_elsewhere(programs: Programs, row: int) -> bool:
     """The same operation of the same kind of group is usual, only from another line."""
     lineup = programs.lineup
     kind, sig = lineup.group_of(row).kind, lineup.call_signature[lineup.call[row]]
-    return any(
-        lineup.done[other]
-        and lineup.group[other] >= 0
-        and lineup.group_of(other).kind == kind
-        and lineup.call_signature[lineup.call[other]] == sig
-        for rank in programs.rows
-        for other in programs.rows[rank]
-    )
+    same_kind = np.array([group.kind == kind for group in lineup.groups], np.bool_)
+    alike = (lineup.call_signature[lineup.call] == sig) & lineup.done & (lineup.group >= 0)
+    return bool(same_kind[lineup.group[alike]].any())
 
 
 def _voters(lineup: Lineup, programs: Programs, missed: Meeting, sits: Meeting, rank: int) -> int:

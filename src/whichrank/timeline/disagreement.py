@@ -31,6 +31,7 @@ def sibling_votes(lineup: Lineup, group: int, seq: int) -> Counter[int]:
 def odd_ranks(programs: Programs, meeting: Meeting) -> tuple[tuple[int, ...], bool, bool]:
     """The deviating ranks, whether that is a tie (then all take part), and whether their own past says so too."""
     lineup = programs.lineup
+    programs.add_all(meeting.joined)
     flagged = {
         rank
         for rank, row in meeting.joined.items()

@@ -174,7 +174,7 @@ def _finish(
     calls: list[Call],
     first: dict[int, tuple[int, int]],
     dumps: list[Dump],
-    table: dict[str, Column],
+    table: dict[str, Any],
 ) -> Lineup:
     """What is known of the ranks beside their rows."""
     per_rank: dict[int, list[Dump]] = {rank: [] for rank in first}

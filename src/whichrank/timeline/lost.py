@@ -9,7 +9,7 @@ from __future__ import annotations
 from whichrank.timeline.disagreement import LOOK_BACK
 from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.meetings import Meeting
-from whichrank.timeline.program import Programs
+from whichrank.timeline.program import Deviation, Programs
 from whichrank.timeline.signature import proves_all_joined
 from whichrank.timeline.trouble import Trouble
 from whichrank.timeline.waits import WaitGraph
@@ -67,6 +67,9 @@ def _may_wait_elsewhere(lineup: Lineup, rank: int, meeting: Meeting) -> bool:
 def judge_lost(programs: Programs, graph: WaitGraph, waiting: tuple[int, ...]) -> Trouble:
     """Only ranks without a dump are missing: name one if the meetings leave just one."""
     lineup = programs.lineup
+    deserter = _deserter(programs, graph, waiting)
+    if deserter is not None:
+        return deserter
     first = min(graph.suspected, key=lambda m: min(lineup.created[row] for row in m.joined.values()))
     due = next(iter(first.joined.values()))
     suspects = [(m, set(m.unseen) - _went_past(lineup, m)) for m in graph.suspected]
@@ -89,6 +92,30 @@ def judge_lost(programs: Programs, graph: WaitGraph, waiting: tuple[int, ...]) -
     return Trouble("undecided", (), first, waiting, due=due, candidates=candidates, sure=0.5)
 
 
+def _deserter(programs: Programs, graph: WaitGraph, waiting: tuple[int, ...]) -> Trouble | None:
+    """The one rank with a dump that went past an operation of a group in which a rank without one would then wait."""
+    lineup = programs.lineup
+    unseen = {rank for meeting in graph.suspected for rank in meeting.unseen}
+    shared = [g for g in lineup.groups if len(g.members) < lineup.world and unseen & set(g.members)]
+    found: list[tuple[int, Deviation]] = []
+    ranks = sorted({rank for group in shared for rank in group.members if rank in lineup.first})
+    programs.add_all(ranks)
+    for rank in ranks:
+        kinds = {group.kind for group in shared if rank in group.members}
+        for deviation in programs.deviations(rank, LOOK_BACK)[:1]:
+            missed = lineup.group_of(deviation.expected).kind
+            if int(lineup.rank[deviation.expected]) != rank and missed in kinds:
+                found.append((rank, deviation))
+    if len(found) != 1:
+        return None
+    rank, deviation = found[0]
+    rest = tuple(r for r in (*waiting, *unseen) if r != rank)
+    where = next((m for m in graph.suspected if rank in m.joined), graph.suspected[0])
+    return Trouble(
+        "skipped", (rank,), where, rest, acted=deviation.row, due=deviation.expected, flagged=True, sure=0.75
+    )
+
+
 def _one_lost_group(lineup: Lineup, ranks: tuple[int, ...]) -> bool:
     """Whether these are all ranks without a dump, and together a group (a host, a tp pair) that vanished as one."""
     missing = set(range(lineup.world)) - set(lineup.first)
@@ -98,6 +125,7 @@ def _one_lost_group(lineup: Lineup, ranks: tuple[int, ...]) -> bool:
 def _somebody_else(programs: Programs, meetings: list[Meeting], waiting: tuple[int, ...]) -> Trouble:
     """The ranks without a dump went on, so they came: a rank that did come has left its path."""
     for meeting in meetings:
+        programs.add_all(meeting.joined)
         for rank, row in meeting.joined.items():
             found = [
                 d for d in programs.deviations(rank, LOOK_BACK * 4) if programs.lineup.group[d.row] == meeting.group

@@ -6,16 +6,15 @@ Only troubled meetings become objects: unfinished ones and those whose members d
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from whichrank.timeline.channels import Channel, Rows, channels
 from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.signature import proves_all_joined
 
-_P2P = re.compile(r"^(send|recv)\s+(\d+)\s*(->|<-)\s*(\d+)$")
 # Pending meetings kept per group: the head decides, the next ones show order and running ahead.
 KEEP_PENDING = 8
 
@@ -210,74 +209,40 @@ def _collectives(lineup: Lineup, table: Attendance, result: Meetings) -> None:
         result.pending.append(_meeting(lineup, table, index, result))
 
 
-@dataclass(slots=True)
-class _Channel:
-    group: int
-    source: int
-    target: int
-    sends: list[int] = field(default_factory=list)
-    receives: list[int] = field(default_factory=list)
-
-
-def _channels(lineup: Lineup) -> list[_Channel]:
-    """Rows of each directed pair of ranks within a group."""
-    rows = np.flatnonzero(lineup.p2p & (lineup.group >= 0))
-    channels: dict[tuple[int, int, int], _Channel] = {}
-    parsed: dict[int, tuple[str, int, int] | None] = {}
-    for row in rows.tolist():
-        number = int(lineup.call[row])
-        if number not in parsed:
-            match = _P2P.match(lineup.calls[number].op)
-            parsed[number] = (match[1], int(match[2]), int(match[4])) if match else None
-        direction = parsed[number]
-        if direction is None:
-            continue
-        members = lineup.groups[lineup.group[row]].members
-        verb, me, peer = direction
-        if me >= len(members) or peer >= len(members):
-            continue
-        ends = (members[me], members[peer]) if verb == "send" else (members[peer], members[me])
-        key = (int(lineup.group[row]), *ends)
-        channel = channels.setdefault(key, _Channel(*key))
-        (channel.sends if verb == "send" else channel.receives).append(row)
-    return list(channels.values())
-
-
 def channel_meetings(lineup: Lineup) -> list[Meeting]:
-    """Sends and receives that are unfinished."""
-    meetings: list[Meeting] = []
-    for channel in _channels(lineup):
-        sends, receives = channel.sends, channel.receives
-        if not (lineup.wrapped & {channel.source, channel.target}):
-            base = 0  # nothing was dropped: the n-th send belongs to the n-th recv
-        else:
-            base = min(_first_open(lineup, sends), _first_open(lineup, receives))
-            sends, receives = sends[_first_open(lineup, sends) :], receives[_first_open(lineup, receives) :]
-        for n in range(max(len(sends), len(receives))):
-            joined = {}
-            if n < len(sends):
-                joined[channel.source] = sends[n]
-            if n < len(receives):
-                joined[channel.target] = receives[n]
-            finished = frozenset(rank for rank, row in joined.items() if lineup.done[row])
-            if len(finished) == len(joined) or channel.target in finished:
-                continue
-            missing = {channel.source, channel.target} - set(joined)
-            absent = tuple(sorted(rank for rank in missing if rank in lineup.first))
-            unseen = tuple(sorted(missing - set(absent)))
-            sizes = {rank: _elements(lineup, row) for rank, row in joined.items()}
-            parties = tuple((rank,) for rank in joined) if len(set(sizes.values())) > 1 else (tuple(joined),)
-            meetings.append(Meeting(channel.group, base + n, True, joined, finished, absent, unseen, parties))
-            break
-    return meetings
+    """The first unfinished message of every channel: the n-th send belongs to the n-th recv."""
+    found = (_channel_meeting(lineup, channel) for channel in channels(lineup))
+    return [meeting for meeting in found if meeting is not None]
 
 
-def _first_open(lineup: Lineup, rows: list[int]) -> int:
+def _channel_meeting(lineup: Lineup, channel: Channel) -> Meeting | None:
+    sends, receives, base = channel.sends, channel.receives, 0
+    if lineup.wrapped & {channel.source, channel.target}:
+        # The ring has dropped an unknown number on either side: what is unfinished at the end still pairs up.
+        open_sends, open_receives = _first_open(lineup, sends), _first_open(lineup, receives)
+        base = min(open_sends, open_receives)
+        sends, receives = sends[open_sends:], receives[open_receives:]
+    # A recv that finished proves its send, whatever the sender's dump says.
+    longer = sends if len(sends) > len(receives) else receives
+    settled = np.r_[lineup.done[receives], lineup.done[longer[len(receives) :]]]
+    if settled.all():
+        return None
+    number = int(np.argmin(settled))
+    sides = ((channel.source, sends), (channel.target, receives))
+    joined = {rank: int(rows[number]) for rank, rows in sides if number < len(rows)}
+    finished = frozenset(rank for rank, row in joined.items() if lineup.done[row])
+    missing = {channel.source, channel.target} - set(joined)
+    absent = tuple(sorted(rank for rank in missing if rank in lineup.first))
+    unseen = tuple(sorted(missing - set(absent)))
+    sizes = {_elements(lineup, row) for row in joined.values()}
+    parties = tuple((rank,) for rank in joined) if len(sizes) > 1 else (tuple(joined),)
+    return Meeting(channel.group, base + number, True, joined, finished, absent, unseen, parties)
+
+
+def _first_open(lineup: Lineup, rows: Rows) -> int:
     """Index of the first unfinished row behind the last finished one."""
-    for index in range(len(rows) - 1, -1, -1):
-        if lineup.done[rows[index]]:
-            return index + 1
-    return 0
+    done = np.flatnonzero(lineup.done[rows])
+    return int(done[-1]) + 1 if len(done) else 0
 
 
 def _elements(lineup: Lineup, row: int) -> tuple[int, tuple[str, ...]]:

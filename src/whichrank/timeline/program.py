@@ -8,7 +8,7 @@ where no majority exists: in a group of two, or when everybody is stuck in a dif
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from whichrank.model.findings import CodePlace
@@ -44,18 +44,13 @@ def place_of(call: Call, rank: int | None = None) -> CodePlace | None:
 Label = int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Deviation:
     """Where a rank left the path: it issued `row` where `expected` was due."""
 
-    rank: int
     row: int
-    expected: int | None
-    """A row of some rank that shows what was due here; None if only "not this" is known."""
-    support: int
-    """How many earlier or other passages speak for what was expected."""
-    unknown_call: bool
-    """True if nobody else, and never before, was seen to issue this operation."""
+    expected: int
+    """A row that shows what was due here: of another rank if one went this way, else an earlier one of its own."""
 
 
 @dataclass(slots=True)
@@ -64,12 +59,17 @@ class Programs:
 
     lineup: Lineup
     labels: dict[int, list[Label]] = field(default_factory=dict)
+    """Rank -> its recent operations, in the order of `rows`."""
     rows: dict[int, list[int]] = field(default_factory=dict)
+    finished: dict[Label, int] = field(default_factory=dict)
+    """Label -> how often it was seen to finish."""
+    _strands: dict[int, list[list[int]]] = field(default_factory=dict)
+    """Rank -> for each of its recorders the places in `rows`: two recorders have no common order."""
     _ids: dict[tuple[object, ...], Label] = field(default_factory=dict)
     _by_call: dict[tuple[int, int], Label] = field(default_factory=dict)
     _follow: dict[tuple[Label, ...], Counter[tuple[Label, int]]] = field(default_factory=dict)
-    _example: dict[Label, int] = field(default_factory=dict)
-    _issuers: dict[Label, Counter[int]] = field(default_factory=dict)
+    _example: dict[Label, dict[int, int]] = field(default_factory=dict)
+    """Label -> rank -> a row that shows it."""
 
     def label(self, row: int) -> Label:
         """A name for the operation that is the same on every rank that runs the same line for its own group."""
@@ -86,8 +86,7 @@ class Programs:
                 if not call.p2p
                 else (bare_name(call.op), call.input_sizes or call.output_sizes)
             )
-            full = (kind, what, where)
-            found = self._by_call[key] = self._ids.setdefault(full, len(self._ids))
+            found = self._by_call[key] = self._ids.setdefault((kind, what, where), len(self._ids))
         return found
 
     def add(self, rank: int) -> None:
@@ -95,83 +94,73 @@ class Programs:
         if rank in self.labels:
             return
         rows = list(self.lineup.rows(rank))[-TAIL:]
-        labels = [self.label(row) for row in rows]
-        self.rows[rank], self.labels[rank] = rows, labels
-        for index, (row, label) in enumerate(zip(rows, labels, strict=True)):
-            self._example.setdefault(label, row)
-            self._issuers.setdefault(label, Counter())[rank] += 1
+        labels = self.labels[rank] = [self.label(row) for row in rows]
+        self.rows[rank] = rows
+        strands: dict[int, list[int]] = {}
+        sources = self.lineup.source[rows].tolist() if rows else []
+        done = self.lineup.done[rows].tolist() if rows else []
+        for place, (row, label, source) in enumerate(zip(rows, labels, sources, strict=True)):
+            self._example.setdefault(label, {})[rank] = row
+            self.finished[label] = self.finished.get(label, 0) + done[place]
+            strands.setdefault(source, []).append(place)
+        self._strands[rank] = list(strands.values())
+        for strand in self._strands[rank]:
+            self._learn(rank, [labels[place] for place in strand])
+
+    def add_all(self, ranks: Iterable[int]) -> None:
+        """Read ranks that will be compared: all of them first, so that they speak for each other."""
+        for rank in ranks:
+            self.add(rank)
+
+    def _learn(self, rank: int, labels: list[Label]) -> None:
+        for index, label in enumerate(labels):
             for length in CONTEXTS:
                 if index >= length:
                     context = tuple(labels[index - length : index])
                     self._follow.setdefault(context, Counter())[label, rank] += 1
 
-    def example(self, label: Label) -> int:
-        """Some row that shows this operation."""
-        return self._example[label]
+    def _followers(self, rank: int, labels: list[Label], index: int) -> Counter[tuple[Label, int]]:
+        """What came next after the same run of operations, and on which rank; the passage itself does not count.
 
-    def issuers(self, label: Label) -> Counter[int]:
-        """Rank -> how often it issued this operation."""
-        return self._issuers.get(label, Counter())
-
-    def followers(self, rank: int, index: int) -> Counter[Label]:
-        """What came next after the same run of operations, elsewhere or earlier; longest known run first.
-
-        The passage at `index` of `rank` itself does not count.
+        The longest run with at least two other passages decides: a single one may be the odd one itself.
         """
-        labels = self.labels[rank]
+        single: Counter[tuple[Label, int]] = Counter()
         for length in CONTEXTS:
             if index < length:
                 continue
-            seen = self._follow.get(tuple(labels[index - length : index]))
-            if not seen:
-                continue
-            counted: Counter[Label] = Counter()
-            for (label, by), count in seen.items():
-                own = by == rank and index < len(labels) and label == labels[index]
-                counted[label] += count - 1 if own else count
+            counted = Counter(self._follow.get(tuple(labels[index - length : index]), {}))
+            counted[labels[index], rank] -= 1
             counted = +counted
-            if counted:
+            if counted.total() > 1:
                 return counted
-        return Counter()
+            single = single or counted
+        return single
 
     def deviations(self, rank: int, back: int) -> list[Deviation]:
-        """The operations among the last `back` of a rank that nothing supports."""
-        labels, rows = self.labels[rank], self.rows[rank]
+        """The operations among the last `back` of a rank that nothing supports, oldest first."""
+        self.add(rank)
+        rows, oldest = self.rows[rank], len(self.rows[rank]) - back
         found: list[Deviation] = []
-        for index in range(max(1, len(labels) - back), len(labels)):
-            due = self.followers(rank, index)
-            if not due or labels[index] in due:
-                continue
-            expected, support = due.most_common(1)[0]
-            mine = self.issuers(labels[index])
-            alone = set(mine) == {rank} and all(label != labels[index] for label in labels[:index])
-            found.append(Deviation(rank, rows[index], self.example(expected), support, alone))
-        return found
+        for strand in self._strands[rank]:
+            labels = [self.labels[rank][place] for place in strand]
+            for index, place in enumerate(strand):
+                due = self._followers(rank, labels, index) if index > 0 and place >= oldest else None
+                if due and all(label != labels[index] for label, _ in due):
+                    found.append(Deviation(rows[place], self._due_row(rank, due)))
+        return sorted(found, key=lambda deviation: deviation.row)
 
-    def predicted(self, labels: Sequence[Label], count: int) -> list[Label]:
-        """How a sequence of labels would go on, by what followed its longest known ending."""
-        going = list(labels)
-        for _ in range(count):
-            for length in CONTEXTS:
-                seen = self._follow.get(tuple(going[-length:])) if len(going) >= length else None
-                if seen:
-                    sums: Counter[Label] = Counter()
-                    for (label, _), number in seen.items():
-                        sums[label] += number
-                    going.append(sums.most_common(1)[0][0])
-                    break
-            else:
-                break
-        return going[len(labels) :]
+    def _due_row(self, rank: int, due: Counter[tuple[Label, int]]) -> int:
+        sums: Counter[Label] = Counter()
+        for (label, _), count in due.items():
+            sums[label] += count
+        expected = sums.most_common(1)[0][0]
+        others = [by for label, by in due if label == expected and by != rank]
+        return self._example[expected][min(others, default=rank)]
 
 
-def pool_programs(lineup: Lineup, needed: Iterable[int]) -> Programs:
-    """The programs of the ranks in question and of enough others to compare with."""
+def pool_programs(lineup: Lineup) -> Programs:
+    """The programs of enough ranks to compare with, evenly over the job: pipeline stages have programs of their own."""
     programs = Programs(lineup)
-    for rank in needed:
-        if rank in lineup.first:
-            programs.add(rank)
-    step = max(1, len(lineup.dumped) // POOL)
-    for rank in lineup.dumped[::step][:POOL]:
-        programs.add(rank)
+    count = len(lineup.dumped)
+    programs.add_all(lineup.dumped[number * count // POOL] for number in range(POOL))
     return programs

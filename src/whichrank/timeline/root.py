@@ -26,10 +26,9 @@ NEAR = 3
 def find_troubles(lineup: Lineup, meetings: Meetings) -> list[Trouble]:
     """All independent faults, the one that explains the standstill first."""
     pending = meetings.pending
-    involved = {rank for m in (*pending, *meetings.disagreements) for rank in (*m.joined, *m.absent)}
-    if not involved:
+    if not pending and not meetings.disagreements:
         return []
-    programs = pool_programs(lineup, sorted(involved)[:256])
+    programs = pool_programs(lineup)
     if in_progress(lineup, pending):
         pending = []
     troubles: list[Trouble] = []
@@ -92,7 +91,8 @@ def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
         if trouble.ranks or not graph.suspected:
             return [trouble]
     if graph.suspected:
-        return [judge_lost(programs, graph, waiting)]
+        first = min(graph.suspected, key=lambda m: _onset(lineup, m))
+        return [_not_started(lineup, first) or judge_lost(programs, graph, waiting)]
     return []
 
 
@@ -106,6 +106,7 @@ def _idle(programs: Programs, graph: WaitGraph, idle: list[int], waiting: tuple[
         row = missed.joined[caller[0]]
         return Trouble("alone", caller, missed, (), acted=row, repeated=not novel, sure=0.9 if novel else 0.75)
     due = next(iter(missed.joined.values()))
+    programs.add_all(away)
     for rank in sorted(away):
         departures = programs.deviations(rank, 300)
         if departures and departures[0].expected is not None:
@@ -124,13 +125,7 @@ def _idle(programs: Programs, graph: WaitGraph, idle: list[int], waiting: tuple[
 
 
 def _seen_before(programs: Programs, row: int) -> bool:
-    label = programs.label(row)
-    return any(
-        programs.lineup.done[programs.rows[rank][i]]
-        for rank, labels in programs.labels.items()
-        for i, x in enumerate(labels)
-        if x == label
-    )
+    return programs.finished.get(programs.label(row), 0) > 0
 
 
 def _stalled(lineup: Lineup, graph: WaitGraph) -> Trouble:
@@ -141,25 +136,23 @@ def _stalled(lineup: Lineup, graph: WaitGraph) -> Trouble:
     meeting = min(graph.stalled or graph.complete, key=lambda m: _onset(lineup, m))
     everyone = tuple(sorted(meeting.joined))
     row = next(iter(meeting.joined.values()))
-    states = {rank: int(lineup.state[r]) for rank, r in meeting.joined.items()}
-    not_begun = tuple(
-        sorted(
-            rank for rank in meeting.pending if states[rank] == SCHEDULED and _is_oldest(lineup, meeting.joined[rank])
-        )
-    )
-    begun = [rank for rank in everyone if states[rank] != SCHEDULED]
     if len(everyone) == 1 and lineup.call_of(row).backend != "gloo":
         return Trouble("not-started", everyone, meeting, (), acted=row, sure=0.85)
-    if lineup.timed and not_begun and any(states[r] == STARTED for r in begun) and len(not_begun) * 2 <= len(everyone):
-        return Trouble(
-            "not-started",
-            not_begun,
-            meeting,
-            tuple(r for r in everyone if r not in not_begun),
-            acted=meeting.joined[not_begun[0]],
-            sure=0.85,
-        )
-    return Trouble("stalled", (), meeting, everyone, acted=row, sure=0.8)
+    return _not_started(lineup, meeting) or Trouble("stalled", (), meeting, everyone, acted=row, sure=0.8)
+
+
+def _not_started(lineup: Lineup, meeting: Meeting) -> Trouble | None:
+    """The GPUs of some ranks never began what the others have begun, although nothing older holds them up."""
+    begun = [rank for rank, row in meeting.joined.items() if lineup.state[row] == STARTED]
+    idle = sorted(
+        rank
+        for rank in meeting.pending
+        if lineup.state[meeting.joined[rank]] == SCHEDULED and _is_oldest(lineup, meeting.joined[rank])
+    )
+    if not lineup.timed or not begun or not idle or len(idle) * 2 > len(meeting.joined):
+        return None
+    rest = tuple(rank for rank in sorted(meeting.joined) if rank not in idle)
+    return Trouble("not-started", tuple(idle), meeting, rest, acted=meeting.joined[idle[0]], sure=0.85)
 
 
 def _is_oldest(lineup: Lineup, row: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Literal
 
 from whichrank.records.dump import Call
 
@@ -88,7 +89,10 @@ def is_barrier(call: Call) -> bool:
     return "barrier" in call.op
 
 
-def differs_in(one: Signature, other: Signature) -> str:
+Aspect = Literal["op", "size", "dtype", "root", "reduce-op", ""]
+
+
+def differs_in(one: Signature, other: Signature) -> Aspect:
     """The first aspect in which two calls disagree: "op", "size", "dtype", "root", "reduce-op" or ""."""
     if one.op != other.op:
         return "op"

@@ -13,6 +13,7 @@ from datetime import timedelta
 from importlib import import_module
 from itertools import count
 from typing import Any
+from urllib.parse import urlsplit
 
 from whichrank.facts.environment import catalogue
 from whichrank.model.errors import WhichrankError
@@ -91,6 +92,7 @@ def process_group(
             made.groups[name] = dist.new_group(list(ranks), timeout=each, group_desc=name)
         yield made
     except BaseException:
+        meeting.left()
         _abandon(dist)
         raise
     _leave(dist, made, wanted, meeting)
@@ -101,24 +103,47 @@ def _delta(value: Timeout) -> timedelta:
 
 
 def _rendezvous(dist: Any, limit: timedelta, init_kwargs: dict[str, Any]) -> tuple[Any, int, int]:
-    """The store that all ranks share, made as init_process_group itself would make it."""
+    """The store that all ranks share, where init_process_group itself would have it."""
     rank, world_size = init_kwargs.pop("rank", -1), init_kwargs.pop("world_size", -1)
     store, method = init_kwargs.pop("store", None), init_kwargs.pop("init_method", None) or "env://"
     if store is not None:
         return store, int(rank), int(world_size)
+    if rank < 0:
+        rank = int(os.environ.get("RANK", "-1"))
+    if world_size < 0:
+        world_size = int(os.environ.get("WORLD_SIZE", "-1"))
+    where = urlsplit(method)
+    agents = where.scheme == "env" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     started = time.monotonic()
     try:
-        found, rank, world_size = next(iter(dist.rendezvous(method, rank, world_size, timeout=limit)))
-    except (dist.DistError, RuntimeError) as error:
-        where = f"{os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
-        raise AbsentRanksError(
-            f"rank 0 did not come: its store at {where} was not there within {time.monotonic() - started:.0f} s "
-            f"({str(error).splitlines()[0] if str(error) else type(error).__name__})",
-            "Look at rank 0's host: did it start, is the port open, is the address the right one?",
-            (0,),
-        ) from error
+        if where.scheme in {"env", "tcp"} and not agents:
+            host = where.hostname or os.environ.get("MASTER_ADDR", "localhost")
+            port = where.port or int(os.environ.get("MASTER_PORT", "29500"))
+            # Not to wait for the others here is the point: the store then tells who did not come.
+            found = dist.TCPStore(
+                host, port, world_size, rank == 0, timeout=limit, wait_for_workers=False, multi_tenant=True
+            )
+        else:
+            found, rank, world_size = next(iter(dist.rendezvous(method, rank, world_size, timeout=limit)))
+    except (dist.DistError, RuntimeError, ValueError) as error:
+        raise _no_store(error, rank, time.monotonic() - started) from error
     found.set_timeout(limit)
     return found, int(rank), int(world_size)
+
+
+def _no_store(error: Exception, rank: int, waited_s: float) -> GroupError:
+    address = f"{os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if rank == 0:
+        return GroupError(
+            f"rank 0 can't open its store at {address}: {said}",
+            "Is the port taken by another job, and is the address one of this host?",
+        )
+    return AbsentRanksError(
+        f"rank 0 did not come: its store at {address} was not there within {waited_s:.0f} s ({said})",
+        "Look at rank 0's host: did it start, is the port open, is the address the right one?",
+        (0,),
+    )
 
 
 def _agreed(backend: str | None, wanted: dict[str, tuple[tuple[int, ...], timedelta]]) -> dict[str, str]:
@@ -205,13 +230,18 @@ class _Meeting:
             tuple(absent),
         )
 
+    def left(self) -> int:
+        """Say that this rank is leaving; how many have said so. The store may have gone before."""
+        with suppress(RuntimeError):
+            return int(self.store.add("left", 1))
+        return self.world_size
+
     def farewell(self) -> None:
         """The store lives in rank 0 (unless the launcher has it): let the others go first."""
-        left = self.store.add("left", 1)
-        deadline = time.monotonic() + FAREWELL_S
+        left, deadline = self.left(), time.monotonic() + FAREWELL_S
         while self.rank == 0 and left < self.world_size and time.monotonic() < deadline:
             time.sleep(0.02)
-            left = self.store.add("left", 0)
+            left = int(self.store.add("left", 0))
 
 
 def _leave(dist: Any, made: ProcessGroups, wanted: dict[str, Any], meeting: _Meeting) -> None:

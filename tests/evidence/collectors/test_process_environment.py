@@ -56,7 +56,10 @@ def test_our_own_present_environment(monkeypatch):
 def test_what_changed_is_mentioned_and_what_nccl_read_decides(child, tmp_path):
     found = present(child)
     changed = [f for f in lint([as_file(found, {})]).findings if f.code == "ENV116"]
-    assert {(f.message.split()[0], f.severity) for f in changed} == {("NCCL_DEBUG", "info"), ("NCCL_IB_DISABLE", "info")}
+    assert {(f.message.split()[0], f.severity) for f in changed} == {
+        ("NCCL_DEBUG", "info"),
+        ("NCCL_IB_DISABLE", "info"),
+    }
     assert changed[0].subject.ranks == (3,)
 
     log = tmp_path / "nccl.log"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.flows.env_lint import lint, read_file, rule_names
+from whichrank.flows.env_lint import lint, read_path, rule_names
 from whichrank.model.findings import NotEvaluated
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "launch"
@@ -16,7 +16,7 @@ KINDS = {".sh": "shell", ".sbatch": "shell", ".py": "python", ".yaml": "manifest
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_no_false_alarm(path):
-    file = read_file(path)
+    (file,) = read_path(path)
     assert file.kind == KINDS[path.suffix]
     assert file.assignments, "the sample sets something, and it was seen"
     assert lint([file]).findings == ()
@@ -27,7 +27,7 @@ def test_there_are_enough_of_them():
 
 
 def test_no_false_alarm_across_ranks():
-    files = [read_file(path) for path in FILES if path.suffix == ".txt"]
+    files = [file for path in FILES if path.suffix == ".txt" for file in read_path(path)]
     assert len(files) == 2
     assert lint(files).findings == ()
 
@@ -45,3 +45,8 @@ def test_a_rule_keeps_its_contract(name):
 def test_codes_are_unique():
     codes = [import_module(f"whichrank.rules.config.{name}").CODE for name in rule_names()]
     assert len(set(codes)) == len(codes)
+
+
+def test_a_folder_is_all_its_files():
+    files = read_path(SAMPLES)
+    assert {Path(file.label).name for file in files} == {path.name for path in FILES}, "ORIGIN sets nothing"

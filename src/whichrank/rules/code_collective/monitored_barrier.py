@@ -1,0 +1,69 @@
+"""A monitored barrier names the ranks that did not come.
+
+## What it finds
+`monitored_barrier` (called by the program, or by `TORCH_DISTRIBUTED_DEBUG=DETAIL` before every collective) that
+timed out.
+
+## Why it happens
+A rank skipped the call, is held up elsewhere, or is gone.
+
+## How it decides
+Rank 0 of the group lists who failed to pass; the other ranks only say that they did. If nobody lists and the others
+wait for rank 0, rank 0 is the one that is missing. Ranks within a group are global only where the group is the job.
+
+## Example
+`[Rank 0]: Rank 2 failed to pass monitoredBarrier in 30000 ms`
+
+## Fix
+Look at what that rank does instead: its stack, then its log.
+
+## Limits
+Without `wait_all_ranks=True` only the first missing rank is listed.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, mismatches, telling
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "COLL124"
+CAUSE = "collective-desync"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="hang",
+    fix=("Find out what the missing rank does instead of reaching the barrier: its stack first, then its log.",),
+    alternatives=(
+        ("conditional-collective", 0.12, "it may have skipped the call"),
+        ("rank-stuck-in-user-code", 0.12, "it may be held up in host code"),
+    ),
+    next=(
+        NextStep(
+            "py-spy dump --nonblocking --pid PID",
+            "the stack of the missing rank shows what holds it up",
+            ("rank-stuck-in-user-code", "conditional-collective"),
+            "none",
+        ),
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    signs = crashes.signs_of(case, "monitored_barrier_failed")
+    if not signs:
+        return []
+    told = [s.event for s in signs if s.event is not None]
+    listed = sorted({rank for e in told if e.text("what") == "missing" for rank in e.numbers("ranks")})
+    missing = tuple(listed) if listed else (0,)
+    members = {e.group_rank for e in told if e.group_rank is not None} | set(missing)
+    ranks = missing if mismatches.is_world(case, told, len(members)) else ()
+    inside = "" if ranks else " (number within the group)"
+    message = (
+        f"{telling.ranks_text(missing).capitalize()}{inside} never came to a monitored barrier that the others reached."
+    )
+    return [crashes.found(case, _CLAIM, signs, message, 0.75 if listed else 0.65, ranks)]

@@ -1,0 +1,95 @@
+"""Ranks leave out of step: one destroys its groups or exits while others still communicate.
+
+## What it finds
+A rank that has begun to tear down (or has left) while the others wait in a collective; or ranks that hang in the
+teardown itself.
+
+## Why it happens
+A rank leaves its loop early, returns from main on a condition, or calls `destroy_process_group` before the others are
+done; exit handlers and threads that still communicate; `destroy_process_group` is itself waiting for pending work.
+
+## How it decides
+The rank does not come to a collective, and its own log says that it destroys its communicators, or its stack is inside
+teardown. If all stacks are in teardown, nobody is singled out.
+
+## Example
+Rank 2 printed `Destroy COMPLETE` and is gone; ranks 0, 1 and 3 wait in `all_reduce #18`.
+
+## Fix
+Put a barrier before `destroy_process_group`, and reach it on every path; join threads that communicate first.
+
+## Limits
+Since NCCL 2.30 the lines about destroying are printed only with `NCCL_DEBUG_SUBSYS` containing DESTROY.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.rules import telling
+from whichrank.timeline.case import Case
+from whichrank.timeline.stuck import stack_ref, suspects_by_record
+
+CODE = "COLL112"
+CAUSE = "teardown-hang"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    signs = _signs(case)
+    if not case.stacks and not case.nccl and not case.events:
+        return NotEvaluated("stacks or logs of the ranks")
+    suspects, victims = suspects_by_record(case)
+    leaving = {rank: signs[rank] for rank in suspects if rank in signs}
+    if leaving:
+        return [_finding(case, leaving, victims, 0.8)]
+    in_stack = {rank: signs[rank] for rank, a in case.activities.items() if a.doing == "leaving" and rank in signs}
+    waiting = tuple(rank for rank, activity in case.activities.items() if activity.doing == "waiting")
+    if not in_stack or case.troubles:
+        return []
+    if waiting and len(in_stack) < len(waiting):
+        return [_finding(case, in_stack, waiting, 0.7)]
+    return [_all_leaving(in_stack)] if not waiting else []
+
+
+def _signs(case: Case) -> dict[int, Ref]:
+    """Ranks of which something says that they tear down or have left, with the words."""
+    found: dict[int, Ref] = {}
+    for process in case.nccl:
+        rank = case.people.rank_of(process.pid, process.host)
+        end = next((end for end in process.ends if end.kind == "destroy"), None)
+        if rank is not None and end is not None:
+            words = f"comm {end.comm} rank {end.rank} nranks {end.nranks} - Destroy {end.phase.upper()}"
+            found[rank] = Ref(process.source, f"line {end.line}", words, rank, process.host, None)
+    for event in case.of_kind("group_teardown"):
+        if event.rank is not None and event.text("what") == "destroying":
+            found.setdefault(event.rank, event.ref)
+    for rank, activity in case.activities.items():
+        if activity.doing == "leaving":
+            found[rank] = stack_ref(case, rank)
+    return found
+
+
+def _finding(case: Case, leaving: dict[int, Ref], victims: tuple[int, ...], confidence: float) -> Finding:
+    ranks = tuple(sorted(leaving))
+    rest = tuple(rank for rank in victims if rank not in ranks)
+    verb = "has" if len(ranks) == 1 else "have"
+    refs = list(leaving.values())[:3]
+    if case.lineup is not None and case.troubles:
+        refs += telling.evidence(case.lineup, case.troubles[0])[:3]
+    return Finding(
+        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=confidence, subject=Subject(ranks=ranks),
+        message=f"{telling.culprits_text(case, ranks).capitalize()} {verb} begun to tear down while {telling.ranks_text(rest)} still communicate.",
+        evidence=tuple(refs), victims=rest, onset_ns=telling.onset(case, case.troubles[0]) if case.troubles else None,
+        alternatives=(Alternative("uneven-inputs", 0.12, "it may have run out of data and finished early"),),
+        fix=("Reach a barrier on every rank before destroy_process_group; look for the path on which this rank leaves early.",),
+    )  # fmt: skip
+
+
+def _all_leaving(leaving: dict[int, Ref]) -> Finding:
+    ranks = tuple(sorted(leaving))
+    return Finding(
+        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=0.6, subject=Subject(),
+        message=f"{telling.ranks_text(ranks).capitalize()} hang in the teardown of their process groups.",
+        evidence=tuple(leaving.values())[:4], victims=ranks,
+        fix=("Wait for pending work (torch.cuda.synchronize) and meet at a barrier before destroy_process_group.",),
+    )  # fmt: skip

@@ -1,0 +1,57 @@
+"""torch's own check reports different data types in one collective.
+
+## What it finds
+Ranks that bring tensors of different type to the same collective, by the words of `TORCH_DISTRIBUTED_DEBUG=DETAIL`.
+
+## Why it happens
+Autocast or a cast that one rank alone takes, a checkpoint in another precision, a metric that is an integer on one
+rank.
+
+## How it decides
+Operation, sequence number and shapes agree and the types differ; the minority over all ranks' messages is the odd
+one.
+
+## Example
+`… TensorShape=[1], TensorDtypes=Float …, but Rank 2 is running … TensorDtypes=Long`
+
+## Fix
+Cast to one type before the call on every rank.
+
+## Limits
+Two ranks that differ have no majority: then nobody is named.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules import crashes, mismatches
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "COLL122"
+CAUSE = "dtype-mismatch"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Cast to the same data type on every rank before the call (look for autocast or a cast that one rank takes).",
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    return [
+        crashes.found(
+            case,
+            _CLAIM,
+            m.signs,
+            f"Ranks bring different data types to {m.op} #{m.seq}: {mismatches.told(case, m)}.",
+            0.88,
+            m.ranks,
+        )
+        for m in mismatches.mismatches(case)
+        if m.aspect == "dtype"
+    ]

@@ -1,0 +1,59 @@
+"""torch's own check reports that ranks are in different operations.
+
+## What it finds
+Ranks of one group that call different collectives at the same time, by the words of
+`TORCH_DISTRIBUTED_DEBUG=DETAIL`.
+
+## Why it happens
+A branch that some ranks take, a different order of two calls, threads that race, a rank that runs one call ahead.
+
+## How it decides
+The operation, or the sequence number, differs between two ranks. Over all ranks' messages the minority is the odd
+one.
+
+## Example
+`Rank 0 is running collective: … OpType=ALLREDUCE …, but Rank 3 is running collective: … OpType=BROADCAST`
+
+## Fix
+Let every rank call the same operations in the same order: find the branch above the call of the odd rank.
+
+## Limits
+The check says that they differ, not whether one was skipped or two were swapped.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules import crashes, mismatches
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "COLL123"
+CAUSE = "collective-order"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=("Let every rank call the same operations in the same order: find the branch above the call of the odd rank.",),
+    alternatives=(
+        ("conditional-collective", 0.3, "one rank may have skipped or added a call"),
+        ("collective-desync", 0.1, "the check does not say how they came apart"),
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    return [
+        crashes.found(
+            case,
+            _CLAIM,
+            m.signs,
+            f"Ranks are in different operations of one group: {mismatches.told(case, m)}.",
+            0.6,
+            m.ranks,
+        )
+        for m in mismatches.mismatches(case)
+        if m.aspect in ("op", "seq")
+    ]

@@ -1,0 +1,88 @@
+"""torch's own check reports different sizes in one collective.
+
+## What it finds
+Ranks that bring tensors of different shape to the same collective, or build different models, by the words of torch
+or Gloo themselves.
+
+## Why it happens
+Uneven last batches that are gathered without padding, a dimension that the number of ranks does not divide, a
+branch that some ranks skip so that gradient buckets differ, another configuration on one host.
+
+## How it decides
+`TORCH_DISTRIBUTED_DEBUG=DETAIL` prints what two ranks bring; over all ranks' messages the minority is the odd one.
+Gloo says that the data it received has another size, without saying whose. DDP says which parameters differ from
+rank 0's: if everybody but rank 0 says so, rank 0 is the odd one. Ranks within a group are global only where the
+group is the job.
+
+## Example
+`Rank 1 is running collective: … TensorShape=[1435, 16] …, but Rank 2 is running … TensorShape=[1436, 16]`
+
+## Fix
+Gather the lengths first and pad to the largest; make every rank take the same path through the model.
+
+## Limits
+Two ranks that differ have no majority: then nobody is named.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules import crashes, mismatches, telling
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.timeline.case import Case
+
+CODE = "COLL121"
+CAUSE = "size-mismatch"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Make the sizes equal on all ranks: gather the lengths first and pad, or drop the uneven last batch.",
+        "If these are gradient buckets, some rank skipped part of the model: let every rank run every branch.",
+    ),
+    alternatives=(
+        ("conditional-collective", 0.3, "a rank that skipped a branch brings another tensor to the same place"),
+        ("collective-order", 0.08, "the calls may be different operations of the program"),
+    ),
+)
+_TRUNCATED = ("message truncated : receiving", "collective mismatch error")
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    found = [_finding(case, m) for m in mismatches.mismatches(case) if m.aspect == "shape"]
+    return found or _models(case) or _plain(case)
+
+
+def _finding(case: Case, mismatch: mismatches.Mismatch) -> Finding:
+    message = f"Ranks bring different sizes to {mismatch.op} #{mismatch.seq}: {mismatches.told(case, mismatch)}."
+    sure = 0.65 if mismatch.op == "ALLREDUCE" else 0.85
+    return crashes.found(case, _CLAIM, mismatch.signs, message, sure, mismatch.ranks)
+
+
+def _models(case: Case) -> list[Finding]:
+    """DDP compares every rank's parameters with those of rank 0."""
+    told = [s for s in crashes.signs_of(case, "ddp_error") if s.event and s.event.text("what") == "param_shape"]
+    counts = [s for s in crashes.signs_of(case, "ddp_error") if s.event and s.event.text("what") == "param_count"]
+    if not told and not counts:
+        return []
+    differing = {s.event.group_rank for s in told if s.event and s.event.group_rank is not None}
+    world = mismatches.is_world(case, [s.event for s in told if s.event])
+    most = len(differing) > 1 and len(differing) >= case.world - 1 > 0
+    ranks = (0,) if most else tuple(sorted(differing)) if world else crashes.ranks_of(told)
+    message = f"{crashes.who(case, ranks, told)} built another model than the others: its parameters have other sizes."
+    return [crashes.found(case, _CLAIM, [*told, *counts], message, 0.85 if told else 0.8, ranks)]
+
+
+def _plain(case: Case) -> list[Finding]:
+    """Gloo's and NCCL's transports notice a size that they do not expect, and name nobody."""
+    signs: list[Sign] = [*crashes.signs_of(case, "gloo_mismatch"), *crashes.said_by_nccl(case, *_TRUNCATED)]
+    if not signs:
+        return []
+    event = signs[0].event
+    got, expected = (event.number("got"), event.number("expected")) if event else (None, None)
+    sizes = f": {got} bytes came where {expected} were expected" if got is not None else ""
+    where = f" ({telling.ranks_text(crashes.ranks_of(signs))} noticed)" if crashes.ranks_of(signs) else ""
+    return [crashes.found(case, _CLAIM, signs, f"Ranks bring different sizes to one collective{sizes}{where}.", 0.7)]

@@ -1,0 +1,81 @@
+"""The logs show that ranks have different numbers of batches.
+
+## What it finds
+Progress lines whose totals differ between ranks while the job waits or has lost a peer, or torch's `Join` that
+noticed it.
+
+## Why it happens
+Shards of different length, a sampler without padding, an iterable data set, dynamic batching, `drop_last=False`.
+
+## How it decides
+`Join` says so itself. Otherwise each rank's last progress line is read: ranks that have done all their steps while
+others have more to do left the loop first. It counts only where the job reports a time-out or a lost peer.
+
+## Example
+Rank 2 prints `998/998`, ranks 0, 1 and 3 stand at `998/1001` and time out.
+
+## Fix
+Give every rank the same number of batches, or use `torch.distributed.algorithms.join.Join`.
+
+## Limits
+Needs progress lines with totals from more than one rank.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules import crashes, telling
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.timeline.case import Case
+
+CODE = "COLL125"
+CAUSE = "uneven-inputs"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="hang",
+    fix=(
+        "Give every rank the same number of batches: DistributedSampler with drop_last=True, shards of equal length.",
+        "Or wrap the loop in torch.distributed.algorithms.join.Join, or all_reduce 'I have a batch' before each step.",
+    ),
+)
+_WAITS = ("watchdog_timeout", "gloo_timeout", "peer_closed", "monitored_barrier_failed", "dump_signal")
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    joined = crashes.said(case, "rank that exhausted inputs")
+    last = _last_lines(case)
+    left = tuple(sorted(rank for rank, (step, total, _) in last.items() if step >= total))
+    others = {rank: line for rank, line in last.items() if rank not in left}
+    uneven = bool(left) and bool(others) and all(last[r][1] < min(t for _, t, _ in others.values()) for r in left)
+    if not joined and not (uneven and crashes.events(case, *_WAITS)):
+        return []
+    ranks = left if uneven else ()
+    signs = [*joined, *([last[r][2] for r in (*left[:2], *list(others)[:2])] if uneven else [])]
+    if uneven:
+        ends = ", ".join(f"{last[r][1]}" for r in left[:3])
+        most = max(total for _, total, _ in others.values())
+        message = f"{telling.ranks_text(left).capitalize()} had only {ends} steps where others have {most}, and left the loop."
+    else:
+        message = "Some rank ran out of data before the others: torch's Join noticed it."
+    return [crashes.found(case, _CLAIM, signs, message, 0.8 if uneven else 0.85, ranks)]
+
+
+def _last_lines(case: Case) -> dict[int, tuple[int, int, Sign]]:
+    """Per rank the last line with a total: step, total, and the line itself."""
+    found: dict[int, tuple[int, int, Sign]] = {}
+    for progress in case.progress:
+        rows = [i for i in range(len(progress)) if progress.total[i] > 0 and progress.rank[i] >= 0]
+        for row in rows[-4096:]:
+            rank, step, total = int(progress.rank[row]), int(progress.step[row]), int(progress.total[row])
+            place = f"line {int(progress.line[row])}"
+            found[rank] = (
+                step,
+                total,
+                Sign(f"{step}/{total}", Ref(progress.source, place, f"step {step}/{total}", rank), rank),
+            )
+    return found

@@ -1,0 +1,65 @@
+"""DDP misses gradients of parameters that took no part in the forward pass.
+
+## What it finds
+DDP's `Expected to have finished reduction in the prior iteration`, and which ranks raised it.
+
+## Why it happens
+A layer that is only sometimes used, parameters frozen after DDP was made, an output that the loss does not use. If
+all ranks skip the same ones, all raise the error; if only some do, those raise it and the others lose their peer.
+
+## How it decides
+The ranks that print the error skipped the parameters; where all do, nobody is named. Ranks that report a lost peer
+are victims.
+
+## Example
+`Parameter indices which did not receive grad for rank 1: 2 3`
+
+## Fix
+`find_unused_parameters=True`, or better, let every parameter take part (a zero-weighted term), and freeze before
+wrapping.
+
+## Limits
+Names of the parameters are printed with `TORCH_DISTRIBUTED_DEBUG=INFO` or DETAIL.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules import crashes
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.timeline.case import Case
+
+CODE = "COLL120"
+CAUSE = "unused-parameters"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Let every parameter take part in the loss on every rank (add unused branches with weight zero), or pass "
+        "find_unused_parameters=True.",
+        "Freeze parameters before wrapping the model in DDP, not after.",
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL prints their names.",
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = [s for s in crashes.signs_of(case, "ddp_error") if s.event and s.event.text("what").startswith("unused")]
+    told += [s for s in crashes.said(case, "Expected to have finished reduction in the prior iteration") if s.event]
+    if not told:
+        return []
+    ranks = crashes.unless_all(case, crashes.ranks_of(told))
+    message = f"{crashes.who(case, ranks, told)} skipped parameters that DDP waits for{_names(told)}{crashes.others(case, ranks)}."
+    return [crashes.found(case, _CLAIM, told, message, 0.92, ranks)]
+
+
+def _names(told: list[Sign]) -> str:
+    for sign in told:
+        names = sign.event.data.get("names") if sign.event else None
+        if isinstance(names, list) and names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            return f" ({', '.join(map(str, names[:3]))}{more})"
+    return ""

@@ -1,0 +1,112 @@
+"""A rank raised an exception of its own; the others only lost their peer.
+
+## What it finds
+An uncaught Python exception that is no echo of somebody else's failure: a bug, bad data, a missing file, a failed
+download, an assertion.
+
+## Why it happens
+Code or data that only one rank meets: its shard, its role, its host. The process ends, its connections close, and
+every other rank reports a lost connection or, later, a time-out.
+
+## How it decides
+Tracebacks are sorted by what they tell. Exceptions that report a lost peer, a time-out, a closed store or the
+launcher's signal are consequences and never named. Exceptions that name a known cause (memory, CUDA, files, ports)
+are left to the rules for these. What remains is the rank's own; ranks that raise the same within ten seconds are
+named together. Exceptions after which training went on, that Python ignored, or that ended another thread, do not
+count. Where there is no traceback but the launcher saw one process fail and ended all others itself, that process
+is named with little confidence.
+
+## Example
+Rank 3 prints `KeyError: 'labels'` at `data.py:88`; ranks 0-2 print `Connection closed by remote peer`.
+
+## Fix
+Read the traceback of that rank; the others have nothing to tell.
+
+## Limits
+Without prefixes or one file per rank, nothing says whose traceback it is: run with `torchrun --log-dir DIR --tee
+3`, or wrap the entry point with `torch.distributed.elastic.multiprocessing.errors.record`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, deaths, exceptions
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.timeline.case import Case
+
+CODE = "CODE101"
+CAUSE = "rank-exception"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Fix the exception of that rank: its traceback names the line; what the other ranks print follows from it.",
+        "If only this rank meets it, look at what is different there: its data shard, its host, code under its rank.",
+    ),
+)
+_BARE = Claim(
+    CODE,
+    CAUSE,
+    fix=("Get the output of that rank: it ended by itself and the launcher ended the others.",),
+    alternatives=(
+        ("gpu-out-of-memory", 0.15, "the exit code does not say what was raised"),
+        ("collective-desync", 0.1, "a rank that loses a collective may end first too"),
+    ),
+    next=(
+        NextStep(
+            "torchrun --log-dir LOGS --tee 3 …",
+            "the rank's own output holds the traceback",
+            ("rank-exception", "gpu-out-of-memory"),
+            "ends",
+        ),
+    ),
+)
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]{1,16}|\d{1,20}")
+_MOST = 3
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    raised = exceptions.own_exceptions(case) or exceptions.unclaimed_cuda_errors(case)
+    if raised:
+        return [_finding(case, group, first=i == 0) for i, group in enumerate(_grouped(raised)[:_MOST])]
+    return _by_exit_code(case)
+
+
+def _grouped(raised: list[Sign]) -> list[list[Sign]]:
+    """The same exception on several ranks is one; the earliest group first."""
+    groups: dict[str, list[Sign]] = {}
+    for sign in raised:
+        groups.setdefault(_NUMBERS.sub("#", crashes.short(sign.ref.quote, 200)), []).append(sign)
+    return sorted(groups.values(), key=lambda group: min(_when(sign) for sign in group))
+
+
+def _when(sign: Sign) -> float:
+    return sign.about_ns if sign.about_ns is not None else float("inf")
+
+
+def _finding(case: Case, group: list[Sign], *, first: bool) -> Finding:
+    signs = crashes.first_to_fail(group)
+    ranks = crashes.ranks_of(signs) or (deaths.only_one_failed(case) if first else ())
+    place = next((f" at {s.code}" for s in signs if s.code is not None), "")
+    verb = "raised" if first else "also raised"
+    message = f"{crashes.who(case, ranks, signs)} {verb} {crashes.short(signs[0].ref.quote)}{place}{crashes.others(case, ranks)}."
+    sure = 0.9 if crashes.ranks_of(signs) else 0.75
+    return crashes.found(case, _CLAIM, signs, message, sure if first else 0.45, ranks)
+
+
+def _by_exit_code(case: Case) -> list[Finding]:
+    """One process failed, the launcher ended the rest, and nothing says that it lost a peer."""
+    alone = deaths.only_one_failed(case)
+    told = [d for d in deaths.deaths(case) if d.sign.rank in alone and d.code is not None and 0 < d.code < 128]
+    if not told or crashes.said(case, "") or any(deaths.waited(case, rank) for rank in alone):
+        return []
+    message = (
+        f"{crashes.who(case, alone)} ended by itself with exit code {told[0].code} and the launcher ended the others; "
+        "its own output is not at hand."
+    )
+    return [crashes.found(case, _BARE, [told[0].sign], message, 0.5, alone)]

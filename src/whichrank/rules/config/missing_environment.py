@@ -1,0 +1,51 @@
+"""A variable that torch needs is missing, or has a value that it refuses.
+
+## What it finds
+`environment variable RANK expected, but not set`, and `Invalid value for environment variable`.
+
+## Why it happens
+The script is started without its launcher, or the launcher's variables did not reach the process (a container,
+sudo, ssh); a boolean is written `on`, which torch does not take.
+
+## How it decides
+torch's own error names the variable.
+
+## Example
+`Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set`
+
+## Fix
+Start with `torchrun`, or export the variable where the ranks start.
+
+## Limits
+Variables that are set but wrong are checked by `whichrank env lint`.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules import crashes
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "CONF102"
+CAUSE = "wrong-environment"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = crashes.signs_of(case, "init_error")
+    signs = [s for s in told if s.event and s.event.text("what") in ("env_missing", "bad_env")]
+    if not signs:
+        return []
+    event = signs[0].event
+    name = (event.text("name") if event else "") or "a variable"
+    missing = event is not None and event.text("what") == "env_missing"
+    fix = (
+        (f"Start the script with torchrun, or export {name} where the ranks start.",)
+        if missing
+        else (f"Give {name} a value that torch takes: 1 or 0 for a boolean.",)
+    )
+    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    message = f"{name} is not set, and torch needs it." if missing else f"torch refuses the value of {name}."
+    return [crashes.found(case, Claim(CODE, CAUSE, fix=fix, category="config"), signs, message, 0.88, ranks)]

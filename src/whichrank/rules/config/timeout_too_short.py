@@ -1,0 +1,120 @@
+"""The work was legitimate and progressing; the timeout was shorter than it needs.
+
+## What it finds
+A time-out of a collective in a job whose steps normally take about as long, or while a rank visibly went on
+working.
+
+## Why it happens
+A short timeout set for debugging, a first step that compiles, an evaluation or a checkpoint that grows with the
+model.
+
+## How it decides
+Only with positive evidence: the training's own progress lines show earlier steps that lasted at least half as long
+as the timeout, or a rank that did not time out itself printed further steps during the whole wait of the others.
+
+## Example
+Timeout 30 s; the last steps took 21, 26 and 24 s.
+
+## Fix
+`init_process_group(timeout=timedelta(minutes=…))`, and the same for `new_group`, which does not inherit it.
+
+## Limits
+Needs progress lines with times, or with seconds per step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.log import LogEvent, Progress
+from whichrank.rules import crashes, telling
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.timeline.case import Case
+
+CODE = "CONF101"
+CAUSE = "timeout-too-short"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="hang",
+    fix=(
+        "Raise the timeout above the longest step, evaluation and checkpoint: init_process_group(timeout=timedelta(…)).",
+        "Give it to new_group() as well: groups do not inherit it.",
+    ),
+    alternatives=(
+        ("straggler", 0.2, "one rank may be slower than the rest"),
+        ("collective-desync", 0.15, "the last operation may have been missed for another reason"),
+    ),
+)
+_MILLISECOND = 1_000_000
+_ENOUGH = 3
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    waits = [(e, limit) for e in crashes.events(case, "watchdog_timeout", "gloo_timeout") if (limit := _limit(e))]
+    if not waits or not case.progress:
+        return [] if waits else NotEvaluated("a time-out and the training's progress lines")
+    event, limit = min(waits, key=lambda wait: wait[1])
+    slow = [step for progress in case.progress if (step := _long_step(progress, limit)) is not None]
+    if slow:
+        sign, seconds = max(slow, key=lambda step: step[1])
+        message = f"Steps of this job take up to {seconds:.0f} s and the timeout is {limit / 1000:.0f} s."
+        return [crashes.found(case, _CLAIM, [crashes.sign(case, event), sign], message, 0.5)]
+    busy = _still_working(case, event, limit)
+    if not busy:
+        return []
+    ranks = crashes.ranks_of(busy)
+    message = f"{telling.ranks_text(ranks).capitalize()} went on working while the others waited {limit / 1000:.0f} s and gave up."
+    return [crashes.found(case, _CLAIM, [crashes.sign(case, event), *busy], message, 0.45, ranks)]
+
+
+def _limit(event: LogEvent) -> int | None:
+    return event.number("timeout_ms") or event.number("ms")
+
+
+def _line(progress: Progress, row: int, words: str) -> Sign:
+    rank = int(progress.rank[row])
+    named = rank if rank >= 0 else None
+    return Sign(words, Ref(progress.source, f"line {int(progress.line[row])}", words, named), named)
+
+
+def _long_step(progress: Progress, limit_ms: int) -> tuple[Sign, float] | None:
+    """A step that lasted half the timeout or more, where at least three did."""
+    half = limit_ms / 2000
+    stated = np.nan_to_num(progress.seconds_per_step, nan=0.0)
+    rows = np.flatnonzero(stated >= half)
+    if len(rows) >= _ENOUGH:
+        return _line(progress, int(rows[-1]), f"{stated[rows[-1]]:.1f} s per step"), float(stated[rows].max())
+    timed = np.flatnonzero((progress.time_ns > 0) & (progress.step >= 0))
+    if len(timed) <= _ENOUGH:
+        return None
+    took = np.diff(progress.time_ns[timed]) / 1e9
+    steps = np.diff(progress.step[timed])
+    long = np.flatnonzero((steps == 1) & (took >= half))
+    if len(long) < _ENOUGH:
+        return None
+    row = int(timed[long[-1] + 1])
+    return _line(progress, row, f"step {int(progress.step[row])} took {took[long[-1]]:.1f} s"), float(took[long].max())
+
+
+def _still_working(case: Case, event: LogEvent, limit_ms: int) -> list[Sign]:
+    """Ranks without a time-out of their own that printed new steps through the whole wait."""
+    if event.time_ns is None:
+        return []
+    timed_out = {e.rank for e in crashes.events(case, "watchdog_timeout", "gloo_timeout")}
+    begin, length = event.time_ns - limit_ms * _MILLISECOND, limit_ms * _MILLISECOND
+    found = []
+    for progress in case.progress:
+        inside = (progress.time_ns > begin + length // 4) & (progress.time_ns <= event.time_ns) & (progress.rank >= 0)
+        rows = np.flatnonzero(inside)
+        fresh = len(np.unique(progress.step[rows])) >= _ENOUGH
+        late = len(rows) > 0 and progress.time_ns[rows[-1]] > event.time_ns - length // 4
+        if fresh and late and int(progress.rank[rows[-1]]) not in timed_out:
+            row = int(rows[-1])
+            found.append(_line(progress, row, f"step {int(progress.step[row])}"))
+    return found

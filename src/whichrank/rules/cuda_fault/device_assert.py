@@ -1,0 +1,70 @@
+"""A device-side assertion failed: an index out of range, bad labels.
+
+## What it finds
+`CUDA error: device-side assert triggered`, and the assertion that the kernel printed.
+
+## Why it happens
+A label or token id outside of the table, an index that a collate function or a tokenizer got wrong, mostly in the
+data of one rank.
+
+## How it decides
+The CUDA error on a rank, wherever it surfaces: in Python, or in the NCCL watchdog, which only meets the error and
+is not its cause. The assertion's own words are quoted where they were printed.
+
+## Example
+`IndexKernel.cu:93: … Assertion `index < sizes[i]` failed`, then the watchdog of rank 1 ends with the CUDA error.
+
+## Fix
+Check ids against the size of the table before the call; `CUDA_LAUNCH_BLOCKING=1` makes the traceback point at it.
+
+## Limits
+CUDA reports the error at a later call: without `CUDA_LAUNCH_BLOCKING=1` the line of the traceback is not the
+culprit's.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, deaths
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "CUDA102"
+CAUSE = "cuda-device-assert"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Check indices, labels and token ids against the tensor that they index, on the data of that rank.",
+        "Run once with CUDA_LAUNCH_BLOCKING=1: then the traceback points at the operation.",
+    ),
+    next=(
+        NextStep(
+            "CUDA_LAUNCH_BLOCKING=1 torchrun … (a short run)",
+            "the traceback then names the operation that asserted",
+            ("cuda-device-assert",),
+            "ends",
+        ),
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = crashes.signs_of(case, "cuda_error")
+    lines = [s for s in told if s.event and s.event.text("what") == "assert_line"]
+    errors = [s for s in told if s.event and s.event.text("what") == "device_assert"]
+    errors += crashes.said_by_nccl(case, "device-side assert")
+    signs = crashes.first_to_fail([*errors, *lines])
+    if not signs:
+        return []
+    ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)
+    reason = next((f" ({crashes.short(s.event.text('reason'), 100)})" for s in lines if s.event), "")
+    message = f"A kernel of {_lower(crashes.who(case, ranks, signs))} hit a device-side assertion{reason}{crashes.others(case, ranks)}."
+    return [crashes.found(case, _CLAIM, signs, message, 0.92 if errors else 0.8, ranks)]
+
+
+def _lower(words: str) -> str:
+    return words[0].lower() + words[1:]

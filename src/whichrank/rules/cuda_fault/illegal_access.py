@@ -1,0 +1,69 @@
+"""An illegal or misaligned memory access in a kernel; the communication error is a consequence.
+
+## What it finds
+`CUDA error: an illegal memory access was encountered`, `misaligned address` or `unspecified launch failure` on a
+rank.
+
+## Why it happens
+A faulty kernel (custom, compiled or in a library), an index that no check covers, memory freed while a kernel still
+uses it, more rarely the hardware.
+
+## How it decides
+The CUDA error names the rank whose context broke. It often surfaces in the NCCL watchdog or in a NCCL call because
+these synchronise next: that does not make it a communication fault. Ranks that report it within ten seconds of the
+first are named; those that only time out are victims.
+
+## Example
+Rank 3's watchdog ends with `CUDA error: an illegal memory access was encountered`; ranks 0-2 time out in an
+all-reduce.
+
+## Fix
+`CUDA_LAUNCH_BLOCKING=1` and `compute-sanitizer` on that rank; look into the kernel log for an Xid (13, 31) with its
+pid.
+
+## Limits
+If the same GPU fails with different programs, suspect the hardware.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, deaths
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "CUDA103"
+CAUSE = "cuda-illegal-access"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Find the kernel: CUDA_LAUNCH_BLOCKING=1, then compute-sanitizer, on that rank's data.",
+        "Suspect custom or compiled kernels first; if the fault stays with the GPU and not with the data, the hardware.",
+    ),
+    alternatives=(("xid-gpu-fault", 0.06, "a fault that stays with one GPU is the hardware's"),),
+    next=(
+        NextStep(
+            "dmesg -T | grep -i xid", "Xid 13 or 31 names the process; others mean hardware", ("xid-gpu-fault",), "none"
+        ),
+    ),
+)
+_KINDS = ("illegal_access", "misaligned_address", "launch_failure")
+_WORDS = ("illegal memory access", "misaligned address", "unspecified launch failure")
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = [s for s in crashes.signs_of(case, "cuda_error") if s.event and s.event.text("what") in _KINDS]
+    signs = crashes.first_to_fail([*told, *crashes.said_by_nccl(case, *_WORDS)])
+    if not signs:
+        return []
+    ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)
+    what = next((words for words in _WORDS for s in signs if words in s.text), "illegal memory access")
+    whose = crashes.who(case, ranks, signs)
+    article = "an" if what[0] in "aiu" else "a"
+    message = f"A kernel of {whose[0].lower()}{whose[1:]} failed with {article} {what}{crashes.others(case, ranks)}."
+    plain = what != "unspecified launch failure"
+    return [crashes.found(case, _CLAIM, signs, message, 0.9 if plain else 0.7, ranks)]

@@ -1,0 +1,89 @@
+"""A rank died in native code: a segmentation fault, a bus error, an abort.
+
+## What it finds
+A process that ended by SIGSEGV, SIGBUS, SIGILL, SIGFPE or an abort of its own, or that printed its last words on
+the way.
+
+## Why it happens
+A fault in an extension or a library, mixed library versions, a damaged heap, a full `/dev/shm` (SIGBUS), code for
+another CPU (SIGILL).
+
+## How it decides
+The signal, by the launcher's exit code or by what faulthandler, glibc, torch or MPI print. An abort counts only
+where the rank shows no time-out, no communication error and no CUDA error before: torch's watchdog aborts the
+process after these, and that makes the rank a victim.
+
+## Example
+`failed (exitcode: -11) local_rank: 1 (pid: 4711)`, with `Fatal Python error: Segmentation fault` in the log of rank
+1.
+
+## Fix
+The stack says where: `faulthandler` for Python's side, a core file and gdb for the native side.
+
+## Limits
+An exit code alone says nothing of the reason.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, deaths
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.timeline.case import Case
+
+CODE = "CUDA104"
+CAUSE = "rank-native-crash"
+
+_FIX = (
+    "Find the place: run with PYTHONFAULTHANDLER=1, or open a core file in gdb (ulimit -c unlimited).",
+    "Suspect compiled extensions and mixed library versions first.",
+)
+_NEXT = (
+    NextStep("coredumpctl gdb PID", "the native stack tells which library crashed", ("rank-native-crash",), "none"),
+)
+_SHM = ("shm-too-small", 0.25, "a bus error is what a full /dev/shm looks like")
+_EXPLAINED = ("watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "peer_closed", "gloo_timeout",
+              "gloo_mismatch", "cuda_error", "store_error", "gloo_init_error", "fingerprint_mismatch")  # fmt: skip
+_NOT_OWN = ("DistBackendError", "DistNetworkError", "DistStoreError", "gloo::", "bad_alloc")
+_CRASHES = (*deaths.NATIVE, deaths.ABORT)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = [s for s in crashes.signs_of(case, "native_crash") if _is_own(case, s)]
+    dead = [d.sign for d in deaths.deaths(case) if d.signal in _CRASHES and not d.by_launcher]
+    dead = [s for s in dead if _is_own(case, s) and not deaths.follows_the_end(case, s)]
+    signs = crashes.first_to_fail([*told, *dead])
+    if not signs:
+        return []
+    ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)
+    number = next((n for s in signs if (n := _signal(s)) is not None), deaths.ABORT)
+    offered = (_SHM,) if number == 7 else ()
+    claim = Claim(CODE, CAUSE, fix=_FIX, alternatives=offered, next=_NEXT)
+    name = deaths.SIGNALS.get(number, f"signal {number}")
+    message = f"{crashes.who(case, ranks, signs)} crashed in native code ({name}){crashes.others(case, ranks)}."
+    return [crashes.found(case, claim, signs, message, _confidence(number, bool(told)), ranks)]
+
+
+def _confidence(number: int, words: bool) -> float:
+    if number == deaths.ABORT:
+        return 0.7 if words else 0.6
+    return 0.85 if words else 0.7
+
+
+def _signal(sign: Sign) -> int | None:
+    if sign.event is None:
+        return None
+    number, code = sign.event.number("signal"), sign.event.number("exitcode")
+    return code - 128 if number is None and code is not None and code > 128 else number
+
+
+def _is_own(case: Case, sign: Sign) -> bool:
+    """Not a SIGKILL or SIGTERM, and no abort that something else explains."""
+    number = _signal(sign)
+    if number not in (None, *_CRASHES) or any(words in sign.ref.quote for words in _NOT_OWN):
+        return False
+    if number in deaths.NATIVE:
+        return True
+    return not any(e.rank in (None, sign.rank) or sign.rank is None for e in crashes.events(case, *_EXPLAINED))

@@ -1,0 +1,79 @@
+"""The watchdog thread itself is stuck, and the heartbeat monitor ends the process.
+
+## What it finds
+`watchdog got stuck for … seconds without making progress`, or a dump that failed because the interpreter lock was
+held.
+
+## Why it happens
+A CUDA call that does not return (a wedged driver or GPU, a lock in the CUDA context), or a Python thread that holds
+the interpreter lock in a blocking call. It is no time-out of a collective.
+
+## How it decides
+The heartbeat monitor's own words; the ranks that print them are named unless all do. A rank that also reports a GPU
+fault is explained by that.
+
+## Example
+`ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives.`
+
+## Fix
+Look at the kernel log for an Xid and at `nvidia-smi`; take the native stacks of that rank. Raise
+`TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC` only where the rank was legitimately busy in one call.
+
+## Limits
+The monitor does not know which call blocks.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "CUDA105"
+CAUSE = "watchdog-blocked"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="hang",
+    fix=(
+        "Look for a wedged GPU on that host first: the kernel log (Xid) and nvidia-smi.",
+        "Then take its native stacks: a thread in a CUDA call, or one that holds the interpreter lock, is the reason.",
+    ),
+    blames="gpu",
+    alternatives=(
+        ("gpu-kernel-stuck", 0.1, "a kernel that never ends blocks calls that synchronise"),
+        ("rank-stuck-in-user-code", 0.08, "a thread may hold the interpreter lock in a blocking call"),
+    ),
+    next=(
+        NextStep(
+            "py-spy dump --native --nonblocking --pid PID", "shows the call that does not return", (CAUSE,), "none"
+        ),
+        NextStep("dmesg -T | grep -i xid", "an Xid means hardware or driver", ("xid-gpu-fault",), "none"),
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    stuck = crashes.signs_of(case, "watchdog_stuck")
+    held = crashes.signs_of(case, "gil_held")
+    if not stuck and not held:
+        return []
+    signs = crashes.first_to_fail(stuck) if stuck else held
+    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    seconds = next((n for s in signs if s.event and (n := s.event.number("seconds")) is not None), None)
+    how = f" for {seconds} seconds" if seconds else ""
+    what = f"The NCCL watchdog of {_whose(case, ranks)} was stuck{how}" if stuck else (
+        f"A thread of {_whose(case, ranks)} held Python's interpreter lock"
+    )  # fmt: skip
+    timed_out = bool(crashes.events(case, "watchdog_timeout"))
+    sure = (0.6 if timed_out else 0.8) if stuck else 0.35
+    return [crashes.found(case, _CLAIM, signs, f"{what}: a CUDA call or the interpreter lock blocks it.", sure, ranks)]
+
+
+def _whose(case: Case, ranks: tuple[int, ...]) -> str:
+    named = crashes.who(case, ranks)
+    return named[0].lower() + named[1:] if ranks else "the ranks"

@@ -1,0 +1,102 @@
+"""Python exceptions told apart: a rank's own, those that name a known cause, and those that only tell of a loss."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from whichrank.records.log import LogEvent
+from whichrank.rules.crashes import Sign, events, sign, survived
+from whichrank.timeline.case import Case
+
+Nature = Literal["own", "known", "loss", "ended", "launcher", "unclear"]
+
+_ENDED = ("KeyboardInterrupt", "SystemExit", "SignalException", "GeneratorExit")
+_LAUNCHER = (
+    "ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError", "ActorDiedError",
+    "RayActorError", "WorkerCrashedError", "RayTaskError",
+)  # fmt: skip
+_LOSS_TYPES = (
+    "DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "DistQueueEmptyError",
+    "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "BrokenPipeError", "EOFError",
+)  # fmt: skip
+_PLAIN_LOSS = ("ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "EOFError", "TimeoutError")
+"""Types that may as well come from a download: what is raised from them may be the rank's own trouble."""
+_LOSS_WORDS = (
+    "gloo/transport", "Connection closed by", "Connection reset by peer", "NCCL error", "NCCL communicator was aborted",
+    "ncclRemoteError", "ncclSystemError", "ncclInternalError", "NCCL Error", "Watchdog caught", "NCCL operation timed out",
+    "timed out in blocking wait", "client socket has", "wait timeout after", "waiting for clients", "Socket Timeout",
+    "store based barrier", "store_based_barrier", "Failed to recv", "Connection was likely closed", "Broken pipe",
+    "monitoredBarrier", "Timed out waiting", "Stop_waiting response is expected", "ncclUniqueId", "connectFullMesh",
+    "Timed out initializing process group", "TCPStore", "rendezvous",
+)  # fmt: skip
+_KNOWN_WORDS = (
+    "out of memory", "CUDA error:", "HIP error:", "device-side assert", "DataLoader worker (pid", "DataLoader worker(s)",
+    "Expected to have finished reduction", "Detected mismatch between collectives", "EADDRINUSE",
+    "Address already in use", "Too many open files", "received 0 items of ancdata", "No space left on device",
+    "Disk quota exceeded", "unable to open shared memory object", "unable to mmap", "shared memory",
+    "Name or service not known", "name resolution", "gai error", "expected, but not set", "exhausted inputs",
+    "No CUDA GPUs are available", "Found no NVIDIA driver", "driver on your system is too old", "Invalid device id",
+    "Duplicate GPU detected", "appears not to match", "DDP expects same model", "Unable to find address for",
+    "DefaultCPUAllocator", "Cannot allocate memory", "Invalid value for environment variable",
+    "Received data size doesn't match", "Driver/library version mismatch", "Attempting to deserialize object on CUDA device",
+)  # fmt: skip
+# CUDA errors of which no rule on text speaks are the exception of the rank that has them.
+_UNCLAIMED_CUDA = ("device_busy", "launch_timeout", "other", "library")
+
+
+def short_type(event: LogEvent) -> str:
+    """The class of the exception without its package."""
+    return event.text("type").rsplit(".", 1)[-1]
+
+
+def nature(event: LogEvent) -> Nature:
+    """What kind of thing a traceback tells of."""
+    name, words = short_type(event), f"{event.text('type')}: {event.text('message')}"
+    if not name:
+        return "unclear"
+    if name in _ENDED:
+        return "ended"
+    if name in _LAUNCHER:
+        return "launcher"
+    if name in ("OutOfMemoryError", "MemoryError", "gaierror") or any(phrase in words for phrase in _KNOWN_WORDS):
+        return "known"
+    if name in _LOSS_TYPES or name.startswith("Rendezvous") or any(phrase in words for phrase in _LOSS_WORDS):
+        return "loss"
+    return "own"
+
+
+def own_exceptions(case: Case) -> list[Sign]:
+    """Exceptions that a rank raised by itself: uncaught, on its main thread, and the first of each rank."""
+    taken: list[Sign] = []
+    before: dict[tuple[str, int | None], dict[str, LogEvent]] = {}
+    settled: set[tuple[str, int]] = set()
+    for event in sorted(events(case, "traceback"), key=lambda e: (e.ref.source, e.line)):
+        earlier = before.setdefault((event.ref.source, event.rank), {})
+        parent = earlier.get(event.text("chained_from"))
+        kind = nature(event)
+        earlier[event.text("type")] = event
+        if event.number("ignored") or event.text("thread") or survived(case, event) or kind in ("ended", "launcher"):
+            continue
+        key = None if event.rank is None else (event.ref.source, event.rank)
+        if key in settled or (parent is not None and not _raised_anew(parent, kind)):
+            continue
+        if kind == "own":
+            taken.append(sign(case, event))
+        if key is not None and not (kind == "loss" and short_type(event) in _PLAIN_LOSS):
+            settled.add(key)
+    return taken
+
+
+def _raised_anew(parent: LogEvent, kind: Nature) -> bool:
+    """Whether an exception raised while another was handled is the one to tell: a failed download is."""
+    return kind == "own" and nature(parent) == "loss" and short_type(parent) in _PLAIN_LOSS
+
+
+def unclaimed_cuda_errors(case: Case) -> list[Sign]:
+    """CUDA errors whose text names no cause of its own."""
+    found = [e for e in events(case, "cuda_error") if e.text("what") in _UNCLAIMED_CUDA]
+    return [
+        sign(case, event)
+        for event in found
+        if not survived(case, event) and "driver version" not in event.text("reason")
+    ]

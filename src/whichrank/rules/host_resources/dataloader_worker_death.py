@@ -1,0 +1,67 @@
+"""A data-loader worker process died.
+
+## What it finds
+`DataLoader worker (pid …) is killed by signal …` or `exited unexpectedly` on a rank.
+
+## Why it happens
+A bus error when `/dev/shm` is full, the out-of-memory killer, a crash in a decoder, or an exception in the worker's
+own start-up.
+
+## How it decides
+The data loader's own message, on the rank whose process printed it. The signal tells what to look at: Bus error
+points to shared memory, Killed to host memory, Segmentation fault to native code in the worker.
+
+## Example
+`RuntimeError: DataLoader worker (pid 812) is killed by signal: Bus error.`
+
+## Fix
+Raise `--shm-size` (or mount a larger `/dev/shm`), use fewer workers, or run with `num_workers=0` to see the real
+error.
+
+## Limits
+The message does not say what the worker was doing.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, deaths
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "HOST106"
+CAUSE = "dataloader-worker-death"
+
+_BUS, _KILL = 7, 9
+_REASONS = {
+    _BUS: ("shm-too-small", 0.15, "a bus error in a worker is what a full /dev/shm looks like"),
+    _KILL: ("host-out-of-memory", 0.15, "the out-of-memory killer likes data-loader workers"),
+}
+_FIX = (
+    "After a bus error: a larger /dev/shm (docker --shm-size or --ipc=host, an emptyDir of medium Memory), fewer workers.",
+    "After a kill: fewer workers or less per worker; the kernel log tells whether memory ran out.",
+    "Otherwise run with num_workers=0: the error then shows in the main process.",
+)
+_NEXT = (
+    NextStep("df -h /dev/shm", "tells whether shared memory is full", ("shm-too-small",), "none"),
+    NextStep(
+        "dmesg -T | grep -iE 'oom-kill|killed process'", "tells of a kill for memory", ("host-out-of-memory",), "none"
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    signs = crashes.first_to_fail(crashes.signs_of(case, "dataloader_worker_died"))
+    if not signs:
+        return []
+    ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)
+    event = signs[0].event
+    number = event.number("signal") if event else None
+    how = f" by {deaths.SIGNALS.get(number, f'signal {number}')}" if number else ""
+    offered = (_REASONS[number],) if number in _REASONS else ()
+    claim = Claim(CODE, CAUSE, fix=_FIX, blames="host", alternatives=offered, next=_NEXT)
+    whose = crashes.who(case, ranks, signs)
+    message = f"A data-loader worker of {whose[0].lower()}{whose[1:]} died{how}{crashes.others(case, ranks)}."
+    return [crashes.found(case, claim, signs, message, 0.85, ranks)]

@@ -1,0 +1,55 @@
+"""A file system is full.
+
+## What it finds
+A write that failed because no space, or no quota, was left.
+
+## Why it happens
+Checkpoints pile up, a cache or a temporary folder lies on a small local disk, a user's quota is reached.
+
+## How it decides
+errno 28 or 122 in an exception of a rank, where it is not about shared memory.
+
+## Example
+`OSError: [Errno 28] No space left on device: '/scratch/ckpt/step_4000.pt'`
+
+## Fix
+Free space, keep fewer checkpoints, or write elsewhere; check inodes as well (`df -i`).
+
+## Limits
+The message may not name the file: the traceback's line tells what was written.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, deaths
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "HOST109"
+CAUSE = "disk-full"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Free space or write elsewhere; keep fewer checkpoints; move caches and TMPDIR off the small disk.",
+        "If df shows space, look at inodes (df -i) and quotas.",
+    ),
+    blames="host",
+    alternatives=(("shm-too-small", 0.08, "where no path is named it may have been /dev/shm"),),
+    next=(NextStep("df -h; df -i", "shows which file system is full", ("disk-full", "shm-too-small"), "none"),),
+)
+_SEGMENT = ("/dev/shm", "shared memory", "shm-", "posix_fallocate", "</torch_", "unable to mmap")
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = crashes.said(case, "No space left on device", "Disk quota exceeded")
+    signs = crashes.first_to_fail([s for s in told if not any(words in s.text for words in _SEGMENT)])
+    if not signs:
+        return []
+    ranks = crashes.unless_all(case, crashes.ranks_of(signs) or deaths.only_one_failed(case))
+    message = f"{crashes.who(case, ranks, signs)} could not write: {crashes.short(signs[0].ref.quote)}."
+    return [crashes.found(case, _CLAIM, signs, message, 0.88, ranks)]

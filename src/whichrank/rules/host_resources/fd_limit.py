@@ -1,0 +1,57 @@
+"""Too many open files.
+
+## What it finds
+A process that hit its limit of open files: sockets of many ranks, shared-memory tensors of data loaders, files.
+
+## Why it happens
+Limits of 1024 are common in containers and in shells started by ssh or mpirun; torch's `file_descriptor` sharing
+keeps a file open per tensor.
+
+## How it decides
+The words of errno 24, from Python, torch or NCCL, or `received 0 items of ancdata`, which is what Python says when
+a file could not be passed for that reason.
+
+## Example
+`OSError: [Errno 24] Too many open files`
+
+## Fix
+`ulimit -n 65536` where the ranks start (limits.conf, the unit's LimitNOFILE, the container's `--ulimit nofile`), or
+`torch.multiprocessing.set_sharing_strategy("file_system")`.
+
+## Limits
+A leak looks the same as a low limit: `ls /proc/PID/fd | wc -l` over time tells.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "HOST108"
+CAUSE = "fd-limit"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Raise the limit where the ranks start: ulimit -n 65536, limits.conf, LimitNOFILE, docker --ulimit nofile.",
+        "For data loaders: torch.multiprocessing.set_sharing_strategy('file_system').",
+    ),
+    blames="host",
+    next=(NextStep("grep 'open files' /proc/PID/limits", "shows the limit of the rank itself", ("fd-limit",), "none"),),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    plain = crashes.said(case, "Too many open files", "[Errno 24]")
+    hinted = crashes.said(case, "received 0 items of ancdata")
+    signs = crashes.first_to_fail(plain or hinted)
+    if not signs:
+        return []
+    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    message = f"{crashes.who(case, ranks, signs)} reached its limit of open files{crashes.others(case, ranks)}."
+    return [crashes.found(case, _CLAIM, signs, message, 0.9 if plain else 0.75, ranks)]

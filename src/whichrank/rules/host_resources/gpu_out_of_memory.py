@@ -1,0 +1,78 @@
+"""GPU memory is exhausted on a rank.
+
+## What it finds
+`CUDA out of memory` on one or more ranks, or NCCL's own failure to get memory for its buffers.
+
+## Why it happens
+Batches of different length, one rank with more to hold (the first pipeline stage, rank 0 gathering results),
+another process on the same GPU, fragmentation, or simply too large a model.
+
+## How it decides
+The allocator's exception, or NCCL's warning with the same words, on a rank that did not go on training. The ranks
+that ran out within ten seconds of the first are named; everybody else only lost a peer.
+
+## Example
+Rank 3 raises `torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB`; ranks 0-2 end by SIGTERM.
+
+## Fix
+Lower the batch or sequence length, checkpoint activations, or shard more. If memory is free but fragmented, set
+`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`. If other processes hold memory, end them.
+
+## Limits
+The message tells how much was asked for, not what filled the memory: `torch.cuda.memory._record_memory_history`
+does.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, deaths
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.timeline.case import Case
+
+CODE = "HOST101"
+CAUSE = "gpu-out-of-memory"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Lower the batch or sequence length on that rank, checkpoint activations, or shard the model further.",
+        "If only this rank runs out, look at what it alone holds: longer samples, gathered results, another process "
+        "on its GPU (nvidia-smi).",
+        "With much memory reserved but unallocated: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+    ),
+    blames="gpu",
+    next=(
+        NextStep(
+            "nvidia-smi --query-compute-apps=pid,used_memory --format=csv",
+            "shows whether another process holds memory of that GPU",
+            ("gpu-out-of-memory",),
+            "none",
+        ),
+    ),
+)
+_GIB = 1 << 30
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    plain = [s for s in crashes.signs_of(case, "cuda_error") if s.event and s.event.text("what") == "out_of_memory"]
+    plain += crashes.said_by_nccl(case, "'out of memory'", "Failed to CUDA calloc", "Failed to CUDA malloc")
+    library = [s for s in crashes.signs_of(case, "cuda_error") if "STATUS_ALLOC_FAILED" in s.text]
+    signs = crashes.first_to_fail(plain or library)
+    if not signs:
+        return []
+    ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)
+    message = f"{crashes.who(case, ranks, signs)} ran out of GPU memory{_asked(signs)}{crashes.others(case, ranks)}."
+    sure = 0.95 if crashes.ranks_of(signs) else 0.9
+    return [crashes.found(case, _CLAIM, signs, message, sure if plain else 0.65, ranks)]
+
+
+def _asked(signs: list[Sign]) -> str:
+    for sign in signs:
+        tried = sign.event.number("tried_bytes") if sign.event else None
+        if tried is not None:
+            return f": it asked for {tried / _GIB:.2f} GiB more"
+    return ""

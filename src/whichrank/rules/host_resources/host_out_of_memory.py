@@ -1,0 +1,68 @@
+"""Host memory is exhausted.
+
+## What it finds
+A scheduler that saw the kernel's out-of-memory killer, or a process that could not get host memory.
+
+## Why it happens
+Every rank loads the whole checkpoint or data set, data-loader workers copy Python objects, a cache grows, pinned
+buffers add up, or the container's limit is far below what the host has.
+
+## How it decides
+The scheduler's own words (`oom_kill event`), or an allocation that failed in the process (`DefaultCPUAllocator`,
+`MemoryError`, `std::bad_alloc`, errno 12). A process that was killed on the host that the scheduler names is the
+rank. SIGKILL alone is reported as a killed rank, with this cause among the alternatives.
+
+## Example
+`slurmstepd: error: Detected 1 oom_kill event in StepId=71.0`, and task 5 was `Killed`.
+
+## Fix
+Load weights once and memory-mapped, use fewer data-loader workers, ask for more memory, or raise the container's
+limit.
+
+## Limits
+The kernel log says which process was chosen and how much it held.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, deaths
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "HOST102"
+CAUSE = "host-out-of-memory"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Hold less on the host: load the checkpoint memory-mapped or on one rank, use fewer data-loader workers.",
+        "Or give the job more: --mem of the scheduler, the container's memory limit, a larger machine.",
+    ),
+    blames="host",
+    next=(
+        NextStep(
+            "dmesg -T | grep -iE 'out of memory|oom-kill|killed process'",
+            "names the process that the kernel chose and how much it held",
+            ("host-out-of-memory", "rank-killed"),
+            "none",
+        ),
+    ),
+)
+_WORDS = ("DefaultCPUAllocator", "std::bad_alloc", "[Errno 12]", "MemoryError")
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    killer = crashes.signs_of(case, "host_out_of_memory")
+    failed = [s for s in crashes.said(case, *_WORDS) if "OutOfMemoryError" not in s.text and "ibv_" not in s.text]
+    if not killer and not failed:
+        return []
+    killed = [d.sign for d in deaths.deaths(case) if d.signal == deaths.KILL and not d.by_launcher] if killer else []
+    signs = crashes.first_to_fail([*killer, *failed, *killed])
+    ranks = crashes.ranks_of([*failed, *killed]) or (deaths.only_one_failed(case) if failed else ())
+    what = "was killed for lack of host memory" if killer else "could not get host memory"
+    message = f"{crashes.who(case, ranks, signs)} {what}{crashes.others(case, ranks)}."
+    return [crashes.found(case, _CLAIM, signs, message, 0.9 if killer or crashes.ranks_of(failed) else 0.8, ranks)]

@@ -1,0 +1,78 @@
+"""The scheduler, a person or a node agent ended the job.
+
+## What it finds
+A time limit, a cancelled job, a pre-emption, or a signal that the launcher received and passed on.
+
+## Why it happens
+The run was longer than what was asked for, a person gave up (often because the job hung), or the machine was wanted
+back.
+
+## How it decides
+The scheduler's own words, or the elastic agent's `Received … death signal`. What ranks print after that (SIGTERM,
+KeyboardInterrupt, lost connections) follows from it. Nobody is accused. A job that is ended because it hangs has
+another cause, and that one comes first.
+
+## Example
+`*** JOB 4711 ON node7 CANCELLED AT 2026-02-11T02:36:11 DUE TO TIME LIMIT ***`
+
+## Fix
+Ask for more time, checkpoint more often, or handle the signal that announces the end.
+
+## Limits
+The agent does not say who sent the signal.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.log import LogEvent
+from whichrank.rules import crashes, deaths, exceptions
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "HOST104"
+CAUSE = "job-ended-from-outside"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    severity="warning",
+    fix=(
+        "If the job was ended for its time or for others: ask for more time, or checkpoint before the announced end.",
+        "If somebody ended it because it stood still, look for the hang: the time of its last progress line tells when.",
+    ),
+)
+_LAUNCHERS = (
+    "torch/distributed/run",
+    "torch/distributed/launcher",
+    "torch/distributed/elastic",
+    "torchrun",
+    "accelerate",
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    ends = [e for e in deaths.ended_from_outside(case) if "NODE FAIL" not in e.text("reason").upper()]
+    ends = ends or [e for e in crashes.events(case, "traceback") if _interrupted(e)]
+    if not ends:
+        return []
+    signs = crashes.first_to_fail([crashes.sign(case, event) for event in ends])
+    return [crashes.found(case, _CLAIM, signs, f"The job was ended from outside: {_how(ends[0])}.", 0.85)]
+
+
+def _interrupted(event: LogEvent) -> bool:
+    """A launcher that was interrupted at the terminal."""
+    ended = exceptions.nature(event) == "ended" and exceptions.short_type(event) != "SystemExit"
+    return ended and event.rank is None and any(part in f.file for f in event.frames for part in _LAUNCHERS)
+
+
+def _how(event: LogEvent) -> str:
+    if event.kind == "job_ended":
+        reason = event.text("reason").lower()
+        return f"the scheduler says '{reason}'" if reason else "the scheduler cancelled it"
+    if event.kind == "traceback":
+        return "the launcher was interrupted"
+    number = event.number("signal_number")
+    return f"the launcher received {deaths.SIGNALS.get(number or 0, f'signal {number}')}"

@@ -1,0 +1,75 @@
+"""A rank's process was ended by SIGKILL and nothing at hand says by whom.
+
+## What it finds
+A process that its launcher saw end by signal 9 (exit code -9 or 137), although the launcher had not ended it.
+
+## Why it happens
+Most often the kernel's out-of-memory killer or a container's memory limit; else a node agent, a scheduler or a
+person.
+
+## How it decides
+By the launcher's words alone: a process cannot tell of its own SIGKILL. Processes that the elastic agent told to
+end before (it sends SIGKILL thirty seconds after SIGTERM), or that died when the scheduler ended the job, are not
+counted. Of several killed processes those within ten seconds of the first are named.
+
+## Example
+`failed (exitcode: -9) local_rank: 2 (pid: 1351)`, while ranks 0, 1 and 3 report `Connection closed by remote peer`.
+
+## Fix
+Look into the kernel log of that host; if it was the out-of-memory killer, hold less on the host.
+
+## Limits
+The exit code says that it was killed, never by whom.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, deaths
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.timeline.case import Case
+
+CODE = "HOST103"
+CAUSE = "rank-killed"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Look for the killer on that host: the kernel log (out-of-memory killer), the container's and scheduler's events.",
+        "If memory was short: fewer data-loader workers, a memory-mapped checkpoint, a higher limit.",
+    ),
+    blames="host",
+    alternatives=(("host-out-of-memory", 0.35, "the out-of-memory killer is the usual sender of SIGKILL"),),
+    next=(
+        NextStep(
+            "dmesg -T | grep -iE 'out of memory|oom-kill|killed process'",
+            "tells whether the kernel killed it for memory",
+            ("host-out-of-memory",),
+            "none",
+        ),
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    if crashes.events(case, "host_out_of_memory"):
+        return []
+    signs = crashes.first_to_fail(_killed(case))
+    if not signs:
+        return []
+    ranks = crashes.ranks_of(signs)
+    message = f"{crashes.who(case, ranks, signs)} was killed (SIGKILL) from outside{crashes.others(case, ranks)}."
+    return [crashes.found(case, _CLAIM, signs, message, 0.65 if ranks else 0.6, ranks)]
+
+
+def _killed(case: Case) -> list[Sign]:
+    dead = deaths.deaths(case)
+    killed = [d.sign for d in dead if d.signal == deaths.KILL and not d.by_launcher]
+    if not killed and not dead:  # a shell's own word, where no launcher says more
+        killed = [
+            s for s in crashes.signs_of(case, "native_crash") if s.event and s.event.number("signal") == deaths.KILL
+        ]
+    return [s for s in killed if not deaths.follows_the_end(case, s)]

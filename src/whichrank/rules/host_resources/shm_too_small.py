@@ -1,0 +1,68 @@
+"""`/dev/shm` is too small or full.
+
+## What it finds
+Failures to make or extend shared memory: NCCL's segments, torch's tensors between processes.
+
+## Why it happens
+Containers get 64 MB by default; NCCL's proxy alone takes about 34 MB per process, data loaders far more; segments
+of killed runs stay behind.
+
+## How it decides
+"No space left on device" about a shared-memory segment (by NCCL's warning or a path below `/dev/shm`), or torch's
+failure to open, write or map a shared-memory file.
+
+## Example
+`Error while creating shared memory segment /dev/shm/nccl-aB3dEf (size 9637888), error: No space left on device
+(28)`
+
+## Fix
+`docker run --shm-size=16g` or `--ipc=host`; in Kubernetes an emptyDir with medium Memory at `/dev/shm`; remove
+leftovers.
+
+## Limits
+A data-loader worker that dies of a bus error is reported as such, with this cause among the alternatives.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "HOST107"
+CAUSE = "shm-too-small"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Give the container more shared memory: docker --shm-size=16g or --ipc=host, an emptyDir of medium Memory at /dev/shm.",
+        "Remove segments of dead processes: ls -l /dev/shm.",
+    ),
+    blames="host",
+    next=(NextStep("df -h /dev/shm; ls -l /dev/shm", "shows its size and what fills it", ("shm-too-small",), "none"),),
+)
+_FULL = ("No space left on device", "Cannot allocate memory")
+_SEGMENT = ("/dev/shm", "shared memory", "shm-", "posix_fallocate", "</torch_", "unable to mmap")
+_TORCH = ("unable to open shared memory object", "unable to write to file </torch", "insufficient shared memory")
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    full = [s for s in crashes.said(case, *_FULL) if any(words in s.text for words in _SEGMENT)]
+    torch = [
+        s
+        for s in crashes.said(case, *_TORCH)
+        if "Too many open files" not in s.text and "DataLoader worker" not in s.text
+    ]
+    making = crashes.said_by_nccl(case, "Error while creating shared memory segment")
+    signs = [*full, *torch]
+    if not signs and not making:
+        return []
+    signs = crashes.first_to_fail([*signs, *making])
+    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    sure = 0.9 if full else 0.75
+    message = f"{crashes.who(case, ranks, signs)} could not get shared memory: {crashes.short(signs[0].text)}."
+    return [crashes.found(case, _CLAIM, signs, message, sure, ranks)]

@@ -1,0 +1,64 @@
+"""A process asks for a GPU that is not visible to it.
+
+## What it finds
+`invalid device ordinal`, or a rank that sees no GPU at all.
+
+## Why it happens
+`CUDA_VISIBLE_DEVICES` renumbers devices from 0 while the code still uses physical numbers; more processes than
+GPUs; the global rank used as a device index on a second node; a scheduler that gave fewer GPUs.
+
+## How it decides
+CUDA's own error. The ranks that fail are named, unless all do.
+
+## Example
+`RuntimeError: CUDA error: invalid device ordinal` on local rank 2 of a host with two visible GPUs.
+
+## Fix
+Use the local rank as the device index, and start as many processes as GPUs are visible.
+
+## Limits
+Where no GPU is visible at all, a missing driver looks the same.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, deaths
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "LNCH107"
+CAUSE = "device-ordinal"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Use LOCAL_RANK as the device index: visible devices are numbered from 0, whatever CUDA_VISIBLE_DEVICES says.",
+        "Start no more processes per node than GPUs are visible there.",
+    ),
+    blames="host",
+    next=(
+        NextStep(
+            "echo $CUDA_VISIBLE_DEVICES; nvidia-smi -L",
+            "shows how many GPUs the process can see",
+            ("device-ordinal", "driver-mismatch"),
+            "none",
+        ),
+    ),
+)
+_ORDINAL = ("invalid device ordinal", "Invalid device id", "Attempting to deserialize object on CUDA device")
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    ordinal = crashes.said(case, *_ORDINAL)
+    none = crashes.said(case, "No CUDA GPUs are available", "no CUDA-capable device")
+    signs = crashes.first_to_fail(ordinal or none)
+    if not signs:
+        return []
+    ranks = crashes.unless_all(case, crashes.ranks_of(signs) or deaths.only_one_failed(case))
+    what = "asked for a GPU number that is not visible to it" if ordinal else "sees no GPU"
+    message = f"{crashes.who(case, ranks, signs)} {what}{crashes.others(case, ranks)}."
+    return [crashes.found(case, _CLAIM, signs, message, 0.92 if ordinal else 0.65, ranks)]

@@ -1,0 +1,85 @@
+"""Two ranks use the same GPU.
+
+## What it finds
+NCCL's refusal of a communicator in which two ranks have the same device.
+
+## Why it happens
+No `torch.cuda.set_device(local_rank)` before the first collective, more processes than visible GPUs, or
+`CUDA_VISIBLE_DEVICES` set to the same device for several ranks.
+
+## How it decides
+NCCL's `Duplicate GPU detected : rank a and rank b …` names the ranks, in numbers of the communicator: they are
+global where it spans the job. NCCL 2.30 and later names no ranks; then the ranks whose device is the same in NCCL's
+log are named.
+
+## Example
+`Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 60`
+
+## Fix
+`torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` first thing, and as many processes per node as GPUs.
+
+## Limits
+In a smaller communicator without any other evidence the ranks can't be translated, and nobody is named.
+"""
+
+from __future__ import annotations
+
+import re
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules import crashes
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.timeline.case import Case
+
+CODE = "LNCH106"
+CAUSE = "duplicate-gpu"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before the first collective (or pass device_id).",
+        "Start no more processes per node than GPUs are visible: nvidia-smi -L, CUDA_VISIBLE_DEVICES.",
+    ),
+    blames="gpu",
+)
+_PAIR = re.compile(r"Duplicate GPU detected : rank (\d{1,7}) and rank (\d{1,7}) both on CUDA device (\w{1,20})")
+_WORDS = ("Duplicate GPU detected", "Multiple Ranks are using the same GPU")
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    signs = crashes.first_to_fail(crashes.said(case, *_WORDS))
+    if not signs:
+        return []
+    pairs = {(int(m[1]), int(m[2])) for s in signs for m in _PAIR.finditer(s.text)}
+    named = tuple(sorted({rank for pair in pairs for rank in pair}))
+    ranks = (named if _spans_the_job(case, named) else ()) if named else _on_one_device(case)
+    shown = "; ".join(f"ranks {a} and {b}" for a, b in sorted({(min(p), max(p)) for p in pairs})[:4])
+    whose = shown or (crashes.who(case, ranks) if ranks else "several ranks")
+    unsure = "" if ranks or not named else " (numbers within one communicator)"
+    message = f"The same GPU is used by {whose[0].lower()}{whose[1:]}{unsure}; NCCL refuses that."
+    return [crashes.found(case, _CLAIM, signs, message, 0.95, ranks)]
+
+
+def _spans_the_job(case: Case, named: tuple[int, ...]) -> bool:
+    """Whether the communicator that was refused is over all ranks: it then is the first and the largest."""
+    sizes = {init.nranks for process in case.nccl for init in process.inits}
+    if sizes:
+        return sizes == {case.world}
+    return case.world > max(named) and _reported_by(case) <= set(named)
+
+
+def _reported_by(case: Case) -> set[int]:
+    """Global ranks that report the refusal; both ends of a pair do."""
+    told: list[Sign] = crashes.said(case, *_WORDS)
+    return {sign.rank for sign in told if sign.rank is not None}
+
+
+def _on_one_device(case: Case) -> tuple[int, ...]:
+    by_device: dict[tuple[str, str], set[int]] = {}
+    for rank, person in case.people.by_rank.items():
+        if person.host is not None and person.bus_id is not None:
+            by_device.setdefault((person.host, person.bus_id), set()).add(rank)
+    return tuple(sorted({rank for ranks in by_device.values() if len(ranks) > 1 for rank in ranks}))

@@ -1,0 +1,68 @@
+"""The rendezvous or store port is taken.
+
+## What it finds
+`EADDRINUSE` when torch's store or another server of the job begins to listen.
+
+## Why it happens
+A process of an earlier run still lives, a second job uses the same default port (29500) on a shared host, or the
+program makes its own store a second time in every worker.
+
+## How it decides
+The store's error, or errno 98 in an exception. If several ranks of one host report it, they compete with each
+other.
+
+## Example
+`The server socket has failed to listen on any local network address. port: 29500, … name: EADDRINUSE`
+
+## Fix
+End the leftover process (`ss -ltnp | grep 29500`), or let the port be chosen: `torchrun --rdzv-backend=c10d
+--rdzv-endpoint=localhost:0`, another `--master-port`.
+
+## Limits
+The message does not say who holds the port.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.timeline.case import Case
+
+CODE = "LNCH103"
+CAUSE = "port-in-use"
+
+
+def _claim(port: int | None) -> Claim:
+    shown = port if port is not None else "PORT"
+    return Claim(
+        CODE,
+        CAUSE,
+        fix=(
+            f"See who holds the port (ss -ltnp | grep {shown}) and end it if it is left over from an earlier run.",
+            "Or take another port: --master-port, or --rdzv-backend=c10d --rdzv-endpoint=localhost:0 on one node.",
+            "If a new port does not help, the program itself sets it or makes a second store: look for MASTER_PORT in it.",
+        ),
+        next=(NextStep(f"ss -ltnp | grep {shown}", "names the process that holds the port", (CAUSE,), "none"),),
+    )
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    store = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") == "port_in_use"]
+    store = [s for s in store if not crashes.went_on(case, s)]
+    words = crashes.said(case, "[Errno 98]", "Address already in use", "address already in use")
+    signs = crashes.first_to_fail([*store, *[s for s in words if not crashes.went_on(case, s)]])
+    if not signs:
+        return []
+    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    port = next((p for s in signs if (p := _port(s)) is not None), None)
+    message = (
+        f"{crashes.who(case, ranks, signs)} could not listen on port {port if port is not None else '?'}: it is taken."
+    )
+    return [crashes.found(case, _claim(port), signs, message, 0.92 if store else 0.75, ranks)]
+
+
+def _port(sign: Sign) -> int | None:
+    return sign.event.number("port") if sign.event else None

@@ -1,0 +1,94 @@
+"""The rendezvous endpoint is wrong or can't be reached.
+
+## What it finds
+Processes that can't connect to the store or the rendezvous at the address that they were given.
+
+## Why it happens
+A wrong `MASTER_ADDR` or `--rdzv-endpoint`, an endpoint that no node takes for its own (so that nobody hosts the
+store), different ids or back ends on different nodes, a port that is blocked, a first node that never started.
+
+## How it decides
+Connections that timed out or were refused, or the rendezvous' own connection error, on processes that made no
+process group later. Errors of a rendezvous that was up before (heartbeats, shutdown) are consequences of a lost
+store.
+
+## Example
+`The client socket has timed out after 60000ms while trying to connect to (10.28.1.16, 29400).`
+
+## Fix
+Give every node the same endpoint, a name or address of the first node that the others reach, and see that the first
+node recognises it as its own (`--rdzv-conf is_host=1`).
+
+## Limits
+A blocked port, a host that is down and a wrong address look alike from here.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.timeline.case import Case
+
+CODE = "LNCH104"
+CAUSE = "rendezvous-endpoint"
+
+_ALTERNATIVES = (
+    ("firewall", 0.2, "a blocked port looks the same from here"),
+    ("missing-rank-at-init", 0.12, "the first node may never have started"),
+)
+_FIX = (
+    "Give all nodes the same endpoint: a name or address of the first node that the others reach, one port, one id.",
+    "If the first node does not host the store itself, use its host name or pass --rdzv-conf is_host=1 there.",
+    "Check from another node that the port is open while the first node waits: nc -vz HOST PORT.",
+)
+_AFTERWARDS = ("heartbeat", "shutdown", "shut down", "close", "keep-alive")
+_CLASSES = {"RendezvousConnectionError": 0.72, "RendezvousTimeoutError": 0.5, "RendezvousParameterError": 0.7}
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    signs = [s for s in _failed(case) if not crashes.went_on(case, s)]
+    if not signs or crashes.events(case, "elastic_failure"):
+        return []
+    signs = crashes.first_to_fail(signs)
+    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    target = next((t for s in signs if (t := _target(s))), "")
+    sure = max(_confidence(s) for s in signs)
+    message = (
+        f"{crashes.who(case, ranks, signs)} could not reach the rendezvous{f' at {target}' if target else ''}: "
+        f"{crashes.short(signs[0].ref.quote, 120)}."
+    )
+    host, _, port = target.rpartition(":")
+    probe = NextStep(
+        f"nc -vz {host or 'HOST'} {port or 'PORT'}", "tells whether the port is open", ("firewall", CAUSE), "none"
+    )
+    claim = Claim(CODE, CAUSE, fix=_FIX, alternatives=_ALTERNATIVES, next=(probe,))
+    return [crashes.found(case, claim, signs, message, sure, ranks)]
+
+
+def _failed(case: Case) -> list[Sign]:
+    store = [
+        s
+        for s in crashes.signs_of(case, "store_error")
+        if s.event and s.event.text("what") in ("connect_timeout", "connect_failed")
+    ]
+    rendezvous = [
+        s
+        for s in crashes.signs_of(case, "rendezvous_error")
+        if s.event and s.event.text("class") in _CLASSES and not any(w in s.ref.quote.lower() for w in _AFTERWARDS)
+    ]
+    return [*store, *rendezvous]
+
+
+def _confidence(sign: Sign) -> float:
+    if sign.event is None or sign.event.kind == "store_error":
+        return 0.62
+    return _CLASSES[sign.event.text("class")]
+
+
+def _target(sign: Sign) -> str:
+    host = sign.event.text("host") if sign.event else ""
+    port = sign.event.number("port") if sign.event else None
+    return f"{host}:{port}" if host and port is not None else host

@@ -1,0 +1,93 @@
+"""The store went away first; the ranks only lost their store.
+
+## What it finds
+Ranks that ended because the key-value store (on rank 0's host, or in the elastic agent there) closed its
+connections, while nothing tells of a failure of their own.
+
+## Why it happens
+The process that hosts the store ended before the others: rank 0 left early, the agent of the first node was ended,
+its host was lost.
+
+## How it decides
+Store errors that ended a rank, and no other rank's own failure, no signal from outside and no lost peer that would
+explain them. Warnings of the store alone prove nothing: every orderly end that is not simultaneous prints them.
+
+## Example
+Ranks 1-7 end with `DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed.`
+
+## Fix
+Look at what ended the host of the store: the first node's agent and rank 0.
+
+## Limits
+The log of the store's host is what settles it.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, deaths, exceptions
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "LNCH102"
+CAUSE = "store-lost"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Find out what ended the store: read the output of rank 0 and of the agent on the first node.",
+        "Let rank 0 leave last: a barrier before the end, destroy_process_group() on every rank.",
+    ),
+    alternatives=(
+        ("rank-exception", 0.2, "rank 0 may have ended by an exception that is not at hand"),
+        ("host-lost", 0.1, "the host of the store may be gone"),
+    ),
+    next=(
+        NextStep(
+            "whichrank diagnose FOLDER-WITH-RANK-0-LOG",
+            "the log of the store's host tells what ended it",
+            ("rank-exception", "rank-killed", "host-lost"),
+            "none",
+        ),
+    ),
+)
+_OTHERS = ("watchdog_timeout", "peer_closed", "cuda_error", "native_crash", "dataloader_worker_died", "ddp_error",
+           "fingerprint_mismatch", "monitored_barrier_failed", "host_out_of_memory", "gloo_mismatch",
+           "loss_nonfinite")  # fmt: skip
+_WORDS = (
+    "Failed to recv",
+    "Connection was likely closed",
+    "sendBytes failed",
+    "Broken pipe",
+    "Connection reset by peer",
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    lost = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") == "closed"]
+    ended = [
+        s
+        for s in crashes.signs_of(case, "traceback")
+        if s.event and exceptions.short_type(s.event) in ("DistNetworkError", "DistStoreError") and _closed(s.text)
+    ]
+    if not lost or not (ended or deaths.deaths(case)) or _explained(case):
+        return []
+    signs = crashes.first_to_fail([*ended, *lost])
+    message = (
+        f"{crashes.who(case, crashes.ranks_of(signs), signs)} lost the store, and nothing tells of a failure before."
+    )
+    return [crashes.found(case, _CLAIM, signs, message, 0.55)]
+
+
+def _closed(text: str) -> bool:
+    return any(words in text for words in _WORDS)
+
+
+def _explained(case: Case) -> bool:
+    if crashes.events(case, *_OTHERS) or deaths.ended_from_outside(case) or exceptions.own_exceptions(case):
+        return True
+    own = (deaths.KILL, deaths.ABORT, *deaths.NATIVE)
+    return any(d.signal in own and not d.by_launcher for d in deaths.deaths(case))

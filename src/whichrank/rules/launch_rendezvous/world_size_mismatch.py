@@ -1,0 +1,71 @@
+"""More or fewer processes join than the world size says.
+
+## What it finds
+A start barrier that more workers reached than there are ranks, two processes with the same rank, or ranks that
+disagree about their number.
+
+## Why it happens
+The program is launched twice (torchrun inside srun with many tasks, a script that starts itself), a worker group
+was restarted on the same store, or nodes were started with different numbers.
+
+## How it decides
+The barrier's own counters (`worker_count` above `world_size`), or NCCL's bootstrap that refuses a second check-in
+or a different count.
+
+## Example
+`Waiting in store based barrier … (world_size=4, worker_count=16, timeout=0:01:00)`
+
+## Fix
+One launch per node with the same `--nnodes` and `--nproc-per-node`; one task per node under srun; if workers were
+restarted, look for the first failure and start with `--max-restarts=0` and a fresh port.
+
+## Limits
+After a restart the first failure is the cause, and stands earlier in the log.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules import crashes
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "LNCH105"
+CAUSE = "world-size-mismatch"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="hang",
+    fix=(
+        "Start the job once: one launcher per node, the same --nnodes and --nproc-per-node everywhere.",
+        "If the agent restarted workers, find the first failure above; use --max-restarts=0 and a fresh port until it is fixed.",
+    ),
+    alternatives=(("rank-exception", 0.1, "if workers were restarted, the first failure stands earlier"),),
+)
+_NCCL = (
+    "mismatch in rank count from procs",
+    "mismatch in info from procs",
+    "has already checked in",
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    crowded = [s for s in crashes.signs_of(case, "store_error") if s.event and _too_many(s.event.data)]
+    refused = crashes.said_by_nccl(case, *_NCCL)
+    signs = crashes.first_to_fail([*crowded, *refused])
+    if not signs:
+        return []
+    event = crowded[0].event if crowded else None
+    if event is not None:
+        told = f"{event.number('joined')} processes joined a job of {event.number('world_size')}"
+    else:
+        told = f"the ranks disagree about who they are: {crashes.short(refused[0].text)}"
+    return [crashes.found(case, _CLAIM, signs, f"World size and processes do not fit: {told}.", 0.85)]
+
+
+def _too_many(data: dict[str, object]) -> bool:
+    joined, world = data.get("joined"), data.get("world_size")
+    return isinstance(joined, int) and isinstance(world, int) and joined > world

@@ -1,0 +1,87 @@
+"""What ranks say they bring to the same collective, from torch's own checks: who is the odd one out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from whichrank.records.log import LogEvent
+from whichrank.rules.crashes import Sign, events, sign
+from whichrank.timeline.case import Case
+
+ASPECTS = ("seq", "op", "shape", "dtype")
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One disagreement among the members of a group."""
+
+    aspect: str
+    """The first of ASPECTS in which they differ: a later one may only follow from it."""
+    brought: dict[int, str]
+    """By rank within the group, what each brought of that aspect."""
+    odd: tuple[int, ...]
+    """The minority, by rank within the group; empty where there is none."""
+    ranks: tuple[int, ...]
+    """The same as global ranks; empty where the group is not known to be the whole job."""
+    signs: tuple[Sign, ...]
+    op: str
+    seq: int | None
+
+
+def mismatches(case: Case) -> list[Mismatch]:
+    """Disagreements that `TORCH_DISTRIBUTED_DEBUG=DETAIL` printed, one per sequence number and operation."""
+    piles: dict[int | None, list[LogEvent]] = {}
+    for event in events(case, "fingerprint_mismatch"):
+        piles.setdefault(event.number("seq_a"), []).append(event)
+    return [found for pile in piles.values() if (found := _read(case, pile)) is not None]
+
+
+def _read(case: Case, pile: list[LogEvent]) -> Mismatch | None:
+    prints: dict[int, dict[str, str]] = {}
+    for event in pile:
+        for side in "ab":
+            rank = event.number(f"rank_{side}")
+            if rank is not None:
+                prints.setdefault(rank, {a: str(event.data.get(f"{a}_{side}", "")) for a in ASPECTS})
+    aspect = next((a for a in ASPECTS if len({values[a] for values in prints.values()}) > 1), None)
+    if aspect is None:
+        return None
+    brought = {rank: values[aspect] for rank, values in sorted(prints.items())}
+    odd = minority(brought)
+    ranks = odd if is_world(case, pile, len(brought)) else ()
+    first = pile[0]
+    return Mismatch(
+        aspect, brought, odd, ranks, tuple(sign(case, e) for e in pile), first.text("op_a"), first.number("seq_a")
+    )
+
+
+def minority(brought: dict[int, str]) -> tuple[int, ...]:
+    """Ranks that brought something else than most; nobody where no side has more than half."""
+    counts = Counter(brought.values()).most_common()
+    if not counts or counts[0][1] * 2 <= len(brought):
+        return ()
+    return tuple(rank for rank, value in brought.items() if value != counts[0][0])
+
+
+def is_world(case: Case, told: list[LogEvent], members: int = 0) -> bool:
+    """Whether ranks within the group of these events are global: equal where both are known, or all are there."""
+    both = [(e.rank, e.group_rank) for e in told if e.rank is not None and e.group_rank is not None]
+    if any(rank != inside for rank, inside in both):
+        return False
+    return (members > 1 and members == case.world) or any(rank == inside and rank > 0 for rank, inside in both)
+
+
+def told(case: Case, found: Mismatch) -> str:
+    """`rank 2 brought [5], ranks 0, 1, 3 brought [4]`."""
+    sides: dict[str, list[int]] = {}
+    for rank, value in found.brought.items():
+        sides.setdefault(value, []).append(rank)
+    ordered = sorted(sides.items(), key=lambda side: len(side[1]))
+    words = [
+        f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:8]))}: {value}" for value, ranks in ordered
+    ]
+    inside = "" if found.ranks or is_world(case, [s.event for s in found.signs if s.event], len(found.brought)) else (
+        " (numbers within the group)"
+    )  # fmt: skip
+    return "; ".join(words[:3]) + inside

@@ -1,0 +1,68 @@
+"""No network interface fits what the library looks for.
+
+## What it finds
+NCCL or Gloo that found no interface with an address for its connections.
+
+## Why it happens
+`NCCL_SOCKET_IFNAME` or `GLOO_SOCKET_IFNAME` names an interface that this host does not have (names differ between
+hosts and containers), the interface is down or has no address, or the container has no network.
+
+## How it decides
+The libraries' own words. The ranks (and hosts) that print them are named, unless all do.
+
+## Example
+`NCCL WARN Bootstrap : no socket interface found`
+
+## Fix
+`ip -br addr` on that host; name an interface that is up there, or exclude the wrong ones
+(`NCCL_SOCKET_IFNAME=^docker0,lo`).
+
+## Limits
+An interface that exists but does not reach the peers gives other errors.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.timeline.case import Case
+
+CODE = "NETI102"
+CAUSE = "no-usable-interface"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "See what the host has (ip -br addr) and name an interface that is up: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME.",
+        "Where names differ between hosts, give a prefix (NCCL) or set the variable per host.",
+        "On one machine without a network: NCCL_SOCKET_IFNAME=lo and GLOO_SOCKET_IFNAME=lo.",
+    ),
+    blames="host",
+    next=(NextStep("ip -br addr", "shows which interfaces are up and have an address", (CAUSE,), "none"),),
+)
+_NCCL = (
+    "no socket interface found", "No usable listening interface found", "No IP interface found", "no interface found",
+    "No interface found in the same subnet", "Address family not supported by protocol",
+)  # fmt: skip
+_GLOO = ("Unable to find address for", "Unable to find interface for", "ifa != nullptr")
+_FOREIGN = ("^", "=", "!")
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    signs = [*crashes.said_by_nccl(case, *_NCCL), *crashes.said(case, *_NCCL[:3])]
+    signs += [s for s in crashes.said(case, *_GLOO) if not _interface(s).startswith(_FOREIGN)]
+    signs = crashes.first_to_fail(signs)
+    if not signs:
+        return []
+    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    name = next((n for s in signs if (n := _interface(s))), "")
+    which = f"no interface called {name}" if name else "no network interface that it can use"
+    return [crashes.found(case, _CLAIM, signs, f"{crashes.who(case, ranks, signs)} found {which}.", 0.9, ranks)]
+
+
+def _interface(sign: Sign) -> str:
+    return sign.event.text("interface") if sign.event else ""

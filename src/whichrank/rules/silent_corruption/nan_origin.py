@@ -1,0 +1,100 @@
+"""A NaN or infinity arose on one rank and spread.
+
+## What it finds
+Losses that are not finite any more, and whose turned first.
+
+## Why it happens
+A bad sample or a division by zero on one rank, an overflow in reduced precision, a faulty GPU; the next reduction
+of the gradients carries it to all.
+
+## How it decides
+The first non-finite loss of every rank, by step. A rank that turned at least one step before all others is named;
+where all turn at the same step, or only one rank prints its loss, nobody is. A loss that is finite again later (a
+skipped step of a gradient scaler) and norms of gradients do not count.
+
+## Example
+Rank 5 prints `loss nan` at step 812, the others at step 813.
+
+## Fix
+Look at the batch of that rank at that step; log the loss of every rank; `torch.autograd.set_detect_anomaly` on it.
+
+## Limits
+Needs losses of more than one rank. If it stays with one GPU whatever the data, suspect the hardware.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.log import FINITE, LogEvent
+from whichrank.rules import crashes
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "SILE101"
+CAUSE = "nan-origin"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="corruption",
+    fix=(
+        "Look at the batch that this rank had at that step, and at divisions, logarithms and overflows on its path.",
+        "Go back to a checkpoint before that step: the reduction has carried it to every rank.",
+    ),
+    alternatives=(
+        ("gpu-computes-wrong", 0.08, "if it stays with the GPU and not with the data, suspect the hardware"),
+    ),
+    next=(
+        NextStep(
+            "log the loss of every rank at every step",
+            "whose loss turns first is the origin",
+            ("nan-origin", "gpu-computes-wrong"),
+            "ends",
+        ),
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.progress and not crashes.events(case, "loss_nonfinite"):
+        return NotEvaluated("progress lines with a loss")
+    told = [e for e in crashes.events(case, "loss_nonfinite") if e.text("what") == "loss" and not _recovered(case, e)]
+    if not told:
+        return []
+    steps = {e.rank: step for e in told if e.rank is not None and (step := e.number("step")) is not None and step >= 0}
+    first = min(steps.values(), default=None)
+    ranks = tuple(sorted(rank for rank, step in steps.items() if step == first))
+    speaking = _speaking(case)
+    alone = len(ranks) < len(speaking) and set(steps) | set(ranks) <= speaking
+    named = ranks if alone and ranks else ()
+    signs = [crashes.sign(case, e) for e in told if not named or e.rank in named]
+    if named:
+        message = f"The loss of {crashes.who(case, named).lower()} was the first that turned {told[0].text('value')}, at step {first}."
+        return [crashes.found(case, _CLAIM, signs, message, 0.78, named)]
+    at = f" at step {first}" if first is not None else ""
+    why = "all ranks turned together" if len(steps) > 1 else "the losses of other ranks are not at hand"
+    return [crashes.found(case, _CLAIM, signs, f"The loss is not finite any more{at}; {why}.", 0.6)]
+
+
+def _speaking(case: Case) -> set[int]:
+    """Ranks that print a loss."""
+    return {
+        int(rank)
+        for progress in case.progress
+        for rank in np.unique(progress.rank[progress.loss_state > 0])
+        if rank >= 0
+    }
+
+
+def _recovered(case: Case, event: LogEvent) -> bool:
+    """Whether the same speaker printed finite losses again."""
+    for progress in case.progress:
+        if progress.source != event.ref.source:
+            continue
+        own = progress.rank == event.rank if event.rank is not None else np.ones(len(progress), bool)
+        rows = np.flatnonzero(own & (progress.line > event.line) & (progress.loss_state > 0))
+        if len(rows) and progress.loss_state[rows[-1]] == FINITE:
+            return True
+    return False

@@ -1,0 +1,60 @@
+"""The CUDA driver does not fit the run time.
+
+## What it finds
+A driver that is too old, differs between kernel and user space, or is not there.
+
+## Why it happens
+An image built for a newer CUDA, an update of the driver without a restart of the host, a compatibility package on a
+GPU that does not support it.
+
+## How it decides
+The words of CUDA, torch or NCCL. The hosts that print them are named, unless all do.
+
+## Example
+`CUDA driver version is insufficient for CUDA runtime version`
+
+## Fix
+Update the driver of that host (and restart it), or use an image built for its CUDA version.
+
+## Limits
+`nvidia-smi` on that host shows both versions.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "SOFT102"
+CAUSE = "driver-mismatch"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Update the driver of that host, or use a build for the CUDA version that it supports.",
+        "After an update of the driver restart the host: kernel module and user space must be the same version.",
+    ),
+    blames="host",
+    next=(NextStep("nvidia-smi; cat /proc/driver/nvidia/version", "shows both versions", (CAUSE,), "none"),),
+)
+_WORDS = (
+    "driver version is insufficient", "driver on your system is too old", "Driver/library version mismatch",
+    "unsupported display driver / cuda driver combination", "forward compatibility was attempted on non supported HW",
+    "CUDA Driver version found is", "Found no NVIDIA driver", "Failed to initialize NVML",
+)  # fmt: skip
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    signs = crashes.first_to_fail(crashes.said(case, *_WORDS))
+    if not signs:
+        return []
+    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    message = (
+        f"{crashes.who(case, ranks, signs)} has a CUDA driver that does not fit: {crashes.short(signs[0].ref.quote)}."
+    )
+    return [crashes.found(case, _CLAIM, signs, message, 0.9, ranks)]

@@ -1,0 +1,82 @@
+"""Ranks or hosts run different NCCL versions.
+
+## What it finds
+NCCL's own refusal of a peer with another version, or logs that show different versions in one job.
+
+## Why it happens
+Different images or environments on the hosts, a library path that finds a system's NCCL on one of them.
+
+## How it decides
+NCCL (2.23 and later) says it; else the versions that each process printed are compared, and the minority's hosts
+are named.
+
+## Example
+`Mismatched NCCL version detected : rank 0 version 22803 rank 8 version 22105`
+
+## Fix
+Use one image, or one NCCL, on every host; check `LD_LIBRARY_PATH` and `LD_PRELOAD` there.
+
+## Limits
+NCCL prints its version on one rank only unless `NCCL_DEBUG=VERSION` or more is set everywhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.timeline.case import Case
+
+CODE = "SOFT101"
+CAUSE = "nccl-version-mismatch"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Use the same image or the same NCCL package on every host.",
+        "Check that LD_LIBRARY_PATH and LD_PRELOAD find no other libnccl there.",
+    ),
+    next=(
+        NextStep(
+            "python -c 'import torch; print(torch.cuda.nccl.version())'",
+            "on every host: prints the version that is loaded",
+            ("nccl-version-mismatch", "nccl-library-conflict"),
+            "none",
+        ),
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.nccl and not crashes.heard(case):
+        return crashes.SILENT
+    told = crashes.said(case, "Mismatched NCCL version detected")
+    versions = {
+        p.label: (p.version.split("+")[0], p) for p in case.nccl if p.version is not None and p.host is not None
+    }
+    counts = Counter(version for version, _ in versions.values()).most_common()
+    if not told and len(counts) < 2:
+        return []
+    odd = [p for version, p in versions.values() if version != counts[0][0]] if len(counts) > 1 else []
+    clear = len(counts) > 1 and counts[0][1] > sum(count for _, count in counts[1:])
+    hosts = tuple(sorted({p.host for p in odd if p.host})) if clear else ()
+    shown = [
+        Sign(f"NCCL version {v}", Ref(p.source, f"line {p.first_line}", f"NCCL version {v}", None, p.host), host=p.host)
+        for v, p in sorted(versions.values(), key=lambda pair: pair[0])
+    ]
+    signs = [*told, *(_one_of_each(shown) if len(counts) > 1 else [])]
+    names = " and ".join(version for version, _ in counts[:3])
+    detail = names if len(counts) > 1 else crashes.short(told[0].text)
+    finding = crashes.found(
+        case, _CLAIM, signs, f"The ranks run different NCCL versions: {detail}.", 0.9 if told else 0.7
+    )
+    return [replace(finding, subject=replace(finding.subject, hosts=hosts))]
+
+
+def _one_of_each(signs: list[Sign]) -> list[Sign]:
+    return list({sign.text: sign for sign in signs}.values())

@@ -1,0 +1,105 @@
+"""`whichrank.process_group` and the recommended settings in real jobs on Gloo."""
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+    pytest.mark.slow,
+]
+RANK = Path(__file__).parent / "rank.py"
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def job(what, world=2, each=None, **environ):
+    """Run ranks as processes of their own; returns (exit code, stdout, stderr) of each."""
+    # Compiled modules may be kept: importing torch without them takes many seconds.
+    unwanted = ("NCCL_", "TORCH_", "GLOO_", "PYTHONDONTWRITEBYTECODE")
+    common = {name: v for name, v in os.environ.items() if not name.startswith(unwanted)}
+    common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(world), **environ}
+    processes = [
+        subprocess.Popen([sys.executable, str(RANK), what], stdout=-1, stderr=-1, text=True,
+                         env={**common, "RANK": str(rank), **((each or {}).get(rank, {}))})
+        for rank in range(world)
+    ]  # fmt: skip
+    return [(p.wait(), out, err) for p in processes for out, err in [p.communicate(timeout=120)]]
+
+
+def test_groups_come_up_and_go_down():
+    for code, out, err in job("plain"):
+        assert code == 0, err
+        assert out.splitlines() == ["value 16 of 2", "done 2"]
+        assert "Warning" not in err
+
+
+def test_recommended_settings_record_and_nobody_warns(tmp_path):
+    ended = job("record", OUT=str(tmp_path))
+    for code, _out, err in ended:
+        assert code == 0, err
+        for word in ("deprecated", "Invalid", "nknown", "ignored", "Warning"):
+            assert word not in err, err
+    from whichrank.evidence.readers import flight_recorder
+    from whichrank.model.contracts import Item
+
+    for rank in range(2):
+        path = tmp_path / f"dump_{rank}"
+        dump = flight_recorder.read(Item(path, path.name, path.stat().st_size, 0)).records[0]
+        assert len(dump) >= 4, "the recorder really records"
+        timeouts = {dump.calls[call].timeout_ms for call in dump.call}
+        assert timeouts == {7000, 60000}, "each group has its own timeout"
+
+
+@pytest.mark.parametrize("purpose", ["debug", "production", "bench"])
+def test_recommended_settings_under_torchrun(tmp_path, purpose):
+    """As users do it: the shell output of the command, then torchrun."""
+    script = (
+        f"eval \"$({sys.executable} -c 'from whichrank.cli.main import main; main()' env --for {purpose} "
+        f'--out {tmp_path})"\n'
+        f"exec {sys.executable} -m torch.distributed.run --nproc_per_node 2 --master_port {free_port()} {RANK} plain\n"
+    )
+    unwanted = ("NCCL_", "TORCH_", "GLOO_", "PYTHONDONTWRITEBYTECODE")
+    environ = {name: v for name, v in os.environ.items() if not name.startswith(unwanted)}
+    environ["OMP_NUM_THREADS"] = "1"  # torchrun warns when it has to choose
+    done = subprocess.run(["bash", "-eu", "-c", script], capture_output=True, text=True, env=environ, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("done 2") == 2
+    for word in ("deprecated", "Invalid", "nknown", "ignored", "Warning"):
+        assert word not in done.stderr, done.stderr
+
+
+def test_absent_ranks_are_named():
+    ended = job("absent", world=3)
+    for rank in (0, 1):
+        code, _out, err = ended[rank]
+        assert code != 0
+        assert "1 of 3 ranks did not come within 4 s: 2" in err
+    assert ended[2][0] == 0
+
+
+def test_a_store_that_is_not_there():
+    code, _out, err = job("absent", world=1, each={0: {"RANK": "1", "WORLD_SIZE": "2"}})[0]
+    assert code != 0
+    assert "rank 0 did not come" in err
+
+
+def test_ranks_must_agree():
+    for code, _out, err in job("differ", each={1: {"NCCL_ALGO": "Ring"}}):
+        assert code != 0
+        assert "NCCL_ALGO is not set on ranks 0, 'Ring' on ranks 1" in err
+
+
+def test_an_error_is_not_hidden_by_the_way_down():
+    ended = job("fail")
+    assert "ValueError: on purpose" in ended[1][2]
+    assert all("Traceback" in err or code == 0 for code, _out, err in ended)
