@@ -63,7 +63,7 @@ soak: $(DEV)
 	$(BIN)/python tools/soak.py $(EXAMPLE)
 
 fuzz: $(DEV)
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q -rs -m fuzz
+	$(BIN)/python tools/fuzz.py
 
 docs: $(DEV)
 	$(BIN)/python tools/rule_pages.py

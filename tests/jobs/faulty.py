@@ -1,9 +1,13 @@
-"""One rank of a real Gloo job with a known fault. Run by `run_job`; writes its flight-recorder dump while it hangs.
+"""Real Gloo jobs with a known fault each; every rank writes its flight-recorder dump while it hangs.
 
-python faulty.py FAULT OUT CULPRIT SECONDS
+python faulty.py SECONDS FAULT:OUT:WORLD:CULPRIT …
+
+Torch is imported once; the ranks are forked from there. Jobs run one after the other.
 """
 
 import os
+import signal
+import socket
 import sys
 import threading
 import time
@@ -13,10 +17,9 @@ os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
 import torch
 import torch.distributed as dist
 
-fault, out, culprit, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-odd = rank == culprit
 FAULT_STEP, STEPS = 6, 10
+PATIENCE_S = 60.0
+seconds, fault, out, world, culprit, rank, odd = 2.0, "", "", 0, 0, 0, False
 
 
 def dump():
@@ -108,13 +111,60 @@ def train():
     dist.barrier()
 
 
-dist.init_process_group("gloo", timeout=timedelta(seconds=120))
-threading.Thread(target=dump_later, daemon=True).start()
-try:
-    train()
-except RuntimeError:  # Gloo notices some mismatches itself: the recorder still has what was issued
+def be_rank():
+    """All that one rank does; never returns."""
+    dist.init_process_group("gloo", timeout=timedelta(seconds=120))
+    threading.Thread(target=dump_later, daemon=True).start()
+    try:
+        train()
+    except RuntimeError:  # Gloo notices some mismatches itself: the recorder still has what was issued
+        time.sleep(600)
+    if fault in ("healthy", "straggler"):
+        dump()
+        leave()
     time.sleep(600)
-if fault in ("healthy", "straggler"):
-    dump()
-    leave()
-time.sleep(600)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def run_one():
+    """Fork the ranks of one job and wait until all of them have left."""
+    global rank, odd
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), WORLD_SIZE=str(world))
+    children = []
+    for rank in range(world):
+        child = os.fork()
+        if child == 0:
+            odd = rank == culprit
+            os.environ["RANK"] = str(rank)
+            be_rank()
+        children.append(child)
+    deadline = time.monotonic() + PATIENCE_S
+    while children and time.monotonic() < deadline:
+        children = [child for child in children if os.waitpid(child, os.WNOHANG)[0] == 0]
+        time.sleep(0.05)
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def warm_up():
+    """The first look-up of a traceback costs seconds of CPU: pay it once, before the ranks are forked."""
+    from torch._C._profiler import gather_traceback, symbolize_tracebacks
+
+    symbolize_tracebacks([gather_traceback(python=True, script=False, cpp=False)])
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    warm_up()
+    seconds = float(sys.argv[1])
+    for job in sys.argv[2:]:
+        fault, out, *numbers = job.split(":")
+        world, culprit = map(int, numbers)
+        os.makedirs(out, exist_ok=True)
+        run_one()

@@ -278,8 +278,8 @@ class Breaker:
         self.guilty("p2p-deadlock", ranks=(one, two))
 
     def size(self) -> None:
+        index = self.pick(self.ranks[0], lambda i, op: _is_collective(i, op) and op.numel > 1)
         for rank in self.ranks:
-            index = self.pick(rank, lambda i, op: _is_collective(i, op) and op.numel > 1)
             old = self.job.programs[rank][index]
             self.job.programs[rank][index] = replace(old, numel=old.numel * 3 + 1)
         self.guilty("size-mismatch")

@@ -1,53 +1,42 @@
-"""Start a faulty job for real, wait for its dumps, and clean up."""
+"""Start faulty jobs for real and wait for their dumps."""
 
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@dataclass(frozen=True)
+class RealJob:
+    """A job of `faulty.py`."""
+
+    fault: str
+    world: int = 4
+    culprit: int = 2
+
+    @property
+    def name(self) -> str:
+        return f"{self.fault}_{self.world}_{self.culprit}"
 
 
-def run_job(
-    fault: str,
-    out: Path,
-    *,
-    world: int = 4,
-    culprit: int = 2,
-    seconds: float = 4.0,
-    script: str = "faulty.py",
-) -> Path:
-    """Run the job with `world` ranks; returns the folder with the dumps."""
-    out.mkdir(parents=True, exist_ok=True)
-    shared = {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-        "WORLD_SIZE": str(world),
-        "OMP_NUM_THREADS": "1",
-    }
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, str(HERE / script), fault, str(out), str(culprit), str(seconds)],
-            env={**os.environ, **shared, "RANK": str(rank)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for rank in range(world)
-    ]
+def run_jobs(jobs: Sequence[RealJob], out: Path, *, seconds: float = 2.0, side_by_side: int = 2) -> None:
+    """Run the jobs, a few side by side; the dumps of each lie in the folder of its name below `out`."""
+    runners = []
+    for lane in range(side_by_side):
+        mine = [f"{job.fault}:{out / job.name}:{job.world}:{job.culprit}" for job in jobs[lane::side_by_side]]
+        command = [sys.executable, str(HERE / "faulty.py"), str(seconds), *mine]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        runners.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     try:
-        for process in ranks:
-            process.wait(timeout=90)
+        for runner in runners:
+            runner.wait(timeout=240)
     finally:
-        for process in ranks:
-            process.kill()
-            process.wait()
-    return out
+        for runner in runners:
+            runner.kill()
+            runner.wait()

@@ -113,7 +113,8 @@ def lint_command(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Find what is wrong with settings; without a FILE, with those of this environment.
 
     FILE is a shell script, Slurm batch file, Dockerfile, Kubernetes manifest, Python program, nccl.conf, or
-    the captured environment of a rank (`env` output or /proc/PID/environ), or a folder of such files. "-" reads standard input.
+    the captured environment of a rank (`env` output or /proc/PID/environ), or a folder of such files. "-" reads
+    standard input.
     """
     from whichrank.flows.env_lint import host_devices, lint, present_environment, read_path
 

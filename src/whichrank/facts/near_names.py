@@ -21,8 +21,8 @@ def nearest(name: str, limit: int = 3) -> str:
     for known, (known_pairs, known_letters) in _shapes().items():
         if len(known_letters) == len(letters) and sorted(known_letters) == shuffled:
             return _today(known)
-        # An edit destroys at most three pairs of neighbouring letters.
-        if abs(len(known) - len(name)) > best_cost or len(pairs & known_pairs) < len(pairs) - 3 * best_cost:
+        # An edit destroys at most two pairs of neighbouring letters, a swap three; more than one swap is no slip.
+        if abs(len(known) - len(name)) > best_cost or len(pairs & known_pairs) < len(pairs) - 2 * best_cost - 1:
             continue
         cost = _distance(name, known, best_cost)
         if cost < best_cost or (cost == best_cost and not best):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -42,7 +43,12 @@ def diagnose(
     case = build_case(records)
     if progress is not None:
         progress("judging", 0, 1)
-    return conclude(case, _with_aside(sources, case.set_aside))
+    answer = conclude(case, _with_aside(sources, case.set_aside))
+    if source is None:
+        return answer
+    from whichrank.source.excerpts import find_excerpts
+
+    return replace(answer, excerpts=find_excerpts(source, answer.verdict.culprits.code))
 
 
 def read_all(
@@ -53,14 +59,27 @@ def read_all(
     return map_ordered(_read, items, jobs=jobs, size=lambda item: item.size, progress=told)
 
 
+# Readers of running text: what they look for may stand anywhere in a log, not only at its beginning.
+ANYWHERE = ("torch_output", "nccl_log")
+
+
 def _read(item: Item) -> list[tuple[str, Reading]]:
+    readers = discover_readers()
+    chosen = claims(item, readers)
+    if not chosen or any(reader.NAME == "torch_output" for reader in chosen):
+        chosen += [r for r in readers if r.NAME in ANYWHERE and r not in chosen and _is_text(item)]
     results: list[tuple[str, Reading]] = []
-    for reader in claims(item, discover_readers()):
+    for reader in chosen:
         try:
             results.append((reader.NAME, reader.read(item)))
         except UnreadableError as error:
             results.append((reader.NAME, Reading(quality="unusable", note=error.message)))
-    return results
+    useful = [(name, reading) for name, reading in results if reading.quality != "ignored"]
+    return useful or results[:1]
+
+
+def _is_text(item: Item) -> bool:
+    return b"\0" not in item.head()
 
 
 def _sort(item: Item, outcome: list[tuple[str, Reading]] | Failure) -> tuple[list[Any], list[Source]]:
@@ -122,6 +141,7 @@ def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:
         ranks=positions.ranks(case),
         groups=positions.groups(case),
         waits=positions.waits(case),
+        standings=positions.standings(case),
         coverage=Coverage(tuple(sources), tuple(found), tuple(clear), tuple(skipped)),
     )
 

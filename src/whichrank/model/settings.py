@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Purpose = Literal["debug", "production", "bench"]
 Fabric = Literal["nvlink", "infiniband", "roce", "efa", "ethernet"]
@@ -12,8 +11,7 @@ PURPOSES: tuple[Purpose, ...] = ("debug", "production", "bench")
 FABRICS: tuple[Fabric, ...] = ("nvlink", "infiniband", "roce", "efa", "ethernet")
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """A variable with its value, why it has that value, and where that is known from."""
 
     name: str

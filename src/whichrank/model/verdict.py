@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from whichrank.model.evidence import Coverage
-from whichrank.model.findings import Alternative, Category, Finding, Hold, NextStep, Subject
+from whichrank.model.findings import Alternative, Category, CodePlace, Finding, Hold, NextStep, Subject
 
 RankState = Literal["running", "waiting", "stuck", "frozen", "dead", "absent", "unknown"]
 
@@ -88,6 +88,25 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """Ranks whose stacks are at the same line."""
+
+    place: str
+    doing: str
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Lines of the training code around a place that the verdict names."""
+
+    place: CodePlace
+    path: str
+    first: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """All that `diagnose` has to say; the reports only put it into words."""
 
@@ -101,4 +120,7 @@ class Diagnosis:
     ranks: tuple[RankInfo, ...] = ()
     groups: tuple[GroupInfo, ...] = ()
     waits: tuple[Wait, ...] = ()
+    standings: tuple[Standing, ...] = ()
+    """Identical stacks together, the most frequent first."""
+    excerpts: tuple[Excerpt, ...] = ()
     coverage: Coverage = Coverage()

@@ -261,6 +261,12 @@ class CommCalls:
         """The kept calls as columns, decoded when first asked for."""
         return _decode(self.kept, self.total)
 
+    def last(self, count: int) -> CallColumns:
+        """The newest of the kept calls as columns, without decoding the rest."""
+        kept = self.kept
+        newest = KeptLines(kept.text, kept.starts[-count:], kept.ends[-count:], kept.numbers[-count:])
+        return _decode(newest, self.total)
+
     def quote(self, position: int) -> str:
         """The line of the kept call at this position (negative: from the end)."""
         return self.kept[position].decode("utf-8", "replace")

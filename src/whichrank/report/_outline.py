@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace, Finding, Hold, NextStep
-from whichrank.model.verdict import Diagnosis, JobInfo, RankInfo, Verdict
+from whichrank.model.verdict import Diagnosis, Excerpt, JobInfo, RankInfo, Verdict
 from whichrank.report import _coverage
 from whichrank.report._words import counted, listed, percent, ranges, shortened
 
-CULPRITS, PROOFS, PLACES, CYCLE, OTHERS = 4, 3, 3, 8, 5
+CULPRITS, PROOFS, PLACES, CYCLE, OTHERS, STANDINGS = 4, 3, 3, 8, 5, 6
 QUOTE_LINES, QUOTE_CHARACTERS = 4, 140
 
 DISTURBS = {
@@ -58,6 +58,8 @@ def outline(diagnosis: Diagnosis) -> Outline:
     sections = [
         Section("who", list(_who(diagnosis))),
         Section("proof", _proof(diagnosis), numbered=True),
+        Section("the code", [_excerpt(excerpt) for excerpt in diagnosis.excerpts]),
+        Section("where the ranks are", _standings(diagnosis)),
         Section("the cycle", _cycle(verdict.certificate)),
         Section("what to do now", [Point(line) for line in _now(diagnosis)], numbered=True),
         Section("how to fix it", [Point(step) for step in verdict.fix], numbered=True),
@@ -173,6 +175,26 @@ def _quote(ref: Ref) -> Point:
     return Point(where + (f" ({', '.join(extra)})" if extra else ""), verbatim=tuple(lines))
 
 
+def _excerpt(excerpt: Excerpt) -> Point:
+    whose = "" if excerpt.place.rank is None else f" (rank {excerpt.place.rank})"
+    numbered = (
+        f"{'→' if number == excerpt.place.line else ' '} {number:>5}  {line}"
+        for number, line in enumerate(excerpt.lines, excerpt.first)
+    )
+    return Point(f"{excerpt.path}:{excerpt.place.line}{whose}", verbatim=tuple(numbered))
+
+
+def _standings(diagnosis: Diagnosis) -> list[Point]:
+    rows = diagnosis.standings
+    points = [
+        Point(f"{counted(len(row.ranks), 'rank')} at {row.place}, {row.doing}: {ranges(row.ranks)}")
+        for row in rows[:STANDINGS]
+    ]
+    if len(rows) > STANDINGS:
+        points.append(Point(f"and {counted(len(rows) - STANDINGS, 'more place')} (in the JSON)"))
+    return points
+
+
 def _cycle(certificate: tuple[Hold, ...]) -> list[Point]:
     points = [
         Point(
@@ -222,8 +244,7 @@ def _waiting(diagnosis: Diagnosis) -> list[Point]:
 def _also(diagnosis: Diagnosis) -> list[Point]:
     points = [Point(_incident(verdict)) for verdict in diagnosis.incidents[:OTHERS]]
     other = [
-        f"{finding.message} [{finding.code}]"
-        + (" (a consequence)" if index in diagnosis.consequence_of else "")
+        f"{finding.message} [{finding.code}]" + (" (a consequence)" if index in diagnosis.consequence_of else "")
         for index, finding in enumerate(diagnosis.findings)
         if finding.cause != diagnosis.verdict.cause
     ]

@@ -40,6 +40,11 @@ def as_document(diagnosis: Diagnosis) -> dict[str, Any]:
         "ranks": [_rank(info) for info in diagnosis.ranks],
         "groups": [_group(info) for info in diagnosis.groups],
         "waits": [_wait(wait) for wait in diagnosis.waits],
+        "standings": [{"place": s.place, "doing": s.doing, "ranks": list(s.ranks)} for s in diagnosis.standings],
+        "excerpts": [
+            {"code": _code(e.place), "path": e.path, "first": e.first, "lines": list(e.lines)}
+            for e in diagnosis.excerpts
+        ],
         "findings": [
             finding(index, found, diagnosis.consequence_of.get(index, ()))
             for index, found in enumerate(diagnosis.findings)

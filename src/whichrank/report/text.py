@@ -34,9 +34,7 @@ def _points(section: Section, width: int, paint: Paint) -> Iterator[str]:
         yield from _point(point, "  " + mark, " " * (2 + len(mark)), width, paint, commands=commands)
 
 
-def _point(
-    point: Point, first: str, rest: str, width: int, paint: Paint, *, commands: bool = False
-) -> Iterator[str]:
+def _point(point: Point, first: str, rest: str, width: int, paint: Paint, *, commands: bool = False) -> Iterator[str]:
     if commands:  # The command first, unbroken, so that it can be copied.
         for line in point.verbatim:
             yield paint("command", f"{first}$ {safe(line)}") + "\n"

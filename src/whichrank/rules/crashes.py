@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ _STEPS_AFTER_BY_ANYBODY = 20
 _SPAWN_LINES = 60
 """A traceback of `spawn` and the message below it are not longer than this."""
 _MOST_REFS = 5
+_SEGMENT = ("dev/shm", "shared memory", "shm-", "posix_fallocate", "</torch_", "unable to mmap")
 
 _STATEMENTS = (
     "traceback", "nccl_error", "store_error", "init_error", "rendezvous_error", "gloo_init_error", "cuda_error",
@@ -90,6 +92,7 @@ class Index:
         for event in self.kinds.get("process_exit", ()):
             if event.text("by") == "spawn":
                 self.spawned.setdefault(event.ref.source, []).append(event)
+        self.survived: dict[tuple[str, int, int | None], bool] = {}
         self.by_local: dict[int, list[int]] = {}
         for process in case.people.by_rank.values():
             if process.local_rank is not None:
@@ -192,15 +195,22 @@ def _spawned(case: Case, event: LogEvent) -> int | None:
 
 def survived(case: Case, event: LogEvent) -> bool:
     """Whether training went on after it: then it was caught, retried, or only told."""
+    known = index(case).survived
+    key = (event.ref.source, event.line, event.rank)
+    if key not in known:
+        known[key] = _survived(case, event)
+    return known[key]
+
+
+def _survived(case: Case, event: LogEvent) -> bool:
     progress = index(case).progress.get(event.ref.source)
     if progress is None or "elastic_restart" in index(case).kinds:
         return False
-    after = progress.step[progress.line > event.line]
-    if event.rank is not None:
-        own = progress.step[(progress.line > event.line) & (progress.rank == event.rank)]
-        if len(np.unique(own)) >= _STEPS_AFTER:
-            return True
-    return len(np.unique(after)) >= _STEPS_AFTER_BY_ANYBODY
+    begin = int(np.searchsorted(progress.line, event.line, side="right"))
+    steps = progress.step[begin:]
+    if event.rank is not None and len(np.unique(steps[progress.rank[begin:] == event.rank])) >= _STEPS_AFTER:
+        return True
+    return len(np.unique(steps)) >= _STEPS_AFTER_BY_ANYBODY
 
 
 def went_on(case: Case, found: Sign) -> bool:
@@ -238,9 +248,10 @@ def found(
     case: Case, claim: Claim, signs: Sequence[Sign], message: str, confidence: float, ranks: tuple[int, ...] = ()
 ) -> Finding:
     """A finding about these ranks, proven by these signs."""
+    # What is left is shared as the rule says, and scaled down where that is more than is left.
+    scale = min(1.0, (1 - confidence) / (sum(share for _, share, _ in claim.alternatives) or 1.0))
     alternatives = tuple(
-        Alternative(cause, round(min(share, (1 - confidence) / len(claim.alternatives)), 2), why)
-        for cause, share, why in claim.alternatives
+        Alternative(cause, math.floor(share * scale * 100) / 100, why) for cause, share, why in claim.alternatives
     )
     times = [s.time_ns for s in signs if s.time_ns is not None] or [s.about_ns for s in signs if s.about_ns is not None]
     return Finding(
@@ -294,6 +305,12 @@ def who(case: Case, ranks: tuple[int, ...], signs: Sequence[Sign] = ()) -> str:
     return f"Local rank {min(local)}" if len(local) == 1 else "A process"
 
 
+def whose(case: Case, ranks: tuple[int, ...], signs: Sequence[Sign] = ()) -> str:
+    """As `who`, within a sentence."""
+    name = who(case, ranks, signs)
+    return name[0].lower() + name[1:]
+
+
 def others(case: Case, ranks: tuple[int, ...]) -> str:
     """`; ranks 0-2 only lost their peer`, where there are others."""
     rest = [rank for rank in range(case.world) if rank not in ranks]
@@ -302,7 +319,12 @@ def others(case: Case, ranks: tuple[int, ...]) -> str:
     ) else ""  # fmt: skip
 
 
+def about_shared_memory(found: Sign) -> bool:
+    """Whether a failed allocation is one of a shared-memory segment."""
+    return any(words in found.text for words in _SEGMENT)
+
+
 def short(text: str, most: int = 160) -> str:
     """The first line of a message, cut to a sentence's length."""
-    line = text.strip().partition("\n")[0].strip()
+    line = text.strip().partition("\n")[0].strip(' \t",')
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"

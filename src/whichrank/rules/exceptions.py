@@ -22,23 +22,25 @@ _LOSS_TYPES = (
 _PLAIN_LOSS = ("ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "EOFError", "TimeoutError")
 """Types that may as well come from a download: what is raised from them may be the rank's own trouble."""
 _LOSS_WORDS = (
-    "gloo/transport", "Connection closed by", "Connection reset by peer", "NCCL error", "NCCL communicator was aborted",
-    "ncclRemoteError", "ncclSystemError", "ncclInternalError", "NCCL Error", "Watchdog caught", "NCCL operation timed out",
-    "timed out in blocking wait", "client socket has", "wait timeout after", "waiting for clients", "Socket Timeout",
-    "store based barrier", "store_based_barrier", "Failed to recv", "Connection was likely closed", "Broken pipe",
-    "monitoredBarrier", "Timed out waiting", "Stop_waiting response is expected", "ncclUniqueId", "connectFullMesh",
-    "Timed out initializing process group", "TCPStore", "rendezvous",
+    "gloo/transport", "Connection closed by", "Connection reset by peer", "NCCL error", "NCCL Error",
+    "NCCL communicator was aborted", "ncclRemoteError", "ncclSystemError", "ncclInternalError", "Watchdog caught",
+    "NCCL operation timed out", "timed out in blocking wait", "client socket has", "wait timeout after",
+    "waiting for clients", "Socket Timeout", "store based barrier", "store_based_barrier", "Failed to recv",
+    "Connection was likely closed", "Broken pipe", "monitoredBarrier", "Timed out waiting", "ncclUniqueId",
+    "Stop_waiting response is expected", "connectFullMesh", "Timed out initializing process group", "TCPStore",
+    "rendezvous",
 )  # fmt: skip
 _KNOWN_WORDS = (
-    "out of memory", "CUDA error:", "HIP error:", "device-side assert", "DataLoader worker (pid", "DataLoader worker(s)",
-    "Expected to have finished reduction", "Detected mismatch between collectives", "EADDRINUSE",
-    "Address already in use", "Too many open files", "received 0 items of ancdata", "No space left on device",
-    "Disk quota exceeded", "unable to open shared memory object", "unable to mmap", "shared memory",
-    "Name or service not known", "name resolution", "gai error", "expected, but not set", "exhausted inputs",
-    "No CUDA GPUs are available", "Found no NVIDIA driver", "driver on your system is too old", "Invalid device id",
-    "Duplicate GPU detected", "appears not to match", "DDP expects same model", "Unable to find address for",
-    "DefaultCPUAllocator", "Cannot allocate memory", "Invalid value for environment variable",
-    "Received data size doesn't match", "Driver/library version mismatch", "Attempting to deserialize object on CUDA device",
+    "out of memory", "CUDA error:", "HIP error:", "device-side assert", "DataLoader worker (pid",
+    "DataLoader worker(s)", "Expected to have finished reduction", "Detected mismatch between collectives",
+    "EADDRINUSE", "Address already in use", "Too many open files", "received 0 items of ancdata",
+    "No space left on device", "Disk quota exceeded", "unable to open shared memory object", "unable to mmap",
+    "insufficient shared memory", "Name or service not known", "name resolution", "gai error",
+    "expected, but not set", "exhausted inputs", "No CUDA GPUs are available", "Found no NVIDIA driver",
+    "driver on your system is too old", "Driver/library version mismatch", "Invalid device id",
+    "Attempting to deserialize object on CUDA device", "Duplicate GPU detected", "appears not to match",
+    "DDP expects same model", "Unable to find address for", "DefaultCPUAllocator", "Cannot allocate memory",
+    "Invalid value for environment variable", "Received data size doesn't match",
 )  # fmt: skip
 # CUDA errors of which no rule on text speaks are the exception of the rank that has them.
 _UNCLAIMED_CUDA = ("device_busy", "launch_timeout", "other", "library")
@@ -90,6 +92,11 @@ def own_exceptions(case: Case) -> list[Sign]:
 def _raised_anew(parent: LogEvent, kind: Nature) -> bool:
     """Whether an exception raised while another was handled is the one to tell: a failed download is."""
     return kind == "own" and nature(parent) == "loss" and short_type(parent) in _PLAIN_LOSS
+
+
+def any_raised(case: Case) -> bool:
+    """Whether any rank's exception, of whatever nature, is at hand."""
+    return any(nature(event) not in ("ended", "launcher") for event in events(case, "traceback", "cuda_error"))
 
 
 def unclaimed_cuda_errors(case: Case) -> list[Sign]:

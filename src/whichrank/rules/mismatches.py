@@ -9,6 +9,8 @@ from whichrank.records.log import LogEvent
 from whichrank.rules.crashes import Sign, events, sign
 from whichrank.timeline.case import Case
 
+_BUCKET = 1_000_000
+"""Elements: the first bucket of DDP holds 1 MiB, others 25."""
 ASPECTS = ("seq", "op", "shape", "dtype")
 
 
@@ -70,6 +72,12 @@ def is_world(case: Case, told: list[LogEvent], members: int = 0) -> bool:
     if any(rank != inside for rank, inside in both):
         return False
     return (members > 1 and members == case.world) or any(rank == inside and rank > 0 for rank, inside in both)
+
+
+def are_buckets(found: Mismatch) -> bool:
+    """Whether these are flat gradient buffers: reductions of one long dimension."""
+    flat = all(value.isdecimal() and int(value) >= _BUCKET for value in found.brought.values())
+    return found.aspect == "shape" and "REDUCE" in found.op and flat
 
 
 def told(case: Case, found: Mismatch) -> str:

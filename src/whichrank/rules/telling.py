@@ -88,6 +88,12 @@ def wait_text(ranks: Iterable[int]) -> str:
     return f"{ranks_text(waiting)} wait{'s' if len(waiting) == 1 else ''}"
 
 
+def likewise(lineup: Lineup, trouble: Trouble) -> str:
+    """Culprits that did the same in other groups than the one that is told about."""
+    others = set(trouble.ranks) - set(lineup.groups[trouble.meeting.group].members)
+    return f" (likewise {ranks_text(others)} in their own groups)" if others else ""
+
+
 def place(lineup: Lineup, row: int | None, rank: int | None = None) -> tuple[CodePlace, ...]:
     """The code line of a row as a tuple, empty if it has none."""
     found = place_of(lineup.call_of(row), rank) if row is not None else None
@@ -193,6 +199,8 @@ def argument_mismatch(case: Case, trouble: Trouble, code: str, cause: str, fix: 
     gloo = lineup.call_of(row).backend == "gloo"
     silent = not trouble.hangs
     where = f"{lineup.call_of(row).op} #{meeting.seq}"
+    group = lineup.groups[meeting.group].title
+    more = likewise(lineup, trouble)
     outcome = "; nothing hangs, the result is wrong." if silent else "."
     confidence = round(trouble.sure * (0.95 if silent else 0.85), 2)
     return Finding(
@@ -208,7 +216,7 @@ def argument_mismatch(case: Case, trouble: Trouble, code: str, cause: str, fix: 
                 *place(lineup, trouble.due),
             ),
         ),
-        message=f"Members of {lineup.groups[meeting.group].title} disagree in {where}: {'; '.join(sides)}{outcome}",
+        message=f"Members of {group} disagree in {where}: {'; '.join(sides)}{more}{outcome}",
         evidence=evidence(lineup, trouble),
         victims=trouble.victims if trouble.hangs else (),
         onset_ns=onset(case, trouble),

@@ -27,7 +27,7 @@ def open_meetings(graph: WaitGraph, part: Sequence[int]) -> list[Meeting]:
 
 
 def _blamed(lineup: Lineup, meetings: Sequence[Meeting], part: set[int]) -> Counter[int]:
-    """Votes against ranks: the minority of each meeting, or what sibling groups say where there is none."""
+    """Votes against ranks: each meeting's minority by the size of its defeat; siblings where there is none."""
     votes: Counter[int] = Counter()
     for meeting in meetings:
         present, absent = set(meeting.joined), set(meeting.absent)
@@ -38,7 +38,8 @@ def _blamed(lineup: Lineup, meetings: Sequence[Meeting], part: set[int]) -> Coun
             behind = not ahead
             votes.update((present if behind else absent) & part)
         else:
-            votes.update((present if len(present) < len(absent) else absent) & part)
+            minority = present if len(present) < len(absent) else absent
+            votes.update(dict.fromkeys(minority & part, abs(len(present) - len(absent))))
     return votes
 
 

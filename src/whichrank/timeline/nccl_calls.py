@@ -28,6 +28,8 @@ _NAMES = {
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 _UNKNOWN = -1
+# Of long logs only the newest calls are compared: as far back as a rank's program is read anyway.
+_NEWEST, _MANY = 400, 100_000
 
 
 def calls_as_dumps(calls: Sequence[CommCalls], people: People) -> list[Dump]:
@@ -40,7 +42,8 @@ def calls_as_dumps(calls: Sequence[CommCalls], people: People) -> list[Dump]:
         for rank, part in parts:
             desc = "default_pg" if len(members) == people.world else ""
             by_rank[rank].append((part, LocalGroup(len(by_rank[rank]), name, desc, members), reached))
-    return [_dump(rank, parts) for rank, parts in sorted(by_rank.items())]
+    many = sum(len(part.kept) for part in calls) > _MANY
+    return [_dump(rank, parts, _NEWEST if many else None) for rank, parts in sorted(by_rank.items())]
 
 
 def _communicators(
@@ -91,11 +94,11 @@ def _call(part: CommCalls, func: str, count: int, datatype: int, op: int, root: 
     )
 
 
-def _dump(rank: int, parts: Sequence[tuple[CommCalls, LocalGroup, int]]) -> Dump:
+def _dump(rank: int, parts: Sequence[tuple[CommCalls, LocalGroup, int]], newest: int | None) -> Dump:
     table: dict[Call, int] = {}
     columns: dict[str, list[np.ndarray]] = defaultdict(list)  # type: ignore[type-arg]
     for index, (part, _, reached) in enumerate(parts):
-        calls = part.calls
+        calls = part.calls if newest is None else part.last(newest)
         keys = zip(
             calls.func.tolist(),
             calls.count.tolist(),
@@ -140,5 +143,5 @@ def _dump(rank: int, parts: Sequence[tuple[CommCalls, LocalGroup, int]]) -> Dump
         duration_ms=np.full(size, np.nan, np.float32),
         state=merged["state"],
         retired=np.zeros(size, np.bool_),
-        capacity_wrapped=not all(part.complete for part, _, _ in parts),
+        capacity_wrapped=newest is not None or not all(part.complete for part, _, _ in parts),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whichrank.model.verdict import Diverged, GroupInfo, Position, RankInfo, RankState, Wait
+from whichrank.model.verdict import Diverged, GroupInfo, Position, RankInfo, RankState, Standing, Wait
 from whichrank.timeline.case import Case
 from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.meetings import Meeting
@@ -22,7 +22,7 @@ def ranks(case: Case) -> tuple[RankInfo, ...]:
     """Every rank of the job: its coordinates, what it does, and the operation it has reached."""
     lineup = case.lineup
     if lineup is None:
-        return ()
+        return tuple(_info(case, rank, "unknown", None) for rank in sorted(case.people.by_rank))
     graph = build_graph(case.meetings) if case.troubles else WaitGraph()
     stopped = {rank for t in case.troubles if t.shape in ("stopped", "not-started") for rank in t.ranks}
     infos = []
@@ -34,8 +34,24 @@ def ranks(case: Case) -> tuple[RankInfo, ...]:
             head = graph.heads.get(rank)
             at = _position(lineup, head[0].joined[rank] if head else rows[-1])
             state = "stuck" if rank in stopped else "waiting" if head else "running"
-        infos.append(RankInfo(rank, coords=case.coords.get(rank, {}), state=state, at=at))
+        infos.append(_info(case, rank, state, at))
     return tuple(infos)
+
+
+def _info(case: Case, rank: int, state: RankState, at: Position | None) -> RankInfo:
+    known = case.people.by_rank.get(rank)
+    host, pid, gpu = (known.host, known.pid, known.gpu) if known else (None, None, None)
+    return RankInfo(rank, host, pid, gpu, case.coords.get(rank, {}), state, at)
+
+
+def standings(case: Case) -> tuple[Standing, ...]:
+    """Where the ranks are by their stacks: identical ones together, the most frequent first."""
+    together: dict[tuple[str, str], list[int]] = {}
+    for rank, activity in case.activities.items():
+        place = str(activity.place) if activity.place is not None else str(activity)
+        together.setdefault((place, activity.doing), []).append(rank)
+    rows = [Standing(place, doing, tuple(sorted(ranks))) for (place, doing), ranks in together.items()]
+    return tuple(sorted(rows, key=lambda row: (-len(row.ranks), row.ranks)))
 
 
 def groups(case: Case) -> tuple[GroupInfo, ...]:

@@ -31,18 +31,33 @@ def find_troubles(lineup: Lineup, meetings: Meetings) -> list[Trouble]:
     programs = pool_programs(lineup)
     if in_progress(lineup, pending):
         pending = []
+    by_time = sorted(meetings.disagreements, key=lambda m: _onset(lineup, m))
+    linked = [judge_disagreement(programs, m, hangs=True) for m in by_time if _linked(m, pending)]
+    silent = [judge_disagreement(programs, m, hangs=False) for m in by_time if not _linked(m, pending)]
     troubles: list[Trouble] = []
-    linked = [m for m in meetings.disagreements if _linked(m, pending)]
-    for meeting in sorted(linked, key=lambda m: _onset(lineup, m))[:1]:
-        trouble = judge_disagreement(programs, meeting, hangs=True)
-        graph = build_graph(meetings)
-        troubles.append(_with_victims(trouble, set(graph.waiting)))
-    if not troubles and pending:
+    if linked:
+        troubles += [
+            _with_victims(trouble, set(build_graph(meetings).waiting)) for trouble in _merged(programs, linked)[:1]
+        ]
+    elif pending:
         troubles += _standstill(programs, meetings)
-    for meeting in meetings.disagreements:
-        if meeting not in linked:
-            troubles.append(judge_disagreement(programs, meeting, hangs=False))
-    return troubles
+    return troubles + _merged(programs, silent)
+
+
+def _merged(programs: Programs, troubles: list[Trouble]) -> list[Trouble]:
+    """One trouble for the same departure from the same line in several groups: several ranks took that branch."""
+    merged: dict[tuple[object, ...], Trouble] = {}
+    for number, trouble in enumerate(troubles):
+        due = programs.label(trouble.due) if trouble.due is not None else -1
+        key = (number,) if trouble.tie else (trouble.shape, due)
+        first = merged.get(key)
+        if first is None:
+            merged[key] = trouble
+        else:
+            ranks = tuple(sorted({*first.ranks, *trouble.ranks}))
+            victims = tuple(sorted({*first.victims, *trouble.victims} - set(ranks)))
+            merged[key] = replace(first, ranks=ranks, victims=victims)
+    return list(merged.values())
 
 
 def in_progress(lineup: Lineup, pending: Iterable[Meeting]) -> bool:

@@ -50,7 +50,7 @@ def _applies(case: Case, trouble: Trouble) -> bool:
 def _finding(case: Case, trouble: Trouble) -> Finding:
     lineup = telling.lineup_of(case)
     name = telling.culprits_text(case, trouble.ranks).capitalize() if trouble.ranks else "Some ranks"
-    waiting = telling.wait_text(trouble.victims)
+    waiting = telling.wait_text(trouble.victims) + telling.likewise(lineup, trouble)
     acted = telling.step(lineup, trouble.acted) if trouble.acted is not None else ""
     due = telling.step(lineup, trouble.due) if trouble.due is not None else "the operation"
     if trouble.shape == "skipped":

@@ -58,7 +58,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _finding(case: Case, mismatch: mismatches.Mismatch) -> Finding:
     message = f"Ranks bring different sizes to {mismatch.op} #{mismatch.seq}: {mismatches.told(case, mismatch)}."
-    sure = 0.65 if mismatch.op == "ALLREDUCE" else 0.85
+    sure = 0.35 if mismatches.are_buckets(mismatch) else 0.8
     return crashes.found(case, _CLAIM, mismatch.signs, message, sure, mismatch.ranks)
 
 

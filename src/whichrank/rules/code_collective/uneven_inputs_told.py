@@ -23,6 +23,8 @@ Needs progress lines with totals from more than one rank.
 
 from __future__ import annotations
 
+import numpy as np
+
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import crashes, telling
@@ -41,6 +43,7 @@ _CLAIM = Claim(
         "Or wrap the loop in torch.distributed.algorithms.join.Join, or all_reduce 'I have a batch' before each step.",
     ),
 )
+_SIMILAR = 0.8
 _WAITS = ("watchdog_timeout", "gloo_timeout", "peer_closed", "monitored_barrier_failed", "dump_signal")
 
 
@@ -49,33 +52,44 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return crashes.SILENT
     joined = crashes.said(case, "rank that exhausted inputs")
     last = _last_lines(case)
-    left = tuple(sorted(rank for rank, (step, total, _) in last.items() if step >= total))
-    others = {rank: line for rank, line in last.items() if rank not in left}
-    uneven = bool(left) and bool(others) and all(last[r][1] < min(t for _, t, _ in others.values()) for r in left)
-    if not joined and not (uneven and crashes.events(case, *_WAITS)):
+    left, others = _parted(last)
+    uneven = bool(left) and bool(crashes.events(case, *_WAITS))
+    if not joined and not uneven:
         return []
     ranks = left if uneven else ()
     signs = [*joined, *([last[r][2] for r in (*left[:2], *list(others)[:2])] if uneven else [])]
     if uneven:
         ends = ", ".join(f"{last[r][1]}" for r in left[:3])
         most = max(total for _, total, _ in others.values())
-        message = f"{telling.ranks_text(left).capitalize()} had only {ends} steps where others have {most}, and left the loop."
+        who = telling.ranks_text(left).capitalize()
+        message = f"{who} had only {ends} steps where others have {most}, and left the loop."
     else:
         message = "Some rank ran out of data before the others: torch's Join noticed it."
     return [crashes.found(case, _CLAIM, signs, message, 0.8 if uneven else 0.85, ranks)]
 
 
-def _last_lines(case: Case) -> dict[int, tuple[int, int, Sign]]:
+Last = dict[int, tuple[int, int, Sign]]
+
+
+def _parted(last: Last) -> tuple[tuple[int, ...], Last]:
+    """Ranks that did all their steps, and the others, which came as far and have more to do."""
+    left = tuple(sorted(rank for rank, (step, total, _) in last.items() if step >= total))
+    others = {rank: line for rank, line in last.items() if rank not in left}
+    if not left or not others:
+        return (), {}
+    most, fewest = max(last[rank][1] for rank in left), min(total for _, total, _ in others.values())
+    # Another loop (an evaluation) has quite another length, and says nothing of this one.
+    same_loop = _SIMILAR * fewest <= most < fewest and all(step >= most - 1 for step, _, _ in others.values())
+    return (left, others) if same_loop else ((), {})
+
+
+def _last_lines(case: Case) -> Last:
     """Per rank the last line with a total: step, total, and the line itself."""
-    found: dict[int, tuple[int, int, Sign]] = {}
+    found: Last = {}
     for progress in case.progress:
-        rows = [i for i in range(len(progress)) if progress.total[i] > 0 and progress.rank[i] >= 0]
-        for row in rows[-4096:]:
+        rows = np.flatnonzero((progress.total > 0) & (progress.rank >= 0))[::-1]
+        for row in rows[np.unique(progress.rank[rows], return_index=True)[1]]:
             rank, step, total = int(progress.rank[row]), int(progress.step[row]), int(progress.total[row])
-            place = f"line {int(progress.line[row])}"
-            found[rank] = (
-                step,
-                total,
-                Sign(f"{step}/{total}", Ref(progress.source, place, f"step {step}/{total}", rank), rank),
-            )
+            ref = Ref(progress.source, f"line {int(progress.line[row])}", f"step {step}/{total}", rank)
+            found[rank] = (step, total, Sign(ref.quote, ref, rank))
     return found

@@ -36,8 +36,8 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=(
-        "Let every parameter take part in the loss on every rank (add unused branches with weight zero), or pass "
-        "find_unused_parameters=True.",
+        "Let every parameter take part in the loss on every rank: add unused branches with weight zero.",
+        "Or pass find_unused_parameters=True.",
         "Freeze parameters before wrapping the model in DDP, not after.",
         "TORCH_DISTRIBUTED_DEBUG=DETAIL prints their names.",
     ),
@@ -52,7 +52,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not told:
         return []
     ranks = crashes.unless_all(case, crashes.ranks_of(told))
-    message = f"{crashes.who(case, ranks, told)} skipped parameters that DDP waits for{_names(told)}{crashes.others(case, ranks)}."
+    who, rest = crashes.who(case, ranks, told), crashes.others(case, ranks)
+    message = f"{who} skipped parameters that DDP waits for{_names(told)}{rest}."
     return [crashes.found(case, _CLAIM, told, message, 0.92, ranks)]
 
 

@@ -94,7 +94,8 @@ def _finding(case: Case, group: list[Sign], *, first: bool) -> Finding:
     ranks = crashes.ranks_of(signs) or (deaths.only_one_failed(case) if first else ())
     place = next((f" at {s.code}" for s in signs if s.code is not None), "")
     verb = "raised" if first else "also raised"
-    message = f"{crashes.who(case, ranks, signs)} {verb} {crashes.short(signs[0].ref.quote)}{place}{crashes.others(case, ranks)}."
+    who, rest = crashes.who(case, ranks, signs), crashes.others(case, ranks)
+    message = f"{who} {verb} {crashes.short(signs[0].ref.quote)}{place}{rest}."
     sure = 0.9 if crashes.ranks_of(signs) else 0.75
     return crashes.found(case, _CLAIM, signs, message, sure if first else 0.45, ranks)
 
@@ -103,7 +104,7 @@ def _by_exit_code(case: Case) -> list[Finding]:
     """One process failed, the launcher ended the rest, and nothing says that it lost a peer."""
     alone = deaths.only_one_failed(case)
     told = [d for d in deaths.deaths(case) if d.sign.rank in alone and d.code is not None and 0 < d.code < 128]
-    if not told or crashes.said(case, "") or any(deaths.waited(case, rank) for rank in alone):
+    if not told or exceptions.any_raised(case) or any(deaths.waited(case, rank) for rank in alone):
         return []
     message = (
         f"{crashes.who(case, alone)} ended by itself with exit code {told[0].code} and the launcher ended the others; "

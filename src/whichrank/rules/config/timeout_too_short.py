@@ -41,7 +41,7 @@ _CLAIM = Claim(
     CAUSE,
     category="hang",
     fix=(
-        "Raise the timeout above the longest step, evaluation and checkpoint: init_process_group(timeout=timedelta(…)).",
+        "Raise the timeout above the longest step, evaluation and save: init_process_group(timeout=timedelta(…)).",
         "Give it to new_group() as well: groups do not inherit it.",
     ),
     alternatives=(
@@ -57,8 +57,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     waits = [(e, limit) for e in crashes.events(case, "watchdog_timeout", "gloo_timeout") if (limit := _limit(e))]
-    if not waits or not case.progress:
-        return [] if waits else NotEvaluated("a time-out and the training's progress lines")
+    if not waits:
+        return []
+    if not case.progress:
+        return NotEvaluated("the training's progress lines")
     event, limit = min(waits, key=lambda wait: wait[1])
     slow = [step for progress in case.progress if (step := _long_step(progress, limit)) is not None]
     if slow:
@@ -69,7 +71,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not busy:
         return []
     ranks = crashes.ranks_of(busy)
-    message = f"{telling.ranks_text(ranks).capitalize()} went on working while the others waited {limit / 1000:.0f} s and gave up."
+    who = telling.ranks_text(ranks).capitalize()
+    message = f"{who} went on working while the others waited {limit / 1000:.0f} s and gave up."
     return [crashes.found(case, _CLAIM, [crashes.sign(case, event), *busy], message, 0.45, ranks)]
 
 

@@ -62,9 +62,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)
     reason = next((f" ({crashes.short(s.event.text('reason'), 100)})" for s in lines if s.event), "")
-    message = f"A kernel of {_lower(crashes.who(case, ranks, signs))} hit a device-side assertion{reason}{crashes.others(case, ranks)}."
+    whose, rest = crashes.whose(case, ranks, signs), crashes.others(case, ranks)
+    message = f"A kernel of {whose} hit a device-side assertion{reason}{rest}."
     return [crashes.found(case, _CLAIM, signs, message, 0.92 if errors else 0.8, ranks)]
-
-
-def _lower(words: str) -> str:
-    return words[0].lower() + words[1:]

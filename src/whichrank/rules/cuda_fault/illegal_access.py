@@ -40,7 +40,7 @@ _CLAIM = Claim(
     CAUSE,
     fix=(
         "Find the kernel: CUDA_LAUNCH_BLOCKING=1, then compute-sanitizer, on that rank's data.",
-        "Suspect custom or compiled kernels first; if the fault stays with the GPU and not with the data, the hardware.",
+        "Suspect custom or compiled kernels first; a fault that stays with one GPU is the hardware's.",
     ),
     alternatives=(("xid-gpu-fault", 0.06, "a fault that stays with one GPU is the hardware's"),),
     next=(
@@ -62,8 +62,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)
     what = next((words for words in _WORDS for s in signs if words in s.text), "illegal memory access")
-    whose = crashes.who(case, ranks, signs)
+    whose = crashes.whose(case, ranks, signs)
     article = "an" if what[0] in "aiu" else "a"
-    message = f"A kernel of {whose[0].lower()}{whose[1:]} failed with {article} {what}{crashes.others(case, ranks)}."
+    message = f"A kernel of {whose} failed with {article} {what}{crashes.others(case, ranks)}."
     plain = what != "unspecified launch failure"
     return [crashes.found(case, _CLAIM, signs, message, 0.9 if plain else 0.7, ranks)]

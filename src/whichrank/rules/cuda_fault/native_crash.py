@@ -86,4 +86,12 @@ def _is_own(case: Case, sign: Sign) -> bool:
         return False
     if number in deaths.NATIVE:
         return True
+    if sign.event is not None and sign.event.kind != "native_crash" and not _output_at_hand(case, sign.rank):
+        return False
     return not any(e.rank in (None, sign.rank) or sign.rank is None for e in crashes.events(case, *_EXPLAINED))
+
+
+def _output_at_hand(case: Case, rank: int | None) -> bool:
+    """Whether the rank's own words are there: without them an abort may well be the watchdog's."""
+    agents = ("elastic_failure", "elastic_signal", "process_exit", "job_ended")
+    return rank is not None and any(event.rank == rank and event.kind not in agents for event in case.events)

@@ -75,5 +75,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _whose(case: Case, ranks: tuple[int, ...]) -> str:
-    named = crashes.who(case, ranks)
-    return named[0].lower() + named[1:] if ranks else "the ranks"
+    return crashes.whose(case, ranks) if ranks else "the ranks"

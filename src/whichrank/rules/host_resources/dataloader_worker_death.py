@@ -38,7 +38,7 @@ _REASONS = {
     _KILL: ("host-out-of-memory", 0.15, "the out-of-memory killer likes data-loader workers"),
 }
 _FIX = (
-    "After a bus error: a larger /dev/shm (docker --shm-size or --ipc=host, an emptyDir of medium Memory), fewer workers.",
+    "After a bus error: a larger /dev/shm (docker --shm-size or --ipc=host), or fewer workers.",
     "After a kill: fewer workers or less per worker; the kernel log tells whether memory ran out.",
     "Otherwise run with num_workers=0: the error then shows in the main process.",
 )
@@ -62,6 +62,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     how = f" by {deaths.SIGNALS.get(number, f'signal {number}')}" if number else ""
     offered = (_REASONS[number],) if number in _REASONS else ()
     claim = Claim(CODE, CAUSE, fix=_FIX, blames="host", alternatives=offered, next=_NEXT)
-    whose = crashes.who(case, ranks, signs)
-    message = f"A data-loader worker of {whose[0].lower()}{whose[1:]} died{how}{crashes.others(case, ranks)}."
+    whose = crashes.whose(case, ranks, signs)
+    message = f"A data-loader worker of {whose} died{how}{crashes.others(case, ranks)}."
     return [crashes.found(case, claim, signs, message, 0.85, ranks)]

@@ -40,14 +40,13 @@ _CLAIM = Claim(
     alternatives=(("shm-too-small", 0.08, "where no path is named it may have been /dev/shm"),),
     next=(NextStep("df -h; df -i", "shows which file system is full", ("disk-full", "shm-too-small"), "none"),),
 )
-_SEGMENT = ("/dev/shm", "shared memory", "shm-", "posix_fallocate", "</torch_", "unable to mmap")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     told = crashes.said(case, "No space left on device", "Disk quota exceeded")
-    signs = crashes.first_to_fail([s for s in told if not any(words in s.text for words in _SEGMENT)])
+    signs = crashes.first_to_fail([s for s in told if not crashes.about_shared_memory(s)])
     if not signs:
         return []
     ranks = crashes.unless_all(case, crashes.ranks_of(signs) or deaths.only_one_failed(case))

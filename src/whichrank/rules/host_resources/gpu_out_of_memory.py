@@ -38,8 +38,7 @@ _CLAIM = Claim(
     CAUSE,
     fix=(
         "Lower the batch or sequence length on that rank, checkpoint activations, or shard the model further.",
-        "If only this rank runs out, look at what it alone holds: longer samples, gathered results, another process "
-        "on its GPU (nvidia-smi).",
+        "If only this rank runs out, look at what it alone holds: longer samples, gathered results, other processes.",
         "With much memory reserved but unallocated: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
     ),
     blames="gpu",

@@ -39,7 +39,7 @@ _CLAIM = Claim(
     severity="warning",
     fix=(
         "If the job was ended for its time or for others: ask for more time, or checkpoint before the announced end.",
-        "If somebody ended it because it stood still, look for the hang: the time of its last progress line tells when.",
+        "If somebody ended it because it stood still, look for the hang: its last progress line tells when it began.",
     ),
 )
 _LAUNCHERS = (

@@ -36,7 +36,7 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=(
-        "Look for the killer on that host: the kernel log (out-of-memory killer), the container's and scheduler's events.",
+        "Look for the sender on that host: the kernel log (out-of-memory killer), the container's events.",
         "If memory was short: fewer data-loader workers, a memory-mapped checkpoint, a higher limit.",
     ),
     blames="host",

@@ -37,21 +37,20 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=(
-        "Give the container more shared memory: docker --shm-size=16g or --ipc=host, an emptyDir of medium Memory at /dev/shm.",
+        "Give the container more: docker --shm-size=16g or --ipc=host, an emptyDir of medium Memory at /dev/shm.",
         "Remove segments of dead processes: ls -l /dev/shm.",
     ),
     blames="host",
     next=(NextStep("df -h /dev/shm; ls -l /dev/shm", "shows its size and what fills it", ("shm-too-small",), "none"),),
 )
 _FULL = ("No space left on device", "Cannot allocate memory")
-_SEGMENT = ("/dev/shm", "shared memory", "shm-", "posix_fallocate", "</torch_", "unable to mmap")
 _TORCH = ("unable to open shared memory object", "unable to write to file </torch", "insufficient shared memory")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
-    full = [s for s in crashes.said(case, *_FULL) if any(words in s.text for words in _SEGMENT)]
+    full = [s for s in crashes.said(case, *_FULL) if crashes.about_shared_memory(s)]
     torch = [
         s
         for s in crashes.said(case, *_TORCH)

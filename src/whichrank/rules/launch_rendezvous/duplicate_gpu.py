@@ -57,9 +57,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     named = tuple(sorted({rank for pair in pairs for rank in pair}))
     ranks = (named if _spans_the_job(case, named) else ()) if named else _on_one_device(case)
     shown = "; ".join(f"ranks {a} and {b}" for a, b in sorted({(min(p), max(p)) for p in pairs})[:4])
-    whose = shown or (crashes.who(case, ranks) if ranks else "several ranks")
+    whose = shown or (crashes.whose(case, ranks) if ranks else "several ranks")
     unsure = "" if ranks or not named else " (numbers within one communicator)"
-    message = f"The same GPU is used by {whose[0].lower()}{whose[1:]}{unsure}; NCCL refuses that."
+    message = f"The same GPU is used by {whose}{unsure}; NCCL refuses that."
     return [crashes.found(case, _CLAIM, signs, message, 0.95, ranks)]
 
 

@@ -41,7 +41,7 @@ def _claim(port: int | None) -> Claim:
         fix=(
             f"See who holds the port (ss -ltnp | grep {shown}) and end it if it is left over from an earlier run.",
             "Or take another port: --master-port, or --rdzv-backend=c10d --rdzv-endpoint=localhost:0 on one node.",
-            "If a new port does not help, the program itself sets it or makes a second store: look for MASTER_PORT in it.",
+            "If a new port does not help, the program sets MASTER_PORT itself or makes a second store.",
         ),
         next=(NextStep(f"ss -ltnp | grep {shown}", "names the process that holds the port", (CAUSE,), "none"),),
     )

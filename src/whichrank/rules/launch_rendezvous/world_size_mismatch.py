@@ -26,6 +26,7 @@ After a restart the first failure is the cause, and stands earlier in the log.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.log import LogEvent
 from whichrank.rules import crashes
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
@@ -39,7 +40,7 @@ _CLAIM = Claim(
     category="hang",
     fix=(
         "Start the job once: one launcher per node, the same --nnodes and --nproc-per-node everywhere.",
-        "If the agent restarted workers, find the first failure above; use --max-restarts=0 and a fresh port until it is fixed.",
+        "If the agent restarted workers, find the first failure above; use --max-restarts=0 and a fresh port.",
     ),
     alternatives=(("rank-exception", 0.1, "if workers were restarted, the first failure stands earlier"),),
 )
@@ -53,7 +54,7 @@ _NCCL = (
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
-    crowded = [s for s in crashes.signs_of(case, "store_error") if s.event and _too_many(s.event.data)]
+    crowded = [s for s in crashes.signs_of(case, "store_error") if s.event and _too_many(s.event)]
     refused = crashes.said_by_nccl(case, *_NCCL)
     signs = crashes.first_to_fail([*crowded, *refused])
     if not signs:
@@ -66,6 +67,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [crashes.found(case, _CLAIM, signs, f"World size and processes do not fit: {told}.", 0.85)]
 
 
-def _too_many(data: dict[str, object]) -> bool:
-    joined, world = data.get("joined"), data.get("world_size")
-    return isinstance(joined, int) and isinstance(world, int) and joined > world
+def _too_many(event: LogEvent) -> bool:
+    joined, world = event.number("joined"), event.number("world_size")
+    return joined is not None and world is not None and joined > world

@@ -71,7 +71,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     named = ranks if alone and ranks else ()
     signs = [crashes.sign(case, e) for e in told if not named or e.rank in named]
     if named:
-        message = f"The loss of {crashes.who(case, named).lower()} was the first that turned {told[0].text('value')}, at step {first}."
+        whose, value = crashes.whose(case, named), told[0].text("value")
+        message = f"The loss of {whose} was the first that turned {value}, at step {first}."
         return [crashes.found(case, _CLAIM, signs, message, 0.78, named)]
     at = f" at step {first}" if first is not None else ""
     why = "all ranks turned together" if len(steps) > 1 else "the losses of other ranks are not at hand"

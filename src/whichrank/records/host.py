@@ -1,0 +1,58 @@
+"""What a host says of its limits, file systems, memory and processes at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from whichrank.model.evidence import Ref
+
+UNLIMITED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """A row of df."""
+
+    path: str
+    device: str = ""
+    size: int | None = None
+    """Bytes (to the precision that df printed), or inodes."""
+    free: int | None = None
+    used_percent: int | None = None
+    inodes: bool = False
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HostProcess:
+    """A row of ps, or a process's status file."""
+
+    pid: int
+    state: str
+    """The first letter: R, S, D (uninterruptible), T or t (stopped), Z."""
+    command: str = ""
+    parent: int | None = None
+    waits_in: str = ""
+    """The kernel function it sleeps in, where it is shown."""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """One file, or one part of it, about a host or one of its processes."""
+
+    ref: Ref
+    host: str | None = None
+    pid: int | None = None
+    """Of the process whose limits these are."""
+    limits: dict[str, int] = field(default_factory=dict)
+    """`memlock` (bytes), `nofile`, `nproc`, `stack` (bytes), `core` …; -1 is unlimited."""
+    file_systems: tuple[FileSystem, ...] = ()
+    memory: dict[str, int] = field(default_factory=dict)
+    """Bytes, by the names of /proc/meminfo."""
+    processes: tuple[HostProcess, ...] = ()
+    cgroup: dict[str, int] = field(default_factory=dict)
+    """`oom_kill`, `nr_throttled`, `nr_periods`, `throttled_usec` …: counted since the group was made."""
+    mounts: dict[str, str] = field(default_factory=dict)
+    """Path -> type of the file system and its options."""
+    line: int = 0

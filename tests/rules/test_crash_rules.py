@@ -1,0 +1,275 @@
+"""Crashes told by logs: the right cause, exactly the right ranks, and victims never."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.rules import crash_texts as texts
+from whichrank.facts.taxonomy import load_taxonomy
+from whichrank.flows.diagnose import discover_rules
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.timeline.case import Case
+
+SAMPLES = ROOT / "tests" / "samples"
+SHARED = Path(os.environ.get("WHICHRANK_SHARED", ROOT.parent / "shared"))
+RULES = {rule.CODE: rule for rule in discover_rules()}
+MINE = [
+    code
+    for code, rule in RULES.items()
+    if getattr(rule, "crashes", None) is not None  # they all speak through that module
+]
+OOM = texts.traceback("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 3 has a total")
+OOM_OLD = texts.traceback(
+    "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total capacity; 77.02 GiB already "
+    "allocated; 12.00 MiB free; 77.10 GiB reserved in total by PyTorch)"
+)
+ILLEGAL = (
+    "[rank3]:[E1115 00:10:45.7 ProcessGroupNCCL.cpp:1] [PG 2 Rank 3] Process group watchdog thread terminated with "
+    "exception: CUDA error: an illegal memory access was encountered\n"
+)
+ASSERT = (
+    "/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:93: operator(): block: [0,0,0], thread: [64,0,0] Assertion "
+    "`-sizes[i] <= index && index < sizes[i]` failed.\n" + texts.traceback("RuntimeError: CUDA error: device-side assert "
+    "triggered")
+)  # fmt: skip
+WORKER = texts.traceback("RuntimeError: DataLoader worker (pid 812) is killed by signal: Bus error. It is possible")
+UNUSED = texts.traceback(
+    "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one. This error "
+    "indicates that your module has parameters that were not used in producing loss.\nParameter indices which did not "
+    "receive grad for rank 1: 2 3"
+)
+PORT = texts.traceback(
+    "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: "
+    "29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use"
+)
+CONNECT = texts.traceback(
+    "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while trying to connect to "
+    "(10.28.1.16, 29400)."
+)
+DNS = (
+    "[W1115 00:10:45.7 socket.cpp:755] [c10d] The IPv6 network addresses of (node0, 29500) cannot be retrieved (gai "
+    "error: -2 - Name or service not known).\n"
+)
+SLURM = "srun: error: node7: task 2: Killed\n"
+STUCK = (
+    "[rank1]:[F1115 00:10:45.7 ProcessGroupNCCL.cpp:1] [PG ID 0 PG GUID 0(default_pg) Rank 1] ProcessGroupNCCL's "
+    "watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives.\n"
+)
+DEATH = (
+    "W1115 00:10:45.300000 900 site-packages/torch/distributed/elastic/agent/server/api.py:719] Received Signals.SIGTERM "
+    "death signal, shutting down workers\n"
+)
+SEEN = texts.steps(3)  # output of a rank that says nothing of its end
+CLOSED = texts.lost_peer()
+A, B = "OpType=ALLREDUCE, TensorShape=[4], TensorDtypes=Float", "OpType=ALLREDUCE, TensorShape=[5], TensorDtypes=Float"
+C = "OpType=ALLREDUCE, TensorShape=[4], TensorDtypes=Long"
+D = "OpType=BROADCAST, TensorShape=[4], TensorDtypes=Float"
+BIG = "OpType=ALLREDUCE, TensorShape=[{}], TensorDtypes=BFloat16"
+
+FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
+    ("CODE101", "own exception", texts.ranks(4, {2: texts.traceback("KeyError: 'labels'"), 0: texts.GLOO_CLOSED}), (2,)),
+    ("CODE101", "two ranks raise the same", texts.ranks(4, {r: texts.traceback(f"ValueError: bad sample {r}") for r in (1, 2)}, CLOSED), (1, 2)),
+    ("CODE101", "found by the exit codes", {"job.log": texts.traceback("KeyError: 'x'") + texts.table({0: -15, 1: 1, 2: -15}, 1)}, (1,)),
+    ("CODE101", "only an exit code", {"agent.err": texts.table({0: -15, 1: 1, 2: -15}, 1)}, (1,)),
+    ("CODE101", "a failed download", texts.ranks(2, {1: texts.traceback("ConnectionRefusedError: [Errno 111] refused") + "\nThe above exception was the direct cause of the following exception:\n\n" + texts.traceback("requests.exceptions.ConnectionError: Max retries")}, CLOSED), (1,)),
+    ("HOST101", "torch 2.x", texts.ranks(4, {3: OOM}, CLOSED), (3,)),
+    ("HOST101", "torch before 2.1", texts.ranks(2, {0: OOM_OLD}), (0,)),
+    ("HOST101", "NCCL's buffers", {"a.log": texts.nccl("Cuda failure 2 'out of memory'", rank=1), "b.log": texts.nccl("x", 0, pid=9)}, (1,)),
+    ("HOST102", "Slurm saw the killer", {"job.log": "slurmstepd: error: Detected 1 oom_kill event in StepId=71.0. Some of the step tasks have been OOM Killed.\n"}, ()),
+    ("HOST102", "allocation failed", texts.ranks(2, {1: texts.traceback("RuntimeError: [enforce fail at alloc_cpu.cpp:83] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes. Error code 12 (Cannot allocate memory)")}), (1,)),
+    ("HOST103", "by the agent's table", {"agent.err": texts.table({0: -15, 1: -15, 2: -9}, 2)}, (2,)),
+    ("HOST103", "by Slurm, one task per rank", {**texts.ranks(4, {}, CLOSED), "slurm.out": SLURM}, (2,)),
+    ("HOST104", "time limit", {"job.log": "slurmstepd: error: *** JOB 4711 ON node7 CANCELLED AT 2026-02-11T02:36:11 DUE TO TIME LIMIT ***\n"}, ()),
+    ("HOST104", "SIGTERM to the agent", {"agent.err": DEATH}, ()),
+    ("HOST105", "node failure", {"job.log": "slurmstepd: error: *** JOB 4711 ON node7 CANCELLED AT 2026-02-11T02:36:11 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n"}, ()),
+    ("HOST105", "no heartbeat", {"agent.err": "As part of the sync operation the node(s) node7_1234_0 have been removed from the rendezvous 'job' since they had no heartbeat.\n"}, ()),
+    ("HOST106", "bus error", texts.ranks(2, {1: WORKER}, texts.GLOO_CLOSED), (1,)),
+    ("HOST107", "NCCL 2.22 and later", {"a.log": texts.nccl("Error while creating shared memory segment /dev/shm/nccl-aB3 (size 9637888), error: No space left on device (28)", 1), "b.log": texts.nccl("x", 0, pid=9)}, (1,)),
+    ("HOST107", "NCCL before 2.16", {"a.log": texts.nccl("Call to posix_fallocate failed : No space left on device", 1), "b.log": texts.nccl("x", 0, pid=9)}, (1,)),
+    ("HOST108", "errno 24", texts.ranks(2, {0: texts.traceback("OSError: [Errno 24] Too many open files: 'x'")}), (0,)),
+    ("HOST109", "errno 28", texts.ranks(2, {0: texts.traceback("OSError: [Errno 28] No space left on device: '/scratch/c.pt'")}, CLOSED), (0,)),
+    ("CUDA102", "with the assertion", texts.ranks(2, {1: ASSERT}, CLOSED), (1,)),
+    ("CUDA103", "in the watchdog", {"job.log": ILLEGAL + texts.TIMED_OUT.format(0)}, (3,)),
+    ("CUDA104", "exit code -11", {**texts.ranks(3, {}, CLOSED), "agent.err": texts.table({0: -15, 1: -11, 2: -15}, 1)}, (1,)),
+    ("CUDA104", "faulthandler", texts.ranks(2, {0: "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n  File \"train.py\", line 3 in f\n"}), (0,)),
+    ("CUDA104", "heap", texts.ranks(2, {1: "double free or corruption (!prev)\n"}), (1,)),
+    ("CUDA105", "stuck watchdog", texts.ranks(4, {1: STUCK}, SEEN), (1,)),
+    ("LNCH102", "store went first", texts.ranks(4, {1: texts.STORE_GONE, 2: texts.STORE_GONE}, SEEN), ()),
+    ("LNCH103", "taken port", texts.ranks(2, {0: PORT}, CONNECT), (0,)),
+    ("LNCH104", "no connection", texts.ranks(4, {3: CONNECT}, SEEN), (3,)),
+    ("LNCH105", "crowded barrier", {"job.log": "Waiting in store based barrier to initialize process group for rank: 0, key: store_based_barrier_key:1 (world_size=4, worker_count=16, timeout=0:01:00)\n"}, ()),
+    ("LNCH105", "NCCL's bootstrap", {"a.log": texts.nccl("Bootstrap Root : rank 1 of 2 ranks has already checked in")}, ()),
+    ("LNCH106", "up to NCCL 2.29", {"a.log": texts.nccl("Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60"), "b.log": texts.nccl("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 60", 1, pid=9)}, (0, 1)),
+    ("LNCH106", "NCCL 2.30", {"a.log": texts.nccl("Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1", size=3), "b.log": texts.nccl("x", 1, 3, 9), "c.log": texts.nccl("y", 2, 3, 10, bus="70")}, (0, 1)),
+    ("LNCH106", "a smaller communicator", {"a.log": texts.nccl("x", 5, 8) + texts.nccl("Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60", 1, 2)}, ()),
+    ("LNCH107", "ordinal", texts.ranks(4, {2: texts.traceback("RuntimeError: CUDA error: invalid device ordinal")}, SEEN), (2,)),
+    ("NETI101", "resolver", texts.ranks(4, {1: DNS}, SEEN), (1,)),
+    ("NETI102", "NCCL", {"a.log": texts.nccl("Bootstrap : no socket interface found", 1), "b.log": texts.nccl("x", 0, pid=9)}, (1,)),
+    ("NETI102", "Gloo", texts.ranks(2, {1: texts.traceback("RuntimeError: [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find address for: eth9")}, SEEN), (1,)),
+    ("NETI103", "NCCL's sign", texts.ranks(2, {1: texts.traceback("RuntimeError: [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find address for: ^docker0")}, SEEN), (1,)),
+    ("COLL120", "one rank skips", texts.ranks(4, {1: UNUSED}, texts.GLOO_CLOSED), (1,)),
+    ("COLL120", "all skip", texts.ranks(2, {}, UNUSED), ()),
+    ("COLL121", "DETAIL", texts.fingerprints({0: A, 1: A, 2: B, 3: A}), (2,)),
+    ("COLL121", "two ranks have no majority", texts.fingerprints({0: A, 1: B}), ()),
+    ("COLL121", "Gloo", texts.ranks(2, {0: "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  op.preamble.length <= op.nbytes. 8 vs 4. Received data size doesn't match expected size. Is there a distributed collective mismatch in your code?\n"}), ()),
+    ("COLL121", "another model", texts.ranks(4, {2: "[rank2]: RuntimeError: [2]: params[3] in this process with sizes [4, 5] appears not to match sizes of the same param in process 0.\n"}), (2,)),
+    ("COLL122", "DETAIL", texts.fingerprints({0: A, 1: A, 2: A, 3: C}), (3,)),
+    ("COLL123", "DETAIL", texts.fingerprints({0: D, 1: A, 2: A, 3: A}), (0,)),
+    ("COLL126", "gradient buckets", texts.fingerprints({0: BIG.format(195812480), 1: BIG.format(51123456), 2: BIG.format(51123456)}), (0,)),
+    ("COLL124", "rank 0 lists them", texts.ranks(4, {0: "[Rank 0]: Rank 2 failed to pass monitoredBarrier in 30000 ms\n", 1: "Rank 1 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0.\n"}, SEEN), (2,)),
+    ("COLL124", "rank 0 is missing", texts.ranks(3, {r: f"[rank{r}]: RuntimeError: Rank {r} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0.\n" for r in (1, 2)}), (0,)),
+    ("COLL125", "totals differ", {**texts.ranks(3, {1: texts.steps(999, total=998), 0: texts.steps(999, total=1001) + texts.TIMED_OUT.format(0), 2: texts.steps(999, total=1001)})}, (1,)),
+    ("COLL125", "Join", texts.ranks(2, {}, texts.traceback("RuntimeError: Detected at least one rank that exhausted inputs. Throwing across all ranks.")), ()),
+    ("CONF101", "steps as long as the timeout", {"rank0/stderr.log": "".join(f"2026-11-15 00:1{i}:00 step {i}/100 loss 2.0\n" for i in range(8)) + "[rank0]:[E1115 00:18:45.7 ProcessGroupNCCL.cpp:6] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=15, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=90000) ran for 90041 milliseconds before timing out.\n"}, ()),
+    ("CONF102", "no launcher", {"job.log": texts.traceback("ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set")}, ()),
+    ("SILE101", "one rank turns first", texts.ranks(3, {1: texts.steps(5) + texts.steps(5, "nan", first=5), 0: texts.steps(6) + texts.steps(4, "nan", first=6), 2: texts.steps(6) + texts.steps(4, "nan", first=6)}), (1,)),
+    ("SILE101", "all together", texts.ranks(2, {}, texts.steps(5) + texts.steps(5, "nan", first=5)), ()),
+    ("SOFT101", "NCCL says so", {"a.log": texts.nccl("Mismatched NCCL version detected : rank 0 version 22803 rank 1 version 22105")}, ()),
+    ("SOFT102", "too old", texts.ranks(2, {1: texts.traceback("RuntimeError: The NVIDIA driver on your system is too old (found version 11040).")}, SEEN), (1,)),
+]  # fmt: skip
+
+NOISE = (
+    "/opt/x.py:12: FutureWarning: torch.cuda.amp.autocast(args...) is deprecated.\n"
+    "[rank0]:[W1115 00:00:01.1 ProcessGroupNCCL.cpp:1] Warning: WARNING: destroy_process_group() was not called before "
+    "program exit, which can leak resources.\n"
+    '[rank0]:[W1115 00:00:02.1 TCPStore.cpp:1] [c10d] recvValue failed on SocketImpl(fd=45, addr=[localhost]:4630, '
+    "remote=[localhost]:29615): Failed to recv, got 0 bytes. Connection was likely closed.\n"
+)  # fmt: skip
+NCCL_NOISE = "".join(
+    f"node1:700:700 [0] {line}\n"
+    for line in (
+        "NCCL INFO NCCL version 2.28.9+cuda13.0",
+        "NCCL INFO NET/Plugin: Could not find: libnccl-net.so",
+        "NCCL WARN Failed to open libibverbs.so[.1]",
+        "misc/socket.cc:64 NCCL INFO -> 3",
+        "NCCL INFO [Service thread] Connection closed by localRank 1",
+    )
+)
+CAUGHT = texts.traceback("ValueError: a sample that was skipped")
+QUIET: list[tuple[str, texts.Files]] = [
+    ("a noisy healthy job", {"rank0/stderr.log": texts.steps(30) + NOISE, "nccl.log": NCCL_NOISE}),
+    ("an exception that was caught", {"rank0/stderr.log": CAUGHT + texts.steps(30)}),
+    ("memory that ran out and was tried again", {"rank0/stderr.log": OOM + texts.steps(30)}),
+    ("victims alone", texts.ranks(4, {}, CLOSED)),
+    ("victims on Gloo", texts.ranks(4, {}, texts.GLOO_CLOSED)),
+    ("time-outs alone", texts.ranks(4, {r: texts.TIMED_OUT.format(r) for r in range(4)})),
+    ("aborts of the watchdog", {"agent.err": texts.table({0: -6, 1: -6, 2: -15}, 0), **texts.ranks(3, {r: texts.TIMED_OUT.format(r) for r in (0, 1)}, SEEN)}),
+    ("aborts without a log", {"agent.err": texts.table({0: -6, 1: -15, 2: -15}, 0)}),
+    ("SIGTERM by the launcher", {"agent.err": texts.table({0: -15, 1: -15}, 0)}),
+    ("a gradient scaler that skips a step", texts.ranks(2, {}, texts.steps(4) + texts.steps(1, "inf", first=4) + texts.steps(9, first=5))),
+    ("a name that resolved at the second try", {"rank1/stderr.log": DNS + "[rank1]:[I1115 00:00:09.1 ProcessGroupNCCL.cpp:1] [PG ID 0 PG GUID 0 Rank 1] ProcessGroupNCCL initialization options: size: 4, global rank: 1, TIMEOUT(ms): 600000\n"}),
+    ("an ignored exception", {"rank0/stderr.log": "Exception ignored in: <function D.__del__>\n" + CAUGHT}),
+    ("an evaluation of another length", texts.ranks(2, {0: texts.steps(51, total=50), 1: texts.steps(99, total=1001) + texts.TIMED_OUT.format(1)})),
+]  # fmt: skip
+
+
+def judged(case: Case) -> list[Finding]:
+    answers = [RULES[code].judge(case) for code in MINE]
+    return [finding for answer in answers if not isinstance(answer, NotEvaluated) for finding in answer]
+
+
+@pytest.mark.parametrize(("code", "name", "files", "ranks"), FIRE, ids=[f"{c}-{n}" for c, n, _, _ in FIRE])
+def test_it_names_the_cause_and_the_ranks(tmp_path, code, name, files, ranks):
+    found = judged(texts.case_of(texts.write(tmp_path, files)))
+    mine = [f for f in found if f.code == code]
+    assert [f.subject.ranks for f in mine] == [ranks]
+    assert mine[0].cause == RULES[code].CAUSE
+    assert mine[0].message.endswith(".")
+    assert not set(mine[0].victims) & set(ranks)
+    assert mine[0].confidence + sum(a.confidence for a in mine[0].alternatives) <= 1.0
+    accused = {rank for f in found if f.confidence > 0.5 and f.severity == "error" for rank in f.subject.ranks}
+    assert accused <= set(ranks)
+
+
+def test_every_rule_has_a_case_that_fires():
+    assert {code for code, *_ in FIRE} == set(MINE)
+
+
+@pytest.mark.parametrize(("name", "files"), QUIET, ids=[n for n, _ in QUIET])
+def test_nobody_is_accused(tmp_path, name, files):
+    found = judged(texts.case_of(texts.write(tmp_path, files)))
+    assert [(f.code, f.message) for f in found] == []
+
+
+def test_a_signal_from_outside_accuses_nobody_and_explains_the_rest(tmp_path):
+    killed = texts.table({0: -15, 1: -9}, 1).replace("00:10:45", "00:10:50")
+    found = judged(
+        texts.case_of(texts.write(tmp_path, {"agent.err": DEATH + killed, **texts.ranks(2, {}, texts.STORE_GONE)}))
+    )
+    assert [(f.code, f.severity, f.subject.ranks) for f in found] == [("HOST104", "warning", ())]
+
+
+def test_a_process_that_the_agent_killed_is_a_victim(tmp_path):
+    forced = (
+        "W1115 00:10:46.300000 900 torch/distributed/elastic/multiprocessing/api.py:1029] Unable to shutdown process 1000 "
+        "via Signals.SIGTERM, forcefully exiting via Signals.SIGKILL\n"
+    )
+    files = {
+        "agent.err": forced + texts.table({0: -9, 1: 1}, 1),
+        **texts.ranks(2, {1: texts.traceback("KeyError: 1")}, SEEN),
+    }
+    found = judged(texts.case_of(texts.write(tmp_path, files)))
+    assert [(f.code, f.subject.ranks) for f in found] == [("CODE101", (1,))]
+
+
+def test_the_earlier_exception_comes_first(tmp_path):
+    stamp = "[rank{}]:[E1115 00:1{}:45.710092703 x.cpp:683] hello, SeqNum=1\n"
+    late = stamp.format(0, 5) + texts.lost_peer() + texts.traceback("AttributeError: 'NoneType'")
+    files = texts.ranks(2, {1: stamp.format(1, 0) + texts.traceback("KeyError: 'labels'"), 0: late})
+    found = [f for f in judged(texts.case_of(texts.write(tmp_path, files))) if f.code == "CODE101"]
+    assert found[0].subject.ranks == (1,)
+    assert found[0].subject.code[0].line == 118
+    assert all(f.confidence < 0.5 for f in found[1:])
+
+
+def test_recorded_kill():
+    found = judged(texts.case_of(SAMPLES / "crashes" / "sigkill"))
+    assert [(f.cause, f.subject.ranks) for f in found] == [("rank-killed", (2,))]
+    assert any("-9" in ref.quote for ref in found[0].evidence)
+    assert any("dmesg" in step.command for step in found[0].next)
+
+
+def test_recorded_exception():
+    found = judged(texts.case_of(SAMPLES / "torch_output" / "exception"))
+    assert [(f.cause, f.subject.ranks) for f in found] == [("gpu-out-of-memory", (3,))]
+    assert found[0].onset_ns is not None
+
+
+def test_recorded_duplicate():
+    for sample in ("torch_output/duplicate_gpu.log", "nccl/dup.log"):
+        found = judged(texts.case_of(SAMPLES / sample))
+        assert [(f.cause, f.subject.ranks) for f in found] == [("duplicate-gpu", (0, 1))], sample
+
+
+@pytest.mark.parametrize(
+    "name", ["nccl_h200/exception", "nccl_h200/sigkill", "nccl_h200_single/dup", "nccl_h200/healthy"]
+)
+def test_whole_recorded_cases(name):
+    folder = SHARED / "cases" / name
+    if not folder.is_dir():
+        pytest.skip("the recorded cases are not beside this checkout")
+    import yaml
+
+    truth = yaml.safe_load((folder / "truth.yaml").read_text())
+    found = judged(texts.case_of(folder))
+    wanted = [] if truth["cause"] == "healthy" else [(truth["cause"], tuple(truth["culprit_ranks"]))]
+    assert [(f.cause, f.subject.ranks) for f in found] == wanted
+
+
+def test_a_hang_ended_by_hand_is_no_crash():
+    folder = SHARED / "cases" / "nccl_h200" / "missing_rank"
+    if not folder.is_dir():
+        pytest.skip("the recorded cases are not beside this checkout")
+    found = judged(texts.case_of(folder))
+    assert [(f.cause, f.severity, f.subject.ranks) for f in found] == [("job-ended-from-outside", "warning", ())]
+
+
+def test_causes_are_of_their_family():
+    families = {row.cause: row.family for row in load_taxonomy()}
+    for code in MINE:
+        folder = RULES[code].__name__.split(".")[-2].replace("_", "-")
+        assert families[RULES[code].CAUSE] == folder, code

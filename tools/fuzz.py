@@ -1,0 +1,110 @@
+"""Damage recorded evidence at random and read it, for so many seconds per reader; nothing but a clean refusal may happen.
+
+    python tools/fuzz.py [--seconds 600] [READER ...]
+
+Samples are those of the tests. Every reader gets the samples it claims, damaged by hypothesis: cut, spliced with
+others, bytes changed, pieces doubled or made very long. An exception other than UnreadableError, or a reading that
+takes more than ten seconds, ends the run with the damaged file kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from whichrank.evidence.intake import discover_readers
+from whichrank.model.contracts import Item, Reader
+from whichrank.model.errors import UnreadableError
+
+SAMPLES = Path(__file__).resolve().parent.parent / "tests" / "samples"
+TOO_LONG = 10.0
+BATCH = 500
+
+
+def edits() -> st.SearchStrategy[list[tuple[str, float, float, bytes]]]:
+    kinds = st.sampled_from(["cut", "delete", "change", "insert", "double", "splice", "repeat"])
+    return st.lists(st.tuples(kinds, st.floats(0, 1), st.floats(0, 0.2), st.binary(max_size=24)), min_size=1, max_size=6)
+
+
+def damaged(data: bytes, other: bytes, steps: list[tuple[str, float, float, bytes]]) -> bytes:
+    for kind, where, length, piece in steps:
+        start = int(where * len(data))
+        end = start + int(length * len(data))
+        if kind == "cut":
+            data = data[:start]
+        elif kind == "delete":
+            data = data[:start] + data[end:]
+        elif kind == "change":
+            data = data[:start] + piece + data[start + len(piece) :]
+        elif kind == "insert":
+            data = data[:start] + piece + data[start:]
+        elif kind == "double":
+            data = data[:end] + data[start:]
+        elif kind == "splice":
+            data = data[:start] + other[int(where * len(other)) :] + data[end:]
+        else:
+            data = data[:start] + data[start : start + 40] * 400 + data[start:]
+    return data[: 4 << 20]
+
+
+def fuzz(reader: Reader, samples: list[bytes], seconds: float, folder: Path) -> tuple[int, float]:
+    target = folder / "rank_3.txt"
+    count, worst = 0, 0.0
+    stop = time.monotonic() + seconds
+
+    @settings(max_examples=BATCH, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from(samples), st.sampled_from(samples), edits())
+    def attempt(data: bytes, other: bytes, steps: list[tuple[str, float, float, bytes]]) -> None:
+        nonlocal count, worst
+        if time.monotonic() > stop:
+            return
+        target.write_bytes(damaged(data, other, steps))
+        began = time.process_time()
+        try:
+            reader.read(Item(target, "rank_3.txt", target.stat().st_size, 1_790_000_000_000_000_000))
+        except UnreadableError:
+            pass
+        took = time.process_time() - began
+        count, worst = count + 1, max(worst, took)
+        assert took < TOO_LONG, f"{took:.1f} s"
+
+    number = 0
+    while time.monotonic() < stop:
+        number += 1
+        seed(number)(attempt)()
+    return count, worst
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("readers", nargs="*", metavar="READER")
+    parser.add_argument("--seconds", type=float, default=600)
+    asked = parser.parse_args()
+    files = [path for path in sorted(SAMPLES.rglob("*")) if path.is_file() and "ORIGIN" not in path.name]
+    for reader in discover_readers():
+        if asked.readers and reader.NAME not in asked.readers:
+            continue
+        samples = [data for path in files if reader.sniff((data := path.read_bytes())[:4096], path.name)]
+        if not samples:
+            print(f"{reader.NAME}: no samples")
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                count, worst = fuzz(reader, samples, asked.seconds, Path(folder))
+            except Exception:
+                kept = Path(tempfile.mkdtemp(prefix="fuzz-")) / "rank_3.txt"
+                kept.write_bytes((Path(folder) / "rank_3.txt").read_bytes())
+                print(f"{reader.NAME}: failed on {kept}")
+                raise
+        print(f"{reader.NAME}: {count:,} damaged files in {asked.seconds:.0f} s, the slowest took {worst * 1000:.0f} ms", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
