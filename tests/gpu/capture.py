@@ -50,7 +50,7 @@ def capture(number: int, spec: str, root: Path) -> None:
     ]
     with (folder / "torchrun.err").open("wb") as err, (folder / "torchrun.out").open("wb") as text:
         job = subprocess.Popen(command, env=env, stdout=text, stderr=err, start_new_session=True)
-        time.sleep(30)
+        time.sleep(34)
         if job.poll() is None and SPY.exists():
             children = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True).stdout.split()
             for pid in children:
@@ -71,7 +71,7 @@ def capture(number: int, spec: str, root: Path) -> None:
 def main() -> None:
     target, specs = sys.argv[1], sys.argv[2:]
     root = Path(tempfile.mkdtemp())
-    gate = threading.Semaphore(9)
+    gate = threading.Semaphore(6)
 
     def work(number: int, spec: str) -> None:
         with gate:

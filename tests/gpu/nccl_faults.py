@@ -94,10 +94,10 @@ def faulty(step, tp):
 
 
 def main():
-    dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=14))
+    dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=20))
     half = world // 2
     groups = [
-        dist.new_group(list(range(i * half, (i + 1) * half)), group_desc="tp", timeout=datetime.timedelta(seconds=14))
+        dist.new_group(list(range(i * half, (i + 1) * half)), group_desc="tp", timeout=datetime.timedelta(seconds=20))
         for i in range(2)
     ]
     tp = groups[rank // half]

@@ -53,6 +53,8 @@ class Plan:
     eager: bool = False
     """Hosts wait for every tensor-parallel operation; otherwise they run ahead to the end of the step."""
     coalesce: bool = False
+    apart: bool = False
+    """The whole world never meets: groups that share no rank know nothing of each other."""
     fault: str = "none"
     culprits: int = 1
     culprit: int | None = None
@@ -156,7 +158,8 @@ def after_loop() -> list[Op]:
 
 
 def program(plan: Plan, rank: int, steps: int) -> list[Op]:
-    return [op for step in range(steps) for op in one_step(plan, rank, step)] + after_loop()
+    ops = [op for step in range(steps) for op in one_step(plan, rank, step)] + after_loop()
+    return [op for op in ops if op.group != WORLD] if plan.apart else ops
 
 
 class Breaker:

@@ -40,7 +40,7 @@ def ranks(count: int, texts: dict[int, str], rest: str = "") -> Files:
 def lost_peer(seq: int = 12) -> str:
     """What a victim on NCCL prints."""
     return (
-        f"[rank0]:[E1115 00:10:45.710092703 ProcessGroupNCCL.cpp:683] [Rank 0] Collective WorkNCCL(SeqNum={seq}, "
+        f"[E1115 00:10:45.710092703 ProcessGroupNCCL.cpp:683] [Rank 0] Collective WorkNCCL(SeqNum={seq}, "
         "OpType=ALLREDUCE, NumelIn=262656, NumelOut=262656, Timeout(ms)=600000) raised the following async "
         "exception: NCCL error: remote process exited or there was a network error, NCCL version 2.28.9\n"
         "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.\n"

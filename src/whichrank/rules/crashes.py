@@ -93,6 +93,10 @@ class Index:
             if event.text("by") == "spawn":
                 self.spawned.setdefault(event.ref.source, []).append(event)
         self.survived: dict[tuple[str, int, int | None], bool] = {}
+        # Thousands of ranks say the same: their words are searched once.
+        self.statements: dict[str, list[tuple[int, LogEvent]]] = {}
+        for number, event in enumerate(e for kind in _STATEMENTS for e in self.kinds.get(kind, ())):
+            self.statements.setdefault(words_of(event), []).append((number, event))
         self.by_local: dict[int, list[int]] = {}
         for process in case.people.by_rank.values():
             if process.local_rank is not None:
@@ -129,11 +133,13 @@ def signs_of(case: Case, *kinds: str) -> list[Sign]:
 
 def said(case: Case, *phrases: str) -> list[Sign]:
     """Every statement of failure that holds one of these phrases: of torch, of Python or of NCCL."""
-    found = [
-        sign(case, event)
-        for event in events(case, *_STATEMENTS)
-        if any(phrase in words_of(event) for phrase in phrases) and not survived(case, event)
+    hits = [
+        numbered
+        for words, spoken in index(case).statements.items()
+        if any(phrase in words for phrase in phrases)
+        for numbered in spoken
     ]
+    found = [sign(case, event) for _, event in sorted(hits, key=lambda hit: hit[0]) if not survived(case, event)]
     return found + said_by_nccl(case, *phrases)
 
 
@@ -229,7 +235,8 @@ def first_to_fail(signs: Sequence[Sign]) -> list[Sign]:
     times = [s.time_ns for s in signs if s.time_ns is not None]
     if not times:
         return list(signs)
-    return [s for s in signs if s.time_ns is None or s.time_ns <= min(times) + TOGETHER_NS]
+    last = min(times) + TOGETHER_NS
+    return [s for s in signs if s.time_ns is None or s.time_ns <= last]
 
 
 def ranks_of(signs: Iterable[Sign]) -> tuple[int, ...]:

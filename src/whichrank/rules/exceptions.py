@@ -72,6 +72,7 @@ def own_exceptions(case: Case) -> list[Sign]:
     taken: list[Sign] = []
     before: dict[tuple[str, int | None], dict[str, LogEvent]] = {}
     settled: set[tuple[str, int]] = set()
+    losses = _first_losses(case)
     for event in sorted(events(case, "traceback"), key=lambda e: (e.ref.source, e.line)):
         earlier = before.setdefault((event.ref.source, event.rank), {})
         parent = earlier.get(event.text("chained_from"))
@@ -80,6 +81,8 @@ def own_exceptions(case: Case) -> list[Sign]:
         if event.number("ignored") or event.text("thread") or survived(case, event) or kind in ("ended", "launcher"):
             continue
         key = None if event.rank is None else (event.ref.source, event.rank)
+        if key is not None and losses.get(key, event.line) < event.line:
+            continue  # what a rank raises after it has lost its peers follows from that
         if key in settled or (parent is not None and not _raised_anew(parent, kind)):
             continue
         if kind == "own":
@@ -87,6 +90,16 @@ def own_exceptions(case: Case) -> list[Sign]:
         if key is not None and not (kind == "loss" and short_type(event) in _PLAIN_LOSS):
             settled.add(key)
     return taken
+
+
+def _first_losses(case: Case) -> dict[tuple[str, int], int]:
+    """By file and rank, the line where the rank first tells that it waited in vain or lost a peer."""
+    first: dict[tuple[str, int], int] = {}
+    for event in events(case, "watchdog_timeout", "nccl_error", "peer_closed", "gloo_timeout"):
+        if event.rank is not None:
+            key = (event.ref.source, event.rank)
+            first[key] = min(event.line, first.get(key, event.line))
+    return first
 
 
 def _raised_anew(parent: LogEvent, kind: Nature) -> bool:

@@ -10,6 +10,7 @@ from whichrank.timeline.compare import compare, is_behind_loop, rows_in_group
 from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.meetings import Meeting
 from whichrank.timeline.program import Programs
+from whichrank.timeline.signature import is_barrier
 from whichrank.timeline.trouble import Shape, Trouble
 
 # How many of a rank's last operations are searched for a departure from its earlier path.
@@ -86,6 +87,12 @@ def judge_disagreement(programs: Programs, meeting: Meeting, *, hangs: bool) -> 
 
 
 def _left_loop(lineup: Lineup, meeting: Meeting, odd: int, acted: int, normal: int) -> bool:
+    """Whether the odd rank is in the code behind the loop: a barrier there, or more than one rank that ran out.
+
+    A line below all others may still be inside the loop's body, so a lone operation of rank 0 is not taken for it.
+    """
+    if not is_barrier(lineup.call_of(acted)) or odd == 0:
+        return False
     rows = rows_in_group(lineup, normal, meeting.group)
     loop = [lineup.call_of(r) for r in rows if lineup.seq[r] <= meeting.seq][-64:]
     again = [lineup.call_of(r) for r in rows_in_group(lineup, odd, meeting.group) if lineup.seq[r] < meeting.seq][-64:]

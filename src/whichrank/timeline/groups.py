@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from whichrank.records.dump import Call, Dump
 from whichrank.timeline.signature import bare_name, numels
 
+# What a file claims of the number of ranks is believed up to here.
+MOST_RANKS = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -43,7 +46,18 @@ def world_size(dumps: Sequence[Dump]) -> int:
     """The number of ranks the evidence speaks of."""
     named = [dump.rank for dump in dumps if dump.rank is not None]
     listed = [max(group.members) for dump in dumps for group in dump.groups if group.members]
-    return max(named + listed, default=-1) + 1
+    return max(max(named + listed, default=-1) + 1, _gathered_world(dumps))
+
+
+def _gathered_world(dumps: Sequence[Dump]) -> int:
+    """The size of the default group where it lists no members, by what its collectives gather; 0 if nothing tells."""
+    for dump in dumps:
+        for index, local in enumerate(dump.groups):
+            if local.members is None and _is_default(local.name, local.desc, local.pg_id):
+                size = _size_by_gather(dump.calls[i] for i in set(dump.call[dump.group == index].tolist()))
+                if size is not None and size <= MOST_RANKS:
+                    return size
+    return 0
 
 
 def _is_default(name: str, desc: str, pg_id: int) -> bool:
@@ -92,16 +106,18 @@ def _complete(
 ) -> dict[tuple[str, str], tuple[tuple[int, ...], bool]]:
     """Members of groups that list none, with whether that is certain."""
     result: dict[tuple[str, str], tuple[tuple[int, ...], bool]] = {}
+    sizes = {key: _size_by_gather(calls) for key, (_, calls) in seen.items()}
     placed: dict[str, set[int]] = defaultdict(set)
     for (_, desc), (ranks, _) in seen.items():
         placed[desc] |= ranks
-    for (name, desc), (ranks, calls) in seen.items():
+    for (name, desc), (ranks, _) in seen.items():
         if _is_default(name, desc, 0):
-            result[name, desc] = tuple(range(world)), True
+            result[name, desc] = tuple(range(world)), sizes[name, desc] == world
             continue
-        size = _size_by_gather(calls)
+        size = sizes[name, desc]
         free = set(range(world)) - dumped - placed[desc]
-        if size is not None and size - len(ranks) == len(free) > 0:
+        wanting = [key for key, wanted in sizes.items() if key[1] == desc and wanted != len(seen[key][0])]
+        if size is not None and size - len(ranks) == len(free) > 0 and wanting == [(name, desc)]:
             result[name, desc] = tuple(sorted(ranks | free)), True
         else:
             result[name, desc] = tuple(sorted(ranks)), size is None or size == len(ranks)

@@ -74,6 +74,12 @@ class Lineup:
         return range(start, stop)
 
     @cached_property
+    def placed(self) -> bool:
+        """Whether every rank's entries name code lines; with some dumps lacking them, lines don't compare."""
+        lines = np.array([bool(call.stack) for call in self.calls], np.bool_)
+        return all(lines[self.call[start:stop]].any() for start, stop in self.first.values() if stop > start)
+
+    @cached_property
     def _by_group(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         order = np.argsort(self.group, kind="stable")
         return order, np.searchsorted(self.group[order], np.arange(len(self.groups) + 1))

@@ -92,25 +92,40 @@ def judge_lost(programs: Programs, graph: WaitGraph, waiting: tuple[int, ...]) -
     return Trouble("undecided", (), first, waiting, due=due, candidates=candidates, sure=0.5)
 
 
+def judge_unknown(programs: Programs, graph: WaitGraph) -> Trouble:
+    """Somebody waits, and whom for is not in the evidence: members of a group that nobody names."""
+    deserter = _deserter(programs, graph, graph.waiting)
+    if deserter is not None:
+        return deserter
+    meeting = min(graph.meetings, key=lambda m: min(programs.lineup.created[row] for row in m.joined.values()))
+    return Trouble(
+        "undecided", (), meeting, tuple(sorted(graph.heads)), due=next(iter(meeting.joined.values())), sure=0.4
+    )
+
+
 def _deserter(programs: Programs, graph: WaitGraph, waiting: tuple[int, ...]) -> Trouble | None:
-    """The one rank with a dump that went past an operation of a group in which a rank without one would then wait."""
+    """The one rank with a dump that went past an operation in which others wait, or a rank without one would."""
     lineup = programs.lineup
     unseen = {rank for meeting in graph.suspected for rank in meeting.unseen}
     shared = [g for g in lineup.groups if len(g.members) < lineup.world and unseen & set(g.members)]
     found: list[tuple[int, Deviation]] = []
-    ranks = sorted({rank for group in shared for rank in group.members if rank in lineup.first})
+    missing = {rank for meeting in graph.meetings for rank in meeting.absent}
+    ranks = sorted({rank for group in shared for rank in group.members if rank in lineup.first} | missing)
     programs.add_all(ranks)
     for rank in ranks:
         kinds = {group.kind for group in shared if rank in group.members}
+        missed = {programs.label(next(iter(m.joined.values()))) for m in graph.meetings if rank in m.absent}
         for deviation in programs.deviations(rank, LOOK_BACK)[:1]:
-            missed = lineup.group_of(deviation.expected).kind
-            if int(lineup.rank[deviation.expected]) != rank and missed in kinds:
+            expected = deviation.expected
+            due_with_lost = lineup.group_of(expected).kind in kinds
+            if int(lineup.rank[expected]) != rank and (due_with_lost or programs.label(expected) in missed):
                 found.append((rank, deviation))
     if len(found) != 1:
         return None
     rank, deviation = found[0]
     rest = tuple(r for r in (*waiting, *unseen) if r != rank)
-    where = next((m for m in graph.suspected if rank in m.joined), graph.suspected[0])
+    missed_at = [m for m in graph.meetings if rank in m.absent]
+    where = next(iter([*missed_at, *(m for m in graph.suspected if rank in m.joined), *graph.meetings]))
     return Trouble(
         "skipped", (rank,), where, rest, acted=deviation.row, due=deviation.expected, flagged=True, sure=0.75
     )

@@ -35,6 +35,8 @@ class Meeting:
     """Members of whom nothing is known: no dump, or a dump that is older than the meeting."""
     parties: tuple[tuple[int, ...], ...]
     """Ranks by what they brought; more than one party is a disagreement. Largest first."""
+    open_ended: bool = False
+    """The group has more members than the evidence names."""
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -166,7 +168,8 @@ def _meeting(lineup: Lineup, table: Attendance, index: int, known: Meetings) -> 
     for rank, content in zip(ranks, table.brought[part].tolist(), strict=True):
         by_content.setdefault(content, []).append(rank)
     parties = tuple(sorted((tuple(p) for p in by_content.values()), key=lambda p: (-len(p), p)))
-    return Meeting(group, seq, False, joined, finished, tuple(absent), tuple(unseen), parties)
+    certain = lineup.groups[group].certain
+    return Meeting(group, seq, False, joined, finished, tuple(absent), tuple(unseen), parties, not certain)
 
 
 def find_meetings(lineup: Lineup) -> Meetings:

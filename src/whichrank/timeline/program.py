@@ -80,7 +80,8 @@ class Programs:
             call = lineup.calls[key[1]]
             kind: tuple[object, ...] = lineup.groups[key[0]].kind if key[0] >= 0 else ("?", 0)
             place = place_of(call)
-            where = (place.file, place.line, place.function) if place else (call.thread,)
+            # A dump that was written in haste has no frames: then no line may tell operations apart.
+            where = (place.file, place.line, place.function) if place and lineup.placed else ()
             what = (
                 lineup.call_signature[key[1]]
                 if not call.p2p

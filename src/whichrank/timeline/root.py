@@ -11,14 +11,17 @@ from whichrank.records.dump import SCHEDULED, STARTED
 from whichrank.timeline.cycle import judge_cycle, open_meetings
 from whichrank.timeline.disagreement import judge_disagreement
 from whichrank.timeline.lineup import Lineup
-from whichrank.timeline.lost import judge_lost
+from whichrank.timeline.lost import judge_lost, judge_unknown
 from whichrank.timeline.meetings import Meeting, Meetings
-from whichrank.timeline.program import Programs, pool_programs
+from whichrank.timeline.program import TAIL, Programs, pool_programs
 from whichrank.timeline.trouble import Trouble
 from whichrank.timeline.waits import WaitGraph, build_graph, reached_by, sinks
 
-# A job whose newest unfinished operation is younger than this is simply running.
-IN_PROGRESS_NS = 2_000_000_000
+# An unfinished operation is nothing unusual up to three times as long as nearly all earlier ones took, within these
+# bounds: dumps of a running job are not written at one instant, and nobody looks at a job that hangs for half a second.
+USUAL_TIMES, SHORTEST_NS, LONGEST_NS = 3, 500_000_000, 60_000_000_000
+# Of a shorter history nothing is usual.
+FEW, UNKNOWN_NS = 16, 2_000_000_000
 # Within this many operations a disagreement and a standstill of one group are one event.
 NEAR = 3
 
@@ -69,9 +72,21 @@ def in_progress(lineup: Lineup, pending: Iterable[Meeting]) -> bool:
         rank = int(lineup.rank[row])
         written, newest = lineup.mtime.get(rank, 0), lineup.newest[rank]
         known = 0 < newest <= written < newest + 3600 * 1_000_000_000
-        if not known or written - int(lineup.created[row]) > IN_PROGRESS_NS:
+        if not known or written - int(lineup.created[row]) > _patience(lineup, rank):
             return False
     return True
+
+
+def _patience(lineup: Lineup, rank: int) -> int:
+    """How long an operation of this rank may be unfinished before that is unusual."""
+    rows = np.arange(*lineup.first[rank])[-TAIL:]
+    ended = rows[lineup.done[rows] & (lineup.completed[rows] > 0)]
+    took = lineup.completed[ended] - lineup.created[ended]
+    if len(ended) < FEW:  # Gloo notes no ends: the next thing that was issued is as good
+        took = np.diff(lineup.created[rows])
+    if len(took) < FEW:
+        return UNKNOWN_NS
+    return int(np.clip(USUAL_TIMES * np.quantile(took, 0.95), SHORTEST_NS, LONGEST_NS))
 
 
 def _onset(lineup: Lineup, meeting: Meeting) -> int:
@@ -108,7 +123,7 @@ def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
     if graph.suspected:
         first = min(graph.suspected, key=lambda m: _onset(lineup, m))
         return [_not_started(lineup, first) or judge_lost(programs, graph, waiting)]
-    return []
+    return [judge_unknown(programs, graph)]
 
 
 def _idle(programs: Programs, graph: WaitGraph, idle: list[int], waiting: tuple[int, ...]) -> Trouble:

@@ -79,6 +79,8 @@ def _missing(graph: WaitGraph, meeting: Meeting, held: set[int]) -> set[int]:
     """Whom a meeting waits for: those who have not come, else those who are held up, else those of unknown fate."""
     if meeting.absent or meeting.disagrees:
         return set(meeting.absent)
+    if meeting.open_ended and not meeting.unseen:
+        return held
     if not meeting.unseen:
         graph.complete.append(meeting)
         if not held:

@@ -62,7 +62,9 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     due = trouble.due if trouble.due is not None else next(iter(trouble.meeting.joined.values()))
     confidence = round(trouble.sure * (0.75 if trouble.ranks else 0.6), 2)
     gone = trouble.shape == "lost"
-    missing = telling.ranks_text(trouble.ranks or trouble.candidates)
+    missing = (
+        telling.ranks_text(trouble.ranks or trouble.candidates) if trouble.ranks or trouble.candidates else "the rest"
+    )
     return Finding(
         code=CODE,
         cause=CAUSE,
@@ -83,6 +85,9 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
 def _message(case: Case, trouble: Trouble, where: str) -> str:
     waiting = telling.wait_text(trouble.victims)
     if trouble.shape == "undecided":
+        if not trouble.candidates:
+            known = "every rank that left a dump has come, and the dumps don't tell whether there are more"
+            return f"{waiting.capitalize()} in {where}; {known}."
         suspects = telling.ranks_text(trouble.candidates)
         return f"{waiting.capitalize()} in {where} for one of {suspects}, none of which left a dump."
     missing = telling.culprits_text(case, trouble.ranks).capitalize()
@@ -101,6 +106,8 @@ def _alternatives(trouble: Trouble, left: float) -> tuple[Alternative, ...]:
         offers.insert(0, ("rank-killed", "its process may be gone"))
     else:
         offers.insert(0, ("rank-stuck-in-user-code", "it may be blocked in host code"))
+    if trouble.shape == "undecided" and not trouble.candidates:
+        offers = [("collective-stalled", "all may have come, and the network or a GPU does not answer")]
     if len(trouble.ranks) > 1:
         offers.append(
             ("p2p-deadlock", "a send or recv that Gloo, or a new pair on NCCL, does not record may hold them")

@@ -26,7 +26,7 @@ A blocked port, a host that is down and a wrong address look alike from here.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes
+from whichrank.rules import crashes, exceptions
 from whichrank.rules.crashes import Claim, Sign
 from whichrank.timeline.case import Case
 
@@ -50,7 +50,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     signs = [s for s in _failed(case) if not crashes.went_on(case, s)]
-    if not signs or crashes.events(case, "elastic_failure"):
+    if not signs or _explained(case):
         return []
     signs = crashes.first_to_fail(signs)
     ranks = crashes.unless_all(case, crashes.ranks_of(signs))
@@ -66,6 +66,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     )
     claim = Claim(CODE, CAUSE, fix=_FIX, alternatives=_ALTERNATIVES, next=(probe,))
     return [crashes.found(case, claim, signs, message, sure, ranks)]
+
+
+def _explained(case: Case) -> bool:
+    """Whether the host of the rendezvous failed for a reason of its own, or the job had run."""
+    taken = any(e.text("what") in ("port_in_use", "dns") for e in crashes.events(case, "store_error"))
+    had_run = bool(case.progress or crashes.events(case, "group_init", "comm_init"))
+    return taken or had_run or bool(exceptions.own_exceptions(case))
 
 
 def _failed(case: Case) -> list[Sign]:

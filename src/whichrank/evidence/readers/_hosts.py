@@ -1,0 +1,33 @@
+"""Which host a file is about, by its path."""
+
+from __future__ import annotations
+
+import re
+
+# What hosts are commonly called, with a number somewhere; `gpu0` alone is a GPU.
+_NAME = (
+    r"(?:node|host|worker|compute|hgx|dgx|nid|cn|ip|slave|master|trn|gpu-?(?:node|host|srv)|gpu(?=\d\d|-\d))"
+    r"[a-z0-9-]{0,60}\d[a-z0-9-]{0,40}"
+)
+_FOLDER = re.compile(rf"{_NAME}(?:\.[a-z0-9.-]{{1,200}})?$", re.IGNORECASE)
+_IN_NAME = re.compile(rf"(?:^|[._@-]|_)({_NAME})(?=$|[._@])", re.IGNORECASE)
+_TOOLS = re.compile(
+    r"(?:nvidia-smi|dmesg|journalctl|journal|kern|syslog|messages|ibstat(?:us)?|perfquery|ethtool|ibv_devinfo"
+    r"|limits|ulimit|before|after|counters)(?=[._-]|$)",
+    re.IGNORECASE,
+)
+
+
+def host_of_path(label: str) -> str | None:
+    """`node7/dmesg.txt` and `dmesg-node7.txt` are of node7; the innermost name counts."""
+    *folders, name = label[-1024:].replace("\\", "/").split("/")
+    stem = _TOOLS.sub("", name).strip("._-")
+    match = _IN_NAME.search(stem)
+    if match:
+        return match[1].rstrip("-")
+    for folder in reversed(folders):
+        if _FOLDER.match(folder):
+            return folder
+        if match := re.search(rf"(?:^|[=_-])({_NAME})$", folder, re.IGNORECASE):
+            return match[1]
+    return None

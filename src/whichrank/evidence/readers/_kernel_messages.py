@@ -1,0 +1,265 @@
+"""The kernel's messages that matter to a training job: the driver of the GPUs, PCIe, memory, disks, network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from whichrank.records.log import Value
+
+
+@dataclass(slots=True)
+class Told:
+    """What one line says, before it is known when and where."""
+
+    kind: str
+    data: dict[str, Value] = field(default_factory=dict)
+    device: str = ""
+    pid: int | None = None
+    process: str = ""
+
+
+_BUS = r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?"
+# `Xid (PCI:0000:17:00): 79, …`; MIG adds ` GPU-I:05 GPU-CI:00`; old drivers leave out `PCI:`.
+_XID = re.compile(rf"NVRM: Xid \((?:PCI:)?({_BUS})((?: GPU-C?I:\d{{1,4}}){{0,2}})\): (\d{{1,5}})(?:, ?(.{{0,2000}}))?")
+_XID_OTHER = re.compile(r"NVRM: Xid \(([^)]{1,80})\): (\d{1,5})(?:, ?(.{0,2000}))?")
+_XID_PROCESS = re.compile(r"pid='?(\d{1,10}|<unknown>)'?(?:, name='?([^,']{1,64})'?)?")
+_XID_BEFORE = re.compile(r"caused by previous Xid (\d{1,5})")
+_XID_NVLINK = re.compile(r"\b(Fatal|Nonfatal|Non-fatal)\b.{0,40}?\bLink (-?\d{1,3})", re.IGNORECASE)
+_XID_ANY_LINK = re.compile(r"\b[Ll]ink (-?\d{1,3})\b")
+_SXID = re.compile(
+    rf"(nvidia-nvswitch\d{{1,4}}): SXid \((?:PCI:)?({_BUS})\): (\d{{1,6}})(?:, (Fatal|Non-fatal|Nonfatal))?"
+    r"(?:,? ?(.{0,400}))?",
+    re.IGNORECASE,
+)
+_LOST = re.compile(rf"NVRM: GPU (?:at )?(?:PCI:)?({_BUS}): GPU has fallen off the bus")
+_INIT = re.compile(rf"NVRM: GPU (?:at )?(?:PCI:)?({_BUS}): RmInitAdapter failed! ?(\([^)]{{0,60}}\))?")
+_NAMED = re.compile(rf"NVRM: GPU at (?:PCI:)?({_BUS}): (GPU-[0-9a-fA-F-]{{36}})")
+_AER = re.compile(rf"({_BUS}): (?:AER: )?PCIe Bus Error: severity=([A-Za-z]{{5,16}})(?: \((Non-Fatal|Fatal)\))?(.{{0,80}})")
+_AER_SHORT = re.compile(
+    rf"({_BUS}): AER: (?:Multiple )?(Corrected|Correctable|Uncorrected|Uncorrectable)"
+    r"(?: \((Non-Fatal|Fatal)\))? error (?:message )?received"
+)
+_OOM = re.compile(
+    r"(Out of memory|Memory cgroup out of memory)\b.{0,200}?[Kk]ill(?:ed)? process (\d{1,10}),? \(?([^)\s,]{1,64})\)?"
+)
+_OOM_VICTIM = re.compile(r"(Killed process) (\d{1,10}),? \(?([^)\s,]{1,64})\)?,? .{0,40}total-vm:")
+_OOM_TABLE = re.compile(r"oom-kill:constraint=(\w{1,40}),.{0,1500}?task=([^,]{1,64}),pid=(\d{1,10})")
+_OOM_SIZE = re.compile(r"anon-rss:(\d{1,15})kB")
+_SEGFAULT = re.compile(r"([^\s\[\]]{1,64})\[(\d{1,10})\]: segfault at \S{1,32} ip .{0,80}?error \w{1,8}(?: in ([^\s\[]{1,120}))?")
+_TRAP = re.compile(
+    r"traps: ([^\s\[\]]{1,64})\[(\d{1,10})\] (?:trap )?(general protection|invalid opcode|divide error|int3|stack segment)"
+    r".{0,120}?(?: in ([^\s\[]{1,120}))?(?:$|\[)"
+)
+_NET_LINK = re.compile(
+    r"(?:\b(?P<driver>\w{2,16}) (?P<bus>[0-9a-fA-F:.]{7,16}) (?P<dev>[\w.-]{1,32})|\b(?P<plain>[\w.-]{1,32}))"
+    r"(?::? NIC)?:? [Ll]ink (?:is )?(?P<how>[Dd]own|DOWN|[Uu]p|UP)\b"
+)
+_MLX_PORT = re.compile(r"(mlx[45]_\d{1,3})(?:/|: )?(?:port )?(\d{1,3})?.{0,40}?\b(?:link|port).{0,20}\b(down|up|DOWN|UP)\b")
+_BOND = re.compile(r"(bond\w{0,12}): .{0,60}?link status (?:definitely )?(down|up) for (?:active )?interface ([\w.-]{1,32})")
+_MLX_FAULT = re.compile(
+    r"mlx5_core (\S{7,16}):? (.{0,60}?(?:health compromised|device's health|insufficient power|Port module event\[error\]"
+    r"|Cable unplugged|High Temperature|cmd_work_handler.{0,30}timeout|firmware (?:internal )?error|Fatal error"
+    r"|assert_exit_ptr|synd 0x).{0,160})"
+)
+_NFS = re.compile(r"(?:nfs: )?server (\S{1,253}) (not responding|OK)\b")
+_LUSTRE = re.compile(r"Lustre(?:Error)?: .{0,120}?(?:Connection to (\S{1,120}) .{0,80}was lost|Connection restored to (\S{1,120}))")
+_HUNG = re.compile(r"INFO: task (\S{1,64}):(\d{1,10}) blocked for more than (\d{1,7}) seconds")
+_LOCKUP = re.compile(r"BUG: (?:soft|hard) lockup - CPU#\d{1,5} stuck for (\d{1,7})s! \[([^\]:]{1,64}):(\d{1,10})\]")
+_DISK = re.compile(
+    r"(blk_update_request: )?(?:critical \w{1,12} error|I/O error),? dev (\S{1,64})|Buffer I/O error on dev(?:ice)? (\S{1,64}),"
+    r"|EXT4-fs error \(device (\S{1,64})\)|XFS \((\S{1,64})\): .{0,60}(?:Corruption|shut ?down|I/O [Ee]rror)"
+    r"|nvme (\S{1,32}): .{0,40}(?:controller is down|I/O \d{1,8} .{0,30}timeout)"
+)
+_HOT_CPU = re.compile(r"(CPU\d{1,5}): (?:Core|Package) temperature (?:above threshold|is above threshold)")
+_MCE = re.compile(r"mce: \[Hardware Error\]: .{0,200}|\[Hardware Error\]: (?:Machine check|event severity).{0,100}")
+
+
+def _xid(text: str) -> Told | None:
+    match = _XID.search(text)
+    if match:
+        bus, mig, number, rest = match[1], match[2], match[3], match[4] or ""
+    elif match := _XID_OTHER.search(text):
+        bus, mig, number, rest = match[1], "", match[2], match[3] or ""
+    else:
+        return None
+    told = Told("xid", {"code": int(number), "what": rest.strip()[:400]}, bus)
+    if mig:
+        told.data["mig"] = mig.strip()
+    if process := _XID_PROCESS.search(rest):
+        told.pid = int(process[1]) if process[1].isdigit() and int(process[1]) else None
+        told.process = "" if process[2] in (None, "<unknown>") else process[2].strip()
+    if before := _XID_BEFORE.search(rest):
+        told.data["caused_by"] = int(before[1])
+    if link := _XID_NVLINK.search(rest):
+        told.data["fatal"] = int(link[1].lower() == "fatal")
+        told.data["link"] = int(link[2])
+    elif int(number) == 74 and (link := _XID_ANY_LINK.search(rest)):
+        told.data["link"] = int(link[1])
+    return told
+
+
+def _sxid(text: str) -> Told | None:
+    match = _SXID.search(text)
+    if not match:
+        return None
+    data: dict[str, Value] = {"code": int(match[3]), "bus": match[2], "what": (match[5] or "").strip()}
+    if match[4]:
+        data["fatal"] = int(match[4].lower() == "fatal")
+    if link := _XID_ANY_LINK.search(match[5] or ""):
+        data["link"] = int(link[1])
+    return Told("sxid", data, match[1])
+
+
+def _lost(text: str) -> Told | None:
+    match = _LOST.search(text)
+    return Told("gpu_lost", {}, match[1]) if match and "Xid" not in text else None
+
+
+def _init(text: str) -> Told | None:
+    match = _INIT.search(text)
+    return Told("gpu_init_failed", {"reason": match[2] or ""}, match[1]) if match else None
+
+
+def _named(text: str) -> Told | None:
+    match = _NAMED.search(text)
+    return Told("gpu_name", {"uuid": match[2]}, match[1]) if match else None
+
+
+def _aer(text: str) -> Told | None:
+    match = _AER.search(text) or _AER_SHORT.search(text)
+    if not match:
+        return None
+    if match[2].lower().startswith("correct"):
+        severity = "corrected"
+    else:
+        severity = "fatal" if match[3] == "Fatal" or match[2] == "Fatal" else "nonfatal"
+    return Told("pcie_error", {"severity": severity, "what": match[0][len(match[1]) + 2 :][:160]}, match[1])
+
+
+def _oom(text: str) -> Told | None:
+    if table := _OOM_TABLE.search(text):
+        inside = "MEMCG" in table[1]
+        return Told("oom_kill", {"scope": "cgroup" if inside else "host"}, "", int(table[3]), table[2])
+    match = _OOM.search(text) or _OOM_VICTIM.search(text)
+    if not match:
+        return None
+    scope = "cgroup" if match[1].startswith("Memory cgroup") else "host"
+    told = Told("oom_kill", {"scope": scope}, "", int(match[2]), match[3])
+    if size := _OOM_SIZE.search(text):
+        told.data["anon_kb"] = int(size[1])
+    return told
+
+
+def _segfault(text: str) -> Told | None:
+    if match := _SEGFAULT.search(text):
+        data: dict[str, Value] = {"what": "segfault", "library": match[3] or ""}
+        return Told("segfault", data, "", int(match[2]), match[1])
+    if match := _TRAP.search(text):
+        data = {"what": match[3], "library": match[4] or ""}
+        return Told("segfault", data, "", int(match[2]), match[1])
+    return None
+
+
+def _link(text: str) -> Told | None:
+    if match := _BOND.search(text):
+        return Told(f"link_{match[2]}", {"bond": match[1]}, match[3])
+    if match := _MLX_PORT.search(text):
+        return Told(f"link_{match[3].lower()}", {}, f"{match[1]}/{match[2]}" if match[2] else match[1])
+    if match := _NET_LINK.search(text):
+        device = match["dev"] or match["plain"] or ""
+        if device.lower().startswith(("ata", "sata", "usb", "docker", "veth", "br-", "virbr", "cali", "lo")):
+            return None
+        return Told(f"link_{match['how'].lower()}", {"driver": match["driver"] or ""}, device.rstrip(":"))
+    return None
+
+
+def _nic(text: str) -> Told | None:
+    match = _MLX_FAULT.search(text)
+    return Told("nic_fault", {"what": match[2].strip()}, match[1].rstrip(":")) if match else None
+
+
+def _server(text: str) -> Told | None:
+    if match := _NFS.search(text):
+        return Told("server_back" if match[2] == "OK" else "server_silent", {"server": match[1]})
+    if match := _LUSTRE.search(text):
+        return Told("server_silent" if match[1] else "server_back", {"server": match[1] or match[2]})
+    return None
+
+
+def _hung(text: str) -> Told | None:
+    match = _HUNG.search(text)
+    return Told("hung_task", {"seconds": int(match[3])}, "", int(match[2]), match[1]) if match else None
+
+
+def _lockup(text: str) -> Told | None:
+    match = _LOCKUP.search(text)
+    return Told("soft_lockup", {"seconds": int(match[1])}, "", int(match[3]), match[2]) if match else None
+
+
+def _disk(text: str) -> Told | None:
+    match = _DISK.search(text)
+    if not match:
+        return None
+    device = next((part for part in match.groups()[1:] if part), "")
+    return Told("io_error", {"what": match[0][:160]}, device.rstrip(",:"))
+
+
+def _hot(text: str) -> Told | None:
+    match = _HOT_CPU.search(text)
+    return Told("cpu_throttled", {}, match[1]) if match else None
+
+
+def _machine_check(text: str) -> Told | None:
+    match = _MCE.search(text)
+    if not match:
+        return None
+    return Told("machine_check", {"corrected": int("orrected" in text and "ncorrected" not in text)})
+
+
+def _boot(text: str) -> Told | None:
+    return Told("boot") if text.startswith("Linux version ") else None
+
+
+Match = Callable[[str], Told | None]
+MATCHERS: tuple[tuple[bytes, Match], ...] = (
+    (b"NVRM: Xid", _xid),
+    (b"SXid (", _sxid),
+    (b"fallen off the bus", _lost),
+    (b"RmInitAdapter failed", _init),
+    (b"NVRM: GPU at", _named),
+    (b"PCIe Bus Error", _aer),
+    (b"error received", _aer),
+    (b"error message received", _aer),
+    (b"ill process", _oom),
+    (b"illed process", _oom),
+    (b"oom-kill:constraint", _oom),
+    (b"segfault at", _segfault),
+    (b"traps: ", _segfault),
+    (b"link status", _link),
+    (b"ink down", _link),
+    (b"ink up", _link),
+    (b"ink Down", _link),
+    (b"ink Up", _link),
+    (b"ink is down", _link),
+    (b"ink is up", _link),
+    (b"ink is Down", _link),
+    (b"ink is Up", _link),
+    (b"mlx5_core", _nic),
+    (b"not responding", _server),
+    (b"server ", _server),
+    (b"Lustre", _server),
+    (b"blocked for more than", _hung),
+    (b"lockup - CPU", _lockup),
+    (b"I/O error", _disk),
+    (b"EXT4-fs error", _disk),
+    (b"XFS (", _disk),
+    (b"nvme nvme", _disk),
+    (b"critical medium error", _disk),
+    (b"temperature above threshold", _hot),
+    (b"temperature is above threshold", _hot),
+    (b"[Hardware Error]", _machine_check),
+    (b"Linux version ", _boot),
+)
+"""Words that must stand in the line, and what reads it then; the first that understands it counts."""

@@ -1,0 +1,169 @@
+"""The kernel log: dmesg, journalctl -k, kern.log, syslog, /dev/kmsg."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from whichrank.evidence.readers._hosts import host_of_path
+from whichrank.evidence.readers._kernel_messages import MATCHERS, Match, Told
+from whichrank.evidence.readers._kernel_prefix import Said, peel
+from whichrank.evidence.readers._textscan import Scan, is_text
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.evidence import Ref
+from whichrank.records.hardware import KernelEvent
+
+NAME = "kernel_log"
+
+_NAMES = ("dmesg", "kern.log", "kernlog", "kernel.log", "kernel_log", "journal", "syslog", "messages", "kmsg")
+_LINES = re.compile(
+    rb"^(?:<\d{1,3}>)?\[ {0,8}\d{1,8}\.\d{6}\] \S|^\w{3} {1,2}\d{1,2} [\d:]{8} [\w.-]{1,253} kernel: |NVRM: Xid \("
+    rb"|^\S{19,35} [\w.-]{1,253} kernel: |^kern {0,6}:\w{1,7} {0,6}: \[|^\[\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\] \S"
+    rb'|^\{.{0,3000}"_TRANSPORT" ?: ?"kernel"|nvidia-nvswitch\d{1,4}: SXid|"SYSLOG_IDENTIFIER" ?: ?"kernel"',
+    re.MULTILINE,
+)
+_FORBIDDEN = (b"Operation not permitted", b"dmesg: read kernel buffer failed")
+# What ties the time since boot to the wall clock.
+_AUDIT = re.compile(r"audit\((\d{9,11})\.(\d{3}):\d{1,12}\)")
+_RTC = re.compile(r"setting system clock to .{10,40}\((\d{9,11})\)")
+_OF_EACH = 40
+_MOST = 4000
+_SECOND = 10**9
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """True for text that begins like a kernel log, or is called like one."""
+    if not is_text(head):
+        return False
+    if _LINES.search(head):
+        return True
+    lower = name.lower()
+    return lower.startswith(_NAMES) and (b"kernel" in head or any(words in head for words in _FORBIDDEN))
+
+
+def read(item: Item) -> Reading:
+    """`KernelEvent`s in the order of the file."""
+    head = item.head()
+    if any(words in head for words in _FORBIDDEN) and item.size < 4096 and not _LINES.search(head):
+        return Reading([], "unusable", "the kernel log could not be read on that host: this is no clean log")
+    return _Log(item).read()
+
+
+class _Log:
+    def __init__(self, item: Item) -> None:
+        self._item = item
+        self._host = host_of_path(item.label)
+        self._kept = _Keeper()
+        self._boot_ns: int | None = None
+        self._newest: dict[str, int] = {}
+
+    def read(self) -> Reading:
+        plans = _Plans()
+        words = (*(mark for mark, _ in MATCHERS), b"audit(", b"setting system clock")
+        scan = Scan(words, (), plans.judge, lambda: False)
+        for number, plan, line in scan.lines_of(self._item.path, self._item.size):
+            said = peel(line)
+            self._note_clock(said)
+            told = next((told for matcher in plans.plans[plan] if (told := matcher(said.text))), None)
+            if told is not None:
+                self._kept.add(self._event(number, said, told))
+        self._note_end()
+        events = self._dated(self._kept.events())
+        if not events:
+            return Reading([], "complete", "nothing in it that could harm a job")
+        dropped = self._kept.dropped
+        return Reading([*events], "complete", f"{dropped} repeated event(s) not kept" if dropped else "")
+
+    def _event(self, number: int, said: Said, told: Told) -> KernelEvent:
+        host = said.host or self._host
+        ref = Ref(self._item.label, f"line {number}", said.text.strip()[:400], None, host, None)
+        return KernelEvent(
+            told.kind, ref, said.time_ns, said.uptime_ns, host, told.pid, told.process, told.device, told.data, number
+        )
+
+    def _note_clock(self, said: Said) -> None:
+        for clock, value in (("wall", said.time_ns), ("uptime", said.uptime_ns)):
+            if value is not None:
+                self._newest[clock] = max(self._newest.get(clock, value), value)
+        if said.uptime_ns is None or self._boot_ns is not None:
+            return
+        if match := _AUDIT.search(said.text):
+            self._boot_ns = int(match[1]) * _SECOND + int(match[2]) * 10**6 - said.uptime_ns
+        elif match := _RTC.search(said.text):
+            self._boot_ns = int(match[1]) * _SECOND - said.uptime_ns
+
+    def _note_end(self) -> None:
+        """The newest line may be one that says nothing of interest."""
+        with self._item.path.open("rb") as stream:
+            stream.seek(max(0, self._item.size - (1 << 14)))
+            for line in stream.read(1 << 14).splitlines()[-20:]:
+                self._note_clock(peel(line))
+
+    def _dated(self, events: Iterable[KernelEvent]) -> list[KernelEvent]:
+        """Wall times from the time since boot where the log ties them, how old each is, and the time in the quote."""
+        done = []
+        for event in events:
+            time_ns, age = event.time_ns, None
+            if time_ns is not None:
+                age = self._newest["wall"] - time_ns
+            elif event.uptime_ns is not None:
+                age = self._newest["uptime"] - event.uptime_ns
+                time_ns = self._boot_ns + event.uptime_ns if self._boot_ns is not None else None
+            ref = replace(event.ref, time=_told(time_ns)) if time_ns and time_ns > 0 else event.ref
+            done.append(replace(event, time_ns=time_ns, age_ns=age, ref=ref))
+        return done
+
+
+def _told(time_ns: int) -> str:
+    moment = datetime.fromtimestamp(time_ns / _SECOND, timezone.utc)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class _Plans:
+    """Which matchers fit a line, by its words: decided once for each shape."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self.plans: list[tuple[Match, ...]] = [()]
+
+    def judge(self, line: bytes) -> int:
+        fitting = tuple(i for i, (mark, _) in enumerate(MATCHERS) if mark in line)
+        if not fitting and b"audit(" not in line and b"setting system clock" not in line:
+            return 0
+        number = self._numbers.get(fitting)
+        if number is None:
+            number = self._numbers[fitting] = len(self.plans)
+            self.plans.append(tuple(dict.fromkeys(MATCHERS[i][1] for i in fitting)))
+        return number
+
+
+class _Keeper:
+    """The first and the last of each kind, device, code and process; bounded."""
+
+    def __init__(self) -> None:
+        self._first: list[KernelEvent] = []
+        self._last: dict[tuple[object, ...], deque[KernelEvent]] = {}
+        self._count: dict[tuple[object, ...], int] = {}
+        self._seen = 0
+
+    def add(self, event: KernelEvent) -> None:
+        self._seen += 1
+        key = (event.kind, event.host, event.device, event.code)
+        if key not in self._count and len(self._count) >= _MOST:
+            key = (event.kind,)
+        self._count[key] = self._count.get(key, 0) + 1
+        if self._count[key] <= _OF_EACH and len(self._first) < _MOST * 4:
+            self._first.append(event)
+        else:
+            self._last.setdefault(key, deque(maxlen=_OF_EACH)).append(event)
+
+    def events(self) -> list[KernelEvent]:
+        rest = [event for last in self._last.values() for event in last]
+        return sorted([*self._first, *rest], key=lambda event: event.line)
+
+    @property
+    def dropped(self) -> int:
+        return self._seen - len(self._first) - sum(len(last) for last in self._last.values())
