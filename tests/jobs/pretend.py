@@ -296,7 +296,9 @@ class Breaker:
     def uneven(self) -> None:
         for rank in self.ranks:
             self.job.programs[rank] = program(self.plan, rank, self.plan.steps - 2)
-        self.guilty("uneven-inputs", "conditional-collective")
+        # A lone call of rank 0 below the loop may as well stand under a condition on the rank.
+        alone = ("rank0-only-collective",) if self.ranks == (0,) else ()
+        self.guilty("uneven-inputs", "conditional-collective", *alone)
 
     def kernel(self) -> None:
         rank = self.ranks[0]

@@ -12,6 +12,9 @@ from typing import Any
 
 from tests.jobs.pretend import Job, Place, Plan, build, groups_of, members
 from tests.jobs.pretend_run import Entry, Play
+from whichrank.evidence.readers import flight_recorder
+from whichrank.model.contracts import Item
+from whichrank.records.dump import Dump
 
 TIMEOUT_NS = 600_000_000_000
 HOST = 4
@@ -172,6 +175,15 @@ def write(
         if plan.second_recorder:
             store(folder, f"cpu_{prefix}", rank, second(plan, rank, first + skews[rank // HOST]), plan, now)
     return Written(folder, job, tuple(sorted(lost)))
+
+
+def read(folder: Path) -> list[Dump]:
+    """The dumps of a folder, through the real reader."""
+    dumps = []
+    for path in sorted(folder.iterdir()):
+        about = path.stat()
+        dumps += flight_recorder.read(Item(path, path.name, about.st_size, about.st_mtime_ns)).records
+    return dumps
 
 
 def second(plan: Plan, rank: int, start: int) -> dict[str, Any]:

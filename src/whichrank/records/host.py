@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from whichrank.model.evidence import Ref
 
@@ -55,4 +55,10 @@ class HostState:
     """`oom_kill`, `nr_throttled`, `nr_periods`, `throttled_usec` …: counted since the group was made."""
     mounts: dict[str, str] = field(default_factory=dict)
     """Path -> type of the file system and its options."""
-    line: int = 0
+    places: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Key of a limit, a counter or a memory value -> line and words."""
+
+    def cite(self, key: str) -> Ref:
+        """Where a value stands."""
+        line, words = self.places.get(key, (0, ""))
+        return replace(self.ref, locator=f"line {line}", quote=words) if line else self.ref

@@ -37,6 +37,8 @@ class Meeting:
     """Ranks by what they brought; more than one party is a disagreement. Largest first."""
     open_ended: bool = False
     """The group has more members than the evidence names."""
+    sender: int | None = None
+    """Of a message: who sends."""
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -239,7 +241,7 @@ def _channel_meeting(lineup: Lineup, channel: Channel) -> Meeting | None:
     unseen = tuple(sorted(missing - set(absent)))
     sizes = {_elements(lineup, row) for row in joined.values()}
     parties = tuple((rank,) for rank in joined) if len(sizes) > 1 else (tuple(joined),)
-    return Meeting(channel.group, base + number, True, joined, finished, absent, unseen, parties)
+    return Meeting(channel.group, base + number, True, joined, finished, absent, unseen, parties, sender=channel.source)
 
 
 def _first_open(lineup: Lineup, rows: Rows) -> int:

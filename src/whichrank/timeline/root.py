@@ -116,6 +116,10 @@ def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
     if circles:
         part = max(circles, key=lambda p: reached_by(graph, p))
         return [judge_cycle(programs, graph, part, waiting)]
+    for part in ends:
+        queued = [m for m in graph.complete if m.p2p and set(m.joined) <= set(part)]
+        if len(queued) > 1:
+            return [_queued_messages(part, queued, waiting)]
     if graph.complete:
         trouble = _stalled(lineup, graph)
         if trouble.ranks or not graph.suspected:
@@ -124,6 +128,17 @@ def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
         first = min(graph.suspected, key=lambda m: _onset(lineup, m))
         return [_not_started(lineup, first) or judge_lost(programs, graph, waiting)]
     return [judge_unknown(programs, graph)]
+
+
+def _queued_messages(part: tuple[int, ...], queued: list[Meeting], waiting: tuple[int, ...]) -> Trouble:
+    """Sends and receives that are all posted, each behind another of the circle on its rank's GPU."""
+    links = []
+    for rank in part:
+        mine = sorted((m for m in queued if rank in m.joined), key=lambda m: m.joined[rank])
+        if len(mine) > 1:
+            links.append((rank, mine[0], mine[-1]))
+    rest = tuple(rank for rank in waiting if rank not in part)
+    return Trouble("p2p-cycle", part, queued[0], rest, other=queued[1], cycle=tuple(links), tie=True, sure=0.9)
 
 
 def _idle(programs: Programs, graph: WaitGraph, idle: list[int], waiting: tuple[int, ...]) -> Trouble:

@@ -55,9 +55,12 @@ def build_graph(meetings: Meetings) -> WaitGraph:
     """
     graph = WaitGraph()
     oldest = _oldest(meetings)
-    seen: set[tuple[int, int, bool, frozenset[int]]] = set()
+    seen: set[tuple[int, int, bool, tuple[int | None, frozenset[int] | None]]] = set()
     for meeting in meetings.pending:
-        channel = frozenset((*meeting.joined, *meeting.absent, *meeting.unseen)) if meeting.p2p else frozenset()
+        channel = (
+            meeting.sender,
+            frozenset((*meeting.joined, *meeting.absent, *meeting.unseen)) if meeting.p2p else None,
+        )
         heads = [r for r in meeting.pending if (r, meeting.group, meeting.p2p, channel) not in seen]
         if not heads:
             continue

@@ -120,7 +120,7 @@ def parse_troubles(lines: Lines) -> list[Draft]:
         if match and len(found) < 1024:
             index = int(match[1]) if match[1] else None
             found.append(
-                Draft(index=index, bus_id=match[2], trouble=match[3].strip(), line=number, quote=line.strip()[:400])
+                Draft(index=index, bus_id=(match[2] or "").rstrip(":") or None, trouble=match[3].strip(), line=number, quote=line.strip()[:400])
             )
     return found
 

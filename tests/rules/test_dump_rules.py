@@ -1,0 +1,107 @@
+"""Each rule on dumps: a job in which it must fire, and that it is silent in all the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.pretend import Plan
+from tests.jobs.pretend_dumps import read, write
+from whichrank.flows.diagnose import discover_rules
+from whichrank.model.findings import Finding
+from whichrank.timeline.case import Case, build_case
+
+RULES = {rule.CODE: rule for rule in discover_rules()}
+
+# The rule that must speak, and a plan that calls for it and for none of the others.
+FIRES = {
+    "COLL101": Plan(tp=4, dp=1, fault="skip", eager=True, culprit=2, seed=1),
+    "COLL102": Plan(tp=2, dp=2, fault="alone", eager=True, culprit=0, seed=1),
+    "COLL103": Plan(tp=1, dp=4, fault="uneven", eager=True, culprit=2, seed=1),
+    "COLL104": Plan(tp=4, dp=1, fault="swap", culprit=1, at=0.4, seed=1),
+    "COLL105": Plan(tp=4, dp=2, fault="cross", eager=True, culprit=5, seed=1),
+    "COLL106": Plan(tp=1, dp=2, pp=2, fault="p2p_cycle", eager=True, seed=1),
+    "COLL107": Plan(tp=2, dp=2, pp=2, fault="orphan", eager=True, culprit=1, seed=1),
+    "COLL108": Plan(tp=4, dp=1, fault="size", pairing="loose", culprit=3, seed=1),
+    "COLL109": Plan(tp=4, dp=1, fault="dtype", pairing="loose", culprit=0, seed=1),
+    "COLL110": Plan(tp=4, dp=2, fault="stuck", eager=True, culprit=6, seed=2),
+    "COLL111": Plan(tp=4, dp=2, fault="stalled", seed=1),
+    "CUDA101": Plan(tp=4, dp=2, fault="kernel", culprit=7, seed=1),
+    "SLOW101": Plan(tp=4, dp=2, fault="straggler", culprit=2, steps=16, seed=1),
+}
+HEALTHY = Plan(tp=4, dp=2, pp=2, steps=8)
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Case, tuple[int, ...]]]:
+    made = {}
+    for code, plan in {**FIRES, "healthy": HEALTHY}.items():
+        written = write(plan, tmp_path_factory.mktemp(code))
+        made[code] = build_case(read(written.folder)), written.job.culprits
+    return made
+
+
+def findings(code: str, case: Case) -> list[Finding]:
+    answer = RULES[code].judge(case)
+    assert isinstance(answer, list)
+    return answer
+
+
+@pytest.mark.parametrize("code", FIRES)
+def test_it_fires(cases: dict[str, tuple[Case, tuple[int, ...]]], code: str) -> None:
+    case, culprits = cases[code]
+    found = findings(code, case)
+    assert [finding.subject.ranks for finding in found] == [culprits]
+    assert found[0].cause == RULES[code].CAUSE
+    assert found[0].message.endswith(".")
+    assert found[0].fix
+    assert found[0].confidence + sum(a.confidence for a in found[0].alternatives) <= 1.0
+    assert not set(found[0].victims) & set(culprits)
+    files = {Path(ref.source).name for ref in found[0].evidence}
+    assert all(file.startswith("trace_rank_") for file in files)
+
+
+@pytest.mark.parametrize("code", FIRES)
+def test_it_is_silent_elsewhere(cases: dict[str, tuple[Case, tuple[int, ...]]], code: str) -> None:
+    spoken = [name for name, (case, _) in cases.items() if name != code and findings(code, case)]
+    assert spoken == []
+
+
+def test_the_message_names_rank_line_and_operation(cases: dict[str, tuple[Case, tuple[int, ...]]]) -> None:
+    (finding,) = findings("COLL101", cases["COLL101"][0])
+    assert "Rank 2" in finding.message
+    assert "layer.py:12" in finding.message or "layer.py:19" in finding.message
+    assert {place.file for place in finding.subject.code} <= {
+        "/srv/job/layer.py",
+        "/srv/job/loss.py",
+        "/srv/job/train.py",
+    }
+
+
+def test_silent_corruption_is_called_so(cases: dict[str, tuple[Case, tuple[int, ...]]]) -> None:
+    (finding,) = findings("COLL108", cases["COLL108"][0])
+    assert finding.category == "corruption"
+    assert "nothing hangs" in finding.message
+    assert finding.victims == ()
+
+
+def test_a_size_that_hangs_is_a_hang(tmp_path: Path) -> None:
+    written = write(Plan(tp=4, dp=1, fault="size", pairing="partial", eager=True, culprit=3, seed=1), tmp_path)
+    (finding,) = findings("COLL108", build_case(read(written.folder)))
+    assert (finding.category, finding.subject.ranks) == ("hang", (3,))
+
+
+def test_a_lost_rank_asks_for_its_log(tmp_path: Path) -> None:
+    plan = Plan(tp=4, dp=2, fault="stuck", eager=True, culprit=6, lose_culprit=True, seed=2)
+    (finding,) = findings("COLL110", build_case(read(write(plan, tmp_path).folder)))
+    assert finding.subject.ranks == (6,)
+    assert "left no dump" in finding.message
+    assert "rank-killed" in finding.next[0].settles
+
+
+def test_without_timing_a_stuck_kernel_is_a_stalled_collective(tmp_path: Path) -> None:
+    """The recorder never says "started", so nobody can be singled out."""
+    case = build_case(read(write(Plan(tp=4, dp=2, fault="kernel", timing=False, culprit=7, seed=1), tmp_path).folder))
+    assert findings("CUDA101", case) == []
+    assert [finding.subject.ranks for finding in findings("COLL111", case)] == [()]
