@@ -1,4 +1,4 @@
-"""Damage recorded evidence at random and read it, for so many seconds per reader; nothing but a clean refusal may happen.
+"""Damage recorded evidence at random and read it: nothing but a clean refusal may happen.
 
     python tools/fuzz.py [--seconds 600] [READER ...]
 
@@ -29,7 +29,9 @@ BATCH = 500
 
 def edits() -> st.SearchStrategy[list[tuple[str, float, float, bytes]]]:
     kinds = st.sampled_from(["cut", "delete", "change", "insert", "double", "splice", "repeat"])
-    return st.lists(st.tuples(kinds, st.floats(0, 1), st.floats(0, 0.2), st.binary(max_size=24)), min_size=1, max_size=6)
+    return st.lists(
+        st.tuples(kinds, st.floats(0, 1), st.floats(0, 0.2), st.binary(max_size=24)), min_size=1, max_size=6
+    )
 
 
 def damaged(data: bytes, other: bytes, steps: list[tuple[str, float, float, bytes]]) -> bytes:
@@ -58,7 +60,13 @@ def fuzz(reader: Reader, samples: list[bytes], seconds: float, folder: Path) -> 
     count, worst = 0, 0.0
     stop = time.monotonic() + seconds
 
-    @settings(max_examples=BATCH, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=BATCH,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(st.sampled_from(samples), st.sampled_from(samples), edits())
     def attempt(data: bytes, other: bytes, steps: list[tuple[str, float, float, bytes]]) -> None:
         nonlocal count, worst
@@ -102,7 +110,10 @@ def main() -> int:
                 kept.write_bytes((Path(folder) / "rank_3.txt").read_bytes())
                 print(f"{reader.NAME}: failed on {kept}")
                 raise
-        print(f"{reader.NAME}: {count:,} damaged files in {asked.seconds:.0f} s, the slowest took {worst * 1000:.0f} ms", flush=True)
+        print(
+            f"{reader.NAME}: {count:,} damaged files in {asked.seconds:.0f} s, the slowest took {worst * 1000:.0f} ms",
+            flush=True,
+        )
     return 0
 
 

@@ -50,7 +50,7 @@ def test_the_page_is_whole(rule: ModuleType) -> None:
     page = rule.__doc__ or ""
     title = page.partition("\n")[0]
     assert title.endswith(".")
-    at = [re.search(rf"^(## {section}$|{section}:)", page, re.MULTILINE) for section in SECTIONS]
+    at = [re.search(rf"^(## {section}$|{section}\b[^.:\n]*:)", page, re.MULTILINE) for section in SECTIONS]
     assert all(at), [section for section, found in zip(SECTIONS, at, strict=True) if not found]
     places = [found.start() for found in at if found]
     assert places == sorted(places)

@@ -70,7 +70,9 @@ class Way:
     """Bytes of the largest segment."""
     last_ns: int | None = None
     unanswered_again: int = 0
-    """The longest run of retransmissions of one segment without a word from the other side."""
+    """The longest run of retransmissions of one segment that the other side did not acknowledge."""
+    stuck_octets: int = 0
+    """Bytes of that segment."""
 
 
 @dataclass(frozen=True, slots=True)

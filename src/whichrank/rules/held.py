@@ -34,16 +34,36 @@ def _finding(case: Case, found: list[Held], code: str, cause: str, words: str, f
         else ""
     )
     verb = "is" if len(ranks) == 1 else "are"
-    message = f"{telling.culprits_text(case, ranks).capitalize()} {verb} {words}{at}{what}; {telling.ranks_text(waiting)} wait."
+    message = (
+        f"{telling.culprits_text(case, ranks).capitalize()} {verb} {words}{at}{what}; "
+        f"{telling.ranks_text(waiting)} wait."
+    )
     named = {"dumps": 0.9, "watchdog": 0.85, "stacks": 0.75}[first.by]
     certain = 0.95 if first.activity.doing not in ("user", "evaluation") else 0.85
     return Finding(
-        code=code, cause=cause, category="hang", severity="error", confidence=round(named * certain, 2),
-        subject=Subject(ranks=ranks, code=_places(found)), message=message, evidence=_evidence(case, found, waiting),
-        victims=waiting, fix=fix, onset_ns=telling.onset(case, case.troubles[0]) if case.troubles else None,
-        alternatives=(Alternative("rank-stuck-in-user-code", 0.08, "the name of the function may mislead"),) if first.activity.doing != "user" else (),
-        next=(NextStep("py-spy dump --nonblocking --pid PID", "a second look a minute later shows whether it moves", (cause,), "none"),),
-    )  # fmt: skip
+        code=code,
+        cause=cause,
+        category="hang",
+        severity="error",
+        confidence=round(named * certain, 2),
+        subject=Subject(ranks=ranks, code=_places(found)),
+        message=message,
+        evidence=_evidence(case, found, waiting),
+        victims=waiting,
+        fix=fix,
+        onset_ns=telling.onset(case, case.troubles[0]) if case.troubles else None,
+        alternatives=(Alternative("rank-stuck-in-user-code", 0.08, "the name of the function may mislead"),)
+        if first.activity.doing != "user"
+        else (),
+        next=(
+            NextStep(
+                "py-spy dump --nonblocking --pid PID",
+                "a second look a minute later shows whether it moves",
+                (cause,),
+                "none",
+            ),
+        ),
+    )
 
 
 def _places(found: list[Held]) -> tuple[CodePlace, ...]:

@@ -30,9 +30,12 @@ def ranks_text(ranks: Iterable[int]) -> str:
 
 
 def who(case: Case, rank: int) -> str:
-    """`rank 13 (tp=1, dp=3)`."""
+    """`rank 13 (tp=1, dp=3) on node7`; the host only where there are several."""
     coords = ", ".join(f"{axis}={place}" for axis, place in case.coords.get(rank, {}).items())
-    return f"rank {rank} ({coords})" if coords else f"rank {rank}"
+    hosts = {process.host for process in case.people.by_rank.values() if process.host}
+    host = case.people.host_of(rank)
+    where = f" on {host}" if host and len(hosts) > 1 else ""
+    return f"rank {rank} ({coords}){where}" if coords else f"rank {rank}{where}"
 
 
 def culprits_text(case: Case, ranks: tuple[int, ...]) -> str:

@@ -20,8 +20,15 @@ Doing = Literal[
     "waiting",  # in a collective, or in a call that synchronises with the GPU
     "starting",  # making or joining a process group
     "leaving",  # destroying groups, or past the end of the script
-    "data", "checkpoint", "evaluation", "preprocessing", "compile", "storage", "user", "unknown",
-]  # fmt: skip
+    "data",
+    "checkpoint",
+    "evaluation",
+    "preprocessing",
+    "compile",
+    "storage",
+    "user",
+    "unknown",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +60,74 @@ _SYNC = re.compile(
 # (what, file, function): the first that matches the innermost frames outwards names it.
 _LIBRARY_SIGNS: tuple[tuple[Doing, re.Pattern[str], re.Pattern[str] | None], ...] = (
     ("leaving", re.compile(r"distributed_c10d\.py$"), re.compile(r"^(?:destroy_process_group|_shutdown|shutdown)")),
-    ("leaving", re.compile(r"(?:threading|atexit)\.py$|concurrent/futures/"), re.compile(r"^(?:_shutdown|_run_exitfuncs|_python_exit)$")),
-    ("starting", re.compile(r"distributed_c10d\.py$|rendezvous\.py$|device_mesh\.py$|distributed/elastic/rendezvous/"),
-     re.compile(r"init_process_group|new_group|_new_process_group|rendezvous|_create_c10d_store|_store_based_barrier|init_device_mesh|split_group|_env_rendezvous")),
-    ("starting", re.compile(r"torch/distributed/utils\.py$"), re.compile(r"_verify_param_shape_across_processes|_sync_module_states")),
-    ("compile", re.compile(r"torch/_dynamo/|torch/_inductor/|torch/_functorch/|/triton/compiler|triton/backends|cpp_extension\.py$|torch/_export/"), None),
-    ("checkpoint", re.compile(r"torch/serialization\.py$|distributed/checkpoint/|safetensors/|/checkpointing\.py$|checkpoint_io|torch/distributed/fsdp/_state_dict_utils"), None),
+    (
+        "leaving",
+        re.compile(r"(?:threading|atexit)\.py$|concurrent/futures/"),
+        re.compile(r"^(?:_shutdown|_run_exitfuncs|_python_exit)$"),
+    ),
+    (
+        "starting",
+        re.compile(r"distributed_c10d\.py$|rendezvous\.py$|device_mesh\.py$|distributed/elastic/rendezvous/"),
+        re.compile(
+            r"init_process_group|new_group|_new_process_group|rendezvous|_create_c10d_store|_store_based_barrier|init_device_mesh|split_group|_env_rendezvous"
+        ),
+    ),
+    (
+        "starting",
+        re.compile(r"torch/distributed/utils\.py$"),
+        re.compile(r"_verify_param_shape_across_processes|_sync_module_states"),
+    ),
+    (
+        "compile",
+        re.compile(
+            r"torch/_dynamo/|torch/_inductor/|torch/_functorch/|/triton/compiler|triton/backends|cpp_extension\.py$|torch/_export/"
+        ),
+        None,
+    ),
+    (
+        "checkpoint",
+        re.compile(
+            r"torch/serialization\.py$|distributed/checkpoint/|safetensors/|/checkpointing\.py$|checkpoint_io|torch/distributed/fsdp/_state_dict_utils"
+        ),
+        None,
+    ),
     ("data", re.compile(r"torch/utils/data/|/torchdata/|/webdataset/|/streaming/base|/ffcv/|/nvidia/dali/"), None),
-    ("preprocessing", re.compile(r"/tokenizers?/|tokenization_|/datasets/(?:arrow|builder|load|dataset_dict|fingerprint)|huggingface_hub/|/filelock/|indexed_dataset|gpt_dataset"), None),
-)  # fmt: skip
+    (
+        "preprocessing",
+        re.compile(
+            r"/tokenizers?/|tokenization_|/datasets/(?:arrow|builder|load|dataset_dict|fingerprint)|huggingface_hub/|/filelock/|indexed_dataset|gpt_dataset"
+        ),
+        None,
+    ),
+)
 _USER_SIGNS: tuple[tuple[Doing, re.Pattern[str]], ...] = (
-    ("checkpoint", re.compile(r"checkpoint|ckpt|save_(?:model|state|pretrained)|load_state|resume_from|state_dict", re.I)),
-    ("evaluation", re.compile(r"(?:^|_)(?:eval|evaluate|evaluation|validate|validation|valid|test_epoch|predict|generate|sample_images|inference|benchmark)(?:_|$)", re.I)),
-    ("preprocessing", re.compile(r"preprocess|tokeni[sz]e|build_(?:index|vocab|dataset_index)|download|prepare_data|pack_(?:sequences|data)|extract_features", re.I)),
-    ("data", re.compile(r"data_?loader|dataset|(?:^|_)loader|next_batch|get_batch|fetch|shard|read_(?:batch|sample|record|image)|decode_(?:image|video|jpeg)|collate|prefetch|__getitem__", re.I)),
-    ("compile", re.compile(r"(?:^|_)(?:compile|autotune|jit)(?:_|$)", re.I)),
-)  # fmt: skip
+    (
+        "checkpoint",
+        re.compile(r"checkpoint|ckpt|save_(?:model|state|pretrained)|load_state|resume_from|state_dict", re.IGNORECASE),
+    ),
+    (
+        "evaluation",
+        re.compile(
+            r"(?:^|_)(?:eval|evaluate|evaluation|validate|validation|valid|test_epoch|predict|generate|sample_images|inference|benchmark)(?:_|$)",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "preprocessing",
+        re.compile(
+            r"preprocess|tokeni[sz]e|build_(?:index|vocab|dataset_index)|download|prepare_data|pack_(?:sequences|data)|extract_features",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "data",
+        re.compile(
+            r"data_?loader|dataset|(?:^|_)loader|next_batch|get_batch|fetch|shard|read_(?:batch|sample|record|image)|decode_(?:image|video|jpeg)|collate|prefetch|__getitem__",
+            re.IGNORECASE,
+        ),
+    ),
+    ("compile", re.compile(r"(?:^|_)(?:compile|autotune|jit)(?:_|$)", re.IGNORECASE)),
+)
 _STORAGE = re.compile(
     r"^(?:fsync|fdatasync|statvfs|flock|lockf|open_file|read_nfs|_nfs|nfs_|rpc_wait_bit|fuse_|ceph_|lustre_|ll_)"
 )

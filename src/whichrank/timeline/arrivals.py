@@ -24,6 +24,8 @@ from whichrank.timeline.meetings import attendance
 ENOUGH = 24
 # A straggler costs the others at least this share of the time, and waits least in most parts of the run.
 SHARE, PARTS, STEADY = 0.10, 8, 0.75
+# In such a part it waits less by at least this share of the usual difference.
+CLEAR = 0.2
 # Shorter waits than this per operation are not worth a report.
 FLOOR_NS = 1_000_000
 
@@ -142,7 +144,7 @@ def _judge(lineup: Lineup, rows: Rows, waits: npt.NDArray[np.float64], measure: 
     worst = min(late, key=lambda i: total[i])
     share = float(np.median(total[others]) - total[worst]) / span
     gain = float(np.median(mean[others]) - mean[worst])
-    if share < SHARE or gain < FLOOR_NS or _steadiness(inverse, created, waits, late, len(ranks)) < STEADY:
+    if share < SHARE or gain < FLOOR_NS or _steadiness(inverse, rows, waits, late, len(ranks)) < STEADY:
         return None
     return Late(
         tuple(int(ranks[i]) for i in late),
@@ -168,20 +170,30 @@ def _apart(total: npt.NDArray[np.float64]) -> list[int]:
 
 def _steadiness(
     inverse: npt.NDArray[np.intp],
-    created: npt.NDArray[np.int64],
+    rows: Rows,
     waits: npt.NDArray[np.float64],
     late: list[int],
     size: int,
 ) -> float:
-    """In which share of the parts of the run the late ranks waited least: one long pause is no straggler."""
-    edges = np.linspace(created.min(), created.max() + 1, PARTS + 1)
-    part = np.clip(np.searchsorted(edges, created, side="right") - 1, 0, PARTS - 1)
-    least = []
-    for number in range(PARTS):
-        mine = part == number
-        if not mine.any():
-            continue
-        seen = np.bincount(inverse[mine], minlength=size)
-        mean = np.bincount(inverse[mine], waits[mine], minlength=size) / np.maximum(seen, 1)
-        least.append(bool(mean[late].max() <= np.delete(mean, late).min()))
-    return float(np.mean(least)) if least else 0.0
+    """In which share of the parts of the run the late ranks waited clearly least: one long pause is no straggler.
+
+    The parts are of each rank's own operations: clocks may be further apart than the run is long.
+    """
+    count = np.bincount(inverse, minlength=size)
+    order = np.lexsort((rows, inverse))
+    number = np.empty(len(rows), np.intp)
+    number[order] = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+    part = number * PARTS // count[inverse]
+    seen = np.bincount(inverse * PARTS + part, minlength=size * PARTS).reshape(size, PARTS)
+    mean = np.bincount(inverse * PARTS + part, waits, minlength=size * PARTS).reshape(size, PARTS) / np.maximum(seen, 1)
+    gap = _gap(np.bincount(inverse, waits, minlength=size) / count, late)
+    least = [
+        mean[late, n].max() <= np.delete(mean[:, n], late).min() and _gap(mean[:, n], late) >= CLEAR * gap
+        for n in range(PARTS)
+    ]
+    return float(np.mean(least))
+
+
+def _gap(mean: npt.NDArray[np.float64], late: list[int]) -> float:
+    """How much longer the others usually wait."""
+    return float(np.median(np.delete(mean, late)) - mean[late].max())

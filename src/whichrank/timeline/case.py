@@ -115,11 +115,18 @@ def build_case(records: Iterable[Any]) -> Case:
     people = meet(lineup.dumped if lineup else (), lineup.world if lineup else 0, nccl, ras, events, stacks)
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
     return Case(
-        lineup=lineup or calls, calls=calls, people=people, events=_placed(events, people),
-        progress=[r for r in pile if isinstance(r, Progress)], nccl=nccl, ras=ras,
-        stacks=_by_rank(stacks, people), unplaced_stacks=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],
-        set_aside=_aside(run.aside, run.unplaced), has_dumps=lineup is not None,
-    )  # fmt: skip
+        lineup=lineup or calls,
+        calls=calls,
+        people=people,
+        events=_placed(events, people),
+        progress=[r for r in pile if isinstance(r, Progress)],
+        nccl=nccl,
+        ras=ras,
+        stacks=_by_rank(stacks, people),
+        unplaced_stacks=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],
+        set_aside=_aside(run.aside, run.unplaced),
+        has_dumps=lineup is not None,
+    )
 
 
 def _line_up_calls(calls: Sequence[CommCalls], people: People) -> Lineup | None:

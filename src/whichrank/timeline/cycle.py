@@ -128,6 +128,8 @@ def _shape(
     departure = flagged.get(rank)
     acted = departure.row if departure else (sits.joined[rank] if sits else None)
     due = next(iter(missed.joined.values()))
+    if departure is not None and departure.expected is not None and rank in missed.joined:
+        due = departure.expected  # it came there too: what it left out is elsewhere
     rest = tuple(r for r in (*victims, *part) if r not in culprits)
     if missed.p2p:
         return Trouble(

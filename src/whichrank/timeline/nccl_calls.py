@@ -96,7 +96,7 @@ def _call(part: CommCalls, func: str, count: int, datatype: int, op: int, root: 
 
 def _dump(rank: int, parts: Sequence[tuple[CommCalls, LocalGroup, int]], newest: int | None) -> Dump:
     table: dict[Call, int] = {}
-    columns: dict[str, list[np.ndarray]] = defaultdict(list)  # type: ignore[type-arg]
+    columns: dict[str, list[np.ndarray]] = defaultdict(list)
     for index, (part, _, reached) in enumerate(parts):
         calls = part.calls if newest is None else part.last(newest)
         keys = zip(

@@ -21,6 +21,12 @@ def _moved(nanoseconds: int, year: int) -> int:
     return int(moved.timestamp()) * _SECOND + nanoseconds % _SECOND
 
 
+def moved_to_year(nanoseconds: int, reference: int) -> int:
+    """A time of 1969 in the year that brings it nearest to the reference."""
+    year = datetime.fromtimestamp(reference // _SECOND, timezone.utc).year
+    return min((_moved(nanoseconds, y) for y in (year - 1, year, year + 1)), key=lambda t: abs(t - reference))
+
+
 def with_year(events: Sequence[LogEvent], others: Iterable[int]) -> list[LogEvent]:
     """Put times without a year into the year of the rest of the evidence, and sort by time where it is known."""
     known = [e.time_ns for e in events if e.time_ns and e.time_ns > 0] + [t for t in others if t > 0]

@@ -78,6 +78,23 @@ def meet(
 ) -> People:
     """Put together what every source says of pids, hosts and ranks."""
     people = People(world=max([world, *_sizes(nccl, ras, events)], default=0))
+    _by_launcher_and_nccl(people, nccl, ras, events)
+    for event in events:
+        if event.rank is not None:
+            people.note(event.rank, pid=event.pid if event.kind != "elastic_signal" else None, host=event.host)
+    for number in dumped:
+        people.note(number)
+    for stack in stacks:
+        if stack.rank is not None:
+            people.note(stack.rank, pid=stack.pid, host=stack.host)
+    _last_one_left(people, stacks)
+    return people
+
+
+def _by_launcher_and_nccl(
+    people: People, nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequence[LogEvent]
+) -> None:
+    """The sources that tie a pid to a rank outright: the agent's table, communicators over the whole job."""
     for event in events:
         if event.rank is not None and event.kind in ("elastic_failure", "process_exit"):
             people.note(event.rank, pid=event.pid, host=event.host, local_rank=event.local_rank)
@@ -88,18 +105,8 @@ def meet(
     for report in ras:
         for comm in report.comms:
             if comm.size == people.world:
-                for rank in comm.ranks:
-                    people.note(rank.rank, pid=rank.pid, gpu=rank.cuda_dev)
-    for event in events:
-        if event.rank is not None:
-            people.note(event.rank, pid=event.pid if event.kind != "elastic_signal" else None, host=event.host)
-    for rank in dumped:
-        people.note(rank)
-    for stack in stacks:
-        if stack.rank is not None:
-            people.note(stack.rank, pid=stack.pid, host=stack.host)
-    _last_one_left(people, stacks)
-    return people
+                for member in comm.ranks:
+                    people.note(member.rank, pid=member.pid, gpu=member.cuda_dev)
 
 
 def _sizes(nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequence[LogEvent]) -> list[int]:

@@ -40,7 +40,7 @@ _IP_TITLES = re.compile(r"\s{2,8}(RX|TX): {1,4}(bytes\s.{0,120})$")
 _GREPPED = re.compile(
     r"(?:\S{0,200}/)?infiniband/([\w-]{1,40})/ports/(\d{1,3})/(?:(?:hw_)?counters/)?(\w{2,60})\s?[:=]\s?(\S.{0,80})$"
 )
-_RATE = re.compile(r"(\d{1,5}(?:\.\d)?)\s?(G|M)?b?/?s?", re.IGNORECASE)
+_RATE = re.compile(r"(\d{1,7}(?:\.\d)?)\s?(G|M)?b?/?s?", re.IGNORECASE)
 _PORT_NAME = re.compile(r"(mlx[45]_\d{1,3}|bnxt_re\d{1,3}|irdma\d{1,3}|hns_\d{1,3}|rocep\w{1,20}|ibp\w{1,20}|rdmap\w{1,20}|efa_\d{1,3})(?:[._-]p?(\d{1,2})(?=[._-]|$))?")
 _NETDEV_NAME = re.compile(r"(?:^|[._-])((?:eth|en[ospx]|ib|bond|rdma|ens|eno)\w{0,14}\d\w{0,14})(?=[._-]|$)")
 
@@ -76,7 +76,7 @@ class Port:
             self.mtu = int(match[0])
         elif key == "link_detected":
             self.state = {"yes": "UP", "no": "DOWN"}.get(word.lower(), "")
-        elif word.isdecimal() and len(word) <= 20 and len(self.counters) < 4096:
+        elif word.isdecimal() and len(word) <= 20 and len(self.counters) < 4096 and not key.endswith(("lid", "lmc")):
             self.counters[key] = int(word)
 
 

@@ -70,11 +70,26 @@ def _places(case: Case) -> dict[CodePlace, dict[int, Ref]]:
 def _finding(few: tuple[CodePlace, dict[int, Ref]], many: tuple[CodePlace, dict[int, Ref]]) -> Finding:
     odd, rest = tuple(sorted(few[1])), tuple(sorted(many[1]))
     return Finding(
-        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=0.55,
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=0.55,
         subject=Subject(ranks=odd, code=(CodePlace(few[0].file, few[0].line, few[0].function, odd[0]), many[0])),
-        message=f"{telling.ranks_text(odd).capitalize()} waits at {few[0]}, {telling.ranks_text(rest)} wait at {many[0]}.",
-        evidence=(*list(few[1].values())[:2], *list(many[1].values())[:2]), victims=rest,
-        alternatives=(Alternative("collective-desync", 0.25, "they may do different work by design, and the reason lies elsewhere"),),
-        next=(NextStep("whichrank env --for debug", "settings that record every collective, for the next run", (), "none"),),
+        message=(
+            f"{telling.ranks_text(odd).capitalize()} waits at {few[0]}, {telling.ranks_text(rest)} wait at {many[0]}."
+        ),
+        evidence=(*list(few[1].values())[:2], *list(many[1].values())[:2]),
+        victims=rest,
+        alternatives=(
+            Alternative(
+                "collective-desync", 0.25, "they may do different work by design, and the reason lies elsewhere"
+            ),
+        ),
+        next=(
+            NextStep(
+                "whichrank env --for debug", "settings that record every collective, for the next run", (), "none"
+            ),
+        ),
         fix=("Compare the two lines: which condition before them differs between the ranks?",),
-    )  # fmt: skip
+    )

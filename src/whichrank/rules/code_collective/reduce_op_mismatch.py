@@ -8,8 +8,8 @@ sums and parts are not, and the job goes on with wrong numbers.
 A condition on the rank or on local data chooses the operator; averaging switched on for some ranks only.
 
 ## How it decides
-The flight recorder holds neither root nor operator; NCCL's own log does (`NCCL_DEBUG=INFO` with `COLL`). The n-th call of
-each communicator is compared across its members; the minority is the culprit.
+The flight recorder holds neither root nor operator; NCCL's own log does (`NCCL_DEBUG=INFO` with `COLL`).
+The n-th call of each communicator is compared across its members; the minority is the culprit.
 
 ## Example
 At the 40th call rank 2 reduces with max, ranks 0, 1 and 3 with sum.

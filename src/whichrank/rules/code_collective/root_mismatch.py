@@ -8,14 +8,15 @@ the data comes from, or goes to, different ranks, and the job goes on with wrong
 A root computed from a local value, the rank within a group taken for the global one (or the other way round).
 
 ## How it decides
-The flight recorder holds neither root nor operator; NCCL's own log does (`NCCL_DEBUG=INFO` with `COLL`). The n-th call of
-each communicator is compared across its members; the minority is the culprit.
+The flight recorder holds neither root nor operator; NCCL's own log does (`NCCL_DEBUG=INFO` with `COLL`).
+The n-th call of each communicator is compared across its members; the minority is the culprit.
 
 ## Example
 At the 40th call rank 2 broadcasts from root 1, ranks 0, 1 and 3 from root 0.
 
 ## Fix
-Pass the same root on every rank; remember that `src` of torch.distributed is a global rank, `group_src` one within the group.
+Pass the same root on every rank; remember that `src` of torch.distributed is a global rank, `group_src` one within
+the group.
 
 ## Limits
 Without NCCL's lines about collectives nothing can be said.
@@ -38,6 +39,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return NotEvaluated("NCCL's log with COLL lines")
     seen = replace(case, lineup=case.calls, has_dumps=False)
     fix = (
-        "Pass the same root on every rank; remember that src of torch.distributed is a global rank, group_src one within the group.",
+        (
+            "Pass the same root on every rank; remember that src of torch.distributed is a global "
+            "rank, group_src one within the group."
+        ),
     )
     return [argument_mismatch(seen, t, CODE, CAUSE, fix) for t in case.call_troubles if t.shape == "root"]

@@ -77,19 +77,40 @@ def _finding(case: Case, leaving: dict[int, Ref], victims: tuple[int, ...], conf
     if case.lineup is not None and case.troubles:
         refs += telling.evidence(case.lineup, case.troubles[0])[:3]
     return Finding(
-        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=confidence, subject=Subject(ranks=ranks),
-        message=f"{telling.culprits_text(case, ranks).capitalize()} {verb} begun to tear down while {telling.ranks_text(rest)} still communicate.",
-        evidence=tuple(refs), victims=rest, onset_ns=telling.onset(case, case.troubles[0]) if case.troubles else None,
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=confidence,
+        subject=Subject(ranks=ranks),
+        message=(
+            f"{telling.culprits_text(case, ranks).capitalize()} {verb} begun to tear down while "
+            f"{telling.ranks_text(rest)} still communicate."
+        ),
+        evidence=tuple(refs),
+        victims=rest,
+        onset_ns=telling.onset(case, case.troubles[0]) if case.troubles else None,
         alternatives=(Alternative("uneven-inputs", 0.12, "it may have run out of data and finished early"),),
-        fix=("Reach a barrier on every rank before destroy_process_group; look for the path on which this rank leaves early.",),
-    )  # fmt: skip
+        fix=(
+            (
+                "Reach a barrier on every rank before destroy_process_group; look for the path on which "
+                "this rank leaves early."
+            ),
+        ),
+    )
 
 
 def _all_leaving(leaving: dict[int, Ref]) -> Finding:
     ranks = tuple(sorted(leaving))
     return Finding(
-        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=0.6, subject=Subject(),
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=0.6,
+        subject=Subject(),
         message=f"{telling.ranks_text(ranks).capitalize()} hang in the teardown of their process groups.",
-        evidence=tuple(leaving.values())[:4], victims=ranks,
+        evidence=tuple(leaving.values())[:4],
+        victims=ranks,
         fix=("Wait for pending work (torch.cuda.synchronize) and meet at a barrier before destroy_process_group.",),
-    )  # fmt: skip
+    )

@@ -58,13 +58,32 @@ def _finding(
     path = Alternative("conditional-collective", 0.2, "it may have taken another path through the code")
     stuck = Alternative("rank-stuck-in-user-code", 0.15, "it may be blocked in host code")
     return Finding(
-        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=0.6 if ahead else 0.72, subject=Subject(ranks=culprits),
-        message=f"{telling.ranks_text(culprits).capitalize()} {did} work {standing.target} of the default group; {telling.ranks_text(victims)} {others}.",
-        evidence=tuple(event.ref for event in shown), victims=victims, onset_ns=min((e.time_ns for e in shown if e.time_ns), default=None),
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=0.6 if ahead else 0.72,
+        subject=Subject(ranks=culprits),
+        message=(
+            f"{telling.ranks_text(culprits).capitalize()} {did} work {standing.target} of the default "
+            f"group; {telling.ranks_text(victims)} {others}."
+        ),
+        evidence=tuple(event.ref for event in shown),
+        victims=victims,
+        onset_ns=min((e.time_ns for e in shown if e.time_ns), default=None),
         alternatives=(path,) if ahead else (stuck,),
-        next=(NextStep("py-spy dump --nonblocking --pid PID", "the stack of that rank shows what holds it up", (), "none"),),
-        fix=(f"Find out what {telling.ranks_text(culprits)} did at that time: its stack, its log, a flight-recorder dump.",),
-    )  # fmt: skip
+        next=(
+            NextStep(
+                "py-spy dump --nonblocking --pid PID", "the stack of that rank shows what holds it up", (), "none"
+            ),
+        ),
+        fix=(
+            (
+                f"Find out what {telling.ranks_text(culprits)} did at that time: its stack, its log, a "
+                "flight-recorder dump."
+            ),
+        ),
+    )
 
 
 def _nobody(case: Case, standing: Standings) -> Finding:
@@ -80,12 +99,33 @@ def _nobody(case: Case, standing: Standings) -> Finding:
         else ""
     )
     return Finding(
-        code=CODE, cause="collective-stalled" if everybody else CAUSE, category="hang", severity="error", confidence=0.5 if everybody else 0.4,
-        subject=Subject(), message=f"{telling.ranks_text(waiting).capitalize()} timed out in work {standing.target} of the default group; {rest}.",
-        evidence=tuple(event.ref for event in list(standing.waiting.values())[:4]), victims=waiting,
-        next=(NextStep("whichrank diagnose FOLDER", "with the logs of all ranks, the flight-recorder dumps or the stacks beside these", (), "none"),),
-        fix=("Collect the logs and dumps of every rank: a rank that is missing there, or that says something else, is the lead.",),
-    )  # fmt: skip
+        code=CODE,
+        cause="collective-stalled" if everybody else CAUSE,
+        category="hang",
+        severity="error",
+        confidence=0.5 if everybody else 0.4,
+        subject=Subject(),
+        message=(
+            f"{telling.ranks_text(waiting).capitalize()} timed out in work {standing.target} of the "
+            f"default group; {rest}."
+        ),
+        evidence=tuple(event.ref for event in list(standing.waiting.values())[:4]),
+        victims=waiting,
+        next=(
+            NextStep(
+                "whichrank diagnose FOLDER",
+                "with the logs of all ranks, the flight-recorder dumps or the stacks beside these",
+                (),
+                "none",
+            ),
+        ),
+        fix=(
+            (
+                "Collect the logs and dumps of every rank: a rank that is missing there, or that says "
+                "something else, is the lead."
+            ),
+        ),
+    )
 
 
 def _by_silence(case: Case) -> list[Finding] | NotEvaluated:
@@ -97,12 +137,31 @@ def _by_silence(case: Case) -> list[Finding] | NotEvaluated:
     elsewhere = "they were elsewhere" if len(silent) > 1 else "it was elsewhere"
     return [
         Finding(
-            code=CODE, cause=CAUSE, category="hang", severity="error", confidence=0.6, subject=Subject(ranks=silent),
-            message=f"{telling.ranks_text(waiting).capitalize()} timed out in a collective; {telling.ranks_text(silent)} did not: {elsewhere}.",
-            evidence=tuple(event.ref for event in shown[:5]), victims=waiting, onset_ns=shown[-1].time_ns,
-            alternatives=(Alternative("conditional-collective", 0.25, "it may have taken another path through the code"),
-                          Alternative("rank-stuck-in-user-code", 0.1, "it may be blocked in host code")),
-            next=(NextStep("whichrank env --for debug", "settings under which the next hang leaves a dump of every rank", (), "none"),),
+            code=CODE,
+            cause=CAUSE,
+            category="hang",
+            severity="error",
+            confidence=0.6,
+            subject=Subject(ranks=silent),
+            message=(
+                f"{telling.ranks_text(waiting).capitalize()} timed out in a collective; "
+                f"{telling.ranks_text(silent)} did not: {elsewhere}."
+            ),
+            evidence=tuple(event.ref for event in shown[:5]),
+            victims=waiting,
+            onset_ns=shown[-1].time_ns,
+            alternatives=(
+                Alternative("conditional-collective", 0.25, "it may have taken another path through the code"),
+                Alternative("rank-stuck-in-user-code", 0.1, "it may be blocked in host code"),
+            ),
+            next=(
+                NextStep(
+                    "whichrank env --for debug",
+                    "settings under which the next hang leaves a dump of every rank",
+                    (),
+                    "none",
+                ),
+            ),
             fix=(f"Look at what {telling.ranks_text(silent)} did at that time: its own exception shows where it was.",),
         )
-    ]  # fmt: skip
+    ]

@@ -57,12 +57,22 @@ def _finding(case: Case, ranks: tuple[int, ...], victims: tuple[int, ...]) -> Fi
     place = activity.place
     at = f" at {place}" if place else ""
     return Finding(
-        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=0.78,
-        subject=Subject(ranks=ranks, code=(CodePlace(place.file, place.line, place.function, ranks[0]),) if place else ()),
-        message=f"{telling.culprits_text(case, ranks).capitalize()} waits for its own GPU in {activity}{at}, though all its collectives are finished: a kernel there does not end.",
-        evidence=(*(stack_ref(case, rank) for rank in ranks[:2]), *telling.evidence(lineup, case.troubles[0])[:3]), victims=victims,
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=0.78,
+        subject=Subject(
+            ranks=ranks, code=(CodePlace(place.file, place.line, place.function, ranks[0]),) if place else ()
+        ),
+        message=(
+            f"{telling.culprits_text(case, ranks).capitalize()} waits for its own GPU in "
+            f"{activity}{at}, though all its collectives are finished: a kernel there does not end."
+        ),
+        evidence=(*(stack_ref(case, rank) for rank in ranks[:2]), *telling.evidence(lineup, case.troubles[0])[:3]),
+        victims=victims,
         onset_ns=telling.onset(case, case.troubles[0]),
         alternatives=(Alternative("xid-gpu-fault", 0.08, "the GPU itself may be wedged"),),
         next=(NextStep("dmesg -T | grep -i xid; nvidia-smi", "on the host of that rank", ("xid-gpu-fault",), "none"),),
         fix=("Find the kernel that does not end on that rank: cuda-gdb, or CUDA_LAUNCH_BLOCKING=1 in a short run.",),
-    )  # fmt: skip
+    )

@@ -30,7 +30,10 @@ from whichrank.timeline.case import Case
 CODE = "HOST120"
 CAUSE = "storage-stall"
 FIX = (
-    "Check the mount on that host (df, dmesg, the file server) before restarting: a process in uninterruptible sleep does not die.",
+    (
+        "Check the mount on that host (df, dmesg, the file server) before restarting: a process in "
+        "uninterruptible sleep does not die."
+    ),
     "Keep checkpoints and data caches off the shared file system while the job runs.",
 )
 

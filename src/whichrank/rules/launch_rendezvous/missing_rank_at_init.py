@@ -87,12 +87,38 @@ def _finding(case: Case, absent: tuple[int, ...], here: tuple[int, ...], refs: l
     verb = "has" if len(absent) == 1 else "have"
     evidence = (*stacks[:3], *refs[:3], *waiting) or tuple(e.ref for e in case.of_kind("comm_init", "group_init")[:3])
     return Finding(
-        code=CODE, cause=CAUSE, category="hang", severity="error", confidence=0.85 if stacks else 0.7,
-        subject=Subject(ranks=absent, code=(CodePlace(place.file, place.line, place.function, absent[0]),) if place else ()),
-        message=f"{telling.ranks_text(absent).capitalize()} {verb} not come to the making of the process group, where {telling.ranks_text(here)} wait{at}.",
-        evidence=evidence, victims=here,
-        alternatives=(Alternative("host-lost", 0.05, "its host may be down"),) if stacks else (Alternative("wrong-interface", 0.1, "it may have started but not reach the others"),),
-        next=() if stacks else (NextStep("ps aux | grep python; py-spy dump --nonblocking --pid PID", "on the host of the absent rank", (), "none"),),
-        fix=(f"Look at {telling.ranks_text(absent)}: what it does before init_process_group, and whether its process runs at all.",
-             "Make the group first, and do slow preparations behind it (or raise the timeout of init_process_group)."),
-    )  # fmt: skip
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=0.85 if stacks else 0.7,
+        subject=Subject(
+            ranks=absent, code=(CodePlace(place.file, place.line, place.function, absent[0]),) if place else ()
+        ),
+        message=(
+            f"{telling.ranks_text(absent).capitalize()} {verb} not come to the making of the process "
+            f"group, where {telling.ranks_text(here)} wait{at}."
+        ),
+        evidence=evidence,
+        victims=here,
+        alternatives=(Alternative("host-lost", 0.05, "its host may be down"),)
+        if stacks
+        else (Alternative("wrong-interface", 0.1, "it may have started but not reach the others"),),
+        next=()
+        if stacks
+        else (
+            NextStep(
+                "ps aux | grep python; py-spy dump --nonblocking --pid PID",
+                "on the host of the absent rank",
+                (),
+                "none",
+            ),
+        ),
+        fix=(
+            (
+                f"Look at {telling.ranks_text(absent)}: what it does before init_process_group, and whether "
+                "its process runs at all."
+            ),
+            "Make the group first, and do slow preparations behind it (or raise the timeout of init_process_group).",
+        ),
+    )

@@ -34,7 +34,10 @@ CODE = "SLOW106"
 CAUSE = "rank-stuck-in-compile"
 FIX = (
     "Warm the compile cache before the first collective (compile on all ranks, then a barrier with a long timeout).",
-    "Mark dynamic dimensions or pad, so that one rank does not recompile alone; check TORCHINDUCTOR_CACHE_DIR on that host.",
+    (
+        "Mark dynamic dimensions or pad, so that one rank does not recompile alone; check "
+        "TORCHINDUCTOR_CACHE_DIR on that host."
+    ),
 )
 
 

@@ -1,0 +1,218 @@
+"""Hardware lined up with the job: whose host and GPU a record is about, and whether it falls into the run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any, Literal
+
+from whichrank.model.findings import Gpu
+from whichrank.records.hardware import GpuState, GpuTopology, KernelEvent, address
+from whichrank.records.host import HostState
+from whichrank.records.network import PortState, TcpFlow
+from whichrank.timeline.times import moved_to_year
+from whichrank.timeline.who import People, Process
+
+When = Literal["during", "before", "after", "unknown"]
+
+# Clocks of hosts differ by seconds; a job's first log line comes some minutes after it touched the GPUs.
+EARLIER_NS = 300 * 10**9
+LATER_NS = 3600 * 10**9
+_FUNCTION = ~0xF
+
+
+@dataclass(slots=True)
+class Hardware:
+    """What the hosts say of themselves, with hosts named as the job names them."""
+
+    kernel: list[KernelEvent] = field(default_factory=list)
+    """In order of time where it is known, else of their logs."""
+    gpus: list[GpuState] = field(default_factory=list)
+    topologies: list[GpuTopology] = field(default_factory=list)
+    ports: list[PortState] = field(default_factory=list)
+    """One per port and moment, in order of the moments."""
+    hosts: list[HostState] = field(default_factory=list)
+    flows: list[TcpFlow] = field(default_factory=list)
+    people: People = field(default_factory=People)
+    began_ns: int | None = None
+    ended_ns: int | None = None
+    """The job's first and last sign of life, by its own evidence."""
+
+    def when(self, event: KernelEvent) -> When:
+        """Whether an event falls into the run."""
+        if event.time_ns is None or event.time_ns <= 0 or self.began_ns is None or self.ended_ns is None:
+            return "unknown"
+        if event.time_ns < self.began_ns - EARLIER_NS:
+            return "before"
+        return "after" if event.time_ns > self.ended_ns + LATER_NS else "during"
+
+    def of_kind(self, *kinds: str) -> list[KernelEvent]:
+        return [event for event in self.kernel if event.kind in kinds]
+
+    def gpu(self, host: str | None, device: str) -> Gpu | None:
+        """The GPU at a bus address, by what nvidia-smi or NCCL says of that host."""
+        place = address(device)
+        states = [s for s in self.gpus if same_host(s.host, host) and _same_gpu(s, device, place)]
+        uuid = next((s.uuid for s in states if s.uuid), None) or self._told_uuid(host, place)
+        index = next((s.index for s in states if s.index is not None), None)
+        if index is None:
+            index = next((p.gpu for p in self._at(host, place) if p.gpu is not None), None)
+        return Gpu(host or "", index, uuid) if index is not None else None
+
+    def _told_uuid(self, host: str | None, place: int | None) -> str | None:
+        for event in self.of_kind("gpu_name"):
+            if same_host(event.host, host) and place is not None and address(event.device) == place:
+                return event.text("uuid") or None
+        return None
+
+    def _at(self, host: str | None, place: int | None) -> list[Process]:
+        """Processes of the job on the GPU at this address."""
+        if place is None:
+            return []
+        return [
+            p
+            for p in self.people.by_rank.values()
+            if (mine := address(p.bus_id)) is not None
+            and mine & _FUNCTION == place & _FUNCTION
+            and (host is None or p.host is None or same_host(p.host, host))
+        ]
+
+    def ranks_on(self, host: str | None, device: str, pid: int | None = None) -> tuple[int, ...]:
+        """Ranks on this GPU: by its address, by the processes that nvidia-smi shows on it, by the driver's pid."""
+        place = address(device)
+        by_address = sorted({p.rank for p in self._at(host, place)})
+        if by_address and len({self.people.host_of(r) for r in by_address}) == 1:
+            return tuple(by_address)
+        pids = {n for s in self.gpus if same_host(s.host, host) and _same_gpu(s, device, place) for n in s.pids}
+        seen = sorted({r for n in pids if (r := self.rank_of(n, host)) is not None})
+        if seen:
+            return tuple(seen)
+        rank = self.rank_of(pid, host)
+        return (rank,) if rank is not None else ()
+
+    def rank_of(self, pid: int | None, host: str | None) -> int | None:
+        """The rank of a process on a host; a pid of another host is another process."""
+        rank = self.people.rank_of(pid, host)
+        if rank is None:
+            return None
+        known = self.people.host_of(rank)
+        return rank if host is None or known is None or same_host(known, host) else None
+
+    def foreign(self, host: str | None, device: str) -> bool:
+        """Whether the job's GPUs on that host are all known, and this is none of them."""
+        here = [p for p in self.people.by_rank.values() if host is not None and same_host(p.host, host)]
+        places = {address(p.bus_id) for p in here}
+        mine = address(device)
+        if not here or None in places or mine is None or len(self.people.by_rank) < self.people.world:
+            return False
+        return all(place is not None and place & _FUNCTION != mine & _FUNCTION for place in places)
+
+    def ranks_of_host(self, host: str | None) -> tuple[int, ...]:
+        if host is None:
+            return ()
+        return tuple(sorted(p.rank for p in self.people.by_rank.values() if same_host(p.host, host)))
+
+
+def same_host(one: str | None, other: str | None) -> bool:
+    """Whether two names mean one host: the domain may be left out; two unnamed hosts count as one."""
+    return (one or "").partition(".")[0].lower() == (other or "").partition(".")[0].lower()
+
+
+def _same_gpu(state: GpuState, device: str, place: int | None) -> bool:
+    if state.uuid and state.uuid in device:
+        return True
+    mine = address(state.bus_id)
+    return mine is not None and place is not None and mine & _FUNCTION == place & _FUNCTION
+
+
+def gather(pile: Iterable[Any], people: People, times: Sequence[int]) -> Hardware:
+    """Sort the records of hardware, with hosts and years filled in. `times` are the job's own signs of life."""
+    known = [t for t in times if t > 0]
+    found = Hardware(people=people, began_ns=min(known, default=None), ended_ns=max(known, default=None))
+    hosts = sorted({p.host for p in people.by_rank.values() if p.host})
+    for record in pile:
+        if isinstance(record, KernelEvent):
+            found.kernel.append(_hosted(record, hosts))
+        elif isinstance(record, GpuState):
+            found.gpus.append(_hosted(record, hosts))
+        elif isinstance(record, GpuTopology):
+            found.topologies.append(_hosted(record, hosts))
+        elif isinstance(record, PortState):
+            found.ports.append(_hosted(record, hosts))
+        elif isinstance(record, HostState):
+            found.hosts.append(_hosted(record, hosts))
+        elif isinstance(record, TcpFlow):
+            found.flows.append(_hosted(record, hosts))
+    found.kernel = _ordered(found.kernel, known)
+    found.ports = _moments(found.ports)
+    found.gpus.sort(key=lambda s: (s.taken_ns or 0, order_of(s.ref.source), s.line))
+    found.hosts.sort(key=lambda s: order_of(s.ref.source))
+    return found
+
+
+def _hosted(record: Any, hosts: Sequence[str]) -> Any:
+    """The record with the host's name as the job spells it."""
+    name = record.host
+    if name is None:
+        words = set(re.split(r"[^\w.-]+|(?<=[a-z])[._-](?=[a-z])", record.ref.source.lower()))
+        parts = words | set(re.split(r"[^\w-]+", record.ref.source.lower()))
+        named = [h for h in hosts if h.lower() in parts or h.partition(".")[0].lower() in parts]
+        name = named[0] if len(named) == 1 else hosts[0] if len(hosts) == 1 else None
+    else:
+        name = next((h for h in hosts if same_host(h, name)), name)
+    if name == record.host:
+        return record
+    return replace(record, host=name, ref=replace(record.ref, host=name))
+
+
+def _ordered(events: Iterable[KernelEvent], known: Sequence[int]) -> list[KernelEvent]:
+    """Years completed, one of each told twice, in order of time."""
+    pile = list(events)
+    reference = max([*known, *(e.time_ns for e in pile if e.time_ns and e.time_ns > 0)], default=None)
+    unique: dict[tuple[object, ...], KernelEvent] = {}
+    for event in pile:
+        if event.time_ns is not None and event.time_ns < 0 and reference is not None:
+            time = moved_to_year(event.time_ns, reference)
+            told = datetime.fromtimestamp(time // 10**9, timezone.utc).isoformat().replace("+00:00", "Z")
+            event = replace(event, time_ns=time, ref=replace(event.ref, time=told))
+        moment = event.uptime_ns if event.uptime_ns is not None else event.time_ns
+        key = (event.host, event.ref.quote, moment if moment is not None else (event.ref.source, event.line))
+        unique.setdefault(key, event)
+    return sorted(unique.values(), key=_moment)
+
+
+def _moment(event: KernelEvent) -> tuple[bool, int, int]:
+    time = event.time_ns if event.time_ns is not None else event.uptime_ns
+    return (event.time_ns is None, time or 0, event.line)
+
+
+def order_of(label: str) -> tuple[object, ...]:
+    """Sorts `before` first, `after` last, and numbers as numbers."""
+    lower = label.lower()
+    stage = 0 if "before" in lower else 2 if "after" in lower else 1
+    parts = re.split(r"(\d{1,18})", lower)
+    return (stage, *((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in parts))
+
+
+def _moments(ports: Iterable[PortState]) -> list[PortState]:
+    """Files of one sysfs tree put together, in order."""
+    merged: dict[tuple[object, ...], PortState] = {}
+    for port in sorted(ports, key=lambda p: (order_of(p.ref.source), p.line)):
+        key = (port.host, port.snapshot, port.device, port.port)
+        old = merged.get(key)
+        merged[key] = port if old is None else _joined(old, port)
+    return list(merged.values())
+
+
+def _joined(old: PortState, new: PortState) -> PortState:
+    return replace(
+        old,
+        state=old.state or new.state,
+        physical=old.physical or new.physical,
+        rate=old.rate if old.rate is not None else new.rate,
+        layer=old.layer or new.layer,
+        mtu=old.mtu if old.mtu is not None else new.mtu,
+        counters={**old.counters, **new.counters},
+    )
