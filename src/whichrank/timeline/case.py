@@ -17,6 +17,7 @@ from whichrank.timeline.activity import Activity, of_process
 from whichrank.timeline.arrivals import Late, find_late
 from whichrank.timeline.clocks import Clock, align
 from whichrank.timeline.coords import coordinates
+from whichrank.timeline.hardware import Hardware, gather
 from whichrank.timeline.lineup import Lineup, line_up
 from whichrank.timeline.meetings import Meetings, find_meetings
 from whichrank.timeline.nccl_calls import calls_as_dumps
@@ -46,6 +47,8 @@ class Case:
     unplaced_stacks: list[ProcessStack] = field(default_factory=list)
     set_aside: list[Source] = field(default_factory=list)
     has_dumps: bool = False
+    hardware: Hardware = field(default_factory=Hardware)
+    """What hosts say of themselves: kernel logs, GPUs, ports, limits, packets."""
 
     @property
     def world(self) -> int:
@@ -126,7 +129,15 @@ def build_case(records: Iterable[Any]) -> Case:
         unplaced_stacks=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],
         set_aside=_aside(run.aside, run.unplaced),
         has_dumps=lineup is not None,
+        hardware=gather(pile, people, _signs_of_life(lineup, events, pile)),
     )
+
+
+def _signs_of_life(lineup: Lineup | None, events: Iterable[LogEvent], pile: Iterable[Any]) -> list[int]:
+    """Times at which the job did or said something."""
+    times = [int(t) for t in (lineup.created.min(), lineup.created.max())] if lineup and len(lineup) else []
+    times += [event.time_ns for event in events if event.time_ns]
+    return times + [int(t) for r in pile if isinstance(r, Progress) and len(r) for t in (r.time_ns[0], r.time_ns[-1])]
 
 
 def _line_up_calls(calls: Sequence[CommCalls], people: People) -> Lineup | None:

@@ -1,0 +1,183 @@
+"""The messages of failure that are known: their shapes by version, what they mean, and what to do.
+
+The data stands in `signatures/*.ini`, one stanza per signature; a stanza with the most particular shape stands
+first. Every shape has a literal `anchor`, which a scan of bytes finds, and a pattern that is searched around it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple, cast, get_args
+
+from whichrank.model.errors import FactsError
+
+Role = Literal["root", "hint", "consequence", "activity", "harmless"]
+Who = Literal["printer", "host", "peer", "nobody"]
+
+FOLDER = Path(__file__).parent / "signatures"
+BEFORE, BEHIND = 256, 1024
+"""The pattern may reach this far before and behind its anchor."""
+
+
+class Also(NamedTuple):
+    """Another cause that the same message fits."""
+
+    cause: str
+    share: float
+
+
+class Signature(NamedTuple):
+    """One failure, as it is printed."""
+
+    id: str
+    library: str
+    versions: str
+    """In which versions the shape was seen: "2.16..2.23", "2.27+", "all"."""
+    role: Role
+    """root: it tells the cause. hint: it makes the cause likelier. consequence: it follows from another failure.
+    activity: what the job was doing. harmless: it is printed by healthy jobs too."""
+    cause: str
+    weight: float
+    """How sure the cause is where only this message is at hand."""
+    who: Who
+    """Who is meant: the rank that prints it, its host, the other side that it names, or nobody."""
+    also: tuple[Also, ...]
+    anchor: str
+    pattern: str
+    title: str
+    meaning: str
+    fix: str
+    source: str
+    examples: tuple[str, ...]
+
+    @property
+    def shape(self) -> re.Pattern[str]:
+        return _compiled(self.pattern)
+
+    def search(self, line: str) -> re.Match[str] | None:
+        """The message in this line, if it is there."""
+        at = line.find(self.anchor)
+        while at >= 0:
+            begin = max(0, at - BEFORE)
+            if found := self.shape.search(line[begin : at + BEHIND]):
+                return found
+            at = line.find(self.anchor, at + BEHIND)
+        return None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+@cache
+def signatures() -> dict[str, Signature]:
+    """All signatures by their id, in the order in which they are tried."""
+    found: dict[str, Signature] = {}
+    for path in sorted(FOLDER.glob("*.ini")):
+        for name, fields, line in _stanzas(path):
+            if name in found:
+                raise FactsError(f"{path.name}:{line}: the signature {name} is there twice")
+            found[name] = _signature(name, fields, f"{path.name}:{line}")
+    return found
+
+
+@cache
+def by_anchor() -> dict[str, tuple[Signature, ...]]:
+    """The signatures that each literal may stand for."""
+    found: dict[str, list[Signature]] = {}
+    for signature in signatures().values():
+        found.setdefault(signature.anchor, []).append(signature)
+    return {anchor: tuple(items) for anchor, items in found.items()}
+
+
+def recognise(line: str) -> list[tuple[Signature, re.Match[str]]]:
+    """Every message that stands in a line; where two claim the same words the first of the table has them."""
+    taken: list[tuple[int, int]] = []
+    found = []
+    for signature in signatures().values():
+        if signature.anchor not in line or (match := signature.search(line)) is None:
+            continue
+        start = line.find(match[0])
+        span = (start, start + len(match[0]))
+        if all(span[1] <= begin or end <= span[0] for begin, end in taken):
+            taken.append(span)
+            found.append((signature, match))
+    return found
+
+
+def names_a_cause(text: str) -> bool:
+    """Whether a message (of an exception, say) is a known root of a cause."""
+    return any(signature.role == "root" for signature, _ in recognise(text[:4096]))
+
+
+def _signature(name: str, fields: dict[str, str], place: str) -> Signature:
+    known = dict(fields)
+    try:
+        anchor = known.pop("anchor")
+        signature = Signature(
+            id=name,
+            library=known.pop("library"),
+            versions=known.pop("versions", "all"),
+            role=cast(Role, known.pop("role", "root")),
+            cause=known.pop("cause", ""),
+            weight=float(known.pop("weight", "0.8")),
+            who=cast(Who, known.pop("who", "printer")),
+            also=_also(known.pop("also", "")),
+            anchor=anchor,
+            pattern=known.pop("pattern", re.escape(anchor)),
+            title=known.pop("title"),
+            meaning=known.pop("meaning"),
+            fix=known.pop("fix", ""),
+            source=known.pop("source"),
+            examples=tuple(known.pop("example").split("\n")),
+        )
+    except (KeyError, ValueError) as error:
+        raise FactsError(f"{place}: the signature {name} is not complete: {error}") from error
+    if known or signature.role not in get_args(Role) or signature.who not in get_args(Who):
+        raise FactsError(f"{place}: the signature {name} has fields or values that nobody reads: {sorted(known)}")
+    return signature
+
+
+def _also(text: str) -> tuple[Also, ...]:
+    """`firewall 0.2, wrong-interface 0.1`."""
+    pairs = [part.split() for part in text.split(",") if part.strip()]
+    return tuple(Also(cause, float(share)) for cause, share in pairs)
+
+
+def _stanzas(path: Path) -> Iterator[tuple[str, dict[str, str], int]]:
+    """`[id]`, then `key = value`; lines that begin with a blank continue the value."""
+    name, fields, begun, key = "", dict[str, str](), 0, ""
+    for number, raw in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+        line = raw.rstrip()
+        if not line or line.startswith("#"):
+            continue
+        if line[0] == " " and key:
+            fields[key] = f"{fields[key]}\n{line.strip()}" if fields[key] else line.strip()
+        elif line[0] == "[" and line[-1] == "]":
+            if name:
+                yield name, fields, begun
+            name, fields, begun, key = line[1:-1], {}, number, ""
+        elif name and " =" in line:
+            key, _, value = line.partition(" =")
+            if key in fields:
+                raise FactsError(f"{path.name}:{number}: {key} is there twice")
+            fields[key] = value.strip()
+        else:
+            raise FactsError(f"{path.name}:{number}: neither a stanza nor a field: {line[:60]}")
+    if name:
+        yield name, fields, begun
+
+
+class Known:
+    """The table as a scan of bytes needs it."""
+
+    @cached_property
+    def anchors(self) -> dict[bytes, tuple[Signature, ...]]:
+        return {anchor.encode(): items for anchor, items in by_anchor().items()}
+
+
+KNOWN = Known()

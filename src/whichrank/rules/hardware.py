@@ -1,0 +1,264 @@
+"""What rules on hardware share: which events of a kernel log count, whose GPU it is, and how that is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from whichrank.facts import xids
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Alternative, Category, Finding, Gpu, NextStep, NotEvaluated, Severity, Subject
+from whichrank.records.hardware import GpuState, KernelEvent, address
+from whichrank.rules import crashes, telling
+from whichrank.timeline.case import Case
+from whichrank.timeline.hardware import same_host
+
+NO_KERNEL_LOG = NotEvaluated("the kernel log of the hosts (dmesg, journalctl -k)")
+NO_GPU_STATE = NotEvaluated("the kernel log or nvidia-smi -q of the hosts")
+
+_OLD_NS = 6 * 3600 * 10**9
+"""Where nothing tells when the job ran, an event this much older than the end of its log is of another day's work."""
+_TOGETHER_NS = 10 * 10**9
+_MOST_REFS = 5
+_FAILURES = (
+    "watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "cuda_error", "native_crash",
+    "peer_closed", "gloo_timeout", "elastic_failure", "monitored_barrier_failed", "desync_report", "traceback",
+    "store_error", "dataloader_worker_died", "host_out_of_memory",
+)  # fmt: skip
+_TRAINERS = ("python", "pt_main", "pt_elastic", "torchrun", "ray", "train", "pytorch", "deepspeed", "pt_data", "all_reduce")
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What a statement is worth in this case."""
+
+    factor: float
+    severity: Severity
+
+
+def has_job(case: Case) -> bool:
+    """Whether there is evidence of the job itself, not of its hosts alone."""
+    return bool(case.lineup or case.events or case.nccl or case.stacks or case.progress)
+
+
+def failed(case: Case) -> bool:
+    """Whether the job's own evidence shows a failure or a hang."""
+    if any(event.kind in _FAILURES and not event.number("ignored") for event in case.events):
+        return True
+    if any(event.kind == "process_exit" and event.number("signal") not in (None, 15, 2) for event in case.events):
+        return True
+    return bool(case.troubles) or case.stands_still or any(process.warnings for process in case.nccl)
+
+
+def weigh(case: Case, event: KernelEvent) -> Weight:
+    """How much an event of the kernel may accuse: an old one, or one of a job that ran well, nobody."""
+    when = case.hardware.when(event)
+    if when in ("before", "after"):
+        return Weight(0.3, "info")
+    if has_job(case) and not failed(case):
+        return Weight(0.4, "info") if when == "unknown" else Weight(0.6, "warning")
+    if when == "during":
+        return Weight(1.0, "error")
+    if event.age_ns is not None and event.age_ns > _OLD_NS:
+        return Weight(0.4, "info") if has_job(case) else Weight(0.6, "warning")
+    return Weight(0.92, "error")
+
+
+def state_weight(case: Case) -> Weight:
+    """The same for a state that was looked at once: it harms only a job that failed."""
+    if has_job(case):
+        return Weight(1.0, "error") if failed(case) else Weight(0.5, "info")
+    return Weight(0.8, "warning")
+
+
+def is_trainer(process: str) -> bool:
+    """Whether a process name is one that training jobs have."""
+    return process.lower().startswith(_TRAINERS)
+
+
+# -- Xids
+
+
+def blame_of(event: KernelEvent) -> xids.Blame:
+    """Whom an Xid or SXid speaks of."""
+    code = event.code
+    if code is None or event.number("caused_by") is not None:
+        return "consequence"
+    fact = xids.sxid(code) if event.kind == "sxid" else xids.xid(code)
+    if fact is None:
+        return "gpu" if event.kind == "xid" else "nobody"
+    if fact.severity == "varies" or event.kind == "sxid":  # then the line says whether it is fatal
+        fatal = event.number("fatal")
+        return "nobody" if fatal == 0 or (fatal is None and fact.blame == "nobody") else "nvlink"
+    return fact.blame
+
+
+def xid_events(case: Case, *blames: xids.Blame) -> list[KernelEvent]:
+    """Xids that speak of these, without those that follow from an earlier one on the same GPU."""
+    told = [e for e in case.hardware.of_kind("xid", "sxid") if not case.hardware.foreign(e.host, e.device)]
+    return [e for e in told if blame_of(e) in blames and not _follows(e, told)]
+
+
+def _follows(event: KernelEvent, told: Iterable[KernelEvent]) -> bool:
+    """Whether another fault of the same GPU came just before: what comes after it is its doing."""
+    for other in told:
+        if other is event or not _same_place(other, event):
+            continue
+        blame = blame_of(other)
+        if blame in ("nobody", "consequence") or (blame == "application" and event.code != 43):
+            continue
+        earlier = _before(other, event)
+        if earlier and _rank_of_blame(blame) >= _rank_of_blame(blame_of(event)):
+            return True
+    return False
+
+
+def _rank_of_blame(blame: xids.Blame) -> int:
+    """Losing the bus explains all others; hardware explains a program's fault."""
+    order: dict[xids.Blame, int] = {"bus": 3, "memory": 2, "nvlink": 2, "gpu": 2, "application": 1}
+    return order.get(blame, 0)
+
+
+def _same_place(one: KernelEvent, other: KernelEvent) -> bool:
+    mine, theirs = address(one.device), address(other.device)
+    if not same_host(one.host, other.host) or mine is None or theirs is None:
+        return False
+    return mine >> 4 == theirs >> 4
+
+
+def _before(one: KernelEvent, other: KernelEvent) -> bool:
+    """Whether one came shortly before the other; by the line where the clocks say nothing."""
+    for first, second in ((one.time_ns, other.time_ns), (one.uptime_ns, other.uptime_ns)):
+        if first is not None and second is not None:
+            return (first, one.line) < (second, other.line) and second - first < _TOGETHER_NS
+    return one.ref.source == other.ref.source and one.line < other.line
+
+
+def first_events(events: Sequence[KernelEvent]) -> list[KernelEvent]:
+    """Those of the first GPU in time; of other GPUs nothing: what they tell came later."""
+    if not events:
+        return []
+    first = events[0]
+    return [e for e in events if _same_place(e, first) or e is first]
+
+
+def counting(case: Case, events: Sequence[KernelEvent]) -> tuple[list[KernelEvent], Weight]:
+    """The events that weigh most, in order, with their weight: an old Xid does not hide a new one."""
+    weighed = [(weigh(case, event), event) for event in events]
+    best = max((weight.factor for weight, _ in weighed), default=0.0)
+    chosen = [event for weight, event in weighed if weight.factor == best]
+    weight = next((weight for weight, _ in weighed if weight.factor == best), Weight(0.0, "info"))
+    return chosen, weight
+
+
+# -- who
+
+
+def gpu_text(case: Case, host: str | None, device: str, gpu: Gpu | None = None) -> str:
+    """`GPU 3 (0000:17:00) of node7 (rank 11)`."""
+    found = gpu or case.hardware.gpu(host, device)
+    name = f"GPU {found.index} ({device})" if found else f"The GPU at {device}" if device else "A GPU"
+    ranks = case.hardware.ranks_on(host, device)
+    whose = f", used by {telling.ranks_text(ranks)}" if ranks else ""
+    return f"{name}{' of ' + host if host else ''}{whose}"
+
+
+def subject_of(case: Case, events: Sequence[KernelEvent]) -> Subject:
+    """The GPUs of these events, their hosts and the ranks on them."""
+    hosts = tuple(dict.fromkeys(e.host for e in events if e.host))
+    gpus = tuple(dict.fromkeys(g for e in events if (g := case.hardware.gpu(e.host, e.device)) is not None))
+    ranks = sorted({r for e in events for r in case.hardware.ranks_on(e.host, e.device, e.pid)})
+    return Subject(ranks=tuple(ranks), hosts=hosts, gpus=gpus)
+
+
+def state_subject(case: Case, state: GpuState) -> Subject:
+    ranks = case.hardware.ranks_on(state.host, state.bus_id or state.uuid or "")
+    gpus = (Gpu(state.host or "", state.index, state.uuid),) if state.index is not None else ()
+    return Subject(ranks=ranks, hosts=(state.host,) if state.host else (), gpus=gpus)
+
+
+def state_text(case: Case, state: GpuState) -> str:
+    gpu = Gpu(state.host or "", state.index, state.uuid) if state.index is not None else None
+    return gpu_text(case, state.host, state.bus_id or state.uuid or "", gpu)
+
+
+# -- the finding
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a rule says, whoever is meant."""
+
+    code: str
+    cause: str
+    category: Category = "crash"
+    fix: tuple[str, ...] = ()
+    alternatives: tuple[tuple[str, float, str], ...] = ()
+    next: tuple[NextStep, ...] = ()
+
+
+def found(  # noqa: PLR0913
+    case: Case,
+    claim: Claim,
+    refs: Sequence[Ref],
+    message: str,
+    confidence: float,
+    *,
+    weight: Weight,
+    subject: Subject,
+    onset_ns: int | None = None,
+    fix: tuple[str, ...] = (),
+) -> Finding:
+    """A finding, no surer and no graver than its weight allows."""
+    sure = round(confidence * weight.factor, 2)
+    alternatives = tuple(
+        Alternative(cause, round(min(share, (1 - sure) / len(claim.alternatives)), 2), why)
+        for cause, share, why in claim.alternatives
+    )
+    ranked = tuple(rank_ref(ref, subject) for ref in dict.fromkeys(refs))
+    return Finding(
+        code=claim.code,
+        cause=claim.cause,
+        category=claim.category,
+        severity=weight.severity,
+        confidence=sure,
+        subject=subject,
+        message=message,
+        evidence=ranked[:_MOST_REFS],
+        fix=fix or claim.fix,
+        victims=tuple(r for r in range(case.world) if r not in subject.ranks) if subject.ranks else (),
+        alternatives=alternatives,
+        next=claim.next,
+        onset_ns=onset_ns,
+    )
+
+
+def rank_ref(ref: Ref, subject: Subject) -> Ref:
+    """A quote with its rank, where only one is meant."""
+    return replace(ref, rank=subject.ranks[0]) if ref.rank is None and len(subject.ranks) == 1 else ref
+
+
+def onset(events: Iterable[KernelEvent]) -> int | None:
+    """The first wall-clock time of these."""
+    return min((e.time_ns for e in events if e.time_ns is not None and e.time_ns > 0), default=None)
+
+
+def aside(case: Case, events: Sequence[KernelEvent], weight: Weight) -> str:
+    """What must be said of an event that accuses nobody."""
+    if weight.severity != "info" or not events:
+        return ""
+    when = case.hardware.when(events[0])
+    if when in ("before", "after"):
+        return f" This was {when} the run."
+    return " Nothing in the job's own evidence shows that it was harmed, or when this was."
+
+
+def names(case: Case, ranks: tuple[int, ...]) -> str:
+    """As `crashes.who`."""
+    return crashes.who(case, ranks)
+
+
+def value_ref(state: GpuState, words: str) -> Ref:
+    """A value of a GPU as evidence."""
+    where = state.bus_id or state.uuid or (f"GPU {state.index}" if state.index is not None else "GPU")
+    return replace(state.ref, quote=f"{where}: {words}"[:400])

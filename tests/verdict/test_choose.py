@@ -1,0 +1,82 @@
+"""Which finding becomes the verdict, and what becomes of the others."""
+
+from __future__ import annotations
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Alternative, Finding, Subject
+from whichrank.verdict.choose import choose
+
+SECOND = 1_000_000_000
+
+
+def finding(cause, ranks, confidence, *, category="hang", victims=(), onset=None, severity="error", alternatives=()):
+    return Finding(
+        code="TEST1",
+        cause=cause,
+        category=category,
+        severity=severity,
+        confidence=confidence,
+        subject=Subject(ranks=tuple(ranks)),
+        message=f"{cause} of {ranks}",
+        evidence=(Ref("file", "line 1", "words"),),
+        victims=tuple(victims),
+        onset_ns=onset,
+        alternatives=tuple(alternatives),
+    )
+
+
+def chosen(*findings):
+    return choose(findings, looked_at="the evidence", enough=True)
+
+
+def test_a_reason_beats_the_bare_statement_that_a_rank_did_not_come():
+    bare = finding("collective-desync", [1], 0.75, victims=[0, 2])
+    reason = finding("rank-stuck-in-data-loading", [1], 0.7, victims=[0, 2])
+    choice = chosen(bare, reason)
+    assert choice.verdict.cause == "rank-stuck-in-data-loading"
+    assert choice.consequence_of == {1: (0,)}
+    assert choice.incidents == ()
+
+
+def test_a_crash_explains_the_hang_of_the_others():
+    hang = finding("collective-desync", [3], 0.75, victims=[0, 1, 2], onset=9 * SECOND)
+    crash = finding("gpu-out-of-memory", [3], 0.95, category="crash", onset=8 * SECOND)
+    assert chosen(hang, crash).verdict.cause == "gpu-out-of-memory"
+
+
+def test_how_a_hang_was_ended_is_not_its_cause():
+    hang = finding("conditional-collective", [2], 0.6, victims=[0, 1], onset=1 * SECOND)
+    end = finding("job-ended-from-outside", [], 0.9, category="crash", severity="warning", onset=600 * SECOND)
+    choice = chosen(end, hang)
+    assert choice.verdict.cause == "conditional-collective"
+    assert choice.incidents == ()
+
+
+def test_of_two_explicit_causes_the_clearly_earlier_is_the_root():
+    late = finding("rank-exception", [5], 0.9, category="crash", onset=100 * SECOND)
+    early = finding("cuda-device-assert", [2], 0.85, category="crash", victims=[5], onset=90 * SECOND)
+    assert chosen(late, early).verdict.cause == "cuda-device-assert"
+
+
+def test_a_second_fault_of_other_ranks_is_an_incident_of_its_own():
+    one = finding("conditional-collective", [2], 0.9, victims=[0, 1])
+    two = finding("size-mismatch", [7], 0.9, category="corruption")
+    choice = chosen(one, two)
+    assert [incident.cause for incident in choice.incidents] == ["size-mismatch"]
+
+
+def test_confidences_add_up_to_at_most_one_and_three_alternatives_are_enough():
+    others = [Alternative(cause, 0.4, "why") for cause in ("firewall", "uneven-inputs", "straggler", "disk-full")]
+    verdict = chosen(finding("collective-order", [1], 0.7, alternatives=others)).verdict
+    assert len(verdict.alternatives) <= 3
+    assert verdict.confidence + sum(a.confidence for a in verdict.alternatives) <= 1.0
+
+
+def test_silence_is_healthy_only_where_there_was_enough_to_look_at():
+    assert choose([], looked_at="four dumps", enough=True).verdict.cause == "healthy"
+    nothing = choose([], looked_at="", enough=False).verdict
+    assert (nothing.cause, nothing.category) == ("unknown", "unknown")
+
+
+def test_what_is_only_worth_knowing_makes_no_verdict():
+    assert chosen(finding("straggler", [1], 0.9, category="slow", severity="info")).verdict.cause == "healthy"
