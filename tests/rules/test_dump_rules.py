@@ -8,6 +8,7 @@ import pytest
 
 from tests.jobs.pretend import Plan
 from tests.jobs.pretend_dumps import read, write
+from tests.timeline.by_hand import Did, dump, lined_up, steps
 from whichrank.flows.diagnose import discover_rules
 from whichrank.model.findings import Finding
 from whichrank.timeline.case import Case, build_case
@@ -105,3 +106,16 @@ def test_without_timing_a_stuck_kernel_is_a_stalled_collective(tmp_path: Path) -
     case = build_case(read(write(Plan(tp=4, dp=2, fault="kernel", timing=False, culprit=7, seed=1), tmp_path).folder))
     assert findings("CUDA101", case) == []
     assert [finding.subject.ranks for finding in findings("COLL111", case)] == [()]
+
+
+def test_an_operation_that_was_paired_with_another_makes_nobody_wait() -> None:
+    """NCCL compares nothing: all went on, with wrong numbers."""
+    world = {"0": (0, 1, 2)}
+    odd = steps(12)
+    odd[3] = Did("0", "all_gather", 4, line=99, function="extra")
+    case = Case(
+        lineup=lined_up(dump(0, world, steps(12)), dump(1, world, odd), dump(2, world, steps(12))), has_dumps=True
+    )
+    (finding,) = findings("COLL101", case)
+    assert (finding.subject.ranks, finding.category, finding.victims) == ((1,), "corruption", ())
+    assert "nothing hangs" in finding.message

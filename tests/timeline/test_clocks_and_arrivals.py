@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +21,7 @@ SECOND = 10**9
 def job(
     late_ms: dict[int, float], *, count: int = 40, backend: str = "nccl", skews: tuple[int, ...] = (0, 0, 0, 0)
 ) -> Lineup:
-    """Four ranks that meet three times every 20 ms; some come later, and all leave half a millisecond after the last."""
+    """Four ranks that meet three times every 20 ms; some come later, all leave half a millisecond after the last."""
     dumps = []
     for rank in range(4):
         entries = []

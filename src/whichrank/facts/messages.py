@@ -18,6 +18,8 @@ Role = Literal["root", "hint", "consequence", "activity", "harmless"]
 Who = Literal["printer", "host", "peer", "nobody"]
 
 FOLDER = Path(__file__).parent / "signatures"
+REPORT = "report"
+"""The library of what people write beside the output."""
 BEFORE, BEHIND = 256, 1024
 """The pattern may reach this far before and behind its anchor."""
 
@@ -45,7 +47,8 @@ class Signature(NamedTuple):
     who: Who
     """Who is meant: the rank that prints it, its host, the other side that it names, or nobody."""
     also: tuple[Also, ...]
-    anchor: str
+    anchors: tuple[str, ...]
+    """Literals; a line without any of them does not hold the message."""
     pattern: str
     title: str
     meaning: str
@@ -59,12 +62,13 @@ class Signature(NamedTuple):
 
     def search(self, line: str) -> re.Match[str] | None:
         """The message in this line, if it is there."""
-        at = line.find(self.anchor)
-        while at >= 0:
-            begin = max(0, at - BEFORE)
-            if found := self.shape.search(line[begin : at + BEHIND]):
-                return found
-            at = line.find(self.anchor, at + BEHIND)
+        for anchor in self.anchors:
+            at = line.find(anchor)
+            while at >= 0:
+                begin = max(0, at - BEFORE)
+                if found := self.shape.search(line[begin : at + BEHIND]):
+                    return found
+                at = line.find(anchor, at + BEHIND)
         return None
 
 
@@ -90,7 +94,8 @@ def by_anchor() -> dict[str, tuple[Signature, ...]]:
     """The signatures that each literal may stand for."""
     found: dict[str, list[Signature]] = {}
     for signature in signatures().values():
-        found.setdefault(signature.anchor, []).append(signature)
+        for anchor in signature.anchors:
+            found.setdefault(anchor, []).append(signature)
     return {anchor: tuple(items) for anchor, items in found.items()}
 
 
@@ -99,7 +104,7 @@ def recognise(line: str) -> list[tuple[Signature, re.Match[str]]]:
     taken: list[tuple[int, int]] = []
     found = []
     for signature in signatures().values():
-        if signature.anchor not in line or (match := signature.search(line)) is None:
+        if (match := signature.search(line)) is None:
             continue
         start = line.find(match[0])
         span = (start, start + len(match[0]))
@@ -117,7 +122,7 @@ def names_a_cause(text: str) -> bool:
 def _signature(name: str, fields: dict[str, str], place: str) -> Signature:
     known = dict(fields)
     try:
-        anchor = known.pop("anchor")
+        anchors = tuple(known.pop("anchor").split("\n"))
         signature = Signature(
             id=name,
             library=known.pop("library"),
@@ -127,8 +132,8 @@ def _signature(name: str, fields: dict[str, str], place: str) -> Signature:
             weight=float(known.pop("weight", "0.8")),
             who=cast(Who, known.pop("who", "printer")),
             also=_also(known.pop("also", "")),
-            anchor=anchor,
-            pattern=known.pop("pattern", re.escape(anchor)),
+            anchors=anchors,
+            pattern=known.pop("pattern", "|".join(map(re.escape, anchors))),
             title=known.pop("title"),
             meaning=known.pop("meaning"),
             fix=known.pop("fix", ""),
@@ -177,7 +182,21 @@ class Known:
 
     @cached_property
     def anchors(self) -> dict[bytes, tuple[Signature, ...]]:
-        return {anchor.encode(): items for anchor, items in by_anchor().items()}
+        """Literals of output."""
+        return _literals(by_people=False)
+
+    @cached_property
+    def words(self) -> dict[bytes, tuple[Signature, ...]]:
+        """Literals of what people write: short, and looked for in short texts only."""
+        return _literals(by_people=True)
+
+
+def _literals(*, by_people: bool) -> dict[bytes, tuple[Signature, ...]]:
+    found = {
+        anchor.encode(): tuple(s for s in items if (s.library == REPORT) == by_people)
+        for anchor, items in by_anchor().items()
+    }
+    return {anchor: items for anchor, items in found.items() if items}
 
 
 KNOWN = Known()

@@ -38,6 +38,12 @@ ACTIONS = {
     "reset_all_gpus_and_switches": "Reset all GPUs and switches of the node.",
     "inspect_if_repeats": "Have the hardware inspected if it happens again.",
     "inspect": "Have the hardware inspected.",
+    "enable_ecc": "Switch ECC on (nvidia-smi -e 1).",
+    "reboot": "Reboot the node.",
+    "follow_48": "Reset the GPU before it is used again, so that the row remap takes effect.",
+    "rma_if_sram_threshold": "Have the board replaced if the SRAM threshold is exceeded.",
+    "check_fabric_partition": "Check the partitions that the fabric manager has set up.",
+    "restart_vm_or_reboot": "Restart the virtual machine, or reboot the node.",
 }
 """Sentences for the words of the column `action`; words without one are left out."""
 

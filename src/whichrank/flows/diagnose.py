@@ -60,13 +60,13 @@ def read_all(
 
 
 # Readers of running text: what they look for may stand anywhere in a log, not only at its beginning.
-ANYWHERE = ("torch_output", "nccl_log")
+ANYWHERE = ("torch_output", "nccl_log", "messages")
 
 
 def _read(item: Item) -> list[tuple[str, Reading]]:
     readers = discover_readers()
     chosen = claims(item, readers)
-    if not chosen or any(reader.NAME == "torch_output" for reader in chosen):
+    if not chosen or any(reader.NAME in ANYWHERE for reader in chosen):
         chosen += [r for r in readers if r.NAME in ANYWHERE and r not in chosen and _is_text(item)]
     results: list[tuple[str, Reading]] = []
     for reader in chosen:
@@ -108,7 +108,10 @@ def discover_rules() -> list[ModuleType]:
             continue
         inner = import_module(f"{package.__name__}.{family.name}")
         found += [import_module(f"{inner.__name__}.{module.name}") for module in iter_modules(inner.__path__)]
-    return sorted(found, key=lambda module: str(module.CODE))
+    # Rules on settings judge launch files and environments: `env lint` asks them.
+    return sorted(
+        (module for module in found if not module.CODE.startswith("ENV")), key=lambda module: str(module.CODE)
+    )
 
 
 def judge(case: Case, rules: Sequence[Rule | ModuleType]) -> tuple[list[Finding], list[str], list[str], list[Skipped]]:
@@ -130,7 +133,7 @@ def judge(case: Case, rules: Sequence[Rule | ModuleType]) -> tuple[list[Finding]
 def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:
     """Judge a case and put the answer together."""
     findings, found, clear, skipped = judge(case, discover_rules())
-    choice = choose(findings, looked_at=_looked_at(case, sources), enough=case.lineup is not None)
+    choice = choose(findings, looked_at=_looked_at(case, sources), enough=_enough(case))
     return Diagnosis(
         verdict=choice.verdict,
         findings=choice.findings,
@@ -144,6 +147,11 @@ def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:
         standings=positions.standings(case),
         coverage=Coverage(tuple(sources), tuple(found), tuple(clear), tuple(skipped)),
     )
+
+
+def _enough(case: Case) -> bool:
+    """Whether silence means something: the collectives of at least half of the ranks were seen."""
+    return case.lineup is not None and 2 * len(case.lineup.dumped) >= case.world
 
 
 def _looked_at(case: Case, sources: Sequence[Source]) -> str:

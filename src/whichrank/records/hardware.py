@@ -65,20 +65,20 @@ class KernelEvent:
 
 
 def address(text: str | None) -> int | None:
-    """A PCI address as a number: `0000:17:00.0`, `PCI:0000:17:00`, `00000000:17:00.0`, or NCCL's hexadecimal `17000`."""
+    """A PCI address as a number: `0000:17:00.0`, `PCI:0000:17:00`, `00000000:17:00.0`, or NCCL's `17000`."""
     if not text:
         return None
     plain = text.strip().lower().removeprefix("0x").removeprefix("pci:")
     try:
         if ":" not in plain:
             return int(plain, 16)
-        parts = plain.partition(" ")[0].replace(".", ":").split(":")
-        if len(parts) == 2:  # bus and device, as lspci prints them
-            parts = ["0", *parts]
-        domain, bus, device, function = (int(part, 16) for part in (*parts, "0")[:4])
+        place, _, function = plain.partition(" ")[0].partition(".")
+        parts = [int(part, 16) for part in place.split(":")]
+        domain, bus, device = parts if len(parts) == 3 else (0, *parts)  # lspci leaves out the domain
+        last = int(function or "0", 16)
     except ValueError:
         return None
-    return (domain << 20) | (bus << 12) | (device << 4) | function
+    return (domain << 20) | (bus << 12) | (device << 4) | last
 
 
 GPU_KEYS = {
@@ -89,7 +89,8 @@ GPU_KEYS = {
     "pcie_gen": "", "pcie_gen_max": "", "pcie_width": "lanes", "pcie_width_max": "lanes", "pcie_replays": "since reset",
     "ecc_mode": "", "ecc_unc_volatile": "since the driver was loaded", "ecc_unc_aggregate": "of the board's life",
     "ecc_cor_volatile": "", "ecc_cor_aggregate": "", "sram_threshold": "Yes: replace the board",
-    "remap_pending": "", "remap_failure": "", "remap_unc": "", "remap_cor": "", "retired_dbe": "", "retired_pending": "",
+    "remap_pending": "", "remap_failure": "", "remap_unc": "", "remap_cor": "",
+    "retired_dbe": "", "retired_pending": "",
     "reasons": "bit mask of clock event reasons", "reason_hw_slowdown": "Active …", "reason_hw_thermal": "",
     "reason_sw_thermal": "", "reason_power_brake": "", "reason_power_cap": "", "reason_idle": "",
     "slowed_sw_thermal": "us", "slowed_hw_thermal": "us", "slowed_power_brake": "us",

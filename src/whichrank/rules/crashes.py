@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from whichrank.facts.messages import signatures
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import (
     Alternative,
@@ -97,6 +98,8 @@ class Index:
         self.statements: dict[str, list[tuple[int, LogEvent]]] = {}
         for number, event in enumerate(e for kind in _STATEMENTS for e in self.kinds.get(kind, ())):
             self.statements.setdefault(words_of(event), []).append((number, event))
+        roots = {name for name, signature in signatures().items() if signature.role == "root"}
+        self.roots = [s for s in case.sightings if s.signature in roots]
         self.by_local: dict[int, list[int]] = {}
         for process in case.people.by_rank.values():
             if process.local_rank is not None:
@@ -115,7 +118,7 @@ def index(case: Case) -> Index:
 
 def heard(case: Case) -> bool:
     """Whether there is any log to judge by."""
-    return bool(case.events or case.nccl)
+    return bool(case.events or case.nccl or case.sightings)
 
 
 def events(case: Case, *kinds: str) -> list[LogEvent]:
@@ -140,7 +143,19 @@ def said(case: Case, *phrases: str) -> list[Sign]:
         for numbered in spoken
     ]
     found = [sign(case, event) for _, event in sorted(hits, key=lambda hit: hit[0]) if not survived(case, event)]
-    return found + said_by_nccl(case, *phrases)
+    found += said_by_nccl(case, *phrases)
+    return found + _said_elsewhere(case, phrases, {(s.ref.source, s.ref.locator) for s in found})
+
+
+def _said_elsewhere(case: Case, phrases: Sequence[str], told: set[tuple[str, str]]) -> list[Sign]:
+    """The same in words of libraries that no other reader knows, or without the prefix that it goes by."""
+    return [
+        Sign(s.ref.quote, s.ref, s.rank, s.local_rank, s.time_ns, s.time_ns or s.after_ns, s.host)
+        for s in index(case).roots
+        if any(phrase in s.ref.quote for phrase in phrases)
+        and (s.ref.source, s.ref.locator) not in told
+        and not survived_at(case, s.ref.source, s.line, s.rank)
+    ]
 
 
 def said_by_nccl(case: Case, *phrases: str) -> list[Sign]:
@@ -201,20 +216,25 @@ def _spawned(case: Case, event: LogEvent) -> int | None:
 
 def survived(case: Case, event: LogEvent) -> bool:
     """Whether training went on after it: then it was caught, retried, or only told."""
+    return survived_at(case, event.ref.source, event.line, event.rank)
+
+
+def survived_at(case: Case, source: str, line: int, rank: int | None) -> bool:
+    """Whether training went on after this line of a file."""
     known = index(case).survived
-    key = (event.ref.source, event.line, event.rank)
+    key = (source, line, rank)
     if key not in known:
-        known[key] = _survived(case, event)
+        known[key] = _survived(case, source, line, rank)
     return known[key]
 
 
-def _survived(case: Case, event: LogEvent) -> bool:
-    progress = index(case).progress.get(event.ref.source)
+def _survived(case: Case, source: str, line: int, rank: int | None) -> bool:
+    progress = index(case).progress.get(source)
     if progress is None or "elastic_restart" in index(case).kinds:
         return False
-    begin = int(np.searchsorted(progress.line, event.line, side="right"))
+    begin = int(np.searchsorted(progress.line, line, side="right"))
     steps = progress.step[begin:]
-    if event.rank is not None and len(np.unique(steps[progress.rank[begin:] == event.rank])) >= _STEPS_AFTER:
+    if rank is not None and len(np.unique(steps[progress.rank[begin:] == rank])) >= _STEPS_AFTER:
         return True
     return len(np.unique(steps)) >= _STEPS_AFTER_BY_ANYBODY
 

@@ -25,7 +25,18 @@ _FAILURES = (
     "peer_closed", "gloo_timeout", "elastic_failure", "monitored_barrier_failed", "desync_report", "traceback",
     "store_error", "dataloader_worker_died", "host_out_of_memory",
 )  # fmt: skip
-_TRAINERS = ("python", "pt_main", "pt_elastic", "torchrun", "ray", "train", "pytorch", "deepspeed", "pt_data", "all_reduce")
+_TRAINERS = (
+    "python",
+    "pt_main",
+    "pt_elastic",
+    "torchrun",
+    "ray",
+    "train",
+    "pytorch",
+    "deepspeed",
+    "pt_data",
+    "all_reduce",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,15 @@ there the arrivals themselves are compared, on clocks that the collectives have 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from whichrank.timeline.channels import Rows, channels
+from whichrank.timeline.attendance import attendance
+from whichrank.timeline.channels import channels
 from whichrank.timeline.clocks import Clock
-from whichrank.timeline.lineup import Lineup
-from whichrank.timeline.meetings import attendance
+from whichrank.timeline.lineup import I32, Lineup
 
 # Below this many shared operations lateness is chance.
 ENOUGH = 24
@@ -28,6 +29,11 @@ SHARE, PARTS, STEADY = 0.10, 8, 0.75
 CLEAR = 0.2
 # Shorter waits than this per operation are not worth a report.
 FLOOR_NS = 1_000_000
+
+# Rows that are looked at; more would only cost memory.
+MANY = 400_000
+
+Rows = I32
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +57,19 @@ class _Shared:
     """Operations that everybody finished: the rows, meeting by meeting, and where each meeting begins."""
 
     rows: Rows
-    start: Rows
+    start: npt.NDArray[np.intp]
+    every: int
+    """Only every so-manieth operation was taken."""
 
     @property
-    def meeting(self) -> Rows:
+    def meeting(self) -> npt.NDArray[np.intp]:
         """For each row the number of its meeting."""
         return np.repeat(np.arange(len(self.start)), np.diff(np.r_[self.start, len(self.rows)]))
 
     def only(self, kept: npt.NDArray[np.bool_]) -> _Shared:
         """Some of the meetings."""
         sizes = np.diff(np.r_[self.start, len(self.rows)])
-        return _Shared(self.rows[np.repeat(kept, sizes)], np.cumsum(sizes[kept]) - sizes[kept])
+        return _Shared(self.rows[np.repeat(kept, sizes)], np.cumsum(sizes[kept]) - sizes[kept], self.every)
 
     def least(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """For each row the least value in its meeting."""
@@ -75,29 +83,35 @@ def find_late(lineup: Lineup, clocks: dict[int, Clock]) -> Late | None:
     if not len(shared.start):
         return None
     shared, waits, measure = _waits(lineup, shared, clocks)
-    return _judge(lineup, shared.rows, waits, measure) if waits is not None else None
+    return _judge(lineup, shared, waits, measure) if waits is not None else None
 
 
 def _shared(lineup: Lineup) -> _Shared:
-    """Collectives that every dumped member of a group has finished, and messages that both ends have."""
-    table = attendance(lineup)
-    size = np.array([sum(m in lineup.first for m in g.members) for g in lineup.groups], np.int64)
-    here = table.stop - table.start
-    rows, sizes = [], []
-    if len(here):
-        wanted = size[table.group[table.start]]
-        whole = (here == wanted) & (wanted > 1) & np.logical_and.reduceat(table.done, table.start)
-        rows.append(table.row[np.repeat(whole, here)])
-        sizes.append(here[whole])
+    """Collectives that every dumped member of a group has finished, and messages that both ends have.
+
+    Of very many only every so-manieth is taken: that changes no mean.
+    """
+    every = len(lineup) // MANY + 1
+    rows: list[Rows] = []
+    sizes: list[npt.NDArray[np.intp]] = []
+    for number, group in enumerate(lineup.groups):
+        wanted = sum(member in lineup.first for member in group.members)
+        table = attendance(lineup, number) if wanted > 1 else None
+        if table is not None:
+            here = table.sizes
+            whole = (here == wanted) & np.logical_and.reduceat(table.done, table.start)
+            whole &= np.arange(len(whole)) % every == 0
+            rows.append(table.row[np.repeat(whole, here)])
+            sizes.append(here[whole])
     for channel in channels(lineup):
         if not lineup.wrapped & {channel.source, channel.target}:
             count = min(len(channel.sends), len(channel.receives))
-            pairs = np.stack([channel.sends[:count], channel.receives[:count]], axis=1)
+            pairs = np.stack([channel.sends[:count:every], channel.receives[:count:every]], axis=1)
             pairs = pairs[lineup.done[pairs].all(axis=1)]
-            rows.append(pairs.reshape(-1))
+            rows.append(pairs.reshape(-1).astype(np.int32))
             sizes.append(np.full(len(pairs), 2, np.intp))
     lengths = np.concatenate([*sizes, np.empty(0, np.intp)])
-    return _Shared(np.concatenate([*rows, np.empty(0, np.intp)]), np.cumsum(lengths) - lengths)
+    return _Shared(np.concatenate([*rows, np.empty(0, np.int32)]), np.cumsum(lengths) - lengths, every)
 
 
 def _waits(
@@ -125,7 +139,8 @@ def _waits(
     return shared, np.maximum(waits - max(half or 0 for half in unsure), 0), "arrival"
 
 
-def _judge(lineup: Lineup, rows: Rows, waits: npt.NDArray[np.float64], measure: str) -> Late | None:
+def _judge(lineup: Lineup, shared: _Shared, waits: npt.NDArray[np.float64], measure: str) -> Late | None:
+    rows = shared.rows
     created = lineup.created[rows]
     ranks, inverse, count = np.unique(lineup.rank[rows], return_inverse=True, return_counts=True)
     if len(ranks) < 2 or count.min() < ENOUGH:
@@ -136,31 +151,37 @@ def _judge(lineup: Lineup, rows: Rows, waits: npt.NDArray[np.float64], measure: 
     end = np.zeros(len(ranks), np.int64)
     np.minimum.at(begin, inverse, created)
     np.maximum.at(end, inverse, created)
-    span = float(np.median(end - begin))
+    span = _median(end - begin)
     late = _apart(total)
     if not late or span <= 0:
         return None
     others = [i for i in range(len(ranks)) if i not in late]
     worst = min(late, key=lambda i: total[i])
-    share = float(np.median(total[others]) - total[worst]) / span
-    gain = float(np.median(mean[others]) - mean[worst])
+    share = float(_median(total[others]) - total[worst]) * shared.every / span
+    gain = float(_median(mean[others]) - mean[worst])
     if share < SHARE or gain < FLOOR_NS or _steadiness(inverse, rows, waits, late, len(ranks)) < STEADY:
         return None
     return Late(
         tuple(int(ranks[i]) for i in late),
         min(share, 1.0),
         int(mean[worst]),
-        int(np.median(mean[others])),
-        int(count[worst]),
+        int(_median(mean[others])),
+        int(count[worst]) * shared.every,
         int(rows[inverse == worst].max()),
         measure,
     )
 
 
+def _median(values: npt.NDArray[Any]) -> float:
+    """The middle of some numbers. (numpy's own imports its masked arrays, which costs more than this.)"""
+    ordered = np.sort(values)
+    return (float(ordered[len(ordered) // 2]) + float(ordered[(len(ordered) - 1) // 2])) / 2
+
+
 def _apart(total: npt.NDArray[np.float64]) -> list[int]:
     """Ranks that waited far less than all others: at most a quarter of them, at least one may be meant."""
     order = np.argsort(total, kind="stable")
-    typical = float(np.median(total))
+    typical = _median(total)
     for count in range(1, max(1, len(total) // 4) + 1):
         inside, outside = float(total[order[count - 1]]), float(total[order[count]])
         if outside - inside >= 0.5 * (typical - float(total[order[0]])) and inside <= 0.5 * outside:
@@ -196,4 +217,4 @@ def _steadiness(
 
 def _gap(mean: npt.NDArray[np.float64], late: list[int]) -> float:
     """How much longer the others usually wait."""
-    return float(np.median(np.delete(mean, late)) - mean[late].max())
+    return float(_median(np.delete(mean, late)) - mean[late].max())

@@ -8,16 +8,18 @@ from functools import cached_property
 from typing import Any
 
 from whichrank.model.evidence import Source
+from whichrank.records.clue import CodeClue
 from whichrank.records.dump import Dump
 from whichrank.records.log import LogEvent, Progress
 from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
 from whichrank.records.ras import RasReport
+from whichrank.records.sighting import Sighting
 from whichrank.records.stack import ProcessStack
 from whichrank.timeline.activity import Activity, of_process
 from whichrank.timeline.arrivals import Late, find_late
 from whichrank.timeline.clocks import Clock, align
 from whichrank.timeline.coords import coordinates
-from whichrank.timeline.hardware import Hardware, gather
+from whichrank.timeline.hardware import Hardware, gather, read_by_others
 from whichrank.timeline.lineup import Lineup, line_up
 from whichrank.timeline.meetings import Meetings, find_meetings
 from whichrank.timeline.nccl_calls import calls_as_dumps
@@ -41,7 +43,13 @@ class Case:
     """What logs say, with global ranks filled in and years completed, in order of time where it is known."""
     progress: list[Progress] = field(default_factory=list)
     nccl: list[NcclProcess] = field(default_factory=list)
+    nccl_versions: list[str] = field(default_factory=list)
+    """Versions that any line names, with a process or without."""
     ras: list[RasReport] = field(default_factory=list)
+    sightings: list[Sighting] = field(default_factory=list)
+    """Known messages in any text, with global ranks filled in."""
+    clues: list[CodeClue] = field(default_factory=list)
+    """Places of training code that lay beside the logs."""
     stacks: dict[int, ProcessStack] = field(default_factory=dict)
     """By global rank; the newest of each."""
     unplaced_stacks: list[ProcessStack] = field(default_factory=list)
@@ -124,7 +132,10 @@ def build_case(records: Iterable[Any]) -> Case:
         events=_placed(events, people),
         progress=[r for r in pile if isinstance(r, Progress)],
         nccl=nccl,
+        nccl_versions=[version for log in logs for version in log.versions],
         ras=ras,
+        sightings=_sighted(read_by_others(pile), people),
+        clues=[r for r in pile if isinstance(r, CodeClue)],
         stacks=_by_rank(stacks, people),
         unplaced_stacks=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],
         set_aside=_aside(run.aside, run.unplaced),
@@ -155,6 +166,15 @@ def _placed(events: Sequence[LogEvent], people: People) -> list[LogEvent]:
         rank = event.rank if event.rank is not None else people.rank_of(event.pid, event.host)
         host = event.host or (people.host_of(rank) if rank is not None else None)
         placed.append(replace(event, rank=rank, host=host) if (rank, host) != (event.rank, event.host) else event)
+    return placed
+
+
+def _sighted(sightings: Sequence[Sighting], people: People) -> list[Sighting]:
+    placed = []
+    for seen in sightings:
+        rank = seen.rank if seen.rank is not None else people.rank_of(seen.pid, seen.host)
+        host = seen.host or (people.host_of(rank) if rank is not None else None)
+        placed.append(replace(seen, rank=rank, host=host) if (rank, host) != (seen.rank, seen.host) else seen)
     return placed
 
 

@@ -8,7 +8,8 @@ from typing import Literal
 
 from whichrank.records.dump import Call, Frame
 from whichrank.timeline.lineup import Lineup
-from whichrank.timeline.program import CONTEXTS, TAIL, Label, Programs, is_library, place_of
+from whichrank.timeline.passages import CONTEXTS
+from whichrank.timeline.program import TAIL, Label, Programs, is_library, place_of
 from whichrank.timeline.signature import Aspect, differs_in
 
 Difference = Literal["skipped", "added", "swapped", "size", "dtype", "root", "reduce-op", "unclear"]

@@ -12,6 +12,7 @@ from whichrank.model.findings import Gpu
 from whichrank.records.hardware import GpuState, GpuTopology, KernelEvent, address
 from whichrank.records.host import HostState
 from whichrank.records.network import PortState, TcpFlow
+from whichrank.records.sighting import Sighting
 from whichrank.timeline.times import moved_to_year
 from whichrank.timeline.who import People, Process
 
@@ -152,6 +153,20 @@ def gather(pile: Iterable[Any], people: People, times: Sequence[int]) -> Hardwar
     return found
 
 
+def read_by_others(pile: Iterable[Any]) -> list[Sighting]:
+    """Sightings without those in lines of the kernel or of nvidia-smi: these are judged with their times and GPUs."""
+    records = list(pile)
+    told = {(r.ref.source, r.line) for r in records if isinstance(r, KernelEvent | GpuState)}
+    logs = {r.ref.source for r in records if isinstance(r, KernelEvent)}
+    return [
+        r
+        for r in records
+        if isinstance(r, Sighting)
+        and (r.ref.source, r.line) not in told
+        and not (r.ref.source in logs and "NVRM: " in r.ref.quote)
+    ]
+
+
 def _hosted(record: Any, hosts: Sequence[str]) -> Any:
     """The record with the host's name as the job spells it."""
     name = record.host
@@ -172,15 +187,19 @@ def _ordered(events: Iterable[KernelEvent], known: Sequence[int]) -> list[Kernel
     pile = list(events)
     reference = max([*known, *(e.time_ns for e in pile if e.time_ns and e.time_ns > 0)], default=None)
     unique: dict[tuple[object, ...], KernelEvent] = {}
-    for event in pile:
-        if event.time_ns is not None and event.time_ns < 0 and reference is not None:
-            time = moved_to_year(event.time_ns, reference)
-            told = datetime.fromtimestamp(time // 10**9, timezone.utc).isoformat().replace("+00:00", "Z")
-            event = replace(event, time_ns=time, ref=replace(event.ref, time=told))
+    for event in (_dated(event, reference) for event in pile):
         moment = event.uptime_ns if event.uptime_ns is not None else event.time_ns
         key = (event.host, event.ref.quote, moment if moment is not None else (event.ref.source, event.line))
         unique.setdefault(key, event)
     return sorted(unique.values(), key=_moment)
+
+
+def _dated(event: KernelEvent, reference: int | None) -> KernelEvent:
+    if event.time_ns is None or event.time_ns >= 0 or reference is None:
+        return event
+    time = moved_to_year(event.time_ns, reference)
+    told = datetime.fromtimestamp(time // 10**9, timezone.utc).isoformat().replace("+00:00", "Z")
+    return replace(event, time_ns=time, ref=replace(event.ref, time=told))
 
 
 def _moment(event: KernelEvent) -> tuple[bool, int, int]:

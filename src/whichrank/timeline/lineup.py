@@ -6,7 +6,9 @@ same group and sequence number; several rows of one rank in one collective are a
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -23,6 +25,8 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Column = npt.NDArray[Any]
 
+# Above this many entries memory is worth some care: 46 bytes each.
+MANY = 500_000
 _DUMP_COLUMNS = tuple(f.name for f in fields(Dump) if str(f.type).startswith("npt.NDArray"))
 
 
@@ -80,11 +84,16 @@ class Lineup:
         return all(lines[self.call[start:stop]].any() for start, stop in self.first.values() if stop > start)
 
     @cached_property
-    def _by_group(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        order = np.argsort(self.group, kind="stable")
+    def _by_group(self) -> tuple[I32, npt.NDArray[np.intp]]:
+        order = np.argsort(self.group, kind="stable").astype(np.int32)
         return order, np.searchsorted(self.group[order], np.arange(len(self.groups) + 1))
 
-    def rows_of_group(self, group: int) -> npt.NDArray[np.intp]:
+    @cached_property
+    def signature_marks(self) -> npt.NDArray[np.int64]:
+        """A scattered number for each signature, so that sums of them tell sets of signatures apart."""
+        return scattered(np.arange(len(self.signatures)))
+
+    def rows_of_group(self, group: int) -> I32:
         """All rows of a group, by rank and then by the order of issue."""
         order, starts = self._by_group
         return order[starts[group] : starts[group + 1]]
@@ -97,6 +106,15 @@ class Lineup:
 
     def group_of(self, row: int) -> Group:
         return self.groups[int(self.group[row])]
+
+
+def scattered(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Small numbers spread over 64 bits (the finaliser of splitmix64)."""
+    x = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    spread: npt.NDArray[np.int64] = (x ^ (x >> np.uint64(31))).astype(np.int64)
+    return spread
 
 
 def _finished(dump: Dump) -> Bools:
@@ -112,6 +130,7 @@ def _columns(dump: Dump, number: int, groups: list[int], calls: dict[Call, int])
     group_map = np.array(groups, np.int32)
     done = _finished(dump)
     return {
+        "rank": np.full(len(dump), dump.rank, np.int32),
         "group": group_map[dump.group],
         "call": call_map[dump.call],
         "seq": dump.seq,
@@ -127,9 +146,15 @@ def _columns(dump: Dump, number: int, groups: list[int], calls: dict[Call, int])
 
 
 def _release(dump: Dump) -> None:
-    """Forget the columns: they are in the table now."""
+    """Forget the columns: they are in the table now. (An empty slice would keep the whole array.)"""
     for name in _DUMP_COLUMNS:
-        setattr(dump, name, getattr(dump, name)[:0])
+        setattr(dump, name, np.empty(0, getattr(dump, name).dtype))
+
+
+def _give_back() -> None:
+    """Return freed memory: thousands of small arrays leave a heap that the C library keeps unless asked (glibc)."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _in_order(parts: Sequence[Dump], pieces: Sequence[dict[str, Column]]) -> dict[str, Column]:
@@ -147,30 +172,32 @@ def line_up(dumps: Sequence[Dump], *, release: bool = False) -> Lineup | None:
     """
     placed = [(dump.rank, dump) for dump in dumps if dump.rank is not None]
     dumps = [dump for _, dump in placed]
+    total = sum(len(dump) for dump in dumps)
+    if not total:
+        return None
     world = world_size(dumps)
     groups, mapping = resolve_groups(dumps, world)
     calls: dict[Call, int] = {}
     per_rank: dict[int, list[tuple[Dump, list[int]]]] = {}
     for (rank, dump), row in zip(placed, mapping, strict=True):
         per_rank.setdefault(rank, []).append((dump, row))
-    columns: dict[str, list[Column]] = {}
+    table: dict[str, Column] = {}
     first: dict[int, tuple[int, int]] = {}
-    total = 0
+    filled = 0
     for rank in sorted(per_rank):
         parts = [dump for dump, _ in per_rank[rank]]
         pieces = [_columns(dump, number, row, calls) for number, (dump, row) in enumerate(per_rank[rank])]
-        count = sum(len(dump) for dump in parts)
-        first[rank] = (total, total + count)
-        total += count
+        first[rank] = (filled, filled + sum(len(dump) for dump in parts))
         for name, column in _in_order(parts, pieces).items():
-            columns.setdefault(name, []).append(column)
-        columns.setdefault("rank", []).append(np.full(count, rank, np.int32))
+            if name not in table:
+                table[name] = np.empty(total, column.dtype)
+            table[name][slice(*first[rank])] = column
+        filled = first[rank][1]
         if release:
             for dump in parts:
                 _release(dump)
-    if not total:
-        return None
-    table = {name: np.concatenate(columns.pop(name)) for name in list(columns)}
+    if release and total > MANY:
+        _give_back()
     return _finish(world, groups, list(calls), first, dumps, table)
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from whichrank.timeline.attendance import Attendance, attendance
 from whichrank.timeline.channels import Channel, Rows, channels
-from whichrank.timeline.lineup import Lineup
+from whichrank.timeline.lineup import Bools, Lineup
 from whichrank.timeline.signature import proves_all_joined
 
 # Pending meetings kept per group: the head decides, the next ones show order and running ahead.
@@ -68,150 +68,109 @@ class Meetings:
 
 
 @dataclass(slots=True)
-class Attendance:
-    """Who came to which collective: one line per (group, seq, rank)."""
+class _Draft:
+    """A troubled meeting before it is known what its missing members did."""
 
-    group: npt.NDArray[np.int64]
-    seq: npt.NDArray[np.int64]
-    rank: npt.NDArray[np.int32]
-    row: npt.NDArray[np.intp]
-    brought: npt.NDArray[np.int64]
-    done: npt.NDArray[np.bool_]
-    start: npt.NDArray[np.intp]
-    """First participation of each meeting."""
-    stop: npt.NDArray[np.intp]
-
-    @property
-    def meeting(self) -> npt.NDArray[np.intp]:
-        """For each line the number of its meeting."""
-        return np.repeat(np.arange(len(self.start)), self.stop - self.start)
-
-
-def attendance(lineup: Lineup) -> Attendance:
-    """The attendance of all collectives, sorted by group, sequence and rank."""
-    rows = np.flatnonzero(~lineup.p2p & (lineup.group >= 0))
-    key = (lineup.group[rows].astype(np.int64) << 32) | lineup.seq[rows].astype(np.int64)
-    order = np.argsort(key, kind="stable")
-    rows, key = rows[order], key[order]
-    rank = lineup.rank[rows]
-    if not len(rows):
-        empty = np.empty(0, np.int64)
-        return Attendance(empty, empty, rank, rows, empty, np.empty(0, np.bool_), empty, empty)
-    new = np.ones(len(rows), np.bool_)
-    new[1:] = (key[1:] != key[:-1]) | (rank[1:] != rank[:-1])
-    sub = np.flatnonzero(new)
-    # A coalesced call is several rows of one rank: what it brought is the multiset of them,
-    # told apart by the sum of random 62-bit marks.
-    marks = np.random.default_rng(20).integers(1, 1 << 62, len(lineup.signatures), np.int64)
-    brought = np.add.reduceat(marks[lineup.call_signature[lineup.call[rows]]], sub)
-    done = np.logical_and.reduceat(lineup.done[rows], sub)
-    key = key[sub]
-    start = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
-    stop = np.r_[start[1:], len(key)]
-    return Attendance(key >> 32, key & 0xFFFFFFFF, rank[sub], rows[sub], brought, done, start, stop)
-
-
-def _progress(lineup: Lineup, table: Attendance, result: Meetings) -> None:
-    """Fill last, last_done and proven."""
-    pairs = (table.group << 32) | table.rank.astype(np.int64)
-    distinct, inverse = np.unique(pairs, return_inverse=True)
-    newest = np.full(len(distinct), -1, np.int64)
-    np.maximum.at(newest, inverse, table.seq)
-    for pair, seq in zip(distinct.tolist(), newest.tolist(), strict=True):
-        result.last[pair >> 32, pair & 0xFFFFFFFF] = seq
-    synchronising = np.array([proves_all_joined(s.op) for s in lineup.signatures], np.bool_)
-    proof = table.done & synchronising[lineup.call_signature[lineup.call[table.row]]]
-    for mask, target in ((proof, result.proven), (table.done, result.last_done)):
-        highest = np.full(len(lineup.groups), -1, np.int64)
-        np.maximum.at(highest, table.group[mask], table.seq[mask])
-        target.update({g: s for g, s in enumerate(highest.tolist()) if s >= 0})
-    for dump in lineup.dumps:
-        _take_status(lineup, dump.rank or 0, result)
-
-
-def _take_status(lineup: Lineup, rank: int, result: Meetings) -> None:
-    """pg_status knows groups whose entries the ring has dropped (it may lag, so it only raises)."""
-    for dump in lineup.dumps:
-        if dump.rank != rank or dump.comm_lib == "" or not dump.capacity_wrapped:
-            continue
-        for local in dump.groups:
-            status = dump.status.get(local.pg_id)
-            if status is None or local.members is None or status.enqueued < 0:
-                continue
-            index = next(
-                (
-                    i
-                    for i, g in enumerate(lineup.groups)
-                    if g.name == local.name and g.members == tuple(sorted(local.members))
-                ),
-                -1,
-            )
-            if index >= 0:
-                result.last[index, rank] = max(result.last.get((index, rank), -1), status.enqueued)
-
-
-def _meeting(lineup: Lineup, table: Attendance, index: int, known: Meetings) -> Meeting:
-    part = slice(int(table.start[index]), int(table.stop[index]))
-    group, seq = int(table.group[part.start]), int(table.seq[part.start])
-    ranks = table.rank[part].tolist()
-    joined = dict(zip(ranks, table.row[part].tolist(), strict=True))
-    finished = frozenset(rank for rank, done in zip(ranks, table.done[part].tolist(), strict=True) if done)
-    absent, unseen = [], []
-    for member in lineup.groups[group].members:
-        if member in joined:
-            continue
-        last = known.last.get((group, member))
-        nothing_known = member not in lineup.first or member in known.stale
-        if nothing_known or (last is None and member in lineup.wrapped):
-            unseen.append(member)
-        elif last is None or last < seq:
-            absent.append(member)
-    by_content: dict[int, list[int]] = {}
-    for rank, content in zip(ranks, table.brought[part].tolist(), strict=True):
-        by_content.setdefault(content, []).append(rank)
-    parties = tuple(sorted((tuple(p) for p in by_content.values()), key=lambda p: (-len(p), p)))
-    certain = lineup.groups[group].certain
-    return Meeting(group, seq, False, joined, finished, tuple(absent), tuple(unseen), parties, not certain)
+    group: int
+    seq: int
+    ranks: list[int]
+    rows: list[int]
+    done: list[bool]
+    brought: list[int]
 
 
 def find_meetings(lineup: Lineup) -> Meetings:
     """Everything unfinished or disagreeing."""
     result = Meetings()
-    table = attendance(lineup)
-    if len(table.start):
-        _progress(lineup, table, result)
-        for (group, rank), last in result.last.items():
-            if last < result.proven.get(group, -1):
-                result.stale.add(rank)
-        _collectives(lineup, table, result)
-    result.pending += channel_meetings(lineup)
+    proves = np.array([proves_all_joined(s.op) for s in lineup.signatures], np.bool_)
+    pending: list[_Draft] = []
+    disagreeing: list[_Draft] = []
+    for group in range(len(lineup.groups)):
+        table = attendance(lineup, group)
+        if table is not None:
+            _note_progress(lineup, group, table, proves, result)
+            different = _differences(table)
+            disagreeing += [_draft(group, table, index) for index in np.flatnonzero(different)[:1].tolist()]
+            open_ones = _unfinished(lineup, table, different, result.proven.get(group, -1))
+            pending += [_draft(group, table, index) for index in open_ones]
+    _take_status(lineup, result)
+    result.stale = {rank for (group, rank), last in result.last.items() if last < result.proven.get(group, -1)}
+    result.disagreements = [_meeting(lineup, draft, result) for draft in disagreeing]
+    result.pending = [_meeting(lineup, draft, result) for draft in pending] + channel_meetings(lineup)
     return result
 
 
-def _collectives(lineup: Lineup, table: Attendance, result: Meetings) -> None:
-    all_done = np.logical_and.reduceat(table.done, table.start)
-    any_done = np.logical_or.reduceat(table.done, table.start)
-    low, high = (
-        np.minimum.reduceat(table.brought, table.start),
-        np.maximum.reduceat(table.brought, table.start),
-    )
-    groups, seqs = table.group[table.start], table.seq[table.start]
-    different = low != high
-    for index in np.flatnonzero(different).tolist():
-        if not any(m.group == groups[index] for m in result.disagreements):
-            result.disagreements.append(_meeting(lineup, table, index, result))
-    kept: dict[int, int] = {}
-    proven = np.array([result.proven.get(g, -1) for g in range(len(lineup.groups))], np.int64)
-    for index in np.flatnonzero(~all_done).tolist():
-        group = int(groups[index])
-        # Finished on one member of a synchronising operation and agreed by all: the others' dumps
-        # were only taken before they noticed.
-        noticed_late = any_done[index] and not different[index] and seqs[index] <= proven[group]
-        aborted = lineup.aborted[table.row[table.start[index] : table.stop[index]]].any()
-        if (noticed_late and not aborted) or kept.get(group, 0) >= KEEP_PENDING:
+def _note_progress(lineup: Lineup, group: int, table: Attendance, proves: Bools, result: Meetings) -> None:
+    """How far a group has come: by rank, by proof, at all."""
+    order = np.argsort(table.rank, kind="stable")
+    ranks, first = np.unique(table.rank[order], return_index=True)
+    newest = np.maximum.reduceat(table.seq[order], first)
+    result.last.update({(group, rank): seq for rank, seq in zip(ranks.tolist(), newest.tolist(), strict=True)})
+    proof = table.done & proves[lineup.call_signature[lineup.call[table.row]]]
+    for mask, target in ((proof, result.proven), (table.done, result.last_done)):
+        if mask.any():
+            target[group] = int(table.seq[mask].max())
+
+
+def _take_status(lineup: Lineup, result: Meetings) -> None:
+    """pg_status knows groups whose entries the ring has dropped (it may lag, so it only raises)."""
+    index = {(group.name, group.members): number for number, group in enumerate(lineup.groups)}
+    for dump in lineup.dumps:
+        if dump.rank is None or dump.comm_lib == "" or not dump.capacity_wrapped:
             continue
-        kept[group] = kept.get(group, 0) + 1
-        result.pending.append(_meeting(lineup, table, index, result))
+        for local in dump.groups:
+            status = dump.status.get(local.pg_id)
+            if status is None or local.members is None or status.enqueued < 0:
+                continue
+            key = (index.get((local.name, tuple(sorted(local.members))), -1), dump.rank)
+            if key[0] >= 0:
+                result.last[key] = max(result.last.get(key, -1), status.enqueued)
+
+
+def _differences(table: Attendance) -> Bools:
+    """For each meeting whether its members brought different things."""
+    low, high = np.minimum.reduceat(table.brought, table.start), np.maximum.reduceat(table.brought, table.start)
+    different: Bools = low != high
+    return different
+
+
+def _unfinished(lineup: Lineup, table: Attendance, different: Bools, proven: int) -> list[int]:
+    """The first meetings of a group that not everybody has finished."""
+    any_done = np.logical_or.reduceat(table.done, table.start)
+    aborted = np.logical_or.reduceat(lineup.aborted[table.row], table.start)
+    # Finished on one member of a synchronising operation and agreed by all: the others' dumps
+    # were only taken before they noticed.
+    noticed_late = any_done & ~different & ~aborted & (table.seq[table.start] <= proven)
+    unfinished = ~np.logical_and.reduceat(table.done, table.start) & ~noticed_late
+    found: list[int] = np.flatnonzero(unfinished)[:KEEP_PENDING].tolist()
+    return found
+
+
+def _draft(group: int, table: Attendance, index: int) -> _Draft:
+    part = table.lines(index)
+    columns = (table.rank, table.row, table.done, table.brought)
+    return _Draft(group, int(table.seq[part.start]), *(column[part].tolist() for column in columns))
+
+
+def _meeting(lineup: Lineup, draft: _Draft, known: Meetings) -> Meeting:
+    joined = dict(zip(draft.ranks, draft.rows, strict=True))
+    finished = frozenset(rank for rank, done in zip(draft.ranks, draft.done, strict=True) if done)
+    absent, unseen = [], []
+    for member in lineup.groups[draft.group].members:
+        if member in joined:
+            continue
+        last = known.last.get((draft.group, member))
+        nothing_known = member not in lineup.first or member in known.stale
+        if nothing_known or (last is None and member in lineup.wrapped):
+            unseen.append(member)
+        elif last is None or last < draft.seq:
+            absent.append(member)
+    by_content: dict[int, list[int]] = {}
+    for rank, content in zip(draft.ranks, draft.brought, strict=True):
+        by_content.setdefault(content, []).append(rank)
+    parties = tuple(sorted((tuple(p) for p in by_content.values()), key=lambda p: (-len(p), p)))
+    certain = lineup.groups[draft.group].certain
+    return Meeting(draft.group, draft.seq, False, joined, finished, tuple(absent), tuple(unseen), parties, not certain)
 
 
 def channel_meetings(lineup: Lineup) -> list[Meeting]:

@@ -11,13 +11,15 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from whichrank.model.findings import CodePlace
 from whichrank.records.dump import Call, Frame
 from whichrank.timeline.lineup import Lineup
+from whichrank.timeline.passages import CONTEXTS, Ints, Passages, run_hashes
 from whichrank.timeline.signature import bare_name
 
-# Longest run of operations used as context, and how far back a rank's past is read.
-CONTEXTS = (24, 12, 6, 3, 2, 1)
+# How far back a rank's past is read.
 TAIL = 400
 # Programs of at most so many ranks are pooled: enough for a majority, bounded for 4,096 ranks.
 POOL = 96
@@ -61,15 +63,15 @@ class Programs:
     labels: dict[int, list[Label]] = field(default_factory=dict)
     """Rank -> its recent operations, in the order of `rows`."""
     rows: dict[int, list[int]] = field(default_factory=dict)
-    finished: dict[Label, int] = field(default_factory=dict)
+    finished: Counter[Label] = field(default_factory=Counter)
     """Label -> how often it was seen to finish."""
-    _strands: dict[int, list[list[int]]] = field(default_factory=dict)
+    _strands: dict[int, list[Ints]] = field(default_factory=dict)
     """Rank -> for each of its recorders the places in `rows`: two recorders have no common order."""
     _ids: dict[tuple[object, ...], Label] = field(default_factory=dict)
     _by_call: dict[tuple[int, int], Label] = field(default_factory=dict)
-    _follow: dict[tuple[Label, ...], Counter[tuple[Label, int]]] = field(default_factory=dict)
-    _example: dict[Label, dict[int, int]] = field(default_factory=dict)
-    """Label -> rank -> a row that shows it."""
+    _passages: Passages = field(default_factory=Passages)
+    _example: dict[tuple[Label, int], int] = field(default_factory=dict)
+    """(label, rank) -> the last row that shows it."""
 
     def label(self, row: int) -> Label:
         """A name for the operation that is the same on every rank that runs the same line for its own group."""
@@ -94,48 +96,24 @@ class Programs:
         """Read a rank's recent operations."""
         if rank in self.labels:
             return
-        rows = list(self.lineup.rows(rank))[-TAIL:]
-        labels = self.labels[rank] = [self.label(row) for row in rows]
-        self.rows[rank] = rows
-        strands: dict[int, list[int]] = {}
-        sources = self.lineup.source[rows].tolist() if rows else []
-        done = self.lineup.done[rows].tolist() if rows else []
-        for place, (row, label, source) in enumerate(zip(rows, labels, sources, strict=True)):
-            self._example.setdefault(label, {})[rank] = row
-            self.finished[label] = self.finished.get(label, 0) + done[place]
-            strands.setdefault(source, []).append(place)
-        self._strands[rank] = list(strands.values())
+        lineup = self.lineup
+        rows = np.arange(*lineup.first[rank])[-TAIL:]
+        keys = lineup.group[rows].astype(np.int64) * len(lineup.calls) + lineup.call[rows]
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        labels = np.array([self.label(int(row)) for row in rows[first]], np.int64)[inverse.reshape(-1)]
+        self.rows[rank], self.labels[rank] = rows.tolist(), labels.tolist()
+        self._example.update(
+            {(label, rank): row for label, row in zip(self.labels[rank], self.rows[rank], strict=True)}
+        )
+        self.finished.update(labels[lineup.done[rows]].tolist())
+        self._strands[rank] = [np.flatnonzero(lineup.source[rows] == s) for s in np.unique(lineup.source[rows])]
         for strand in self._strands[rank]:
-            self._learn(rank, [labels[place] for place in strand])
+            self._passages.add(rank, labels[strand])
 
     def add_all(self, ranks: Iterable[int]) -> None:
         """Read ranks that will be compared: all of them first, so that they speak for each other."""
         for rank in ranks:
             self.add(rank)
-
-    def _learn(self, rank: int, labels: list[Label]) -> None:
-        for index, label in enumerate(labels):
-            for length in CONTEXTS:
-                if index >= length:
-                    context = tuple(labels[index - length : index])
-                    self._follow.setdefault(context, Counter())[label, rank] += 1
-
-    def _followers(self, rank: int, labels: list[Label], index: int) -> Counter[tuple[Label, int]]:
-        """What came next after the same run of operations, and on which rank; the passage itself does not count.
-
-        The longest run with at least two other passages decides: a single one may be the odd one itself.
-        """
-        single: Counter[tuple[Label, int]] = Counter()
-        for length in CONTEXTS:
-            if index < length:
-                continue
-            counted = Counter(self._follow.get(tuple(labels[index - length : index]), {}))
-            counted[labels[index], rank] -= 1
-            counted = +counted
-            if counted.total() > 1:
-                return counted
-            single = single or counted
-        return single
 
     def deviations(self, rank: int, back: int) -> list[Deviation]:
         """The operations among the last `back` of a rank that nothing supports, oldest first."""
@@ -143,20 +121,35 @@ class Programs:
         rows, oldest = self.rows[rank], len(self.rows[rank]) - back
         found: list[Deviation] = []
         for strand in self._strands[rank]:
-            labels = [self.labels[rank][place] for place in strand]
-            for index, place in enumerate(strand):
-                due = self._followers(rank, labels, index) if index > 0 and place >= oldest else None
-                if due and all(label != labels[index] for label, _ in due):
-                    found.append(Deviation(rows[place], self._due_row(rank, due)))
+            labels = np.array(self.labels[rank], np.int64)[strand]
+            runs = {length: run_hashes(labels, length) for length in CONTEXTS}
+            for index in range(max(1, int(np.searchsorted(strand, oldest))), len(strand)):
+                due = self._due(rank, int(labels[index]), {n: h[index - n] for n, h in runs.items() if index >= n})
+                if due is not None:
+                    found.append(Deviation(rows[strand[index]], due))
         return sorted(found, key=lambda deviation: deviation.row)
 
-    def _due_row(self, rank: int, due: Counter[tuple[Label, int]]) -> int:
-        sums: Counter[Label] = Counter()
-        for (label, _), count in due.items():
-            sums[label] += count
-        expected = sums.most_common(1)[0][0]
-        others = [by for label, by in due if label == expected and by != rank]
-        return self._example[expected][min(others, default=rank)]
+    def _due(self, rank: int, label: Label, runs: dict[int, np.uint64]) -> int | None:
+        """A row that shows what was due after these runs of operations, if `label` has nothing to support it.
+
+        The longest run with at least two other passages decides: a single one may be the odd one itself.
+        """
+        single: tuple[Ints, Ints] | None = None
+        for length, run in runs.items():
+            follows, ranks = self._passages.after(length, run)  # this passage is among them
+            if len(follows) == 2 and single is None:
+                single = follows, ranks
+            if len(follows) > 2:
+                return self._expected(rank, label, follows, ranks)
+        return self._expected(rank, label, *single) if single is not None else None
+
+    def _expected(self, rank: int, label: Label, follows: Ints, ranks: Ints) -> int | None:
+        if np.count_nonzero(follows == label) > 1:
+            return None
+        other = follows != label
+        expected = int(Counter(follows[other].tolist()).most_common(1)[0][0])
+        by = ranks[other & (follows == expected) & (ranks != rank)]
+        return self._example[expected, int(by.min()) if len(by) else rank]
 
 
 def pool_programs(lineup: Lineup) -> Programs:

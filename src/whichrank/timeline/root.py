@@ -86,7 +86,7 @@ def _patience(lineup: Lineup, rank: int) -> int:
         took = np.diff(lineup.created[rows])
     if len(took) < FEW:
         return UNKNOWN_NS
-    return int(np.clip(USUAL_TIMES * np.quantile(took, 0.95), SHORTEST_NS, LONGEST_NS))
+    return int(np.clip(USUAL_TIMES * np.sort(took)[len(took) * 95 // 100], SHORTEST_NS, LONGEST_NS))
 
 
 def _onset(lineup: Lineup, meeting: Meeting) -> int:

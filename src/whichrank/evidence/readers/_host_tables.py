@@ -17,12 +17,22 @@ _LIMITS = {
 _LETTERS = {"l": "memlock", "n": "nofile", "u": "nproc", "s": "stack", "c": "core", "v": "as"}
 _SHELL = re.compile(r"(?:-?\w?:? )?([a-z][a-z ]{3,30}?) {1,40}\((?:(\w{2,10}), )?-\w\) {1,4}(unlimited|\d{1,20})\s*$")
 _SHELL_ONE = re.compile(r"ulimit -(?:H|S)?([lnuscv]) {0,3}[:=]? {0,3}(unlimited|\d{1,20})\s*$")
-_PROC = re.compile(r"(Max [a-z ]{4,30}?) {2,40}(unlimited|\d{1,20}) {2,40}(?:unlimited|\d{1,20})(?: {2,40}(\w{1,12}))?\s*$")
+_PROC = re.compile(
+    r"(Max [a-z ]{4,30}?) {2,40}(unlimited|\d{1,20}) {2,40}(?:unlimited|\d{1,20})(?: {2,40}(\w{1,12}))?\s*$"
+)
 _DF_HEAD = re.compile(r"Filesystem\s+(?:Type\s+)?(Inodes|1K-blocks|1024-blocks|1M-blocks|Size)\s")
-_DF_ROW = re.compile(r"(\S{1,300})\s+(?:([a-z][\w.]{1,20})\s+)?([\d.]{1,20}[KMGTP]?|-)\s+([\d.]{1,20}[KMGTP]?|-)\s+(-?[\d.]{1,20}[KMGTP]?|-)\s+(\d{1,3}%|-)\s+(/\S{0,300})\s*$")
-_DF_TAIL = re.compile(r"\s+([\d.]{1,20}[KMGTP]?)\s+([\d.]{1,20}[KMGTP]?)\s+([\d.]{1,20}[KMGTP]?)\s+(\d{1,3}%)\s+(/\S{0,300})\s*$")
-_MEMINFO = re.compile(r"(MemTotal|MemFree|MemAvailable|SwapTotal|SwapFree|Shmem|Committed_AS|CommitLimit|Dirty|Writeback):\s+(\d{1,18}) kB\s*$")
-_FREE = re.compile(r"(Mem|Swap):\s+([\d.]{1,18}[KMGTP]?i?B?)\s+([\d.]{1,18}[KMGTP]?i?B?)\s+([\d.]{1,18}[KMGTP]?i?B?)(.{0,200})$")
+_DF_ROW = re.compile(
+    r"(\S{1,300})\s+(?:([a-z][\w.]{1,20})\s+)?([\d.]{1,20}[KMGTP]?|-)\s+([\d.]{1,20}[KMGTP]?|-)\s+(-?[\d.]{1,20}[KMGTP]?|-)\s+(\d{1,3}%|-)\s+(/\S{0,300})\s*$"
+)
+_DF_TAIL = re.compile(
+    r"\s+([\d.]{1,20}[KMGTP]?)\s+([\d.]{1,20}[KMGTP]?)\s+([\d.]{1,20}[KMGTP]?)\s+(\d{1,3}%)\s+(/\S{0,300})\s*$"
+)
+_MEMINFO = re.compile(
+    r"(MemTotal|MemFree|MemAvailable|SwapTotal|SwapFree|Shmem|Committed_AS|CommitLimit|Dirty):\s+(\d{1,18}) kB\s*$"
+)
+_FREE = re.compile(
+    r"(Mem|Swap):\s+([\d.]{1,18}[KMGTP]?i?B?)\s+([\d.]{1,18}[KMGTP]?i?B?)\s+([\d.]{1,18}[KMGTP]?i?B?)(.{0,200})$"
+)
 _MOUNT = re.compile(r"(\S{1,300}) on (/\S{0,300}) type (\S{1,32}) \((.{0,600})\)\s*$")
 _CGROUP = re.compile(
     r"(oom_kill|oom_group_kill|oom|max|high|low|nr_periods|nr_throttled|throttled_usec|throttled_time|usage_usec|nr_bursts"
@@ -89,7 +99,9 @@ class Tables:
             return bool(self._device)
         if len(self.file_systems) < _MOST_ROWS:
             percent = int(used[:-1]) if used.endswith("%") else None
-            row = FileSystem(path, device, octets(size, self._unit), octets(free, self._unit), percent, self._inodes, number)
+            row = FileSystem(
+                path, device, octets(size, self._unit), octets(free, self._unit), percent, self._inodes, number
+            )
             self.file_systems.append(row)
         return True
 
@@ -115,7 +127,11 @@ class Tables:
     def _limit(self, number: int, line: str) -> bool:
         text = line.strip()
         if match := _SHELL_ONE.search(text[:200]):
-            key, value, scale = _LETTERS[match[1]], match[2], 1024 if match[1] in "lsv" else 512 if match[1] == "c" else 1
+            key, value, scale = (
+                _LETTERS[match[1]],
+                match[2],
+                1024 if match[1] in "lsv" else 512 if match[1] == "c" else 1,
+            )
         elif match := _SHELL.match(text):
             name = _LIMITS.get(match[1].strip())
             if name is None:

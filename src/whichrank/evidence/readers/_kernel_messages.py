@@ -36,7 +36,9 @@ _SXID = re.compile(
 _LOST = re.compile(rf"NVRM: GPU (?:at )?(?:PCI:)?({_BUS}): GPU has fallen off the bus")
 _INIT = re.compile(rf"NVRM: GPU (?:at )?(?:PCI:)?({_BUS}): RmInitAdapter failed! ?(\([^)]{{0,60}}\))?")
 _NAMED = re.compile(rf"NVRM: GPU at (?:PCI:)?({_BUS}): (GPU-[0-9a-fA-F-]{{36}})")
-_AER = re.compile(rf"({_BUS}): (?:AER: )?PCIe Bus Error: severity=([A-Za-z]{{5,16}})(?: \((Non-Fatal|Fatal)\))?(.{{0,80}})")
+_AER = re.compile(
+    rf"({_BUS}): (?:AER: )?PCIe Bus Error: severity=([A-Za-z]{{5,16}})(?: \((Non-Fatal|Fatal)\))?(.{{0,80}})"
+)
 _AER_SHORT = re.compile(
     rf"({_BUS}): AER: (?:Multiple )?(Corrected|Correctable|Uncorrected|Uncorrectable)"
     r"(?: \((Non-Fatal|Fatal)\))? error (?:message )?received"
@@ -47,28 +49,38 @@ _OOM = re.compile(
 _OOM_VICTIM = re.compile(r"(Killed process) (\d{1,10}),? \(?([^)\s,]{1,64})\)?,? .{0,40}total-vm:")
 _OOM_TABLE = re.compile(r"oom-kill:constraint=(\w{1,40}),.{0,1500}?task=([^,]{1,64}),pid=(\d{1,10})")
 _OOM_SIZE = re.compile(r"anon-rss:(\d{1,15})kB")
-_SEGFAULT = re.compile(r"([^\s\[\]]{1,64})\[(\d{1,10})\]: segfault at \S{1,32} ip .{0,80}?error \w{1,8}(?: in ([^\s\[]{1,120}))?")
+_SEGFAULT = re.compile(
+    r"([^\s\[\]]{1,64})\[(\d{1,10})\]: segfault at \S{1,32} ip .{0,80}?error \w{1,8}(?: in ([^\s\[]{1,120}))?"
+)
 _TRAP = re.compile(
-    r"traps: ([^\s\[\]]{1,64})\[(\d{1,10})\] (?:trap )?(general protection|invalid opcode|divide error|int3|stack segment)"
+    r"traps: ([^\s\[\]]{1,64})\[(\d{1,10})\] (?:trap )?(general protection|invalid opcode|divide error|stack segment)"
     r".{0,120}?(?: in ([^\s\[]{1,120}))?(?:$|\[)"
 )
 _NET_LINK = re.compile(
     r"(?:\b(?P<driver>\w{2,16}) (?P<bus>[0-9a-fA-F:.]{7,16}) (?P<dev>[\w.-]{1,32})|\b(?P<plain>[\w.-]{1,32}))"
     r"(?::? NIC)?:? [Ll]ink (?:is )?(?P<how>[Dd]own|DOWN|[Uu]p|UP)\b"
 )
-_MLX_PORT = re.compile(r"(mlx[45]_\d{1,3})(?:/|: )?(?:port )?(\d{1,3})?.{0,40}?\b(?:link|port).{0,20}\b(down|up|DOWN|UP)\b")
-_BOND = re.compile(r"(bond\w{0,12}): .{0,60}?link status (?:definitely )?(down|up) for (?:active )?interface ([\w.-]{1,32})")
+_MLX_PORT = re.compile(
+    r"(mlx[45]_\d{1,3})(?:/|: )?(?:port )?(\d{1,3})?.{0,40}?\b(?:link|port).{0,20}\b(down|up|DOWN|UP)\b"
+)
+_BOND = re.compile(
+    r"(bond\w{0,12}): .{0,60}?link status (?:definitely )?(down|up) for (?:active )?interface ([\w.-]{1,32})"
+)
 _MLX_FAULT = re.compile(
-    r"mlx5_core (\S{7,16}):? (.{0,60}?(?:health compromised|device's health|insufficient power|Port module event\[error\]"
+    r"mlx5_core (\S{7,16}):? (.{0,60}?(?:health compromised|device's health|insufficient power"
+    r"|Port module event\[error\]"
     r"|Cable unplugged|High Temperature|cmd_work_handler.{0,30}timeout|firmware (?:internal )?error|Fatal error"
     r"|assert_exit_ptr|synd 0x).{0,160})"
 )
 _NFS = re.compile(r"(?:nfs: )?server (\S{1,253}) (not responding|OK)\b")
-_LUSTRE = re.compile(r"Lustre(?:Error)?: .{0,120}?(?:Connection to (\S{1,120}) .{0,80}was lost|Connection restored to (\S{1,120}))")
+_LUSTRE = re.compile(
+    r"Lustre(?:Error)?: .{0,120}?(?:Connection to (\S{1,120}) .{0,80}was lost|Connection restored to (\S{1,120}))"
+)
 _HUNG = re.compile(r"INFO: task (\S{1,64}):(\d{1,10}) blocked for more than (\d{1,7}) seconds")
 _LOCKUP = re.compile(r"BUG: (?:soft|hard) lockup - CPU#\d{1,5} stuck for (\d{1,7})s! \[([^\]:]{1,64}):(\d{1,10})\]")
 _DISK = re.compile(
-    r"(blk_update_request: )?(?:critical \w{1,12} error|I/O error),? dev (\S{1,64})|Buffer I/O error on dev(?:ice)? (\S{1,64}),"
+    r"(blk_update_request: )?(?:critical \w{1,12} error|I/O error),? dev (\S{1,64})"
+    r"|Buffer I/O error on dev(?:ice)? (\S{1,64}),"
     r"|EXT4-fs error \(device (\S{1,64})\)|XFS \((\S{1,64})\): .{0,60}(?:Corruption|shut ?down|I/O [Ee]rror)"
     r"|nvme (\S{1,32}): .{0,40}(?:controller is down|I/O \d{1,8} .{0,30}timeout)"
 )
@@ -165,9 +177,11 @@ def _segfault(text: str) -> Told | None:
 def _link(text: str) -> Told | None:
     if match := _BOND.search(text):
         return Told(f"link_{match[2]}", {"bond": match[1]}, match[3])
-    if match := _MLX_PORT.search(text):
+    at = text.find("mlx")
+    if at >= 0 and (match := _MLX_PORT.match(text, at)):
         return Told(f"link_{match[3].lower()}", {}, f"{match[1]}/{match[2]}" if match[2] else match[1])
-    if match := _NET_LINK.search(text):
+    at = max(text.lower().find("link is "), text.lower().find("link down"), text.lower().find("link up"))
+    if match := _NET_LINK.search(text[max(0, at - 100) : at + 40]):
         device = match["dev"] or match["plain"] or ""
         if device.lower().startswith(("ata", "sata", "usb", "docker", "veth", "br-", "virbr", "cali", "lo")):
             return None

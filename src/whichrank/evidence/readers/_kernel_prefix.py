@@ -10,7 +10,10 @@ from datetime import datetime, timezone
 from whichrank.evidence.readers._prefixes import strip_ansi
 
 _SECOND = 10**9
-_MONTHS = {name: i + 1 for i, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split())}
+_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = {name: number for number, name in enumerate(_NAMES, 1)}
+_LONGEST, _LONGEST_JSON = 1280, 1 << 15
+"""The kernel cuts its own lines there (LOG_LINE_MAX); a prefix may make them a little longer."""
 NO_YEAR = 1969
 """Times without a year are put there, before every real one; 1969 is no leap year, so 29 February gets none."""
 
@@ -39,9 +42,9 @@ class Said:
 
 def peel(line: bytes) -> Said:
     """The words of a line, with the time and the host that its prefixes tell."""
-    text = strip_ansi(line[:8192].decode("utf-8", "replace")).strip("\r\n\0")
-    if text.startswith("{") and '"MESSAGE"' in text:
-        return _from_json(text)
+    if line[:1] == b"{" and b'"MESSAGE"' in line:
+        return _from_json(line[:_LONGEST_JSON].decode("utf-8", "replace"))
+    text = strip_ansi(line[:_LONGEST].decode("utf-8", "replace")).strip("\r\n\0")
     said = Said(text)
     if match := _COLLECTED.match(said.text):
         said.host, said.text = match[1], said.text[match.end() :]
@@ -76,7 +79,7 @@ def _peel_time(said: Said) -> None:
     said.text = text[match.end() :]
 
 
-def _wall(  # noqa: PLR0913, PLR0917
+def _wall(
     year: int, month: int | None, day: str, hour: str, minute: str, second: str, fraction: str, zone: str
 ) -> int | None:
     if month is None:
@@ -105,7 +108,7 @@ def _from_json(text: str) -> Said:
         return Said("")
     host = entry.get("_HOSTNAME")
     return Said(
-        entry["MESSAGE"],
+        entry["MESSAGE"][:_LONGEST],
         _microseconds(entry.get("__REALTIME_TIMESTAMP")),
         _microseconds(entry.get("__MONOTONIC_TIMESTAMP")),
         host if isinstance(host, str) and host else None,

@@ -125,7 +125,8 @@ def _resolution(options: bytes, order: str) -> float:
         code, length = struct.unpack(order + "HH", options[at : at + 4])
         if code == 9 and length == 1 and at + 4 < len(options):
             value = options[at + 4]
-            return 1e9 / (2 ** (value & 0x7F)) if value & 0x80 else 1e9 / 10 ** min(value, 18)
+            ticks = float(2 ** (value & 0x7F)) if value & 0x80 else float(10 ** min(value, 18))
+            return 1e9 / ticks
         if code == 0:
             break
         at += 4 + (length + 3) // 4 * 4

@@ -26,22 +26,32 @@ _HCA_PORT = re.compile(r"\s+port:\s+(\d{1,3})$")
 _VALUE = re.compile(r"\s*([A-Za-z_][A-Za-z_ -]{1,30}?):\s+(\S.{0,120})$")
 _PERF_HEAD = re.compile(r"# Port (?:extended )?counters: (?:Lid \d{1,6}|.{0,60}?) port (\d{1,3})")
 _PERF = re.compile(r"([A-Za-z][A-Za-z0-9]{2,40}):\.{1,60}(\d{1,20})$")
-_RDMA_LINK = re.compile(r"(?:\d{1,5}/\d{1,5}: |link )([\w-]{1,40})/(\d{1,3}):? (?:\w{1,20} \S{1,60} ){0,12}?state (\w{1,12}) physical_state (\w{1,24})")
+_RDMA_LINK = re.compile(
+    r"(?:\d{1,5}/\d{1,5}: |link )([\w-]{1,40})/(\d{1,3}):? (?:\w{1,20} \S{1,60} ){0,12}?"
+    r"state (\w{1,12}) physical_state (\w{1,24})"
+)
 _RDMA_COUNTS = re.compile(r"link ([\w-]{1,40})/(\d{1,3}) ((?:[a-z]\w{2,60} \d{1,20} ?){2,400})$")
 _RDMA_JSON = re.compile(
-    r'"ifname": ?"([\w-]{1,40})", ?"port": ?(\d{1,3})(?:,[^{}\[\]]{0,400}?)?"state": ?"(\w{1,12})", ?"physical_state": ?"(\w{1,24})"'
+    r'"ifname": ?"([\w-]{1,40})", ?"port": ?(\d{1,3})(?:,[^{}\[\]]{0,400}?)?'
+    r'"state": ?"(\w{1,12})", ?"physical_state": ?"(\w{1,24})"'
 )
 _ETHTOOL = re.compile(r"Settings for ([\w.-]{1,32}):$")
 _NIC_STATISTICS = re.compile(r"NIC statistics:$")
 _NIC_COUNT = re.compile(r"\s{2,10}([a-z][\w.\[\] -]{1,60}): (\d{1,20})$")
-_ASKED = re.compile(r"(?:ethtool(?: -S)?|perfquery(?: -\w)*? -C) ([\w.-]{1,32})(?: -P (\d{1,3}))?\s*$|ethtool -S ([\w.-]{1,32})")
-_IP_LINK = re.compile(r"\d{1,6}: ([\w.-]{1,32})(?:@[\w.-]{1,32})?: <([A-Z0-9,_-]{0,200})> mtu (\d{1,6}) .{0,120}?state (\w{1,12})")
+_ASKED = re.compile(
+    r"(?:ethtool(?: -S)?|perfquery(?: -\w)*? -C) ([\w.-]{1,32})(?: -P (\d{1,3}))?\s*$|ethtool -S ([\w.-]{1,32})"
+)
+_IP_LINK = re.compile(
+    r"\d{1,6}: ([\w.-]{1,32})(?:@[\w.-]{1,32})?: <([A-Z0-9,_-]{0,200})> mtu (\d{1,6}) .{0,120}?state (\w{1,12})"
+)
 _IP_TITLES = re.compile(r"\s{2,8}(RX|TX): {1,4}(bytes\s.{0,120})$")
 _GREPPED = re.compile(
     r"(?:\S{0,200}/)?infiniband/([\w-]{1,40})/ports/(\d{1,3})/(?:(?:hw_)?counters/)?(\w{2,60})\s?[:=]\s?(\S.{0,80})$"
 )
 _RATE = re.compile(r"(\d{1,7}(?:\.\d)?)\s?(G|M)?b?/?s?", re.IGNORECASE)
-_PORT_NAME = re.compile(r"(mlx[45]_\d{1,3}|bnxt_re\d{1,3}|irdma\d{1,3}|hns_\d{1,3}|rocep\w{1,20}|ibp\w{1,20}|rdmap\w{1,20}|efa_\d{1,3})(?:[._-]p?(\d{1,2})(?=[._-]|$))?")
+_PORT_NAME = re.compile(
+    r"(mlx[45]_\d{1,3}|bnxt_re\d{1,3}|irdma\d{1,3}|hns_\d{1,3}|rocep\w{1,20}|ibp\w{1,20}|rdmap\w{1,20}|efa_\d{1,3})(?:[._-]p?(\d{1,2})(?=[._-]|$))?"
+)
 _NETDEV_NAME = re.compile(r"(?:^|[._-])((?:eth|en[ospx]|ib|bond|rdma|ens|eno)\w{0,14}\d\w{0,14})(?=[._-]|$)")
 
 

@@ -16,7 +16,8 @@ _PATHS = {
     "mig mode/current": "mig", "mig mode/current mig": "mig",
     "temperature/gpu current temp": "temperature", "temperature/gpu temp": "temperature",
     "temperature/gpu t.limit temp": "temperature_margin", "temperature/gpu temp tlimit": "temperature_margin",
-    "temperature/gpu slowdown temp": "temperature_slowdown", "temperature/gpu temp slow threshold": "temperature_slowdown",
+    "temperature/gpu slowdown temp": "temperature_slowdown",
+    "temperature/gpu temp slow threshold": "temperature_slowdown",
     "power readings/power draw": "power_draw", "gpu power readings/power draw": "power_draw",
     "gpu power readings/average power draw": "power_draw",
     "gpu power readings/instantaneous power draw": "power_draw", "gpu power readings/instant power draw": "power_draw",
@@ -66,8 +67,10 @@ COLUMNS = {
     "pcie.link.gen.current": "pcie_gen", "pcie.link.gen.gpucurrent": "pcie_gen", "pcie.link.gen.max": "pcie_gen_max",
     "pcie.link.width.current": "pcie_width", "pcie.link.width.max": "pcie_width_max",
     "ecc.mode.current": "ecc_mode",
-    "ecc.errors.uncorrected.volatile.total": "ecc_unc_volatile", "ecc.errors.uncorrected.aggregate.total": "ecc_unc_aggregate",
-    "ecc.errors.corrected.volatile.total": "ecc_cor_volatile", "ecc.errors.corrected.aggregate.total": "ecc_cor_aggregate",
+    "ecc.errors.uncorrected.volatile.total": "ecc_unc_volatile",
+    "ecc.errors.uncorrected.aggregate.total": "ecc_unc_aggregate",
+    "ecc.errors.corrected.volatile.total": "ecc_cor_volatile",
+    "ecc.errors.corrected.aggregate.total": "ecc_cor_aggregate",
     "ecc.errors.uncorrected.aggregate.sram.thresholdexceeded": "sram_threshold",
     "remapped_rows.pending": "remap_pending", "remapped_rows.failure": "remap_failure",
     "remapped_rows.uncorrectable": "remap_unc", "remapped_rows.correctable": "remap_cor",
@@ -88,8 +91,16 @@ _BITS = {
     0x1: "reason_idle", 0x4: "reason_power_cap", 0x8: "reason_hw_slowdown", 0x20: "reason_sw_thermal",
     0x40: "reason_hw_thermal", 0x80: "reason_power_brake",
 }  # fmt: skip
-_ABSENT = ("n/a", "[n/a]", "not supported", "[not supported]", "none", "", "requested functionality has been deprecated")
-_UNIT = re.compile(r"^(-?\d+(?:\.\d+)?) ?(?:C|W|MHz|MiB|GiB|%|us|ms|x|GB/s|KB/s|bank\(s\))?$")
+_ABSENT = (
+    "n/a",
+    "[n/a]",
+    "not supported",
+    "[not supported]",
+    "none",
+    "",
+    "requested functionality has been deprecated",
+)
+_UNIT = re.compile(r"^(-?\d+(?:\.\d+)?) ?(?:C|W|MHz|Mhz|MiB|GiB|%|us|ms|x|GB/s|KB/s|bank\(s\))?$")
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""nvidia-smi's tables: `--query-gpu` CSV, the plain table, NVLink and topology, and what it says instead of an answer."""
+"""nvidia-smi's tables: `--query-gpu` CSV, the plain table, NVLink, topology; and its words instead of an answer."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Lines = Sequence[tuple[int, str]]
 
 _UUID = re.compile(r"GPU-[0-9a-fA-F-]{8,36}$")
 _BUS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d$")
+_IDENTITY = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
 _QUERY = re.compile(r"--query-gpu=([\w.,]{1,4000})")
-_ROW = re.compile(r"\| {0,6}(\d{1,4}) {1,4}(.{1,60}?) {1,30}(On|Off|N/A|ERR!)?\s*\|\s*([0-9A-Fa-f:.]{10,16}) .{0,20}\|\s*(\S.{0,30}?)\s*\|")
-_ROW_TWO = re.compile(
-    r"\| {0,2}(?:N/A|\d{1,3} ?%|ERR!) {1,6}(\S{1,6}?)C? {1,6}(P\d{1,2}|ERR!|N/A|Unknown Error) {1,20}(\S{1,10}?)W? / (\S{1,10}?)W? {0,3}\|"
-    r"\s*(\S{1,12}?)(?:MiB)? / (\S{1,12}?)(?:MiB)? \|\s*(\S{1,6}?)%?\s"
+_PROCESS = re.compile(
+    r"\| {1,6}(\d{1,4}) {1,6}(?:\S{1,6} {1,6}\S{1,6} {1,8})?(\d{1,10}) {1,8}(?:C|G|C\+G|M\+C) {1,6}\S"
 )
-_PROCESS = re.compile(r"\| {1,6}(\d{1,4}) {1,6}(?:\S{1,6} {1,6}\S{1,6} {1,8})?(\d{1,10}) {1,8}(?:C|G|C\+G|M\+C) {1,6}\S")
 _HEAD = re.compile(r"Driver Version: (\S{1,40}) {1,20}CUDA Version: (\S{1,20})")
 _TROUBLE = re.compile(
     r"Unable to determine the device handle for (?:gpu|GPU) ?(?:(\d{1,4}): )?([0-9A-Fa-f:.]{7,16})?:? ?(.{1,120})"
 )
-_LINK_GPU = re.compile(r"\s*GPU (\d{1,4}): (.{1,80}?) \(UUID: (GPU-[0-9a-fA-F-]{8,36})\)|^\s*GPU (\d{1,4}): (\S.{1,80})$")
+_LINK_GPU = re.compile(
+    r"\s*GPU (\d{1,4}): (.{1,80}?) \(UUID: (GPU-[0-9a-fA-F-]{8,36})\)|^\s*GPU (\d{1,4}): (\S.{1,80})$"
+)
 _LINK = re.compile(r"\s+Link (\d{1,3}): (.{1,80})$")
 _LINK_RATE = re.compile(r"(\d{1,4}(?:\.\d{1,4})?) GB/s")
 _LINK_COUNT = re.compile(r"([A-Za-z][A-Za-z0-9 _/-]{2,60}?) ?: (\d{1,20})$")
@@ -41,29 +41,32 @@ def parse_csv(lines: Lines) -> tuple[list[Draft], str, int | None, str]:
             titles = [column(word) for word in asked[1].split(",")]
             continue
         cells = [cell.strip() for cell in next(csv.reader([line[:16384]], skipinitialspace=True), [])]
+        known = [column(cell) for cell in cells]
+        if sum(title in COLUMNS or title in _IDENTITY for title in known) > 1:
+            titles = known
+            continue
         if len(cells) < 2:
             continue
-        if sum(column(cell) in COLUMNS or column(cell) in ("index", "uuid", "pci.bus_id") for cell in cells) > 1:
-            titles = [column(cell) for cell in cells]
-            continue
         draft = Draft(line=number, quote=line.strip())
-        for title, cell in zip(titles, cells, strict=False):
-            if title == "driver_version":
-                driver = driver or cell[:40]
-            elif title == "timestamp":
-                taken = moment(cell)
-            elif title in ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id"):
-                _identify(draft, title, cell)
-            elif title in COLUMNS:
-                draft.put(COLUMNS[title], cell)
-        if not titles or len(titles) != len(cells):
+        if len(titles) == len(cells):
+            row = dict(zip(titles, cells, strict=True))
+            _fill(draft, row)
+            driver, taken = driver or row.get("driver_version", "")[:40], moment(row.get("timestamp", "")) or taken
+        else:
             note = "rows without a header: only UUIDs and addresses could be told"
-            draft.values, draft.unread = {}, {}
             for cell in cells:
                 _recognise(draft, cell)
         if (draft.uuid or draft.bus_id or draft.index is not None or draft.values) and len(drafts) < 65536:
             drafts.append(draft)
     return drafts, driver, taken, note
+
+
+def _fill(draft: Draft, row: dict[str, str]) -> None:
+    for title, cell in row.items():
+        if title in _IDENTITY:
+            _identify(draft, title, cell)
+        elif title in COLUMNS:
+            draft.put(COLUMNS[title], cell)
 
 
 def _identify(draft: Draft, title: str, cell: str) -> None:
@@ -90,37 +93,65 @@ def parse_table(lines: Lines) -> tuple[list[Draft], str, str]:
     driver = cuda = ""
     last: Draft | None = None
     for number, line in lines:
-        if head := _HEAD.search(line):
+        cells = [cell.strip() for cell in line[:400].split("|")[1:-1]]
+        if head := _HEAD.search(line[:400]):
             driver, cuda = head[1], head[2].rstrip("|")
-        elif row := _ROW.match(line):
-            last = drafts.setdefault(int(row[1]), Draft(index=int(row[1]), line=number, quote=line.strip()))
-            last.bus_id = row[4]
-            last.put("name", row[2].rstrip(". "))
-            last.put("persistence", {"On": "Enabled", "Off": "Disabled"}.get(row[3] or "", row[3] or ""))
-            last.put("ecc_unc_volatile", row[5])
-        elif last is not None and (two := _ROW_TWO.match(line)):
-            keys = ("temperature", "pstate", "power_draw", "power_limit", "memory_used", "memory_total", "utilization")
-            for key, value in zip(keys, two.groups(), strict=True):
-                last.put(key, value)
+        elif len(cells) == 3 and (draft := _first_row(cells, number, line)):
+            last = drafts.setdefault(draft.index or 0, draft)
+        elif len(cells) == 3 and last is not None:
+            _second_row(last, cells)
             last = None
-        elif last is not None and line.count("ERR!") > 1:
-            last.trouble, last = "ERR!", None
-        elif (process := _PROCESS.match(line)) and (draft := drafts.get(int(process[1]))):
+        elif (process := _PROCESS.match(line[:400])) and (draft := drafts.get(int(process[1]))):
             draft.pids.append(int(process[2]))
         if len(drafts) > 1024:
             break
     return list(drafts.values()), driver, cuda
 
 
+def _first_row(cells: list[str], number: int, line: str) -> Draft | None:
+    """`0  NVIDIA H100 80GB HBM3  On | 00000000:18:00.0 Off | 0`."""
+    about, address, ecc = cells
+    index, _, name = about.partition(" ")
+    words = name.split()
+    bus = address.split()
+    if not index.isdecimal() or len(index) > 4 or not words or not bus or not _BUS.match(bus[0]):
+        return None
+    draft = Draft(index=int(index), bus_id=bus[0], line=number, quote=line.strip()[:400])
+    if words[-1] in ("On", "Off", "N/A", "ERR!"):
+        draft.put("persistence", {"On": "Enabled", "Off": "Disabled"}.get(words[-1], words[-1]))
+        words = words[:-1]
+    draft.put("name", " ".join(words).rstrip(". "))
+    draft.put("ecc_unc_volatile", ecc)
+    return draft
+
+
+def _second_row(draft: Draft, cells: list[str]) -> None:
+    """`N/A  30C  P0  69W / 700W | 2MiB / 81559MiB | 0%  Default`."""
+    board, memory, load = (cell.replace("Unknown Error", "ERR!").replace("/", " ").split() for cell in cells)
+    board = ["N/A", *board[2:]] if cells[0].startswith("N/A") else board  # the fan of boards without one
+    keys = ("temperature", "pstate", "power_draw", "power_limit")
+    values = [*zip(keys, board[1:], strict=False), *zip(("memory_used", "memory_total"), memory, strict=False)]
+    for key, value in [*values, *zip(("utilization",), load, strict=False)]:
+        draft.put(key, value)
+    if sum(value == "ERR!" for _, value in values) > 1:
+        draft.trouble = draft.trouble or "ERR!"
+
+
 def parse_troubles(lines: Lines) -> list[Draft]:
     """GPUs that nvidia-smi could not speak to, by its own words."""
-    found = []
+    found: list[Draft] = []
     for number, line in lines:
         match = _TROUBLE.search(line)
         if match and len(found) < 1024:
             index = int(match[1]) if match[1] else None
             found.append(
-                Draft(index=index, bus_id=(match[2] or "").rstrip(":") or None, trouble=match[3].strip(), line=number, quote=line.strip()[:400])
+                Draft(
+                    index=index,
+                    bus_id=(match[2] or "").rstrip(":") or None,
+                    trouble=match[3].strip(),
+                    line=number,
+                    quote=line.strip()[:400],
+                )
             )
     return found
 

@@ -17,8 +17,10 @@ NAME = "host_state"
 _MOST = 32 << 20
 _LONGEST = 4096
 _SHAPES = re.compile(
-    rb"^(?:max locked memory|open files|core file size)\s+\(|^Limit\s+Soft Limit\s+Hard Limit|^\s{0,8}ulimit -[a-zA-Z] {0,3}[:=]? {0,3}(?:\d|unl)"
-    rb"|^Filesystem\s+(?:Type\s+)?(?:Inodes|1K-blocks|1024-blocks|1M-blocks|Size)\s|^MemTotal:\s+\d+ kB|^\s+total\s+used\s+free\s"
+    rb"^(?:max locked memory|open files|core file size)\s+\(|^Limit\s+Soft Limit\s+Hard Limit"
+    rb"|^\s{0,8}ulimit -[a-zA-Z] {0,3}[:=]? {0,3}(?:\d|unl)"
+    rb"|^Filesystem\s+(?:Type\s+)?(?:Inodes|1K-blocks|1024-blocks|1M-blocks|Size)\s"
+    rb"|^MemTotal:\s+\d+ kB|^\s+total\s+used\s+free\s"
     rb"|^\S{1,200} on /\S{0,200} type \S{1,30} \(|^State:\t[A-Za-z] \(|^(?:oom_kill|nr_throttled|under_oom) \d{1,20}$"
     rb"|^(?=.{0,200}\bPID\b)(?=.{0,200}\b(?:STAT|S)\b).{0,200}\b(?:COMMAND|CMD|ARGS)\b",
     re.MULTILINE,
@@ -26,7 +28,7 @@ _SHAPES = re.compile(
 _PID_IN_PATH = re.compile(r"(?:^|[/._-])(?:proc[/._-]|pid[/._-]?)(\d{1,10})(?=[/._-]|$)")
 
 
-def sniff(head: bytes, name: str) -> bool:
+def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
     """True for text with one of the tables."""
     return is_text(head) and bool(_SHAPES.search(head))
 
@@ -51,7 +53,9 @@ def read(item: Item) -> Reading:
 
 
 def _state(item: Item, tables: Tables) -> HostState | None:
-    if not (tables.limits or tables.file_systems or tables.memory or tables.processes or tables.own_cgroup or tables.mounts):
+    if not (
+        tables.limits or tables.file_systems or tables.memory or tables.processes or tables.own_cgroup or tables.mounts
+    ):
         return None
     host = tables.host or host_of_path(item.label)
     in_path = _PID_IN_PATH.search(item.label[-512:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from whichrank.evidence.readers._hosts import host_of_path
 from whichrank.evidence.readers._ports_text import Parser, Port
@@ -17,16 +18,23 @@ NAME = "ib_state"
 _MOST = 32 << 20
 _LONGEST = 1 << 14
 _SHAPES = re.compile(
-    rb"^CA '[\w-]{1,40}'$|^Infiniband device '|^hca_id:\s|^# Port (?:extended )?counters: |^NIC statistics:$|^Settings for [\w.-]{1,32}:$"
-    rb"|^(?:\d{1,5}/\d{1,5}: |link )[\w-]{1,40}/\d{1,3}:? (?:state|subnet_prefix|\w{3,60} \d)|^\d{1,6}: [\w.@-]{1,66}: <[A-Z0-9,_-]{0,200}> mtu "
+    rb"^CA '[\w-]{1,40}'$|^Infiniband device '|^hca_id:\s|^# Port (?:extended )?counters: "
+    rb"|^NIC statistics:$|^Settings for [\w.-]{1,32}:$"
+    rb"|^(?:\d{1,5}/\d{1,5}: |link )[\w-]{1,40}/\d{1,3}:? (?:state|subnet_prefix|\w{3,60} \d)"
+    rb"|^\d{1,6}: [\w.@-]{1,66}: <[A-Z0-9,_-]{0,200}> mtu "
     rb"|infiniband/[\w-]{1,40}/ports/\d{1,3}/\w|\"physical_state\" ?: ?\"",
     re.MULTILINE,
 )
-_SYSFS = re.compile(r"(?P<top>.{0,700}?)infiniband/(?P<dev>[\w-]{1,40})/ports/(?P<port>\d{1,3})/(?:(?:hw_)?counters/)?(?P<name>\w{2,60})$")
-_SYSFS_STATE = re.compile(rb"^(?:[1-7]: [A-Za-z]{2,20}|\d{1,5}(?:\.\d)? Gb/sec.{0,20}|InfiniBand|Ethernet|\d{1,20})\s*$")
+_SYSFS = re.compile(
+    r"(?P<top>.{0,700}?)infiniband/(?P<dev>[\w-]{1,40})/ports/(?P<port>\d{1,3})/(?:(?:hw_)?counters/)?(?P<name>\w{2,60})$"
+)
+_SYSFS_STATE = re.compile(
+    rb"^(?:[1-7]: [A-Za-z]{2,20}|\d{1,5}(?:\.\d)? Gb/sec.{0,20}|InfiniBand|Ethernet|\d{1,20})\s*$"
+)
 _SYSFS_NAMES = (
     *CEILINGS, "state", "phys_state", "rate", "link_layer", "port_xmit_wait", "local_ack_timeout_err", "packet_seq_err",
-    "out_of_sequence", "rnr_nak_retry_err", "roce_adp_retrans", "out_of_buffer", "rx_icrc_encapsulated", "port_xmit_data",
+    "out_of_sequence", "rnr_nak_retry_err", "roce_adp_retrans", "out_of_buffer", "rx_icrc_encapsulated",
+    "port_xmit_data",
     "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "req_cqe_error", "resp_cqe_error", "duplicate_request",
     "implied_nak_seq_err", "np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets", "rnr_nak_retry_err",
     "unicast_rcv_packets", "unicast_xmit_packets", "multicast_rcv_packets", "multicast_xmit_packets",
@@ -64,7 +72,9 @@ def read(item: Item) -> Reading:
     ports = [_state(item, host, port) for port in parser.ports if _says_something(port)]
     if not ports:
         failed = any(words in item.head() for words in _FAILED)
-        return Reading([], "unusable" if failed else "ignored", "the command found no port" if failed else "no port in it")
+        return Reading(
+            [], "unusable" if failed else "ignored", "the command found no port" if failed else "no port in it"
+        )
     return Reading([*ports], "complete" if whole else "partial", "" if whole else "too long to be read whole")
 
 
@@ -76,15 +86,7 @@ def _read_sysfs(item: Item, host: str | None, match: re.Match[str]) -> Reading:
     word = item.head(64).decode("utf-8", "replace").strip()
     port = Port(match["dev"], int(match["port"]), 1, word)
     port.put(match["name"], word)
-    state = _state(item, host, port)
-    return Reading([_in_snapshot(state, f"{match['top']}infiniband")])
-
-
-def _in_snapshot(state: PortState, snapshot: str) -> PortState:
-    return PortState(
-        state.ref, state.device, state.port, state.host, state.taken_ns, snapshot, state.state, state.physical, state.rate,
-        state.layer, state.mtu, state.counters, state.line,
-    )  # fmt: skip
+    return Reading([replace(_state(item, host, port), snapshot=f"{match['top']}infiniband")])
 
 
 def _state(item: Item, host: str | None, port: Port) -> PortState:

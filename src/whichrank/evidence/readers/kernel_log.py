@@ -151,7 +151,7 @@ class _Keeper:
 
     def add(self, event: KernelEvent) -> None:
         self._seen += 1
-        key = (event.kind, event.host, event.device, event.code)
+        key: tuple[object, ...] = (event.kind, event.host, event.device, event.code)
         if key not in self._count and len(self._count) >= _MOST:
             key = (event.kind,)
         self._count[key] = self._count.get(key, 0) + 1

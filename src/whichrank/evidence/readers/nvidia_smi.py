@@ -22,7 +22,8 @@ _LONGEST = 1 << 14
 _REPORT = b"==NVSMI LOG=="
 _PLAIN = re.compile(rb"\| NVIDIA-SMI \d|\|\s+GPU\s+Name\s+Persistence-M")
 _CSV = re.compile(
-    rb"^(?:.{0,2000}, ?)?(?:uuid|gpu_uuid|pci\.bus_id|index|utilization\.gpu \[%\]|temperature\.gpu|ecc\.errors\.\S{1,60}),",
+    rb"^(?:.{0,2000}, ?)?(?:uuid|gpu_uuid|pci\.bus_id|index|utilization\.gpu \[%\]"
+    rb"|temperature\.gpu|ecc\.errors\.\S{1,60}),",
     re.MULTILINE,
 )
 _CSV_ROW = re.compile(rb"^(?:\d{1,4}, ?)?(?:[^,\n]{1,60}, ?){0,2}GPU-[0-9a-f]{8}-[0-9a-f-]{27},", re.MULTILINE)

@@ -21,7 +21,7 @@ _MOST_FLOWS = 1 << 15
 _FIN, _SYN, _RST, _ACK = 1, 2, 4, 16
 
 
-def sniff(head: bytes, name: str) -> bool:
+def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
     """True for the magic numbers of captures."""
     return head[:4] in _MAGIC
 
@@ -115,8 +115,8 @@ class _Side:
 
     def way(self) -> Way:
         return Way(
-            self.packets, self.octets, self.again, self.zero_windows, self.resets, self.opens, self.largest, self.last_ns,
-            self.longest, self.stuck,
+            self.packets, self.octets, self.again, self.zero_windows, self.resets, self.opens, self.largest,
+            self.last_ns, self.longest, self.stuck,
         )  # fmt: skip
 
 
@@ -147,7 +147,11 @@ class _Flow:
             f"{a} -> {b}: {sent} packets, {again} sent again, {there.resets + back.resets} resets,"
             f" {there.zero_windows + back.zero_windows} zero windows"
         )
-        time = datetime.fromtimestamp(min(self.first_ns // 10**9, 1 << 33), timezone.utc).isoformat().replace("+00:00", "Z")
+        time = (
+            datetime.fromtimestamp(min(self.first_ns // 10**9, 1 << 33), timezone.utc)
+            .isoformat()
+            .replace("+00:00", "Z")
+        )
         ref = Ref(source, f"packet {self.number}", quote, None, host, time)
         return TcpFlow(ref, a, b, there, back, host, self.first_ns, self.last_ns)
 

@@ -68,7 +68,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         ),
         message=f"Different order in {lineup.groups[meeting.group].title}: {'; '.join(sides)} (odd: {odd}).",
         evidence=telling.evidence(lineup, trouble),
-        victims=trouble.victims,
+        victims=trouble.victims if trouble.hangs else (),
         onset_ns=telling.onset(case, trouble),
         alternatives=(
             Alternative(

@@ -50,14 +50,15 @@ def _applies(case: Case, trouble: Trouble) -> bool:
 def _finding(case: Case, trouble: Trouble) -> Finding:
     lineup = telling.lineup_of(case)
     name = telling.culprits_text(case, trouble.ranks).capitalize() if trouble.ranks else "Some ranks"
-    waiting = telling.wait_text(trouble.victims) + telling.likewise(lineup, trouble)
+    waiting = telling.wait_text(trouble.victims) if trouble.hangs else "nothing hangs, the result is wrong"
+    waiting += telling.likewise(lineup, trouble)
     acted = telling.step(lineup, trouble.acted) if trouble.acted is not None else ""
     due = telling.step(lineup, trouble.due) if trouble.due is not None else "the operation"
     if trouble.shape == "skipped":
         went = f" and went on to {acted}" if acted else ""
         message = f"{name} skipped {due}{went}; {waiting}."
     else:
-        message = f"{name} issued {acted}, which the others do not; there {due} was due, where {waiting}."
+        message = f"{name} issued {acted}, which the others do not; there {due} was due; {waiting}."
     confidence = round(trouble.sure * (0.85 if trouble.repeated or trouble.flagged else 0.75), 2)
     other = Alternative(
         "collective-order",
@@ -78,7 +79,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         subject=Subject(ranks=trouble.ranks, code=_code(case, trouble)),
         message=message,
         evidence=telling.evidence(lineup, trouble),
-        victims=trouble.victims,
+        victims=trouble.victims if trouble.hangs else (),
         alternatives=(other,) if trouble.shape == "skipped" else (alone,),
         onset_ns=telling.onset(case, trouble),
         certificate=telling.certificate(lineup, trouble),

@@ -61,7 +61,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         ),
         message=f"{name} alone called {telling.step(lineup, row)}; no other member of the group takes part in it.",
         evidence=telling.evidence(lineup, trouble),
-        victims=trouble.victims,
+        victims=trouble.victims if trouble.hangs else (),
         onset_ns=telling.onset(case, trouble),
         alternatives=(
             Alternative(

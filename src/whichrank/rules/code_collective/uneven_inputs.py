@@ -61,7 +61,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
             f"{telling.step(lineup, acted)}; {telling.wait_text(trouble.victims)} in {telling.step(lineup, due)}."
         ),
         evidence=telling.evidence(lineup, trouble),
-        victims=trouble.victims,
+        victims=trouble.victims if trouble.hangs else (),
         onset_ns=telling.onset(case, trouble),
         alternatives=(
             Alternative(

@@ -53,7 +53,7 @@ _FOREIGN = ("^", "=", "!")
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
-    signs = [*crashes.said_by_nccl(case, *_NCCL), *crashes.said(case, *_NCCL[:3])]
+    signs = crashes.said(case, *_NCCL)
     signs += [s for s in crashes.said(case, *_GLOO) if not _interface(s).startswith(_FOREIGN)]
     signs = crashes.first_to_fail(signs)
     if not signs:

@@ -1,0 +1,58 @@
+"""Run a job watched: the same job, and the verdict when it hangs or dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import cast
+
+import click
+
+from whichrank.model.settings import PURPOSES, Purpose
+
+
+@click.command(name="run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where verdict and evidence go.")
+@click.option(
+    "--policy", type=click.Choice(["report", "end"]), default="report", help="What to do when a hang is confirmed."
+)
+@click.option(
+    "--for", "purpose", type=click.Choice(PURPOSES), default="production", help="Settings to run with (see env)."
+)
+@click.option("--quiet", is_flag=True, help="Nothing on stderr but what the job writes.")
+@click.argument("command_line", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def command(
+    ctx: click.Context, out: Path | None, policy: str, purpose: str, quiet: bool, command_line: tuple[str, ...]
+) -> None:
+    """Run COMMAND (torchrun, python, accelerate launch …) unchanged, and watch its ranks.
+
+    The job's exit code, signals and streams are its own. When no rank makes progress, or one dies, the
+    evidence of every rank is taken and the verdict told on stderr and in --out.
+    """
+    from whichrank.run.session import run
+    from whichrank.run.watch import Policy
+
+    def tell(text: str) -> None:
+        if not quiet:
+            click.echo(text if "\n" in text else f"whichrank: {text}", err=True)
+
+    code = run(command_line, out, policy=cast("Policy", policy), purpose=cast("Purpose", purpose), tell=tell)
+    if code < 0:
+        _die_alike(-code)
+    ctx.exit(code)
+
+
+def _die_alike(number: int) -> None:
+    """End by the signal that ended the job, so that the shell sees the same."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.kill(os.getpid(), number)
+    sys.exit(128 + number)

@@ -1,0 +1,83 @@
+"""Bundles: evidence in one folder, with a manifest that says what is there and what could not be had."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from whichrank import __version__
+from whichrank.model.manifest import NAME, SCHEMA_VERSION, BundleFile, Manifest, Missing
+
+
+def now() -> str:
+    """This moment, as the contract writes times."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+
+
+class Bundle:
+    """A bundle that is being gathered. A file that can't be written is noted and stops nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.host = socket.gethostname()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.manifest = Manifest(created=now(), tool={"name": "whichrank", "version": __version__})
+        self.manifest.hosts.append(
+            {"name": self.host, "boot_id": boot_id(), "clock_offset_s": 0.0, "offset_error_s": 0.0}
+        )
+        self.manifest.redaction = "environment by allow-list, values that look like secrets removed"
+
+    def add(
+        self, path: str, data: bytes, kind: str, *, rank: int | None = None, pid: int | None = None, note: str = ""
+    ) -> bool:
+        """Write one file, once; an empty one is told as missing."""
+        if not data:
+            self.lacks(kind, note or "it is empty", rank)
+            return False
+        target = self.folder / path
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            target.write_bytes(data)
+        except OSError as error:
+            self.lacks(kind, f"can't be written: {error.strerror}", rank)
+            return False
+        digest = hashlib.sha256(data).hexdigest()
+        # A later look at the same thing takes the place of the earlier one.
+        self.manifest.files = [file for file in self.manifest.files if file.path != path]
+        self.manifest.files.append(BundleFile(path, kind, digest, self.host, rank, pid, now(), note))
+        return True
+
+    def lacks(self, what: str, why: str, rank: int | None = None) -> None:
+        """Say what could not be had; once."""
+        entry = Missing(what, why, self.host, rank)
+        if entry not in self.manifest.missing:
+            self.manifest.missing.append(entry)
+
+    def close(self, job: dict[str, Any] | None = None) -> Path:
+        """Write the manifest."""
+        self.manifest.job.update(job or {})
+        document = {"schema_version": SCHEMA_VERSION, **asdict(self.manifest)}
+        draft = self.folder / f".{NAME}"
+        draft.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        return draft.replace(self.folder / NAME)
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """The manifest of a bundle as plain values; empty where there is none that can be read."""
+    try:
+        content = json.loads((folder / NAME).read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}

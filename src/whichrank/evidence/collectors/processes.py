@@ -1,0 +1,156 @@
+"""Processes of this host by /proc: who they are, what they do, how they ended. Nothing is stopped or changed."""
+
+from __future__ import annotations
+
+import fcntl
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+THREADS = 256
+# ioctl and fields of <linux/pidfd.h>: kernels from 6.15 tell the exit code of a process that is gone.
+_PIDFD_GET_INFO = 0xC040FF0B
+_INFO_EXIT = 1 << 3
+_INFO = struct.Struct("<QQIIIIIIIIIIII")  # mask, cgroup, pid, tgid, ppid, 8 x ids, exit code
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """A row of /proc/PID/stat."""
+
+    pid: int
+    state: str
+    parent: int
+    cpu_ticks: int
+    start_ticks: int
+    exit_status: int | None
+    """As wait(2) has it; only while it is a zombie, and only for those who may know."""
+
+
+def stat(pid: int) -> Stat | None:
+    """The row of one process; None where it is gone."""
+    try:
+        fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        state = fields[0].decode()
+        status = int(fields[49]) if state in "ZX" and len(fields) > 49 else None
+        return Stat(pid, state, int(fields[1]), int(fields[11]) + int(fields[12]), int(fields[19]), status)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def everybody() -> dict[int, Stat]:
+    """All processes that can be seen."""
+    found = {}
+    for entry in PROC.iterdir():
+        if entry.name.isdigit() and (row := stat(int(entry.name))) is not None:
+            found[row.pid] = row
+    return found
+
+
+def below(root: int, everyone: dict[int, Stat]) -> list[int]:
+    """The descendants of a process, parents first."""
+    children: dict[int, list[int]] = {}
+    for row in everyone.values():
+        children.setdefault(row.parent, []).append(row.pid)
+    found, waiting = [], [root]
+    while waiting:
+        for child in children.get(waiting.pop(0), []):
+            if child not in found:
+                found.append(child)
+                waiting.append(child)
+    return found
+
+
+def same(pid: int, start_ticks: int) -> bool:
+    """Whether this pid is still the process that started then."""
+    row = stat(pid)
+    return row is not None and row.start_ticks == start_ticks
+
+
+def exit_status(pidfd: int, pid: int, start_ticks: int) -> int | None:
+    """How a process ended, as wait(2) has it: from its last row, or from a kernel that remembers."""
+    row = stat(pid)
+    if row is not None and row.start_ticks == start_ticks and row.exit_status is not None:
+        return row.exit_status
+    buffer = bytearray(64)
+    struct.pack_into("<Q", buffer, 0, _INFO_EXIT)
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, buffer)
+    except OSError:
+        return None
+    values = _INFO.unpack_from(buffer)
+    return values[-1] if values[0] & _INFO_EXIT else None
+
+
+def outcome(status: int) -> tuple[int | None, int | None]:
+    """Exit code and signal of a wait status; one of them is None."""
+    number = status & 0x7F
+    return (None, number) if number else ((status >> 8) & 0xFF, None)
+
+
+def environ(pid: int) -> dict[str, str]:
+    """What a process was started with; empty where that may not be known."""
+    try:
+        entries = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    pairs = (entry.decode("utf-8", "backslashreplace").partition("=") for entry in entries)
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def written_bytes(pid: int) -> int:
+    """Bytes that a process has read and written so far; 0 where that may not be known."""
+    try:
+        lines = (PROC / str(pid) / "io").read_text(encoding="ascii").splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar", "wchar")))
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def table(pids: Iterable[int]) -> str:
+    """Processes and their threads as ps would show them, with the kernel function they sleep in."""
+    rows = ["PID PPID STAT WCHAN COMMAND"]
+    for pid in pids:
+        row = stat(pid)
+        if row is not None:
+            rows.append(f"{pid} {row.parent} {row.state} {_wchan(pid)} {command(pid)[:200]}")
+    return "\n".join(rows) + "\n"
+
+
+def command(pid: int) -> str:
+    try:
+        raw = (PROC / str(pid) / "cmdline").read_bytes()
+        return raw.replace(b"\0", b" ").decode("utf-8", "replace").strip() or f"[{_text(pid, 'comm').strip()}]"
+    except OSError:
+        return "?"
+
+
+def status(pid: int) -> str:
+    """The files of /proc that say how a process is: status, then each thread's state."""
+    parts = [_text(pid, "status")]
+    try:
+        threads = sorted((entry.name for entry in (PROC / str(pid) / "task").iterdir()), key=int)[:THREADS]
+    except (OSError, ValueError):
+        threads = []
+    for thread in threads:
+        comm, wchan = _text(pid, f"task/{thread}/comm").strip(), _text(pid, f"task/{thread}/wchan").strip()
+        state = next(iter(_text(pid, f"task/{thread}/stat").rpartition(")")[2].split()), "?")
+        parts.append(f"thread {thread} {comm} {state} {wchan or '-'}\n")
+    return "".join(parts)
+
+
+def limits(pid: int) -> str:
+    return _text(pid, "limits")
+
+
+def _wchan(pid: int) -> str:
+    return _text(pid, "wchan").strip().replace("0", "", 1) or "-"
+
+
+def _text(pid: int, name: str) -> str:
+    try:
+        return (PROC / str(pid) / name).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,77 @@
+"""The last words of a job's processes, as `whichrank run` writes them into a bundle."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.errors import UnreadableError
+from whichrank.model.evidence import Ref
+from whichrank.records.log import LogEvent, Value
+
+NAME = "last_words"
+
+_MOST = 64 << 20
+_MOST_RANKS = 1 << 20
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """True for a JSON document that says so at its beginning."""
+    return name.endswith(".json") and b'"whichrank_last_words"' in head[:64]
+
+
+def read(item: Item) -> Reading:
+    """Who was who, and how processes ended."""
+    if item.size > _MOST:
+        raise UnreadableError(f"{item.label}: {item.size >> 20} MiB are no last words")
+    try:
+        content = json.loads(item.read().decode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(f"{item.label}: no valid JSON ({error})") from error
+    rows = content.get("processes") if isinstance(content, dict) else None
+    if not isinstance(rows, list):
+        raise UnreadableError(f"{item.label}: no processes in it")
+    host = content.get("host") if isinstance(content.get("host"), str) else None
+    events: list[LogEvent] = []
+    for index, row in enumerate(rows[:65_536]):
+        if isinstance(row, dict) and _whole(row, "rank", _MOST_RANKS) is not None:
+            events += _events(item.label, index, row, host)
+    return Reading([*events], "complete")
+
+
+def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> list[LogEvent]:
+    rank, pid = _whole(row, "rank", _MOST_RANKS), _whole(row, "pid")
+    found = []
+    size = _whole(row, "world_size", _MOST_RANKS)
+    if size and str(row.get("phase")) in ("joined", "leaving", "ended", "failed"):
+        ref = Ref(label, f"process {index}", f"rank {rank} is process {pid}, one of {size}", rank, host)
+        data: dict[str, Value] = {"size": size}
+        found.append(LogEvent("group_init", ref, _whole(row, "started_ns"), rank, pid=pid, host=host, data=data))
+    code, number = _whole(row, "exit_code"), _whole(row, "signal", 128)
+    if row.get("alive") is False and (code or number):
+        found.append(_ended(label, index, row, (rank, pid, host), (code, number)))
+    return found
+
+
+def _ended(
+    label: str, index: int, row: dict[str, Any], who: tuple[int | None, int | None, str | None],
+    how: tuple[int | None, int | None],
+) -> LogEvent:  # fmt: skip
+    rank, pid, host = who
+    code, number = how
+    data: dict[str, Value] = {"by": "whichrank"}
+    if code is not None:
+        data["exitcode"] = code
+    if number is not None:
+        data.update(signal=number, exitcode=-number)
+    words = f"signal {number}" if number is not None else f"exit code {code}"
+    place = str(row.get("place") or "")[:200]
+    quote = f"rank {rank} (process {pid}) ended by {words}" + (f", last seen at {place}" if place else "")
+    ref = Ref(label, f"process {index}", quote, rank, host)
+    return LogEvent("process_exit", ref, _whole(row, "ended_ns"), rank, pid=pid, host=host, data=data)
+
+
+def _whole(row: dict[str, Any], key: str, most: int = 1 << 62) -> int | None:
+    value = row.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < most else None

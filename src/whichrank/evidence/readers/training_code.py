@@ -1,0 +1,206 @@
+"""Short pieces of training code beside the logs: where ranks part ways around a collective.
+
+Nothing is parsed as Python: reports hold fragments that no parser takes. Indentation and the words of the lines are
+enough to see that a collective stands under a condition on the rank.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from whichrank.evidence.readers._textscan import is_text
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.evidence import Ref
+from whichrank.records.clue import CodeClue
+
+NAME = "training_code"
+
+_LARGEST = 1 << 18
+_LONGEST = 400
+_MOST = 64
+_SUFFIXES = (".py", ".py.txt", ".snippet")
+
+_BRANCH = re.compile(r"(?P<word>if|elif|else)\b(?P<condition>[^#\n]{0,200}):")
+_RANK = r"(?:[\w.]{0,40}\b)?(?:global_rank|local_rank|world_rank|rank|RANK|LOCAL_RANK|get_rank\(\w{0,20}\)|process_index)\b"
+_FIRST = re.compile(
+    rf"{_RANK}\s{{0,4}}(?:==|<=|<)\s{{0,4}}(?:0|1)\b|is_main_process|is_local_main_process|is_world_process_zero"
+    rf"|is_global_zero|is_rank_?0|is_rank_zero|is_master|is_chief|not {_RANK}|{_RANK}\s{{0,4}}in\s{{0,4}}[\[(]"
+)
+_OTHERS = re.compile(
+    rf"{_RANK}\s{{0,4}}(?:!=|>|>=)\s{{0,4}}[01]\b|not (?:[\w.]{{0,40}})?is_main_process|not (?:[\w.]{{0,40}})?is_master"
+)
+_ANY_RANK = re.compile(rf"{_RANK}\s{{0,4}}(?:==|!=|<|>|%)")
+_COLLECTIVE = re.compile(
+    r"\b(?:(?:dist|distributed|accelerator|fabric|comm|c10d)\.|\.)?"
+    r"(?P<name>all_reduce|all_gather\w{0,20}|reduce_scatter\w{0,20}|broadcast\w{0,20}|all_to_all\w{0,20}|barrier|"
+    r"monitored_barrier|wait_for_everyone|save_state|save_checkpoint|full_tensor|gather_for_metrics|"
+    r"(?<=dist\.)(?:reduce|gather|scatter)|(?<=distributed\.)(?:reduce|gather|scatter)|(?<=accelerator\.)(?:reduce|gather))"
+    r"\s{0,2}\("
+)
+_P2P = re.compile(r"\b(?P<name>isend|irecv|send|recv)\s{0,2}\(")
+_P2P_OWNER = re.compile(r"(?:dist|distributed)\.(?:i?send|i?recv)\s{0,2}\(|\b(?:isend|irecv)\s{0,2}\(")
+_WORK = re.compile(
+    r"\.map\(|load_dataset\(|tokeni[sz]e|preprocess|download|from_pretrained\(|build_\w{0,30}(?:index|dataset|cache)|"
+    r"prepare_data|snapshot_download|load_from_disk|\.filter\("
+)
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """Whether this is a piece of Python with something of ranks or collectives in it."""
+    if not name.lower().endswith(_SUFFIXES) or not is_text(head):
+        return False
+    text = head.decode("utf-8", "replace")
+    return bool(_ANY_RANK.search(text) or _FIRST.search(text) or "dist." in text or "distributed" in text)
+
+
+def read(item: Item) -> Reading:
+    """The places where ranks part ways around a collective."""
+    if item.size > _LARGEST:
+        return Reading([], "ignored", "code of this size is not read as evidence; use --source")
+    lines = [_Line(number, text) for number, text in enumerate(_lines(item), 1) if text.strip()]
+    clues = _Reader(item.label, [line for line in lines if not line.text.startswith("#")]).clues()
+    return Reading(list(clues[:_MOST]), "complete", "" if clues else "no collective under a condition on the rank")
+
+
+def _lines(item: Item) -> list[str]:
+    return [line[:_LONGEST] for line in item.read().decode("utf-8", "replace").splitlines()]
+
+
+class _Line:
+    def __init__(self, number: int, raw: str) -> None:
+        self.number = number
+        expanded = raw.expandtabs(4)
+        self.text = expanded.strip()
+        self.indent = len(expanded) - len(expanded.lstrip())
+
+
+@dataclass
+class _Branch:
+    """One arm of a condition on the rank."""
+
+    line: _Line
+    condition: str
+    first: bool
+    others: bool
+    calls: list[tuple[str, _Line, bool]] = field(default_factory=list)
+    """Name, line, and whether it is point-to-point."""
+    end: int = 0
+
+
+class _Reader:
+    def __init__(self, label: str, lines: list[_Line]) -> None:
+        self._label = label
+        self._lines = lines
+
+    def clues(self) -> list[CodeClue]:
+        chains = self._chains()
+        found = [clue for chain in chains for clue in self._crossed(chain)]
+        around = self._between(chains)
+        found += around
+        used = {clue.line for clue in around}
+        return found or [c for chain in chains for c in self._guarded(chain) if c.line not in used]
+
+    def _chains(self) -> list[list[_Branch]]:
+        """Each if-elif-else whose conditions speak of the rank."""
+        chains: list[list[_Branch]] = []
+        open_chains: dict[int, list[_Branch]] = {}
+        for at, line in enumerate(self._lines):
+            for indent in [i for i in open_chains if i > line.indent]:
+                del open_chains[indent]
+            found = _BRANCH.match(line.text)
+            if found is None:
+                open_chains.pop(line.indent, None)
+                continue
+            condition = found["condition"].strip()
+            if found["word"] == "if":
+                open_chains.pop(line.indent, None)
+            if not (_FIRST.search(condition) or _OTHERS.search(condition) or _ANY_RANK.search(condition)) and not (
+                found["word"] != "if" and line.indent in open_chains
+            ):
+                continue
+            others = bool(_OTHERS.search(condition))
+            branch = _Branch(line, condition, bool(_FIRST.search(condition)) and not others, others)
+            self._fill(branch, at, found.end())
+            if found["word"] == "if" or line.indent not in open_chains:
+                open_chains[line.indent] = [branch]
+                chains.append(open_chains[line.indent])
+            else:
+                open_chains[line.indent].append(branch)
+        return chains
+
+    def _fill(self, branch: _Branch, at: int, behind: int) -> None:
+        """The operations of one arm: on its own line, or in the block below."""
+        body = [(branch.line, branch.line.text[behind:])]
+        for line in self._lines[at + 1 :]:
+            if line.indent <= branch.line.indent:
+                break
+            body.append((line, line.text))
+            branch.end = line.number
+        for line, text in body:
+            calls = [(m.start(), m["name"], False) for m in _COLLECTIVE.finditer(text)]
+            if _P2P_OWNER.search(text):
+                calls += [(m.start(), m["name"], True) for m in _P2P.finditer(text)]
+            branch.calls += [(name, line, p2p) for _, name, p2p in sorted(calls)]
+
+    def _crossed(self, chain: list[_Branch]) -> list[CodeClue]:
+        """Two arms that mix collectives and point-to-point operations in different orders, or both receive first."""
+        arms = [branch for branch in chain if len(branch.calls) > 1]
+        for number, one in enumerate(arms):
+            for other in arms[number + 1 :]:
+                mine, theirs = _kinds(one), _kinds(other)
+                mixed = "collective" in mine and "collective" in theirs and len(set(mine)) > 1 and len(set(theirs)) > 1
+                if (mixed and _order(mine) != _order(theirs)) or (_waits_first(one) and _waits_first(other)):
+                    return [self._clue("crossed", one, one.calls[0][1], _names(one), _names(other))]
+        return []
+
+    def _between(self, chains: list[list[_Branch]]) -> list[CodeClue]:
+        """The others wait in a barrier, one rank works, and then comes to its own barrier."""
+        arms = [chain[0] for chain in chains if len(chain) == 1]
+        waiting = [b for b in arms if b.others and any("barrier" in name or "wait" in name for name, _, _ in b.calls)]
+        late = [b for b in arms if b.first and any("barrier" in name or "wait" in name for name, _, _ in b.calls)]
+        found = []
+        for one in waiting:
+            for other in late:
+                if other.line.number > one.line.number and any(
+                    one.end < line.number < other.line.number and _WORK.search(line.text) for line in self._lines
+                ):
+                    found.append(self._clue("between_barriers", one, one.calls[0][1], _names(one), _names(other)))
+                    found.append(self._clue("between_barriers", other, other.calls[0][1], _names(other)))
+        return found
+
+    def _guarded(self, chain: list[_Branch]) -> list[CodeClue]:
+        """A collective in the arm of the first rank that no other arm has."""
+        found = []
+        for branch in chain:
+            elsewhere = {name for other in chain if other is not branch for name, _, _ in other.calls}
+            alone = [(name, line) for name, line, p2p in branch.calls if not p2p and name not in elsewhere]
+            if branch.first and alone:
+                found.append(self._clue("guarded", branch, alone[0][1], tuple(name for name, _ in alone)))
+        return found
+
+    def _clue(
+        self, kind: str, branch: _Branch, line: _Line, calls: tuple[str, ...], other: tuple[str, ...] = ()
+    ) -> CodeClue:
+        quote = f"{branch.line.text} … {line.text}" if line is not branch.line else line.text
+        ref = Ref(self._label, f"line {line.number}", quote[:400])
+        return CodeClue(kind, ref, self._label, line.number, branch.condition, calls, other)  # type: ignore[arg-type]
+
+
+def _names(branch: _Branch) -> tuple[str, ...]:
+    return tuple(name for name, _, _ in branch.calls)
+
+
+def _kinds(branch: _Branch) -> list[str]:
+    return ["p2p" if p2p else "collective" for _, _, p2p in branch.calls]
+
+
+def _order(kinds: list[str]) -> int:
+    """Which of the two kinds comes first."""
+    return kinds.index("collective") - kinds.index("p2p") > 0
+
+
+def _waits_first(branch: _Branch) -> bool:
+    """Whether a blocking receive stands before the send of the same arm."""
+    names = _names(branch)
+    return "recv" in names and "send" in names and names.index("recv") < names.index("send")

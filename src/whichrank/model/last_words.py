@@ -1,0 +1,127 @@
+"""The last words of a process: what a rank leaves behind whatever becomes of it.
+
+A small file, mapped by the process that writes it: two slots, written in turn, each with its checksum. A process
+that is killed in the middle of a write leaves the other slot whole. This module is copied into a job whose Python
+may be older and may not have whichrank: the standard library alone, and nothing else of the package.
+"""
+
+from __future__ import annotations
+
+import binascii
+import struct
+from typing import NamedTuple
+
+MAGIC = b"WHRKLW01"
+SLOT = 1024
+SIZE = 2 * SLOT
+SUFFIX = ".words"
+
+STARTED, IMPORTING, IMPORTED, JOINING, JOINED, LEAVING, ENDED, FAILED = range(8)
+PHASES = ("started", "importing torch", "torch imported", "joining", "joined", "leaving", "ended", "failed")
+"""What a process has reached; "joining" is inside the creation of a process group, "leaving" in its destruction."""
+
+HELPER = 1
+"""Forked from a rank after its group was made: a data loader's worker, no rank."""
+IN_COLLECTIVE = 2
+"""The main thread is inside a function of torch.distributed."""
+
+_FORM = struct.Struct("<8sIQIIQiiiIIIQQQqqQIi")
+_TEXTS = (64, 320, 320)
+"""Bytes of the texts that follow the numbers: operation, place in the code, error."""
+
+
+class Words(NamedTuple):
+    """One slot. Times are nanoseconds since 1970; ranks and sizes are -1 where they are not known."""
+
+    beat: int = 0
+    """How often it was written."""
+    pid: int = 0
+    parent: int = 0
+    start_ticks: int = 0
+    """Start of the process by /proc/PID/stat: with the pid it names one process for ever."""
+    rank: int = -1
+    local_rank: int = -1
+    world: int = -1
+    attempt: int = 0
+    phase: int = STARTED
+    flags: int = 0
+    started_ns: int = 0
+    beat_ns: int = 0
+    changed_ns: int = 0
+    """When the counters or the phase last changed."""
+    enqueued: int = 0
+    """Operations issued, over all groups and recorders."""
+    completed: int = 0
+    pending: int = 0
+    """Groups in which something was issued and is not complete."""
+    stack_fd: int = -1
+    """The descriptor that faulthandler writes to on `stack_signal`; -1 for none."""
+    stack_signal: int = 0
+    operation: str = ""
+    place: str = ""
+    """The innermost line of the training code, as `file:line function`."""
+    error: str = ""
+
+    @property
+    def is_rank(self) -> bool:
+        return self.rank >= 0 and not self.flags & HELPER
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it is inside something that needs the other ranks."""
+        return self.pending > 0 or self.phase in (JOINING, LEAVING) or bool(self.flags & IN_COLLECTIVE)
+
+
+def pack(words: Words) -> bytes:
+    """The words as one slot."""
+    numbers = _FORM.pack(
+        MAGIC,
+        words.pid & 0xFFFFFFFF,
+        words.beat,
+        words.parent & 0xFFFFFFFF,
+        words.attempt & 0xFFFFFFFF,
+        words.start_ticks,
+        words.rank,
+        words.local_rank,
+        words.world,
+        words.phase,
+        words.flags,
+        words.pending & 0xFFFFFFFF,
+        words.started_ns,
+        words.beat_ns,
+        words.changed_ns,
+        words.enqueued,
+        words.completed,
+        0,
+        words.stack_signal,
+        words.stack_fd,
+    )
+    texts = b"".join(
+        text.encode("utf-8", "replace")[:room].ljust(room, b"\0")
+        for text, room in ((words.operation, _TEXTS[0]), (words.place, _TEXTS[1]), (words.error, _TEXTS[2]))
+    )
+    body = (numbers + texts).ljust(SLOT - 4, b"\0")
+    return body + struct.pack("<I", binascii.crc32(body))
+
+
+def unpack(slot: bytes) -> Words | None:
+    """The words of a slot; None where it is empty, torn or something else."""
+    if len(slot) != SLOT or slot[:8] != MAGIC or struct.unpack("<I", slot[-4:])[0] != binascii.crc32(slot[:-4]):
+        return None
+    n = _FORM.unpack_from(slot)
+    texts, at = [], _FORM.size
+    for room in _TEXTS:
+        texts.append(slot[at : at + room].rstrip(b"\0").decode("utf-8", "replace"))
+        at += room
+    phase = n[9] if n[9] < len(PHASES) else STARTED
+    return Words(
+        n[2], n[1], n[3], n[5], n[6], n[7], n[8], n[4], phase, n[10], n[12], n[13], n[14], n[15], n[16], n[11],
+        n[19], n[18], *texts,
+    )  # fmt: skip
+
+
+def newest(data: bytes) -> Words | None:
+    """The newest whole slot of a file."""
+    slots = [unpack(data[at : at + SLOT]) for at in (0, SLOT)]
+    whole = [words for words in slots if words is not None]
+    return max(whole, key=lambda words: words.beat) if whole else None

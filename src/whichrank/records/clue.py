@@ -1,0 +1,30 @@
+"""What a piece of training code shows without being run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from whichrank.model.evidence import Ref
+
+Kind = Literal["guarded", "between_barriers", "crossed"]
+
+
+@dataclass(frozen=True, slots=True)
+class CodeClue:
+    """A place where ranks part ways around a collective.
+
+    guarded: a collective that only some ranks reach. between_barriers: work that one rank does while the others
+    already wait in a barrier. crossed: branches of different ranks that issue the same operations in different orders.
+    """
+
+    kind: Kind
+    ref: Ref
+    file: str
+    line: int
+    guard: str
+    """The condition on the rank."""
+    calls: tuple[str, ...]
+    """The operations in question, in order."""
+    other_calls: tuple[str, ...] = ()
+    """For crossed branches: what the other branch does."""

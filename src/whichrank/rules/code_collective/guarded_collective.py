@@ -1,0 +1,60 @@
+"""The code beside the logs calls a collective on one rank only.
+
+## What it finds
+A collective, or a call that hides one (save_state of a sharded model, a barrier), under a condition that only the
+first rank meets.
+
+## Why it happens
+Saving and logging are put under `if rank == 0`, and with sharded models (FSDP, ZeRO) saving gathers from all ranks.
+
+## How it decides
+The piece of code lies among the evidence and shows the call under the condition, with no counterpart in the other
+branch; and the job waits in a collective.
+
+## Example
+`if accelerator.is_main_process: … accelerator.save_state(path)`
+
+## Fix
+Call it on every rank, outside of the condition; keep only what is local (logging, writing) under it.
+
+## Limits
+Code that merely lies there need not be the code that hung: nothing is said unless the job waits.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
+from whichrank.rules import crashes, sighted
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.timeline.case import Case
+
+CODE = "COLL128"
+CAUSE = "rank0-only-collective"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="hang",
+    fix=(
+        "Call it on every rank, outside of the condition.",
+        "Keep only what is local (logging, writing files) under the condition.",
+    ),
+    alternatives=(
+        ("rank-stuck-in-checkpoint", 0.15, "the call may just be slow"),
+        ("conditional-collective", 0.1, "ranks may part ways elsewhere"),
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.clues:
+        return NotEvaluated("the training code beside the logs")
+    waiting = sighted.stands_still(case)
+    guarded = [clue for clue in case.clues if clue.kind == "guarded"]
+    if not guarded or not waiting or case.has_dumps:
+        return []
+    clue = guarded[0]
+    message = f"{clue.calls[0]} at {clue.file}:{clue.line} runs only where {clue.guard}, and the ranks wait in a collective."
+    signs = [Sign(clue.ref.quote, clue.ref), *waiting]
+    found = crashes.found(case, _CLAIM, signs, message, 0.66 if len(guarded) == 1 else 0.5)
+    return [sighted.about(found, Subject(code=(CodePlace(clue.file, clue.line),)))]

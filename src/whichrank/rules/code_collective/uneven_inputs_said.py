@@ -1,0 +1,56 @@
+"""Ranks wait at the end of their data, by the words of a report.
+
+## What it finds
+A time-out together with a statement that the data set is iterable, batches are dynamic, or that it happens at the end
+of an epoch.
+
+## Why it happens
+Iterable data sets, shards of different length and dynamic batching give ranks different numbers of batches; the first
+that has no more leaves the others waiting.
+
+## How it decides
+Only where ranks timed out and no dump or progress line tells more.
+
+## Example
+`Timed out waiting 1800000ms for recv operation to complete`, with "custom IterableDataset with dynamic batching"
+
+## Fix
+Give every rank the same number of batches, or wrap the loop in torch.distributed.algorithms.join.Join.
+
+## Limits
+It rests on the words of a person.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules import crashes, sighted
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "COLL131"
+CAUSE = "uneven-inputs"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="hang",
+    fix=(
+        "Give every rank the same number of batches: equal shards, drop_last=True, a fixed number of steps per epoch.",
+        "Or wrap the loop in torch.distributed.algorithms.join.Join.",
+    ),
+    alternatives=(
+        ("conditional-collective", 0.12, "a rank may have taken another path"),
+        ("rank-stuck-in-data-loading", 0.1, "a rank may be waiting for data"),
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    waiting, told = sighted.timed_out(case), sighted.seen(case, "told-uneven")
+    if not waiting or not told or case.has_dumps:
+        return []
+    message = "Ranks timed out, and the data is such that ranks run out of it at different times."
+    return [crashes.found(case, _CLAIM, [*(s.sign for s in told), *waiting], message, 0.55)]

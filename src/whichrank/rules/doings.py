@@ -1,0 +1,60 @@
+"""What the output says a rank was doing when the others had timed out in a collective."""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules import crashes, sighted
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules.sighted import Seen
+from whichrank.timeline.case import Case
+
+_SMALL = 1
+"""A barrier is an all-reduce of one element."""
+_EARLY = 10
+"""A sequence number below this belongs to the start of a job."""
+
+
+def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
+    """The finding that the last activity before a time-out makes, where nothing surer is at hand."""
+    if not crashes.heard(case):
+        return crashes.SILENT
+    waiting = sighted.timed_out(case)
+    told = [s.sign for s in sighted.of_cause(case, claim.cause, ("hint",))]
+    last = _last(case, waiting)
+    mine = [s for s in last if s.signature.cause == claim.cause]
+    if case.has_dumps or not (waiting or told) or not (mine or told):
+        return []
+    signs = [*(s.sign for s in mine[-2:]), *told, *waiting]
+    what = crashes.short(mine[-1].sign.text if mine else told[0].text, 100)
+    ranks = crashes.unless_all(case, crashes.ranks_of([s.sign for s in mine]))
+    ranks = ranks if len(ranks) == 1 else ()
+    who = crashes.who(case, ranks, []) if ranks else "A rank"
+    return [crashes.found(case, claim, signs, tell.format(who=who, what=what), _sure(case, claim, mine, told), ranks)]
+
+
+def _sure(case: Case, claim: Claim, mine: list[Seen], told: list[Sign]) -> float:
+    sure = 0.5 + 0.06 * bool(mine) + 0.08 * bool(told)
+    if claim.cause == "rank-stuck-in-preprocessing" and _at_a_barrier_of_the_start(case):
+        sure += 0.1
+    return min(sure, 0.7)
+
+
+def _last(case: Case, waiting: list[Sign]) -> list[Seen]:
+    """Of each file, the activity that was told last before its first time-out."""
+    stops: dict[str, int] = {}
+    for sign in waiting:
+        line = int(sign.ref.locator.removeprefix("line ")) if sign.ref.locator.startswith("line ") else 0
+        stops[sign.ref.source] = min(line, stops.get(sign.ref.source, line))
+    last: dict[str, Seen] = {}
+    for s in sighted.seen(case, *sighted.activities()):
+        if s.sighting.line <= stops.get(s.sign.ref.source, s.sighting.line):
+            last[s.sign.ref.source] = s
+    return list(last.values())
+
+
+def _at_a_barrier_of_the_start(case: Case) -> bool:
+    """One extra clue decides: a reduction of barrier size with a low sequence number."""
+    return any(
+        (event.number("numel_in") or 0) <= _SMALL and (event.number("seq") or _EARLY) < _EARLY
+        for event in crashes.events(case, "watchdog_timeout")
+    )

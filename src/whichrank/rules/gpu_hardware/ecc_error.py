@@ -1,0 +1,127 @@
+"""Uncorrectable error in a GPU's memory.
+
+## What it finds
+Xids 48, 64, 94, 95, 140, 171 and 172 during the run, or uncorrectable errors that nvidia-smi counted between two
+looks.
+
+## Why it happens
+A cell or a line of the GPU's memory fails. Ampere and later contain many such errors to one process (94) and remap
+the row at the next reset (63); an uncontained one (95) spoils all work on that GPU.
+
+## How it decides
+By the kernel log first, within the time of the run; Xids that say "caused by previous Xid" and channel removals (45)
+are consequences. Of nvidia-smi only a rise of the volatile counter between two reports, a failed remap or an
+exceeded SRAM threshold is held against a GPU; a volatile count seen once is offered where the job failed, corrected
+errors and the board's life-time counters never.
+
+## Example
+`NVRM: Xid (PCI:0000:17:00): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No`
+
+## Fix
+Restart the job; reset the GPU so that the remap takes effect; replace the board only if remapping failed, the SRAM
+threshold is exceeded, or it happens again. After an uncontained error go back to a checkpoint from before it.
+
+## Limits
+A single report of nvidia-smi does not tell when an error was counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from whichrank.facts import xids
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.hardware import GpuState
+from whichrank.rules import hardware
+from whichrank.rules.hardware import Claim, Weight
+from whichrank.timeline.case import Case
+
+CODE = "GPUH101"
+CAUSE = "ecc-error"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Restart the job without this GPU, and reset the GPU so that the row remap takes effect.",
+        "Have the board replaced if remapping failed, the SRAM threshold is exceeded, or it happens again.",
+    ),
+    next=(
+        NextStep(
+            "nvidia-smi -q -d ECC,ROW_REMAPPER",
+            "tells whether rows were remapped, are pending, or could not be",
+            ("ecc-error",),
+            "none",
+        ),
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.hardware.kernel and not case.hardware.gpus:
+        return hardware.NO_GPU_STATE
+    return _by_kernel(case) or _by_counters(case)
+
+
+def _by_kernel(case: Case) -> list[Finding]:
+    events, weight = hardware.counting(case, hardware.xid_events(case, "memory"))
+    events = hardware.first_events(events)
+    if not events:
+        return []
+    first = events[0]
+    fact = xids.xid(first.code or 0)
+    name = fact.name.lower() if fact else "memory error"
+    who = hardware.gpu_text(case, first.host, first.device)
+    message = (
+        f"{who} had an uncorrectable memory error (Xid {first.code}, {name}).{hardware.aside(case, events, weight)}"
+    )
+    return [
+        hardware.found(
+            case, _CLAIM, [e.ref for e in events], message, 0.95, weight=weight, fix=fact.fix if fact else (),
+            subject=hardware.subject_of(case, events), onset_ns=hardware.onset(events),
+        )
+    ]  # fmt: skip
+
+
+def _by_counters(case: Case) -> list[Finding]:
+    by_gpu: dict[object, list[GpuState]] = {}
+    for state in case.hardware.gpus:
+        if (
+            state.number("ecc_unc_volatile") is not None
+            or state.is_yes("remap_failure")
+            or state.is_yes("sram_threshold")
+        ):
+            by_gpu.setdefault((state.host, state.uuid or state.bus_id or state.index), []).append(state)
+    rising = [(states, rise) for states in by_gpu.values() if (rise := _rise(states)) > 0]
+    weight = hardware.state_weight(case)
+    if rising:
+        states, rise = max(rising, key=lambda pair: pair[1])
+        words = f"uncorrectable ECC errors (volatile) rose by {rise:.0f}"
+        return [_counted(case, states[-1], words, 0.85, Weight(1.0, "error"))]
+    broken = [s[-1] for s in by_gpu.values() if s[-1].is_yes("remap_failure") or s[-1].is_yes("sram_threshold")]
+    if broken:
+        words = "row remapping failed" if broken[0].is_yes("remap_failure") else "the SRAM error threshold is exceeded"
+        return [_counted(case, broken[0], words, 0.7, weight)]
+    once = [s[-1] for s in by_gpu.values() if (s[-1].number("ecc_unc_volatile") or 0) > 0]
+    if len(once) != 1:
+        return []
+    count = once[0].number("ecc_unc_volatile") or 0
+    words = f"{count:.0f} uncorrectable ECC errors since the driver was loaded"
+    return [
+        _counted(case, once[0], words, 0.5, Weight(weight.factor, "info" if weight.severity == "info" else "warning"))
+    ]
+
+
+def _rise(states: Sequence[GpuState]) -> float:
+    """How much the counter rose; after a reset it starts again at zero, which is no rise."""
+    counts = [n for s in states if (n := s.number("ecc_unc_volatile")) is not None]
+    return max((later - earlier for earlier, later in pairwise(counts)), default=0.0)
+
+
+def _counted(case: Case, state: GpuState, words: str, confidence: float, weight: Weight) -> Finding:
+    message = f"{hardware.state_text(case, state)}: {words}."
+    subject = hardware.state_subject(case, state)
+    return hardware.found(
+        case, _CLAIM, [hardware.value_ref(state, words)], message, confidence, weight=weight, subject=subject
+    )

@@ -1,0 +1,56 @@
+"""A file that one rank wrote is not there on the other hosts.
+
+## What it finds
+Missing files of caches, index files and built extensions, on some ranks while others have them.
+
+## Why it happens
+One rank (mostly rank 0) prepares the file and all wait; the folder is local to its host, or the file system shows it
+late.
+
+## How it decides
+The missing path lies in a cache, an index or a build folder. It counts where only some of the ranks miss it, or where
+the rank that misses it is not rank 0.
+
+## Example
+`FileNotFoundError: [Errno 2] No such file or directory: '/data/index-cache/abc_shuffle_idx.npy'`
+
+## Fix
+Put the folder on storage that all hosts share, or let one rank of every host (LOCAL_RANK 0) prepare it, with a
+barrier behind.
+
+## Limits
+A path that is simply wrong is missing on all ranks: then it is the exception of the program.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, sighted
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "HOST110"
+CAUSE = "cache-not-shared"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    blames="host",
+    fix=(
+        "Put the folder on storage that all hosts share.",
+        "Or let one rank of every host (LOCAL_RANK 0) prepare it, with a barrier behind.",
+    ),
+    alternatives=(("rank-exception", 0.2, "the path may be wrong"),),
+    next=(NextStep("ls -l PATH on every host", "shows which hosts have the file", (CAUSE,), "none"),),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = [s for s in sighted.of_cause(case, CAUSE) if s.signature.role == "root"]
+    ranks = {s.sign.rank for s in told if s.sign.rank is not None}
+    if not told or (ranks and (0 in ranks or len(ranks) == case.world)):
+        return []
+    sure = 0.74 if ranks else 0.58
+    return [sighted.tell_of(case, _CLAIM, "{who} misses a file that another rank prepared: {what}.", told, sure)]

@@ -1,0 +1,96 @@
+"""The kernel killed a process of the job for want of memory.
+
+## What it finds
+`Out of memory: Killed process` and its cgroup form in a host's kernel log, during the run.
+
+## Why it happens
+Every rank loads the whole checkpoint or data set, data-loader workers copy Python objects, a cache grows, or the
+container's limit is far below what the host has.
+
+## How it decides
+The process that the kernel names is a rank's (by its pid), or is called as training jobs are and the job failed.
+Others (a browser, an agent) are told as a remark. What the killed process's peers report follows from it.
+
+## Example
+`Memory cgroup out of memory: Killed process 7194 (python) total-vm:…, anon-rss:212044288kB`
+
+## Fix
+Hold less on the host (memory-mapped checkpoints, fewer workers), ask for more memory, or raise the container's limit.
+
+## Limits
+The kernel's pid is the host's; a container may know the process by another number. A data-loader worker that is killed
+takes its rank with it.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.records.hardware import KernelEvent
+from whichrank.rules import deaths, hardware
+from whichrank.rules.hardware import Claim, Weight
+from whichrank.timeline.case import Case
+
+CODE = "HOST150"
+CAUSE = "host-out-of-memory"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Hold less on the host: load the checkpoint memory-mapped or on one rank, use fewer data-loader workers.",
+        "Or give the job more: --mem of the scheduler, the container's memory limit, a larger machine.",
+    ),
+    next=(
+        NextStep(
+            "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.events",
+            "shows the limit that was reached",
+            ("host-out-of-memory",),
+            "none",
+        ),
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.hardware.kernel:
+        return hardware.NO_KERNEL_LOG
+    events, weight = hardware.counting(case, case.hardware.of_kind("oom_kill"))
+    of_rank = [e for e in events if case.hardware.rank_of(e.pid, e.host) is not None]
+    likely = [e for e in events if hardware.is_trainer(e.process)]
+    chosen = of_rank or likely or events
+    if not chosen:
+        return []
+    first = chosen[0]
+    ranks = tuple(sorted({r for e in of_rank if (r := case.hardware.rank_of(e.pid, e.host)) is not None}))
+    ranks = ranks or _killed_there(case, first)
+    if not of_rank and not likely:
+        weight = Weight(weight.factor * 0.5, "info")
+    sure = 0.95 if of_rank else 0.85 if ranks else 0.75
+    message = f"{_who(case, ranks, first)} for want of memory{_inside(first)}.{hardware.aside(case, chosen, weight)}"
+    subject = Subject(ranks=ranks, hosts=(first.host,) if first.host else ())
+    return [
+        hardware.found(
+            case, _CLAIM, [e.ref for e in chosen[:4]], message, sure, weight=weight, subject=subject,
+            onset_ns=hardware.onset(chosen),
+        )
+    ]  # fmt: skip
+
+
+def _who(case: Case, ranks: tuple[int, ...], event: KernelEvent) -> str:
+    size = event.number("anon_kb")
+    held = f" ({event.process}, {size >> 20:,} GiB)" if size and size >> 20 else f" ({event.process})"
+    where = f" on {event.host}" if event.host else ""
+    if ranks:
+        return f"The kernel killed {hardware.names(case, ranks).lower()}{held}"
+    return f"The kernel killed process {event.pid}{held}{where}"
+
+
+def _inside(event: KernelEvent) -> str:
+    return " within its container's limit" if event.text("scope") == "cgroup" else ""
+
+
+def _killed_there(case: Case, event: KernelEvent) -> tuple[int, ...]:
+    """The one rank that its launcher saw killed on that host: the pid may be of another namespace."""
+    dead = [d.sign for d in deaths.deaths(case) if d.signal == deaths.KILL and not d.by_launcher]
+    ranks = {s.rank for s in dead if s.rank is not None and (event.host is None or s.host in (None, event.host))}
+    return tuple(ranks) if len(ranks) == 1 and hardware.is_trainer(event.process) else ()

@@ -1,0 +1,69 @@
+"""The limit of open files is far too low for the job.
+
+## What it finds
+A limit of open files of 1,024 or less in the shell or process of a rank, where the job failed for want of files.
+
+## Why it happens
+Shells that ssh, mpirun or a container starts have small defaults; every peer, data-loader worker and shared tensor
+takes files.
+
+## How it decides
+By `ulimit -n` or `/proc/PID/limits`, and by the words of errno 24 in the job's output. The limit alone accuses nobody.
+
+## Example
+`Max open files  1024  1048576  files`, with `OSError: [Errno 24] Too many open files`
+
+## Fix
+`ulimit -n 65536` where the ranks start (limits.conf, LimitNOFILE, `docker --ulimit nofile`).
+
+## Limits
+The limit that was shown may be of another shell than the ranks'.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.records.host import UNLIMITED
+from whichrank.rules import crashes as logs
+from whichrank.rules import hardware
+from whichrank.rules.hardware import Claim, Weight
+from whichrank.timeline.case import Case
+
+CODE = "HOST152"
+CAUSE = "fd-limit"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=("Raise it where the ranks start: ulimit -n 65536, limits.conf, LimitNOFILE, docker --ulimit nofile.",),
+)
+_FEW = 4096
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    states = [s for s in case.hardware.hosts if "nofile" in s.limits]
+    if not states:
+        return NotEvaluated("limits of the ranks (ulimit -a, /proc/PID/limits)")
+    low = [s for s in states if UNLIMITED < s.limits["nofile"] <= _FEW]
+    told = logs.said(case, "Too many open files", "[Errno 24]", "received 0 items of ancdata")
+    if not low or not told:
+        return []
+    signs = logs.first_to_fail(told)
+    ranks = logs.unless_all(case, logs.ranks_of(signs))
+    host = low[0].host
+    message = f"{logs.who(case, ranks, signs)} may open only {low[0].limits['nofile']:,} files, and ran out of them."
+    subject = Subject(ranks=ranks, hosts=(host,) if host else ())
+    refs = [low[0].cite("nofile"), *logs.refs(signs)]
+    times = [s.time_ns for s in signs if s.time_ns is not None]
+    return [
+        hardware.found(
+            case,
+            _CLAIM,
+            refs,
+            message,
+            0.92,
+            weight=Weight(1.0, "error"),
+            subject=subject,
+            onset_ns=min(times, default=None),
+        )
+    ]

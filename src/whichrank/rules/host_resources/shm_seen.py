@@ -1,0 +1,93 @@
+"""`/dev/shm` of a host or container is tiny or full.
+
+## What it finds
+A shared-memory file system of 64 MiB or less, or one without free space, where the job failed.
+
+## Why it happens
+Containers get 64 MiB by default; NCCL and data loaders need far more; segments of killed runs stay behind.
+
+## How it decides
+By df or the list of mounts. With words about shared memory or a bus error in the job's output it is the cause; in a
+job that failed otherwise it is offered with little confidence; in a job that runs it is a remark.
+
+## Example
+`shm  64M  64M  0  100% /dev/shm`
+
+## Fix
+`docker run --shm-size=16g` or `--ipc=host`; in Kubernetes an emptyDir of medium Memory; remove leftovers.
+
+## Limits
+df on the host does not show a container's own /dev/shm.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.records.host import HostState
+from whichrank.rules import crashes as logs
+from whichrank.rules import hardware
+from whichrank.rules.hardware import Claim
+from whichrank.timeline.case import Case
+
+CODE = "HOST151"
+CAUSE = "shm-too-small"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Give the container more: docker --shm-size=16g or --ipc=host, an emptyDir of medium Memory at /dev/shm.",
+        "Remove segments of dead processes, after looking who maps them: ls -l /dev/shm.",
+    ),
+)
+_PLACE = "/dev/shm"  # noqa: S108
+_SMALL = 64 << 20
+_SIZE = re.compile(r"\bsize=(\d{1,18})([kKmMgG]?)")
+_SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    seen = [(s, place) for s in case.hardware.hosts if (place := _shm(s)) is not None]
+    if not seen:
+        return NotEvaluated("df -h /dev/shm, or mount, of the hosts")
+    poor = [(s, *place) for s, place in seen if place[0] <= _SMALL or place[1] == 0]
+    if not poor:
+        return []
+    state, size, free, ref = poor[0]
+    words = [s for s in logs.said(case, "No space left on device", "shared memory", "Bus error") if _about(s)]
+    killed = [s for s in logs.signs_of(case, "native_crash", "dataloader_worker_died") if _bus(s)]
+    signs = logs.first_to_fail([*words, *killed])
+    weight = hardware.state_weight(case)
+    if not signs and weight.severity == "error":
+        weight = replace(weight, severity="warning")
+    ranks = logs.unless_all(case, logs.ranks_of(signs))
+    what = f"has {size >> 20:,} MiB" + (" and is full" if free == 0 else "")
+    message = f"{_PLACE}{' of ' + state.host if state.host else ''} {what}."
+    subject = Subject(ranks=ranks, hosts=(state.host,) if state.host else ())
+    sure = 0.92 if signs else 0.4
+    refs = [ref, *logs.refs(signs)]
+    return [hardware.found(case, _CLAIM, refs, message, sure, weight=weight, subject=subject)]
+
+
+def _shm(state: HostState) -> tuple[int, int | None, Ref] | None:
+    """Size and free bytes of /dev/shm, and where that stands."""
+    for row in state.file_systems:
+        if row.path == _PLACE and not row.inodes and row.size is not None:
+            quote = f"{row.device} {row.size >> 20} MiB, {row.used_percent} % used, {_PLACE}"
+            return row.size, row.free, replace(state.ref, locator=f"line {row.line}", quote=quote)
+    match = _SIZE.search(state.mounts.get(_PLACE, ""))
+    if match:
+        return int(match[1]) * _SCALE[match[2].lower()], None, state.cite(f"mount {_PLACE}")
+    return None
+
+
+def _about(sign: logs.Sign) -> bool:
+    return logs.about_shared_memory(sign) or "Bus error" in sign.text
+
+
+def _bus(sign: logs.Sign) -> bool:
+    return sign.event is not None and sign.event.number("signal") == 7

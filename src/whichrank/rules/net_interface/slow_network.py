@@ -1,0 +1,71 @@
+"""Traffic between hosts runs over a slow network.
+
+## What it finds
+Jobs over several hosts whose data goes through TCP sockets, with a measured bandwidth (or the words of a person) that
+says it is slow.
+
+## Why it happens
+RDMA is not there, is switched off, or was not found; the interface is a slow one.
+
+## How it decides
+NCCL says that its network is sockets; and nccl-tests measured less than 3 GB/s of bus bandwidth between hosts, or the
+report says that several hosts are slower than one.
+
+## Example
+`Using network Socket`, `# Avg bus bandwidth    : 0.9`
+
+## Fix
+Use RDMA where the hosts have it; otherwise the fastest interface (NCCL_SOCKET_IFNAME), with several sockets per
+connection (NCCL_SOCKET_NTHREADS, NCCL_NSOCKS_PERTHREAD).
+
+## Limits
+Without a measurement nothing is said: sockets alone are no fault.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules import crashes, sighted
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "NETI106"
+CAUSE = "slow-network"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="slow",
+    severity="warning",
+    fix=(
+        "Use RDMA where the hosts have it: see why NCCL did not (NET/IB lines of NCCL_DEBUG=INFO).",
+        "Otherwise the fastest interface: NCCL_SOCKET_IFNAME, with NCCL_SOCKET_NTHREADS and NCCL_NSOCKS_PERTHREAD.",
+    ),
+    alternatives=(
+        ("ib-missing-userspace", 0.15, "RDMA may be there and its libraries missing"),
+        ("ib-device-not-exposed", 0.1, "RDMA may be there and not be given to the container"),
+    ),
+)
+_SLOW_GBS = 3.0
+"""25 Gbit/s Ethernet, the slowest that clouds give to GPU hosts, carries about 3 GB/s."""
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    sockets = sighted.seen(case, "nccl-network-socket", "nccl-network-socket-new")
+    measured = [s for s in sighted.seen(case, "nccl-test-bandwidth") if _number(s.group("bandwidth")) < _SLOW_GBS]
+    told = sighted.seen(case, "told-slow")
+    if not sockets or not (told or (measured and sighted.many_hosts(case))):
+        return []
+    rate = f" ({measured[0].group('bandwidth')} GB/s)" if measured else ""
+    message = f"Data between the hosts goes over TCP sockets and is slow{rate}."
+    signs = [s.sign for s in (*measured, *told, *sockets)]
+    return [crashes.found(case, _CLAIM, signs, message, 0.6 if measured else 0.5)]
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("inf")

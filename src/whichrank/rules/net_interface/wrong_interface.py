@@ -1,0 +1,100 @@
+"""Communication uses an interface that does not reach the peers.
+
+## What it finds
+Ranks that announce or try addresses which only their own host knows, and interfaces that lead nowhere: loopback,
+bridges of docker or libvirt, tunnels, link-local addresses.
+
+## Why it happens
+NCCL takes the first interface that is up unless NCCL_SOCKET_IFNAME says otherwise; Gloo takes the address that the
+host's name resolves to, which /etc/hosts often maps to 127.0.1.1.
+
+## How it decides
+Failed connections to such addresses say it outright. Otherwise the interface that NCCL says it uses is judged: a
+link-local address counts where nothing has run yet; loopback, bridges and tunnels where the job spans hosts or a
+connection failed.
+
+## Example
+`Gloo connectFullMesh failed … Connection refused, remote=[127.0.0.1]:40213`
+
+## Fix
+Name the interface that reaches the peers on every host: NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME (exactly, for
+Gloo). Correct the own name in /etc/hosts.
+
+## Limits
+An interface that looks right and does not reach the peers is told as a firewall.
+"""
+
+from __future__ import annotations
+
+import re
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, sighted
+from whichrank.rules.crashes import Claim
+from whichrank.rules.sighted import Seen
+from whichrank.timeline.case import Case
+
+CODE = "NETI104"
+CAUSE = "wrong-interface"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Name the interface that reaches the peers, on every host: NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME.",
+        "Where the host's own name resolves to 127.0.0.1 or 127.0.1.1, correct /etc/hosts.",
+    ),
+    category="hang",
+    blames="host",
+    next=(NextStep("ip -br addr", "shows the interfaces and which of them the hosts share", (CAUSE,), "none"),),
+)
+_FAILED = Claim(CODE, CAUSE, fix=_CLAIM.fix, blames="host", next=_CLAIM.next)
+_USED = ("nccl-bootstrap-shape-old", "nccl-bootstrap-shape-new", "nccl-net-interface-old")
+_NOWHERE = re.compile(r"(?:ip6?tnl|tun|tap|tailscale|wg|sit|gre|usb|dummy|kube-ipvs|nodelocaldns)\w*")
+_BRIDGE = re.compile(r"(?:docker|br-|virbr|cni|flannel|cali|lxc|lxdbr|podman)[\w.-]*")
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = sighted.of_cause(case, CAUSE)
+    if any(s.signature.role == "root" for s in told):
+        sure = sighted.confidence(told)
+        return [sighted.tell_of(case, _FAILED, "A rank is not to be reached at the address that it announced: {what}.", told, sure)]
+    return _by_the_choice(case)
+
+
+def _by_the_choice(case: Case) -> list[Finding]:
+    """By the interface that NCCL chose, where the job did not come further."""
+    if sighted.has_run(case):
+        return []
+    broken = _cannot_connect(case)
+    weighed = {id(s): _doubt(s, several=sighted.many_hosts(case), broken=broken) for s in sighted.seen(case, *_USED)}
+    odd = [s for s in sighted.seen(case, *_USED) if _doubt(s, several=sighted.many_hosts(case), broken=broken)]
+    if not odd:
+        return []
+    sure = max(weighed.values())
+    name, where = odd[0].group("interface"), odd[0].group("address")
+    message = f"NCCL uses the interface {name} ({where}), which does not lead to other hosts."
+    alternatives = (("firewall", 0.15, "what does not answer may also be blocked"),)
+    claim = Claim(CODE, CAUSE, fix=_CLAIM.fix, category="hang", blames="host", next=_CLAIM.next, alternatives=alternatives)
+    return [crashes.found(case, claim, [s.sign for s in odd], message, sure)]
+
+
+def _doubt(s: Seen, *, several: bool, broken: bool) -> float:
+    """How sure it is that this choice leads nowhere."""
+    name, where = s.group("interface"), s.group("address")
+    more = 0.1 if broken else 0.0
+    if where.startswith(("fe80", "169.254.")):
+        return 0.66 + more
+    if _NOWHERE.fullmatch(name):
+        return 0.55 + more
+    if name.startswith("lo") or where.startswith("127."):
+        return 0.72 + more if several else 0.0
+    if _BRIDGE.fullmatch(name):
+        return 0.5 + more if several or broken else 0.0
+    return 0.0
+
+
+def _cannot_connect(case: Case) -> bool:
+    return bool(sighted.of_cause(case, "firewall") or sighted.timed_out(case))

@@ -1,0 +1,55 @@
+"""Clues on direct copies between the GPUs of one host: that they are at fault, and by whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whichrank.rules import sighted
+from whichrank.rules.crashes import Sign
+from whichrank.rules.sighted import Seen
+from whichrank.timeline.case import Case
+
+_WITHIN = ("P2P", "SHM")
+
+
+@dataclass(frozen=True, slots=True)
+class Clues:
+    """What the evidence says of copies within a host."""
+
+    helped: list[Seen]
+    """It works without them."""
+    model: list[Seen]
+    """GPUs of a model that has none."""
+    iommu_on: list[Seen]
+    iommu_off: list[Seen]
+    after_boot: list[Seen]
+    stalled: list[Sign]
+    """The first transfer does not end."""
+    direct: bool
+    """NCCL uses them."""
+
+    @property
+    def any(self) -> bool:
+        return bool(self.helped or self.iommu_on or self.after_boot or (self.model and self.stalled and self.direct))
+
+
+def clues(case: Case) -> Clues:
+    """The clues; none where the job had made steps or spans hosts."""
+    within = {t.kind.split("/")[0] for p in case.nccl for t in p.transports}
+    started = bool(within & set(_WITHIN)) and not any(kind.startswith("NET") for kind in within)
+    stalled = sighted.stands_still(case) if started and not sighted.has_run(case) else []
+    return Clues(
+        helped=sighted.seen(case, "told-p2p-disable-helps"),
+        model=sighted.seen(case, "told-no-p2p-model"),
+        iommu_on=sighted.seen(case, "told-iommu-on", "acs-enabled"),
+        iommu_off=sighted.seen(case, "told-iommu-off"),
+        after_boot=sighted.seen(case, "told-after-boot") if stalled else [],
+        stalled=stalled,
+        direct="P2P" in within,
+    )
+
+
+def signs(found: Clues) -> list[Sign]:
+    """All of it as proof, the strongest first."""
+    seen = (*found.helped, *found.iommu_on, *found.model, *found.after_boot)
+    return [*(s.sign for s in seen), *found.stalled]

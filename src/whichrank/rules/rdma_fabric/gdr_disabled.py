@@ -1,0 +1,53 @@
+"""GPUDirect RDMA is not in use.
+
+## What it finds
+Adapters that can not register GPU memory, a missing peer-memory module, and NCCL that says it goes through host
+memory.
+
+## Why it happens
+nvidia-peermem is not loaded or was built for another driver, the kernel lacks DMA-BUF, or GPU and adapter are too far
+apart for the level.
+
+## How it decides
+Registration that fails is an error. That NCCL switched GPUDirect off is only a note for speed, and told as such.
+
+## Example
+`NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)`
+
+## Fix
+Load nvidia-peermem of the running driver (reinstall the GPU driver after the adapter driver), or use a kernel and
+driver with DMA-BUF.
+
+## Limits
+On machines without the hardware for it nothing is wrong.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, sighted
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "RDMA211"
+CAUSE = "gdr-disabled"
+
+_FIX = (
+    "Load nvidia-peermem of the running driver (reinstall the GPU driver after the adapter's), or use DMA-BUF.",
+    "Place ranks on the adapters near their GPUs: nvidia-smi topo -m.",
+)
+_NEXT = (NextStep("lsmod | grep peermem; nvidia-smi topo -m", "shows the module and the distances", (CAUSE,), "none"),)
+_FAILED = Claim(CODE, CAUSE, fix=_FIX, blames="host", next=_NEXT)
+_NOTED = Claim(CODE, CAUSE, fix=_FIX, blames="host", next=_NEXT, category="slow", severity="info")
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = sighted.of_cause(case, CAUSE)
+    if any(s.signature.role == "root" for s in told):
+        return [sighted.tell_of(case, _FAILED, "The adapter of {who} can not reach GPU memory: {what}.", told, sighted.confidence(told))]
+    noted = sighted.seen(case, "nccl-gdr-disabled")
+    if not noted:
+        return []
+    return [sighted.tell_of(case, _NOTED, "{who} sends through host memory: {what}.", noted, sighted.confidence(noted))]

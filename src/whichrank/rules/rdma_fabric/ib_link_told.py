@@ -1,0 +1,64 @@
+"""A link of the fabric went down during the run.
+
+## What it finds
+Port errors that the adapter reports to NCCL, fatal events of an adapter, and transfers that stay unanswered in a run
+that had worked.
+
+## Why it happens
+A cable, a transceiver, a switch port or an adapter is failing; or a switch was restarted.
+
+## How it decides
+The words of NCCL or of the verbs library. A transfer that nobody acknowledged (status 12) counts here only where its
+place in the run or its addresses fit: see how far the run had come, RoCE or InfiniBand, one network or two.
+
+## Example
+`NET/IB : mlx5_7:1 Got async event : port error`
+
+## Fix
+Look at exactly that adapter and port: ibstat, the kernel log (mlx5), link_downed before and after. Take the host out,
+or leave the adapter out with NCCL_IB_HCA=^device; replace cable or adapter.
+
+## Limits
+The end that prints the message is not always the broken one: the switch sits between the two.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, retries, sighted
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "RDMA203"
+CAUSE = "ib-link-flap"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Look at exactly that adapter and port: ibstat, the kernel log (mlx5), link_downed before and after.",
+        "Take the host out, or leave the adapter out with NCCL_IB_HCA=^device; replace cable or adapter.",
+    ),
+    blames="host",
+    alternatives=(
+        ("host-lost", 0.12, "a host that is gone does not acknowledge either"),
+        ("roce-gid", 0.08, "a GID that changed breaks the path too"),
+        ("packet-loss", 0.08, "a lossy path exhausts its retries"),
+    ),
+    next=(
+        NextStep("ibstat; dmesg -T | grep -i mlx5", "shows the state of the port and when it changed", ("ib-link-flap", "host-lost",), "none"),
+    ),
+)
+_UNANSWERED = 0.55
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = [s for s in sighted.of_cause(case, CAUSE) if s.id != "nccl-ib-status-12"]
+    unanswered, reading = retries.unanswered(case)
+    more = unanswered if reading == "link" else []
+    if not any(s.signature.role == "root" for s in [*told, *more]):
+        return []
+    sure = max(sighted.confidence(told), _UNANSWERED if more else 0.0)
+    return [sighted.tell_of(case, _CLAIM, "A link of {who} failed: {what}.", told or more, sure)]

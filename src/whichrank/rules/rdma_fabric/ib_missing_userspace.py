@@ -1,0 +1,70 @@
+"""User-space libraries of RDMA are missing.
+
+## What it finds
+Verbs libraries that find no provider for their adapter; and containers without any verbs library whose traffic
+between hosts goes over a bridge.
+
+## Why it happens
+The image has no rdma-core, or single libraries were copied into it.
+
+## How it decides
+The words of libibverbs about a device that has no provider. That libibverbs itself is missing is what every host
+without RDMA prints: it counts only together with a container bridge as the network, or with a report of slow
+communication, in a run that shows no training.
+
+## Example
+`libibverbs: Warning: no userspace device-specific driver found for /sys/class/infiniband_verbs/uverbs0`
+
+## Fix
+Install rdma-core (libibverbs1, ibverbs-providers) in the image, give the container /dev/infiniband, and use the host
+network.
+
+## Limits
+Whether the hosts have RDMA at all the log does not say: where they have none, nothing is wrong but the speed of
+Ethernet.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, sighted
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "RDMA207"
+CAUSE = "ib-missing-userspace"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="slow",
+    severity="warning",
+    blames="host",
+    fix=(
+        "Install rdma-core (libibverbs1, ibverbs-providers) in the image and give the container /dev/infiniband.",
+        "Start it with the host's network (--network=host), or accept what plain Ethernet gives.",
+    ),
+    alternatives=(
+        ("slow-network", 0.25, "the hosts may have nothing better than Ethernet"),
+        ("ib-device-not-exposed", 0.12, "the devices may not be given to the container"),
+    ),
+    next=(NextStep("ls /sys/class/infiniband; ibv_devinfo", "tells whether the host has RDMA and the image can use it", (CAUSE,), "none"),),
+)
+_USED = ("nccl-bootstrap-shape-old", "nccl-bootstrap-shape-new", "nccl-net-interface-old")
+_BRIDGE = ("172.17.", "172.18.", "172.19.")
+"""Docker's default networks."""
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = sighted.of_cause(case, CAUSE)
+    if any(s.signature.role == "root" for s in told):
+        return [sighted.tell_of(case, _CLAIM, "{who} has no library for its RDMA adapter: {what}.", told, sighted.confidence(told))]
+    missing = sighted.seen(case, "nccl-ibverbs-missing")
+    bridge = [s for s in sighted.seen(case, *_USED) if s.group("address").startswith(_BRIDGE)]
+    slow = sighted.seen(case, "told-slow")
+    if not missing or not (bridge or slow) or sighted.has_run(case):
+        return []
+    message = "There is no verbs library, and the data goes over " + ("a container bridge." if bridge else "TCP sockets.")
+    return [crashes.found(case, _CLAIM, [s.sign for s in (*missing[:2], *bridge[:2], *slow)], message, 0.5)]

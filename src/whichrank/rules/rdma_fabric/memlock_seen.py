@@ -1,0 +1,84 @@
+"""The limit of locked memory is too small to register buffers.
+
+## What it finds
+A limit of locked memory far below what RDMA needs, together with a registration that failed.
+
+## Why it happens
+Adapters work on locked memory. Shells that mpirun, ssh or a container starts often have the small default (64 KiB to
+8 MiB), whatever an interactive shell shows.
+
+## How it decides
+By `ulimit -l` or `/proc/PID/limits`, and by NCCL's words: a verbs call that failed with "Cannot allocate memory". The
+limit alone accuses nobody: jobs that use no RDMA do not need it.
+
+## Example
+`Max locked memory  8388608  8388608  bytes` and `Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory`
+
+## Fix
+Set it to unlimited where the ranks start: limits.conf, the unit's LimitMEMLOCK, the scheduler's propagation,
+`docker --ulimit memlock=-1`.
+
+## Limits
+The limit that was shown may be of another shell than the ranks'.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.records.host import UNLIMITED
+from whichrank.rules import crashes as logs
+from whichrank.rules import hardware
+from whichrank.rules.hardware import Claim, Weight
+from whichrank.timeline.case import Case
+
+CODE = "RDMA152"
+CAUSE = "memlock-ulimit"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Raise it where the ranks start: memlock unlimited in limits.conf, LimitMEMLOCK=infinity, --ulimit memlock=-1.",
+        "Check inside the job, not in a login shell: grep 'locked memory' /proc/PID/limits.",
+    ),
+    next=(
+        NextStep(
+            "grep 'locked memory' /proc/PID/limits", "shows the limit of the rank itself", ("memlock-ulimit",), "none"
+        ),
+    ),
+)
+_ENOUGH = 1 << 30
+"""Register calls of NCCL are of megabytes each; a gibibyte is far above every default."""
+_VERBS = ("ibv_reg_mr", "ibv_reg_dmabuf_mr", "ibv_create_cq", "ibv_create_qp", "ibv_alloc_pd", "ibv_open_device")
+_NO_MEMORY = ("Cannot allocate memory", "ENOMEM", "errno 12", "error 12")
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    states = [s for s in case.hardware.hosts if "memlock" in s.limits]
+    if not states:
+        return NotEvaluated("limits of the ranks (ulimit -a, /proc/PID/limits)")
+    low = [s for s in states if UNLIMITED < s.limits["memlock"] < _ENOUGH]
+    refused = [s for s in logs.said(case, *_VERBS) if any(words in s.text for words in _NO_MEMORY)]
+    if not low or not refused:
+        return []
+    signs = logs.first_to_fail(refused)
+    ranks = logs.unless_all(case, logs.ranks_of(signs))
+    kib = low[0].limits["memlock"] >> 10
+    host = low[0].host
+    where = f" on {host}" if host else ""
+    message = f"Locked memory is limited to {kib:,} KiB{where}: memory for the adapter could not be registered."
+    subject = Subject(ranks=ranks, hosts=(host,) if host else ())
+    refs = [low[0].cite("memlock"), *logs.refs(signs)]
+    times = [s.time_ns for s in signs if s.time_ns is not None]
+    return [
+        hardware.found(
+            case,
+            _CLAIM,
+            refs,
+            message,
+            0.92,
+            weight=Weight(1.0, "error"),
+            subject=subject,
+            onset_ns=min(times, default=None),
+        )
+    ]

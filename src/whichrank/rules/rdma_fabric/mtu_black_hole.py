@@ -1,0 +1,102 @@
+"""Large packets do not get through, small ones do: the path's MTU is smaller than the hosts believe.
+
+## What it finds
+In a packet capture, connections on which one large segment is sent again and again without an answer while smaller
+ones pass; in port listings, RDMA ports of one name with different active MTUs on different hosts.
+
+## Why it happens
+A switch port, bridge or tunnel in the middle carries less than the hosts' MTU and its notice is filtered. Different
+MTUs at the two ends alone do no harm to TCP.
+
+## How it decides
+At least three repetitions of a segment longer than 1,400 bytes that is never acknowledged, in a direction in which
+shorter ones were acknowledged before, while the other side still speaks.
+
+## Example
+`10.0.0.1:41234 -> 10.0.0.2:50111`: 8,948 bytes sent six times, 100 bytes passed
+
+## Fix
+Make every hop carry the hosts' MTU, or lower it on the hosts; `net.ipv4.tcp_mtu_probing=1` is a way round.
+
+## Limits
+Cards that cut segments themselves show larger ones in a sender's capture than on the wire.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
+from whichrank.records.network import TcpFlow, Way
+from whichrank.rules import hardware
+from whichrank.rules.hardware import Claim, Weight
+from whichrank.timeline.case import Case
+
+CODE = "RDMA153"
+CAUSE = "mtu-mismatch"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="hang",
+    fix=(
+        "Give every hop the hosts' MTU, or lower it on the hosts' interfaces.",
+        "Way round: sysctl net.ipv4.tcp_mtu_probing=1 on the hosts.",
+    ),
+    alternatives=(("packet-loss", 0.2, "heavy loss repeats large segments as well"),),
+    next=(
+        NextStep(
+            "ping -M do -s 8972 PEER; ping -M do -s 1472 PEER",
+            "silence for the large one and replies for the small one prove it",
+            ("mtu-mismatch", "packet-loss"),
+            "none",
+        ),
+    ),
+)
+_LARGE, _REPEATED = 1400, 3
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    ports = [p for p in case.hardware.ports if p.port is not None and p.mtu is not None]
+    if not case.hardware.flows and not ports:
+        return NotEvaluated("a packet capture, or ibv_devinfo of the hosts")
+    for flow in case.hardware.flows:
+        for way, back, ends in (
+            (flow.a_to_b, flow.b_to_a, (flow.a, flow.b)),
+            (flow.b_to_a, flow.a_to_b, (flow.b, flow.a)),
+        ):
+            if _stuck(way, back):
+                return [_of_flow(case, flow, way, ends)]
+    by_device: dict[str, dict[int, list[str]]] = {}
+    for port in ports:
+        if port.host and port.mtu:
+            by_device.setdefault(port.name, {}).setdefault(port.mtu, []).append(port.host)
+    for name, mtus in by_device.items():
+        if len(mtus) > 1:
+            odd = min(mtus, key=lambda mtu: len(mtus[mtu]))
+            refs = [next(p.ref for p in ports if p.name == name and p.mtu == mtu) for mtu in mtus]
+            message = f"Active MTUs of {name} differ: {odd} on {', '.join(mtus[odd][:4])}, {max(mtus)} elsewhere."
+            subject = Subject(hosts=tuple(mtus[odd]))
+            weight = hardware.state_weight(case)
+            return [hardware.found(case, _CLAIM, refs, message, 0.5, weight=weight, subject=subject)]
+    return []
+
+
+def _stuck(way: Way, back: Way) -> bool:
+    return (
+        way.unanswered_again >= _REPEATED
+        and way.stuck_octets > _LARGE
+        and way.packets - way.again > 2
+        and back.packets > 0
+        and back.resets == 0
+    )
+
+
+def _of_flow(case: Case, flow: TcpFlow, way: Way, ends: tuple[str, str]) -> Finding:
+    message = (
+        f"From {ends[0]} to {ends[1]} segments of {way.stuck_octets} bytes never arrive ({way.unanswered_again} tries),"
+        " smaller ones do: a hop in between carries less."
+    )
+    link = Link(Endpoint(ends[0], ""), Endpoint(ends[1], ""))
+    weight = Weight(1.0, "error") if hardware.failed(case) or not hardware.has_job(case) else Weight(0.7, "warning")
+    return hardware.found(
+        case, _CLAIM, [flow.ref], message, 0.65, weight=weight, subject=Subject(links=(link,)), onset_ns=flow.first_ns
+    )

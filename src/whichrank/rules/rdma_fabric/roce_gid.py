@@ -1,0 +1,65 @@
+"""The GID index, RoCE version or traffic class is wrong.
+
+## What it finds
+Queue pairs that refuse their attributes, GIDs that can not be read or that changed, and RoCE transfers that nobody
+ever acknowledged.
+
+## Why it happens
+NCCL_IB_GID_INDEX points at another kind of address than the peer uses (RoCE v1 instead of v2, IPv6 instead of IPv4,
+another VLAN), or differs between hosts.
+
+## How it decides
+The words of NCCL or of the verbs library. A transfer that nobody acknowledged (status 12) counts here only where its
+place in the run or its addresses fit: see how far the run had come, RoCE or InfiniBand, one network or two.
+
+## Example
+`NCCL WARN Call to ibv_modify_qp failed with 22 Invalid argument, on dev mlx5_0:1`
+
+## Fix
+show_gids on both hosts: use the index of the RoCE v2 address in the same subnet on all of them, or unset
+NCCL_IB_GID_INDEX (2.21 and later choose it). Set NCCL_IB_TC to the class for which the switches have flow control.
+
+## Limits
+An MTU that does not fit gives the same refusal.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, retries, sighted
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "RDMA202"
+CAUSE = "roce-gid"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "show_gids on both hosts: use the index of the RoCE v2 address in the same subnet on all of them, or unset NCCL_IB_GID_INDEX (2.21 and later choose it).",
+        "Set NCCL_IB_TC to the class for which the switches have flow control.",
+    ),
+    blames="host",
+    alternatives=(
+        ("ib-fabric-partition", 0.2, "two networks without a route between them look the same"),
+        ("mtu-mismatch", 0.08, "a path with a smaller MTU refuses too"),
+        ("ib-link-flap", 0.08, "a link that is down does not answer either"),
+    ),
+    next=(
+        NextStep("show_gids", "lists the addresses and their RoCE versions", ("roce-gid",), "none"),
+    ),
+)
+_UNANSWERED = 0.5
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = [s for s in sighted.of_cause(case, CAUSE) if s.id != "nccl-ib-status-12"]
+    unanswered, reading = retries.unanswered(case)
+    more = unanswered if reading == "gid" else []
+    if not any(s.signature.role == "root" for s in [*told, *more]):
+        return []
+    sure = max(sighted.confidence(told), _UNANSWERED if more else 0.0)
+    return [sighted.tell_of(case, _CLAIM, "The address that {who} uses on the fabric does not fit: {what}.", told or more, sure)]

@@ -1,0 +1,41 @@
+"""Transfers over RDMA that nobody acknowledged: whether the path ever worked, and what kind of path it is."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from whichrank.rules import sighted
+from whichrank.rules.sighted import Seen
+from whichrank.timeline.case import Case
+
+Reading = Literal["link", "gid", "rail", "partition"]
+
+_V4 = re.compile(r"::ffff:(\d{1,3}\.\d{1,3}\.\d{1,3})\.\d{1,3}", re.IGNORECASE)
+
+
+def unanswered(case: Case) -> tuple[list[Seen], Reading]:
+    """Completions with status 12, and what they speak of.
+
+    In a run that had made steps the path had worked: the link went down. Before the first step the path never existed:
+    by the addresses it crosses rails, on RoCE the GID is the first suspect, on InfiniBand the partition.
+    """
+    found = [s for s in sighted.seen(case, "nccl-ib-status-12") if s.sign.rank is None or not _went_on(case, s)]
+    if sighted.has_run(case):
+        return found, "link"
+    if any(_crosses(s) for s in found):
+        return found, "rail"
+    roce = any(_V4.match(s.group("local_gid")) for s in found) or any(
+        device.endswith("RoCE") for process in case.nccl for device in process.ib_devices
+    )
+    return found, "gid" if roce else "partition"
+
+
+def _went_on(case: Case, s: Seen) -> bool:
+    return s not in sighted.of_cause(case, s.signature.cause)
+
+
+def _crosses(s: Seen) -> bool:
+    """Whether the two ends are RoCE addresses of different networks."""
+    mine, theirs = _V4.match(s.group("local_gid")), _V4.match(s.group("remote_gid"))
+    return mine is not None and theirs is not None and mine[1] != theirs[1]

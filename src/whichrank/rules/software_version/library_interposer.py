@@ -1,0 +1,58 @@
+"""A preloaded or injected library stands between the job and CUDA.
+
+## What it finds
+Libraries that share or meter GPUs, or that are preloaded, in a job that failed in CUDA or NCCL or that hangs.
+
+## Why it happens
+Such libraries intercept CUDA calls. Many versions break peer-to-peer, IPC handles or the cuMem calls that NCCL needs.
+
+## How it decides
+The library announces itself in the output, or stands in LD_PRELOAD, and something fails or hangs for which no other
+reason is at hand.
+
+## Example
+`[HAMI-core Msg(812:140:libvgpu.c:836)]: Initializing.....`
+
+## Fix
+Run once without it: whole GPUs instead of shared ones, no LD_PRELOAD, no CUDA_INJECTION64_PATH. NCCL_P2P_DISABLE=1
+and NCCL_CUMEM_ENABLE=0 may go around it.
+
+## Limits
+That the library is loaded does not prove that it is at fault.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules import crashes, sighted
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "SOFT106"
+CAUSE = "library-interposer"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="hang",
+    fix=(
+        "Run once without it: whole GPUs instead of shared ones, no LD_PRELOAD, no CUDA_INJECTION64_PATH.",
+        "Update the library; NCCL_P2P_DISABLE=1 and NCCL_CUMEM_ENABLE=0 may go around it.",
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = sighted.of_cause(case, CAUSE)
+    if not told or sighted.has_run(case) or not _in_trouble(case):
+        return []
+    loaded = any(s.signature.role == "root" for s in told)
+    sure = 0.62 if loaded else 0.42
+    return [sighted.tell_of(case, _CLAIM, "A library that intercepts calls is loaded into the job: {what}.", told, sure)]
+
+
+def _in_trouble(case: Case) -> bool:
+    kinds = ("nccl_error", "cuda_error", "native_crash", "watchdog_timeout", "watchdog_stuck")
+    return bool(crashes.events(case, *kinds) or sighted.stands_still(case) or sighted.seen(case, "nccl-ipc-handle"))

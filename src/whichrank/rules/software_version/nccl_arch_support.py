@@ -1,0 +1,73 @@
+"""The build has no code for this GPU.
+
+## What it finds
+CUDA errors about missing kernels or functions, torch that names the architecture, and an NCCL that is older than the
+GPUs.
+
+## Why it happens
+A framework or extension was built with a CUDA that does not know the architecture.
+
+## How it decides
+The words of CUDA or torch. Old versions of NCCL print the compute capability of the GPUs: where it is newer than the
+CUDA of the library (8 needs CUDA 11, 9 needs 11.8, 10 and 12 need 12.8) there is no code for them.
+
+## Example
+`NCCL version 2.4.8+cuda10.2` and `Min Comp Cap 8`
+
+## Fix
+Install a build of the framework whose CUDA knows the GPU (torch.cuda.get_arch_list()), and rebuild extensions with
+TORCH_CUDA_ARCH_LIST.
+
+## Limits
+Code that is compiled at run time from PTX may run all the same.
+"""
+
+from __future__ import annotations
+
+import re
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, sighted
+from whichrank.rules.crashes import Claim
+from whichrank.rules.sighted import Seen
+from whichrank.timeline.case import Case
+
+CODE = "SOFT103"
+CAUSE = "nccl-arch-support"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Install a build whose CUDA knows this GPU: torch.cuda.get_arch_list() shows what it has code for.",
+        "Rebuild extensions with TORCH_CUDA_ARCH_LIST for this GPU.",
+    ),
+    next=(NextStep("python -c 'import torch; print(torch.cuda.get_arch_list())'", "lists the architectures of the build", (CAUSE,), "none"),),
+)
+_NEEDS = {8: (11, 0), 9: (11, 8), 10: (12, 8), 12: (12, 8)}
+"""The first CUDA that compiles for a compute capability (CUDA release notes)."""
+_BUILT_WITH = re.compile(r"\+cuda(\d{1,3})\.(\d{1,3})")
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = sighted.of_cause(case, CAUSE)
+    if any(s.signature.role == "root" for s in told) and not sighted.has_run(case):
+        return [sighted.tell_of(case, _CLAIM, "The build has no code for this GPU: {what}.", told, sighted.confidence(told))]
+    for s in sighted.seen(case, "nccl-min-comp-cap"):
+        built = _too_old(case, s)
+        if built:
+            message = f"NCCL was built with CUDA {built} and has no code for GPUs of compute capability {s.group('capability')}."
+            return [crashes.found(case, _CLAIM, [s.sign], message, 0.8)]
+    return []
+
+
+def _too_old(case: Case, s: Seen) -> str:
+    needed = _NEEDS.get(int(s.group("capability")))
+    versions = {v for process in case.nccl if process.version for v in (process.version,)} | set(case.nccl_versions)
+    for version in sorted(versions):
+        found = _BUILT_WITH.search(version)
+        if needed and found and (int(found[1]), int(found[2])) < needed:
+            return f"{found[1]}.{found[2]}"
+    return ""

@@ -1,0 +1,1 @@
+"""The live job from outside: launch it, watch it, keep the evidence."""

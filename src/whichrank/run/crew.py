@@ -1,0 +1,170 @@
+"""The processes of a watched job, by the last words that they leave, and by /proc."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from whichrank.evidence.collectors import processes
+from whichrank.model import last_words as layout
+from whichrank.model.last_words import Words
+
+BUSY_SHARE = 0.05
+"""Of a core: less is what an idle Python process with its waiting threads needs."""
+BUSY_BYTES = 65_536
+"""Read or written in a second: less is what logs and heartbeats need."""
+BEAT_S = 5.0
+"""Without a beat for so long, the interpreter of a process is held (it beats twice a second)."""
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(slots=True)
+class Member:
+    """One process of the job that may be a rank."""
+
+    words: Words
+    name: str
+    """Its files in the private folder begin with this."""
+    pidfd: int = -1
+    alive: bool = True
+    status: int | None = None
+    """How it ended, as wait(2) has it; None where nobody could tell."""
+    ended_ns: int | None = None
+    state: str = ""
+    effort: float | None = None
+    """Share of a core that it and its children use; None while nobody has measured."""
+    traffic: float | None = None
+    """Bytes per second that they read and write."""
+    _sample: tuple[float, int, int] | None = None
+
+    @property
+    def rank(self) -> int:
+        return self.words.rank
+
+    @property
+    def busy(self) -> bool:
+        """Whether it does something; a process that was not measured yet counts as busy."""
+        if self.effort is None or self.traffic is None:
+            return True
+        return self.effort > BUSY_SHARE or self.traffic > BUSY_BYTES
+
+    @property
+    def stopped(self) -> bool:
+        return self.alive and self.state in ("T", "t")
+
+    @property
+    def silent_s(self) -> float:
+        """Since when its thread has not written a word."""
+        return max(0.0, (time.time_ns() - self.words.beat_ns) / 1e9)
+
+    @property
+    def held(self) -> bool:
+        """Alive and not stopped, and still its own thread does not run: somebody holds the interpreter's lock."""
+        return self.alive and not self.stopped and self.silent_s > BEAT_S
+
+    def measure(self, everyone: dict[int, processes.Stat], now: float) -> None:
+        """CPU and bytes since the last measurement, of the process and all below it."""
+        row = everyone.get(self.words.pid)
+        if row is None:
+            return
+        self.state = row.state
+        tree = [self.words.pid, *processes.below(self.words.pid, everyone)]
+        ticks = sum(everyone[pid].cpu_ticks for pid in tree)
+        moved = sum(processes.written_bytes(pid) for pid in tree)
+        if self._sample is not None and now - self._sample[0] >= 1.0:
+            span = now - self._sample[0]
+            self.effort = max(0.0, (ticks - self._sample[1]) / TICKS_PER_S / span)
+            self.traffic = max(0.0, (moved - self._sample[2]) / span)
+        if self._sample is None or now - self._sample[0] >= 1.0:
+            self._sample = (now, ticks, moved)
+
+    def forget_effort(self) -> None:
+        self.effort = self.traffic = None
+        self._sample = None
+
+
+@dataclass(slots=True)
+class Crew:
+    """All processes that have left words in the private folder."""
+
+    folder: Path
+    members: dict[str, Member] = field(default_factory=dict)
+
+    def look(self) -> list[Member]:
+        """Read the words anew; returns the ranks, one process each (the newest), in order."""
+        for path in self.folder.glob(f"*{layout.SUFFIX}"):
+            name = path.name.removesuffix(layout.SUFFIX)
+            try:
+                words = layout.newest(path.read_bytes()[: layout.SIZE])
+            except OSError:
+                continue
+            if words is None:
+                continue
+            if name in self.members:
+                self.members[name].words = words
+            else:
+                self.members[name] = Member(words, name, _pidfd(words))
+        for member in self.members.values():
+            if member.alive:
+                self._check(member)
+        return self.ranks()
+
+    def ranks(self) -> list[Member]:
+        """The ranks of the newest attempt; helpers that carry the number of their rank are left out."""
+        pids = {member.words.pid: member for member in self.members.values()}
+        found: dict[int, Member] = {}
+        for member in sorted(self.members.values(), key=lambda m: m.words.started_ns):
+            if not member.words.is_rank:
+                continue
+            parent = pids.get(member.words.parent)
+            joined = member.words.phase >= layout.JOINED
+            if parent is not None and parent.words.rank == member.rank and not joined:
+                continue
+            found[member.rank] = member
+        newest = max((m.words.attempt for m in found.values()), default=0)
+        return [found[rank] for rank in sorted(found) if found[rank].words.attempt == newest]
+
+    def watched(self) -> dict[int, Member]:
+        """Descriptor -> live member: readable when it ends."""
+        return {m.pidfd: m for m in self.members.values() if m.alive and m.pidfd >= 0}
+
+    def measure(self, now: float) -> None:
+        """How busy every rank is."""
+        everyone = processes.everybody()
+        for member in self.ranks():
+            if member.alive:
+                member.measure(everyone, now)
+
+    def forget_effort(self) -> None:
+        for member in self.members.values():
+            member.forget_effort()
+
+    def close(self) -> None:
+        for member in self.members.values():
+            if member.pidfd >= 0:
+                os.close(member.pidfd)
+                member.pidfd = -1
+
+    def _check(self, member: Member) -> None:
+        row = processes.stat(member.words.pid)
+        if row is not None and row.start_ticks == member.words.start_ticks and row.state not in "ZX":
+            member.state = row.state
+            return
+        member.alive, member.state = False, ""
+        member.ended_ns = time.time_ns()
+        if member.pidfd >= 0:
+            member.status = processes.exit_status(member.pidfd, member.words.pid, member.words.start_ticks)
+
+
+def _pidfd(words: Words) -> int:
+    """A handle on the process; -1 where it is gone, is another by now, or the kernel has none."""
+    try:
+        handle = os.pidfd_open(words.pid)
+    except (OSError, AttributeError):
+        return -1
+    if not processes.same(words.pid, words.start_ticks):
+        os.close(handle)
+        return -1
+    return handle

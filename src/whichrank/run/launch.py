@@ -1,0 +1,65 @@
+"""Start the job as it was meant to be started, and end as it ends: same streams, same signals, same exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from whichrank.flows.env import environment
+from whichrank.model.errors import UsageError
+from whichrank.model.settings import Purpose
+
+# Told on to the job. SIGCHLD is the job's own end; SIGTSTP and SIGCONT reach the whole group by themselves.
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+SI_KERNEL = 0x80
+"""A signal of the terminal: the kernel has sent it to the job too."""
+
+
+def settings(purpose: Purpose, out: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """What `whichrank env` would set, without what is set already."""
+    return {s.name: s.value for s in environment(purpose, out=str(out), environ=environ).settings}
+
+
+class Job:
+    """The command, running."""
+
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str]) -> None:
+        self.asked_to_end = False
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
+        try:
+            self.process = subprocess.Popen(  # noqa: S603 - the user's own command
+                list(command),
+                env={**os.environ, **variables},
+                preexec_fn=self._unblock,  # noqa: PLW1509 - no thread has been started yet
+            )
+        except OSError as error:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+            raise UsageError(
+                f"can't start '{command[0]}': {error.strerror}", "Is it installed, and on the path?"
+            ) from error
+
+    def _unblock(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+
+    def wait(self) -> int:
+        """Pass signals on until the command has ended; its code, negative for a signal."""
+        while self.process.poll() is None:
+            heard = signal.sigtimedwait({*FORWARDED, signal.SIGCHLD}, 1.0)
+            if heard is None or heard.si_signo == signal.SIGCHLD:
+                continue
+            self.asked_to_end = self.asked_to_end or heard.si_signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            if heard.si_code != SI_KERNEL:
+                self.tell(heard.si_signo)
+        return self.process.returncode
+
+    def tell(self, number: int) -> None:
+        """Send a signal to the command, which is ours until it has been waited for."""
+        if self.process.poll() is None:
+            os.kill(self.process.pid, number)
+
+    def release(self) -> None:
+        """Signals reach this process again as before."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)

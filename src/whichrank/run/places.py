@@ -1,0 +1,65 @@
+"""Where a job's own output and torch's own dumps are to be found, by its settings and its streams."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+OUTPUT_LIMIT = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Torch:
+    """Prefixes of files; empty where nothing is set."""
+
+    dump: str = ""
+    pipe: str = ""
+
+    def dump_of(self, rank: int) -> Path | None:
+        return Path(f"{self.dump}{rank}") if self.dump else None
+
+    def pipe_of(self, rank: int) -> Path | None:
+        return Path(f"{self.pipe}{rank}.pipe") if self.pipe else None
+
+
+def torch_places(environ: Mapping[str, str]) -> Torch:
+    """What torch reads: the new name of the dump's prefix before the old one."""
+    dump = environ.get("TORCH_FR_DUMP_TEMP_FILE") or environ.get("TORCH_NCCL_DEBUG_INFO_TEMP_FILE") or ""
+    return Torch(dump, environ.get("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", ""))
+
+
+@dataclass(slots=True)
+class Output:
+    """The streams that the job shares with us, where they go to files: what was written since the start."""
+
+    starts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Name -> descriptor and size at the start."""
+
+    @classmethod
+    def of_this_process(cls) -> Output:
+        found, known = cls(), set()
+        for name, descriptor in (("stdout", 1), ("stderr", 2)):
+            try:
+                status = os.fstat(descriptor)
+            except OSError:
+                continue
+            if stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) not in known:
+                known.add((status.st_dev, status.st_ino))
+                found.starts[name] = (descriptor, status.st_size)
+        return found
+
+    def read(self) -> dict[str, bytes]:
+        """Name -> the newest of what was written, without a change to the stream's position."""
+        found = {}
+        for name, (descriptor, start) in self.starts.items():
+            try:
+                with Path(f"/proc/self/fd/{descriptor}").open("rb") as stream:
+                    size = os.fstat(stream.fileno()).st_size
+                    stream.seek(max(start, size - OUTPUT_LIMIT))
+                    found[name] = stream.read(OUTPUT_LIMIT)
+            except OSError:
+                continue
+        return found

@@ -1,0 +1,117 @@
+"""Bundles: what is there, what is missing, and what may be shared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+
+import pytest
+
+from whichrank.evidence.bundle import Bundle, load
+from whichrank.evidence.collectors import environment, processes
+from whichrank.evidence.readers import last_words
+from whichrank.evidence.scrub import Scrubber, scrub
+from whichrank.model.contracts import Item
+from whichrank.model.errors import UnreadableError, UsageError
+
+
+def test_the_manifest_tells_all(tmp_path):
+    bundle = Bundle(tmp_path / "b")
+    assert bundle.add("stacks/rank_1.txt", b"words", "stacks", rank=1, pid=7)
+    assert not bundle.add("dumps/rank_2", b"", "flight recorder", rank=2)
+    bundle.lacks("gpu state", "there is no nvidia-smi")
+    bundle.close({"world_size": 4})
+    content = load(tmp_path / "b")
+    assert content["schema_version"] == 1
+    (file,) = content["files"]
+    assert (file["path"], file["rank"], file["pid"]) == ("stacks/rank_1.txt", 1, 7)
+    assert file["sha256"] == hashlib.sha256(b"words").hexdigest()
+    assert {entry["what"] for entry in content["missing"]} == {"flight recorder", "gpu state"}
+    assert content["hosts"][0]["boot_id"]
+    assert content["job"] == {"world_size": 4}
+
+
+def test_a_full_disk_is_told_and_stops_nothing(tmp_path):
+    bundle = Bundle(tmp_path / "b")
+    (tmp_path / "b" / "stacks").write_text("a file where a folder should be")
+    assert not bundle.add("stacks/rank_1.txt", b"words", "stacks", rank=1)
+    assert "can't be written" in bundle.manifest.missing[0].why
+
+
+def test_the_environment_by_allow_list():
+    kept = environment.kept({
+        "NCCL_DEBUG": "INFO", "RANK": "1", "AWS_SECRET_ACCESS_KEY": "abc", "TORCH_TOKEN": "abc", "HOME": "/home/a",
+        "NCCL_SOCKET_IFNAME": "eth0", "TORCHELASTIC_X": "http://user:word@host/", "MASTER_ADDR": "hf_abcdefghijkl",
+    })  # fmt: skip
+    assert kept["NCCL_DEBUG"] == "INFO"
+    assert kept["NCCL_SOCKET_IFNAME"] == "eth0"
+    assert {"AWS_SECRET_ACCESS_KEY", "HOME"}.isdisjoint(kept)
+    assert kept["TORCH_TOKEN"] == kept["TORCHELASTIC_X"] == kept["MASTER_ADDR"] == environment.REMOVED
+
+
+def test_how_a_process_ended():
+    assert processes.outcome(9) == (None, 9)
+    assert processes.outcome(3 << 8) == (3, None)
+    assert processes.outcome(0x8B) == (None, 11)
+
+
+def test_scrubbed_dumps_stay_readable(tmp_path):
+    bundle = Bundle(tmp_path / "b")
+    bundle.manifest.hosts[0]["name"] = "gpu-node-17"
+    trace = {"host": "gpu-node-17", "file": "/home/alice/train.py", "address": "10.1.22.133", "loop": "127.0.0.1"}
+    bundle.add("dumps/rank_0", pickle.dumps(trace, protocol=2), "flight recorder", rank=0)
+    text = b"gpu-node-17: alice@example.com API_KEY=abcdef012345 alice 10.1.22.133 hf_abcdefghijklm rank 10.1"
+    bundle.add("logs/out.log", text, "output")
+    bundle.close()
+    assert scrub(tmp_path / "b", tmp_path / "c", key=b"k") > 5
+    again = pickle.loads((tmp_path / "c/dumps/rank_0").read_bytes())
+    cleaned = (tmp_path / "c/logs/out.log").read_bytes()
+    assert len(cleaned) == len(text)
+    everything = b"".join(path.read_bytes() for path in (tmp_path / "c").rglob("*") if path.is_file())
+    for secret in (b"gpu-node-17", b"alice", b"10.1.22.133", b"abcdef012345", b"hf_abcdefghijklm", b"example.com"):
+        assert secret not in everything
+    assert again["host"].encode() in cleaned, "the same name is the same other name everywhere"
+    assert again["address"].encode() in cleaned
+    assert again["loop"] == "127.0.0.1"
+    assert again["file"].endswith("/train.py")
+    content = load(tmp_path / "c")
+    for file in content["files"]:
+        assert file["sha256"] == hashlib.sha256((tmp_path / "c" / file["path"]).read_bytes()).hexdigest()
+    assert "replaced" in content["redaction"]
+    assert len({len(Scrubber(["x1"], b"a")(b"x1 at 9.9.9.9")), 13}) == 1
+
+
+def test_scrub_never_writes_over_anything(tmp_path):
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "mine").write_text("x")
+    with pytest.raises(UsageError):
+        scrub(tmp_path, tmp_path / "c", key=b"k")
+
+
+def read(path):
+    return last_words.read(Item(path, path.name, path.stat().st_size, 0))
+
+
+def test_last_words_as_evidence(tmp_path):
+    rows = [
+        {"rank": 0, "pid": 10, "world_size": 2, "phase": "joined", "alive": True, "started_ns": 5},
+        {"rank": 1, "pid": 11, "world_size": 2, "phase": "joined", "alive": False, "signal": 9, "ended_ns": 99, "place": "t.py:3 f"},
+        {"rank": 7, "alive": False, "exit_code": 0},
+        {"rank": "x"}, None,
+    ]  # fmt: skip
+    path = tmp_path / "last_words.json"
+    path.write_text(json.dumps({"whichrank_last_words": 1, "host": "h", "processes": rows}, indent=1))
+    assert last_words.sniff(path.read_bytes(), path.name)
+    events = read(path).records
+    assert [(e.kind, e.rank) for e in events] == [("group_init", 0), ("group_init", 1), ("process_exit", 1)]
+    assert (events[2].data["signal"], events[2].time_ns, events[2].pid) == (9, 99, 11)
+    assert "t.py:3 f" in events[2].ref.quote
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"processes": 3}', '{"whichrank_last_words": 1}', "[" * 100_000])
+def test_bad_last_words_are_refused(tmp_path, text):
+    path = tmp_path / "last_words.json"
+    path.write_text(text)
+    with pytest.raises(UnreadableError):
+        read(path)

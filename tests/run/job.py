@@ -1,0 +1,104 @@
+"""A rank of the watched jobs: python job.py WHAT [ARGUMENT]; RANK and the others are in the environment."""
+
+import os
+import re
+import signal
+import sys
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+RANK, CULPRIT, STEPS, FAULT_STEP = int(os.environ["RANK"]), 2, 60, 40
+
+
+def step(number):
+    for size in (4096, 1024):
+        dist.all_reduce(torch.ones(size))
+    dist.broadcast(torch.ones(16), 0)
+    time.sleep(0.05)
+
+
+def load_batch():
+    time.sleep(600)
+
+
+def evaluate(some):
+    """A reduction among three ranks; one of them thinks it has nothing to say."""
+    if RANK != CULPRIT and RANK < 3:
+        dist.all_reduce(torch.ones(33), group=some)
+
+
+def hold_the_interpreter():
+    # Backtracking for ever, in C, with the interpreter's lock.
+    re.match(r"(a+)+$", "a" * 64 + "b")
+
+
+def fault(what, some):
+    if what == "skip":
+        evaluate(some)
+    if RANK != CULPRIT:
+        return
+    if what == "stuck":
+        load_batch()
+    elif what == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif what == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif what == "gil":
+        hold_the_interpreter()
+    elif what == "raise":
+        raise ValueError("a bad sample")
+
+
+def train(what):
+    some = dist.new_group([0, 1, 2], group_desc="some")
+    for number in range(STEPS):
+        if RANK < 3:
+            dist.all_reduce(torch.ones(7), group=some)
+        if number == FAULT_STEP:
+            fault(what, some)
+        step(number)
+
+
+def pauses():
+    """What healthy jobs do: a checkpoint of rank 0, an evaluation, a slow step, a compilation; each longer than before."""
+    for number in range(5):
+        for _ in range(20):
+            step(number)
+        busy_until = time.monotonic() + 3 + 3 * number
+        if number % 2 == 0 and RANK == 0:
+            with open(sys.argv[2], "wb") as stream:
+                while time.monotonic() < busy_until:
+                    stream.write(os.urandom(1 << 20))
+                    stream.seek(0)
+        elif number % 2:
+            x = torch.ones(128, 128)
+            while time.monotonic() < busy_until:
+                x = (x @ x).clamp(0, 1)
+        dist.barrier()
+    step(0)
+
+
+def main():
+    what = sys.argv[1]
+    torch.set_num_threads(1)
+    if what == "absent" and RANK == CULPRIT:
+        time.sleep(600)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=300))
+    if what == "pauses":
+        pauses()
+    else:
+        train(what)
+    if what == "teardown" and RANK == CULPRIT:
+        time.sleep(600)
+    dist.barrier()
+    dist.destroy_process_group()
+    sys.stdout.write(f"rank {RANK} done\n")
+    if what == "three":
+        sys.exit(3)
+
+
+if __name__ == "__main__":
+    main()

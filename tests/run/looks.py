@@ -1,0 +1,27 @@
+"""Looks at pretended ranks, for the alarm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from whichrank.model.last_words import JOINED
+from whichrank.run.alarm import Alarm, Seen
+
+
+def rank(number: int, count: int, *, waiting: bool = False, phase: int = JOINED, busy: bool = False) -> Seen:
+    return Seen(number, phase, count, count - waiting, waiting, busy=busy)
+
+
+def away(number: int, count: int, *, busy: bool = False, stopped: bool = False, phase: int = JOINED) -> Seen:
+    return Seen(number, phase, count, count, False, busy=busy, stopped=stopped)
+
+
+def play(alarm: Alarm, start: float, seconds: float, ranks: Callable[[float], list[Seen]]) -> dict[str, float]:
+    """Look twice a second; level -> when it was first reached."""
+    reached: dict[str, float] = {}
+    for look in range(int(seconds * 2)):
+        now = start + look / 2
+        level = alarm.observe(now, ranks(now))
+        if level != "calm":
+            reached.setdefault(level, now)
+    return reached

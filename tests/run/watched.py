@@ -1,0 +1,75 @@
+"""Start jobs under `whichrank run` for real."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import command_environment
+
+HERE = Path(__file__).parent
+JOB = HERE / "job.py"
+
+
+@dataclass
+class Done:
+    """A watched job that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+    out: Path
+    seconds: float
+
+    def document(self, name: str) -> dict[str, Any]:
+        return json.loads((self.out / name).read_text())
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        assert (self.out / "verdict.json").exists(), self.stderr
+        return self.document("verdict.json")["verdict"]
+
+    @property
+    def alarms(self) -> dict[str, dict[str, Any]]:
+        return {alarm["level"]: alarm for alarm in self.document("run.json")["alarms"]}
+
+    @property
+    def files(self) -> set[str]:
+        return {file["path"] for file in self.document("bundle/manifest.json")["files"]}
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Compiled modules may be kept: importing torch without them takes many seconds."""
+    unwanted = ("NCCL_", "TORCH_", "GLOO_", "PYTHONDONTWRITEBYTECODE")
+    kept = {name: value for name, value in command_environment().items() if not name.startswith(unwanted)}
+    return {**kept, "OMP_NUM_THREADS": "1", **more}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def whichrank(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "whichrank", *map(str, arguments)]
+
+
+def torchrun(*arguments: object, world: int = 4) -> list[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(world)]
+    return [*launcher, "--master_port", str(free_port()), str(JOB), *map(str, arguments)]
+
+
+def run(command: list[str], out: Path, *options: str, limit_s: float = 150, **environ: str) -> Done:
+    began = time.monotonic()
+    done = subprocess.run(
+        whichrank("run", "--out", out, *options, "--", *command),
+        capture_output=True, text=True, timeout=limit_s, env=environment(**environ), check=False,
+    )  # fmt: skip
+    return Done(done.returncode, done.stdout, done.stderr, out, time.monotonic() - began)
