@@ -25,11 +25,13 @@ $(VENV)/pyvenv.cfg:
 $(TOOL): pyproject.toml | $(VENV)/pyvenv.cfg
 	@echo "Installing whichrank into $(VENV) …"
 	@$(PIP) install --quiet --editable .
+	@$(BIN)/python -m compileall -q src/whichrank
 	@touch $@
 
 $(DEV): pyproject.toml | $(VENV)/pyvenv.cfg
 	@echo "Installing whichrank and what its tests need into $(VENV) (torch among it: this takes a while) …"
 	@$(PIP) install --quiet --editable '.[dev]'
+	@$(BIN)/python -m compileall -q src/whichrank
 	@touch $@ $(TOOL)
 
 # Exit code 1 means "findings", which is what the demo is about.

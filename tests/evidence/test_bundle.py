@@ -96,7 +96,8 @@ def read(path):
 def test_last_words_as_evidence(tmp_path):
     rows = [
         {"rank": 0, "pid": 10, "world_size": 2, "phase": "joined", "alive": True, "started_ns": 5},
-        {"rank": 1, "pid": 11, "world_size": 2, "phase": "joined", "alive": False, "signal": 9, "ended_ns": 99, "place": "t.py:3 f"},
+        {"rank": 1, "pid": 11, "world_size": 2, "phase": "joined", "alive": False, "signal": 9, "ended_ns": 99,
+         "place": "t.py:3 f"},
         {"rank": 7, "alive": False, "exit_code": 0},
         {"rank": "x"}, None,
     ]  # fmt: skip

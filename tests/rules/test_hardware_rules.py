@@ -356,13 +356,41 @@ def test_recorded_healthy_hardware(tmp_path):
     assert [f.message for f in diagnosis.findings if f.code in CODES] == []
 
 
-@pytest.mark.parametrize("code", [13, 31, 48, 62, 74, 79, 94, 95, 119])
-def test_xids_from_before_the_run(tmp_path, code):
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(13, "Graphics SM Warp Exception"), (31, "MMU Fault"), (48, "DBE: uncorrectable ECC error"), (62, "0 0 0"),
+     (74, "NVLink: fatal error detected on link 2"), (79, "GPU has fallen off the bus."), (94, "Contained: SM"),
+     (95, "Uncontained: uncorrectable ECC error"), (119, "Timeout after 6s of waiting for RPC response")],
+)  # fmt: skip
+def test_xids_from_before_the_run(tmp_path, code, words):
     job(tmp_path, FAILED)
-    put(tmp_path, "node8/kern.log", dmesg(xid(code, "words"), "01:00:00") + dmesg("usb 1-1: new device", "02:50:00"))
+    put(tmp_path, "node8/kern.log", dmesg(xid(code, words), "01:00:00") + dmesg("usb 1-1: new device", "02:50:00"))
     diagnosis = judged(tmp_path)
-    assert accused(diagnosis) == []
-    assert all("before the run" in f.message for f in diagnosis.findings if f.code in CODES)
+    by_kernel = [f for f in diagnosis.findings if any(ref.source.endswith("kern.log") for ref in f.evidence)]
+    assert [(f.code, f.severity) for f in by_kernel if f.severity != "info"] == []
+    assert by_kernel
+    assert all("before the run" in f.message for f in by_kernel)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [xid(31, "MMU Fault"), "mlx5_core 0000:5c:00.0 enp92s0: Link down", "python[999]: segfault at 7f ip 0 sp 0 error 4",
+     "Out of memory: Killed process 9999 (python) total-vm:1kB, anon-rss:1kB"],
+)  # fmt: skip
+def test_noise_during_a_run_that_goes_well(tmp_path, words):
+    job(tmp_path)
+    put(tmp_path, "node8/kern.log", dmesg(words, "02:33:00"))
+    assert [(f.code, f.severity) for f in judged(tmp_path).findings if f.severity != "info"] == []
+
+
+@pytest.mark.parametrize(("first", "code"), [(None, 43), (31, 31)])
+def test_a_stopped_channel_counts_alone_and_follows_another(tmp_path, first, code):
+    job(tmp_path, FAILED)
+    before = dmesg(xid(first, "MMU Fault"), "02:36:10") if first else ""
+    put(tmp_path, "node8/kern.log", before + dmesg(xid(43, "Ch 00000010", pid="1002")))
+    finding = one(tmp_path, "CUDA160")
+    assert f"Xid {code} " in finding.message
+    assert (finding.subject.ranks, len(finding.evidence)) == ((2,), 1)
 
 
 @pytest.mark.parametrize("code", [13, 31, 62, 79, 94])

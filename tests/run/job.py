@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -63,13 +64,13 @@ def train(what):
 
 
 def pauses():
-    """What healthy jobs do: a checkpoint of rank 0, an evaluation, a slow step, a compilation; each longer than before."""
+    """What healthy jobs do: checkpoints of rank 0 and evaluations, each longer than the one before."""
     for number in range(5):
         for _ in range(20):
             step(number)
         busy_until = time.monotonic() + 3 + 3 * number
         if number % 2 == 0 and RANK == 0:
-            with open(sys.argv[2], "wb") as stream:
+            with Path(sys.argv[2]).open("wb") as stream:
                 while time.monotonic() < busy_until:
                     stream.write(os.urandom(1 << 20))
                     stream.seek(0)

@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 # Below this, starting processes and moving results costs more than the work (about 20 ms each).
 FEW_ITEMS = 8
-LITTLE_BYTES = 8 << 20
+LITTLE_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from whichrank.evidence.intake import claims, collect, discover_readers
+from whichrank.evidence.readers import flight_recorder
 from whichrank.fleet.local import Failure, map_ordered
-from whichrank.model.contracts import Item, Reading, Rule
+from whichrank.model.contracts import Item, Reader, Reading, Rule
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Coverage, Skipped, Source
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
@@ -64,18 +65,25 @@ ANYWHERE = ("torch_output", "nccl_log", "messages")
 
 
 def _read(item: Item) -> list[tuple[str, Reading]]:
-    readers = discover_readers()
-    chosen = claims(item, readers)
-    if not chosen or any(reader.NAME in ANYWHERE for reader in chosen):
-        chosen += [r for r in readers if r.NAME in ANYWHERE and r not in chosen and _is_text(item)]
     results: list[tuple[str, Reading]] = []
-    for reader in chosen:
+    for reader in _readers_for(item):
         try:
             results.append((reader.NAME, reader.read(item)))
         except UnreadableError as error:
             results.append((reader.NAME, Reading(quality="unusable", note=error.message)))
     useful = [(name, reading) for name, reading in results if reading.quality != "ignored"]
     return useful or results[:1]
+
+
+def _readers_for(item: Item) -> list[Reader]:
+    """A dump is nothing else, and the other readers need not even be loaded; text may speak for several."""
+    if flight_recorder.sniff(item.head(), item.label.rsplit("/", 1)[-1]):
+        return [cast("Reader", flight_recorder)]
+    readers = discover_readers()
+    chosen = claims(item, readers)
+    if not chosen or any(reader.NAME == "torch_output" for reader in chosen):
+        chosen += [r for r in readers if r.NAME in ANYWHERE and r not in chosen and _is_text(item)]
+    return chosen
 
 
 def _is_text(item: Item) -> bool:

@@ -20,6 +20,8 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
         return crashes.SILENT
     waiting = sighted.timed_out(case)
     told = [s.sign for s in sighted.of_cause(case, claim.cause, ("hint",))]
+    if claim.cause == "rank-stuck-in-preprocessing" and (waiting or told):
+        told += [Sign(clue.ref.quote, clue.ref) for clue in case.clues if clue.kind == "between_barriers"]
     last = _last(case, waiting)
     mine = [s for s in last if s.signature.cause == claim.cause]
     if case.has_dumps or not (waiting or told) or not (mine or told):

@@ -67,12 +67,19 @@ def weigh(case: Case, event: KernelEvent) -> Weight:
     if when in ("before", "after"):
         return Weight(0.3, "info")
     if has_job(case) and not failed(case):
-        return Weight(0.4, "info") if when == "unknown" else Weight(0.6, "warning")
+        return Weight(0.6, "warning") if when == "during" and _grave(case, event) else Weight(0.4, "info")
     if when == "during":
         return Weight(1.0, "error")
     if event.age_ns is not None and event.age_ns > _OLD_NS:
         return Weight(0.4, "info") if has_job(case) else Weight(0.6, "warning")
     return Weight(0.92, "error")
+
+
+def _grave(case: Case, event: KernelEvent) -> bool:
+    """Whether a job cannot have gone on well after this, although its own evidence does not say so yet."""
+    if event.kind in ("xid", "sxid"):
+        return blame_of(event) in ("bus", "memory", "nvlink", "gpu")
+    return event.kind == "gpu_lost" or case.hardware.rank_of(event.pid, event.host) is not None
 
 
 def state_weight(case: Case) -> Weight:

@@ -40,7 +40,7 @@ def choose(findings: Sequence[Finding], *, looked_at: str, enough: bool) -> Choi
     """One verdict. `looked_at` says what "healthy" may be said of; not `enough` makes silence unknown."""
     telling = [finding for finding in findings if finding.severity != "info"]
     if not telling:
-        return Choice(_nothing_found(looked_at, enough), tuple(findings))
+        return Choice(_nothing_found(looked_at, enough, findings), tuple(findings))
     root = _root(telling)
     ordered = (root, *sorted((f for f in findings if f is not root), key=lambda f: (-_weight(f), f.code)))
     followers = {i: (0,) for i, f in enumerate(ordered) if f is not root and _follows(f, root)}
@@ -120,7 +120,7 @@ def _alternatives(root: Finding, readings: Sequence[Finding]) -> tuple[Alternati
     return tuple(taken)
 
 
-def _nothing_found(looked_at: str, enough: bool) -> Verdict:
+def _nothing_found(looked_at: str, enough: bool, noted: Sequence[Finding] = ()) -> Verdict:
     if enough:
         return Verdict("healthy", "healthy", Subject(), (), 0.8, f"Nothing wrong found in {looked_at}.")
     told = (
@@ -128,4 +128,6 @@ def _nothing_found(looked_at: str, enough: bool) -> Verdict:
         if looked_at
         else "Nothing that whichrank can read was found."
     )
-    return Verdict("unknown", "unknown", Subject(), (), 0.0, told)
+    # What was only noted accuses nobody, but it is where to look first.
+    possible = [Alternative(f.cause, f.confidence, f.message) for f in noted][:MAX_ALTERNATIVES]
+    return Verdict("unknown", "unknown", Subject(), (), 0.0, told, alternatives=tuple(possible))

@@ -41,7 +41,7 @@ _SYSFS_NAMES = (
     "req_cqe_flush_error", "resp_cqe_flush_error", "req_remote_access_errors", "resp_local_length_error",
     "VL15_dropped", "roce_slow_restart", "roce_adp_retrans_to", "lifespan",
 )  # fmt: skip
-_FAILED = (b"Failed to open NETLINK_RDMA socket", b"No IB devices found", b"ibpanic:", b"No such device")
+_FAILED = (b"Failed to open NETLINK_RDMA socket", b"No IB devices found", b"ibpanic:")
 
 
 def sniff(head: bytes, name: str) -> bool:

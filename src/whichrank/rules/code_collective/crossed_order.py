@@ -28,7 +28,7 @@ from whichrank.rules import crashes, sighted
 from whichrank.rules.crashes import Claim, Sign
 from whichrank.timeline.case import Case
 
-CODE = "COLL129"
+CODE = "COLL203"
 CAUSE = "p2p-deadlock"
 
 _CLAIM = Claim(

@@ -28,7 +28,7 @@ from whichrank.rules import crashes, sighted
 from whichrank.rules.crashes import Claim, Sign
 from whichrank.timeline.case import Case
 
-CODE = "COLL128"
+CODE = "COLL202"
 CAUSE = "rank0-only-collective"
 
 _CLAIM = Claim(

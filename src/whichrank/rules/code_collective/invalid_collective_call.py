@@ -30,7 +30,7 @@ from whichrank.rules import sighted
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "COLL127"
+CODE = "COLL201"
 CAUSE = "invalid-collective-call"
 
 _CLAIM = Claim(

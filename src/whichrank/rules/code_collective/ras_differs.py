@@ -27,7 +27,7 @@ from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.timeline.case import Case
 
-CODE = "COLL130"
+CODE = "COLL204"
 CAUSE = "collective-desync"
 
 

@@ -28,7 +28,7 @@ from whichrank.rules import crashes, sighted
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "COLL131"
+CODE = "COLL205"
 CAUSE = "uneven-inputs"
 
 _CLAIM = Claim(

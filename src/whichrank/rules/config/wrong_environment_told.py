@@ -29,7 +29,7 @@ from whichrank.rules import sighted
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "CONF103"
+CODE = "CONF201"
 CAUSE = "wrong-environment"
 
 _CLAIM = Claim(

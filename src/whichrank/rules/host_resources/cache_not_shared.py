@@ -29,7 +29,7 @@ from whichrank.rules import crashes, sighted
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "HOST110"
+CODE = "HOST201"
 CAUSE = "cache-not-shared"
 
 _CLAIM = Claim(

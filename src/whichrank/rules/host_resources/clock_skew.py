@@ -27,7 +27,7 @@ from whichrank.rules import sighted
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "HOST112"
+CODE = "HOST203"
 CAUSE = "clock-skew"
 
 _CLAIM = Claim(

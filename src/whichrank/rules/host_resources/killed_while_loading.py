@@ -29,7 +29,7 @@ from whichrank.rules import crashes, deaths, sighted
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "HOST111"
+CODE = "HOST202"
 CAUSE = "host-out-of-memory"
 
 _CLAIM = Claim(

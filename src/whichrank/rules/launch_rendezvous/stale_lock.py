@@ -29,7 +29,7 @@ from whichrank.rules import sighted
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "LNCH108"
+CODE = "LNCH201"
 CAUSE = "stale-lock-or-store"
 
 _CLAIM = Claim(

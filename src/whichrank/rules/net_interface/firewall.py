@@ -31,7 +31,7 @@ from whichrank.rules import sighted
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "NETI105"
+CODE = "NETI202"
 CAUSE = "firewall"
 
 _CLAIM = Claim(

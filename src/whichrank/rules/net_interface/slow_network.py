@@ -29,7 +29,7 @@ from whichrank.rules import crashes, sighted
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "NETI106"
+CODE = "NETI203"
 CAUSE = "slow-network"
 
 _CLAIM = Claim(

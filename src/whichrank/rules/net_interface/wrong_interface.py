@@ -34,7 +34,7 @@ from whichrank.rules.crashes import Claim
 from whichrank.rules.sighted import Seen
 from whichrank.timeline.case import Case
 
-CODE = "NETI104"
+CODE = "NETI201"
 CAUSE = "wrong-interface"
 
 _CLAIM = Claim(

@@ -28,7 +28,7 @@ from whichrank.rules import doings
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "SLOW109"
+CODE = "SLOW202"
 CAUSE = "rank-stuck-in-checkpoint"
 
 _CLAIM = Claim(

@@ -28,7 +28,7 @@ from whichrank.rules import doings
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "SLOW111"
+CODE = "SLOW204"
 CAUSE = "rank-stuck-in-compile"
 
 _CLAIM = Claim(

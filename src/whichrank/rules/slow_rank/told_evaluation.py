@@ -27,7 +27,7 @@ from whichrank.rules import doings
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "SLOW110"
+CODE = "SLOW203"
 CAUSE = "rank-stuck-in-evaluation"
 
 _CLAIM = Claim(

@@ -31,7 +31,7 @@ from whichrank.rules import doings
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "SLOW108"
+CODE = "SLOW201"
 CAUSE = "rank-stuck-in-preprocessing"
 
 _CLAIM = Claim(

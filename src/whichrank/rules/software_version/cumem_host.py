@@ -29,7 +29,7 @@ from whichrank.rules import sighted
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "SOFT105"
+CODE = "SOFT203"
 CAUSE = "cumem-host"
 
 _CLAIM = Claim(

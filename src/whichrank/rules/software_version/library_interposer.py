@@ -28,7 +28,7 @@ from whichrank.rules import crashes, sighted
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "SOFT106"
+CODE = "SOFT204"
 CAUSE = "library-interposer"
 
 _CLAIM = Claim(

@@ -32,7 +32,7 @@ from whichrank.rules.crashes import Claim
 from whichrank.rules.sighted import Seen
 from whichrank.timeline.case import Case
 
-CODE = "SOFT103"
+CODE = "SOFT201"
 CAUSE = "nccl-arch-support"
 
 _CLAIM = Claim(

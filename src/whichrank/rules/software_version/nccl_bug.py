@@ -27,7 +27,7 @@ from whichrank.rules import sighted
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "SOFT107"
+CODE = "SOFT205"
 CAUSE = "nccl-bug"
 
 _CLAIM = Claim(

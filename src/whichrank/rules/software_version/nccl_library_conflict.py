@@ -30,7 +30,7 @@ from whichrank.rules import crashes, sighted
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
-CODE = "SOFT104"
+CODE = "SOFT202"
 CAUSE = "nccl-library-conflict"
 
 _CLAIM = Claim(

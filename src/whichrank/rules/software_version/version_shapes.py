@@ -31,7 +31,7 @@ from whichrank.rules import crashes, sighted
 from whichrank.rules.crashes import Claim, Sign
 from whichrank.timeline.case import Case
 
-CODE = "SOFT108"
+CODE = "SOFT206"
 CAUSE = "nccl-version-mismatch"
 
 _CLAIM = Claim(

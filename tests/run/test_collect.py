@@ -1,0 +1,110 @@
+"""`collect` and `watch` beside a running job, and `collect` of one that nobody prepared."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.run import watched
+from whichrank.evidence.bundle import load
+
+pytestmark = pytest.mark.slow
+NEEDS_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+def ask(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        watched.whichrank(*arguments),
+        capture_output=True,
+        text=True,
+        env=watched.environment(),
+        timeout=90,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def stuck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A job that hangs, watched, and left alone."""
+    out = tmp_path_factory.mktemp("stuck")
+    command = watched.whichrank("run", "--out", out, "--quiet", "--", *watched.torchrun("stuck"))
+    job = subprocess.Popen(command, stdout=-3, stderr=-3, text=True, env=watched.environment())
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        history = out / "history.jsonl"
+        rows = [json.loads(line) for line in history.read_text().splitlines()] if history.exists() else []
+        if any(row[1] == 2 and row[7].endswith("load_batch") for row in rows):
+            break
+        time.sleep(0.5)
+    yield job, out
+    job.send_signal(signal.SIGTERM)
+    job.wait(60)
+
+
+@NEEDS_TORCH
+def test_a_bundle_of_a_watched_job(stuck: tuple[subprocess.Popen[str], Path], tmp_path: Path) -> None:
+    job, _ = stuck
+    done = ask("collect", job.pid, "--out", tmp_path / "bundle")
+    assert done.returncode == 0, done.stderr
+    files = {file["path"] for file in load(tmp_path / "bundle")["files"]}
+    for rank in range(4):
+        assert {f"dumps/rank_{rank}", f"stacks/rank_{rank}.txt", f"environment/rank_{rank}.env"} <= files
+    told = json.loads(ask("diagnose", tmp_path / "bundle", "--format", "json", "--quiet").stdout)
+    assert told["verdict"]["culprits"]["ranks"] == [2]
+
+
+@NEEDS_TORCH
+def test_a_look_at_it(stuck: tuple[subprocess.Popen[str], Path]) -> None:
+    _, out = stuck
+    done = ask("watch", out, "--once")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [line[0] for line in lines[1:5]] == ["0", "1", "2", "3"]
+    assert "load_batch" in done.stdout
+    assert done.stdout.count("in all_reduce") == 3
+
+
+def test_a_job_that_nobody_prepared(tmp_path: Path) -> None:
+    code = (
+        "import os, subprocess, sys, time\n"
+        "for r in range(2):\n"
+        "    subprocess.Popen(['sleep', '60'], env={**os.environ, 'RANK': str(r), 'WORLD_SIZE': '2'})\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    job = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=-1, text=True, env=watched.environment(), start_new_session=True
+    )
+    try:
+        assert job.stdout is not None
+        job.stdout.readline()
+        done = ask("collect", job.pid, "--out", tmp_path / "bundle")
+        assert done.returncode == 0, done.stderr
+    finally:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+    content = load(tmp_path / "bundle")
+    assert content["job"]["ranks_seen"] == [0, 1]
+    assert {file["rank"] for file in content["files"] if file["kind"] == "process status"} == {0, 1}
+    assert {"last words", "flight recorder", "stacks"} <= {entry["what"] for entry in content["missing"]}
+
+
+def test_no_such_process(tmp_path: Path) -> None:
+    done = ask("collect", 2**22 - 1, "--out", tmp_path / "bundle")
+    assert done.returncode == 2
+    assert "there is no process" in done.stderr
+
+
+def test_attach_needs_a_watched_job(tmp_path: Path) -> None:
+    done = ask("attach", 1, "--out", tmp_path)
+    assert done.returncode == 2
+    assert "whichrank collect 1" in done.stderr
