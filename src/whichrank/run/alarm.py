@@ -56,6 +56,8 @@ class Alarm:
     longest: float = 0.0
     level: Level = "calm"
     why: str = ""
+    limit: float = 0.0
+    """Seconds of silence that are borne at present."""
     _progress: tuple[object, ...] = ()
     _since: float | None = None
     _suspected: float = 0.0
@@ -75,7 +77,7 @@ class Alarm:
             return self.level
         limit, why = patience(ranks)
         learned = max(TYPICAL * (median(self.gaps) if self.gaps else 0.0), LONGEST * self.longest)
-        limit = max(limit, learned)
+        self.limit = limit = max(limit, learned)
         if self.level == "calm" and self.silence(now) > limit:
             self.level, self.why, self._suspected = "suspect", why, now
         elif self.level == "suspect" and self.silence(now) <= limit:

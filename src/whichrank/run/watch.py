@@ -193,8 +193,15 @@ class Watcher:
         self.tell(f"the evidence, verdict.json and report.md are in {self.out}")
 
     def note_alarm(self, level: str, why: str) -> None:
+        """Remember an alarm; it is written with the next save."""
         self.alarms.append(
-            {"level": level, "time": now(), "why": why, "silence_s": round(self.alarm.silence(time.monotonic()), 1)}
+            {
+                "level": level,
+                "time": now(),
+                "why": why,
+                "limit_s": round(self.alarm.limit, 1),
+                "silence_s": round(self.alarm.silence(time.monotonic()), 1),
+            }
         )
 
     def job(self) -> dict[str, Any]:
