@@ -99,13 +99,19 @@ def test_last_words_as_evidence(tmp_path):
         {"rank": 1, "pid": 11, "world_size": 2, "phase": "joined", "alive": False, "signal": 9, "ended_ns": 99,
          "place": "t.py:3 f"},
         {"rank": 7, "alive": False, "exit_code": 0},
+        {"rank": 8, "pid": 12, "world_size": 9, "phase": "joining", "alive": True},
         {"rank": "x"}, None,
     ]  # fmt: skip
     path = tmp_path / "last_words.json"
     path.write_text(json.dumps({"whichrank_last_words": 1, "host": "h", "processes": rows}, indent=1))
     assert last_words.sniff(path.read_bytes(), path.name)
     events = read(path).records
-    assert [(e.kind, e.rank) for e in events] == [("group_init", 0), ("group_init", 1), ("process_exit", 1)]
+    assert [(e.kind, e.rank) for e in events] == [
+        ("group_init", 0),
+        ("group_init", 1),
+        ("process_exit", 1),
+        ("comm_init", 8),
+    ]
     assert (events[2].data["signal"], events[2].time_ns, events[2].pid) == (9, 99, 11)
     assert "t.py:3 f" in events[2].ref.quote
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.run.looks import away, play, rank
@@ -100,3 +102,12 @@ def test_a_slow_start_teaches_nothing():
     play(alarm, 50, 20, lambda t: [rank(r, int(t * 10)) for r in range(2)])
     levels = play(alarm, 70, 20, lambda _t: [rank(r, 900, waiting=True) for r in range(2)])
     assert levels["suspect"] - 70 < 7
+
+
+def test_a_second_look_that_finds_it_elsewhere():
+    """Somebody walks through the code without a collective: no progress yet, and no hang either."""
+    alarm = Alarm()
+    play(alarm, 0, 20, lambda t: [rank(r, int(t * 10)) for r in range(2)])
+    moving = play(alarm, 20, 20, lambda t: [rank(0, 300, waiting=True), replace(away(1, 300), place=f"{int(t)}")])
+    assert set(moving) == {"suspect"}
+    assert "confirmed" in play(alarm, 40, 10, lambda _t: [rank(0, 300, waiting=True), away(1, 300)])

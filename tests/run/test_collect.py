@@ -105,6 +105,28 @@ def test_no_such_process(tmp_path: Path) -> None:
 
 
 def test_attach_needs_a_watched_job(tmp_path: Path) -> None:
-    done = ask("attach", 1, "--out", tmp_path)
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        done = ask("attach", other.pid, "--out", tmp_path)
+    finally:
+        other.kill()
+        other.wait()
     assert done.returncode == 2
-    assert "whichrank collect 1" in done.stderr
+    assert f"whichrank collect {other.pid}" in done.stderr
+
+
+@NEEDS_TORCH
+def test_a_second_watcher(stuck: tuple[subprocess.Popen[str], Path], tmp_path: Path) -> None:
+    """As after the first one was killed: the words are there, and so is the hang."""
+    job, _ = stuck
+    command = watched.whichrank("attach", job.pid, "--out", tmp_path)
+    second = subprocess.Popen(command, stdout=-3, stderr=-3, env=watched.environment())
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (tmp_path / "verdict.json").exists():
+            time.sleep(0.2)
+    finally:
+        second.kill()
+        second.wait()
+    assert json.loads((tmp_path / "verdict.json").read_text())["verdict"]["culprits"]["ranks"] == [2]
+    assert job.poll() is None, "the job goes on"

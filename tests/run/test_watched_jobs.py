@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
     pytest.mark.slow,
 ]
-FAULTS = ("skip", "stuck", "stop", "gil", "kill", "raise", "none", "three")
+FAULTS = ("pauses", "absent", "skip", "stuck", "stop", "gil", "kill", "raise", "none", "three")
 RANKS = range(4)
 
 
@@ -35,7 +35,8 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
 
     def one(fault: str) -> Done:
         path = os.pathsep.join([str(site), watched.environment()["PYTHONPATH"]])
-        return watched.run(watched.torchrun(fault), folder / fault, "--policy", "end", PYTHONPATH=path)
+        command = watched.torchrun(fault, folder / "checkpoint")
+        return watched.run(command, folder / fault, "--policy", "end", PYTHONPATH=path)
 
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(FAULTS, pool.map(one, FAULTS), strict=True))
@@ -80,6 +81,12 @@ def test_evidence_of_every_rank(jobs: dict[str, Done], fault: str) -> None:
         assert "hold_the_interpreter" in stack, "a held interpreter can still be asked by a signal"
 
 
+def test_one_that_does_not_come(jobs: dict[str, Done]) -> None:
+    job = jobs["absent"]
+    assert "rank 2 has only torch imported" in job.alarms["confirmed"]["why"]
+    assert (job.verdict["cause"], job.verdict["culprits"]["ranks"]) == ("missing-rank-at-init", [2])
+
+
 def test_a_killed_rank(jobs: dict[str, Done]) -> None:
     job = jobs["kill"]
     assert job.code == 1
@@ -104,6 +111,13 @@ def test_a_healthy_job_is_left_alone(jobs: dict[str, Done]) -> None:
     assert job.stderr == ""
     assert job.document("run.json")["alarms"] == []
     assert not (job.out / "bundle").exists()
+
+
+def test_checkpoints_and_evaluations_are_no_hangs(jobs: dict[str, Done]) -> None:
+    job = jobs["pauses"]
+    assert job.code == 0, job.stderr
+    assert job.document("run.json")["alarms"] == []
+    assert job.stderr == ""
 
 
 def test_its_code_is_passed_on(tmp_path: Path) -> None:

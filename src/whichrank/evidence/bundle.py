@@ -56,6 +56,7 @@ class Bundle:
         digest = hashlib.sha256(data).hexdigest()
         # A later look at the same thing takes the place of the earlier one.
         self.manifest.files = [file for file in self.manifest.files if file.path != path]
+        self.manifest.missing = [gap for gap in self.manifest.missing if (gap.what, gap.rank) != (kind, rank)]
         self.manifest.files.append(BundleFile(path, kind, digest, self.host, rank, pid, now(), note))
         return True
 

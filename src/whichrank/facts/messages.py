@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple, cast, get_args
 
@@ -18,6 +18,8 @@ Role = Literal["root", "hint", "consequence", "activity", "harmless"]
 Who = Literal["printer", "host", "peer", "nobody"]
 
 FOLDER = Path(__file__).parent / "signatures"
+SURE = 0.7
+"""A message of this weight leaves little room for another cause."""
 REPORT = "report"
 """The library of what people write beside the output."""
 BEFORE, BEHIND = 256, 1024
@@ -114,9 +116,11 @@ def recognise(line: str) -> list[tuple[Signature, re.Match[str]]]:
     return found
 
 
+@lru_cache(maxsize=1024)
 def names_a_cause(text: str) -> bool:
-    """Whether a message (of an exception, say) is a known root of a cause."""
-    return any(signature.role == "root" for signature, _ in recognise(text[:4096]))
+    """Whether a message (of an exception, say) is the root of a cause, and surely so."""
+    found = [s for line in text[:4096].split("\n") for s, _ in recognise(line)]
+    return any(s.role == "root" and s.weight >= SURE for s in found)
 
 
 def _signature(name: str, fields: dict[str, str], place: str) -> Signature:

@@ -62,15 +62,22 @@ def read_all(
 
 # Readers of running text: what they look for may stand anywhere in a log, not only at its beginning.
 ANYWHERE = ("torch_output", "nccl_log", "messages")
+# A log of NCCL alone that is larger than this is read once, by its own reader.
+LARGE = 8 << 20
 
 
 def _read(item: Item) -> list[tuple[str, Reading]]:
     results: list[tuple[str, Reading]] = []
-    for reader in _readers_for(item):
+    chosen = _readers_for(item)
+    for reader in chosen:
         try:
             results.append((reader.NAME, reader.read(item)))
         except UnreadableError as error:
             results.append((reader.NAME, Reading(quality="unusable", note=error.message)))
+    if item.size > LARGE and [reader.NAME for reader in chosen] == ["nccl_log"]:
+        from whichrank.evidence.readers import messages
+
+        results.append((messages.NAME, messages.read_warnings(item, results[0][1].records)))
     useful = [(name, reading) for name, reading in results if reading.quality != "ignored"]
     return useful or results[:1]
 
@@ -81,7 +88,10 @@ def _readers_for(item: Item) -> list[Reader]:
         return [cast("Reader", flight_recorder)]
     readers = discover_readers()
     chosen = claims(item, readers)
-    if not chosen or any(reader.NAME == "torch_output" for reader in chosen):
+    names = {reader.NAME for reader in chosen}
+    if item.size > LARGE and "nccl_log" in names and "torch_output" not in names:
+        return [reader for reader in chosen if reader.NAME == "nccl_log"]
+    if not chosen or names & set(ANYWHERE):
         chosen += [r for r in readers if r.NAME in ANYWHERE and r not in chosen and _is_text(item)]
     return chosen
 

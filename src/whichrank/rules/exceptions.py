@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from whichrank.facts.messages import names_a_cause
 from whichrank.records.log import LogEvent
 from whichrank.rules.crashes import Sign, events, sign, survived
 from whichrank.timeline.case import Case
@@ -61,6 +62,8 @@ def nature(event: LogEvent) -> Nature:
     if name in _LAUNCHER:
         return "launcher"
     if name in ("OutOfMemoryError", "MemoryError", "gaierror") or any(phrase in words for phrase in _KNOWN_WORDS):
+        return "known"
+    if names_a_cause(words):
         return "known"
     if name in _LOSS_TYPES or name.startswith("Rendezvous") or any(phrase in words for phrase in _LOSS_WORDS):
         return "loss"

@@ -42,6 +42,8 @@ class Seen:
     stopped: bool = False
     beating: bool = True
     """Its own thread still writes: nobody holds the interpreter's lock."""
+    place: str = ""
+    """The line of the training code that it is at."""
 
     @property
     def progress(self) -> tuple[int, int, int, int, bool]:
@@ -62,6 +64,7 @@ class Alarm:
     _since: float | None = None
     _suspected: float = 0.0
     _steady: bool = False
+    _places: tuple[str, ...] = ()
 
     def silence(self, now: float) -> float:
         """Seconds without any progress."""
@@ -77,13 +80,18 @@ class Alarm:
             return self.level
         limit, why = patience(ranks)
         learned = max(TYPICAL * (median(self.gaps) if self.gaps else 0.0), LONGEST * self.longest)
-        self.limit = limit = max(limit, learned)
+        limit = max(limit, learned)
+        if self.level == "calm":
+            self.limit = limit
         if self.level == "calm" and self.silence(now) > limit:
             self.level, self.why, self._suspected = "suspect", why, now
-        elif self.level == "suspect" and self.silence(now) <= limit:
-            self.level = "calm"  # a rank that did nothing has begun to work
+            self._places = _places(ranks)
+        elif self.level == "suspect" and _places(ranks) != self._places:
+            # Somebody moves in the code, though not in the collectives: the second look begins anew. How busy they
+            # are says nothing any more: taking the evidence keeps them busy.
+            self._places, self._suspected = _places(ranks), now
         elif self.level == "suspect" and now - self._suspected >= SECOND_LOOK_S:
-            self.level, self.why = "confirmed", why
+            self.level = "confirmed"
         return self.level
 
     def excuse(self, now: float) -> None:
@@ -125,6 +133,10 @@ def patience(ranks: list[Seen]) -> tuple[float, str]:  # noqa: PLR0911 - a table
     if any(seen.busy for seen in away):
         return BUSY_S, f"{_named([s.rank for s in away if s.busy])} works on while others wait"
     return IDLE_S, f"{_named([s.rank for s in away])} does nothing while others wait"
+
+
+def _places(ranks: list[Seen]) -> tuple[str, ...]:
+    return tuple(seen.place for seen in ranks if seen.alive)
 
 
 def _starting(ranks: list[Seen], waiting: list[Seen], away: list[Seen]) -> str:

@@ -100,7 +100,18 @@ def _answered(folder: Path, member: Member, token: str) -> bool:
         return False
     if not member.words.enqueued:  # nothing recorded: there will be no dump
         return True
-    return any((folder / f"{member.name}.{token}.frames.{kind}").exists() for kind in ("fr", "nccl"))
+    return bool(_framed(folder, member))
+
+
+def _framed(folder: Path, member: Member) -> str:
+    """The dump with frames that is as new as its last collective, whoever asked for it; "" where there is none."""
+    for path in folder.glob(f"{member.name}.*.frames.*"):
+        try:
+            if path.stat().st_mtime_ns >= member.words.changed_ns and not path.name.endswith(".part"):
+                return path.name.removeprefix(f"{member.name}.").rpartition(".")[0]
+        except OSError:
+            continue
+    return ""
 
 
 def host_view(bundle: Bundle, member: Member) -> None:
@@ -177,7 +188,7 @@ def _dump_of(crew: Crew, bundle: Bundle, member: Member, token: str, places: Tor
     if by_torch:
         bundle.add(f"dumps/rank_{rank}", by_torch, "flight recorder", rank=rank, pid=pid, note="written by torch")
         return
-    tried = ((f"{token}.frames", "when asked"), (token, "when asked, without frames"),
+    tried = ((_framed(crew.folder, member), "when asked"), (token, "when asked, without frames"),
              ("end", "when it failed, without frames"), ("kept", "in reserve, without frames"))  # fmt: skip
     for suffix, note in tried:
         taken = {kind: _read(crew.folder / f"{member.name}.{suffix}.{kind}") for kind in ("nccl", "fr")}

@@ -54,11 +54,14 @@ def the_only_job() -> int:
 def private_of(root: int) -> Path | None:
     """The private folder of the job that a process belongs to, if `run` started it."""
     everyone = processes.everybody()
+    found: list[Path] = []
     for pid in (root, *processes.below(root, everyone)):
-        folder = processes.environ(pid).get(FOLDER)
-        if folder and Path(folder).is_dir() and Path(folder).stat().st_uid == os.geteuid():
-            return Path(folder)
-    return None
+        folder = Path(processes.environ(pid).get(FOLDER) or "/nonexistent")
+        if folder not in found and folder.is_dir() and folder.stat().st_uid == os.geteuid():
+            found.append(folder)
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} watched jobs run below process {root}", "Give the pid of one job's launcher.")
+    return found[0] if found else None
 
 
 def crew_of(root: int) -> Crew:

@@ -87,6 +87,9 @@ def _finish(watcher: Watcher, code: int, tell: Tell, *, asked: bool) -> None:
 def _tidy(out: Path, *, given: bool) -> None:
     """A folder that nobody asked for and that holds nothing of interest goes."""
     with contextlib.suppress(OSError):
+        for path in (out / "torch").iterdir():
+            if path.is_fifo():  # torch's own doorbells, of no use without the job
+                path.unlink()
         (out / "torch").rmdir()
     if given or (out / "bundle").exists() or (out / "torch").exists():
         return

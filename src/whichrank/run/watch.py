@@ -56,6 +56,7 @@ class Watcher:
     _history_next: float = 0.0
     _history_lines: int = 0
     _count: int = 0
+    _failed_attempt: int = -1
 
     def __post_init__(self) -> None:
         self.crew = Crew(self.private)
@@ -85,18 +86,23 @@ class Watcher:
         poll = select.poll()
         for handle in handles:
             poll.register(handle, select.POLLIN)
-        ended = poll.poll(LOOK_S * 1000)
-        if ended:
-            before = {m.name for m in self.crew.ranks() if m.alive}
-            self.crew.look()
-            self.lost([m for m in self.crew.ranks() if m.name in before and not m.alive])
+        if poll.poll(LOOK_S * 1000):
+            self.refresh()
+
+    def refresh(self) -> list[Member]:
+        """Read the words anew; who has ended since is told at once."""
+        before = {m.name for m in self.crew.ranks() if m.alive}
+        ranks = self.crew.look()
+        self.lost([m for m in self.crew.ranks() if m.name in before and not m.alive])
+        return ranks
 
     def lost(self, members: list[Member]) -> None:
         """Ranks have ended: if badly, ask the others at once, before the launcher ends them."""
         bad = [m for m in members if _ended_badly(m)]
-        if not bad or self.failed:
+        attempt = max((m.words.attempt for m in bad), default=-1)
+        if attempt <= self._failed_attempt:
             return
-        self.failed = True
+        self.failed, self._failed_attempt = True, attempt
         self._count += 1
         self.token = f"lost{self._count}"
         living = [m for m in self.crew.ranks() if m.alive and not m.stopped]
@@ -105,7 +111,7 @@ class Watcher:
 
     def look(self, now_s: float) -> None:
         """One look at everybody."""
-        ranks = self.crew.look()
+        ranks = self.refresh()
         self.history(now_s, ranks)
         if not ranks:
             return
@@ -264,6 +270,7 @@ def seen(member: Member) -> Seen:
         busy=member.busy,
         stopped=member.stopped,
         beating=not member.held,
+        place=words.place,
     )
 
 

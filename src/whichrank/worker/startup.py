@@ -44,6 +44,7 @@ class Watch:
         self.inode = 0
         self.stopped = False
         self.thread: threading.Thread | None = None
+        self.aside: threading.Thread | None = None
         self.kept_ns = 0
         self.keep_next = time.monotonic() + KEEP_S
         self.stacks = -1
@@ -137,9 +138,16 @@ class Watch:
             return
         self.write_stacks(token)
         self.dump(token, frames=False)
-        if kind == "full":
-            # The first look-up of frames takes seconds, without the interpreter's lock.
+        if kind == "full" and (self.aside is None or not self.aside.is_alive()):
+            # The first look-up of frames takes seconds, without the interpreter's lock: the beat goes on meanwhile.
+            self.aside = threading.Thread(target=self.dump_frames, args=(token,), name="whichrank-frames", daemon=True)
+            self.aside.start()
+
+    def dump_frames(self, token: str) -> None:
+        try:
             self.dump(f"{token}.frames", frames=True)
+        except Exception as error:  # noqa: BLE001 - a watcher never disturbs what it watches
+            self.complain(error)
 
     def write_stacks(self, token: str) -> None:
         import faulthandler
@@ -183,6 +191,8 @@ class Watch:
             os.write(self.ask, b"end\n")
             # A thread that is inside torch when the interpreter goes can take the process down with it.
             self.thread.join(2.0)
+        if self.aside is not None:
+            self.aside.join(5.0)
 
 
 def _ready(name: str) -> object | None:

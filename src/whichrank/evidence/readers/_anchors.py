@@ -17,11 +17,11 @@ _SLOTS = 1 << 16
 _COMMON = b" etaoinsrhldcumfpgwybv.:,-_/=()[]0123456789kxjqz"
 # Words of everyday lines: a window that lies in one of them finds too much.
 _EVERYDAY = (
-    b" NCCL INFO Channel via P2P/CUMEM/read AllReduce: opCount sendbuff recvbuff count datatype root comm nranks stream "
-    b"[rank0]: INFO WARNING DEBUG root train training step iteration epoch loss time memory gpu learning rate grad_norm "
+    b" NCCL INFO Channel via P2P/CUMEM/read AllReduce: opCount sendbuff recvbuff count datatype root comm nranks "
+    b"[rank0]: INFO WARNING DEBUG root train training step iteration epoch loss time memory gpu learning grad_norm "
     b"samples tokens throughput global batch worker process processed file File from value elapsed seconds model data "
     b"UserWarning: is deprecated. Please use instead. Loading Using set by environment to torch.distributed torch/ "
-    b'/usr/lib/python3/site-packages/ line, in File "/ checkpoint checkpointing allocated allocate reserved tensor shape '
+    b'/usr/lib/python3/site-packages/ line, in File "/ checkpoint checkpointing allocated allocate reserved tensor '
     b"Endpoint complete completed check checking local the connection Connection operation device Device memory Memory "
     b"Warning: warnings failed Failed error Error found not find could Could from rank Rank ranks stream 0x7f2 "
 )

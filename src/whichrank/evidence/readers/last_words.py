@@ -48,6 +48,10 @@ def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> li
         ref = Ref(label, f"process {index}", f"rank {rank} is process {pid}, one of {size}", rank, host)
         data: dict[str, Value] = {"size": size}
         found.append(LogEvent("group_init", ref, _whole(row, "started_ns"), rank, pid=pid, host=host, data=data))
+    elif row.get("phase") == "joining":
+        words = f"rank {rank} (process {pid}) is making its process group"
+        ref = Ref(label, f"process {index}", words, rank, host)
+        found.append(LogEvent("comm_init", ref, _whole(row, "changed_ns"), rank, pid=pid, host=host))
     code, number = _whole(row, "exit_code"), _whole(row, "signal", 128)
     if row.get("alive") is False and (code or number):
         found.append(_ended(label, index, row, (rank, pid, host), (code, number)))

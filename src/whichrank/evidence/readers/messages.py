@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 import numpy as np
@@ -17,9 +17,10 @@ import numpy.typing as npt
 from whichrank.evidence.readers._anchors import Anchors
 from whichrank.evidence.readers._prefixes import Clock, PathHint, Voice, hint_of_path, listen, stated_year
 from whichrank.evidence.readers._textscan import LONGEST, chunks, is_text
-from whichrank.facts.messages import KNOWN, Signature, signatures
+from whichrank.facts.messages import KNOWN, REPORT, Signature, signatures
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
+from whichrank.records.nccl import NcclLog
 from whichrank.records.sighting import Sighting
 
 NAME = "messages"
@@ -38,6 +39,11 @@ _NO_EVIDENCE = (".py", ".pyi", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".md", 
 # host:pid:tid [device], as NCCL and its plug-ins begin their lines.
 _PROCESS = re.compile(r"(?:^|[\s>\]])([A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):(\d{1,10}) (?:\[-?\d{1,9}\] )?")
 _EXTRA = 80
+_OUTPUT = re.compile(
+    rb"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|[Ww]arning[: ]|WARNING|ERROR|\bINFO\b"
+    rb"|^\s{0,8}File |^\[|^\d{4}-\d\d|\.py:\d"
+)
+"""Marks of lines that a program printed."""
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -59,6 +65,16 @@ def read(item: Item) -> Reading:
         return Reading([], "ignored", "no known message in it")
     note = f"{search.dropped} repeated message(s) not kept" if search.dropped else ""
     return Reading(list(records), "complete", note)
+
+
+def read_warnings(item: Item, logs: Iterable[NcclLog]) -> Reading:
+    """The known messages among the warnings that NCCL's reader found: a large log of NCCL alone is read once."""
+    search = _Search(item, KNOWN.anchors)
+    for log in logs:
+        for process in log.processes:
+            for warning in (*process.warnings, *process.notes):
+                search.see(f"{process.label}:0 [0] NCCL {warning.level} {warning.text}".encode(), warning.line)
+    return Reading(list(search.sightings()), "complete" if search.sightings() else "ignored")
 
 
 @cache
@@ -95,12 +111,12 @@ class _Kept:
         self.first: list[Sighting] = []
         self.last: deque[Sighting] = deque(maxlen=LAST)
 
-    def add(self, sighting: Sighting) -> None:
+    def add(self, sighting: Sighting) -> bool:
+        """Keep it; whether more is kept than before."""
         self.count += 1
-        if len(self.first) < FIRST:
-            self.first.append(sighting)
-        else:
-            self.last.append(sighting)
+        grows = self.count <= FIRST + LAST
+        (self.first if len(self.first) < FIRST else self.last).append(sighting)
+        return grows
 
 
 class _Search:
@@ -131,6 +147,11 @@ class _Search:
                 self._see(line, self._lines + 1, fitting)
         self._lines += _breaks(codes[counted:])
 
+    def see(self, line: bytes, number: int) -> None:
+        """Look at a single line."""
+        if fitting := self._fits(line):
+            self._see(line, number, fitting)
+
     def _fits(self, line: bytes) -> tuple[Signature, ...]:
         """The signatures whose anchors stand in a line; worked out once for each shape of a line."""
         shape = line.translate(None, _DIGITS)
@@ -147,7 +168,10 @@ class _Search:
     def _see(self, line: bytes, number: int, fitting: tuple[Signature, ...]) -> None:
         voice: Voice | None = None
         taken: list[tuple[int, int]] = []
+        printed = False
         for signature in fitting:
+            if signature.library == REPORT and (printed or _OUTPUT.search(line)):
+                continue  # a program's words, not a person's
             if voice is None:
                 voice = listen(line, self._clock)
                 whole = voice.text
@@ -159,6 +183,7 @@ class _Search:
             if any(begin < span[1] and span[0] < end for begin, end in taken):
                 continue
             taken.append(span)
+            printed |= signature.library != REPORT
             self._keep(signature, voice, number, whole, span, {k: v for k, v in found.groupdict().items() if v})
 
     def _keep(
@@ -180,11 +205,10 @@ class _Search:
         if voice.time_ns is not None:
             self._newest = max(voice.time_ns, self._newest or 0)
         after = None if voice.time_ns is not None else self._newest
-        self._total += 1
-        if self._total > _MOST and kept.count:
+        if self._total >= _MOST and 0 < kept.count < FIRST + LAST:
             kept.count += 1
             return
-        kept.add(
+        self._total += kept.add(
             Sighting(signature.id, ref, number, rank, local, pid, host, voice.time_ns, after, groups, kept.count + 1)
         )
 

@@ -22,7 +22,10 @@ _MOST = 64
 _SUFFIXES = (".py", ".py.txt", ".snippet")
 
 _BRANCH = re.compile(r"(?P<word>if|elif|else)\b(?P<condition>[^#\n]{0,200}):")
-_RANK = r"(?:[\w.]{0,40}\b)?(?:global_rank|local_rank|world_rank|rank|RANK|LOCAL_RANK|get_rank\(\w{0,20}\)|process_index)\b"
+_RANK = (
+    r"(?:[\w.]{0,40}\b)?(?:(?:global_rank|local_rank|world_rank|rank|RANK|LOCAL_RANK|process_index)\b"
+    r"|get_rank\(\w{0,20}\))"
+)
 _FIRST = re.compile(
     rf"{_RANK}\s{{0,4}}(?:==|<=|<)\s{{0,4}}(?:0|1)\b|is_main_process|is_local_main_process|is_world_process_zero"
     rf"|is_global_zero|is_rank_?0|is_rank_zero|is_master|is_chief|not {_RANK}|{_RANK}\s{{0,4}}in\s{{0,4}}[\[(]"

@@ -54,7 +54,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not guarded or not waiting or case.has_dumps:
         return []
     clue = guarded[0]
-    message = f"{clue.calls[0]} at {clue.file}:{clue.line} runs only where {clue.guard}, and the ranks wait in a collective."
+    message = (
+        f"{clue.calls[0]} at {clue.file}:{clue.line} runs only where {clue.guard}, and the ranks wait in a collective."
+    )
     signs = [Sign(clue.ref.quote, clue.ref), *waiting]
     found = crashes.found(case, _CLAIM, signs, message, 0.66 if len(guarded) == 1 else 0.5)
     return [sighted.about(found, Subject(code=(CodePlace(clue.file, clue.line),)))]

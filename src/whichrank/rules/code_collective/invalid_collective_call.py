@@ -38,10 +38,10 @@ _CLAIM = Claim(
     CAUSE,
     fix=(
         "Correct the call that the traceback names: device, contiguity, type, sizes, root, group.",
-        "For CPU and CUDA tensors in one job: backend=\"cpu:gloo,cuda:nccl\".",
+        'For CPU and CUDA tensors in one job: backend="cpu:gloo,cuda:nccl".',
     ),
 )
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, '{who} made a call that the library refuses: {what}.')
+    return sighted.judge(case, _CLAIM, "{who} made a call that the library refuses: {what}.")

@@ -47,7 +47,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _possible(ref: Ref, words: str) -> Finding:
     step = NextStep(
-        "ncclras (twice, ten seconds apart)", "counts that have not moved mean a hang; else all is well", (CAUSE,), "none"
+        "ncclras (twice, ten seconds apart)",
+        "counts that have not moved mean a hang; else all is well",
+        (CAUSE,),
+        "none",
     )
     return Finding(
         code=CODE,

@@ -36,7 +36,10 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=(
-        "Unset the variable that the message names, and those that were set for debugging; give all ranks the same environment.",
+        (
+            "Unset the variable that the message names, and those that were set for debugging; give all ranks the same "
+            "environment."
+        ),
         "whichrank env lint checks a launch file before the job starts.",
     ),
     category="config",
@@ -44,4 +47,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, 'A setting makes the library fail: {what}.')
+    return sighted.judge(case, _CLAIM, "A setting makes the library fail: {what}.")

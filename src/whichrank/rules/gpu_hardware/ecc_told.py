@@ -36,7 +36,10 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=(
-        "Find the GPU (nvidia-smi -q -d ECC,ROW_REMAPPER), reset it so that rows are remapped, and take the host out of the pool until then.",
+        (
+            "Find the GPU (nvidia-smi -q -d ECC,ROW_REMAPPER), reset it so that rows are remapped, and take the host "
+            "out of the pool until then."
+        ),
         "Replace the GPU if remapping failed or the error comes back.",
     ),
     blames="gpu",
@@ -47,4 +50,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, 'The GPU of {who} has an uncorrectable memory error.')
+    return sighted.judge(case, _CLAIM, "The GPU of {who} has an uncorrectable memory error.")

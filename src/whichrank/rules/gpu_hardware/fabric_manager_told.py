@@ -38,16 +38,24 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=(
-        "systemctl restart nvidia-fabricmanager, in exactly the version of the driver; nvidia-smi -q must show Fabric State Completed, Status Success. Reset the GPUs or reboot if it does not.",
+        (
+            "systemctl restart nvidia-fabricmanager, in exactly the version of the driver; nvidia-smi -q must show "
+            "Fabric State Completed, Status Success. Reset the GPUs or reboot if it does not."
+        ),
         "For multi-node NVLink: nvidia-imex on all nodes, and its channel in the container.",
         "NCCL_NVLS_ENABLE=0 goes around NVLS failures.",
     ),
     blames="host",
     next=(
-        NextStep("nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager", "must say Completed and Success", ("fabric-manager",), "none"),
+        NextStep(
+            "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager",
+            "must say Completed and Success",
+            ("fabric-manager",),
+            "none",
+        ),
     ),
 )
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, 'The NVSwitch fabric of {who} is not ready: {what}.')
+    return sighted.judge(case, _CLAIM, "The NVSwitch fabric of {who} is not ready: {what}.")

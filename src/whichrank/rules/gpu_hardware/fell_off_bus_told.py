@@ -40,10 +40,18 @@ _CLAIM = Claim(
     ),
     blames="gpu",
     next=(
-        NextStep("dmesg -T | grep -E 'NVRM|Xid|AER'", "Xid 79 and PCIe errors tell when and which slot", ("gpu-fell-off-bus", "xid-gpu-fault",), "none"),
+        NextStep(
+            "dmesg -T | grep -E 'NVRM|Xid|AER'",
+            "Xid 79 and PCIe errors tell when and which slot",
+            (
+                "gpu-fell-off-bus",
+                "xid-gpu-fault",
+            ),
+            "none",
+        ),
     ),
 )
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, 'A GPU of {who} does not answer over PCIe: {what}.')
+    return sighted.judge(case, _CLAIM, "A GPU of {who} does not answer over PCIe: {what}.")

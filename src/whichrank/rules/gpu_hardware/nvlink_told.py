@@ -40,10 +40,18 @@ _CLAIM = Claim(
     ),
     blames="gpu",
     next=(
-        NextStep("nvidia-smi nvlink -s", "shows the links that are down", ("nvlink-fault", "fabric-manager",), "none"),
+        NextStep(
+            "nvidia-smi nvlink -s",
+            "shows the links that are down",
+            (
+                "nvlink-fault",
+                "fabric-manager",
+            ),
+            "none",
+        ),
     ),
 )
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, 'NVLink does not work for {who}: {what}.')
+    return sighted.judge(case, _CLAIM, "NVLink does not work for {who}: {what}.")

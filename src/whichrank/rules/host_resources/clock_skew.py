@@ -33,13 +33,11 @@ CAUSE = "clock-skew"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Start the time service on all hosts and check it: chronyc tracking.",
-    ),
+    fix=("Start the time service on all hosts and check it: chronyc tracking.",),
     category="config",
     blames="host",
 )
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, 'The clock of {who} is wrong: {what}.')
+    return sighted.judge(case, _CLAIM, "The clock of {who} is wrong: {what}.")

@@ -36,15 +36,26 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=(
-        "See whether any process holds it (lsof FILE); if none does, remove the lock: for torch extensions ~/.cache/torch_extensions/*/*/lock.",
+        (
+            "See whether any process holds it (lsof FILE); if none does, remove the lock: for torch extensions "
+            "~/.cache/torch_extensions/*/*/lock."
+        ),
         "Keep such caches on local disks, or one per host.",
     ),
     category="hang",
     next=(
-        NextStep("lsof LOCKFILE", "tells whether any process holds the lock", ("stale-lock-or-store", "rank-stuck-in-compile",), "none"),
+        NextStep(
+            "lsof LOCKFILE",
+            "tells whether any process holds the lock",
+            (
+                "stale-lock-or-store",
+                "rank-stuck-in-compile",
+            ),
+            "none",
+        ),
     ),
 )
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, '{who} waits for a lock that an earlier run may have left behind: {what}.')
+    return sighted.judge(case, _CLAIM, "{who} waits for a lock that an earlier run may have left behind: {what}.")

@@ -12,7 +12,7 @@ The words of the message itself, by the shapes of each version. Lines after whic
 not counted. Of several messages the earliest names who is meant; a rank that only lost its peer is never named.
 
 ## Example
-`NCCL WARN socketPollConnect: Connect to 10.1.2.4<56849> returned 113(No route to host)`
+`NCCL WARN socketPollConnect: Connect to 10.1.2.4<40123> returned 113(No route to host)`
 
 ## Fix
 Allow all TCP between the hosts on that network (firewalld, iptables, security group), or open a range and set
@@ -38,15 +38,29 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=(
-        "Allow all TCP between the hosts on that network (firewalld, iptables, security group), or open a range and set net.ipv4.ip_local_port_range to it.",
-        "If the address is not the one that the hosts should use, name the interface: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME.",
+        (
+            "Allow all TCP between the hosts on that network (firewalld, iptables, security group), or open a range "
+            "and set net.ipv4.ip_local_port_range to it."
+        ),
+        (
+            "If the address is not the one that the hosts should use, name the interface: NCCL_SOCKET_IFNAME, "
+            "GLOO_SOCKET_IFNAME."
+        ),
     ),
     blames="host",
     next=(
-        NextStep("nc -vz ADDRESS PORT", "at once refused: nobody listens; silence or \"no route\": it is blocked", ("firewall", "wrong-interface",), "none"),
+        NextStep(
+            "nc -vz ADDRESS PORT",
+            'at once refused: nobody listens; silence or "no route": it is blocked',
+            (
+                "firewall",
+                "wrong-interface",
+            ),
+            "none",
+        ),
     ),
 )
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, '{who} could not connect to a peer; something on the way blocks it: {what}.')
+    return sighted.judge(case, _CLAIM, "{who} could not connect to a peer; something on the way blocks it: {what}.")

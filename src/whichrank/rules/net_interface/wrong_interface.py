@@ -60,7 +60,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     told = sighted.of_cause(case, CAUSE)
     if any(s.signature.role == "root" for s in told):
         sure = sighted.confidence(told)
-        return [sighted.tell_of(case, _FAILED, "A rank is not to be reached at the address that it announced: {what}.", told, sure)]
+        return [
+            sighted.tell_of(
+                case, _FAILED, "A rank is not to be reached at the address that it announced: {what}.", told, sure
+            )
+        ]
     return _by_the_choice(case)
 
 
@@ -77,7 +81,9 @@ def _by_the_choice(case: Case) -> list[Finding]:
     name, where = odd[0].group("interface"), odd[0].group("address")
     message = f"NCCL uses the interface {name} ({where}), which does not lead to other hosts."
     alternatives = (("firewall", 0.15, "what does not answer may also be blocked"),)
-    claim = Claim(CODE, CAUSE, fix=_CLAIM.fix, category="hang", blames="host", next=_CLAIM.next, alternatives=alternatives)
+    claim = Claim(
+        CODE, CAUSE, fix=_CLAIM.fix, category="hang", blames="host", next=_CLAIM.next, alternatives=alternatives
+    )
     return [crashes.found(case, claim, [s.sign for s in odd], message, sure)]
 
 

@@ -48,7 +48,9 @@ _CLAIM = Claim(
         ("collective-stalled", 0.08, "the evidence does not say why nothing moves"),
     ),
     next=(
-        NextStep("lspci -vvv | grep ACSCtl; cat /proc/cmdline", "shows whether ACS or the IOMMU is on", (CAUSE,), "none"),
+        NextStep(
+            "lspci -vvv | grep ACSCtl; cat /proc/cmdline", "shows whether ACS or the IOMMU is on", (CAUSE,), "none"
+        ),
     ),
 )
 
@@ -58,7 +60,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return crashes.SILENT
     told = [s for s in sighted.of_cause(case, CAUSE) if s.signature.role == "root"]
     if told:
-        return [sighted.tell_of(case, _CLAIM, "The IOMMU of {who} refused an access between devices: {what}.", told, sighted.confidence(told))]
+        return [
+            sighted.tell_of(
+                case,
+                _CLAIM,
+                "The IOMMU of {who} refused an access between devices: {what}.",
+                told,
+                sighted.confidence(told),
+            )
+        ]
     found = peer_copies.clues(case)
     if not found.any:
         return []

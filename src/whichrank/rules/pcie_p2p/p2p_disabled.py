@@ -43,4 +43,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, 'GPUs of {who} can not reach each other directly: {what}.')
+    return sighted.judge(case, _CLAIM, "GPUs of {who} can not reach each other directly: {what}.")

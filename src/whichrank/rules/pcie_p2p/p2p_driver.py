@@ -52,10 +52,26 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return crashes.SILENT
     told = [s for s in sighted.of_cause(case, CAUSE) if s.signature.role == "root"]
     if told:
-        return [sighted.tell_of(case, _CLAIM, "The driver of {who} refuses the peer access that it offers: {what}.", told, sighted.confidence(told))]
+        return [
+            sighted.tell_of(
+                case,
+                _CLAIM,
+                "The driver of {who} refuses the peer access that it offers: {what}.",
+                told,
+                sighted.confidence(told),
+            )
+        ]
     found = peer_copies.clues(case)
     if not found.model or not found.any or not (found.helped or (found.stalled and found.direct)):
         return []
-    sure = 0.5 + 0.12 * bool(found.helped) + 0.08 * bool(found.iommu_off) + 0.05 * found.direct - 0.3 * bool(found.iommu_on)
-    message = "Copies between GPUs of a model without peer-to-peer never end: the driver offers what the cards do not have."
+    sure = (
+        0.5
+        + 0.12 * bool(found.helped)
+        + 0.08 * bool(found.iommu_off)
+        + 0.05 * found.direct
+        - 0.3 * bool(found.iommu_on)
+    )
+    message = (
+        "Copies between GPUs of a model without peer-to-peer never end: the driver offers what the cards do not have."
+    )
     return [crashes.found(case, _CLAIM, peer_copies.signs(found), message, min(sure, 0.8))]

@@ -43,7 +43,9 @@ _CLAIM = Claim(
         "NCCL_P2P_DISABLE=1 until then; what was computed before is not to be trusted.",
     ),
     next=(
-        NextStep("simpleP2P (CUDA samples)", "compares what arrives with what was sent, pair by pair", (CAUSE,), "load"),
+        NextStep(
+            "simpleP2P (CUDA samples)", "compares what arrives with what was sent, pair by pair", (CAUSE,), "load"
+        ),
     ),
 )
 
@@ -53,7 +55,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return crashes.SILENT
     told = [s for s in sighted.of_cause(case, CAUSE) if s.signature.role == "root"]
     if told:
-        return [sighted.tell_of(case, _CLAIM, "Data that went between GPUs came out wrong: {what}.", told, sighted.confidence(told))]
+        return [
+            sighted.tell_of(
+                case, _CLAIM, "Data that went between GPUs came out wrong: {what}.", told, sighted.confidence(told)
+            )
+        ]
     printed = _lost(sighted.seen(case, "told-zeros"))
     if not printed:
         return []

@@ -13,7 +13,7 @@ The words of the message itself, by the shapes of each version. Lines after whic
 not counted. Of several messages the earliest names who is meant; a rank that only lost its peer is never named.
 
 ## Example
-`NET/IB : Got completion from peer 10.0.0.12<60054> with error 4, opcode 32704, len 0, vendor err 81`
+`NET/IB : Got completion from peer 10.0.0.12<40054> with error 4, opcode 1, len 0, vendor err 81`
 
 ## Fix
 Turn ACS off on the bridges between GPU and adapter; on bare metal boot with iommu=pt; in virtual machines enable ATS
@@ -37,15 +37,25 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=(
-        "Turn ACS off on the bridges between GPU and adapter; on bare metal boot with iommu=pt; in virtual machines enable ATS on the hypervisor.",
+        (
+            "Turn ACS off on the bridges between GPU and adapter; on bare metal boot with iommu=pt; in virtual "
+            "machines enable ATS on the hypervisor."
+        ),
         "NCCL_NET_GDR_LEVEL=LOC shows whether GPUDirect is at fault (and is a slow way around).",
     ),
     blames="host",
     next=(
-        NextStep("lspci -vvv | grep ACSCtl", "SrcValid+ on a bridge above GPU or adapter means that ACS is on", ("acs-gdr",), "none"),
+        NextStep(
+            "lspci -vvv | grep ACSCtl",
+            "SrcValid+ on a bridge above GPU or adapter means that ACS is on",
+            ("acs-gdr",),
+            "none",
+        ),
     ),
 )
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, 'The adapter of {who} may not reach the memory that it should send from: {what}.')
+    return sighted.judge(
+        case, _CLAIM, "The adapter of {who} may not reach the memory that it should send from: {what}."
+    )

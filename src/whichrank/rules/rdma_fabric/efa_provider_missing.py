@@ -36,16 +36,19 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=(
-        "fi_info -p efa inside the container must list the provider: install libfabric and plug-in of one release, and give the pod its devices.",
+        (
+            "fi_info -p efa inside the container must list the provider: install libfabric and plug-in of one release, "
+            "and give the pod its devices."
+        ),
         "See which libfabric is loaded: ldd libnccl-net.so; put its folder first in LD_LIBRARY_PATH.",
     ),
     category="slow",
     blames="host",
-    next=(
-        NextStep("fi_info -p efa", "lists the provider if it works", ("efa-provider-missing",), "none"),
-    ),
+    next=(NextStep("fi_info -p efa", "lists the provider if it works", ("efa-provider-missing",), "none"),),
 )
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "{who} has no provider for the cloud's fabric, so NCCL falls back to sockets: {what}.")
+    return sighted.judge(
+        case, _CLAIM, "{who} has no provider for the cloud's fabric, so NCCL falls back to sockets: {what}."
+    )

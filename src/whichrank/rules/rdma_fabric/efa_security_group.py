@@ -36,15 +36,22 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=(
-        "Allow all inbound and outbound traffic of the security group to itself, and put all instances into that one group and one subnet.",
+        (
+            "Allow all inbound and outbound traffic of the security group to itself, and put all instances into that "
+            "one group and one subnet."
+        ),
         "Check with fi_pingpong -p efa between two instances.",
     ),
     blames="host",
     next=(
-        NextStep("fi_pingpong -p efa ADDRESS", "passes only if the group lets EFA through", ("efa-security-group",), "none"),
+        NextStep(
+            "fi_pingpong -p efa ADDRESS", "passes only if the group lets EFA through", ("efa-security-group",), "none"
+        ),
     ),
 )
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, 'A transfer over EFA did not arrive; the security group must allow all traffic to itself: {what}.')
+    return sighted.judge(
+        case, _CLAIM, "A transfer over EFA did not arrive; the security group must allow all traffic to itself: {what}."
+    )

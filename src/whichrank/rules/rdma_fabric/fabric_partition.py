@@ -47,7 +47,15 @@ _CLAIM = Claim(
         ("rail-fabric", 0.1, "the fabric may join only adapters of the same rail"),
     ),
     next=(
-        NextStep("ib_write_bw -d DEVICE HOST", "passes only where the two adapters reach each other", ("ib-fabric-partition", "roce-gid",), "none"),
+        NextStep(
+            "ib_write_bw -d DEVICE HOST",
+            "passes only where the two adapters reach each other",
+            (
+                "ib-fabric-partition",
+                "roce-gid",
+            ),
+            "none",
+        ),
     ),
 )
 _UNANSWERED = 0.5

@@ -9,7 +9,7 @@ nvidia-peermem is not loaded or was built for another driver, the kernel lacks D
 apart for the level.
 
 ## How it decides
-Registration that fails is an error. That NCCL switched GPUDirect off is only a note for speed, and told as such.
+Registration that fails is an error. That NCCL switched GPUDirect off counts only where the job is said to be slow.
 
 ## Example
 `NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)`
@@ -38,7 +38,7 @@ _FIX = (
 )
 _NEXT = (NextStep("lsmod | grep peermem; nvidia-smi topo -m", "shows the module and the distances", (CAUSE,), "none"),)
 _FAILED = Claim(CODE, CAUSE, fix=_FIX, blames="host", next=_NEXT)
-_NOTED = Claim(CODE, CAUSE, fix=_FIX, blames="host", next=_NEXT, category="slow", severity="info")
+_NOTED = Claim(CODE, CAUSE, fix=_FIX, blames="host", next=_NEXT, category="slow", severity="warning")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -46,8 +46,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return crashes.SILENT
     told = sighted.of_cause(case, CAUSE)
     if any(s.signature.role == "root" for s in told):
-        return [sighted.tell_of(case, _FAILED, "The adapter of {who} can not reach GPU memory: {what}.", told, sighted.confidence(told))]
+        return [
+            sighted.tell_of(
+                case, _FAILED, "The adapter of {who} can not reach GPU memory: {what}.", told, sighted.confidence(told)
+            )
+        ]
     noted = sighted.seen(case, "nccl-gdr-disabled")
-    if not noted:
+    if not noted or not sighted.seen(case, "told-slow"):
         return []
     return [sighted.tell_of(case, _NOTED, "{who} sends through host memory: {what}.", noted, sighted.confidence(noted))]

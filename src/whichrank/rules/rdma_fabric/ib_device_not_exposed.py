@@ -36,15 +36,26 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=(
-        "Give the container its devices: --device=/dev/infiniband (or the RDMA device plug-in), --cap-add=IPC_LOCK, --ulimit memlock=-1.",
+        (
+            "Give the container its devices: --device=/dev/infiniband (or the RDMA device plug-in), "
+            "--cap-add=IPC_LOCK, --ulimit memlock=-1."
+        ),
         "Check inside the container: ibv_devinfo must list every adapter as PORT_ACTIVE.",
     ),
     blames="host",
     next=(
-        NextStep("ibv_devinfo", "inside the container it must list every adapter", ("ib-device-not-exposed", "ib-missing-userspace",), "none"),
+        NextStep(
+            "ibv_devinfo",
+            "inside the container it must list every adapter",
+            (
+                "ib-device-not-exposed",
+                "ib-missing-userspace",
+            ),
+            "none",
+        ),
     ),
 )
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, '{who} can not use its RDMA devices: {what}.')
+    return sighted.judge(case, _CLAIM, "{who} can not use its RDMA devices: {what}.")

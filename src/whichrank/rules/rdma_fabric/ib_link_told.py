@@ -46,7 +46,15 @@ _CLAIM = Claim(
         ("packet-loss", 0.08, "a lossy path exhausts its retries"),
     ),
     next=(
-        NextStep("ibstat; dmesg -T | grep -i mlx5", "shows the state of the port and when it changed", ("ib-link-flap", "host-lost",), "none"),
+        NextStep(
+            "ibstat; dmesg -T | grep -i mlx5",
+            "shows the state of the port and when it changed",
+            (
+                "ib-link-flap",
+                "host-lost",
+            ),
+            "none",
+        ),
     ),
 )
 _UNANSWERED = 0.55

@@ -48,7 +48,14 @@ _CLAIM = Claim(
         ("slow-network", 0.25, "the hosts may have nothing better than Ethernet"),
         ("ib-device-not-exposed", 0.12, "the devices may not be given to the container"),
     ),
-    next=(NextStep("ls /sys/class/infiniband; ibv_devinfo", "tells whether the host has RDMA and the image can use it", (CAUSE,), "none"),),
+    next=(
+        NextStep(
+            "ls /sys/class/infiniband; ibv_devinfo",
+            "tells whether the host has RDMA and the image can use it",
+            (CAUSE,),
+            "none",
+        ),
+    ),
 )
 _USED = ("nccl-bootstrap-shape-old", "nccl-bootstrap-shape-new", "nccl-net-interface-old")
 _BRIDGE = ("172.17.", "172.18.", "172.19.")
@@ -60,11 +67,17 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return crashes.SILENT
     told = sighted.of_cause(case, CAUSE)
     if any(s.signature.role == "root" for s in told):
-        return [sighted.tell_of(case, _CLAIM, "{who} has no library for its RDMA adapter: {what}.", told, sighted.confidence(told))]
+        return [
+            sighted.tell_of(
+                case, _CLAIM, "{who} has no library for its RDMA adapter: {what}.", told, sighted.confidence(told)
+            )
+        ]
     missing = sighted.seen(case, "nccl-ibverbs-missing")
     bridge = [s for s in sighted.seen(case, *_USED) if s.group("address").startswith(_BRIDGE)]
     slow = sighted.seen(case, "told-slow")
     if not missing or not (bridge or slow) or sighted.has_run(case):
         return []
-    message = "There is no verbs library, and the data goes over " + ("a container bridge." if bridge else "TCP sockets.")
+    message = "There is no verbs library, and the data goes over " + (
+        "a container bridge." if bridge else "TCP sockets."
+    )
     return [crashes.found(case, _CLAIM, [s.sign for s in (*missing[:2], *bridge[:2], *slow)], message, 0.5)]

@@ -37,15 +37,16 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=(
-        "Lift it where the ranks start: ulimit -l unlimited, limits.conf, LimitMEMLOCK=infinity of slurmd, sshd or the container runtime, docker --ulimit memlock=-1.",
+        (
+            "Lift it where the ranks start: ulimit -l unlimited, limits.conf, LimitMEMLOCK=infinity of slurmd, sshd or "
+            "the container runtime, docker --ulimit memlock=-1."
+        ),
         "Start that service or session anew and check the rank itself: grep locked /proc/PID/limits.",
     ),
     blames="host",
-    next=(
-        NextStep("grep locked /proc/PID/limits", "shows the limit of the rank itself", ("memlock-ulimit",), "none"),
-    ),
+    next=(NextStep("grep locked /proc/PID/limits", "shows the limit of the rank itself", ("memlock-ulimit",), "none"),),
 )
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, '{who} may not lock enough memory for its adapter: {what}.')
+    return sighted.judge(case, _CLAIM, "{who} may not lock enough memory for its adapter: {what}.")

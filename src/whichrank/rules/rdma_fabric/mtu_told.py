@@ -35,16 +35,24 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=(
-        "Give hosts and switches one MTU along the whole path, or lower the MTU of the hosts to that of the smallest hop.",
+        (
+            "Give hosts and switches one MTU along the whole path, or lower the MTU of the hosts to that of the "
+            "smallest hop."
+        ),
         "net.ipv4.tcp_mtu_probing=1 goes around it for TCP.",
     ),
     category="hang",
     blames="host",
     next=(
-        NextStep("ping -M do -s 8972 HOST", "silence while -s 1472 answers is a black hole for large packets", ("mtu-mismatch",), "none"),
+        NextStep(
+            "ping -M do -s 8972 HOST",
+            "silence while -s 1472 answers is a black hole for large packets",
+            ("mtu-mismatch",),
+            "none",
+        ),
     ),
 )
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, 'The path does not carry packets of the size that the hosts send: {what}.')
+    return sighted.judge(case, _CLAIM, "The path does not carry packets of the size that the hosts send: {what}.")

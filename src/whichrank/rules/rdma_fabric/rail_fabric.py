@@ -45,7 +45,15 @@ _CLAIM = Claim(
         ("roce-gid", 0.12, "a wrong GID index may have chosen the address"),
     ),
     next=(
-        NextStep("ping -I ADDRESS ADDRESS", "between the two addresses that the message names: silence means no route", ("rail-fabric", "ib-fabric-partition",), "none"),
+        NextStep(
+            "ping -I ADDRESS ADDRESS",
+            "between the two addresses that the message names: silence means no route",
+            (
+                "rail-fabric",
+                "ib-fabric-partition",
+            ),
+            "none",
+        ),
     ),
 )
 _UNANSWERED = 0.52
@@ -60,4 +68,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
     sure = max(sighted.confidence(told), _UNANSWERED if more else 0.0)
-    return [sighted.tell_of(case, _CLAIM, "Adapters of two networks try to reach each other and get no answer: {what}.", told or more, sure)]
+    return [
+        sighted.tell_of(
+            case,
+            _CLAIM,
+            "Adapters of two networks try to reach each other and get no answer: {what}.",
+            told or more,
+            sure,
+        )
+    ]

@@ -37,7 +37,10 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=(
-        "show_gids on both hosts: use the index of the RoCE v2 address in the same subnet on all of them, or unset NCCL_IB_GID_INDEX (2.21 and later choose it).",
+        (
+            "show_gids on both hosts: use the index of the RoCE v2 address in the same subnet on all of them, or unset "
+            "NCCL_IB_GID_INDEX (2.21 and later choose it)."
+        ),
         "Set NCCL_IB_TC to the class for which the switches have flow control.",
     ),
     blames="host",
@@ -46,9 +49,7 @@ _CLAIM = Claim(
         ("mtu-mismatch", 0.08, "a path with a smaller MTU refuses too"),
         ("ib-link-flap", 0.08, "a link that is down does not answer either"),
     ),
-    next=(
-        NextStep("show_gids", "lists the addresses and their RoCE versions", ("roce-gid",), "none"),
-    ),
+    next=(NextStep("show_gids", "lists the addresses and their RoCE versions", ("roce-gid",), "none"),),
 )
 _UNANSWERED = 0.5
 
@@ -62,4 +63,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
     sure = max(sighted.confidence(told), _UNANSWERED if more else 0.0)
-    return [sighted.tell_of(case, _CLAIM, "The address that {who} uses on the fabric does not fit: {what}.", told or more, sure)]
+    return [
+        sighted.tell_of(
+            case, _CLAIM, "The address that {who} uses on the fabric does not fit: {what}.", told or more, sure
+        )
+    ]

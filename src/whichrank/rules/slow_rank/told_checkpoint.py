@@ -46,7 +46,9 @@ _CLAIM = Claim(
         ("storage-stall", 0.08, "the storage may not answer"),
     ),
     next=(
-        NextStep("py-spy dump --nonblocking --pid PID", "the stack of the late rank shows what it does", (CAUSE,), "none"),
+        NextStep(
+            "py-spy dump --nonblocking --pid PID", "the stack of the late rank shows what it does", (CAUSE,), "none"
+        ),
     ),
 )
 

@@ -44,7 +44,9 @@ _CLAIM = Claim(
         ("stale-lock-or-store", 0.1, "a lock of an interrupted build blocks for ever"),
     ),
     next=(
-        NextStep("py-spy dump --nonblocking --pid PID", "the stack of the late rank shows what it does", (CAUSE,), "none"),
+        NextStep(
+            "py-spy dump --nonblocking --pid PID", "the stack of the late rank shows what it does", (CAUSE,), "none"
+        ),
     ),
 )
 

@@ -34,16 +34,16 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     category="hang",
-    fix=(
-        "Evaluate on all ranks with equal shares, or let the others wait with a longer timeout.",
-    ),
+    fix=("Evaluate on all ranks with equal shares, or let the others wait with a longer timeout.",),
     alternatives=(
         ("uneven-inputs", 0.15, "ranks may have different numbers of samples"),
         ("timeout-too-short", 0.12, "the work was going on"),
         ("rank0-only-collective", 0.1, "the evaluation may hold a collective"),
     ),
     next=(
-        NextStep("py-spy dump --nonblocking --pid PID", "the stack of the late rank shows what it does", (CAUSE,), "none"),
+        NextStep(
+            "py-spy dump --nonblocking --pid PID", "the stack of the late rank shows what it does", (CAUSE,), "none"
+        ),
     ),
 )
 

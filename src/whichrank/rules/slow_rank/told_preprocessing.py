@@ -47,7 +47,9 @@ _CLAIM = Claim(
         ("rank-stuck-in-user-code", 0.08, "something else may hold the rank"),
     ),
     next=(
-        NextStep("py-spy dump --nonblocking --pid PID", "the stack of the late rank shows what it does", (CAUSE,), "none"),
+        NextStep(
+            "py-spy dump --nonblocking --pid PID", "the stack of the late rank shows what it does", (CAUSE,), "none"
+        ),
     ),
 )
 

@@ -50,7 +50,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     loaded = any(s.signature.role == "root" for s in told)
     sure = 0.62 if loaded else 0.42
-    return [sighted.tell_of(case, _CLAIM, "A library that intercepts calls is loaded into the job: {what}.", told, sure)]
+    return [
+        sighted.tell_of(case, _CLAIM, "A library that intercepts calls is loaded into the job: {what}.", told, sure)
+    ]
 
 
 def _in_trouble(case: Case) -> bool:

@@ -42,7 +42,14 @@ _CLAIM = Claim(
         "Install a build whose CUDA knows this GPU: torch.cuda.get_arch_list() shows what it has code for.",
         "Rebuild extensions with TORCH_CUDA_ARCH_LIST for this GPU.",
     ),
-    next=(NextStep("python -c 'import torch; print(torch.cuda.get_arch_list())'", "lists the architectures of the build", (CAUSE,), "none"),),
+    next=(
+        NextStep(
+            "python -c 'import torch; print(torch.cuda.get_arch_list())'",
+            "lists the architectures of the build",
+            (CAUSE,),
+            "none",
+        ),
+    ),
 )
 _NEEDS = {8: (11, 0), 9: (11, 8), 10: (12, 8), 12: (12, 8)}
 """The first CUDA that compiles for a compute capability (CUDA release notes)."""
@@ -54,11 +61,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return crashes.SILENT
     told = sighted.of_cause(case, CAUSE)
     if any(s.signature.role == "root" for s in told) and not sighted.has_run(case):
-        return [sighted.tell_of(case, _CLAIM, "The build has no code for this GPU: {what}.", told, sighted.confidence(told))]
+        return [
+            sighted.tell_of(case, _CLAIM, "The build has no code for this GPU: {what}.", told, sighted.confidence(told))
+        ]
     for s in sighted.seen(case, "nccl-min-comp-cap"):
         built = _too_old(case, s)
         if built:
-            message = f"NCCL was built with CUDA {built} and has no code for GPUs of compute capability {s.group('capability')}."
+            gpus = f"GPUs of compute capability {s.group('capability')}"
+            message = f"NCCL was built with CUDA {built} and has no code for {gpus}."
             return [crashes.found(case, _CLAIM, [s.sign], message, 0.8)]
     return []
 

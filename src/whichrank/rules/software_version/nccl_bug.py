@@ -33,11 +33,9 @@ CAUSE = "nccl-bug"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Try the newest NCCL that the framework can load, and the release notes of the versions between.",
-    ),
+    fix=("Try the newest NCCL that the framework can load, and the release notes of the versions between.",),
 )
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, 'NCCL itself fails: {what}.')
+    return sighted.judge(case, _CLAIM, "NCCL itself fails: {what}.")

@@ -42,7 +42,12 @@ _CLAIM = Claim(
     ),
     alternatives=(("nccl-version-mismatch", 0.06, "the hosts may have different libraries"),),
     next=(
-        NextStep("pip list | grep nccl; ldd libtorch_cuda.so | grep nccl", "shows which libraries are there and which is loaded", (CAUSE,), "none"),
+        NextStep(
+            "pip list | grep nccl; ldd libtorch_cuda.so | grep nccl",
+            "shows which libraries are there and which is loaded",
+            (CAUSE,),
+            "none",
+        ),
     ),
 )
 
@@ -58,4 +63,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     names = " and ".join(f"nvidia-nccl-cu{cuda}" for cuda in sorted(packages)) if two else ""
     message = "The NCCL library that was loaded is not the one that the program was built for"
     message += f": {names} are both installed." if two else f": {crashes.short(told[0].sign.text)}."
-    return [crashes.found(case, _CLAIM, [*(s.sign for s in told), *two], message, 0.92 if two else sighted.confidence(told))]
+    return [
+        crashes.found(case, _CLAIM, [*(s.sign for s in told), *two], message, 0.92 if two else sighted.confidence(told))
+    ]

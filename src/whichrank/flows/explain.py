@@ -1,0 +1,297 @@
+"""What `explain` does: every reading of a word, a number or a pasted message, the likeliest first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from whichrank.facts import codes, environment, messages, near_names, taxonomy, xids
+
+RULES = Path(__file__).parent.parent / "rules"
+_CODE = re.compile(r'^CODE = "(\w+)"$', re.MULTILINE)
+_CAUSE = re.compile(r'^CAUSE = "([\w-]+)"$', re.MULTILINE)
+_WORD = re.compile(r"[A-Za-z_][A-Za-z_/-]{2,}")
+_NUMBER = re.compile(
+    r"(?:(?P<what>xid|sxid|exit ?code|exit|signal|status|ibv|cuda error|cuda failure|error|cuda|nccl|result|rc)"
+    r"\b[\s:=(#]{0,3})?(?P<number>-?\d{1,5})\)?"
+)
+_WITHIN = re.compile(
+    r"\b(?P<what>s?xid)\b ?(?:\([^)]{1,60}\))?[:,\s]{0,3}(?P<number>\d{1,5})\b"
+    r"|\b(?P<exit>exit ?code|exitcode|signal)\b[\s:=(]{0,3}(?P<code>-?\d{1,5})\b"
+    r"|\bcuda (?:failure|error) (?P<cuda>\d{1,4})\b"
+)
+_MOST = 8
+_OVERLAP = 0.55
+"""The share of a message's words that must be met for a pasted text to be taken for it."""
+_KINDS = {
+    "xid": ("xid",), "sxid": ("sxid",), "exit code": ("exit_code", "signal"), "exitcode": ("exit_code", "signal"),
+    "exit": ("exit_code", "signal"), "signal": ("signal",), "status": ("ibv_status",), "ibv": ("ibv_status",),
+    "cuda": ("cuda_error",), "cuda error": ("cuda_error",), "cuda failure": ("cuda_error",),
+    "error": ("cuda_error", "ibv_status", "xid"), "nccl": ("nccl_result",), "result": ("nccl_result",),
+    "rc": ("nccl_result",),
+}  # fmt: skip
+_TITLES = {
+    "nccl_result": "NCCL result", "ibv_status": "InfiniBand completion status", "cuda_error": "CUDA error",
+    "signal": "Signal", "exit_code": "Exit code",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One thing that the words may mean."""
+
+    kind: str
+    id: str
+    title: str
+    text: str
+    fix: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+def explain(words: str) -> list[Reading]:
+    """All readings, the likeliest first; none where nothing is known."""
+    text = " ".join(words.split())
+    found: dict[tuple[str, str], Reading] = {}
+    for reading in _readings(text):
+        found.setdefault((reading.kind, reading.id), reading)
+    if not any(reading.kind != "folklore" for reading in found.values()):
+        found |= {(reading.kind, reading.id): reading for reading in _resembling(text)}
+    return list(found.values())[:_MOST]
+
+
+def near(words: str) -> list[str]:
+    """Known names that look like this one."""
+    from difflib import get_close_matches
+
+    names = [*(name for name, _, _ in rules()), *taxonomy.causes(), *(c.name for c in codes.codes())]
+    close = get_close_matches(words.strip(), names, n=4, cutoff=0.6)
+    variable = near_names.nearest(words.strip().upper()) if re.fullmatch(r"\w{4,60}", words.strip()) else ""
+    return list(dict.fromkeys([*close, *([variable] if variable else [])]))
+
+
+def _readings(text: str) -> Iterator[Reading]:
+    yield from _exactly(text)
+    yield from _numbers(text)
+    yield from _names(text)
+    yield from _messages(text)
+    yield from _folklore(text)
+
+
+# -- names
+
+
+def _exactly(text: str) -> Iterator[Reading]:
+    code = next((rule for rule in rules() if rule[0] == text.upper()), None)
+    if code is not None:
+        yield _rule(*code)
+    slug = text.lower().replace("_", "-").replace(" ", "-")
+    if slug in taxonomy.causes():
+        yield _cause(slug)
+    name = text.upper().partition("=")[0].strip()
+    if re.fullmatch(r"[A-Z][A-Z0-9_]{3,60}", name) and (page := environment.page(name)):
+        yield Reading("variable", page["id"], page["title"], page["text"], tuple(page["fix"]), tuple(page["sources"]))
+        yield from _folklore(name)
+
+
+@cache
+def rules() -> tuple[tuple[str, str, Path], ...]:
+    """Code, cause and file of every rule, read without importing any."""
+    found = []
+    for file in sorted(RULES.glob("*/*.py")):
+        text = file.read_text(encoding="utf-8")
+        code, cause = _CODE.search(text), _CAUSE.search(text)
+        if code and cause:
+            found.append((code[1], cause[1], file))
+    return tuple(found)
+
+
+def _rule(code: str, cause: str, file: Path) -> Reading:
+    import ast
+
+    page = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    title, _, body = page.partition("\n")
+    fix = re.search(r"^## Fix\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    steps = (" ".join(fix[1].split()),) if fix else ()
+    return Reading("rule", code, f"{code}: {title}", f"Cause: {cause}\n\n{body.strip()}", steps, (f"rule {code}",))
+
+
+def _cause(slug: str) -> Reading:
+    cause = taxonomy.causes()[slug]
+    mine = [code for code, its, _ in rules() if its == slug]
+    told = [s for s in messages.signatures().values() if s.cause == slug and s.role == "root"]
+    lines = [
+        cause.meaning,
+        f"Family: {cause.family}. Usually seen as: {cause.usual_category}.",
+        f"The culprit: {cause.culprit}.",
+        f"Rules that find it: {', '.join(mine) or 'none yet'}.",
+    ]
+    if told:
+        lines.append("Messages that tell it:")
+        lines += [f"  {s.title} ({s.library})" for s in told[:12]]
+    fixes = [_rule(*rule).fix for rule in rules() if rule[1] == slug]
+    fix = tuple(dict.fromkeys(step for steps in fixes for step in steps))[:3]
+    sources = tuple(dict.fromkeys(s.source for s in told))[:6] or ("taxonomy of causes",)
+    return Reading("cause", slug, slug, "\n".join(lines), fix, sources)
+
+
+def _names(text: str) -> Iterator[Reading]:
+    lower = text.lower()
+    for code in codes.codes():
+        name = code.name.lower()
+        plain = name.removeprefix("ibv_wc_")
+        exact = lower in (name, plain, code.words.lower())
+        within = len(plain) > 6 and re.search(rf"(?<![\w-]){re.escape(plain)}(?![\w-])", lower)
+        spoken = len(code.words) > 12 and code.kind != "signal" and code.words.lower() in lower
+        if exact or within or spoken:
+            yield _code(code)
+
+
+# -- numbers
+
+
+def _numbers(text: str) -> Iterator[Reading]:
+    if found := _NUMBER.fullmatch(text.lower()):
+        number, what = int(found["number"]), found["what"]
+        kinds = _KINDS.get(what, ()) if what else _any_kind(number)
+        for kind in kinds:
+            yield from _of_kind(kind, number)
+        return
+    for inside in _WITHIN.finditer(text.lower()):
+        if inside["what"]:
+            yield from _of_kind(inside["what"], int(inside["number"]))
+        elif inside["exit"]:
+            for kind in _KINDS[inside["exit"]]:
+                yield from _of_kind(kind, int(inside["code"]))
+        else:
+            yield from _of_kind("cuda_error", int(inside["cuda"]))
+
+
+def _any_kind(number: int) -> tuple[str, ...]:
+    """The kinds that a bare number may be of, the likeliest first."""
+    row = xids.xid(number)
+    used = row is not None and row.category != "unused"
+    first = ("xid",) if used else ()
+    if 128 < number < 160:  # a shell's way to tell a signal
+        first = ("signal", *first)
+    rest = ("exit_code", "signal", "ibv_status", "nccl_result", "cuda_error", "xid", "sxid")
+    return (*first, *(kind for kind in rest if kind not in first))
+
+
+def _of_kind(kind: str, number: int) -> Iterator[Reading]:
+    if kind in ("xid", "sxid"):
+        row = xids.xid(number) if kind == "xid" else xids.sxid(number)
+        if row is not None:
+            yield _xid(row)
+            yield from _folklore(f"Xid {number}", exact=True)
+        return
+    as_signal = -number if number < 0 else number - 128 if number > 128 else number
+    for code in codes.codes():
+        if code.kind == kind and code.code == (as_signal if kind == "signal" else number):
+            yield _code(code)
+
+
+def _xid(row: xids.Xid) -> Reading:
+    blame = {
+        "memory": "memory of the GPU", "bus": "the GPU's connection", "nvlink": "NVLink or NVSwitch", "gpu": "the GPU",
+        "application": "the program, not the GPU", "consequence": "nobody: it follows from another failure",
+        "nobody": "nobody",
+    }[row.blame]  # fmt: skip
+    label = "Xid" if row.kind == "xid" else "SXid"
+    lines = [row.meaning, f"Severity: {row.severity}. It speaks of: {blame}. Ends the job: {row.kills_job}."]
+    lines += [row.note] if row.note else []
+    return Reading(row.kind, str(row.code), f"{label} {row.code}: {row.name}", "\n".join(lines), row.fix, (row.source,))
+
+
+def _code(code: codes.Code) -> Reading:
+    lines = [code.meaning]
+    if code.words:
+        lines.append(f"{'Seen as' if code.kind == 'signal' else 'Text'}: {code.words}.")
+    if code.cause:
+        lines.append(f"Cause: {code.cause}.")
+    title = f"{_TITLES[code.kind]} {code.code}: {code.name}"
+    return Reading(code.kind, str(code.code), title, "\n".join(lines), (code.fix,) if code.fix else (), (code.source,))
+
+
+# -- messages
+
+
+def _messages(text: str) -> Iterator[Reading]:
+    exact = [signature for signature, _ in messages.recognise(text)]
+    order = {"root": 0, "hint": 1, "consequence": 2, "activity": 3, "harmless": 4}
+    for signature in sorted(exact, key=lambda s: order[s.role]):
+        yield _message(signature)
+
+
+def _resembling(text: str) -> Iterator[Reading]:
+    """Messages that share most of their words with the text."""
+    mine = _tokens(text)
+    if len(mine) < 2:
+        return
+    scored = []
+    for signature in messages.signatures().values():
+        share = max((_share(mine, _tokens(example)) for example in signature.examples), default=0.0)
+        share = max(share, _share(mine, _tokens(signature.title)))
+        if share >= _OVERLAP:
+            scored.append((-share, signature.id, signature))
+    for _, _, signature in sorted(scored, key=lambda item: item[:2])[:3]:
+        yield _message(signature)
+
+
+def _message(signature: messages.Signature) -> Reading:
+    role = {
+        "root": "It tells the cause.",
+        "hint": "It makes the cause likelier; alone it does not prove it.",
+        "consequence": "It is a consequence: the cause is elsewhere, and who prints it is a victim.",
+        "activity": "It says what the job was doing.",
+        "harmless": "It is harmless: healthy jobs print it too.",
+    }[signature.role]
+    lines = [signature.meaning, role]
+    if signature.cause and signature.role in ("root", "hint"):
+        others = ", ".join(also.cause for also in signature.also)
+        lines.append(f"Cause: {signature.cause}{f' (or {others})' if others else ''}.")
+    versions = "" if signature.versions == "all" else f" {signature.versions}"
+    lines.append(f"Printed by: {signature.library}{versions}.")
+    lines.append(f"Example: {signature.examples[0]}")
+    fix = (signature.fix,) if signature.fix else ()
+    return Reading("message", signature.id, signature.title, "\n".join(lines), fix, (signature.source,))
+
+
+def _tokens(text: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in _WORD.findall(text))
+
+
+def _share(mine: frozenset[str], theirs: frozenset[str]) -> float:
+    if not theirs or not mine:
+        return 0.0
+    return len(mine & theirs) / min(len(theirs), max(len(mine), 3))
+
+
+# -- what is said and is wrong
+
+
+def _folklore(text: str, *, exact: bool = False) -> Iterator[Reading]:
+    lower = text.lower()
+    mine = set(lower.split())
+    for lore in codes.lore():
+        keys = lore.words.lower()
+        named = lore.words.split()[0]
+        hit = keys.startswith(lower + " ") or keys == lower
+        hit = hit or (not exact and "_" in named and re.search(rf"\b{re.escape(named.lower())}\b", lower) is not None)
+        hit = hit or (not exact and len(mine & set(keys.split())) >= 3)
+        if hit:
+            body = f"What is said: {lore.claim}.\nWhat is true: {lore.truth}"
+            yield Reading("folklore", lore.id, f"Said, and wrong: {lore.claim}", body, (), (lore.source,))
+
+
+def as_document(readings: Sequence[Reading]) -> dict[str, object]:
+    """The answer for scripts."""
+    fields = ("kind", "id", "title", "text", "fix", "sources")
+    return {
+        "schema_version": 1,
+        "readings": [
+            {f: list(v) if isinstance(v := getattr(reading, f), tuple) else v for f in fields} for reading in readings
+        ],
+    }

@@ -1,0 +1,125 @@
+"""The knowledge base: every signature on every shape that prints it, and nobody else's words."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from whichrank.evidence.readers._anchors import SHORTEST, Anchors
+from whichrank.facts.messages import KNOWN, REPORT, Signature, names_a_cause, recognise, signatures
+from whichrank.facts.taxonomy import causes
+from whichrank.flows.diagnose import discover_rules
+
+SHARED = Path(os.environ.get("WHICHRANK_SHARED", ROOT.parent / "shared"))
+ALL = list(signatures().values())
+SHAPES = [(s, shape) for s in ALL for shape in s.examples]
+each = pytest.mark.parametrize("signature", ALL, ids=lambda s: s.id)
+
+
+def test_there_are_enough_with_a_fix() -> None:
+    assert sum(s.role != "harmless" and bool(s.fix) for s in ALL) >= 150
+
+
+def test_known_harmless_lines_are_in_it() -> None:
+    harmless = {s.id for s in ALL if s.role == "harmless"}
+    assert {"nccl-ibverbs-missing", "nccl-plugin-shape-new", "nccl-ras-port", "nccl-proxy-accept"} <= harmless
+
+
+@pytest.mark.parametrize(("signature", "shape"), SHAPES, ids=[f"{s.id}-{i}" for i, (s, _) in enumerate(SHAPES)])
+def test_every_shape_is_recognised_and_is_nobody_elses(signature: Signature, shape: str) -> None:
+    found = [s for s, _ in recognise(shape)]
+    assert signature in found
+    rivals = [s.id for s in found if s is not signature and s.role == "root" and s.library != REPORT]
+    assert rivals == []
+
+
+@pytest.mark.parametrize(("signature", "shape"), SHAPES[::7], ids=[s.id for s, _ in SHAPES[::7]])
+def test_launchers_may_stand_before_it(signature: Signature, shape: str) -> None:
+    line = f"[1,13]<stderr>:node7:35:89 [5] misc/socket.cc:1 NCCL WARN {shape}"
+    assert signature.id in [s.id for s, _ in recognise(line)] or "NCCL WARN" in signature.pattern
+
+
+@each
+def test_causes_and_fields(signature: Signature) -> None:
+    known = causes()
+    assert signature.cause in known or (signature.cause == "" and signature.role in ("consequence", "harmless"))
+    assert all(also.cause in known and 0 < also.share < 1 for also in signature.also)
+    assert signature.weight + sum(also.share for also in signature.also) <= 1.0
+    assert signature.source
+    assert signature.meaning.endswith((".", "…"))
+    assert signature.fix or signature.role in ("harmless", "activity", "hint")
+
+
+@each
+def test_anchors_can_be_scanned_for(signature: Signature) -> None:
+    if signature.library != REPORT:
+        assert all(len(anchor.encode()) >= SHORTEST for anchor in signature.anchors)
+    assert all(any(anchor in shape for anchor in signature.anchors) for shape in signature.examples)
+
+
+@each
+def test_long_lines_take_linear_time(signature: Signature) -> None:
+    anchor = signature.anchors[0]
+    lines = [anchor * 3000, anchor + " " * 100_000, (anchor + " a:1 /x.") * 2000, anchor + "0." * 50_000]
+    started = time.process_time()
+    for line in lines:
+        signature.search(line)
+    assert time.process_time() - started < 1.0
+
+
+def test_every_root_has_a_rule_for_its_cause() -> None:
+    judged = {rule.CAUSE for rule in discover_rules()}
+    assert {s.cause for s in ALL if s.role == "root"} - judged == set()
+
+
+def test_surely_known_messages_name_a_cause() -> None:
+    assert names_a_cause("ValueError: Tensors must be contiguous")
+    assert not names_a_cause("KeyError: 'labels'")
+    assert not names_a_cause("ncclRemoteError: A call failed possibly due to a network error")
+
+
+def test_anchors_are_found_wherever_they_lie() -> None:
+    anchors = Anchors(KNOWN.anchors)
+    for anchor in list(KNOWN.anchors)[::5]:
+        for shift in range(5):
+            text = b"x" * shift + b" words before " + anchor + b" behind\nnext line\n"
+            assert next(iter(anchors.lines(text)), None) == (0, text.index(b"\n")), (anchor, shift)
+    assert list(anchors.lines(b"nothing of the kind\n" * 1000)) == []
+
+
+# Words of public libraries and tools that happen to occur in one incident only.
+LIBRARIES = {
+    "baton", "file_baton", "comp", "dlerror", "geforce", "iterable", "libfabric", "num_proc", "openib", "save_state",
+    "worker_count", "lsof", "accelerate", "keyboardinterrupt", "link_up",
+}  # fmt: skip
+ENGLISH = {"cards", "sure", "wrap"}
+_TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9_]{3,}")
+
+
+def _tokens(text: str) -> set[str]:
+    return {word.lower() for word in _TOKEN.findall(text)}
+
+
+def test_no_signature_or_rule_knows_an_incident_by_its_own_words() -> None:
+    incidents = SHARED / "cases" / "incidents"
+    if not incidents.is_dir():
+        pytest.skip("the incidents are not beside this checkout")
+    seen: dict[str, set[str]] = defaultdict(set)
+    for file in incidents.glob("*/*"):
+        if file.name != "truth.yaml":
+            for word in _tokens(file.read_text(errors="replace")):
+                seen[word].add(file.parent.name)
+    facts = [*(SHARED / "facts").iterdir(), SHARED / "taxonomy.csv"]
+    general = LIBRARIES | ENGLISH | set().union(*(_tokens(f.read_text(errors="replace")) for f in facts))
+    own = {word for word, where in seen.items() if len(where) == 1} - general
+    used = set().union(*(_tokens(" ".join((*s.anchors, s.pattern))) for s in ALL))
+    for file in (ROOT / "src" / "whichrank" / "rules").rglob("*.py"):
+        code = file.read_text().split('"""', 2)[-1]
+        used |= set().union(set(), *(_tokens(literal) for literal in re.findall(r'"([^"\n]*)"', code)))
+    assert used & own == set()
