@@ -110,6 +110,9 @@ FIRE: list[tuple[str, str, texts.Files]] = [
     ("SLOW201", "mapping", {"a.log": "Map (num_proc=16):  35%|███▌      | 35000/100000 [12:01<22:20]\n" + EARLY}),
     ("SLOW202", "saving", {"a.log": "Saving model checkpoint to output/checkpoint-500\n" + TIMED_OUT}),
     ("SLOW203", "evaluating", {"a.log": "***** Running Evaluation *****\n" + TIMED_OUT}),
+    ("SLOW205", "timed out", texts.ranks(2, {1: texts.traceback("RuntimeError: DataLoader timed out after 120 seconds")}, texts.lost_peer())),
+    ("HOST204", "ssh", {"a.log": "ssh: connect to host node3 port 22: Connection timed out\n"}),
+    ("LNCH202", "store", {"a.log": "torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 7/8 clients joined.\n"}),
     ("SLOW204", "tuning", {"a.log": "AUTOTUNE mm(4096x4096, 4096x4096)\n" + TIMED_OUT}),
 ]  # fmt: skip
 
@@ -167,7 +170,22 @@ def test_keeps_silent(code, why, files, tmp_path):
 
 
 def test_every_rule_has_a_case_that_fires():
-    assert {code for code, _, _ in FIRE} == MINE
+    assert {code for code, _, _ in FIRE} | {"SOFT207"} == MINE
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "severity"),
+    [
+        ("ncclInvalidUsage: This usually reflects invalid usage of NCCL library.", "duplicate-gpu", "warning"),
+        ("ncclSystemError: System call (e.g. socket, malloc) or external library call failed", "unknown", "info"),
+    ],
+)
+def test_a_result_without_its_reason_is_told_as_possibilities(error, cause, severity, tmp_path):
+    (found,) = judged("SOFT207", texts.case_of(texts.write(tmp_path, {"a.log": error + "\n"})))
+    assert (found.cause, found.severity, found.subject.ranks) == (cause, severity, ())
+    assert found.alternatives
+    told = {"b.log": error + "\n" + warn("Error : no algorithm/protocol available")}
+    assert judged("SOFT207", texts.case_of(texts.write(tmp_path, told))) == []
 
 
 def test_the_rank_that_has_it_is_named_and_the_victims_are_not(tmp_path):

@@ -38,7 +38,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
         command = watched.torchrun(fault, folder / "checkpoint")
         return watched.run(command, folder / fault, "--policy", "end", PYTHONPATH=path)
 
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(3) as pool:
         return dict(zip(FAULTS, pool.map(one, FAULTS), strict=True))
 
 

@@ -41,7 +41,7 @@ def clues(case: Case) -> Clues:
     return Clues(
         helped=sighted.seen(case, "told-p2p-disable-helps"),
         model=sighted.seen(case, "told-no-p2p-model"),
-        iommu_on=sighted.seen(case, "told-iommu-on", "acs-enabled"),
+        iommu_on=sighted.seen(case, "told-iommu-on", "acs-enabled", *(("rccl-iommu",) if stalled else ())),
         iommu_off=sighted.seen(case, "told-iommu-off"),
         after_boot=sighted.seen(case, "told-after-boot") if stalled else [],
         stalled=stalled,

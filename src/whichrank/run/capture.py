@@ -95,6 +95,21 @@ def _await(crew: Crew, asked: Sequence[Member], token: str, patience_s: float) -
             waiting = [m for m in waiting if not m.held]
 
 
+def ask_quickly(crew: Crew, members: Sequence[Member], token: str, patience_s: float) -> None:
+    """Stacks and dumps without frames, and no more than a moment of waiting for them."""
+    began = time.monotonic()
+    waiting = ask(crew, members, "quick", token)
+    while waiting and time.monotonic() - began < patience_s:
+        time.sleep(0.02)
+        waiting = [m for m in waiting if processes.same(m.words.pid, m.words.start_ticks)]
+        waiting = [m for m in waiting if not _dumped(crew.folder, m, token)]
+
+
+def _dumped(folder: Path, member: Member, token: str) -> bool:
+    kinds = ("fr", "nccl") if member.words.enqueued else ("stacks",)
+    return any((folder / f"{member.name}.{token}.{kind}").exists() for kind in kinds)
+
+
 def _answered(folder: Path, member: Member, token: str) -> bool:
     if not (folder / f"{member.name}.{token}.stacks").exists():
         return False

@@ -40,7 +40,7 @@ def run(
     watcher = None
     if folder is not None:
         places = torch_places({**os.environ, **variables})
-        watcher = Watcher(folder, out, tell, policy, lambda: end(job), places, output, job.process.pid)
+        watcher = Watcher(folder, out, tell, policy, lambda: end(job), places, output, job.process.pid, holds_door=True)
         thread = threading.Thread(target=watcher.run, name="watcher", daemon=True)
         thread.start()
     try:

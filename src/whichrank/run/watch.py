@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import select
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +19,7 @@ from whichrank.evidence.collectors import processes
 from whichrank.model import last_words as layout
 from whichrank.model.verdict import Diagnosis
 from whichrank.run.alarm import Alarm, Seen
-from whichrank.run.capture import ANSWER_S, NO_PLACES, ask, capture, gather
+from whichrank.run.capture import ANSWER_S, NO_PLACES, ask_quickly, capture, gather
 from whichrank.run.crew import Crew, Member
 from whichrank.run.places import Output, Torch
 
@@ -30,6 +33,8 @@ AWAY_S = 10.0
 HISTORY_S = 5.0
 HISTORY_LINES = 20_000
 FIRST_LOOK_S = 2.0
+DOOR_S = 2.0
+"""Dumps without frames take 30 ms; on a host that is busy with many ranks, more."""
 
 
 @dataclass(slots=True)
@@ -44,6 +49,8 @@ class Watcher:
     places: Torch = NO_PLACES
     output: Output = field(default_factory=Output)
     job_pid: int | None = None
+    holds_door: bool = False
+    """Whether the launcher is ours to stop for a moment."""
     crew: Crew = field(init=False)
     alarm: Alarm = field(default_factory=Alarm)
     alarms: list[dict[str, Any]] = field(default_factory=list)
@@ -105,9 +112,23 @@ class Watcher:
         self.failed, self._failed_attempt = True, attempt
         self._count += 1
         self.token = f"lost{self._count}"
-        living = [m for m in self.crew.ranks() if m.alive and not m.stopped]
-        ask(self.crew, living, "quick", self.token)
+        with self.door_held(bad):
+            living = [m for m in self.crew.ranks() if m.alive and not m.stopped]
+            ask_quickly(self.crew, living, self.token, DOOR_S)
         self.note_alarm("crash", f"rank {', '.join(str(m.rank) for m in bad)} ended")
+
+    @contextmanager
+    def door_held(self, lost: list[Member]) -> Iterator[None]:
+        """A launcher ends the other ranks within a tenth of a second: ours is stopped until they have been asked."""
+        parents = {m.words.parent for m in lost} if self.holds_door else set()
+        launchers = [m.words for m in self.crew.members.values() if m.alive and m.words.pid in parents]
+        held = [w for w in launchers if processes.same(w.pid, w.start_ticks) and _told(w.pid, signal.SIGSTOP)]
+        try:
+            yield
+        finally:
+            for words in held:
+                if processes.same(words.pid, words.start_ticks):
+                    _told(words.pid, signal.SIGCONT)
 
     def look(self, now_s: float) -> None:
         """One look at everybody."""
@@ -272,6 +293,14 @@ def seen(member: Member) -> Seen:
         beating=not member.held,
         place=words.place,
     )
+
+
+def _told(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return False
+    return True
 
 
 def _ended_badly(member: Member) -> bool:

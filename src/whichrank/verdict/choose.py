@@ -129,5 +129,6 @@ def _nothing_found(looked_at: str, enough: bool, noted: Sequence[Finding] = ()) 
         else "Nothing that whichrank can read was found."
     )
     # What was only noted accuses nobody, but it is where to look first.
-    possible = [Alternative(f.cause, f.confidence, f.message) for f in noted][:MAX_ALTERNATIVES]
-    return Verdict("unknown", "unknown", Subject(), (), 0.0, told, alternatives=tuple(possible))
+    named = [Alternative(f.cause, f.confidence, f.message) for f in noted if f.cause != "unknown"]
+    possible = sorted([*named, *(a for f in noted for a in f.alternatives)], key=lambda a: -a.confidence)
+    return Verdict("unknown", "unknown", Subject(), (), 0.0, told, alternatives=tuple(possible[:MAX_ALTERNATIVES]))

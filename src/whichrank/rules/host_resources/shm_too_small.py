@@ -56,7 +56,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         for s in crashes.said(case, *_TORCH)
         if "Too many open files" not in s.text and "DataLoader worker" not in s.text
     ]
-    making = crashes.said_by_nccl(case, "Error while creating shared memory segment")
+    making = crashes.said(case, "Error while creating shared memory segment")
     signs = [*full, *torch]
     if not signs and not making:
         return []
