@@ -77,11 +77,7 @@ def hang() -> Diagnosis:
         findings=(finding(), waiting),
         consequence_of={1: (0,)},
         incidents=(further,),
-        next=(
-            NextStep(
-                "py-spy dump --pid 760", "shows the branch that rank 2 took", ("uneven-inputs",), "pauses"
-            ),
-        ),
+        next=(NextStep("py-spy dump --pid 760", "shows the branch that rank 2 took", ("uneven-inputs",), "pauses"),),
         job=JobInfo(4, ("gloo",), "2.13.0", hosts=("node7", "node8")),
         ranks=(
             RankInfo(2, "node7", 760, 3, {"tp": 0, "dp": 1}, "waiting", Position("g2", 4, "all_gather")),
@@ -124,9 +120,7 @@ def large(world: int = 16_384) -> Diagnosis:
         job=JobInfo(world, ("nccl",), hosts=tuple(f"node{number}" for number in range(world // 8))),
         ranks=tuple(RankInfo(rank, f"node{rank // 8}") for rank in range(world)),
         coverage=Coverage(
-            tuple(
-                Source(f"fr_{rank}", "flight_recorder", "partial", f"cut at {rank}") for rank in range(world)
-            )
+            tuple(Source(f"fr_{rank}", "flight_recorder", "partial", f"cut at {rank}") for rank in range(world))
         ),
     )
 

@@ -32,9 +32,7 @@ def test_links_lead_somewhere(name):
 
 def test_the_house_names_every_room():
     told = (ROOT / "docs" / "house.md").read_text()
-    rooms = [
-        folder.name for folder in (ROOT / "src" / "whichrank").iterdir() if (folder / "__init__.py").exists()
-    ]
+    rooms = [folder.name for folder in (ROOT / "src" / "whichrank").iterdir() if (folder / "__init__.py").exists()]
     assert "model" in rooms
     assert [room for room in rooms if f"| `{room}/` |" not in told] == []
 

@@ -36,9 +36,7 @@ def test_every_verb_has_a_command_that_explains_itself(whichrank):
 
 
 def test_help_imports_no_verb_and_nothing_heavy():
-    script = (
-        "import sys; from whichrank.cli.main import run; run(['-h']); print(*sys.modules, file=sys.stderr)"
-    )
+    script = "import sys; from whichrank.cli.main import run; run(['-h']); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,

@@ -135,9 +135,7 @@ def test_archives_are_opened_and_removed_afterwards(folder, tmp_path):
             "bundle.tar.gz/run/node2/logs/rank3/stderr.log",
         ]
         paths = [item.path for item in intake.items]
-        assert all(
-            path.stat().st_mode & 0o077 == 0 or path.parent.stat().st_mode & 0o077 == 0 for path in paths
-        )
+        assert all(path.stat().st_mode & 0o077 == 0 or path.parent.stat().st_mode & 0o077 == 0 for path in paths)
     assert not any(path.exists() for path in paths)
     assert not paths[0].parent.exists()
 

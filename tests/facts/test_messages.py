@@ -96,7 +96,7 @@ def test_anchors_are_found_wherever_they_lie() -> None:
 # Words of public libraries and tools that happen to occur in one incident only.
 LIBRARIES = {
     "baton", "file_baton", "comp", "dlerror", "geforce", "iterable", "libfabric", "num_proc", "openib", "save_state",
-    "worker_count", "lsof", "accelerate", "keyboardinterrupt", "link_up",
+    "worker_count", "rccl", "lsof", "accelerate", "keyboardinterrupt", "link_up",
 }  # fmt: skip
 ENGLISH = {"cards", "sure", "wrap"}
 _TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9_]{3,}")

@@ -72,9 +72,7 @@ def test_values_are_where_the_contract_says():
         "state": "unknown",
         "at": None,
     }
-    assert told["coverage"]["rules"]["not_evaluated"] == [
-        {"code": "SLOW101", "missing": "timing of the collectives"}
-    ]
+    assert told["coverage"]["rules"]["not_evaluated"] == [{"code": "SLOW101", "missing": "timing of the collectives"}]
 
 
 def test_unknown_is_null():

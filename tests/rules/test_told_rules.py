@@ -235,3 +235,9 @@ def test_healthy_but_noisy_accuses_nobody(name, tmp_path):
     verdict = conclude(texts.case_of(texts.write(tmp_path, HEALTHY[name])), []).verdict
     assert verdict.cause in ("healthy", "unknown")
     assert verdict.culprits.ranks == ()
+
+
+def test_what_is_only_noted_is_where_to_look_first(tmp_path):
+    verdict = conclude(texts.case_of(texts.write(tmp_path, {"ras.txt": RAS})), []).verdict
+    assert verdict.cause == "unknown"
+    assert [a.cause for a in verdict.alternatives] == ["collective-desync"]

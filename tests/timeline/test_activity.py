@@ -22,7 +22,7 @@ MAIN = ("main", "/srv/job/train.py", 90)
     [
         ("waiting", [("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3068)]),
         ("waiting", [("synchronize", f"{TORCH}/cuda/__init__.py", 1162)]),
-        ("waiting", [("_engine_run_backward", f"{TORCH}/autograd/graph.py", 869), ("backward", f"{TORCH}/_tensor.py", 631)]),
+        ("waiting", [("_engine_run_backward", f"{TORCH}/autograd/graph.py", 869)]),
         ("starting", [("_store_based_barrier", f"{TORCH}/distributed/distributed_c10d.py", 900)]),
         ("starting", [("new_group", f"{TORCH}/distributed/distributed_c10d.py", 5000)]),
         ("leaving", [("destroy_process_group", f"{TORCH}/distributed/distributed_c10d.py", 2200)]),

@@ -62,12 +62,8 @@ def rendered(diagnosis: Diagnosis, name: str, output: Path | None) -> Iterator[s
 
 @click.command(name="diagnose")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option(
-    "--format", "format_", type=click.Choice(report.names()), help="How to tell it (default: text)."
-)
-@click.option(
-    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file."
-)
+@click.option("--format", "format_", type=click.Choice(report.names()), help="How to tell it (default: text).")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
 @click.option(
     "--source",
     type=click.Path(exists=True, file_okay=False, path_type=Path),

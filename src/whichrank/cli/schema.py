@@ -23,6 +23,4 @@ def schemas() -> dict[str, Path]:
 def command(name: str | None) -> None:
     """Print the JSON Schema called NAME; without a name, the names."""
     found = schemas()
-    write(
-        [f"{line}\n" for line in found] if name is None else [found[name].read_text(encoding="utf-8")], None
-    )
+    write([f"{line}\n" for line in found] if name is None else [found[name].read_text(encoding="utf-8")], None)

@@ -33,6 +33,7 @@ IGNORED = {
     "verdict.json": REPORT,
     "report.md": REPORT,
     "run.json": REPORT,
+    "manifest.json": "the list of a bundle's files, not evidence",
 }
 DOCUMENTS = ("readme", "origin")
 PASTE_LIMIT = 256 << 20
@@ -48,9 +49,7 @@ class Intake:
 
 
 @contextmanager
-def collect(
-    paths: Sequence[Given], *, limits: Limits = DEFAULT, stdin: BinaryIO | None = None
-) -> Iterator[Intake]:
+def collect(paths: Sequence[Given], *, limits: Limits = DEFAULT, stdin: BinaryIO | None = None) -> Iterator[Intake]:
     """Gather the evidence; unpacked files live until the context is left."""
     with TemporaryDirectory(prefix="whichrank-") as folder:
         room = shutil.disk_usage(folder).free // 2
@@ -182,9 +181,7 @@ class _Walk:
             self.note(item.label, "ignored", f"this and what follows: more than {self.limits.files:,} files")
 
     def label(self, path: Path) -> str:
-        return printable(
-            path.relative_to(self.base).as_posix() if path.is_relative_to(self.base) else str(path)
-        )
+        return printable(path.relative_to(self.base).as_posix() if path.is_relative_to(self.base) else str(path))
 
     def note(self, label: str, quality: Quality, note: str) -> None:
         self.intake.refused.append(Source(label, "", quality, note))

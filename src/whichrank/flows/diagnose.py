@@ -126,10 +126,12 @@ def discover_rules() -> list[ModuleType]:
             continue
         inner = import_module(f"{package.__name__}.{family.name}")
         found += [import_module(f"{inner.__name__}.{module.name}") for module in iter_modules(inner.__path__)]
-    # Rules on settings judge launch files and environments: `env lint` asks them.
-    return sorted(
-        (module for module in found if not module.CODE.startswith("ENV")), key=lambda module: str(module.CODE)
-    )
+    return sorted(found, key=lambda module: str(module.CODE))
+
+
+def diagnostic_rules() -> list[ModuleType]:
+    """The rules that judge evidence of a job; those on settings judge launch files, and `env lint` asks them."""
+    return [rule for rule in discover_rules() if not rule.CODE.startswith("ENV")]
 
 
 def judge(case: Case, rules: Sequence[Rule | ModuleType]) -> tuple[list[Finding], list[str], list[str], list[Skipped]]:
@@ -150,7 +152,7 @@ def judge(case: Case, rules: Sequence[Rule | ModuleType]) -> tuple[list[Finding]
 
 def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:
     """Judge a case and put the answer together."""
-    findings, found, clear, skipped = judge(case, discover_rules())
+    findings, found, clear, skipped = judge(case, diagnostic_rules())
     choice = choose(findings, looked_at=_looked_at(case, sources), enough=_enough(case))
     return Diagnosis(
         verdict=choice.verdict,

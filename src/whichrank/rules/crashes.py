@@ -324,8 +324,9 @@ def who(case: Case, ranks: tuple[int, ...], signs: Sequence[Sign] = ()) -> str:
     """`Rank 3 on node7`, `Ranks 2, 5`, `Local rank 2`, or `A process` where nothing says which."""
     if len(ranks) == 1:
         host = case.people.host_of(ranks[0])
-        where = f" on {host}" if host and host != "localhost" else ""
-        return telling.who(case, ranks[0]).capitalize() + where
+        name = telling.who(case, ranks[0]).capitalize()
+        named = not host or host == "localhost" or name.endswith(f" on {host}")
+        return name if named else f"{name} on {host}"
     if ranks:
         return telling.ranks_text(ranks).capitalize()
     local = {s.local_rank for s in signs if s.local_rank is not None}
