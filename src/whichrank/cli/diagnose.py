@@ -5,6 +5,7 @@ Nothing that is read is executed, and no running process is touched.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -87,6 +88,8 @@ def command(
     kinds may be mixed. "-" reads pasted text from standard input.
     """
     given = evidence(paths)
+    # numpy is used for columns, never for algebra: its threads would only cost their start.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from whichrank.flows.diagnose import diagnose
 
     with closing(ProgressLine(quiet=quiet)) as progress:

@@ -57,6 +57,8 @@ def read_all(
 ) -> list[list[tuple[str, Reading]] | Failure]:
     """Every file through every reader that recognises it, in parallel."""
     told = (lambda done, total: progress("reading", done, total)) if progress is not None else None
+    if not all(_is_dump(item) for item in items):
+        discover_readers()  # once, before the work is spread over processes
     return map_ordered(_read, items, jobs=jobs, size=lambda item: item.size, progress=told)
 
 
@@ -84,7 +86,7 @@ def _read(item: Item) -> list[tuple[str, Reading]]:
 
 def _readers_for(item: Item) -> list[Reader]:
     """A dump is nothing else, and the other readers need not even be loaded; text may speak for several."""
-    if flight_recorder.sniff(item.head(), item.label.rsplit("/", 1)[-1]):
+    if _is_dump(item):
         return [cast("Reader", flight_recorder)]
     readers = discover_readers()
     chosen = claims(item, readers)
@@ -94,6 +96,10 @@ def _readers_for(item: Item) -> list[Reader]:
     if not chosen or names & set(ANYWHERE):
         chosen += [r for r in readers if r.NAME in ANYWHERE and r not in chosen and _is_text(item)]
     return chosen
+
+
+def _is_dump(item: Item) -> bool:
+    return flight_recorder.sniff(item.head(), item.label.rsplit("/", 1)[-1])
 
 
 def _is_text(item: Item) -> bool:

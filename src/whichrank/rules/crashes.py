@@ -98,8 +98,7 @@ class Index:
         self.statements: dict[str, list[tuple[int, LogEvent]]] = {}
         for number, event in enumerate(e for kind in _STATEMENTS for e in self.kinds.get(kind, ())):
             self.statements.setdefault(words_of(event), []).append((number, event))
-        roots = {name for name, signature in signatures().items() if signature.role == "root"}
-        self.roots = [s for s in case.sightings if s.signature in roots]
+        self.roots = [s for s in case.sightings if signatures()[s.signature].role == "root"]
         self.by_local: dict[int, list[int]] = {}
         for process in case.people.by_rank.values():
             if process.local_rank is not None:

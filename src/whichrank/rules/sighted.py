@@ -43,12 +43,16 @@ class Seen:
 
 def seen(case: Case, *names: str) -> list[Seen]:
     """Sightings of these signatures, whatever their role; those that training survived too."""
+    if not case.sightings:
+        return []
     table = signatures()
     return [Seen(table[s.signature], _sign(s), s) for s in case.sightings if s.signature in names]
 
 
 def of_cause(case: Case, cause: str, roles: tuple[Role, ...] = ("root", "hint")) -> list[Seen]:
     """Sightings that speak for a cause and after which training did not simply go on."""
+    if not case.sightings:
+        return []
     names = [s.id for s in signatures().values() if s.cause == cause and s.role in roles]
     return [
         s for s in seen(case, *names) if not crashes.survived_at(case, s.sign.ref.source, s.sighting.line, s.sign.rank)
