@@ -4,6 +4,7 @@ python capture.py OUT.tar.gz FAULT:WORLD:CULPRIT ...
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -13,7 +14,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SPY = HERE.parent.parent / ".carry" / "py-spy"
+SPY = os.environ.get("PY_SPY") or shutil.which("py-spy")
 
 
 def capture(number: int, spec: str, root: Path) -> None:
@@ -51,12 +52,12 @@ def capture(number: int, spec: str, root: Path) -> None:
     with (folder / "torchrun.err").open("wb") as err, (folder / "torchrun.out").open("wb") as text:
         job = subprocess.Popen(command, env=env, stdout=text, stderr=err, start_new_session=True)
         time.sleep(34)
-        if job.poll() is None and SPY.exists():
+        if job.poll() is None and SPY:
             children = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True).stdout.split()
             for pid in children:
                 with (folder / f"stack.{pid}.txt").open("wb") as stack:
                     subprocess.run(
-                        [str(SPY), "dump", "--nonblocking", "--pid", pid], stdout=stack, stderr=stack, timeout=20
+                        [SPY, "dump", "--nonblocking", "--pid", pid], stdout=stack, stderr=stack, timeout=20
                     )
         try:
             job.wait(70)
