@@ -56,9 +56,7 @@ def capture(number: int, spec: str, root: Path) -> None:
             children = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True).stdout.split()
             for pid in children:
                 with (folder / f"stack.{pid}.txt").open("wb") as stack:
-                    subprocess.run(
-                        [SPY, "dump", "--nonblocking", "--pid", pid], stdout=stack, stderr=stack, timeout=20
-                    )
+                    subprocess.run([SPY, "dump", "--nonblocking", "--pid", pid], stdout=stack, stderr=stack, timeout=20)
         try:
             job.wait(70)
         except subprocess.TimeoutExpired:
