@@ -12,11 +12,12 @@ from typing import Any
 
 from whichrank import __version__
 from whichrank.model.manifest import NAME, SCHEMA_VERSION, BundleFile, Manifest, Missing
+from whichrank.model.moments import rfc3339
 
 
 def now() -> str:
     """This moment, as the contract writes times."""
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return rfc3339(datetime.now(timezone.utc))
 
 
 def boot_id() -> str | None:

@@ -17,6 +17,7 @@ from whichrank.model.contracts import Item, Reader, Reading, Rule
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Coverage, Skipped, Source
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Diagnosis, JobInfo
 from whichrank.timeline import positions
 from whichrank.timeline.case import Case, build_case
@@ -223,16 +224,14 @@ def _job(case: Case, choice: Choice) -> JobInfo:
     lineup = case.lineup
     if lineup is None:
         return JobInfo()
-    from whichrank.rules.telling import when
-
     roots = [f for i, f in enumerate(choice.findings) if i not in choice.consequence_of]
-    onset = when(roots[0].onset_ns) if roots and roots[0].onset_ns else None
+    onset = rfc3339_ns(roots[0].onset_ns) if roots and roots[0].onset_ns else None
     libraries = sorted({dump.comm_lib for dump in lineup.dumps if dump.comm_lib})
     return JobInfo(
         world_size=lineup.world,
         backends=tuple(sorted({call.backend for call in lineup.calls if call.backend})),
         nccl=libraries[0] if len(libraries) == 1 else None,
         onset=onset,
-        started=when(int(lineup.created.min())) if not lineup.wrapped else None,
+        started=rfc3339_ns(int(lineup.created.min())) if not lineup.wrapped else None,
         hosts=tuple(sorted({dump.host for dump in lineup.dumps if dump.host})),
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timezone
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, Hold, Subject
+from whichrank.model.moments import rfc3339_ns
 from whichrank.timeline.case import Case
 from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.meetings import Meeting
@@ -103,17 +103,6 @@ def place(lineup: Lineup, row: int | None, rank: int | None = None) -> tuple[Cod
     return (found,) if found else ()
 
 
-def when(nanoseconds: int) -> str | None:
-    """RFC 3339 in UTC."""
-    if nanoseconds <= 0:
-        return None
-    return (
-        datetime.fromtimestamp(nanoseconds / 1e9, timezone.utc)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
-
-
 _STATES = ("scheduled", "started", "completed", "in another state")
 
 
@@ -133,7 +122,7 @@ def proof(lineup: Lineup, row: int) -> Ref:
         words,
         rank,
         None,
-        when(int(lineup.created[row])),
+        rfc3339_ns(int(lineup.created[row])),
     )
 
 

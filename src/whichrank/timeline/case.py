@@ -52,7 +52,6 @@ class Case:
     """Places of training code that lay beside the logs."""
     stacks: dict[int, ProcessStack] = field(default_factory=dict)
     """By global rank; the newest of each."""
-    unplaced_stacks: list[ProcessStack] = field(default_factory=list)
     set_aside: list[Source] = field(default_factory=list)
     has_dumps: bool = False
     hardware: Hardware = field(default_factory=Hardware)
@@ -137,7 +136,6 @@ def build_case(records: Iterable[Any]) -> Case:
         sightings=_sighted(read_by_others(pile), people),
         clues=[r for r in pile if isinstance(r, CodeClue)],
         stacks=_by_rank(stacks, people),
-        unplaced_stacks=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],
         set_aside=_aside(run.aside, run.unplaced),
         has_dumps=lineup is not None,
         hardware=gather(pile, people, _signs_of_life(lineup, events, pile)),

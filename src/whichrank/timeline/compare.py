@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from whichrank.records.dump import Call, Frame
+from whichrank.records.stack import is_user_frame
 from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.passages import CONTEXTS
-from whichrank.timeline.program import TAIL, Label, Programs, is_library, place_of
+from whichrank.timeline.program import TAIL, Label, Programs, place_of
 from whichrank.timeline.signature import Aspect, differs_in
 
 Difference = Literal["skipped", "added", "swapped", "size", "dtype", "root", "reduce-op", "unclear"]
@@ -177,4 +178,4 @@ def is_behind_loop(call: Call, loop: Sequence[Call]) -> bool:
 
 
 def _outermost_first(call: Call) -> list[Frame]:
-    return [frame for frame in reversed(call.stack) if not is_library(frame)]
+    return [frame for frame in reversed(call.stack) if is_user_frame(frame)]

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from whichrank.model.findings import CodePlace
-from whichrank.records.dump import Call, Frame
+from whichrank.records.dump import Call
+from whichrank.records.stack import is_user_frame
 from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.passages import CONTEXTS, Ints, Passages, run_hashes
 from whichrank.timeline.signature import bare_name
@@ -24,18 +25,11 @@ TAIL = 400
 # Programs of at most so many ranks are pooled: enough for a majority, bounded for 4,096 ranks.
 POOL = 96
 
-_LIBRARY = ("/site-packages/", "/dist-packages/", "<frozen", "<string>", "/lib/python3")
-
-
-def is_library(frame: Frame) -> bool:
-    """Whether a frame belongs to torch, another installed package or Python itself."""
-    return any(part in frame.file for part in _LIBRARY) or frame.file.startswith("torch/")
-
 
 def place_of(call: Call, rank: int | None = None) -> CodePlace | None:
     """The line of the user's own code that issued the call; None for C++ threads."""
     for frame in call.stack:
-        if not is_library(frame):
+        if is_user_frame(frame):
             return CodePlace(frame.file, frame.line, frame.function, rank)
     if call.stack:
         frame = call.stack[-1]

@@ -6,7 +6,6 @@ import re
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timezone
 
 from whichrank.evidence.readers._hosts import host_of_path
 from whichrank.evidence.readers._kernel_messages import MATCHERS, Match, Told
@@ -14,6 +13,7 @@ from whichrank.evidence.readers._kernel_prefix import Said, peel
 from whichrank.evidence.readers._textscan import Scan, is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
+from whichrank.model.moments import rfc3339_ns
 from whichrank.records.hardware import KernelEvent
 
 NAME = "kernel_log"
@@ -112,14 +112,9 @@ class _Log:
             elif event.uptime_ns is not None:
                 age = self._newest["uptime"] - event.uptime_ns
                 time_ns = self._boot_ns + event.uptime_ns if self._boot_ns is not None else None
-            ref = replace(event.ref, time=_told(time_ns)) if time_ns and time_ns > 0 else event.ref
+            ref = replace(event.ref, time=rfc3339_ns(time_ns)) if time_ns and time_ns > 0 else event.ref
             done.append(replace(event, time_ns=time_ns, age_ns=age, ref=ref))
         return done
-
-
-def _told(time_ns: int) -> str:
-    moment = datetime.fromtimestamp(time_ns / _SECOND, timezone.utc)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class _Plans:

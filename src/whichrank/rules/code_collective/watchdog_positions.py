@@ -91,13 +91,9 @@ def _nobody(case: Case, standing: Standings) -> Finding:
     waiting = tuple(sorted(standing.waiting))
     everybody = len(waiting) == case.world > 1
     missing = tuple(rank for rank in range(case.world) if rank not in standing.waiting)
-    rest = (
-        "which is all of them"
-        if everybody
-        else f"of {telling.ranks_text(missing)} the logs at hand say nothing"
-        if missing
-        else ""
-    )
+    rest = f"; of {telling.ranks_text(missing)} the logs at hand say nothing" if missing else ""
+    if everybody:
+        rest = "; which is all of them"
     return Finding(
         code=CODE,
         cause="collective-stalled" if everybody else CAUSE,
@@ -107,7 +103,7 @@ def _nobody(case: Case, standing: Standings) -> Finding:
         subject=Subject(),
         message=(
             f"{telling.ranks_text(waiting).capitalize()} timed out in work {standing.target} of the "
-            f"default group; {rest}."
+            f"default group{rest}."
         ),
         evidence=tuple(event.ref for event in list(standing.waiting.values())[:4]),
         victims=waiting,
