@@ -1,6 +1,6 @@
-"""The contracts that discovered files keep: readers, rules and report formats.
+"""The contracts that discovered files keep: readers, rules, report formats and faults.
 
-A file in `evidence/readers`, `rules/<family>` or `report` is a module that has the
+A file in `evidence/readers`, `rules/<family>`, `report` or `lab/faults` is a module that has the
 attributes below. Nothing is registered anywhere: the folders are walked.
 """
 
@@ -69,3 +69,26 @@ class Format(Protocol):
     NAME: str
 
     def render(self, diagnosis: Diagnosis) -> Iterator[str]: ...
+
+
+class Fault(Protocol):
+    """One way to break a job. The first line of the module's docstring says what it breaks.
+
+    Beside what is below a fault has at least one of these functions, and more of these names where the defaults
+    don't fit:
+
+    - `inside(rank, point, value)`: runs in every rank at every point of the workload (`lab/workloads`); what it
+      returns takes the value's place, None leaves it. `rank.strike()` says that the fault begins.
+    - `outside(job)`: runs in the drill, beside the live job (`lab/job.py`).
+    - `launch(setup)`: changes how the job is started (`lab/setup.py`).
+    - `evidence(job)`: path in the bundle -> content, for hardware that nobody can break here; marks the fault as
+      injected.
+    - `culprits(plan)`: the ranks that the verdict must name; by default the rank of the plan, `[]` for nobody, None
+      where no rank is to blame or the evidence can't tell.
+    - `ACCEPT` (other causes that are right too), `NEEDS` ("root", "namespaces", "gpu"), `LEAST_WORLD` (2), `ENDING`
+      ("hang", "crash", or "running" for a job that goes on and is looked at while it does), `BACKENDS` (both).
+    """
+
+    CAUSE: str
+    CATEGORY: str
+    WORKLOAD: str

@@ -1,0 +1,126 @@
+"""Where a drill happens, and that nothing of it stays: processes, mounts, namespaces, shared memory, the folder.
+
+Every process of a drill carries the folder's name in its environment, everything else carries its id: so a drill
+that was ended in the middle can be cleaned up by another process, at once by the guardian or by the next drill.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from whichrank.evidence.collectors import processes
+from whichrank.lab.workloads.plan import FOLDER
+
+PREFIX = "whichrank-drill-"
+END_S = 10.0
+
+
+def make() -> Path:
+    """A fresh folder that belongs to this process."""
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    row = processes.stat(os.getpid())
+    owner = {"pid": os.getpid(), "start_ticks": row.start_ticks if row else 0}
+    (folder / "owner.json").write_text(json.dumps(owner), encoding="utf-8")
+    for name in ("code", "progress", "tmp"):
+        (folder / name).mkdir()
+    return folder
+
+
+def name_of(folder: Path) -> str:
+    """The id that namespaces and control groups of this drill carry."""
+    return folder.name.removeprefix(PREFIX)
+
+
+def tidy(folder: Path, *, keep: bool = False) -> None:
+    """End and remove all that belongs to a drill; may be called again. With `keep` the files stay."""
+    pids = _end_processes(folder)
+    for pid in pids:
+        for left in Path("/dev/shm").glob(f"torch_{pid}_*"):  # noqa: S108 - torch's own names
+            left.unlink(missing_ok=True)
+    for mount in _mounts_below(folder):
+        subprocess.run(["umount", "--lazy", mount], capture_output=True, check=False)  # noqa: S603, S607
+    _remove_namespaces(name_of(folder))
+    _remove_control_groups(name_of(folder))
+    if not keep:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep() -> list[Path]:
+    """Clean up after drills whose owner has gone; returns their folders."""
+    found = []
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        try:
+            if folder.stat().st_uid != os.geteuid():
+                continue
+            owner = json.loads((folder / "owner.json").read_text(encoding="utf-8"))
+            if processes.same(int(owner["pid"]), int(owner["start_ticks"])):
+                continue
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        tidy(folder)
+        found.append(folder)
+    return found
+
+
+def guardian() -> subprocess.Popen[bytes]:
+    """A process that sweeps when this one has gone, however it went; closing its input ends it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "whichrank.lab.guardian"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _members(folder: Path) -> list[int]:
+    me, mark = os.getpid(), str(folder)
+    everyone = processes.everybody()
+    return [
+        pid for pid, row in everyone.items()
+        if pid != me and row.state not in "ZX" and processes.environ(pid).get(FOLDER) == mark
+    ]  # fmt: skip
+
+
+def _end_processes(folder: Path) -> list[int]:
+    ended: list[int] = []
+    deadline = time.monotonic() + END_S
+    while (members := _members(folder)) and time.monotonic() < deadline:
+        for pid in members:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        ended += members
+        time.sleep(0.1)
+    return ended
+
+
+def _mounts_below(folder: Path) -> list[str]:
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    points = [line.split()[4] for line in lines]
+    return sorted((point for point in points if point.startswith(f"{folder}/")), reverse=True)
+
+
+def _remove_namespaces(name: str) -> None:
+    for path in Path("/run/netns").glob(f"*{name}*"):
+        subprocess.run(["ip", "netns", "del", path.name], capture_output=True, check=False)  # noqa: S603, S607
+        shutil.rmtree(Path("/etc/netns") / path.name, ignore_errors=True)
+
+
+def _remove_control_groups(name: str) -> None:
+    root = Path("/sys/fs/cgroup")
+    for pattern in (f"{PREFIX}{name}*", f"*/{PREFIX}{name}*"):
+        for group in root.glob(pattern):
+            with contextlib.suppress(OSError):
+                group.rmdir()
