@@ -86,7 +86,7 @@ def start(kind: type[Job], setup: Any, policy: str) -> Job:
     command = [sys.executable, "-c", "from whichrank.cli.main import main; main()"]
     command += ["run", "--out", str(setup.folder / "out"), "--policy", policy, "--", *setup.command()]
     with (setup.folder / "output.log").open("wb") as output:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603 - our own command
             command, env=setup.variables(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             cwd=setup.folder / "code", start_new_session=True,
         )  # fmt: skip
@@ -164,6 +164,8 @@ def _time(job: Job, outcome: Outcome) -> None:
     after = [moment - struck for moment in times if moment is not None and moment >= struck - 1]
     outcome.alarm_s = round(max(0.0, min(after)), 1) if after else None
     verdicts = [moment - struck for moment in told if moment is not None]
+    if not verdicts and (job.out / "verdict.json").exists():
+        verdicts = [(job.out / "verdict.json").stat().st_mtime - struck]
     outcome.verdict_s = round(max(0.0, min(verdicts)), 1) if verdicts else None
 
 

@@ -30,6 +30,7 @@ def make() -> Path:
     row = processes.stat(os.getpid())
     owner = {"pid": os.getpid(), "start_ticks": row.start_ticks if row else 0}
     (folder / "owner.json").write_text(json.dumps(owner), encoding="utf-8")
+    _made.append(folder)
     for name in ("code", "progress", "tmp"):
         (folder / name).mkdir()
     return folder
@@ -52,6 +53,16 @@ def tidy(folder: Path, *, keep: bool = False) -> None:
     _remove_control_groups(name_of(folder))
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+_made: list[Path] = []
+
+
+def tidy_own() -> None:
+    """Clean up what this process has made and not tidied yet."""
+    for folder in _made:
+        if folder.exists():
+            tidy(folder)
 
 
 def sweep() -> list[Path]:

@@ -70,7 +70,8 @@ def read(path: Path) -> Truth:
     try:
         import yaml
     except ImportError as error:
-        raise UsageError("truth.yaml can't be read without PyYAML", "Install it: pip install 'whichrank[lab]'") from error
+        hint = "Install it: pip install 'whichrank[lab]'"
+        raise UsageError("a truth.yaml needs PyYAML to be read", hint) from error
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         ranks = content.get("culprit_ranks")

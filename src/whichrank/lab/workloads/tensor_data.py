@@ -48,7 +48,9 @@ class Grid:
         dist.all_reduce(gradient, op=self.rank.at("reduction", dist.ReduceOp.SUM), group=self.dp)
 
     def reduce_norm(self) -> None:
-        dist.all_reduce(self.rank.at("norm", self.rank.tensor(256)), op=self.rank.at("norm_reduction", dist.ReduceOp.SUM))
+        dist.all_reduce(
+            self.rank.at("norm", self.rank.tensor(256)), op=self.rank.at("norm_reduction", dist.ReduceOp.SUM)
+        )
 
     def share_scale(self) -> None:
         dist.broadcast(self.rank.at("scale", self.rank.tensor(16)), self.rank.at("root", 0))
