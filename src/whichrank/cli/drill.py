@@ -104,13 +104,14 @@ def run_fault(
     "--corpus", "corpora", type=click.Path(exists=True, file_okay=False, path_type=Path), multiple=True,
     help="Recorded cases with a truth.yaml each; without FAULT, these alone.",
 )  # fmt: skip
+@click.option("--peers/--no-peers", "with_peers", default=True, help="Whether other tools answer too.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Writes score.md, score.json, score.svg.")
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep the evidence of every drill here.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def score_all(
     names: tuple[str, ...], seeds: int, sizes: str, jobs: int, backend: str, launcher: str | None,
-    corpora: tuple[Path, ...], out: Path | None, keep: Path | None, form: str, quiet: bool,
+    corpora: tuple[Path, ...], with_peers: bool, out: Path | None, keep: Path | None, form: str, quiet: bool,
 ) -> None:  # fmt: skip
     """Every FAULT (all, if none is named) over several seeds and sizes; peers answer on the same bundles."""
     from whichrank.lab import catalogue, tables
@@ -124,6 +125,7 @@ def score_all(
         backend,
         cast("Launcher | None", launcher),
         jobs,
+        with_peers,
         keep,
     )
     with _cleaned_up():

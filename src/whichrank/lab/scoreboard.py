@@ -150,6 +150,7 @@ class Round:
     backend: str = "gloo"
     launcher: Launcher | None = None
     jobs: int = 1
+    with_peers: bool = True
     keep: Path | None = None
     """Where the folders of the drills are kept; nowhere by default."""
 
@@ -157,7 +158,7 @@ class Round:
 def score(wanted: Round, corpora: Iterable[Path], tell: Tell) -> Board:
     """Run everything and count; a drill that fails for a reason of its own is named, not counted as right."""
     board = Board(wanted.backend)
-    present, absent = peers.present()
+    present, absent = peers.present() if wanted.with_peers else ([], [])
     board.skipped += [(f"peer {name}", why) for name, why in absent]
     turns: list[Turn] = [turn for fault in wanted.faults for turn in _turns(fault, wanted, board)]
     with ThreadPoolExecutor(max(1, wanted.jobs)) as pool:
