@@ -114,6 +114,8 @@ def _look(job: Job) -> None:
     from whichrank.run.collect import collect
 
     collect(job.pid(0), job.out / "bundle")
+    # What a person would look at beside: the job prints into the drill's own file.
+    (job.out / "bundle" / "output.log").write_bytes((job.folder / "output.log").read_bytes())
     diagnosis = diagnose([job.out / "bundle"], jobs=1)
     (job.out / "verdict.json").write_text("".join(load("json").render(diagnosis)), encoding="utf-8")
     job.process.terminate()

@@ -24,6 +24,8 @@ class Setup:
     plan: Plan
     launcher: Literal["torchrun", "fork"]
     environment: dict[str, str] = field(default_factory=dict)
+    rank_variables: dict[int, dict[str, str]] = field(default_factory=dict)
+    """What single ranks are started with besides; by torchrun only."""
     prefix: list[str] = field(default_factory=list)
     """Before the launcher's command, as `prlimit` would stand."""
     launcher_options: list[str] = field(default_factory=lambda: ["--standalone"])
@@ -38,8 +40,21 @@ class Setup:
         script = str(self.folder / "code" / "train.py")
         if self.launcher == "fork":
             return [*self.prefix, sys.executable, script]
-        count = ["--nproc-per-node", str(self.processes)]
-        return [*self.prefix, sys.executable, "-m", "torch.distributed.run", *self.launcher_options, *count, script]
+        options = [*self.launcher_options, "--nproc-per-node", str(self.processes)]
+        program = [script]
+        if self.rank_variables:
+            options, program = [*options, "--no-python"], ["sh", str(self.write_wrapper()), sys.executable, script]
+        return [*self.prefix, sys.executable, "-m", "torch.distributed.run", *options, *program]
+
+    def write_wrapper(self) -> Path:
+        """A script as users write it: some variables for some ranks, then the program."""
+        path = self.folder / "code" / "rank.sh"
+        cases = [
+            f"{rank}) export {' '.join(f'{name}={value}' for name, value in variables.items())} ;;"
+            for rank, variables in self.rank_variables.items()
+        ]
+        path.write_text("\n".join(['case "$RANK" in', *cases, "esac", 'exec "$@"', ""]), encoding="utf-8")
+        return path
 
     def variables(self) -> dict[str, str]:
         """The environment of the job: this process's own, less what would leak into the drill."""

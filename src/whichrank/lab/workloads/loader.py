@@ -26,7 +26,8 @@ class Samples(Dataset[torch.Tensor]):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         self.rank.at("sample", index)
-        return torch.full((WIDTH,), float(index))
+        item: torch.Tensor = self.rank.at("item", torch.full((WIDTH,), float(index)))
+        return item
 
 
 def train(rank: Rank) -> None:

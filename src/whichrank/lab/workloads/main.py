@@ -16,6 +16,8 @@ from whichrank.lab.workloads.plan import FOLDER
 from whichrank.lab.workloads.rank import Rank
 
 GRACE_S = 5.0
+POLL_S = 0.1
+"""How often torchrun looks whether its ranks live: the others have this long when one has ended."""
 
 
 def main() -> None:
@@ -57,6 +59,7 @@ def fork_ranks(folder: Path, world: int) -> int:
         if status and not code:
             code = os.waitstatus_to_exitcode(status)
             sys.stderr.write(f"rank {rank} (pid {child}) ended with {code}\n")
+            time.sleep(POLL_S)
             end(children)
     return 1 if code < 0 else code
 

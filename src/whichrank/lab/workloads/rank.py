@@ -67,7 +67,8 @@ class Rank:
         """Make the process group of all ranks."""
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
-        dist.init_process_group(self.plan.backend, timeout=timedelta(seconds=self.plan.timeout_s))
+        options = self.at("init", {"timeout": timedelta(seconds=self.plan.timeout_s)})
+        dist.init_process_group(self.plan.backend, **options)
 
     def steps(self) -> Iterator[int]:
         """The steps of the training loop, at the plan's pace."""
