@@ -33,6 +33,9 @@ class Rank:
         self.world = self.plan.world
         self.step = -1
         self.device = torch.device("cuda", 0) if self.plan.backend == "nccl" else torch.device("cpu")
+        if self.device.type == "cuda":
+            # NCCL refuses two ranks on one GPU of one host; ranks of different hosts are told apart by this.
+            os.environ.setdefault("NCCL_HOSTID", f"drill{self.rank}")
         self._fault = load(folder / "code" / "fault.py") if document["inside"] else None
         self._progress = os.open(folder / "progress" / str(self.rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self.note_progress()
