@@ -1,0 +1,103 @@
+"""Every fault keeps its contract; a representative half of them is drilled for real."""
+
+import ast
+
+import pytest
+
+from tests.lab.drills import Drills
+from whichrank.facts.taxonomy import causes
+from whichrank.lab import catalogue
+from whichrank.lab.workloads import plan as plans
+
+FAULTS = [catalogue.find(name) for name in catalogue.names()]
+
+# One of each way that a verdict is reached; the others run with `make score`.
+DRILLED = [
+    "healthy",
+    "healthy_noisy",
+    "skipped_collective",
+    "extra_collective",
+    "swapped_collectives",
+    "rank0_only_barrier",
+    "uneven_inputs",
+    "unused_parameters",
+    "group_order",
+    "p2p_cycle",
+    "p2p_orphan_recv",
+    "size_mismatch",
+    "root_mismatch",
+    "stall_data_loading",
+    "stall_checkpoint",
+    "stall_lock",
+    "stall_gil",
+    "straggler_steady",
+    "nan_one_rank",
+    "exception",
+    "segfault",
+    "killed",
+    "stopped",
+    "never_joins",
+    "taken_port",
+    "stale_file_store",
+    "too_many_open_files",
+    "disk_full",
+    "memory_limit",
+    "small_shared_memory",
+    "misspelt_variable",
+    "teardown_early",
+    "xid_fell_off_bus",
+    "xid_memory_error",
+    "infiniband_link_down",
+    "network_drop",
+    "firewall_reject",
+    "link_down",
+    "path_mtu",
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_keeps_its_contract(fault):
+    tree = ast.parse(fault.path.read_text(encoding="utf-8"))
+    cause = causes()[fault.cause]
+    assert fault.summary
+    assert fault.category in ("hang", "crash", "slow", "corruption", "config", "healthy")
+    assert cause.slug == fault.cause
+    for seed in range(5):
+        plan = plans.make(fault.name, seed, max(4, fault.least_world))
+        ranks = fault.truth(plan).culprit_ranks
+        assert ranks is None or all(0 <= rank < plan.world for rank in ranks)
+        assert plan == plans.make(fault.name, seed, max(4, fault.least_world))
+    # The file is copied into a job that has torch and not this package.
+    loaded = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+    loaded |= {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
+    assert not any(name.split(".")[0] in ("torch", "whichrank", "numpy") for name in loaded)
+
+
+def test_there_are_more_than_forty_kinds():
+    assert len([fault for fault in FAULTS if fault.cause != "healthy"]) >= 40
+
+
+def test_a_representative_half_is_drilled():
+    possible = [fault.name for fault in FAULTS if "gpu" not in fault.needs]
+    assert set(DRILLED) <= set(possible)
+    assert len(DRILLED) * 2 >= len(possible)
+
+
+@pytest.fixture(scope="module")
+def drills():
+    running = Drills(DRILLED)
+    yield running
+    running.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DRILLED)
+def test_the_verdict_of_a_drill_is_the_truth(drills, name):
+    lacking = catalogue.find(name).lacking()
+    if lacking:
+        pytest.skip(f"needs {', '.join(lacking)}")
+    outcome = drills.of(name)
+    said = (outcome.answer.cause, set(outcome.answer.ranks), outcome.answer.summary, outcome.notes)
+    assert outcome.answer.cause in (outcome.truth.cause, *outcome.truth.accept), said
+    if outcome.truth.culprit_ranks is not None:
+        assert set(outcome.answer.ranks) == set(outcome.truth.culprit_ranks), said
