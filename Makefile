@@ -10,8 +10,11 @@ TOOL := $(VENV)/.tool-installed
 DEV := $(VENV)/.dev-installed
 EXAMPLE := examples/skipped_collective
 REPORT := demo-report.md
+SCORE := score
+SHARED := $(or $(WHICHRANK_SHARED),../shared)
+CASES := $(wildcard tests/samples/*/cases $(SHARED)/cases/nccl_h200 $(SHARED)/cases/nccl_h200_single $(SHARED)/cases/incidents)
 
-.PHONY: help install demo test lint types imports unit bench score soak fuzz docs format clean
+.PHONY: help install demo test lint types imports system unit bench score soak fuzz docs format clean
 
 help:
 	@sed -n '2,3s/^#  //p' Makefile
@@ -40,7 +43,11 @@ demo: $(TOOL)
 	@$(BIN)/whichrank diagnose $(EXAMPLE) --quiet --format markdown --output $(REPORT) || test $$? -eq 1
 	@echo && echo "The same as a ticket: $(REPORT)"
 
-test: lint types imports unit
+test: lint types imports system unit
+
+# Programs of the system that some tests use for real.
+system:
+	@tools/system_packages.sh
 
 lint: $(DEV)
 	$(BIN)/ruff check .
@@ -58,8 +65,11 @@ unit: $(DEV)
 bench: $(DEV)
 	@set -e; for file in benchmarks/[!_]*.py; do echo "== $$file"; $(BIN)/python $$file; done
 
-score: $(DEV)
-	$(BIN)/python tools/score.py $(CASES)
+# Every fault over three seeds, and the recorded cases that are at hand; SCORE names where the tables go.
+score: $(DEV) system
+	$(BIN)/whichrank drill score --seeds 3 --jobs 2 --out $(SCORE)
+	@set -e; for corpus in $(CASES); do \
+	    $(BIN)/whichrank drill score --quiet --corpus $$corpus --out $(SCORE)/$$(basename $$corpus); done
 
 soak: $(DEV)
 	$(BIN)/python tools/soak.py $(EXAMPLE)
@@ -76,4 +86,4 @@ format: $(DEV)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache $(REPORT)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache $(REPORT) $(SCORE)

@@ -85,7 +85,7 @@ def test_a_corpus_is_scored(tmp_path):
     assert said == ["one: conditional-collective [2]: right"]
 
 
-@pytest.mark.parametrize("text", ["", "cause: x", "category: hang\ncause: x\nculprit_ranks: 3\n", "a: [", "- 1"])
+@pytest.mark.parametrize("text", ["", "category: hang", "category: hang\ncause: x\nculprit_ranks: 3\n", "a: [", "- 1"])
 def test_a_broken_truth_is_told(tmp_path, text):
     (tmp_path / "truth.yaml").write_text(text)
     with pytest.raises(UsageError, match="is no truth"):

@@ -76,14 +76,14 @@ def read(path: Path) -> Truth:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         ranks = content.get("culprit_ranks")
         return Truth(
-            str(content["category"]),
+            str(content.get("category", "unknown")),
             str(content["cause"]),
             None if ranks is None else tuple(int(rank) for rank in _sequence(ranks)),
             tuple(str(cause) for cause in _sequence(content.get("accept") or [])),
             str(content.get("root_cause", "")),
         )
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{path} is no truth: {error}", "It needs category, cause and culprit_ranks.") from error
+        raise UsageError(f"{path} is no truth: {error}", "It needs a cause of the taxonomy, and culprit_ranks as a list.") from error
 
 
 def _sequence(value: Any) -> Sequence[Any]:

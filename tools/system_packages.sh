@@ -1,0 +1,31 @@
+#!/bin/sh
+# Install the programs that some tests use for real, where this user may; without them those tests are skipped.
+# Debian's names; what is there already is left alone.
+set -eu
+
+missing=
+need() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
+
+need ip iproute2
+need nft nftables
+need ping iputils-ping
+need ethtool ethtool
+need sshd openssh-server
+need prometheus prometheus
+need slurmctld slurmctld
+need slurmd slurmd
+need srun slurm-client
+need munged munge
+need etcd etcd-server
+need gdb gdb
+
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+    echo "Not installed (tests that need them are skipped):$missing" >&2
+    exit 0
+fi
+echo "Installing$missing …"
+export DEBIAN_FRONTEND=noninteractive
+# Services are started by the tests themselves; a package must not start its own.
+{ apt-get update -qq && apt-get install -qqy --no-install-recommends $missing; } >/dev/null 2>&1 ||
+    echo "Some of these could not be installed; tests that need them are skipped:$missing" >&2
