@@ -1,29 +1,45 @@
 """The ranks meet in a file that an earlier run has left."""
 
+import subprocess
+import sys
+
 CAUSE = "stale-lock-or-store"
-CATEGORY = "hang"
+CATEGORY = "crash"
 WORKLOAD = "ddp"
-ACCEPT = ("world-size-mismatch",)
+ENDING = "crash"
+BACKENDS = ("gloo",)
+# A run that joined and was killed: nobody took its file away.
+EARLIER_RUN = """
+import os, signal, sys
+import torch.distributed as dist
+path, world = sys.argv[1], int(sys.argv[2])
+children = []
+for rank in range(world):
+    child = os.fork()
+    if child == 0:
+        dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=world)
+        dist.barrier()
+        os.kill(os.getpid(), signal.SIGKILL)
+    children.append(child)
+for child in children:
+    os.waitpid(child, 0)
+"""
+
+
+def launch(setup):
+    path = setup.folder / "rendezvous"
+    command = [sys.executable, "-c", EARLIER_RUN, str(path), str(setup.plan.world)]
+    subprocess.run(command, check=True, timeout=120, capture_output=True)
 
 
 def inside(rank, point, value):
-    if point != "init":
+    if point != "join":
         return None
-    import time
-
-    # What a run that was killed leaves: the file store of a world that had all joined.
-    path = rank.folder / "rendezvous"
-    if rank.rank == 0:
-        left = rank.folder / "left"
-        store = rank.dist.FileStore(str(left), rank.world)
-        for number in range(rank.world):
-            store.set(f"default_pg/0//cpu//0/{number}", "\0" * 64)
-        store.add("init/", rank.world)
-        left.replace(path)
-        rank.strike()
-    while not path.exists():
-        time.sleep(0.05)
-    return {**value, "init_method": f"file://{path}", "rank": rank.rank, "world_size": rank.world}
+    rank.strike()
+    rank.dist.init_process_group(
+        "gloo", init_method=f"file://{rank.folder}/rendezvous", rank=rank.rank, world_size=rank.world
+    )
+    return True
 
 
 def culprits(plan):

@@ -16,6 +16,8 @@ from whichrank.lab.workloads.plan import FOLDER
 from whichrank.lab.workloads.rank import Rank
 
 GRACE_S = 5.0
+LEFT_OUT = "WHICHRANK_DRILL_LEAVE_OUT"
+"""A rank that the parent does not start."""
 POLL_S = 0.1
 """How often torchrun looks whether its ranks live: the others have this long when one has ended."""
 
@@ -45,7 +47,10 @@ def run_rank(folder: Path) -> None:
 def fork_ranks(folder: Path, world: int) -> int:
     """All ranks from one parent that has imported torch; when one fails the others are ended, as launchers do."""
     children: dict[int, int] = {}
+    left_out = os.environ.get(LEFT_OUT)
     for rank in range(world):
+        if str(rank) == left_out:
+            continue
         # Set before the fork: the child is known by its number from its first moment.
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
         child = os.fork()

@@ -70,8 +70,8 @@ class Rank:
         """Make the process group of all ranks."""
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
-        options = self.at("init", {"timeout": timedelta(seconds=self.plan.timeout_s)})
-        dist.init_process_group(self.plan.backend, **options)
+        if not self.at("join", False):
+            dist.init_process_group(self.plan.backend, timeout=timedelta(seconds=self.plan.timeout_s))
 
     def steps(self) -> Iterator[int]:
         """The steps of the training loop, at the plan's pace."""
