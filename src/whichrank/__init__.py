@@ -8,9 +8,13 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """`configure` and `process_group`, for programs: loaded when used, so that importing whichrank loads nothing."""
+    """For programs: `configure`, `process_group`, `checkpoint`. Loaded when used: importing whichrank loads nothing."""
     if name in {"configure", "process_group"}:
         from importlib import import_module
 
         return getattr(import_module(f"whichrank.worker.{name}"), name)
+    if name == "checkpoint":
+        from importlib import import_module
+
+        return import_module("whichrank.checkpoint")
     raise AttributeError(f"module 'whichrank' has no attribute '{name}'")

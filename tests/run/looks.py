@@ -12,8 +12,16 @@ def rank(number: int, count: int, *, waiting: bool = False, phase: int = JOINED,
     return Seen(number, phase, count, count - waiting, waiting, busy=busy)
 
 
-def away(number: int, count: int, *, busy: bool = False, stopped: bool = False, phase: int = JOINED) -> Seen:
-    return Seen(number, phase, count, count, False, busy=busy, stopped=stopped)
+def away(
+    number: int, count: int, *, busy: bool | None = False, stopped: bool = False, phase: int = JOINED, work: str = ""
+) -> Seen:
+    """A rank that the others wait for; it has been at no new line for long."""
+    return Seen(number, phase, count, count, False, busy=busy, stopped=stopped, stale_s=1000, work=work)
+
+
+def steady(alarm: Alarm, seconds: float = 20, ranks: int = 4) -> None:
+    """Ten collectives a second, from the beginning on."""
+    play(alarm, 0, seconds, lambda t: [rank(r, int(t * 10)) for r in range(ranks)])
 
 
 def play(alarm: Alarm, start: float, seconds: float, ranks: Callable[[float], list[Seen]]) -> dict[str, float]:

@@ -6,73 +6,144 @@ from dataclasses import replace
 
 import pytest
 
-from tests.run.looks import away, play, rank
+from tests.run.looks import away, play, rank, steady
 from whichrank.model.last_words import IMPORTED, JOINING
-from whichrank.run.alarm import BUSY_S, IDLE_S, Alarm
+from whichrank.run.alarm import BUSY_S, GROUP_S, IDLE_S, LONG_WORK_S, LOOP_S, MOVING_S, NOBODY_WAITS_S, Alarm
+
+
+def waiters(count: int = 300, ranks=range(1, 4)):
+    return [rank(r, count, waiting=True) for r in ranks]
 
 
 def test_a_hang_in_which_all_wait():
     alarm = Alarm()
-    play(alarm, 0, 20, lambda t: [rank(r, int(t * 10)) for r in range(4)])
-    levels = play(alarm, 20, 20, lambda _t: [rank(r, 300, waiting=True) for r in range(4)])
+    steady(alarm)
+    levels = play(alarm, 20, 20, lambda _t: waiters(ranks=range(4)))
     assert 5 < levels["suspect"] - 20 < 7
     assert 8 < levels["confirmed"] - 20 < 11
 
 
 def test_an_idle_rank_that_others_wait_for():
     alarm = Alarm()
-    play(alarm, 0, 20, lambda t: [rank(r, int(t * 10)) for r in range(4)])
-    levels = play(alarm, 20, 30, lambda _t: [*(rank(r, 300, waiting=True) for r in range(3)), away(3, 300)])
-    assert IDLE_S < levels["suspect"] - 20 < IDLE_S + 2
+    steady(alarm)
+    levels = play(alarm, 20, 40, lambda _t: [*waiters(), away(0, 300)])
+    assert IDLE_S < levels["suspect"] - 20 < 15
+    assert 5 <= levels["confirmed"] - levels["suspect"] < 7
+    assert "rank 0 does nothing while others wait" in alarm.why
+
+
+@pytest.mark.parametrize("work", ["checkpoint", "evaluation", "storage", "compile"])
+def test_an_idle_rank_where_work_takes_long(work):
+    alarm = Alarm()
+    steady(alarm)
+    silent = [*waiters(), away(0, 300, work=work)]
+    assert play(alarm, 20, LONG_WORK_S - 5, lambda _t: silent) == {}
+    assert "confirmed" in play(alarm, 20 + LONG_WORK_S - 5, 30, lambda _t: silent), "but not for ever"
+
+
+def test_a_rank_that_rests_after_work_has_not_idled_for_long():
+    alarm = Alarm()
+    steady(alarm)
+    assert play(alarm, 20, 60, lambda t: [*waiters(), away(0, 300, busy=t < 70)]) == {}
+    assert "suspect" in play(alarm, 80, 20, lambda _t: [*waiters(), away(0, 300)])
 
 
 def test_a_checkpoint_is_no_hang():
+    """It writes, and so it lives; the limit is short of what torch itself bears."""
     alarm = Alarm()
-    play(alarm, 0, 20, lambda t: [rank(r, int(t * 10)) for r in range(4)])
-    silent = [*(rank(r, 300, waiting=True) for r in range(1, 4)), away(0, 300, busy=True)]
-    assert play(alarm, 20, BUSY_S - 10, lambda _t: silent) == {}
-    assert "suspect" in play(alarm, 20 + BUSY_S - 10, 60, lambda _t: silent), "but not for ever"
+    steady(alarm)
+    silent = [*waiters(), replace(away(0, 300, busy=True), traffic=True)]
+    assert play(alarm, 20, MOVING_S - 10, lambda _t: silent) == {}
+    assert "suspect" in play(alarm, 20 + MOVING_S - 10, 60, lambda _t: silent), "but not for ever"
 
 
-def test_pauses_are_learned():
+def test_a_rank_that_walks_through_its_code_is_never_confirmed():
+    alarm = Alarm()
+    steady(alarm)
+    silent = [*waiters(), replace(away(0, 300, busy=True), stale_s=1.0)]
+    assert set(play(alarm, 20, MOVING_S + 100, lambda _t: silent)) == {"suspect"}
+
+
+def test_a_loop_without_end():
+    """Always on the move, and always at the same lines."""
+    alarm = Alarm()
+    steady(alarm)
+    loops = lambda t: [*waiters(), replace(away(0, 300, busy=True), stale_s=t - 20, still_s=0.2)]  # noqa: E731
+    levels = play(alarm, 20, 100, loops)
+    assert LOOP_S < levels["suspect"] - 20 < LOOP_S + 5
+    assert "confirmed" in levels
+    assert "loop" in alarm.why
+
+
+def test_a_long_calculation_is_no_loop():
+    alarm = Alarm()
+    steady(alarm)
+    at_one = lambda t: [*waiters(), replace(away(0, 300, busy=True), stale_s=t - 20, still_s=t - 20)]  # noqa: E731
+    assert play(alarm, 20, BUSY_S - 10, at_one) == {}
+
+
+def test_pauses_are_learned_by_their_kind():
     alarm, at = Alarm(), 0.0
     for count in range(3):
-        play(alarm, at, 10, lambda t, c=count: [rank(r, int(t * 10)) for r in range(2)])
+        play(alarm, at, 10, lambda t: [rank(r, int(t * 10)) for r in range(2)])
         quiet = [rank(0, 10_000 + count, waiting=True), away(1, 10_000 + count)]
-        assert play(alarm, at + 10, 9, lambda _t, q=quiet: q) == {}
-        at += 19
-    assert "suspect" not in play(alarm, at, 12, lambda _t: [rank(0, 99_999, waiting=True), away(1, 99_999)])
+        assert play(alarm, at + 10, 11, lambda _t, q=quiet: q) == {}
+        at += 21
+    play(alarm, at, 5, lambda t: [rank(r, int(t * 10)) for r in range(2)])
+    assert play(alarm, at + 5, 15, lambda _t: [rank(0, 99_999, waiting=True), away(1, 99_999)]) == {}
+    play(alarm, at + 20, 5, lambda t: [rank(r, int(t * 10)) for r in range(2)])
+    hung = play(alarm, at + 25, 9, lambda _t: [rank(r, 100_000, waiting=True) for r in range(2)])
+    assert "suspect" in hung, "that one rank pauses says nothing about a wait of all"
 
 
 def test_slow_steps_make_it_patient():
     alarm = Alarm()
     play(alarm, 0, 200, lambda t: [rank(r, int(t / 4)) for r in range(2)])
-    assert play(alarm, 200, 25, lambda _t: [rank(r, 999, waiting=True) for r in range(2)]) == {}
+    assert play(alarm, 200, 11, lambda _t: [rank(r, 999, waiting=True) for r in range(2)]) == {}
+    assert "suspect" in play(alarm, 211, 5, lambda _t: [rank(r, 999, waiting=True) for r in range(2)])
 
 
 def test_progress_withdraws_a_suspicion():
     alarm = Alarm()
-    play(alarm, 0, 20, lambda t: [rank(r, int(t * 10)) for r in range(2)])
+    steady(alarm, ranks=2)
     levels = play(alarm, 20, 7, lambda _t: [rank(r, 300, waiting=True) for r in range(2)])
     assert set(levels) == {"suspect"}
     assert alarm.observe(27.5, [rank(0, 301), rank(1, 301)]) == "calm"
-    assert alarm.longest > 6
+    assert alarm.rhythms["all wait"].longest > 6
 
 
-@pytest.mark.parametrize("stopped", [True, False])
-def test_nobody_waits(stopped):
+@pytest.mark.parametrize("busy", [True, None])
+def test_nobody_waits(busy):
     alarm = Alarm()
-    play(alarm, 0, 10, lambda t: [rank(r, int(t * 10)) for r in range(2)])
-    levels = play(alarm, 10, 60, lambda _t: [away(0, 200, busy=True), away(1, 200, busy=not stopped)])
+    steady(alarm, 10, 2)
+    levels = play(alarm, 10, 60, lambda _t: [away(0, 200, busy=True), away(1, 200, busy=busy)])
     assert levels == {}, "two ranks that work without a word hang for nobody"
+
+
+def test_nobody_waits_and_nobody_works():
+    alarm = Alarm()
+    steady(alarm, 10, 2)
+    levels = play(alarm, 10, 120, lambda _t: [away(0, 200), away(1, 200)])
+    assert NOBODY_WAITS_S < levels["suspect"] - 10 < NOBODY_WAITS_S + 3
 
 
 def test_a_stopped_rank_is_found_soon():
     alarm = Alarm()
-    play(alarm, 0, 10, lambda t: [rank(r, int(t * 10)) for r in range(2)])
-    levels = play(alarm, 10, 12, lambda _t: [rank(0, 200, waiting=True), away(1, 200, stopped=True)])
+    steady(alarm, 10, 2)
+    levels = play(alarm, 10, 14, lambda _t: [rank(0, 200, waiting=True), away(1, 200, stopped=True)])
     assert levels["suspect"] - 10 < 7
+    assert "confirmed" in levels
     assert "rank 1 stopped" in alarm.why
+
+
+def test_what_a_held_interpreter_said_before_is_old():
+    """It said that it waits, three seconds of garbage collection ago: it is the one that is waited for."""
+    alarm = Alarm()
+    steady(alarm)
+    said = replace(rank(0, 300, waiting=True), beating=False)
+    assert play(alarm, 20, 10, lambda t: [*waiters(), replace(said, beating=t < 23)]) == {}
+    assert "suspect" in play(alarm, 30, 10, lambda _t: [*waiters(), said])
+    assert "the interpreter of rank 0 does not run" in alarm.why
 
 
 def test_one_is_missing_at_the_start():
@@ -90,7 +161,7 @@ def test_a_long_import_is_no_hang():
 
 def test_a_watcher_that_was_away():
     alarm = Alarm()
-    play(alarm, 0, 10, lambda t: [rank(r, int(t * 10)) for r in range(2)])
+    steady(alarm, 10, 2)
     alarm.excuse(500)
     assert alarm.observe(500.5, [rank(r, 100, waiting=True) for r in range(2)]) == "calm"
 
@@ -107,7 +178,38 @@ def test_a_slow_start_teaches_nothing():
 def test_a_second_look_that_finds_it_elsewhere():
     """Somebody walks through the code without a collective: no progress yet, and no hang either."""
     alarm = Alarm()
-    play(alarm, 0, 20, lambda t: [rank(r, int(t * 10)) for r in range(2)])
-    moving = play(alarm, 20, 20, lambda t: [rank(0, 300, waiting=True), replace(away(1, 300), place=f"{int(t)}")])
+    steady(alarm, ranks=2)
+    moving = play(alarm, 20, 30, lambda _t: [rank(0, 300, waiting=True), replace(away(1, 300), stale_s=1.0)])
     assert set(moving) == {"suspect"}
-    assert "confirmed" in play(alarm, 40, 10, lambda _t: [rank(0, 300, waiting=True), away(1, 300)])
+    assert "confirmed" in play(alarm, 50, 10, lambda _t: [rank(0, 300, waiting=True), away(1, 300)])
+
+
+def stuck(number: int, count: int, since: float, now: float):
+    """It waits in a group that stands, while another thread of it counts on in another group."""
+    halted = {"still_s": now - since, "stale_s": now - since, "resting": True}
+    return replace(rank(number, count, waiting=True), stuck_s=now - since, **halted)
+
+
+def test_one_group_hangs_while_another_goes_on():
+    alarm = Alarm()
+    steady(alarm)
+
+    def looks(now):
+        beats = 300 + int(now)  # a heartbeat, from a thread
+        culprit = replace(away(0, beats), still_s=now - 20, stale_s=now - 20, resting=True)
+        return [culprit, *(stuck(r, beats, 20, now) for r in range(1, 4))]
+
+    levels = play(alarm, 20, 60, looks)
+    assert GROUP_S < levels["suspect"] - 20 < GROUP_S + 3
+    assert levels["confirmed"] - levels["suspect"] < 8
+
+
+def test_a_pending_operation_of_a_job_that_walks_on():
+    """An asynchronous checkpoint gathers in its own group for minutes; the training does not care."""
+    alarm = Alarm()
+    steady(alarm)
+
+    def looks(now):
+        return [replace(stuck(r, int(now * 10), 20, now), still_s=0.5, resting=False) for r in range(4)]
+
+    assert play(alarm, 20, 300, looks) == {}

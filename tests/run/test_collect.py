@@ -42,7 +42,7 @@ def stuck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess
     while time.monotonic() < deadline:
         history = out / "history.jsonl"
         rows = [json.loads(line) for line in history.read_text().splitlines()] if history.exists() else []
-        if any(row[1] == 2 and row[7].endswith("load_batch") for row in rows):
+        if any(row["rank"] == 2 and row["place"].endswith("load_batch") for row in rows):
             break
         time.sleep(0.5)
     yield job, out
@@ -68,7 +68,7 @@ def test_a_look_at_it(stuck: tuple[subprocess.Popen[str], Path]) -> None:
     done = ask("watch", out, "--once")
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert [line[0] for line in lines[1:5]] == ["0", "1", "2", "3"]
+    assert [line[0] for line in lines[1:6]] == ["rank", "0", "1", "2", "3"]
     assert "load_batch" in done.stdout
     assert done.stdout.count("in all_reduce") == 3
 
@@ -104,7 +104,7 @@ def test_no_such_process(tmp_path: Path) -> None:
     assert "there is no process" in done.stderr
 
 
-def test_attach_needs_a_watched_job(tmp_path: Path) -> None:
+def test_attach_needs_a_job(tmp_path: Path) -> None:
     other = subprocess.Popen(["sleep", "60"])
     try:
         done = ask("attach", other.pid, "--out", tmp_path)
@@ -112,7 +112,7 @@ def test_attach_needs_a_watched_job(tmp_path: Path) -> None:
         other.kill()
         other.wait()
     assert done.returncode == 2
-    assert f"whichrank collect {other.pid}" in done.stderr
+    assert "has no ranks below it" in done.stderr
 
 
 @NEEDS_TORCH

@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+
 from tests.conftest import command_environment
+from whichrank import report
 
 HERE = Path(__file__).parent
 JOB = HERE / "job.py"
+SCHEMAS = Path(report.__file__).parent / "schemas"
 
 
 @dataclass
@@ -72,4 +76,13 @@ def run(command: list[str], out: Path, *options: str, limit_s: float = 150, **en
         whichrank("run", "--out", out, *options, "--", *command),
         capture_output=True, text=True, timeout=limit_s, env=environment(**environ), check=False,
     )  # fmt: skip
+    check_schemas(out)
     return Done(done.returncode, done.stdout, done.stderr, out, time.monotonic() - began)
+
+
+def check_schemas(out: Path) -> None:
+    """Whatever a run writes keeps its schema, in every test."""
+    for name, file in (("run", "run.json"), ("manifest", "bundle/manifest.json"), ("diagnose", "verdict.json")):
+        if (out / file).exists():
+            schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
+            jsonschema.Draft202012Validator(schema).validate(json.loads((out / file).read_text()))

@@ -1,25 +1,35 @@
-"""Watch a job that runs already: one whose watcher has gone."""
+"""Watch a job that runs already."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
+
+from whichrank.cli._monitors import monitor_options
 
 
 @click.command(name="attach")
 @click.argument("pid", type=click.IntRange(min=1))
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where verdict and evidence go.")
+@monitor_options
 @click.option("--quiet", is_flag=True, help="Nothing on stderr.")
-def command(pid: int, out: Path | None, quiet: bool) -> None:
-    """Take up the watch of the job of PID until it ends; it must have been started by `whichrank run`.
+def command(pid: int, out: Path | None, quiet: bool, **wishes: Any) -> None:
+    """Watch the job of PID (its launcher, or a rank) until it ends; it goes on as before.
 
-    A job that was started without it has nobody inside to ask: `whichrank collect PID` takes what can be had.
+    A job that `whichrank run` started is watched as `run` would. Of another one there is what can be had from
+    outside: /proc, py-spy, torch's own pipe.
     """
     from whichrank.run.attach import attach
+    from whichrank.run.monitors import Monitors, Wishes
 
     def tell(text: str) -> None:
         if not quiet:
             click.echo(text if "\n" in text else f"whichrank: {text}", err=True)
 
-    attach(pid, out, tell)
+    audience = Monitors(Wishes(**wishes), f"process {pid}", tell)
+    try:
+        attach(pid, out, tell, audience)
+    finally:
+        audience.close()

@@ -17,7 +17,7 @@ import click
 from whichrank import report
 from whichrank.cli._output import write
 from whichrank.cli._progress import ProgressLine
-from whichrank.model.errors import UsageError
+from whichrank.model.errors import UsageError, WhichrankError
 from whichrank.model.verdict import Diagnosis
 
 HEALTHY, FINDINGS, NOT_ENOUGH = 0, 1, 3
@@ -71,6 +71,7 @@ def rendered(diagnosis: Diagnosis, name: str, output: Path | None) -> Iterator[s
     help="The training code, to point at the lines that should agree.",
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes to read with (default: one per core).")
+@click.option("--remember", is_flag=True, help="Keep the verdict (see history).")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.pass_context
 def command(
@@ -80,6 +81,7 @@ def command(
     output: Path | None,
     source: Path | None,
     jobs: int | None,
+    remember: bool,
     quiet: bool,
 ) -> None:
     """Name the rank that broke the job, from what it left behind.
@@ -97,4 +99,20 @@ def command(
     write(rendered(diagnosis, format_name(format_, output), output), output)
     if output is not None and not quiet:
         click.echo(f"{diagnosis.verdict.summary}\nThe report is in {output}.", err=True)
+    if remember:
+        for line in _remembered(diagnosis, given):
+            click.echo(f"whichrank: {line}", err=True)
     ctx.exit(exit_code(diagnosis))
+
+
+def _remembered(diagnosis: Diagnosis, given: list[Path | Literal["-"]]) -> list[str]:
+    """Keep the verdict under the name of its evidence: the same evidence counts once, however often it is read."""
+    from whichrank.flows import history
+
+    places = [str(path) if path == "-" else str(Path(path).absolute()) for path in given]
+    at = history.onset(diagnosis)
+    run = f"{' '.join(places)} {at}"
+    try:
+        return history.remember(history.entry(diagnosis, run=run, job=Path(places[0]).name, out=places[0], at=at))
+    except WhichrankError as error:  # the verdict has been told, and its exit code stands
+        return [f"the verdict is not in the history: {error.message}"]

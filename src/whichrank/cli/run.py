@@ -6,10 +6,12 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import click
 
+from whichrank.cli._monitors import monitor_options
+from whichrank.cli._restart import plan_of, restart_options
 from whichrank.model.settings import PURPOSES, Purpose
 
 
@@ -21,17 +23,21 @@ from whichrank.model.settings import PURPOSES, Purpose
 @click.option(
     "--for", "purpose", type=click.Choice(PURPOSES), default="production", help="Settings to run with (see env)."
 )
+@restart_options
+@monitor_options
 @click.option("--quiet", is_flag=True, help="Nothing on stderr but what the job writes.")
 @click.argument("command_line", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def command(
-    ctx: click.Context, out: Path | None, policy: str, purpose: str, quiet: bool, command_line: tuple[str, ...]
-) -> None:
+    ctx: click.Context, /, out: Path | None, policy: str, purpose: str, quiet: bool, command_line: tuple[str, ...],
+    **wishes: Any,
+) -> None:  # fmt: skip
     """Run COMMAND (torchrun, python, accelerate launch …) unchanged, and watch its ranks.
 
     The job's exit code, signals and streams are its own. When no rank makes progress, or one dies, the
     evidence of every rank is taken and the verdict told on stderr and in --out.
     """
+    from whichrank.run.monitors import Monitors, Wishes, job_name
     from whichrank.run.session import run
     from whichrank.run.watch import Policy
 
@@ -39,7 +45,15 @@ def command(
         if not quiet:
             click.echo(text if "\n" in text else f"whichrank: {text}", err=True)
 
-    code = run(command_line, out, policy=cast("Policy", policy), purpose=cast("Purpose", purpose), tell=tell)
+    plan = plan_of(wishes)
+    audience = Monitors(Wishes(**wishes), job_name(command_line), tell)
+    try:
+        code = run(
+            command_line, out, policy=cast("Policy", policy), purpose=cast("Purpose", purpose), tell=tell,
+            audience=audience, plan=plan,
+        )  # fmt: skip
+    finally:
+        audience.close()
     if code < 0:
         _die_alike(-code)
     ctx.exit(code)

@@ -1,4 +1,4 @@
-"""Look at a watched job while it runs: what every rank does, who is late, alarms."""
+"""Look at a watched job while it runs: what every rank does, who is late, alarms, the last verdict."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from rich.console import Console, Group
     from rich.table import Table
 
     from whichrank.run.view import Row
+
+WIDE, WIDER = 80, 100
+"""Columns from which there is room for the place in the code, and for the process."""
 
 
 @click.command(name="watch")
@@ -20,45 +24,91 @@ if TYPE_CHECKING:
 @click.option(
     "--interval", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Seconds between looks."
 )
-@click.option("--once", is_flag=True, help="Look once and leave.")
+@click.option("--once", is_flag=True, help="Look once and leave, as when the output is no terminal.")
 def command(out: Path, interval: float, once: bool) -> None:
-    """Show the ranks of the job that `whichrank run --out OUT` started."""
-    from rich.console import Console, Group
+    """Show the ranks of the job that `whichrank run --out OUT` started; Ctrl-C leaves the job alone."""
+    from rich.console import Console
     from rich.live import Live
 
-    from whichrank.run.view import open_view, read_state, rows
+    from whichrank.run.view import following, open_view, read_state, rows
 
-    crew, private = open_view(out)
+    crew = open_view(out)
     before: dict[int, int] = {}
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    if once:
+    terminal = sys.stdout.isatty()
+    console = Console(width=None if terminal else 140)
+    try:
         rows(crew, before, 0.0)
         time.sleep(interval)
-        console.print(_table(rows(crew, before, interval)))
-        console.print(_alarms(read_state(out)))
+        if once or not terminal:
+            console.print(_view(rows(crew, before, interval), out, console))
+            return
+        with Live(console=console, auto_refresh=False) as live:
+            while (now := following(crew, out)) is not None:
+                crew = now
+                live.update(_view(rows(crew, before, interval), out, console), refresh=True)
+                time.sleep(interval)
+    except KeyboardInterrupt:
         return
-    with Live(console=console, auto_refresh=False) as live:
-        while private.is_dir():
-            live.update(Group(_table(rows(crew, before, interval)), _alarms(read_state(out))), refresh=True)
-            time.sleep(interval)
+    code = read_state(out).get("exit_code")
+    console.print("the job has ended" + (f" with code {code}" if code is not None else ""), highlight=False)
 
 
-def _table(rows: list[Row]) -> Table:
+def _view(rows: list[Row], out: Path, console: Console) -> Group:
+    from rich.console import Group
+    from rich.text import Text
+
+    from whichrank.run.view import last_verdict, read_state
+
+    state = read_state(out)
+    told = [_head(rows, state), *_alarms(state, console.height // 4)]
+    verdict = last_verdict(out)
+    told += [f"last verdict: {verdict}"] if verdict else []
+    room = max(4, console.height - len(told) - 4) if console.is_terminal else len(rows)
+    # Where not all fit, those are shown that keep others waiting.
+    shown = sorted(sorted(rows, key=lambda row: (-row.late_s, row.rank))[:room], key=lambda row: row.rank)
+    more = [Text(f"… and {len(rows) - room} more ranks")] if len(rows) > room else []
+    return Group(Text(told[0]), _table(shown, console.width), *more, *(Text(line) for line in told[1:]))
+
+
+def _head(rows: list[Row], state: dict[str, object]) -> str:
+    """The job in one line."""
+    rates = sorted(row.rate for row in rows if row.rate is not None)
+    rate = f"{rates[len(rates) // 2]:.1f} collectives per second" if rates else "no rate yet"
+    world = state.get("world_size")
+    some = f"{len(rows)} of {world} ranks" if isinstance(world, int) and world > len(rows) else f"{len(rows)} ranks"
+    parts = [str(state.get("state", "unknown")), some, rate]
+    attempts = state.get("attempts")
+    parts += [f"attempt {attempts}"] if isinstance(attempts, int) and attempts > 1 else []
+    return " · ".join(parts)
+
+
+def _table(rows: list[Row], width: int) -> Table:
     from rich.table import Table
 
-    table = Table("rank", "pid", "doing", "issued", "per second", "behind", "quiet s", "at", box=None)
+    table = Table(box=None, pad_edge=False)
+    for name in ("rank", "doing", "issued", "per s", "late s", "quiet s"):
+        table.add_column(name, justify="left" if name == "doing" else "right", no_wrap=True, overflow="ellipsis")
+    if width >= WIDER:
+        table.add_column("pid", justify="right", no_wrap=True)
+    if width >= WIDE:
+        table.add_column("at", no_wrap=True, overflow="ellipsis")
     for row in rows:
         rate = "" if row.rate is None else f"{row.rate:.1f}"
-        place = row.place.rsplit("/", 1)[-1]
-        table.add_row(
-            str(row.rank), str(row.pid), row.doing, str(row.issued), rate, str(row.behind), f"{row.quiet_s:.1f}", place
-        )
+        late = f"{row.late_s:.1f}" if row.late_s else ""
+        cells = [str(row.rank), row.doing, str(row.issued), rate, late, f"{row.quiet_s:.1f}"]
+        cells += [str(row.pid)] if width >= WIDER else []
+        cells += [row.place.rsplit("/", 1)[-1]] if width >= WIDE else []
+        table.add_row(*cells, style="bold" if row.late_s else "")
     return table
 
 
-def _alarms(state: dict[str, object]) -> str:
+def _alarms(state: dict[str, object], most: int) -> list[str]:
     alarms = state.get("alarms")
     if not isinstance(alarms, list) or not alarms:
-        return "no alarm so far"
-    shown = [f"{a.get('time')}  {a.get('level')}: {a.get('why')}" for a in alarms[-5:] if isinstance(a, dict)]
-    return "\n".join(shown)
+        return ["no alarm so far"]
+    known = [alarm for alarm in alarms if isinstance(alarm, dict)][-max(1, min(5, most)) :]
+    return [
+        f"{alarm.get('time')}  {alarm.get('level')}: {alarm.get('why')}"
+        + (" (withdrawn)" if alarm.get("withdrawn") else "")
+        for alarm in known
+    ]

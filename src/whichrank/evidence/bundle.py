@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import socket
 from dataclasses import asdict
 from datetime import datetime, timezone
@@ -12,7 +13,7 @@ from typing import Any
 
 from whichrank import __version__
 from whichrank.model.manifest import NAME, SCHEMA_VERSION, BundleFile, Manifest, Missing
-from whichrank.model.moments import rfc3339
+from whichrank.model.moments import rfc3339, rfc3339_ns
 
 
 def now() -> str:
@@ -40,10 +41,11 @@ class Bundle:
         )
         self.manifest.redaction = "environment by allow-list, values that look like secrets removed"
 
-    def add(
-        self, path: str, data: bytes, kind: str, *, rank: int | None = None, pid: int | None = None, note: str = ""
-    ) -> bool:
-        """Write one file, once; an empty one is told as missing."""
+    def add(  # noqa: PLR0913
+        self, path: str, data: bytes, kind: str, *, rank: int | None = None, pid: int | None = None, note: str = "",
+        taken_ns: int | None = None,
+    ) -> bool:  # fmt: skip
+        """Write one file, once; an empty one is told as missing. `taken_ns`: it was taken earlier than now."""
         if not data:
             self.lacks(kind, note or "it is empty", rank)
             return False
@@ -51,6 +53,8 @@ class Bundle:
         try:
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             target.write_bytes(data)
+            if taken_ns is not None:
+                os.utime(target, ns=(taken_ns, taken_ns))
         except OSError as error:
             self.lacks(kind, f"can't be written: {error.strerror}", rank)
             return False
@@ -58,7 +62,8 @@ class Bundle:
         # A later look at the same thing takes the place of the earlier one.
         self.manifest.files = [file for file in self.manifest.files if file.path != path]
         self.manifest.missing = [gap for gap in self.manifest.missing if (gap.what, gap.rank) != (kind, rank)]
-        self.manifest.files.append(BundleFile(path, kind, digest, self.host, rank, pid, now(), note))
+        taken_at = (rfc3339_ns(taken_ns) if taken_ns is not None else None) or now()
+        self.manifest.files.append(BundleFile(path, kind, digest, self.host, rank, pid, taken_at, note))
         return True
 
     def lacks(self, what: str, why: str, rank: int | None = None) -> None:

@@ -42,12 +42,16 @@ class Scrubber:
         self.changed = 0
 
     def __call__(self, data: bytes) -> bytes:
-        data = _SECRET.sub(self._secret, data)
+        data = self.without_secrets(data)
         data = _MAIL.sub(lambda m: self._mask(m.group()), data)
         data = _ADDRESS.sub(self._address, data)
         if self.names is not None:
             data = self.names.sub(lambda m: self._letters(m.group()), data)
         return data
+
+    def without_secrets(self, data: bytes) -> bytes:
+        """Keys, tokens and passwords masked, and nothing else."""
+        return _SECRET.sub(self._secret, data)
 
     def _digest(self, word: bytes) -> bytes:
         self.changed += 1

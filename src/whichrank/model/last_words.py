@@ -11,7 +11,7 @@ import binascii
 import struct
 from typing import NamedTuple
 
-MAGIC = b"WHRKLW01"
+MAGIC = b"WHRKLW02"
 SLOT = 1024
 SIZE = 2 * SLOT
 SUFFIX = ".words"
@@ -24,10 +24,12 @@ HELPER = 1
 """Forked from a rank after its group was made: a data loader's worker, no rank."""
 IN_COLLECTIVE = 2
 """The main thread is inside a function of torch.distributed."""
+BLIND = 4
+"""The thread that writes has ended after an error of its own: what is said here is old."""
 
-_FORM = struct.Struct("<8sIQIIQiiiIIIQQQqqQIi")
-_TEXTS = (64, 320, 320)
-"""Bytes of the texts that follow the numbers: operation, place in the code, error."""
+_FORM = struct.Struct("<8sIQIIQiiiIIIQQQqqQIiQQQ")
+_TEXTS = (64, 320, 320, 24)
+"""Bytes of the texts that follow the numbers: operation, place in the code, error, long work."""
 
 
 class Words(NamedTuple):
@@ -57,10 +59,18 @@ class Words(NamedTuple):
     stack_fd: int = -1
     """The descriptor that faulthandler writes to on `stack_signal`; -1 for none."""
     stack_signal: int = 0
+    still_ns: int = 0
+    """Since when the main thread has been at the same instruction, in the same calls."""
+    fresh_ns: int = 0
+    """When the main thread was last found at a line where it had not been since the last progress."""
+    stuck_ns: int = 0
+    """Since when the group that has waited longest neither issues nor completes; 0 where nothing is pending."""
     operation: str = ""
     place: str = ""
     """The innermost line of the training code, as `file:line function`."""
     error: str = ""
+    work: str = ""
+    """What takes long by its nature and the main thread is in: "checkpoint", "compile"…; empty for none."""
 
     @property
     def is_rank(self) -> bool:
@@ -95,10 +105,13 @@ def pack(words: Words) -> bytes:
         0,
         words.stack_signal,
         words.stack_fd,
+        words.still_ns,
+        words.fresh_ns,
+        words.stuck_ns,
     )
     texts = b"".join(
         text.encode("utf-8", "replace")[:room].ljust(room, b"\0")
-        for text, room in ((words.operation, _TEXTS[0]), (words.place, _TEXTS[1]), (words.error, _TEXTS[2]))
+        for text, room in zip((words.operation, words.place, words.error, words.work), _TEXTS)  # noqa: B905 - as old as torch's oldest Python
     )
     body = (numbers + texts).ljust(SLOT - 4, b"\0")
     return body + struct.pack("<I", binascii.crc32(body))
@@ -116,7 +129,7 @@ def unpack(slot: bytes) -> Words | None:
     phase = n[9] if n[9] < len(PHASES) else STARTED
     return Words(
         n[2], n[1], n[3], n[5], n[6], n[7], n[8], n[4], phase, n[10], n[12], n[13], n[14], n[15], n[16], n[11],
-        n[19], n[18], *texts,
+        n[19], n[18], n[20], n[21], n[22], *texts,
     )  # fmt: skip
 
 

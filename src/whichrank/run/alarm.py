@@ -1,8 +1,8 @@
 """When to worry: the learned rhythm of a job, and what its silence means. Pure: looks in, levels out.
 
 Nothing is to be set. A silence is judged by who waits for whom: when every rank waits, nobody can end it; when the
-ranks that are waited for do nothing at all, hardly anybody will; when they work, it is a checkpoint, a compilation
-or an evaluation until it has lasted far longer than any before.
+ranks that are waited for do nothing at all, hardly anybody will; when they work, or are where work takes long by its
+nature (a checkpoint, an evaluation, a compilation), it is borne until it has lasted far longer than any before.
 """
 
 from __future__ import annotations
@@ -17,15 +17,30 @@ from whichrank.model import last_words as layout
 Level = Literal["calm", "suspect", "confirmed"]
 
 ALL_WAIT_S = 5.0
-IDLE_S = 10.0
+SPINNING_S = 10.0
+IDLE_S = 12.0
 GIL_S = 12.0
+GROUP_S = 20.0
 START_S = 30.0
+LOOP_S = 60.0
+LONG_WORK_S = 75.0
 NOBODY_WAITS_S = 90.0
 BUSY_S = 180.0
-"""How long each kind of silence is borne; more where the job has been silent for longer before and went on."""
+MOVING_S = 480.0
+"""How long each kind of silence is borne; more where the job has been silent for longer in this way, and went on.
+
+The last is short of the ten minutes after which a collective on GPUs gives up by default."""
 TYPICAL = 8.0
 LONGEST = 1.5
+RHYTHM = 3.0
+"""Times the usual silence of a kind, the longest of that kind, and the usual time between two signs of progress."""
 SECOND_LOOK_S = 3.0
+SECOND_LOOK_AWAY_S = 5.0
+"""A rank that is away may come back; where all wait, nobody is left who could."""
+UNMEASURED = "unmeasured"
+WORK = ("busy", "loop", "start", "all send")
+STILL_S = 5.0
+"""At the same instruction for so long, a main thread does not walk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,33 +53,88 @@ class Seen:
     completed: int
     waiting: bool
     alive: bool = True
-    busy: bool = True
+    busy: bool | None = None
+    """Whether it does something; None while nobody has measured."""
     stopped: bool = False
     beating: bool = True
     """Its own thread still writes: nobody holds the interpreter's lock."""
-    place: str = ""
-    """The line of the training code that it is at."""
+    still_s: float = 0.0
+    """For how long its main thread has been at one instruction."""
+    stale_s: float = 0.0
+    """For how long its main thread has been at no line where it had not been before in this silence."""
+    stuck_s: float = 0.0
+    """For how long one of its groups has had something pending, and neither issued nor completed anything."""
+    resting: bool = False
+    """Its main thread hardly ever wakes."""
+    traffic: bool = False
+    """It reads or writes, whatever its processor does."""
+    work: str = ""
+    """What takes long by its nature and it is in."""
 
     @property
     def progress(self) -> tuple[int, int, int, int, bool]:
         return (self.rank, self.phase, self.enqueued, self.completed, self.alive)
+
+    @property
+    def away(self) -> bool:
+        """It does not wait for others; what a held interpreter said before may be old."""
+        return not self.waiting or self.stopped or not self.beating
+
+    @property
+    def stuck(self) -> bool:
+        """It waits for a group that stands still, whatever its other groups and threads do."""
+        return self.waiting and self.halted and self.stuck_s > STILL_S
+
+    @property
+    def halted(self) -> bool:
+        return self.resting and self.still_s > STILL_S
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A kind of silence: how long it is borne, and what is said of it."""
+
+    kind: str
+    limit_s: float
+    why: str
+    away: tuple[Seen, ...] = ()
+    """The ranks that could end it."""
+
+
+@dataclass(slots=True)
+class _Rhythm:
+    """How long silences of one kind have been."""
+
+    gaps: deque[float] = field(default_factory=lambda: deque(maxlen=64))
+    longest: float = 0.0
+
+    def learn(self, gap: float) -> None:
+        self.gaps.append(gap)
+        self.longest = max(self.longest, gap)
+
+    @property
+    def usual(self) -> float:
+        """What is to be borne by experience."""
+        return max(TYPICAL * (median(self.gaps) if self.gaps else 0.0), LONGEST * self.longest)
 
 
 @dataclass(slots=True)
 class Alarm:
     """Feed it with looks; it says how bad things are."""
 
-    gaps: deque[float] = field(default_factory=lambda: deque(maxlen=64))
-    longest: float = 0.0
     level: Level = "calm"
     why: str = ""
     limit: float = 0.0
     """Seconds of silence that are borne at present."""
+    rhythms: dict[str, _Rhythm] = field(default_factory=dict)
+    """By kind of silence; "" for the time between two signs of progress."""
     _progress: tuple[object, ...] = ()
     _since: float | None = None
     _suspected: float = 0.0
     _steady: bool = False
-    _places: tuple[str, ...] = ()
+    _kind: str = ""
+    _kind_since: float = 0.0
+    _others_move: bool = False
 
     def silence(self, now: float) -> float:
         """Seconds without any progress."""
@@ -73,73 +143,135 @@ class Alarm:
     def observe(self, now: float, ranks: list[Seen]) -> Level:
         """One look at all ranks."""
         progress = tuple(sorted(seen.progress for seen in ranks))
-        if self._since is None or progress != self._progress:
+        one_stands = _group_stands(ranks)
+        if self._since is None or (progress != self._progress and not one_stands):
             self._moved(now, progress)
             # The start of a job has no rhythm yet: its pauses say nothing about later ones.
             self._steady = all(seen.phase == layout.JOINED and seen.completed for seen in ranks if seen.alive)
             return self.level
-        limit, why = patience(ranks)
-        learned = max(TYPICAL * (median(self.gaps) if self.gaps else 0.0), LONGEST * self.longest)
-        limit = max(limit, learned)
+        if one_stands:
+            # Other groups may go on: the silence is as old as the youngest halt of a main thread.
+            self._since = min(self._since, now - min(seen.still_s for seen in ranks if seen.alive))
+            self._others_move = self._others_move or progress != self._progress
+            self._progress = progress
+        silence = patience(ranks)
+        self._turn(now, silence.kind)
         if self.level == "calm":
-            self.limit = limit
-        if self.level == "calm" and self.silence(now) > limit:
-            self.level, self.why, self._suspected = "suspect", why, now
-            self._places = _places(ranks)
-        elif self.level == "suspect" and _places(ranks) != self._places:
-            # Somebody moves in the code, though not in the collectives: the second look begins anew. How busy they
-            # are says nothing any more: taking the evidence keeps them busy.
-            self._places, self._suspected = _places(ranks), now
-        elif self.level == "suspect" and now - self._suspected >= SECOND_LOOK_S:
-            self.level = "confirmed"
+            self.limit = self._limit(silence)
+            # Who has worked for long and rests now has not idled for long; work itself is counted from the beginning.
+            lasting = self.silence(now) if silence.kind in WORK else now - self._kind_since
+            if lasting > self.limit:
+                self.level, self.why, self._suspected = "suspect", silence.why, now
+        elif self.level == "suspect":
+            self._second_look(now, silence)
         return self.level
+
+    def _turn(self, now: float, kind: str) -> None:
+        if kind == self._kind:
+            return
+        if self._kind in ("", UNMEASURED):
+            self._kind_since = self._since if self._since is not None else now
+        else:
+            self._kind_since = now
+        self._kind = kind
+
+    def _limit(self, silence: Silence) -> float:
+        rhythm, usual = self.rhythms.get(""), self.rhythms.get(silence.kind)
+        return max(
+            silence.limit_s,
+            GROUP_S if self._others_move else 0.0,
+            usual.usual if usual else 0.0,
+            RHYTHM * median(rhythm.gaps) if rhythm else 0.0,
+        )
 
     def excuse(self, now: float) -> None:
         """The watcher itself was away (suspended, stopped): this silence counts for nothing."""
-        self._since, self.level = now, "calm"
+        self._since, self.level, self._kind = now, "calm", ""
+
+    def _second_look(self, now: float, silence: Silence) -> None:
+        """Whoever could end the silence must not have come to a new line since; how busy it is says nothing now."""
+        span = SECOND_LOOK_AWAY_S if silence.away else SECOND_LOOK_S
+        walked = min((seen.stale_s for seen in silence.away if not seen.stopped and seen.beating), default=span)
+        if now - self._suspected >= span and walked >= span:
+            self.level = "confirmed"
 
     def _moved(self, now: float, progress: tuple[object, ...]) -> None:
         if self._since is not None and self._steady:
-            gap = now - self._since
-            self.gaps.append(gap)
-            self.longest = max(self.longest, gap)
-        self._since, self._progress, self.level = now, progress, "calm"
+            for kind in {"", self._kind}:
+                self.rhythms.setdefault(kind, _Rhythm()).learn(now - self._since)
+        self._since, self._progress, self.level, self._kind, self._others_move = now, progress, "calm", "", False
 
 
-def patience(ranks: list[Seen]) -> tuple[float, str]:  # noqa: PLR0911 - a table of cases, in order
-    """How long a silence of this kind is borne, and what kind it is."""
+def _group_stands(ranks: list[Seen]) -> bool:
+    """Some wait in a group that stands still, and nobody walks: what else is counted is another thread's."""
     alive = [seen for seen in ranks if seen.alive]
-    waiting = [seen for seen in alive if seen.waiting and not seen.stopped]
-    away = [seen for seen in alive if not seen.waiting or seen.stopped]
+    return any(seen.stuck for seen in alive) and all(seen.halted for seen in alive)
+
+
+def patience(ranks: list[Seen]) -> Silence:
+    """What kind of silence this is, and how long it is borne."""
+    alive = [seen for seen in ranks if seen.alive]
+    waiting = [seen for seen in alive if not seen.away]
+    away = tuple(seen for seen in alive if seen.away)
     if not alive:
-        return float("inf"), "no rank is left"
+        return Silence("over", float("inf"), "no rank is left")
     stopped = [seen.rank for seen in away if seen.stopped]
     if stopped and waiting:
-        return ALL_WAIT_S, f"{_named(stopped)} stopped while others wait"
+        return Silence("stopped", ALL_WAIT_S, f"{_named(stopped)} stopped while others wait", away)
     if any(seen.phase < layout.JOINED for seen in alive):
-        if not waiting:
-            return float("inf"), "the job is starting"
-        working = any(seen.busy for seen in away)
-        return (BUSY_S if working else START_S), _starting(ranks, waiting, away)
+        return _at_the_start(ranks, waiting, away)
     if not waiting:
-        quiet = not any(seen.busy for seen in away)
-        return (NOBODY_WAITS_S if quiet else float("inf")), "no rank issues a collective and none works"
+        return _nobody_waits(away)
     if not away:
-        fresh = all(seen.completed == 0 for seen in waiting)
-        return (2 * START_S if fresh else ALL_WAIT_S), "every rank waits in a collective"
+        return _all_wait(waiting)
+    if all(seen.beating and seen.busy is None for seen in away):
+        return Silence(UNMEASURED, float("inf"), "nobody knows yet", away)
+    return _others_wait(away)
+
+
+def _at_the_start(ranks: list[Seen], waiting: list[Seen], away: tuple[Seen, ...]) -> Silence:
+    if not waiting:
+        return Silence("start", float("inf"), "the job is starting", away)
+    working = any(seen.busy is not False or seen.work for seen in away)
+    return Silence("start", BUSY_S if working else START_S, _starting(ranks, waiting, away), away)
+
+
+def _nobody_waits(away: tuple[Seen, ...]) -> Silence:
+    quiet = all(seen.busy is False for seen in away)
+    limit = (BUSY_S if any(seen.work for seen in away) else NOBODY_WAITS_S) if quiet else float("inf")
+    return Silence("nobody waits", limit, "no rank issues a collective and none works", away)
+
+
+def _all_wait(waiting: list[Seen]) -> Silence:
+    if all(seen.completed == 0 for seen in waiting):
+        return Silence("first", 2 * START_S, "every rank waits in its first collective")
+    if any(seen.traffic for seen in waiting):
+        return Silence("all send", BUSY_S, "every rank waits in a collective that takes very long")
+    # On a GPU a collective counts as issued while the work before it is still to be done, and who waits spins.
+    spins = any(seen.busy for seen in waiting)
+    return Silence("all wait", SPINNING_S if spins else ALL_WAIT_S, "every rank waits in a collective")
+
+
+def _others_wait(away: tuple[Seen, ...]) -> Silence:
+    working = next((seen.work for seen in away if seen.work), "")
     held = [seen.rank for seen in away if not seen.beating]
     if held:
-        return GIL_S, f"the interpreter of {_named(held)} does not run while others wait"
-    if any(seen.busy for seen in away):
-        return BUSY_S, f"{_named([s.rank for s in away if s.busy])} works on while others wait"
-    return IDLE_S, f"{_named([s.rank for s in away])} does nothing while others wait"
+        why = f"the interpreter of {_named(held)} does not run while others wait"
+        return Silence("held", LONG_WORK_S if working else GIL_S, why, away)
+    busy = [seen for seen in away if seen.busy is not False]
+    if not busy:
+        inside = f" in its {working}" if working else ""
+        why = f"{_named([seen.rank for seen in away])} does nothing{inside} while others wait"
+        return Silence(f"idle {working}", LONG_WORK_S if working else IDLE_S, why, away)
+    who = _named([seen.rank for seen in busy])
+    if any(seen.traffic or seen.stale_s < LOOP_S / 2 for seen in busy):
+        return Silence("busy", MOVING_S, f"{who} works on while others wait", away)
+    if working or all(seen.still_s > STILL_S for seen in busy):
+        return Silence("busy", BUSY_S, f"{who} works at one place while others wait", away)
+    return Silence("loop", LOOP_S, f"{who} goes round in a loop while others wait", away)
 
 
-def _places(ranks: list[Seen]) -> tuple[str, ...]:
-    return tuple(seen.place for seen in ranks if seen.alive)
-
-
-def _starting(ranks: list[Seen], waiting: list[Seen], away: list[Seen]) -> str:
+def _starting(ranks: list[Seen], waiting: list[Seen], away: tuple[Seen, ...]) -> str:
     gone = [seen.rank for seen in ranks if not seen.alive]
     late = [f"{_named([s.rank])} has only {layout.PHASES[s.phase]}" for s in away[:4]]
     late += [f"{_named(gone)} has ended"] if gone else []

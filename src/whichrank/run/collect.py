@@ -17,8 +17,8 @@ from whichrank.worker.startup import FOLDER
 UNWATCHED = "the job was not started by whichrank run: there is nobody inside to ask"
 
 
-def collect(pid: int | None, out: Path) -> Bundle:
-    """Take everything that can be had of the job that this process belongs to."""
+def collect(pid: int | None, out: Path, *, gdb: bool = False) -> Bundle:
+    """Take everything that can be had of the job that this process belongs to; with gdb its ranks pause meanwhile."""
     root = pid if pid is not None else the_only_job()
     if processes.stat(root) is None:
         raise UsageError(f"there is no process {root}", "Give the pid of the launcher (torchrun) or of a rank.")
@@ -28,7 +28,8 @@ def collect(pid: int | None, out: Path) -> Bundle:
     if not ranks:
         raise UsageError(f"process {root} has no ranks below it", "Give the pid of the launcher, or of a rank.")
     places = torch_places(processes.environ(ranks[0].words.pid))
-    capture(crew, bundle, "collect", places=places)
+    # What somebody else has collected before is another answer.
+    capture(crew, bundle, f"collect{os.getpid()}", places=places, pauses=gdb, gdb=gdb)
     if not crew.folder.is_dir():
         bundle.lacks("last words", UNWATCHED)
     bundle.close({"world_size": max(m.words.world for m in ranks), "ranks_seen": [m.rank for m in ranks]})

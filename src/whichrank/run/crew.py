@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,8 +16,12 @@ BUSY_SHARE = 0.05
 """Of a core: less is what an idle Python process with its waiting threads needs."""
 BUSY_BYTES = 65_536
 """Read or written in a second: less is what logs and heartbeats need."""
-BEAT_S = 5.0
+BEAT_S = 3.0
 """Without a beat for so long, the interpreter of a process is held (it beats twice a second)."""
+RESTING = 2.0
+"""Turns of the main thread in a second: less is what waits or sleeps, with a look around now and then."""
+WINDOW_S = 3.0
+"""Over which is measured: one burst of a logger or a collection of garbage is no work."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -37,18 +42,27 @@ class Member:
     """Share of a core that it and its children use; None while nobody has measured."""
     traffic: float | None = None
     """Bytes per second that they read and write."""
-    _sample: tuple[float, int, int] | None = None
+    turns: float | None = None
+    """How often its main thread leaves a processor in a second."""
+    samples: deque[tuple[float, int, int, int | None]] = field(default_factory=deque)
 
     @property
     def rank(self) -> int:
         return self.words.rank
 
     @property
-    def busy(self) -> bool:
-        """Whether it does something; a process that was not measured yet counts as busy."""
-        if self.effort is None or self.traffic is None:
-            return True
-        return self.effort > BUSY_SHARE or self.traffic > BUSY_BYTES
+    def busy(self) -> bool | None:
+        """Whether it does something; None while nobody has measured."""
+        return None if self.effort is None else self.effort > BUSY_SHARE or self.transfers
+
+    @property
+    def transfers(self) -> bool:
+        """Whether it reads or writes to speak of."""
+        return self.traffic is not None and self.traffic > BUSY_BYTES
+
+    @property
+    def resting(self) -> bool:
+        return self.turns is not None and self.turns < RESTING
 
     @property
     def stopped(self) -> bool:
@@ -62,7 +76,12 @@ class Member:
     @property
     def held(self) -> bool:
         """Alive and not stopped, and still its own thread does not run: somebody holds the interpreter's lock."""
-        return self.alive and not self.stopped and self.silent_s > BEAT_S
+        return self.alive and not self.stopped and not self.blind and self.silent_s > BEAT_S
+
+    @property
+    def blind(self) -> bool:
+        """The thread inside has given up: its words are old, and nobody holds anything."""
+        return bool(self.words.flags & layout.BLIND)
 
     def measure(self, everyone: dict[int, processes.Stat], now: float) -> None:
         """CPU and bytes since the last measurement, of the process and all below it."""
@@ -73,16 +92,20 @@ class Member:
         tree = [self.words.pid, *processes.below(self.words.pid, everyone)]
         ticks = sum(everyone[pid].cpu_ticks for pid in tree)
         moved = sum(processes.written_bytes(pid) for pid in tree)
-        if self._sample is not None and now - self._sample[0] >= 1.0:
-            span = now - self._sample[0]
-            self.effort = max(0.0, (ticks - self._sample[1]) / TICKS_PER_S / span)
-            self.traffic = max(0.0, (moved - self._sample[2]) / span)
-        if self._sample is None or now - self._sample[0] >= 1.0:
-            self._sample = (now, ticks, moved)
+        self.samples.append((now, ticks, moved, processes.turns(self.words.pid)))
+        while len(self.samples) > 2 and now - self.samples[1][0] >= WINDOW_S:
+            self.samples.popleft()
+        first = self.samples[0]
+        if now - first[0] >= 1.0:
+            span = now - first[0]
+            self.effort = max(0.0, (ticks - first[1]) / TICKS_PER_S / span)
+            self.traffic = max(0.0, (moved - first[2]) / span)
+            turns = self.samples[-1][3]
+            self.turns = (turns - first[3]) / span if turns is not None and first[3] is not None else None
 
     def forget_effort(self) -> None:
-        self.effort = self.traffic = None
-        self._sample = None
+        self.effort = self.traffic = self.turns = None
+        self.samples.clear()
 
 
 @dataclass(slots=True)
@@ -108,7 +131,7 @@ class Crew:
                 self.members[name] = Member(words, name, _pidfd(words))
         for member in self.members.values():
             if member.alive:
-                self._check(member)
+                self.check(member)
         return self.ranks()
 
     def ranks(self) -> list[Member]:
@@ -125,6 +148,10 @@ class Crew:
             found[member.rank] = member
         newest = max((m.words.attempt for m in found.values()), default=0)
         return [found[rank] for rank in sorted(found) if found[rank].words.attempt == newest]
+
+    def of_attempt(self, number: int) -> Crew:
+        """Those of one attempt alone, as they are known now."""
+        return Crew(self.folder, {name: m for name, m in self.members.items() if m.words.attempt == number})
 
     def watched(self) -> dict[int, Member]:
         """Descriptor -> live member: readable when it ends."""
@@ -147,7 +174,7 @@ class Crew:
                 os.close(member.pidfd)
                 member.pidfd = -1
 
-    def _check(self, member: Member) -> None:
+    def check(self, member: Member) -> None:
         row = processes.stat(member.words.pid)
         if row is not None and row.start_ticks == member.words.start_ticks and row.state not in "ZX":
             member.state = row.state

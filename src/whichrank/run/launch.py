@@ -28,6 +28,7 @@ class Job:
 
     def __init__(self, command: Sequence[str], variables: Mapping[str, str]) -> None:
         self.asked_to_end = False
+        self.ended_by_us = False
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
         try:
             self.process = subprocess.Popen(  # noqa: S603 - the user's own command

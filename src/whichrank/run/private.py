@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from whichrank.evidence.collectors import processes
 from whichrank.model import last_words as layout
-from whichrank.worker import startup
+from whichrank.worker import startup, tracing
 
+PREFIX = "whichrank-"
+OWNERS = "owners"
+ROOM = 1 << 20
 HOOK = "hook"
 PACKAGE = "_whichrank_inside"
-_COPIED = ("model/last_words.py", "worker/lastwords.py", "worker/startup.py")
+_COPIED = (
+    "model/last_words.py", "worker/lastwords.py", "worker/startup.py", "worker/surroundings.py", "worker/tracing.py",
+    "worker/network.py", "worker/sockets.py", "worker/main_thread.py", "worker/standing.py",
+    "worker/resume.py",
+)  # fmt: skip
 
 # Runs in any Python of the job. The site's own sitecustomize then runs as if this one were not there.
 _SITECUSTOMIZE = '''\
@@ -47,9 +56,53 @@ _chain()
 
 def make() -> Path:
     """A fresh folder that only this user can read, with the hook in it."""
-    folder = Path(tempfile.mkdtemp(prefix="whichrank-"))
-    install(folder)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    try:
+        claim(folder)
+        install(folder)
+        _reserve(folder)
+    except OSError:
+        remove(folder)
+        raise
     return folder
+
+
+def _reserve(folder: Path) -> None:
+    """Room for the words of many ranks is there now, or the job is not watched at all."""
+    probe = folder / ".room"
+    with probe.open("wb") as stream:
+        os.posix_fallocate(stream.fileno(), 0, ROOM)
+    probe.unlink()
+
+
+def claim(folder: Path, *others: int) -> None:
+    """Say whose folder it is: while one of these processes lives, it stays."""
+    owners = [(pid, row.start_ticks) for pid in (os.getpid(), *others) if (row := processes.stat(pid)) is not None]
+    draft = folder / f".{OWNERS}"
+    draft.write_text("".join(f"{pid} {ticks}\n" for pid, ticks in owners), encoding="ascii")
+    draft.replace(folder / OWNERS)
+
+
+def sweep() -> None:
+    """Remove the folders of jobs that have gone without a watcher to clean up behind them."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        try:
+            status = folder.lstat()
+            mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+            if mine and (folder / OWNERS).is_file() and not in_use(folder):
+                remove(folder)
+        except OSError:
+            continue
+
+
+def in_use(folder: Path, *, besides_us: bool = False) -> bool:
+    """Whether an owner lives, a process that left words here, or one that was told to leave some."""
+    pairs = [tuple(line.split()) for line in (folder / OWNERS).read_text(encoding="ascii").splitlines()]
+    pairs += [tuple(path.name.split(".")[:2]) for path in folder.glob(f"*{layout.SUFFIX}")]
+    numbers = [(int(pair[0]), int(pair[1])) for pair in pairs if len(pair) == 2 and all(p.isdigit() for p in pair)]
+    if any(processes.same(*pair) for pair in numbers if not besides_us or pair[0] != os.getpid()):
+        return True
+    return any(processes.environ(pid).get(startup.FOLDER) == str(folder) for pid in processes.everybody())
 
 
 def install(folder: Path) -> None:
@@ -71,7 +124,7 @@ def variables(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """What lets the hook in: its folder first on the path of every Python that the job starts."""
     old = environ.get("PYTHONPATH")
     path = os.pathsep.join([str(folder / HOOK), *([old] if old else [])])
-    return {"PYTHONPATH": path, startup.FOLDER: str(folder)}
+    return {"PYTHONPATH": path, startup.FOLDER: str(folder), tracing.WATCHER: str(os.getpid())}
 
 
 def remove(folder: Path) -> None:

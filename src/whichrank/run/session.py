@@ -8,15 +8,19 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from whichrank.evidence.collectors import processes
+from whichrank.evidence.collectors import processes, ras
 from whichrank.model.errors import UsageError
 from whichrank.model.settings import Purpose
 from whichrank.run import private
+from whichrank.run.crew import Crew
 from whichrank.run.launch import Job, settings
-from whichrank.run.places import Output, torch_places
+from whichrank.run.listeners import Audience
+from whichrank.run.places import Output, Torch, torch_places
+from whichrank.run.restart import Plan, trap
+from whichrank.run.restarts import Restarts
 from whichrank.run.watch import Policy, Tell, Watcher
 
 GRACE_S = 10.0
@@ -29,31 +33,96 @@ def fresh_folder() -> Path:
 
 
 def run(
-    command: Sequence[str], out: Path | None, *, policy: Policy = "report", purpose: Purpose = "production", tell: Tell
-) -> int:
-    """Run the command watched; returns its code, negative for a signal."""
+    command: Sequence[str], out: Path | None, *, policy: Policy = "report", purpose: Purpose = "production", tell: Tell,
+    audience: Audience | None = None, plan: Plan | None = None,
+) -> int:  # fmt: skip
+    """Run the command watched, again and again where the plan says so; returns its code, negative for a signal."""
     given = out is not None
     out = (out or fresh_folder()).absolute()
-    variables, folder = _prepare(out, purpose, tell, given=given)
-    output = Output.of_this_process()
-    job = Job(command, variables)
-    watcher = None
-    if folder is not None:
-        places = torch_places({**os.environ, **variables})
-        watcher = Watcher(folder, out, tell, policy, lambda: end(job), places, output, job.process.pid, holds_door=True)
-        thread = threading.Thread(target=watcher.run, name="watcher", daemon=True)
-        thread.start()
-    try:
-        code = job.wait()
-    finally:
-        job.release()
-    if watcher is not None and folder is not None:
-        watcher.stop()
-        thread.join(60.0)
-        _finish(watcher, code, tell, asked=job.asked_to_end)
-        private.remove(folder)
-        _tidy(out, given=given)
-    return code
+    audience = audience or Audience()
+    restarts, unshared = None, {}
+    if plan is not None:
+        restarts = Restarts(plan, out, tell)
+        audience.listeners.insert(0, restarts)
+        unshared, why = trap(command, os.environ)
+        if why:
+            tell(why)
+    before: Watcher | None = None
+    while True:
+        arguments, more = restarts.prepare() if restarts is not None else ([], {})
+        variables, folder = _prepare(out, purpose, tell, given=given)
+        output = Output.of_this_process()
+        job = Job([*command, *arguments], {**variables, **unshared, **more})
+        watcher = thread = None
+        try:
+            if folder is not None:
+                places = torch_places({**os.environ, **variables})
+                watcher = _watcher(job, Crew(folder), out, tell, policy, places, output, audience)
+                audience.begin(out)
+                if before is not None:
+                    watcher.base = before.base + before.attempt + 1
+                    watcher.earlier, watcher.alarms = before.earlier, before.alarms
+                if restarts is not None:
+                    restarts.watch(watcher.crew, watcher.end_job)
+                    watcher.extra = restarts.told
+                thread = threading.Thread(target=watcher.run, name="watcher", daemon=True)
+                thread.start()
+        except Exception as error:  # noqa: BLE001 - the job has been started: it is waited for, whatever happens
+            tell(f"can't watch ({type(error).__name__}: {error}); the job goes on unwatched")
+        try:
+            code = job.wait()
+        finally:
+            job.release()
+        if watcher is not None and thread is not None:
+            watcher.stop()
+            thread.join(60.0)
+            _finish(watcher, code, tell, asked=job.asked_to_end)
+        again = restarts is not None and _again(restarts, watcher, job, code)
+        if folder is not None:
+            private.remove(folder)
+        if not again:
+            _tidy(out, given=given)
+            return code
+        before = watcher or before
+
+
+def _watcher(
+    job: Job, crew: Crew, out: Path, tell: Tell, policy: Policy, places: Torch, output: Output, audience: Audience
+) -> Watcher:
+    with contextlib.suppress(OSError):  # a full disk; whoever sweeps finds the job by its environment
+        private.claim(crew.folder, job.process.pid)
+    return Watcher(
+        crew, out, tell, policy, lambda: end(job), places, output, job.process.pid, holds_door=True, audience=audience
+    )
+
+
+def _again(restarts: Restarts, watcher: Watcher | None, job: Job, code: int) -> bool:
+    """Whether to launch once more, after the wait that is due; the evidence of this launch is put aside then."""
+    outside = watcher is not None and not job.ended_by_us and _was_signalled(watcher.crew)
+    again = restarts.again(code, asked=job.asked_to_end, outside=outside)
+    if again:
+        if watcher is not None:
+            watcher.save("restarting", exit_code=code)
+            end_processes((m.words.pid, m.words.start_ticks) for m in watcher.crew.members.values())
+        again = restarts.pause()
+    if watcher is None:
+        return again
+    if again:
+        try:
+            watcher.close_attempt(watcher.attempt)
+        except Exception as error:  # noqa: BLE001 - the job's return is worth more than its papers
+            restarts.tell(f"can't put the evidence of this attempt aside: {type(error).__name__}: {error}")
+    elif restarts.stopped and code != 0:
+        watcher.note_alarm("gave up", restarts.stopped)
+        restarts.tell(f"the job is not started again: {restarts.stopped}")
+    if not again:
+        watcher.save("ended", exit_code=code, ended_on_request=job.asked_to_end)
+    return again
+
+
+def _was_signalled(crew: Crew) -> bool:
+    """Whether the launcher says that somebody sent it a signal; torch's agent raises this then."""
+    return any(not m.words.is_rank and m.words.error.startswith("SignalException") for m in crew.members.values())
 
 
 def _prepare(out: Path, purpose: Purpose, tell: Tell, *, given: bool) -> tuple[dict[str, str], Path | None]:
@@ -65,7 +134,8 @@ def _prepare(out: Path, purpose: Purpose, tell: Tell, *, given: bool) -> tuple[d
             raise UsageError(f"can't make the folder {out}: {error.strerror}", "Give --out another place.") from error
         tell(f"there is no place for evidence ({error}): the job runs unwatched")
         return {}, None
-    variables = settings(purpose, out / "torch", os.environ)
+    variables = {**settings(purpose, out / "torch", os.environ), **ras.own_address(os.environ)}
+    private.sweep()
     try:
         folder = private.make()
     except OSError as error:
@@ -91,9 +161,9 @@ def _tidy(out: Path, *, given: bool) -> None:
             if path.is_fifo():  # torch's own doorbells, of no use without the job
                 path.unlink()
         (out / "torch").rmdir()
-    if given or (out / "bundle").exists() or (out / "torch").exists():
+    if given or any((out / name).exists() for name in ("bundle", "torch", "attempts")):
         return
-    for name in ("run.json", "history.jsonl"):
+    for name in ("run.json", "history.jsonl", "history.older.jsonl"):
         (out / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         out.rmdir()
@@ -101,18 +171,31 @@ def _tidy(out: Path, *, given: bool) -> None:
 
 def end(job: Job) -> None:
     """End the job and what it started: by pid and start time, first politely."""
+    job.ended_by_us = True
     everyone = processes.everybody()
     meant = [(pid, everyone[pid].start_ticks) for pid in processes.below(job.process.pid, everyone)]
     job.tell(signal.SIGTERM)
-    deadline = time.monotonic() + GRACE_S
-    while time.monotonic() < deadline and any(processes.same(*each) for each in meant):
-        time.sleep(0.2)
-    for pid, start in meant:
-        if processes.same(pid, start):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    end_processes(meant)
     # The launcher itself ends when its ranks have gone, with a code of its own.
     deadline = time.monotonic() + GRACE_S
     while time.monotonic() < deadline and job.process.poll() is None:
         time.sleep(0.2)
     job.tell(signal.SIGKILL)
+
+
+def end_processes(meant: Iterable[tuple[int, int]]) -> None:
+    """Wait for these to end, by pid and start time, and end those that don't."""
+    waiting = [each for each in meant if processes.same(*each)]
+    deadline = time.monotonic() + GRACE_S
+    while waiting and time.monotonic() < deadline:
+        time.sleep(0.2)
+        waiting = [each for each in waiting if _lives(*each)]
+    for pid, start in waiting:
+        if processes.same(pid, start):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _lives(pid: int, start_ticks: int) -> bool:
+    row = processes.stat(pid)
+    return row is not None and row.start_ticks == start_ticks and row.state not in "ZX"

@@ -7,7 +7,6 @@ never changed. A process that imports torch gets one quiet thread; others get a 
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import select
 import signal
@@ -15,20 +14,21 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from whichrank.model import last_words as layout
 from whichrank.worker.lastwords import Recorder
 
+if TYPE_CHECKING:
+    from whichrank.worker.main_thread import MainThread
+    from whichrank.worker.standing import Standing
+
 FOLDER = "WHICHRANK_PRIVATE"
 BEAT_S = 0.5
-FRAMES = 80
-"""Frames of the main thread that are looked at, from the inside."""
 KEEP_S = 30.0
 """Between two dumps that are kept in reserve; longer where one takes long (a thousandth of the time at most)."""
-_JOINING = frozenset({"init_process_group", "new_group", "_new_process_group_helper", "split_group", "rendezvous"})
-_LEAVING = frozenset({"destroy_process_group", "_shutdown_backend"})
-_RECORDERS = (("_dump_fr_trace", "fr"), ("_dump_nccl_trace", "nccl"))
+KEEP_FIRST_S = 5.0
+"""At the beginning less, since a job that hangs early has none yet."""
 
 _watch: Watch | None = None
 
@@ -46,7 +46,7 @@ class Watch:
         self.thread: threading.Thread | None = None
         self.aside: threading.Thread | None = None
         self.kept_ns = 0
-        self.keep_next = time.monotonic() + KEEP_S
+        self.keep_s, self.keep_next = KEEP_FIRST_S, 0.0
         self.stacks = -1
 
     def begin(self) -> None:
@@ -79,16 +79,28 @@ class Watch:
     def run(self) -> None:
         """Beat, and answer when asked; whatever goes wrong ends this thread and nothing else."""
         try:
+            # Imported in the thread: a process that never needs them does not pay for them.
+            from whichrank.worker import surroundings
+            from whichrank.worker.main_thread import MainThread
+            from whichrank.worker.standing import Standing
+
+            surroundings.settle(self.folder, self.name)
+            main, standing = MainThread(), Standing()
             while not self.stopped:
-                self.look()
+                self.look(main, standing)
                 for request in self.wait():
-                    self.answer(request)
+                    try:
+                        self.answer(request)
+                    except OSError as error:  # no room for the answer: the beat goes on
+                        self.complain(error)
         except Exception as error:  # noqa: BLE001 - a watcher never disturbs what it watches
             self.complain(error)
+            with suppress(Exception):
+                self.recorder.note(flags=self.recorder.words.flags | layout.BLIND)
 
     def complain(self, error: BaseException) -> None:
         with suppress(Exception):  # there is nobody left to tell
-            self.recorder.note(error=f"whichrank stopped looking: {type(error).__name__}: {error}"[:300])
+            self.recorder.note(error=f"whichrank: {type(error).__name__}: {error}"[:300])
 
     def wait(self) -> list[str]:
         """Requests, or nothing after a beat. A descriptor that the job closed may have become another file."""
@@ -106,19 +118,21 @@ class Watch:
             self.ask = -1
             return []
 
-    def look(self) -> None:
+    def look(self, main: MainThread, standing: Standing) -> None:
         """Where the main thread is, and how far the collectives are."""
-        changes: dict[str, Any] = {}
+        now, before = time.time_ns(), self.recorder.words
+        changes = main.look(now)
         c10d = _ready("torch.distributed.distributed_c10d")
         if c10d is None:
-            if self.recorder.words.phase < layout.IMPORTED and _ready("torch") is not None:
-                changes["phase"] = layout.IMPORTED
+            if before.phase < layout.IMPORTED and _ready("torch") is not None:
+                changes.setdefault("phase", layout.IMPORTED)
         else:
-            changes = _standing(c10d)
-        changes.update(_main_thread(str(changes.get("operation", ""))))
-        if c10d is not None and "phase" not in changes:
-            changes["phase"] = layout.JOINED if changes.get("world", -1) != -1 else layout.IMPORTED
+            inside = bool(changes["flags"] & layout.IN_COLLECTIVE)
+            changes.update(standing.look(c10d, now, in_collective=inside))
+            changes.setdefault("phase", layout.JOINED if changes.get("world", -1) != -1 else layout.IMPORTED)
         self.recorder.note(**changes)
+        if self.recorder.words.changed_ns != before.changed_ns:
+            main.forget()
         if "enqueued" in changes and time.monotonic() > self.keep_next:
             self.keep()
 
@@ -129,13 +143,17 @@ class Watch:
             self.kept_ns = time.time_ns()
             self.dump("kept", frames=False)
         now = time.monotonic()
-        self.keep_next = now + max(KEEP_S, 1000 * (now - began))
+        self.keep_next = now + max(self.keep_s, 1000 * (now - began))
+        self.keep_s = min(2 * self.keep_s, KEEP_S)
 
     def answer(self, request: str) -> None:
-        """`quick:ID` for stacks and a dump without frames, `full:ID` for one with frames besides."""
-        kind, _, token = request.partition(":")
+        """`quick:ID:PID` for stacks and a dump without frames, `full:ID:PID` for one with frames besides."""
+        kind, token, asker = (*request.split(":"), "", "")[:3]
         if not token.isalnum():
             return
+        from whichrank.worker import surroundings
+
+        surroundings.answer(self.folder, self.name, token, asker)
         self.write_stacks(token)
         self.dump(token, frames=False)
         if kind == "full" and (self.aside is None or not self.aside.is_alive()):
@@ -159,17 +177,22 @@ class Watch:
 
     def dump(self, token: str, *, frames: bool) -> None:
         """The flight recorders of this process; nothing where torch has none or no group was made."""
-        binding = sys.modules.get("torch._C._distributed_c10d")
+        from whichrank.worker.standing import BINDING, RECORDERS
+
+        binding = sys.modules.get(BINDING)
         if binding is None or self.recorder.words.phase < layout.JOINING or not self.recorder.words.enqueued:
             return
-        for function, kind in _RECORDERS:
+        for function, kind in RECORDERS:
             taken = getattr(binding, function, None)
             if taken is None:
                 continue
+            began_ns = time.time_ns()
             data = taken(True, frames, False)
             draft = f"{self.folder}/{self.name}.{token}.part"
             with open(draft, "wb") as stream:  # noqa: PTH123
                 stream.write(data)
+            # What is in it is as old as the question: the frames were only looked up since.
+            os.utime(draft, ns=(began_ns, began_ns))
             os.replace(draft, f"{self.folder}/{self.name}.{token}.{kind}")  # noqa: PTH105
 
     def end(self) -> None:
@@ -200,53 +223,6 @@ def _ready(name: str) -> object | None:
     module = sys.modules.get(name)
     spec = getattr(module, "__spec__", None)
     return None if module is None or getattr(spec, "_initializing", False) else module
-
-
-def _standing(c10d: object) -> dict[str, Any]:
-    """Rank and counters, once there is a group: before, to ask the recorder would fix its settings."""
-    group = getattr(getattr(c10d, "_world", None), "default_pg", None)
-    if group is None:
-        return {}
-    found: dict[str, Any] = {"rank": group.rank(), "world": group.size()}
-    binding = sys.modules.get("torch._C._distributed_c10d")
-    enqueued = completed = pending = 0
-    for function, _ in _RECORDERS:
-        status = getattr(binding, f"{function}_json", None)
-        if status is None:
-            continue
-        for each in json.loads(status(includeCollectives=False)).get("pg_status", {}).values():
-            issued, done = int(each["last_enqueued_collective"]), int(each["last_completed_collective"])
-            enqueued, completed = enqueued + max(issued, 0), completed + max(done, 0)
-            pending += issued > done
-    if not enqueued:  # the recorder is off: the groups still count what they issue
-        enqueued = int(group._get_sequence_number_for_group())  # noqa: SLF001
-    found.update(enqueued=enqueued, completed=completed, pending=pending)
-    return found
-
-
-def _main_thread(operation: str) -> dict[str, Any]:
-    """The innermost line of the training code, and whether the main thread is inside torch.distributed."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001
-    found: dict[str, Any] = {"flags": 0, "operation": operation}
-    for _ in range(FRAMES):
-        if frame is None:
-            break
-        code = frame.f_code
-        file = code.co_filename
-        if file.endswith(("distributed_c10d.py", "distributed/rendezvous.py")):
-            found["flags"] = layout.IN_COLLECTIVE
-            found["operation"] = code.co_name
-            if code.co_name in _JOINING:
-                found["phase"] = layout.JOINING
-            elif code.co_name in _LEAVING:
-                found["phase"] = layout.LEAVING
-        elif "site-packages" not in file and not file.startswith(("<frozen", sys.base_prefix, sys.prefix)):
-            found["place"] = f"{file}:{frame.f_lineno} {code.co_name}"[-300:]
-            break
-        elif code.co_name == "_shutdown" and file.endswith("threading.py"):
-            found["phase"] = layout.LEAVING
-        frame = frame.f_back
-    return found
 
 
 class _Doorbell:
@@ -304,5 +280,9 @@ def begin() -> None:
         sys.meta_path.insert(0, _Doorbell())
         os.register_at_fork(after_in_child=_forked)
         atexit.register(_ended)
+        if os.path.exists(f"{folder}/resume"):  # noqa: PTH110
+            from whichrank.worker.resume import take_up
+
+            take_up(folder)
     except Exception:  # noqa: BLE001, S110 - a job that can't be watched runs on unwatched
         pass

@@ -109,6 +109,16 @@ def written_bytes(pid: int) -> int:
         return 0
 
 
+def turns(pid: int) -> int | None:
+    """How often the main thread of a process has left a processor so far; None where that may not be known."""
+    lines = _text(pid, f"task/{pid}/status").splitlines()
+    try:
+        counts = [int(line.split()[1]) for line in lines if "ctxt_switches:" in line]
+    except (ValueError, IndexError):
+        return None
+    return sum(counts) if counts else None
+
+
 def table(pids: Iterable[int]) -> str:
     """Processes and their threads as ps would show them, with the kernel function they sleep in."""
     rows = ["PID PPID STAT WCHAN COMMAND"]

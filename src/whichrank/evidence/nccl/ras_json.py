@@ -11,6 +11,8 @@ from whichrank.records.ras import RasComm, RasEvent, RasProcess, RasRank, RasRep
 _DECODER = json.JSONDecoder()
 _SALVAGE = re.compile(r'"hash":\s{0,8}"(0x[0-9a-fA-F]{1,16})"|"size":\s{0,8}(\d{1,9})|\{\s{0,32}"rank":')
 _START = re.compile(r"^\s{0,64}\{", re.MULTILINE)
+# NCCL 2.28.9 leaves a comma out where it tells of a rank that is missing (recorded with a stopped rank).
+_NO_COMMA = re.compile(r'("nvml_dev":\s{0,8}-?\d{1,9})(\s{1,64}"status")')
 # A rank takes about 450 characters.
 _LONGEST_RANK = 4096
 # A report breaks off once: more broken ranks than this is no report.
@@ -22,6 +24,7 @@ def read_json(text: str, source: str) -> list[RasReport]:
     reports: list[RasReport] = []
     events: list[RasEvent] = []
     position = 0
+    text = _NO_COMMA.sub(r"\1,\2", text)
     while start := _START.search(text, position):
         try:
             value, position = _DECODER.raw_decode(text, start.end() - 1)

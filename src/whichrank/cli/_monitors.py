@@ -1,0 +1,32 @@
+"""The options of the verbs that watch a job: who is to be told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def monitor_options(command: F) -> F:
+    """Add the options; their values are what `Wishes` is made of."""
+    for option in reversed(
+        (
+            click.option("--metrics", metavar="[ADDR:]PORT", default="", help="Offer metrics here (port 0: any)."),
+            click.option(
+                "--token-file", type=click.Path(dir_okay=False, path_type=Path),
+                help="A private file with the token for --metrics (or set WHICHRANK_TOKEN).",
+            ),
+            click.option(
+                "--notify", "webhook", metavar="URL", default="", envvar="WHICHRANK_WEBHOOK",
+                help="Tell this webhook (Slack's form) of a verdict; better set WHICHRANK_WEBHOOK.",
+            ),
+            click.option("--otlp", metavar="URL", default="", help="Push metrics to this OpenTelemetry collector."),
+            click.option("--history/--no-history", default=True, help="Remember verdicts (see history)."),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command

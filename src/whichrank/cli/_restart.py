@@ -1,0 +1,68 @@
+"""The options of `run` that have to do with starting again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from whichrank.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from whichrank.run.restart import Plan
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def restart_options(command: F) -> F:
+    """Add the options; their values are what `plan_of` takes."""
+    for option in reversed(
+        (
+            click.option("--restart", type=click.IntRange(0), default=0, metavar="N", help="Start a failed job again."),
+            click.option(
+                "--checkpoints", type=click.Path(file_okay=False, path_type=Path),
+                help="Where the job leaves its checkpoints: the newest whole one is handed on.",
+            ),
+            click.option(
+                "--resume-arg", default="", metavar="TEXT",
+                help="How the script takes one, such as '--resume {path}': added to the command.",
+            ),
+            click.option("--resume-env", default="", metavar="NAME", help="The variable that hands it on."),
+            click.option(
+                "--gpu-hours", type=click.FloatRange(0, min_open=True), help="Start no more once these are used."
+            ),
+            click.option(
+                "--exclude-bad-nodes", is_flag=True, help="Leave out a host whose hardware is proven to be at fault."
+            ),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def plan_of(options: dict[str, Any]) -> Plan | None:
+    """Take the options out; None where nothing was asked for."""
+    times, folder = options.pop("restart"), options.pop("checkpoints")
+    argument, variable = options.pop("resume_arg"), options.pop("resume_env")
+    hours, exclude = options.pop("gpu_hours"), options.pop("exclude_bad_nodes")
+    if (argument or variable) and folder is None:
+        raise UsageError("there is no checkpoint to resume from", "Say where they are: --checkpoints DIR.")
+    if argument and not _has_path(argument):
+        raise UsageError(f"--resume-arg '{argument}' has no {{path}}", "Write it as '--resume {path}'.")
+    if variable and not variable.isidentifier():
+        raise UsageError(f"'{variable}' is no name of a variable", "Write it as --resume-env RESUME_FROM.")
+    if not times and folder is None and not exclude:
+        return None
+    from whichrank.run.restart import Plan
+
+    return Plan(times, folder, argument, variable, hours, exclude)
+
+
+def _has_path(argument: str) -> bool:
+    try:
+        return any("{path}" in part for part in shlex.split(argument))
+    except ValueError:
+        return False

@@ -1,0 +1,279 @@
+"""A node's side of its connection to the leader: it tells what it sees, does what it is asked, and comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from whichrank.run.nodes import talk, wire
+from whichrank.run.nodes.clock import Offset
+from whichrank.run.nodes.parcel import pack
+from whichrank.run.nodes.snapshot import Snapshot
+from whichrank.run.nodes.talk import Answer, Beat, Closing, Listed, Opening, Receipt, Request
+from whichrank.run.nodes.wire import Kind, RefusedError, Stream, WireError
+
+BEAT_S = 1.0
+LEADER_S = 6.0
+"""Without an answer for so long the leader is lost."""
+CONNECT_S = 5.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 10.0
+READ = 64 << 10
+FULL = 512 << 10
+"""Bytes that may wait: a parcel goes out piece by piece, with beats between."""
+ListOf = list[Listed]
+
+
+@dataclass(slots=True)
+class _Sending:
+    """A parcel on its way."""
+
+    token: str
+    box: IO[bytes]
+    size: int = 0
+
+
+@dataclass(slots=True)
+class _Line:
+    """One connection."""
+
+    connection: socket.socket
+    stream: Stream = field(default_factory=Stream)
+    outbox: bytearray = field(default_factory=bytearray)
+    sending: _Sending | None = None
+
+    def say(self, kind: Kind, payload: bytes) -> None:
+        self.outbox += self.stream.pack(kind, payload)
+
+
+@dataclass(slots=True)
+class Follower:
+    """One thread; nothing here waits for the leader, and the leader never waits for the job."""
+
+    place: tuple[str, int]
+    name: str
+    token: str
+    tell: Callable[[str], None]
+    known: str = ""
+    """What the leader calls this node."""
+    leader: str = ""
+    """What the leader calls itself, once it has been heard."""
+    listed: ListOf = field(default_factory=list)
+    offset: Offset = field(default_factory=Offset)
+    receipts: dict[str, str] = field(default_factory=dict)
+    """Parcel -> why it could not be kept; empty where it was."""
+    goodbye: bool = False
+    """The leader has ended, and said so."""
+    why: str = ""
+    """Why there is no connection."""
+    heard: float = float("-inf")
+    heard_ns: int = 0
+    closed: bool = False
+    """Whether the leader closed the connection itself."""
+    news: threading.Event = field(default_factory=threading.Event)
+    _instance: str = field(default_factory=lambda: secrets.token_hex(8))
+    _fresh: Snapshot | None = None
+    _last: Snapshot = field(default_factory=Snapshot)
+    _requests: deque[Request] = field(default_factory=lambda: deque(maxlen=64))
+    _parcels: deque[tuple[IO[bytes], Opening]] = field(default_factory=deque)
+    _bell: tuple[socket.socket, socket.socket] = field(default_factory=socket.socketpair)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _refused: bool = False
+
+    @property
+    def joined(self) -> bool:
+        return time.monotonic() - self.heard < LEADER_S and not self.goodbye
+
+    def start(self, parcels: Path) -> None:  # noqa: ARG002 - a follower keeps none
+        if self._thread is None:
+            for end in self._bell:
+                end.setblocking(False)
+            self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._ring()
+        if self._thread is not None:
+            self._thread.join(2.0)
+        for end in self._bell:
+            end.close()
+
+    def post(self, snapshot: Snapshot, *, urgent: bool = False) -> None:
+        """What this node sees; it goes out with the next beat, or at once."""
+        self._fresh = self._last = snapshot
+        if urgent:
+            self._ring()
+
+    def asked(self) -> list[Request]:
+        """What the leader wants, since the last call."""
+        return [self._requests.popleft() for _ in range(len(self._requests))]
+
+    def deliver(self, folder: Path, token: str, *, final: bool) -> None:
+        """Send a bundle; `receipts` tells what became of it."""
+        box, note = pack(folder)
+        self._parcels.append((box, Opening(token, final, note)))
+        self._ring()
+
+    def _ring(self) -> None:
+        with contextlib.suppress(OSError):
+            self._bell[1].send(b"!")
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE_S
+        while not self._stop.is_set():
+            joined = self.heard
+            try:
+                self._connect()
+            except RefusedError as error:
+                self.why = str(error)
+                if not self._refused:
+                    self._refused = True
+                    self.tell(f"the leader at {self._shown} and this node don't agree: {error}")
+                pause = LONGEST_PAUSE_S
+            except (OSError, WireError) as error:
+                self.why = str(getattr(error, "strerror", None) or error)
+            pause = FIRST_PAUSE_S if self.heard > joined else min(pause * 2, LONGEST_PAUSE_S)
+            self.news.set()
+            self._stop.wait(pause)
+
+    @property
+    def _shown(self) -> str:
+        return f"{self.place[0]}:{self.place[1]}"
+
+    def _connect(self) -> None:
+        with socket.create_connection(self.place, CONNECT_S) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            line = _Line(connection)
+            early = self._shake_hands(line)
+            connection.setblocking(False)
+            self.goodbye = self.closed = False
+            self.heard, self.heard_ns = time.monotonic(), time.time_ns()
+            self._fresh = self._last
+            self.news.set()
+            try:
+                for kind, payload in early:
+                    self._hear(line, kind, payload)
+                self._talk(line)
+            finally:
+                if line.sending is not None:  # half a parcel is none
+                    line.sending.box.close()
+                    self.receipts[line.sending.token] = "the connection broke"
+
+    def _shake_hands(self, line: _Line) -> list[tuple[Kind, bytes]]:
+        """Both sides prove that they know the token; returns what the leader has said beyond that."""
+        hello = self._expect(line, Kind.HELLO, wire.Hello)
+        if hello.version != wire.VERSION:
+            raise RefusedError(f"it speaks version {hello.version}, not {wire.VERSION}")
+        mine = wire.nonce()
+        about = (hello.nonce, mine, self.name, self._instance)
+        join = wire.Join(self.name, self._instance, mine, wire.proof(self.token, "node", *about))
+        line.connection.sendall(line.stream.pack(Kind.JOIN, talk.write(join)))
+        welcome = self._expect(line, Kind.WELCOME, wire.Welcome)
+        if not wire.same(welcome.proof, wire.proof(self.token, "leader", *about)):
+            raise RefusedError("it does not know the token")
+        leader, member = wire.keys(self.token, hello.nonce, mine)
+        line.stream.seal(member, leader)
+        self.leader, self.known = welcome.leader, welcome.name
+        return list(line.stream.feed(b""))
+
+    def _expect(self, line: _Line, wanted: Kind, form: type[talk.M]) -> talk.M:
+        """The next frame, read byte by byte up to its end: what follows is signed."""
+        deadline = time.monotonic() + CONNECT_S
+        data = b""
+        while time.monotonic() < deadline:
+            for kind, payload in line.stream.feed(data):
+                if kind is Kind.REFUSED:
+                    raise RefusedError(payload.decode("utf-8", "replace")[:200])
+                message = talk.read(form, payload) if kind is wanted else None
+                if message is None:
+                    raise WireError("whoever answers there is no leader")
+                return message
+            data = line.connection.recv(READ)
+            if not data:
+                raise WireError("it closed the connection")
+        raise WireError("it does not answer")
+
+    def _talk(self, line: _Line) -> None:
+        due = time.monotonic()
+        while not self._stop.is_set():
+            now = time.monotonic()
+            if now - self.heard > LEADER_S:
+                raise WireError("it does not answer any more")
+            urgent = self._rung(line, max(0.0, due - now))
+            if urgent or time.monotonic() >= due:
+                self._beat(line)
+                due = time.monotonic() + BEAT_S
+            self._load(line)
+            self._flush(line)
+        with contextlib.suppress(OSError, WireError):
+            line.say(Kind.BYE, b"{}")
+            self._flush(line)
+
+    def _rung(self, line: _Line, limit_s: float) -> bool:
+        """Wait; hear what there is to hear; whether something is to be said at once."""
+        busy = [line.connection] if line.outbox or line.sending else []
+        readable, _, _ = select.select([line.connection, self._bell[0]], busy, [], limit_s)
+        if line.connection in readable:
+            data = line.connection.recv(READ)
+            if not data:
+                self.closed = True
+                raise WireError("it has gone")
+            for kind, payload in line.stream.feed(data):
+                self._hear(line, kind, payload)
+        if self._bell[0] not in readable:
+            return False
+        with contextlib.suppress(OSError):
+            self._bell[0].recv(4096)
+        return True
+
+    def _hear(self, line: _Line, kind: Kind, payload: bytes) -> None:  # noqa: ARG002 - one form for all
+        self.heard, self.heard_ns = time.monotonic(), time.time_ns()
+        if kind is Kind.ANSWER and (answer := talk.read(Answer, payload)) is not None:
+            self.offset.learn(answer.sent_ns, answer.arrived_ns, answer.answered_ns, self.heard_ns)
+        elif kind is Kind.REQUEST and (request := talk.read(Request, payload)) is not None:
+            self._requests.append(request)
+            self.news.set()
+        elif kind is Kind.ROSTER and (listed := talk.read(ListOf, payload)) is not None:
+            self.listed = listed
+        elif kind is Kind.RECEIPT and (receipt := talk.read(Receipt, payload)) is not None:
+            self.receipts[receipt.token] = receipt.why
+            self.news.set()
+        elif kind is Kind.BYE:
+            self.goodbye = True
+            raise WireError("it has ended")
+
+    def _beat(self, line: _Line) -> None:
+        snapshot, self._fresh = self._fresh, None
+        ahead, error = self.offset.best or (None, None)
+        line.say(Kind.BEAT, talk.write(Beat(time.time_ns(), snapshot, ahead, error)))
+
+    def _load(self, line: _Line) -> None:
+        """As much of a parcel as may wait."""
+        if line.sending is None and self._parcels:
+            box, opening = self._parcels.popleft()
+            line.sending = _Sending(opening.token, box)
+            line.say(Kind.OPENING, talk.write(opening))
+        while (sending := line.sending) is not None and len(line.outbox) < FULL:
+            piece = sending.box.read(wire.PIECE)
+            if piece:
+                sending.size += len(piece)
+                line.say(Kind.PIECE, piece)
+            else:
+                sending.box.close()
+                line.sending = None
+                line.say(Kind.CLOSING, talk.write(Closing(sending.size)))
+
+    def _flush(self, line: _Line) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while line.outbox:
+                del line.outbox[: line.connection.send(line.outbox)]

@@ -1,0 +1,313 @@
+"""The leader's side of the connections: one thread, one address to listen on, and everybody proves who they are."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from whichrank.run.nodes import talk, wire
+from whichrank.run.nodes.parcel import MOST as MOST_PARCEL
+from whichrank.run.nodes.roster import Node, Parcel, Roster
+from whichrank.run.nodes.talk import Answer, Beat, Closing, Listed, Opening, Receipt, Request
+from whichrank.run.nodes.wire import Kind, Stream, WireError
+
+MOST_CLIENTS = 4096
+MOST_STRANGERS = 64
+"""Connections that have not yet proved who they are."""
+HANDSHAKE_S = 10.0
+TURN_S = 0.5
+READ = 256 << 10
+MOST_WAITING = 16 << 20
+"""Bytes that a node has not taken: then it is let go, and may come back."""
+MOST_REFUSED = 16
+"""Addresses that are told as refused; more would only fill the log."""
+_UNREACHABLE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
+
+
+@dataclass(slots=True)
+class _Client:
+    connection: socket.socket
+    address: str
+    since: float = field(default_factory=time.monotonic)
+    stream: Stream = field(default_factory=Stream)
+    hello: str = field(default_factory=wire.nonce)
+    outbox: bytearray = field(default_factory=bytearray)
+    node: Node | None = None
+    box: IO[bytes] | None = None
+    parcel: Parcel | None = None
+
+
+@dataclass(slots=True)
+class Leader:
+    """Listens from the moment it is made; hears once it is started."""
+
+    listener: socket.socket
+    name: str
+    token: str
+    tell: Callable[[str], None]
+    parcels: Path = Path()
+    """Where parcels wait to be opened."""
+    roster: Roster = field(default_factory=Roster)
+    _clients: dict[int, _Client] = field(default_factory=dict)
+    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    _refused: set[str] = field(default_factory=set)
+    _jobs: list[Callable[[], None]] = field(default_factory=list)
+    _bell: tuple[socket.socket, socket.socket] = field(default_factory=socket.socketpair)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _listed: list[Listed] = field(default_factory=list)
+    news: threading.Event = field(default_factory=threading.Event)
+    """Somebody came, went, or lost a rank."""
+
+    def start(self, parcels: Path) -> None:
+        self.parcels = parcels
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="leader", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Say goodbye; whoever still watches goes on alone."""
+        if self._thread is not None:
+            self._later(lambda: self._all(Kind.BYE, b"{}"))
+            self._later(self._stop.set)
+            self._thread.join(3.0)
+        self.listener.close()
+        for end in self._bell:
+            end.close()
+        self._selector.close()
+
+    def ask(self, request: Request) -> None:
+        """Ask every node that is there."""
+        self._later(lambda: self._all(Kind.REQUEST, talk.write(request)))
+
+    def list(self, listed: list[Listed]) -> None:
+        """Tell everybody who is where; those that come later hear it too."""
+        self._later(lambda: self._list(listed))
+
+    def _list(self, listed: list[Listed]) -> None:
+        self._listed = listed
+        self._all(Kind.ROSTER, talk.write(listed))
+
+    def _later(self, job: Callable[[], None]) -> None:
+        """Have it done by the thread that owns the connections."""
+        self._jobs.append(job)
+        with contextlib.suppress(OSError):
+            self._bell[1].send(b"!")
+
+    def _run(self) -> None:
+        self.listener.setblocking(False)
+        self._bell[0].setblocking(False)
+        self._selector.register(self.listener, selectors.EVENT_READ)
+        self._selector.register(self._bell[0], selectors.EVENT_READ)
+        while not self._stop.is_set():
+            for key, events in self._selector.select(TURN_S):
+                if key.fileobj is self.listener:
+                    self._accept()
+                elif key.fileobj is self._bell[0]:
+                    with contextlib.suppress(OSError):
+                        self._bell[0].recv(4096)
+                elif (client := self._clients.get(key.fd)) is not None:
+                    self._attend(client, events)
+            while self._jobs:
+                self._jobs.pop(0)()
+            self._forget_strangers()
+        for client in list(self._clients.values()):
+            self._flush(client)
+            self._drop(client, closed=True)
+
+    def _accept(self) -> None:
+        try:
+            connection, place = self.listener.accept()
+        except OSError:
+            return
+        strangers = sum(client.node is None for client in self._clients.values())
+        if len(self._clients) >= MOST_CLIENTS or strangers >= MOST_STRANGERS:
+            connection.close()
+            return
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client = self._clients[connection.fileno()] = _Client(connection, str(place[0]))
+        self._selector.register(connection, selectors.EVENT_READ)
+        self._send(client, Kind.HELLO, talk.write(wire.Hello(client.hello)))
+
+    def _forget_strangers(self) -> None:
+        now = time.monotonic()
+        for client in [c for c in self._clients.values() if c.node is None and now - c.since > HANDSHAKE_S]:
+            self._drop(client, closed=True)
+
+    def _attend(self, client: _Client, events: int) -> None:
+        try:
+            if events & selectors.EVENT_WRITE:
+                self._flush(client)
+            if not events & selectors.EVENT_READ:
+                return
+            data = client.connection.recv(READ)
+            if not data:
+                self._drop(client, closed=True)
+                return
+            for kind, payload in client.stream.feed(data):
+                self._hear(client, kind, payload)
+                if client.connection.fileno() < 0:
+                    return
+        except BlockingIOError:
+            return
+        except WireError as error:
+            self._refuse(client, str(error))
+        except OSError as error:
+            self._drop(client, closed=error.errno not in _UNREACHABLE)
+
+    def _hear(self, client: _Client, kind: Kind, payload: bytes) -> None:
+        if client.node is None:
+            if kind is not Kind.JOIN:
+                raise WireError("it does not say who it is")
+            self._admit(client, payload)
+        elif kind is Kind.BEAT:
+            self._beat(client, client.node, payload)
+        elif kind is Kind.OPENING:
+            self._open(client, client.node, payload)
+        elif kind is Kind.PIECE:
+            self._take(client, payload)
+        elif kind is Kind.CLOSING:
+            self._close_parcel(client, client.node, payload)
+        elif kind is Kind.BYE:
+            self._drop(client, closed=True)
+        else:
+            raise WireError(f"a {kind.name.lower()} is not for a leader")
+
+    def _admit(self, client: _Client, payload: bytes) -> None:
+        join = talk.read(wire.Join, payload)
+        if join is None or not talk.plain(join.name) or not talk.plain(join.instance):
+            raise WireError("it does not say who it is")
+        about = (client.hello, join.nonce, join.name, join.instance)
+        if not wire.same(join.proof, wire.proof(self.token, "node", *about)):
+            raise WireError("wrong token")
+        node = self.roster.admit(join.name, join.instance, client.address, self.name)
+        for other in [c for c in self._clients.values() if c.node is node]:
+            other.node = None  # it came back before its old connection was seen to be dead
+            self._drop(other, closed=True)
+        mine = wire.proof(self.token, "leader", *about)
+        self._send(client, Kind.WELCOME, talk.write(wire.Welcome(self.name, node.name, mine)))
+        leader, member = wire.keys(self.token, client.hello, join.nonce)
+        client.stream.seal(leader, member)
+        client.node = node
+        if self._listed:
+            self._send(client, Kind.ROSTER, talk.write(self._listed))
+        self.news.set()
+
+    def _beat(self, client: _Client, node: Node, payload: bytes) -> None:
+        arrived = time.time_ns()
+        beat = talk.read(Beat, payload)
+        if beat is None:
+            raise WireError("its beat can't be read")
+        with self.roster.lock:
+            lost = node.failed
+            node.beat(beat)
+            if node.failed != lost or node.snapshot.ended:
+                self.news.set()
+        self._send(client, Kind.ANSWER, talk.write(Answer(beat.sent_ns, arrived, time.time_ns())))
+
+    def _open(self, client: _Client, node: Node, payload: bytes) -> None:
+        opening = talk.read(Opening, payload)
+        if opening is None:
+            raise WireError("its parcel has no name")
+        self._shut(client)
+        client.parcel = Parcel(opening.token, opening.final, self.parcels / f"{node.name}.tar.gz", note=opening.note)
+        try:
+            self.parcels.mkdir(parents=True, exist_ok=True, mode=0o700)
+            client.box = (self.parcels / f".{node.name}").open("wb")
+        except OSError as error:
+            client.parcel.why = f"the leader can't write it: {error.strerror}"
+
+    def _take(self, client: _Client, piece: bytes) -> None:
+        parcel = client.parcel
+        if parcel is None or parcel.why:
+            return
+        parcel.size += len(piece)
+        if parcel.size > MOST_PARCEL:
+            parcel.why = f"it is larger than {MOST_PARCEL >> 20} MiB"
+        elif client.box is not None:
+            try:
+                client.box.write(piece)
+            except OSError as error:
+                parcel.why = f"the leader can't write it: {error.strerror}"
+
+    def _close_parcel(self, client: _Client, node: Node, payload: bytes) -> None:
+        closing, parcel, box = talk.read(Closing, payload), client.parcel, client.box
+        if closing is None or parcel is None:
+            raise WireError("it ends a parcel that was not begun")
+        client.parcel = client.box = None
+        if box is not None and parcel.path is not None:
+            try:
+                box.close()
+                if not parcel.why:
+                    (self.parcels / f".{node.name}").replace(parcel.path)
+            except OSError as error:
+                parcel.why = parcel.why or f"the leader can't write it: {error.strerror}"
+        if closing.size != parcel.size or closing.why:
+            parcel.why = parcel.why or closing.why or "it is not complete"
+        parcel.done = True
+        with self.roster.lock:
+            node.parcel = parcel
+        self._send(client, Kind.RECEIPT, talk.write(Receipt(parcel.token, parcel.why)))
+        self.news.set()
+
+    def _shut(self, client: _Client) -> None:
+        if client.box is not None:
+            with contextlib.suppress(OSError):
+                client.box.close()
+        client.box = client.parcel = None
+
+    def _refuse(self, client: _Client, why: str) -> None:
+        if client.address not in self._refused and len(self._refused) < MOST_REFUSED:
+            self._refused.add(client.address)
+            self.tell(f"a connection from {client.address} was refused: {why}")
+        if client.node is None:
+            with contextlib.suppress(OSError, WireError):
+                client.connection.send(client.stream.pack(Kind.REFUSED, why.encode()))
+        self._drop(client, closed=True)
+
+    def _all(self, kind: Kind, payload: bytes) -> None:
+        for client in [c for c in self._clients.values() if c.node is not None]:
+            self._send(client, kind, payload)
+
+    def _send(self, client: _Client, kind: Kind, payload: bytes) -> None:
+        client.outbox += client.stream.pack(kind, payload)
+        try:
+            self._flush(client)
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._drop(client, closed=error.errno not in _UNREACHABLE)
+
+    def _flush(self, client: _Client) -> None:
+        if client.connection.fileno() < 0:
+            return
+        try:
+            if client.outbox:
+                del client.outbox[: client.connection.send(client.outbox)]
+        except BlockingIOError:
+            pass
+        if len(client.outbox) > MOST_WAITING:
+            self._drop(client, closed=False)
+            return
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if client.outbox else 0)
+        if self._selector.get_key(client.connection).events != wanted:
+            self._selector.modify(client.connection, wanted)
+
+    def _drop(self, client: _Client, *, closed: bool) -> None:
+        self._shut(client)
+        if self._clients.pop(client.connection.fileno(), None) is not None:
+            self._selector.unregister(client.connection)
+        client.connection.close()
+        if client.node is not None:
+            with self.roster.lock:
+                client.node.open, client.node.closed = False, closed
+            self.news.set()

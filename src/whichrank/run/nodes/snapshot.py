@@ -1,0 +1,125 @@
+"""What the watcher of a node tells the leader of its ranks, once a second: compact, and checked when it is read.
+
+Times are ages in milliseconds at the moment of the snapshot: the clocks of two hosts need not agree.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+
+from whichrank.model import last_words as layout
+from whichrank.model.last_words import Words
+from whichrank.run.crew import Member
+
+MOST_ROWS = 4096
+"""Ranks of one node."""
+
+Count = Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)]
+Age = Annotated[int, msgspec.Meta(ge=-1, le=1 << 42)]
+"""Milliseconds; -1 where it never happened."""
+Word = Annotated[str, msgspec.Meta(max_length=400)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+
+
+class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One rank."""
+
+    rank: Annotated[int, msgspec.Meta(ge=0, lt=1 << 20)]
+    pid: Count
+    start_ticks: Count
+    local_rank: Count
+    world: Count
+    attempt: Count
+    phase: Annotated[int, msgspec.Meta(ge=0, lt=len(layout.PHASES))]
+    flags: Count
+    enqueued: Count
+    completed: Count
+    pending: Count
+    started: Age
+    beat: Age
+    changed: Age
+    still: Age
+    fresh: Age
+    stuck: Age
+    alive: bool
+    held: bool
+    state: Annotated[str, msgspec.Meta(max_length=4)]
+    status: Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)] | None
+    ended: Age
+    effort: Amount | None
+    traffic: Amount | None
+    turns: Amount | None
+    operation: Word
+    place: Word
+    error: Word
+    work: Word
+
+
+class Snapshot(msgspec.Struct, frozen=True, gc=False):
+    """All ranks of a node at one moment."""
+
+    rows: Annotated[list[Row], msgspec.Meta(max_length=MOST_ROWS)] = []
+    launch: Count = 0
+    """Attempts of launches before this one."""
+    ended: bool = False
+    """The job has ended on this node."""
+    code: int | None = None
+    results: Word = ""
+    """Where the node keeps its own."""
+
+
+@dataclass(slots=True)
+class Distant(Member):
+    """A rank of another node, as its watcher told."""
+
+    node: str = ""
+    told_held: bool = False
+
+    @property
+    def held(self) -> bool:
+        return self.alive and self.told_held
+
+
+def rows_of(members: Sequence[Member]) -> list[Row]:
+    """The ranks of this node."""
+    now_ns = time.time_ns()
+    return [_row(member, now_ns) for member in members[:MOST_ROWS]]
+
+
+def _row(member: Member, now_ns: int) -> Row:
+    words = member.words
+    ages = [_age(now_ns, since) for since in (
+        words.started_ns, words.beat_ns, words.changed_ns, words.still_ns, words.fresh_ns, words.stuck_ns
+    )]  # fmt: skip
+    return Row(
+        words.rank, words.pid, words.start_ticks, words.local_rank, words.world, words.attempt, words.phase,
+        words.flags, words.enqueued, words.completed, words.pending, *ages, member.alive, member.held, member.state,
+        member.status, _age(now_ns, member.ended_ns or 0), member.effort, member.traffic, member.turns,
+        words.operation, words.place, words.error, words.work,
+    )  # fmt: skip
+
+
+def _age(now_ns: int, since_ns: int) -> int:
+    return max(0, (now_ns - since_ns) // 1_000_000) if since_ns else -1
+
+
+def update(member: Distant, row: Row, now_ns: int) -> None:
+    """Bring a member up to date."""
+    member.words = Words(
+        0, row.pid, 0, row.start_ticks, row.rank, row.local_rank, row.world, row.attempt, row.phase, row.flags,
+        _since(now_ns, row.started), _since(now_ns, row.beat), _since(now_ns, row.changed), row.enqueued,
+        row.completed, row.pending, -1, 0, _since(now_ns, row.still), _since(now_ns, row.fresh),
+        _since(now_ns, row.stuck), row.operation, row.place, row.error, row.work,
+    )  # fmt: skip
+    member.alive, member.state, member.status, member.told_held = row.alive, row.state, row.status, row.held
+    member.ended_ns = _since(now_ns, row.ended) or None
+    member.effort, member.traffic, member.turns = row.effort, row.traffic, row.turns
+
+
+def _since(now_ns: int, age_ms: int) -> int:
+    return now_ns - age_ms * 1_000_000 if age_ms >= 0 else 0

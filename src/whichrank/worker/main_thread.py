@@ -1,0 +1,137 @@
+"""Where the main thread of this process is in the code, whether it moves, and whether it does what takes long.
+
+Copied into the job beside `startup.py`: standard library only, frames are looked at from the inside out.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import types
+from typing import Any
+
+from whichrank.model import last_words as layout
+
+FRAMES = 80
+LINES = 4096
+ORDINARY = 60
+"""Beats with progress inside a function after which its name means nothing: `train_and_evaluate` is the loop itself."""
+_JOINING = frozenset({"init_process_group", "new_group", "_new_process_group_helper", "split_group", "rendezvous"})
+_LEAVING = frozenset({"destroy_process_group", "_shutdown_backend"})
+# The argument that names a peer or a root, by global rank; Gloo's recorder holds no message and no root.
+_WHOM = {
+    **dict.fromkeys(("send", "isend", "reduce", "gather", "gather_object", "send_object_list"), ("dst", "to")),
+    **dict.fromkeys(("recv", "irecv", "broadcast", "scatter", "recv_object_list"), ("src", "from")),
+    **dict.fromkeys(("broadcast_object_list", "scatter_object_list"), ("src", "from")),
+}
+_ACROSS = ("distributed_c10d.py", "distributed/rendezvous.py")
+
+# What may take minutes while all others wait, and does no harm. The libraries by their files …
+_LIBRARIES = (
+    ("compile", re.compile(r"/torch/(?:_dynamo|_inductor|_functorch|_export|onnx|jit|utils/cpp_extension)|/triton/")),
+    ("checkpoint", re.compile(r"/torch/(?:serialization|distributed/checkpoint)|/safetensors/|/orbax/")),
+    (
+        "storage",
+        re.compile(
+            r"/(?:shutil|tarfile|zipfile|ftplib)\.py$|/(?:boto3|botocore|s3transfer|aiobotocore|s3fs|gcsfs|fsspec|adlfs|minio)/"
+            r"|/google/cloud/|/azure/|/huggingface_hub/|/wandb/|/mlflow/|/comet_ml/|/neptune/|/clearml/"
+            r"|/(?:urllib3|requests|httpx|httpcore|aiohttp|paramiko)/|/(?:http/client|urllib/request|subprocess)\.py$"
+        ),
+    ),
+)
+# … and the training code by the names of its functions.
+_NAMES = (
+    ("checkpoint", re.compile(r"checkpoint|ckpt|snapshot|(?:^|_)save|state_dict|persist", re.IGNORECASE)),
+    ("evaluation", re.compile(r"(?:^|_)(?:eval|valid|predict|generate|inference|test_epoch)", re.IGNORECASE)),
+    ("storage", re.compile(r"upload|download|push_to|export|backup|archive|publish|sync_to", re.IGNORECASE)),
+    ("compile", re.compile(r"(?:^|_)(?:re)?compil|autotune", re.IGNORECASE)),
+    ("preparation", re.compile(r"preprocess|tokeni[sz]e|prepare_data|build_(?:index|vocab|cache)", re.IGNORECASE)),
+)
+
+
+class MainThread:
+    """Asked at every beat; remembers where it was before."""
+
+    def __init__(self) -> None:
+        self.still_ns = self.fresh_ns = 0
+        self._at = self._line = 0
+        self._lines: set[int] = set()
+        self._known: dict[types.CodeType, tuple[bool, str]] = {}
+        self._named: list[types.CodeType] = []
+        self._progress: dict[types.CodeType, int] = {}
+
+    def look(self, now_ns: int) -> dict[str, Any]:
+        """The innermost line of the training code, and whether the thread is inside torch.distributed."""
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001
+        found: dict[str, Any] = {"flags": 0, "operation": "", "work": ""}
+        at = line = 0
+        self._named.clear()
+        for _ in range(FRAMES):
+            if frame is None:
+                break
+            code = frame.f_code
+            at, line = hash((at, id(code), frame.f_lasti)), hash((line, id(code), frame.f_lineno))
+            user, work = self._kind(code)
+            if work and user:
+                self._named.append(code)
+            if work and not found["work"] and self._progress.get(code, 0) < ORDINARY:
+                found["work"] = work
+            if "place" not in found:
+                if user:
+                    found["place"] = f"{code.co_filename}:{frame.f_lineno} {code.co_name}"[-300:]
+                else:
+                    self._inside(frame, found)
+            frame = frame.f_back
+        found.update(self._moves(at, line, now_ns))
+        return found
+
+    def forget(self) -> None:
+        """There was progress: where it has been before counts no more."""
+        self._lines = {self._line}
+        for code in self._named:
+            self._progress[code] = self._progress.get(code, 0) + 1
+
+    def _moves(self, at: int, line: int, now_ns: int) -> dict[str, int]:
+        if at != self._at or not self.still_ns:
+            self._at, self.still_ns = at, now_ns
+        self._line = line
+        if line not in self._lines:
+            self.fresh_ns = now_ns
+            if len(self._lines) < LINES:
+                self._lines.add(line)
+        return {"still_ns": self.still_ns, "fresh_ns": self.fresh_ns}
+
+    def _kind(self, code: types.CodeType) -> tuple[bool, str]:
+        """Whether it belongs to the training code, and what long work it is."""
+        kind = self._known.get(code)
+        if kind is None:
+            file = code.co_filename
+            user = "site-packages" not in file and not file.startswith(("<frozen", sys.base_prefix, sys.prefix))
+            text, signs = (code.co_name, _NAMES) if user else (file, _LIBRARIES)
+            kind = (user, next((label for label, sign in signs if sign.search(text)), ""))
+            if len(self._known) < LINES:
+                self._known[code] = kind
+        return kind
+
+    @staticmethod
+    def _inside(frame: types.FrameType, found: dict[str, Any]) -> None:
+        """A frame of a library, between the training code and where the thread is."""
+        code = frame.f_code
+        if code.co_filename.endswith(_ACROSS):
+            found["flags"] = layout.IN_COLLECTIVE
+            found["operation"] = _operation(frame)
+            if code.co_name in _JOINING:
+                found["phase"] = layout.JOINING
+            elif code.co_name in _LEAVING:
+                found["phase"] = layout.LEAVING
+        elif code.co_name == "_shutdown" and code.co_filename.endswith("threading.py"):
+            found["phase"] = layout.LEAVING
+
+
+def _operation(frame: types.FrameType) -> str:
+    """The function of torch.distributed, and whom it is called with: `recv from 3`."""
+    name = frame.f_code.co_name
+    argument, word = _WHOM.get(name, ("", ""))
+    whom = frame.f_locals.get(argument) if argument else None
+    return f"{name} {word} {whom}" if type(whom) is int else name

@@ -1,0 +1,77 @@
+"""How far the collectives of this process are, group by group, as torch's own recorders count them.
+
+Copied into the job beside `startup.py`: standard library only, torch is looked at and never changed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+RECORDERS = (("_dump_fr_trace", "fr"), ("_dump_nccl_trace", "nccl"))
+SETTLE_NS = 2_000_000_000
+BINDING = "torch._C._distributed_c10d"
+
+
+class _Group:
+    """The counters of one group, and since when they stand."""
+
+    __slots__ = ("done", "issued", "settled", "since_ns")
+
+    def __init__(self) -> None:
+        self.issued = self.done = -1
+        self.since_ns = 0
+        self.settled = False
+        """Nothing is pending, whatever the counters say."""
+
+    @property
+    def pending(self) -> bool:
+        return self.issued > self.done and not self.settled
+
+    def count(self, issued: int, done: int, now_ns: int) -> None:
+        if (issued, done) != (self.issued, self.done):
+            self.issued, self.done, self.since_ns, self.settled = issued, done, now_ns, False
+
+
+class Standing:
+    """Asked at every beat; remembers what each group had counted before."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, _Group] = {}
+
+    def look(self, c10d: object, now_ns: int, *, in_collective: bool) -> dict[str, Any]:
+        """Rank and counters, once there is a group: before, to ask the recorder would fix its settings."""
+        default = getattr(getattr(c10d, "_world", None), "default_pg", None)
+        if default is None:
+            return {}
+        found: dict[str, Any] = {"rank": default.rank(), "world": default.size()}
+        seen = []
+        for function, _ in RECORDERS:
+            status = getattr(sys.modules.get(BINDING), f"{function}_json", None)
+            if status is None:
+                continue
+            for name, each in json.loads(status(includeCollectives=False)).get("pg_status", {}).items():
+                group = self.groups.setdefault(f"{function} {name}", _Group())
+                group.count(int(each["last_enqueued_collective"]), int(each["last_completed_collective"]), now_ns)
+                if group.pending and not in_collective and now_ns - group.since_ns > SETTLE_NS:
+                    group.settled = _all_retired(status, name)
+                seen.append(group)
+        enqueued = sum(max(group.issued, 0) for group in seen)
+        if not enqueued:  # the recorder is off: the groups still count what they issue
+            enqueued = int(default._get_sequence_number_for_group())  # noqa: SLF001
+        waiting = [group.since_ns for group in seen if group.pending]
+        completed = sum(max(group.issued if group.settled else group.done, 0) for group in seen)
+        found.update(enqueued=enqueued, completed=completed, pending=len(waiting), stuck_ns=min(waiting, default=0))
+        return found
+
+
+def _all_retired(status: Any, name: str) -> bool:
+    """Gloo's threads race to write the last number completed, and now and then an older one stays.
+
+    The entries themselves don't err, but to ask for them costs milliseconds: once for a group that stands still.
+    """
+    entries = json.loads(status(includeCollectives=True)).get("entries", [])
+    # The status goes by the number that the group has in this process; its name is another where ranks differ.
+    own = [entry for entry in entries if str(entry.get("pg_id")) == name]
+    return bool(own) and all(entry.get("retired") for entry in own)

@@ -1,0 +1,141 @@
+"""`watch` in a real terminal: narrow, beside a job that hangs, goes on and ends."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.run import small, watched
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+    pytest.mark.slow,
+]
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """A program in a terminal of a given width."""
+
+    def __init__(self, command: list[str], columns: int) -> None:
+        setsid = ["setsid", "--ctty", "--wait"]  # so that a key reaches it as a signal
+        self.end, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        environ = {**watched.environment(), "TERM": "xterm-256color"}
+        environ = {name: value for name, value in environ.items() if name not in ("COLUMNS", "LINES")}
+        self.process = subprocess.Popen(
+            [*setsid, *command], stdin=other, stdout=other, stderr=other, env=environ, start_new_session=True
+        )
+        os.close(other)
+        self.text = ""
+
+    def read_until(self, wanted: str, limit_s: float = 30) -> None:
+        deadline = time.monotonic() + limit_s
+        while wanted not in self.plain:
+            assert time.monotonic() < deadline, f"no {wanted!r} in {self.plain[-1500:]!r}"
+            if select.select([self.end], [], [], 0.2)[0]:
+                try:
+                    self.text += os.read(self.end, 65_536).decode("utf-8", "replace")
+                except OSError:  # the program has ended
+                    assert wanted in self.plain, self.plain[-1500:]
+
+    @property
+    def plain(self) -> str:
+        return _CONTROL.sub("", self.text).replace("\r", "")
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self.end)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[small.Small]:
+    found = small.start(tmp_path_factory.mktemp("viewed"), "--quiet")
+    found.until_ready()
+    yield found
+    if found.process.poll() is None:
+        found.process.send_signal(signal.SIGTERM)
+        found.process.wait(60)
+
+
+def look(job: small.Small, columns: int) -> Terminal:
+    return Terminal(watched.whichrank("watch", job.out, "--interval", "0.5"), columns)
+
+
+def test_a_narrow_terminal_and_a_key_to_leave(job: small.Small) -> None:
+    view = look(job, 60)
+    try:
+        view.read_until("no alarm so far")
+        assert "2 ranks" in view.plain
+        assert "collectives per second" in view.plain
+        assert all(len(line) <= 60 for line in view.plain.splitlines()), view.plain
+        os.write(view.end, b"\x03")
+        assert view.process.wait(20) == 0
+        assert "Traceback" not in view.plain
+    finally:
+        view.close()
+    assert job.process.poll() is None, "the job goes on"
+
+
+def test_who_is_late_and_where(job: small.Small) -> None:
+    view = look(job, 120)
+    try:
+        view.read_until("collectives per second")
+        job.pause()
+        view.read_until(" rest")
+        view.read_until("suspect: rank 1 does nothing while others wait")
+        view.read_until("last verdict: ")
+        (job.folder / "pause").unlink()
+    finally:
+        view.close()
+    late = [line.split() for line in view.plain.splitlines() if line.strip().startswith("1 ") and "rest" in line]
+    assert any(float(line[4]) > 2 for line in late), late
+
+
+def test_without_a_terminal_one_look(job: small.Small) -> None:
+    done = subprocess.run(
+        watched.whichrank("watch", job.out), capture_output=True, text=True, env=watched.environment(), timeout=30,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:4]] == ["rank", "0", "1"]
+    assert "\x1b" not in done.stdout
+
+
+def test_the_job_ends_meanwhile(job: small.Small) -> None:
+    view = look(job, 80)
+    try:
+        view.read_until("collectives per second")
+        assert job.end() == 0
+        view.read_until("the job has ended with code 0")
+        assert view.process.wait(20) == 0
+    finally:
+        view.close()
+    done = subprocess.run(
+        watched.whichrank("watch", job.out), capture_output=True, text=True, env=watched.environment(), check=False
+    )
+    assert done.returncode == 2
+    assert "this job has ended" in done.stderr
+
+
+def test_no_folder_of_a_job(tmp_path: Path) -> None:
+    done = subprocess.run(
+        watched.whichrank("watch", tmp_path), capture_output=True, text=True, env=watched.environment(), check=False
+    )
+    assert done.returncode == 2
+    assert "no folder of a watched job" in done.stderr
