@@ -13,7 +13,7 @@ from whichrank.flows.diagnose import diagnose
 from whichrank.model.verdict import Verdict
 
 INCIDENTS = Path(os.environ.get("WHICHRANK_SHARED", ROOT.parent / "shared")) / "cases" / "incidents"
-FIRST, AMONG = 0.9, 0.975
+FIRST, AMONG, CATEGORY = 0.95, 1.0, 0.95
 """What was reached; the bars are 85 % first and 95 % among verdict and alternatives."""
 SURE = 0.7
 
@@ -45,6 +45,11 @@ def test_the_cause_is_at_least_among_the_alternatives(answers):
         if not {verdict.cause, *(a.cause for a in verdict.alternatives)} & set(right(truth))
     ]
     assert len(missed) <= len(answers) * (1 - AMONG) + 1e-9, missed
+
+
+def test_what_was_observed_is_told(answers):
+    wrong = [(name, verdict.category) for name, truth, verdict in answers if verdict.category != truth["category"]]
+    assert len(wrong) <= len(answers) * (1 - CATEGORY) + 1e-9, wrong
 
 
 def test_nobody_innocent_is_surely_accused(answers):

@@ -103,6 +103,7 @@ FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("CUDA105", "stuck watchdog", texts.ranks(4, {1: STUCK}, SEEN), (1,)),
     ("LNCH102", "store went first", texts.ranks(4, {1: texts.STORE_GONE, 2: texts.STORE_GONE}, SEEN), ()),
     ("LNCH103", "taken port", texts.ranks(2, {0: PORT}, CONNECT), (0,)),
+    ("LNCH104", "the words of errno alone", {"rank1/stderr.log": texts.traceback("RuntimeError: Connection timed out", "/x/site-packages/torch/distributed/rendezvous.py", 95, "_env_rendezvous_handler"), "rank0/stderr.log": ""}, (1,)),
     ("LNCH104", "no connection", texts.ranks(4, {3: CONNECT}), (3,)),
     ("LNCH105", "crowded barrier", {"job.log": "Waiting in store based barrier to initialize process group for rank: 0, key: store_based_barrier_key:1 (world_size=4, worker_count=16, timeout=0:01:00)\n"}, ()),
     ("LNCH105", "NCCL's bootstrap", {"a.log": texts.nccl("Bootstrap Root : rank 1 of 2 ranks has already checked in")}, ()),

@@ -7,6 +7,7 @@ first. Every shape has a literal `anchor`, which a scan of bytes finds, and a pa
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -18,10 +19,27 @@ Role = Literal["root", "hint", "consequence", "activity", "harmless"]
 Who = Literal["printer", "host", "peer", "nobody"]
 
 FOLDER = Path(__file__).parent / "signatures"
-SURE = 0.7
-"""A message of this weight leaves little room for another cause."""
+TELLING = 0.5
+"""A message of this weight says more than the exception that carries it."""
 REPORT = "report"
 """The library of what people write beside the output."""
+# Words of one sense, as people write them: they stand in the patterns of what is reported.
+_SENSES = {
+    "@helps@": r"\b(?:work(?:s|ed)|fix(?:es|ed)?|solve[sd]|help(?:s|ed)|resolve[sd]|runs? fine|succeeds?|pass(?:es|ed)"
+    r"|no (?:more |longer )?(?:hang|issue|problem|error|stall)s?|goes away|went away|disappear(?:s|ed)|is gone"
+    r"|does the trick)\b",
+    "@off@": r"\b(?:disabl(?:e|ed|es|ing)|(?:turn|switch)(?:ed|ing)? off|stopp(?:ed|ing)|off)\b",
+    "@fails@": r"\b(?:hangs?|hung|hanging|stuck|stalls?|stalled|freezes|dead-?locks?|blocks (?:for ?ever|indefinitely)"
+    r"|never (?:returns?|ends?|exits?|finish(?:es)?)|does not (?:return|exit|end|finish|terminate))\b",
+    "@rank@": r"\b(?:(?:one|some|another|only one|a single|the (?:first|last|other)) (?:rank|GPU|process|worker|node)"
+    r"|rank ?\d{1,5}|GPU ?\d{1,4}|node ?\d{1,4}|the (?:main|master) process)\b",
+}
+_DENIES = re.compile(r"(?i:\b(?:no|not|without|never|zero|neither|nor|any)\b|n['’]t\b)[\w ,]{0,8}$")
+_DENIED = re.compile(
+    r"(?i:\b(?:not|never|cannot|neither|nor)\b|n['’]t\b|\bno (?:effect|difference|luck|help|change)\b)"
+)
+_GRAM = 3
+"""Letters by which anchors are looked up."""
 BEFORE, BEHIND = 256, 1024
 """The pattern may reach this far before and behind its anchor."""
 
@@ -61,6 +79,14 @@ class Signature(NamedTuple):
     @property
     def shape(self) -> re.Pattern[str]:
         return _compiled(self.pattern)
+
+    def affirmed(self, line: str) -> bool:
+        """Whether a line says this, and does not deny it: "no packet loss", "another version did not help"."""
+        found = self.search(line)
+        if found is None:
+            return False
+        before = line[max(0, line.find(found[0]) - 24) : line.find(found[0])]
+        return not _DENIES.search(before) and not _DENIED.search(found.groupdict().get("said") or "")
 
     def search(self, line: str) -> re.Match[str] | None:
         """The message in this line, if it is there."""
@@ -105,7 +131,7 @@ def recognise(line: str) -> list[tuple[Signature, re.Match[str]]]:
     """Every message that stands in a line; where two claim the same words the first of the table has them."""
     taken: list[tuple[int, int]] = []
     found = []
-    for signature in signatures().values():
+    for signature in _fitting(line):
         if (match := signature.search(line)) is None:
             continue
         start = line.find(match[0])
@@ -116,11 +142,47 @@ def recognise(line: str) -> list[tuple[Signature, re.Match[str]]]:
     return found
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=8192)
 def names_a_cause(text: str) -> bool:
-    """Whether a message (of an exception, say) is the root of a cause, and surely so."""
-    found = [s for line in text[:4096].split("\n") for s, _ in recognise(line)]
-    return any(s.role == "root" and s.weight >= SURE for s in found)
+    """Whether a message (of an exception, say) is the root of a cause, and likelier of this one than of all others."""
+    return any(_tells(s) for line in text[:4096].split("\n") if _may_tell(line) for s, _ in recognise(line))
+
+
+def _tells(signature: Signature) -> bool:
+    return signature.role == "root" and signature.weight >= TELLING
+
+
+def _may_tell(line: str) -> bool:
+    """Whether it is worth looking who has which words of the line: most lines have none that tell."""
+    return any(_tells(signature) and signature.search(line) for signature in _fitting(line))
+
+
+def _fitting(line: str) -> list[Signature]:
+    """The signatures with an anchor in the line, in the order of the table."""
+    grams = _by_gram()
+    near = grams.keys() & {"", *_grams(line)}
+    found = {s.id: s for gram in near for anchor in grams[gram] if anchor in line for s in by_anchor()[anchor]}
+    return sorted(found.values(), key=lambda signature: order()[signature.id])
+
+
+@cache
+def order() -> dict[str, int]:
+    """The place of each signature in the table, by its id."""
+    return {name: number for number, name in enumerate(signatures())}
+
+
+@cache
+def _by_gram() -> dict[str, list[str]]:
+    """The anchors by three letters that each of them has, those that the fewest others have; short ones by nothing."""
+    uses = Counter(gram for anchor in by_anchor() for gram in _grams(anchor))
+    found: dict[str, list[str]] = {}
+    for anchor in by_anchor():
+        found.setdefault(min(_grams(anchor), key=lambda gram: uses[gram], default=""), []).append(anchor)
+    return found
+
+
+def _grams(text: str) -> list[str]:
+    return [text[at : at + _GRAM] for at in range(len(text) - _GRAM + 1)]
 
 
 def _signature(name: str, fields: dict[str, str], place: str) -> Signature:
@@ -137,7 +199,7 @@ def _signature(name: str, fields: dict[str, str], place: str) -> Signature:
             who=cast(Who, known.pop("who", "printer")),
             also=_also(known.pop("also", "")),
             anchors=anchors,
-            pattern=known.pop("pattern", "|".join(map(re.escape, anchors))),
+            pattern=_spelt(known.pop("pattern", "|".join(map(re.escape, anchors)))),
             title=known.pop("title"),
             meaning=known.pop("meaning"),
             fix=known.pop("fix", ""),
@@ -149,6 +211,13 @@ def _signature(name: str, fields: dict[str, str], place: str) -> Signature:
     if known or signature.role not in get_args(Role) or signature.who not in get_args(Who):
         raise FactsError(f"{place}: the signature {name} has fields or values that nobody reads: {sorted(known)}")
     return signature
+
+
+def _spelt(pattern: str) -> str:
+    """The pattern with its words of a sense written out."""
+    for name, words in _SENSES.items():
+        pattern = pattern.replace(name, words)
+    return pattern
 
 
 def _also(text: str) -> tuple[Also, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from whichrank.facts.messages import signatures
+from whichrank.facts.messages import REPORT, signatures
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import (
     Alternative,
@@ -26,6 +26,7 @@ from whichrank.model.findings import (
 from whichrank.records.dump import Frame
 from whichrank.records.log import LogEvent
 from whichrank.records.nccl import NcclProcess, NcclWarning
+from whichrank.records.sighting import Sighting
 from whichrank.rules import telling
 from whichrank.timeline.case import Case
 
@@ -46,6 +47,10 @@ _STATEMENTS = (
     "traceback", "nccl_error", "store_error", "init_error", "rendezvous_error", "gloo_init_error", "cuda_error",
     "native_crash", "watchdog_terminated", "elastic_failure",
 )  # fmt: skip
+_ENDINGS = (
+    "traceback", "native_crash", "cuda_error", "elastic_failure", "process_exit", "job_ended", "watchdog_terminated",
+    "host_out_of_memory", "nccl_error",
+)  # fmt: skip
 _WORDS = ("type", "message", "reason", "last_error", "text")
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<string>", "importlib")
 
@@ -64,6 +69,8 @@ class Sign:
     host: str | None = None
     code: CodePlace | None = None
     event: LogEvent | None = None
+    weight: float = 0.0
+    """How sure a known message is of its cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,11 @@ class Index:
         for number, event in enumerate(e for kind in _STATEMENTS for e in self.kinds.get(kind, ())):
             self.statements.setdefault(words_of(event), []).append((number, event))
         self.roots = [s for s in case.sightings if signatures()[s.signature].role == "root"]
+        table = signatures()
+        hangs = table["told-hang"]
+        self.said_to_hang = [
+            s for s in case.sightings if table[s.signature].library == REPORT and hangs.affirmed(s.ref.quote)
+        ]
         self.by_local: dict[int, list[int]] = {}
         for process in case.people.by_rank.values():
             if process.local_rank is not None:
@@ -155,6 +167,42 @@ def _said_elsewhere(case: Case, phrases: Sequence[str], told: set[tuple[str, str
         and (s.ref.source, s.ref.locator) not in told
         and not survived_at(case, s.ref.source, s.line, s.rank)
     ]
+
+
+def known(case: Case, cause: str) -> list[Sign]:
+    """Messages of the knowledge base that tell this cause and after which training did not simply go on."""
+    table = signatures()
+    return [
+        Sign(
+            s.ref.quote,
+            replace(s.ref, rank=told_rank(s), host=s.host),
+            told_rank(s),
+            s.local_rank,
+            s.time_ns,
+            s.time_ns or s.after_ns,
+            s.host,
+            weight=table[s.signature].weight,
+        )
+        for s in index(case).roots
+        if table[s.signature].cause == cause and not survived_at(case, s.ref.source, s.line, s.rank)
+    ]
+
+
+def beside(signs: Sequence[Sign], more: Sequence[Sign]) -> list[Sign]:
+    """Those of `more` that stand at lines of which `signs` do not speak yet."""
+    told = {(s.ref.source, s.ref.locator) for s in signs}
+    return [s for s in more if (s.ref.source, s.ref.locator) not in told]
+
+
+def told_rank(s: Sighting) -> int | None:
+    """The rank that a message itself names as the one it is about, or that of the process that printed it."""
+    named = s.groups.get("culprit", "")
+    return int(named) if named else s.rank
+
+
+def surest(signs: Sequence[Sign]) -> float:
+    """How sure the surest of these known messages is."""
+    return max((s.weight for s in signs), default=0.0)
 
 
 def said_by_nccl(case: Case, *phrases: str) -> list[Sign]:
@@ -283,7 +331,7 @@ def found(
     return Finding(
         code=claim.code,
         cause=claim.cause,
-        category=claim.category,
+        category="hang" if claim.category == "crash" and only_hangs(case) else claim.category,
         severity=claim.severity,
         confidence=round(confidence, 2),
         subject=_subject(case, claim, signs, ranks),
@@ -295,6 +343,11 @@ def found(
         next=claim.next,
         onset_ns=min(times) if times else None,
     )
+
+
+def only_hangs(case: Case) -> bool:
+    """Whether somebody says that the job hangs, and nothing shows that a process ended."""
+    return bool(index(case).said_to_hang) and not any(kind in index(case).kinds for kind in _ENDINGS)
 
 
 def refs(signs: Iterable[Sign]) -> tuple[Ref, ...]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import crashes, sighted
 from whichrank.rules.crashes import Claim, Sign
 from whichrank.rules.sighted import Seen
 from whichrank.timeline.case import Case
 
+_TROUBLE = re.compile(
+    r"(?i:time-?d? ?-?out|\bhang|\bhung|stuck|freez|stall|expire|exception|error|fail|crash|killed|abort)"
+)
+"""A slow save or evaluation is told of good runs too."""
 _SMALL = 1
 """A barrier is an all-reduce of one element."""
 _EARLY = 10
@@ -19,7 +25,7 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     waiting = sighted.timed_out(case)
-    told = [s.sign for s in sighted.of_cause(case, claim.cause, ("hint",))]
+    told = [s.sign for s in sighted.of_cause(case, claim.cause, ("hint",)) if waiting or _TROUBLE.search(s.sign.text)]
     if claim.cause == "rank-stuck-in-preprocessing" and (waiting or told):
         told += [Sign(clue.ref.quote, clue.ref) for clue in case.clues if clue.kind == "between_barriers"]
     last = _last(case, waiting)

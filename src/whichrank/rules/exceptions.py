@@ -43,6 +43,10 @@ _KNOWN_WORDS = (
     "DDP expects same model", "Unable to find address for", "DefaultCPUAllocator", "Cannot allocate memory",
     "Invalid value for environment variable", "Received data size doesn't match",
 )  # fmt: skip
+_ERRNO = (
+    "Connection timed out", "Connection refused", "No route to host", "Network is unreachable", "connect() timed out",
+    "Connection reset by peer", "Socket Timeout",
+)  # fmt: skip
 # CUDA errors of which no rule on text speaks are the exception of the rank that has them.
 _UNCLAIMED_CUDA = ("device_busy", "launch_timeout", "other", "library")
 
@@ -50,6 +54,15 @@ _UNCLAIMED_CUDA = ("device_busy", "launch_timeout", "other", "library")
 def short_type(event: LogEvent) -> str:
     """The class of the exception without its package."""
     return event.text("type").rsplit(".", 1)[-1]
+
+
+def at_the_store(event: LogEvent) -> bool:
+    """Whether torch raised it while it connected to its store: older versions tell errno's words and no more."""
+    inner = event.frames[-1] if event.frames else None
+    makes_store = inner is not None and (
+        inner.file.endswith("distributed/rendezvous.py") or inner.function == "_create_tcp_store"
+    )
+    return makes_store and event.text("message").startswith(_ERRNO)
 
 
 def nature(event: LogEvent) -> Nature:
@@ -65,6 +78,8 @@ def nature(event: LogEvent) -> Nature:
         return "known"
     if names_a_cause(words):
         return "known"
+    if at_the_store(event):
+        return "loss"
     if name in _LOSS_TYPES or name.startswith("Rendezvous") or any(phrase in words for phrase in _LOSS_WORDS):
         return "loss"
     return "own"
@@ -121,5 +136,7 @@ def unclaimed_cuda_errors(case: Case) -> list[Sign]:
     return [
         sign(case, event)
         for event in found
-        if not survived(case, event) and "driver version" not in event.text("reason")
+        if not survived(case, event)
+        and "driver version" not in event.text("reason")
+        and not names_a_cause(event.ref.quote)
     ]

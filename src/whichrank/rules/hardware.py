@@ -237,7 +237,7 @@ def found(  # noqa: PLR0913
     return Finding(
         code=claim.code,
         cause=claim.cause,
-        category=claim.category,
+        category="hang" if claim.category == "crash" and crashes.only_hangs(case) else claim.category,
         severity=weight.severity,
         confidence=sure,
         subject=subject,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from dataclasses import replace
+
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import telling
@@ -11,12 +14,13 @@ from whichrank.timeline.stuck import Held, held_up, stack_ref
 
 
 def judge_held(
-    case: Case, doing: Doing, code: str, cause: str, words: str, fix: tuple[str, ...]
+    case: Case, doing: Doing, code: str, cause: str, words: str, fix: tuple[str, ...], also: Container[int] = ()
 ) -> list[Finding] | NotEvaluated:
-    """Findings for the ranks whose stack shows that they are held up in this way."""
+    """Findings for the ranks whose stack shows that they are held up in this way; of `also` something else shows it."""
     if not case.stacks:
         return NotEvaluated("stacks of the ranks (py-spy, faulthandler or gdb)")
-    found = [held for held in held_up(case) if held.activity.doing == doing]
+    meant = [held for held in held_up(case) if held.activity.doing == doing or held.rank in also]
+    found = [replace(held, activity=replace(held.activity, doing=doing)) for held in meant]
     return [_finding(case, found, code, cause, words, fix)] if found else []
 
 

@@ -25,12 +25,18 @@ class Clues:
     after_boot: list[Seen]
     stalled: list[Sign]
     """The first transfer does not end."""
+    virtual: list[Seen]
+    """Somebody says that this is a virtual machine: there the IOMMU is always on."""
+    hangs: bool
+    """Somebody says that the job hangs, or it timed out: an IOMMU alone is no fault."""
     direct: bool
     """NCCL uses them."""
 
     @property
     def any(self) -> bool:
-        return bool(self.helped or self.iommu_on or self.after_boot or (self.model and self.stalled and self.direct))
+        switched_on = self.iommu_on and (self.stalled or self.hangs)
+        never_ends = self.stalled and self.direct and (self.model or self.virtual)
+        return bool(self.helped or switched_on or self.after_boot or never_ends)
 
 
 def clues(case: Case) -> Clues:
@@ -45,11 +51,13 @@ def clues(case: Case) -> Clues:
         iommu_off=sighted.seen(case, "told-iommu-off"),
         after_boot=sighted.seen(case, "told-after-boot") if stalled else [],
         stalled=stalled,
+        virtual=sighted.seen(case, "told-virtual"),
+        hangs=bool(sighted.stands_still(case)),
         direct="P2P" in within,
     )
 
 
 def signs(found: Clues) -> list[Sign]:
     """All of it as proof, the strongest first."""
-    seen = (*found.helped, *found.iommu_on, *found.model, *found.after_boot)
+    seen = (*found.helped, *found.iommu_on, *found.model, *found.after_boot, *found.virtual)
     return [*(s.sign for s in seen), *found.stalled]

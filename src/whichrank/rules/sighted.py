@@ -59,11 +59,6 @@ def of_cause(case: Case, cause: str, roles: tuple[Role, ...] = ("root", "hint"))
     ]
 
 
-def signs(case: Case, cause: str) -> list[Sign]:
-    """Roots of a cause as signs, for rules that have more to go by."""
-    return [s.sign for s in of_cause(case, cause, ("root",))]
-
-
 def judge(
     case: Case,
     claim: Claim,
@@ -133,7 +128,8 @@ def timed_out(case: Case) -> list[Sign]:
 
 def stands_still(case: Case) -> list[Sign]:
     """What says that the job hangs: time-outs, or the words of a person."""
-    return timed_out(case) + [s.sign for s in seen(case, "told-hang", "told-gpu-busy", "doing-first-item")]
+    told = [s.sign for s in seen(case, "told-gpu-busy", "doing-first-item")]
+    return timed_out(case) + told + [_sign(s) for s in crashes.index(case).said_to_hang]
 
 
 def many_hosts(case: Case) -> bool:
@@ -149,8 +145,9 @@ def has_run(case: Case) -> bool:
 
 def _sign(s: Sighting) -> Sign:
     about = s.time_ns if s.time_ns is not None else s.after_ns
-    ref = replace(s.ref, rank=s.rank, host=s.host)
-    return Sign(s.ref.quote, ref, s.rank, s.local_rank, s.time_ns, about, s.host)
+    rank = crashes.told_rank(s)
+    ref = replace(s.ref, rank=rank, host=s.host)
+    return Sign(s.ref.quote, ref, rank, s.local_rank, s.time_ns, about, s.host)
 
 
 def _ranks(case: Case, blamed: Sequence[Seen]) -> tuple[int, ...]:

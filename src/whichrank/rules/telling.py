@@ -11,6 +11,7 @@ from whichrank.timeline.case import Case
 from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.meetings import Meeting
 from whichrank.timeline.program import place_of
+from whichrank.timeline.stuck import stack_ref
 from whichrank.timeline.trouble import Trouble
 
 
@@ -40,6 +41,13 @@ def who(case: Case, rank: int) -> str:
 
 def culprits_text(case: Case, ranks: tuple[int, ...]) -> str:
     return who(case, ranks[0]) if len(ranks) == 1 else ranks_text(ranks)
+
+
+def sat(case: Case, ranks: Iterable[int]) -> tuple[Ref, ...]:
+    """Where ranks say they are, and their stacks: the proof of what no recorder holds."""
+    said = {event.rank: event.ref for event in case.of_kind("in_operation")}
+    refs = [said[rank] for rank in ranks if rank in said]
+    return (*refs, *(stack_ref(case, rank) for rank in ranks if rank in case.stacks))
 
 
 def lineup_of(case: Case) -> Lineup:

@@ -30,6 +30,7 @@ from collections import defaultdict
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import telling
+from whichrank.timeline.activity import MESSAGES
 from whichrank.timeline.case import Case
 from whichrank.timeline.stuck import last_words, stack_ref
 
@@ -54,7 +55,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 def _places(case: Case) -> dict[CodePlace, dict[int, Ref]]:
     """Lines and the ranks at them: by stacks of the hang itself, else by the exceptions that ended it."""
     found: dict[CodePlace, dict[int, Ref]] = defaultdict(dict)
-    waiting = [rank for rank, activity in case.activities.items() if activity.doing == "waiting"]
+    # Who waits for a message waits at a line of its own by nature.
+    waiting = [rank for rank, a in case.activities.items() if a.doing == "waiting" and a.collective not in MESSAGES]
     if len(waiting) > 2:
         for rank in waiting:
             place = case.activities[rank].place

@@ -24,9 +24,11 @@ Since NCCL 2.30 the lines about destroying are printed only with `NCCL_DEBUG_SUB
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import deaths, telling
 from whichrank.timeline.case import Case
 from whichrank.timeline.stuck import stack_ref, suspects_by_record
 
@@ -42,6 +44,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     leaving = {rank: signs[rank] for rank in suspects if rank in signs}
     if leaving:
         return [_finding(case, leaving, victims, 0.8)]
+    left = _left(case)
+    if left:
+        lost = tuple(sorted({e.rank for e in case.of_kind("peer_closed") if e.rank is not None} - set(left)))
+        return [replace(_finding(case, left, lost, 0.8), category="crash")]
     in_stack = {rank: signs[rank] for rank, a in case.activities.items() if a.doing == "leaving" and rank in signs}
     waiting = tuple(rank for rank, activity in case.activities.items() if activity.doing == "waiting")
     if not in_stack or case.troubles:
@@ -49,6 +55,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if waiting and len(in_stack) < len(waiting):
         return [_finding(case, in_stack, waiting, 0.7)]
     return [_all_leaving(in_stack)] if not waiting else []
+
+
+def _left(case: Case) -> dict[int, Ref]:
+    """Ranks that ended well while all others, and nobody died otherwise, lost a peer in a collective."""
+    left = {event.rank: event.ref for event in case.of_kind("process_left") if event.rank is not None}
+    lost = {event.rank for event in case.of_kind("peer_closed")} - set(left)
+    ends = [e for e in case.of_kind("process_exit") if e.number("signal") != deaths.TERMINATE]
+    died = [e for e in ends if e.number("signal") is not None or e.rank not in lost]
+    return left if lost and not died else {}
 
 
 def _signs(case: Case) -> dict[int, Ref]:

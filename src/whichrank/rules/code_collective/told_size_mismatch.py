@@ -78,11 +78,14 @@ def _models(case: Case) -> list[Finding]:
 
 def _plain(case: Case) -> list[Finding]:
     """Gloo's and NCCL's transports notice a size that they do not expect, and name nobody."""
-    signs: list[Sign] = [*crashes.signs_of(case, "gloo_mismatch"), *crashes.said_by_nccl(case, *_TRUNCATED)]
+    plain = [*crashes.signs_of(case, "gloo_mismatch"), *crashes.said_by_nccl(case, *_TRUNCATED)]
+    more = crashes.beside(plain, crashes.known(case, CAUSE))
+    signs: list[Sign] = [*plain, *more]
     if not signs:
         return []
     event = signs[0].event
     got, expected = (event.number("got"), event.number("expected")) if event else (None, None)
     sizes = f": {got} bytes came where {expected} were expected" if got is not None else ""
     where = f" ({telling.ranks_text(crashes.ranks_of(signs))} noticed)" if crashes.ranks_of(signs) else ""
-    return [crashes.found(case, _CLAIM, signs, f"Ranks bring different sizes to one collective{sizes}{where}.", 0.7)]
+    sure = 0.7 if plain else crashes.surest(more)
+    return [crashes.found(case, _CLAIM, signs, f"Ranks bring different sizes to one collective{sizes}{where}.", sure)]

@@ -49,8 +49,8 @@ _CLAIM = Claim(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
-    waiting, told = sighted.timed_out(case), sighted.seen(case, "told-uneven")
+    waiting, told = sighted.stands_still(case), sighted.seen(case, "told-uneven")
     if not waiting or not told or case.has_dumps:
         return []
-    message = "Ranks timed out, and the data is such that ranks run out of it at different times."
+    message = "The job stands still, and the data is such that ranks run out of it at different times."
     return [crashes.found(case, _CLAIM, [*(s.sign for s in told), *waiting], message, 0.55)]

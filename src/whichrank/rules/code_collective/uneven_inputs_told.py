@@ -50,7 +50,7 @@ _WAITS = ("watchdog_timeout", "gloo_timeout", "peer_closed", "monitored_barrier_
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
-    joined = crashes.said(case, "rank that exhausted inputs")
+    joined = crashes.said(case, "rank that exhausted inputs", "exhausted all inputs")
     last = _last_lines(case)
     left, others = _parted(last)
     uneven = bool(left) and bool(crashes.events(case, *_WAITS))

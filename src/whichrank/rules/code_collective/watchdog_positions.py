@@ -124,8 +124,40 @@ def _nobody(case: Case, standing: Standings) -> Finding:
     )
 
 
+def _unnamed(case: Case) -> list[Finding]:
+    """Time-outs of which nothing says whose they are."""
+    told = case.of_kind("watchdog_timeout", "gloo_timeout")
+    if not told:
+        return []
+    what = f" in {op}" if (op := told[0].text("op")) else ""
+    return [
+        Finding(
+            code=CODE,
+            cause=CAUSE,
+            category="hang",
+            severity="error",
+            confidence=0.35,
+            subject=Subject(),
+            message=f"A rank waited in vain{what}; the evidence does not say for whom.",
+            evidence=tuple(event.ref for event in told[:4]),
+            onset_ns=min((e.time_ns for e in told if e.time_ns), default=None),
+            next=(
+                NextStep(
+                    "whichrank diagnose FOLDER",
+                    "with the logs of all ranks, the flight-recorder dumps or the stacks beside these",
+                    (),
+                    "none",
+                ),
+            ),
+            fix=("Collect the logs and dumps of every rank: the one that says something else is the lead.",),
+        )
+    ]
+
+
 def _by_silence(case: Case) -> list[Finding] | NotEvaluated:
     silent, shown, waiting = silent_in_timeouts(case)
+    if not silent and case.of_kind("watchdog_timeout", "gloo_timeout"):
+        return _unnamed(case)
     if not case.of_kind("gloo_timeout"):
         return NotEvaluated("time-outs that torch printed")
     if not silent:

@@ -46,9 +46,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     told = crashes.said(case, "No space left on device", "Disk quota exceeded")
-    signs = crashes.first_to_fail([s for s in told if not crashes.about_shared_memory(s)])
+    plain = [s for s in told if not crashes.about_shared_memory(s)]
+    known = crashes.beside(told, crashes.known(case, CAUSE))
+    signs = crashes.first_to_fail([*plain, *known])
     if not signs:
         return []
     ranks = crashes.unless_all(case, crashes.ranks_of(signs) or deaths.only_one_failed(case))
     message = f"{crashes.who(case, ranks, signs)} could not write: {crashes.short(signs[0].ref.quote)}."
-    return [crashes.found(case, _CLAIM, signs, message, 0.88, ranks)]
+    return [crashes.found(case, _CLAIM, signs, message, 0.88 if plain else crashes.surest(known), ranks)]

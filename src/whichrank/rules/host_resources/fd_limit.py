@@ -49,9 +49,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return crashes.SILENT
     plain = crashes.said(case, "Too many open files", "[Errno 24]")
     hinted = crashes.said(case, "received 0 items of ancdata")
-    signs = crashes.first_to_fail(plain or hinted)
+    known = crashes.beside([*plain, *hinted], crashes.known(case, CAUSE))
+    signs = crashes.first_to_fail([*(plain or hinted), *known])
     if not signs:
         return []
     ranks = crashes.unless_all(case, crashes.ranks_of(signs))
     message = f"{crashes.who(case, ranks, signs)} reached its limit of open files{crashes.others(case, ranks)}."
-    return [crashes.found(case, _CLAIM, signs, message, 0.9 if plain else 0.75, ranks)]
+    sure = max(0.9 if plain else 0.75 if hinted else 0.0, crashes.surest(known))
+    return [crashes.found(case, _CLAIM, signs, message, sure, ranks)]

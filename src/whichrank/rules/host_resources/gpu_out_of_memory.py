@@ -60,13 +60,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     plain = [s for s in crashes.signs_of(case, "cuda_error") if s.event and s.event.text("what") == "out_of_memory"]
     plain += crashes.said_by_nccl(case, "'out of memory'", "Failed to CUDA calloc", "Failed to CUDA malloc")
     library = [s for s in crashes.signs_of(case, "cuda_error") if "STATUS_ALLOC_FAILED" in s.text]
-    signs = crashes.first_to_fail(plain or library)
+    known = crashes.beside([*plain, *library], crashes.known(case, CAUSE))
+    signs = crashes.first_to_fail([*(plain or library), *known])
     if not signs:
         return []
     ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)
     message = f"{crashes.who(case, ranks, signs)} ran out of GPU memory{_asked(signs)}{crashes.others(case, ranks)}."
     sure = 0.95 if crashes.ranks_of(signs) else 0.9
-    return [crashes.found(case, _CLAIM, signs, message, sure if plain else 0.65, ranks)]
+    sure = sure if plain else max(0.65 if library else 0.0, crashes.surest(known))
+    return [crashes.found(case, _CLAIM, signs, message, sure, ranks)]
 
 
 def _asked(signs: list[Sign]) -> str:

@@ -1,14 +1,17 @@
 """A whole host stopped answering.
 
 ## What it finds
-A scheduler that reports a failed node, or an elastic agent whose heartbeat the others miss.
+A scheduler that reports a failed node, an elastic agent whose heartbeat the others miss, or a node of which the
+watchers of the other nodes hear nothing any more while ranks wait.
 
 ## Why it happens
 A crash of the kernel, power, a lost network, a machine taken away.
 
 ## How it decides
-The scheduler's `NODE FAILURE`, or the rendezvous that removes a node for want of a heartbeat. Ranks on that host
-are named where it is known which they are.
+The scheduler's `NODE FAILURE`, the rendezvous that removes a node for want of a heartbeat, or the record of
+`whichrank run`: the connection to the node's watcher stayed open and nothing came any more. A watcher that has merely
+ended closes its connection and is not counted. Connections of ranks that send in vain make it surer. Ranks on that
+host are named where it is known which they are.
 
 ## Example
 `… the node(s) node7_1234_0 have been removed from the rendezvous 'job' since they had no heartbeat.`
@@ -17,7 +20,8 @@ are named where it is known which they are.
 Drain the host, look at its kernel log and its management controller, and start again without it.
 
 ## Limits
-An agent that was stopped or starved of CPU misses its heartbeat as well.
+An agent that was stopped or starved of CPU misses its heartbeat as well. Of two nodes that don't hear each other,
+each takes the other for lost; the one whose own link is down is told by its interface.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from dataclasses import replace
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.records.log import LogEvent
-from whichrank.rules import crashes
+from whichrank.rules import crashes, hardware, paths
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
@@ -45,6 +49,9 @@ _CLAIM = Claim(
     alternatives=(("rank-frozen", 0.1, "an agent that was stopped misses its heartbeat too"),),
     next=(NextStep("ping HOST; ssh HOST uptime", "tells whether it is down or was restarted", ("host-lost",), "none"),),
 )
+_UNHEARD = replace(
+    _CLAIM, category="hang", alternatives=(("firewall", 0.08, "a blocked path looks the same from the other hosts"),)
+)
 # The agent's own name for a node: address, pid and a number.
 _NODES = re.compile(r"\b([\w.-]{1,253}?)_(\d{1,10})_\d{1,6}\b")
 
@@ -52,6 +59,9 @@ _NODES = re.compile(r"\b([\w.-]{1,253}?)_(\d{1,10})_\d{1,6}\b")
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
+    unheard = _unheard(case)
+    if unheard is not None:
+        return [unheard]
     failed = [e for e in crashes.events(case, "job_ended") if "NODE FAIL" in e.text("reason").upper()]
     silent = [e for e in crashes.events(case, "rendezvous_error") if e.text("class") == "no_heartbeat"]
     lost = failed or silent
@@ -64,6 +74,27 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     signs = [crashes.sign(case, event) for event in lost]
     finding = crashes.found(case, _CLAIM, signs, f"{where} stopped answering: {how}.", 0.85 if failed else 0.7, ranks)
     return [_with_hosts(finding, hosts)]
+
+
+def _unheard(case: Case) -> Finding | None:
+    """A node of which its fellows hear nothing, while ranks that can be looked at wait."""
+    silent = crashes.events(case, "node_silent")
+    if not silent or not hardware.failed(case):
+        return None
+    flows = paths.stuck(case)
+    if flows and paths.link_down(case, paths.scope_of(flows)) is not None:
+        return None  # a host that can be looked at has lost its link: the others are not to blame
+    if any(paths.moving(flow) for flow in case.connections.flows if not flow.target.seen):
+        return None  # it still answers the ranks: only its watcher does not
+    hosts = tuple(sorted({event.host for event in silent if event.host}))
+    told = {rank for event in silent for rank in event.numbers("ranks")}
+    ranks = tuple(sorted(told | {r for r, p in case.people.by_rank.items() if p.host in hosts}))
+    in_vain = [flow for flow in flows if not flow.target.seen]
+    confidence = 0.9 if in_vain else 0.8 if any(event.text("how") == "no answer" for event in silent) else 0.6
+    message = f"{', '.join(hosts)} stopped answering: its watcher is not heard any more, and the other ranks wait."
+    finding = crashes.found(case, _UNHEARD, [crashes.sign(case, event) for event in silent], message, confidence, ranks)
+    proof = (*finding.evidence, *paths.refs(in_vain))[:6]
+    return replace(_with_hosts(finding, hosts), evidence=proof)
 
 
 def _hosts(event: LogEvent) -> list[str]:

@@ -57,6 +57,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     killer = crashes.signs_of(case, "host_out_of_memory")
+    killer += crashes.beside(killer, crashes.known(case, CAUSE))
     failed = [s for s in crashes.said(case, *_WORDS) if "OutOfMemoryError" not in s.text and "ibv_" not in s.text]
     if not killer and not failed:
         return []

@@ -8,7 +8,8 @@ The run was longer than what was asked for, a person gave up (often because the 
 back.
 
 ## How it decides
-The scheduler's own words, or the elastic agent's `Received … death signal`. What ranks print after that (SIGTERM,
+The scheduler's own words, the signal that `whichrank run` received under a scheduler (with the job's time limit, where
+that is known), or the elastic agent's `Received … death signal`. What ranks print after that (SIGTERM,
 KeyboardInterrupt, lost connections) follows from it. Nobody is accused. A job that is ended because it hangs has
 another cause, and that one comes first.
 
@@ -55,11 +56,23 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     ends = [e for e in deaths.ended_from_outside(case) if "NODE FAIL" not in e.text("reason").upper()]
+    if len(ends) < len(deaths.ended_from_outside(case)):  # what came without a reason came for that one
+        ends = [e for e in ends if e.text("reason")]
     ends = ends or [e for e in crashes.events(case, "traceback") if _interrupted(e)]
     if not ends:
-        return []
+        return _told(case)
     signs = crashes.first_to_fail([crashes.sign(case, event) for event in ends])
-    return [crashes.found(case, _CLAIM, signs, f"The job was ended from outside: {_how(ends[0])}.", 0.85)]
+    return [crashes.found(case, _CLAIM, signs, f"The job was ended from outside: {_how(ends)}.", 0.85)]
+
+
+def _told(case: Case) -> list[Finding]:
+    """The same in the words of a scheduler that no reader knows as such."""
+    told = [s for s in crashes.known(case, CAUSE) if "NODE FAIL" not in s.text.upper()]
+    if not told:
+        return []
+    signs = crashes.first_to_fail(told)
+    message = f"The job was ended from outside: {crashes.short(signs[0].text, 120)}."
+    return [crashes.found(case, _CLAIM, signs, message, 0.85)]
 
 
 def _interrupted(event: LogEvent) -> bool:
@@ -68,10 +81,12 @@ def _interrupted(event: LogEvent) -> bool:
     return ended and event.rank is None and any(part in f.file for f in event.frames for part in _LAUNCHERS)
 
 
-def _how(event: LogEvent) -> str:
+def _how(ends: list[LogEvent]) -> str:
+    event = next((e for e in ends if e.text("reason")), ends[0])
     if event.kind == "job_ended":
-        reason = event.text("reason").lower()
-        return f"the scheduler says '{reason}'" if reason else "the scheduler cancelled it"
+        reason, heard = event.text("reason").lower(), event.text("signal")
+        sent = f"{event.text('by')} sent {heard}" if heard else "the scheduler cancelled it"
+        return f"the scheduler says '{reason}'" if reason else sent
     if event.kind == "traceback":
         return "the launcher was interrupted"
     number = event.number("signal_number")

@@ -57,8 +57,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return crashes.SILENT
     if crashes.events(case, "host_out_of_memory"):
         return []
-    signs = crashes.first_to_fail(_killed(case))
-    if not signs:
+    signs = crashes.first_to_fail(_killed(case) or crashes.known(case, CAUSE))
+    if not signs or crashes.known(case, "host-out-of-memory"):
         return []
     ranks = crashes.ranks_of(signs)
     message = f"{crashes.who(case, ranks, signs)} was killed (SIGKILL) from outside{crashes.others(case, ranks)}."

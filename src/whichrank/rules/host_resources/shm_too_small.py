@@ -57,11 +57,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         if "Too many open files" not in s.text and "DataLoader worker" not in s.text
     ]
     making = crashes.said(case, "Error while creating shared memory segment")
-    signs = [*full, *torch]
-    if not signs and not making:
+    signs = [*full, *torch, *making]
+    known = crashes.beside(signs, [s for s in crashes.known(case, CAUSE) if "DataLoader worker" not in s.text])
+    if not signs and not known:
         return []
-    signs = crashes.first_to_fail([*signs, *making])
+    signs = crashes.first_to_fail([*signs, *known])
     ranks = crashes.unless_all(case, crashes.ranks_of(signs))
-    sure = 0.9 if full else 0.75
+    sure = 0.9 if full else max(0.75 if torch or making else 0.0, crashes.surest(known))
     message = f"{crashes.who(case, ranks, signs)} could not get shared memory: {crashes.short(signs[0].text)}."
     return [crashes.found(case, _CLAIM, signs, message, sure, ranks)]

@@ -25,6 +25,7 @@ In a smaller communicator without any other evidence the ranks can't be translat
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import crashes
@@ -43,6 +44,7 @@ _CLAIM = Claim(
     ),
     blames="gpu",
 )
+_BUSY = replace(_CLAIM, alternatives=(("gpu-fell-off-bus", 0.2, "a GPU that is gone is not available either"),))
 _PAIR = re.compile(r"Duplicate GPU detected : rank (\d{1,7}) and rank (\d{1,7}) both on CUDA device (\w{1,20})")
 _WORDS = ("Duplicate GPU detected", "Multiple Ranks are using the same GPU")
 
@@ -52,7 +54,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return crashes.SILENT
     signs = crashes.first_to_fail(crashes.said(case, *_WORDS))
     if not signs:
-        return []
+        return _busy(case)
     pairs = {(int(m[1]), int(m[2])) for s in signs for m in _PAIR.finditer(s.text)}
     named = tuple(sorted({rank for pair in pairs for rank in pair}))
     ranks = (named if _spans_the_job(case, named) else ()) if named else _on_one_device(case)
@@ -61,6 +63,16 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     unsure = "" if ranks or not named else " (numbers within one communicator)"
     message = f"The same GPU is used by {whose}{unsure}; NCCL refuses that."
     return [crashes.found(case, _CLAIM, signs, message, 0.95, ranks)]
+
+
+def _busy(case: Case) -> list[Finding]:
+    """CUDA only says that somebody else is on the GPU."""
+    signs = crashes.first_to_fail(crashes.known(case, CAUSE))
+    if not signs:
+        return []
+    ranks = crashes.ranks_of(signs)
+    message = f"{crashes.who(case, ranks, signs)} found its GPU taken or not usable: {crashes.short(signs[0].text)}."
+    return [crashes.found(case, _BUSY, signs, message, crashes.surest(signs), ranks)]
 
 
 def _spans_the_job(case: Case, named: tuple[int, ...]) -> bool:

@@ -24,8 +24,9 @@ The store does not know who is missing.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import sighted
+from whichrank.rules import crashes, sighted
 from whichrank.rules.crashes import Claim
+from whichrank.rules.sighted import Seen
 from whichrank.timeline.case import Case
 
 CODE = "LNCH202"
@@ -43,4 +44,17 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "Not all processes came to the start: {what}.")
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = [*sighted.of_cause(case, CAUSE), *_short(case)]
+    if not any(s.signature.role == "root" for s in told):
+        return []
+    sure = sighted.confidence(told)
+    return [sighted.tell_of(case, _CLAIM, "Not all processes came to the start: {what}.", told, sure)]
+
+
+def _short(case: Case) -> list[Seen]:
+    """The start barrier gave up and counts fewer workers than there are ranks."""
+    counted = sighted.seen(case, "torch-store-barrier")[-1:]
+    gave_up = [s for s in counted if "Timed out" in s.sign.text or "timed out" in s.sign.text]
+    return [s for s in gave_up if int(s.group("workers")) < int(s.group("world"))]

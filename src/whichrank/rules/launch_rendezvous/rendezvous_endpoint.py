@@ -70,7 +70,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _explained(case: Case) -> bool:
     """Whether the host of the rendezvous failed for a reason of its own, or the job had run."""
-    taken = any(e.text("what") in ("port_in_use", "dns") for e in crashes.events(case, "store_error"))
+    told = crashes.events(case, "store_error")
+    taken = any(e.text("what") in ("port_in_use", "dns") for e in told)
+    # An endpoint that is right and behind a firewall: the rule on firewalls tells.
+    taken = taken or any("No route to host" in e.ref.quote for e in told)
     had_run = bool(case.progress or crashes.events(case, "group_init", "comm_init"))
     return taken or had_run or bool(exceptions.own_exceptions(case))
 
@@ -86,11 +89,12 @@ def _failed(case: Case) -> list[Sign]:
         for s in crashes.signs_of(case, "rendezvous_error")
         if s.event and s.event.text("class") in _CLASSES and not any(w in s.ref.quote.lower() for w in _AFTERWARDS)
     ]
-    return [*store, *rendezvous]
+    plain = [s for s in crashes.signs_of(case, "traceback") if s.event and exceptions.at_the_store(s.event)]
+    return [*store, *rendezvous, *plain]
 
 
 def _confidence(sign: Sign) -> float:
-    if sign.event is None or sign.event.kind == "store_error":
+    if sign.event is None or sign.event.kind in ("store_error", "traceback"):
         return 0.62
     return _CLASSES[sign.event.text("class")]
 

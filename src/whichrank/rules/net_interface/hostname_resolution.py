@@ -47,7 +47,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     told = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") == "dns"]
-    signs = [s for s in [*told, *crashes.said(case, *_WORDS)] if not crashes.went_on(case, s)]
+    said = [*told, *crashes.said(case, *_WORDS)]
+    said += crashes.beside(said, crashes.known(case, CAUSE))
+    signs = [s for s in said if not crashes.went_on(case, s)]
     signs = crashes.first_to_fail(signs)
     if not signs:
         return []

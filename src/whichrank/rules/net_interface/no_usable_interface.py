@@ -24,8 +24,8 @@ An interface that exists but does not reach the peers gives other errors.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import crashes, interfaces
+from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
 CODE = "NETI102"
@@ -47,22 +47,17 @@ _NCCL = (
     "No interface found in the same subnet", "Address family not supported by protocol",
 )  # fmt: skip
 _GLOO = ("Unable to find address for", "Unable to find interface for", "ifa != nullptr")
-_FOREIGN = ("^", "=", "!")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     signs = crashes.said(case, *_NCCL)
-    signs += [s for s in crashes.said(case, *_GLOO) if not _interface(s).startswith(_FOREIGN)]
+    signs += [s for s in crashes.said(case, *_GLOO) if not interfaces.is_foreign(interfaces.wanted(s))]
     signs = crashes.first_to_fail(signs)
     if not signs:
         return []
     ranks = crashes.unless_all(case, crashes.ranks_of(signs))
-    name = next((n for s in signs if (n := _interface(s))), "")
+    name = next((n for s in signs if (n := interfaces.wanted(s))), "")
     which = f"no interface called {name}" if name else "no network interface that it can use"
     return [crashes.found(case, _CLAIM, signs, f"{crashes.who(case, ranks, signs)} found {which}.", 0.9, ranks)]
-
-
-def _interface(sign: Sign) -> str:
-    return sign.event.text("interface") if sign.event else ""

@@ -55,7 +55,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return crashes.SILENT
     sockets = sighted.seen(case, "nccl-network-socket", "nccl-network-socket-new")
     measured = [s for s in sighted.seen(case, "nccl-test-bandwidth") if _number(s.group("bandwidth")) < _SLOW_GBS]
-    told = sighted.seen(case, "told-slow")
+    told = sighted.seen(case, "told-slow", "told-ethernet")
     if not sockets or not (told or (measured and sighted.many_hosts(case))):
         return []
     rate = f" ({measured[0].group('bandwidth')} GB/s)" if measured else ""

@@ -73,7 +73,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not found.any:
         return []
     sure = 0.35 + 0.2 * bool(found.helped) + 0.2 * bool(found.iommu_on) + 0.17 * bool(found.after_boot)
-    sure += 0.1 * bool(found.stalled) - 0.25 * bool(found.model) - 0.3 * bool(found.iommu_off)
+    sure += (
+        0.12 * bool(found.virtual and found.stalled)
+        + 0.1 * bool(found.stalled)
+        - 0.25 * bool(found.model)
+        - 0.3 * bool(found.iommu_off)
+    )
     if sure < 0.3:
         return []
     message = "Copies between the GPUs of this host do not work; ACS or the IOMMU is the usual reason."

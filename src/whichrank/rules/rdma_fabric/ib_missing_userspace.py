@@ -75,7 +75,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     missing = sighted.seen(case, "nccl-ibverbs-missing")
     bridge = [s for s in sighted.seen(case, *_USED) if s.group("address").startswith(_BRIDGE)]
     slow = sighted.seen(case, "told-slow")
-    if not missing or not (bridge or slow) or sighted.has_run(case):
+    if not missing or not (bridge or slow) or sighted.has_run(case) or sighted.stands_still(case):
         return []
     message = "There is no verbs library, and the data goes over " + (
         "a container bridge." if bridge else "TCP sockets."

@@ -2,7 +2,7 @@
 
 ## What it finds
 Link-down events of real adapters in the kernel log, ports that change between down and active in repeated listings,
-and `link_downed` or `link_error_recovery` counters that rose between two looks.
+and `link_downed`, `link_error_recovery` or `carrier_changes` counters that rose between two looks.
 
 ## Why it happens
 A bad cable, module or switch port, a switch that restarts. Connections over that port time out; NCCL reports a
@@ -28,10 +28,11 @@ Both ends of a cable see the same flap: the log does not tell which end is at fa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
+from whichrank.model.findings import Category, Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import KernelEvent
 from whichrank.records.network import CEILINGS, PortState
 from whichrank.rules import hardware
@@ -54,7 +55,7 @@ _NEXT = (
     ),
 )
 _UPTIME_OF_BOOT_NS = 600 * 10**9
-_COUNTERS = ("link_downed", "link_error_recovery", "link_down_events_phy")
+_COUNTERS = ("link_downed", "link_error_recovery", "link_down_events_phy", "carrier_changes")
 _UP = ("ACTIVE", "UP")
 
 
@@ -66,7 +67,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _claim(case: Case) -> Claim:
     hangs = case.stands_still or any(t.hangs for t in case.troubles)
-    return Claim(CODE, CAUSE, category="hang" if hangs else "crash", fix=_FIX, next=_NEXT)
+    category: Category = "slow" if case.goes_on else "hang" if hangs else "crash"
+    return Claim(CODE, CAUSE, category=category, fix=_FIX, next=_NEXT)
+
+
+def _at(case: Case, subject: Subject, port: PortState) -> Subject:
+    """With the ranks whose addresses that interface has."""
+    place = next((p for address in port.addresses if (p := case.connections.place_of(address))), None)
+    return replace(subject, ranks=place.ranks, hosts=(place.name,)) if place else subject
 
 
 def _subject(host: str | None, device: str) -> Subject:
@@ -113,7 +121,7 @@ def _by_states(case: Case) -> list[Finding]:
         how = "changes between down and up" if changes else "is in link error recovery"
         message = f"The link {name}{where} {how}."
         weight = Weight(1.0, "error") if hardware.failed(case) or not hardware.has_job(case) else Weight(0.7, "warning")
-        return [_found(case, refs, message, 0.85, weight, _subject(host, name))]
+        return [_found(case, refs, message, 0.85, weight, _at(case, _subject(host, name), told[-1]))]
     return []
 
 
@@ -138,7 +146,8 @@ def _by_counters(case: Case) -> list[Finding]:
             at_least = "at least " if high >= CEILINGS.get(counter, 1 << 63) else ""
             where = f" of {host}" if host else ""
             message = f"The link {name}{where} went down or retrained: {counter} rose by {at_least}{high - low}."
-            return [_found(case, refs, message, 0.8, Weight(1.0, "error"), _subject(host, name))]
+            weight = Weight(1.0, "warning") if case.goes_on else Weight(1.0, "error")
+            return [_found(case, refs, message, 0.8, weight, _at(case, _subject(host, name), told[-1]))]
     return []
 
 

@@ -50,11 +50,13 @@ _WORDS = (
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
-    signs = crashes.first_to_fail(crashes.said(case, *_WORDS))
+    plain = crashes.said(case, *_WORDS)
+    more = crashes.beside(plain, crashes.known(case, CAUSE))
+    signs = crashes.first_to_fail([*plain, *more])
     if not signs:
         return []
     ranks = crashes.unless_all(case, crashes.ranks_of(signs))
     message = (
         f"{crashes.who(case, ranks, signs)} has a CUDA driver that does not fit: {crashes.short(signs[0].ref.quote)}."
     )
-    return [crashes.found(case, _CLAIM, signs, message, 0.9, ranks)]
+    return [crashes.found(case, _CLAIM, signs, message, 0.9 if plain else crashes.surest(more), ranks)]

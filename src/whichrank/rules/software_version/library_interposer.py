@@ -40,6 +40,8 @@ _CLAIM = Claim(
         "Update the library; NCCL_P2P_DISABLE=1 and NCCL_CUMEM_ENABLE=0 may go around it.",
     ),
 )
+_LOADED = 0.7
+"""Libraries that say so themselves, not just settings that name one."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -48,7 +50,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     told = sighted.of_cause(case, CAUSE)
     if not told or sighted.has_run(case) or not _in_trouble(case):
         return []
-    loaded = any(s.signature.role == "root" for s in told)
+    loaded = any(s.signature.weight >= _LOADED for s in told)
     sure = 0.62 if loaded else 0.42
     return [
         sighted.tell_of(case, _CLAIM, "A library that intercepts calls is loaded into the job: {what}.", told, sure)

@@ -44,7 +44,7 @@ _CLAIM = Claim(
     next=(NextStep("NCCL_DEBUG=VERSION on each host", "prints the version that is loaded", (CAUSE,), "none"),),
 )
 _SHAPES = {
-    "nccl-bootstrap-shape-old": ((2, 7), (2, 23)),
+    "nccl-bootstrap-shape-old": ((2, 4), (2, 23)),
     "nccl-bootstrap-shape-new": ((2, 24), (9, 0)),
     "nccl-plugin-shape-old": ((2, 4), (2, 21)),
     "nccl-plugin-shape-new": ((2, 22), (9, 0)),

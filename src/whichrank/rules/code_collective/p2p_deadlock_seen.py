@@ -1,0 +1,65 @@
+"""Ranks sit in sends and receives that wait for each other, by their own words.
+
+## What it finds
+Ranks of which each is in a send or recv with the next, and the last with the first, where no recorder holds messages.
+
+## Why it happens
+Every rank receives first (or sends first, with messages too large to be buffered): both neighbours of an exchange
+call `recv` before `send`, a ring receives from the left before it sends to the right.
+
+## How it decides
+Processes under `whichrank run` say whom they send to or receive from, and their stacks say that they are in it. A
+circle of such waits can't end by itself. Where one of two is already in a later part of the program, it has left its
+half out: that is no deadlock but a message without a partner.
+
+## Example
+Rank 0 is in `recv from rank 1`, rank 1 is in `recv from rank 0`.
+
+## Fix
+Post both halves at once (`batch_isend_irecv`), or let even ranks send first and odd ranks receive first.
+
+## Limits
+Messages that are posted without waiting (`isend`, `irecv`) and waited for later show no peer. Which part of a program
+is the later one is read off the lines of a function that both ranks are in.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.rules import telling
+from whichrank.timeline import messages
+from whichrank.timeline.case import Case
+from whichrank.timeline.messages import Circle
+
+CODE = "COLL131"
+CAUSE = "p2p-deadlock"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.of_kind("in_operation"):
+        return NotEvaluated("words of the ranks about whom they send to or receive from (whichrank run)")
+    return [_finding(case, circle) for circle in messages.circles(case) if circle.past is None]
+
+
+def _finding(case: Case, circle: Circle) -> Finding:
+    sits = messages.sitting(case)
+    steps = "; ".join(f"rank {rank} is in {messages.told(sits[rank])}" for rank in circle.ranks[:6])
+    places = (case.activities[rank].place for rank in circle.ranks[:4] if rank in case.activities)
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=0.75,
+        subject=Subject(ranks=tuple(sorted(circle.ranks)), code=tuple(place for place in places if place)),
+        message=f"Point-to-point operations wait for each other: {steps}.",
+        evidence=telling.sat(case, circle.ranks[:4]),
+        victims=circle.victims,
+        alternatives=(Alternative("p2p-unmatched", 0.2, "one half may have been left out rather than postponed"),),
+        fix=(
+            (
+                "Post send and recv together with dist.batch_isend_irecv, "
+                "or order them: even ranks send first, odd ranks receive first."
+            ),
+        ),
+    )

@@ -1,0 +1,68 @@
+"""A rank sits in a send or recv whose other half its peer has left out, by their own words.
+
+## What it finds
+Two ranks that wait for each other's messages, one of them in an earlier part of the program than the other, where no
+recorder holds messages.
+
+## Why it happens
+A skipped micro-batch on one stage, a schedule that differs between stages, a wrong peer.
+
+## How it decides
+Processes under `whichrank run` say whom they send to or receive from. Where two wait for each other, and in a
+function that both are in one has gone on to a later call, that one has passed the place where it should have posted
+its half.
+
+## Example
+Rank 3 is in `recv from rank 2` in `forward`; rank 2 has gone on to `backward` and is in `recv from rank 3`.
+
+## Fix
+Make both stages agree on the number and order of messages; check the condition around the missing half.
+
+## Limits
+Which part of a program is the later one is read off the lines of a function that both ranks are in: a loop that has
+come round again would be read the wrong way.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.rules import telling
+from whichrank.timeline import messages
+from whichrank.timeline.case import Case
+from whichrank.timeline.messages import Circle
+
+CODE = "COLL132"
+CAUSE = "p2p-unmatched"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.of_kind("in_operation"):
+        return NotEvaluated("words of the ranks about whom they send to or receive from (whichrank run)")
+    return [_finding(case, circle, circle.past) for circle in messages.circles(case) if circle.past is not None]
+
+
+def _finding(case: Case, circle: Circle, past: int) -> Finding:
+    sits = messages.sitting(case)
+    left = next(rank for rank in circle.ranks if rank != past)
+    places = (case.activities[rank].place for rank in (past, left))
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=0.7,
+        subject=Subject(ranks=(past,), code=tuple(place for place in places if place)),
+        message=(
+            f"{telling.who(case, left).capitalize()} waits in {messages.told(sits[left])} for a half that "
+            f"{telling.who(case, past)} never posted: it has gone on to {messages.told(sits[past])}."
+        ),
+        evidence=telling.sat(case, (past, left)),
+        victims=tuple(sorted((left, *circle.victims))),
+        alternatives=(Alternative("p2p-deadlock", 0.2, "both may post their halves in the wrong order"),),
+        fix=(
+            (
+                "Make both sides agree on the number, order, size and tag of messages; "
+                "look at the condition around the missing half."
+            ),
+        ),
+    )

@@ -1,0 +1,79 @@
+"""Ranks wait in one collective with different roots, by their own words.
+
+## What it finds
+Members of a group that sit in the same broadcast, reduce, gather or scatter and name different roots. Gloo then waits
+for ever, and its recorder holds no root.
+
+## Why it happens
+A root computed from a local value, the rank within a group taken for the global one (or the other way round).
+
+## How it decides
+Processes under `whichrank run` say which root they gave; the dumps say which of them are in the same operation of the
+same group. The minority is the culprit; without a majority nobody is named.
+
+## Example
+Ranks 0, 1 and 3 are in `broadcast from 0`, rank 2 is in `broadcast from 2`; all are in #26 of default_pg.
+
+## Fix
+Pass the same root on every rank; remember that `src` of torch.distributed is a global rank, `group_src` one within
+the group.
+
+## Limits
+Only what hangs shows: NCCL goes on with wrong numbers, and a root that was given as `group_src` is not told.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
+from whichrank.records.log import LogEvent
+from whichrank.rules import telling
+from whichrank.rules.mismatches import minority
+from whichrank.timeline.activity import MESSAGES
+from whichrank.timeline.case import Case
+from whichrank.timeline.meetings import Meeting
+
+CODE = "COLL133"
+CAUSE = "root-mismatch"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    said = {e.rank: e for e in case.of_kind("in_operation") if e.rank is not None and e.text("op") not in MESSAGES}
+    if not said or case.lineup is None:
+        return NotEvaluated("dumps, and words of the ranks about the roots that they gave (whichrank run)")
+    if case.goes_on:
+        return []
+    for meeting in case.meetings.pending:
+        told = {rank: said[rank] for rank in sorted(meeting.pending) if rank in said}
+        roots = {rank: f"{event.number('whom')}" for rank, event in told.items()}
+        if not meeting.p2p and not meeting.disagrees and len(set(roots.values())) > 1:
+            return [_finding(case, meeting, told, roots)]
+    return []
+
+
+def _finding(case: Case, meeting: Meeting, told: dict[int, LogEvent], roots: dict[int, str]) -> Finding:
+    lineup = telling.lineup_of(case)
+    odd = minority(roots)
+    sides = sorted({root: tuple(r for r in roots if roots[r] == root) for root in roots.values()}.items())
+    words = "; ".join(f"{telling.ranks_text(ranks)}: root {root}" for root, ranks in sides[:4])
+    row = meeting.joined[min(meeting.joined)]
+    shown = (*odd[:2], *(rank for rank in told if rank not in odd))
+    places = (case.activities[rank].place for rank in odd if rank in case.activities)
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=0.85,
+        subject=Subject(
+            ranks=odd, code=tuple(CodePlace(p.file, p.line, p.function, odd[0]) for p in places if p is not None)[:1]
+        ),
+        message=f"Ranks name different roots in {telling.step(lineup, row)}: {words}.",
+        evidence=(*(told[rank].ref for rank in shown[:4]), telling.proof(lineup, row)),
+        victims=tuple(rank for rank in sorted(meeting.joined) if rank not in odd),
+        fix=(
+            (
+                "Pass the same root on every rank; remember that src of torch.distributed is a global "
+                "rank, group_src one within the group."
+            ),
+        ),
+    )

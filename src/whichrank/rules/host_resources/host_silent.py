@@ -1,0 +1,65 @@
+"""A host does not answer any more: all connections to it stand still, and nothing was heard of it.
+
+## What it finds
+Connections of ranks that lead to one host and on which data is sent again in vain, where that host itself left no
+evidence.
+
+## Why it happens
+The host crashed, lost power or its network, or was taken away; or the path to it is blocked.
+
+## How it decides
+By TCP's counters of the hosts that could be looked at. A process that merely died would have closed its connections:
+its kernel does that.
+
+## Example
+`ESTAB 0 83432 10.0.0.3:42774 10.0.0.2:38283 backoff:7 unacked:59 lost:59 lastack:58052`
+
+## Fix
+See whether the host is up; drain it and start again without it.
+
+## Limits
+A blocked path looks the same until the host's own sockets are looked at: collect them there too.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.rules import hardware, paths
+from whichrank.rules.hardware import Claim
+from whichrank.timeline.case import Case
+
+CODE = "HOST157"
+CAUSE = "host-lost"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="hang",
+    fix=(
+        "See whether the host is up (ping, its management controller); drain it and start again without it.",
+        "If it is up, look for what drops the packets on the way: firewall, security group, route, link.",
+    ),
+    alternatives=(("firewall", 0.3, "a blocked path looks the same from here"),),
+    next=(
+        NextStep(
+            "whichrank collect (on that host)",
+            "its own sockets tell whether it is up and which direction is dead",
+            ("host-lost", "firewall"),
+            "none",
+        ),
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.connections.known:
+        return paths.NO_SOCKETS
+    flows = paths.stuck(case)
+    place = paths.silent(paths.scope_of(flows))
+    if paths.reading(case, flows) != "silent" or place is None:
+        return []
+    ranks = tuple(rank for rank in range(case.world) if case.people.host_of(rank) == place.name)
+    since = f"{paths.standing_s(flows):.0f} s"
+    message = f"{place.name} does not answer any more: data to it is sent again in vain (for {since})."
+    subject = Subject(ranks=ranks, hosts=(place.name,))
+    return [hardware.found(case, _CLAIM, paths.refs(flows), message, 0.55, weight=paths.weight(case), subject=subject)]

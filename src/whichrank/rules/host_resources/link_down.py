@@ -1,0 +1,68 @@
+"""A host has lost its link: nothing that it sends or should receive gets through.
+
+## What it finds
+A host whose network interface has no carrier, while its connections to the others stand still.
+
+## Why it happens
+A cable, a module, a switch port or the switch itself; an interface that was taken down.
+
+## How it decides
+The interface that carries the host's addresses is down or without carrier at the last look, and the connections of
+ranks on that host send the same data again in vain. Interfaces that carry no traffic of the job are not looked at.
+
+## Example
+`2: eth0: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 1500 qdisc noqueue state LOWERLAYERDOWN carrier_changes 3`
+
+## Fix
+Check cable, module and switch port of that host; start again without it meanwhile.
+
+## Limits
+Which end of the cable is at fault can't be seen from the host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from whichrank.model.findings import Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
+from whichrank.rules import hardware, paths
+from whichrank.rules.hardware import Claim
+from whichrank.timeline.case import Case
+
+CODE = "HOST156"
+CAUSE = "host-lost"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="hang",
+    fix=(
+        "Check cable, module and switch port of that host; bring the interface up again (ip link set DEVICE up).",
+        "Start again without the host until it holds.",
+    ),
+    alternatives=(("ib-link-flap", 0.08, "a link that comes back by itself has only flapped"),),
+    next=(
+        NextStep("ip -s link; ethtool DEVICE; dmesg -T | grep -i link", "shows since when, and what the driver says",
+                 ("host-lost", "ib-link-flap"), "none"),
+    ),
+)  # fmt: skip
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.connections.known:
+        return paths.NO_SOCKETS
+    flows = paths.stuck(case)
+    if paths.reading(case, flows) != "link down":
+        return []
+    down = paths.link_down(case, paths.scope_of(flows))
+    if down is None:
+        return []
+    place, port = down
+    message = (
+        f"{paths.named(place)} has lost its link: {port.device} is {port.state or 'DOWN'}, and its connections to the "
+        "others stand still."
+    )
+    link = Link(Endpoint(place.name, port.device), Endpoint("", ""))
+    subject = Subject(ranks=place.ranks, hosts=(place.name,), links=(link,))
+    refs = [replace(port.ref, host=place.name), *paths.refs(flows)]
+    return [hardware.found(case, _CLAIM, refs, message, 0.9, weight=paths.weight(case), subject=subject)]

@@ -1,0 +1,24 @@
+"""Names of network interfaces as errors of Gloo hold them."""
+
+from __future__ import annotations
+
+import re
+
+from whichrank.rules.crashes import Sign
+
+SIGNS = ("^", "=", "!")
+"""NCCL's own: not these, exactly these."""
+_NAMED = re.compile(r"Unable to find (?:address|interface) for:? ?(?P<name>\[?[\w.^=!,:-]{1,60}\]?)")
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+
+
+def wanted(sign: Sign) -> str:
+    """The interface that Gloo looked for, where the message names it."""
+    told = sign.event.text("interface") if sign.event else ""
+    found = None if told else _NAMED.search(sign.text)
+    return told or (found["name"] if found else "")
+
+
+def is_foreign(name: str) -> bool:
+    """Whether this is NCCL's syntax, or an address, where Gloo wants the name of an interface."""
+    return name.startswith(SIGNS) or _ADDRESS.fullmatch(name) is not None

@@ -1,0 +1,91 @@
+"""Ranks try to connect to each other and get no answer.
+
+## What it finds
+Connections of ranks that were asked for several times and stay unanswered, and half-open ones at the other end.
+
+## Why it happens
+A firewall or security group drops the packets: it often lets the rendezvous port through and not the ports that the
+system chooses for NCCL and Gloo. An address that does not lead to the peer stays silent too.
+
+## How it decides
+By sockets in the state SYN-SENT whose opening was repeated twice or more. A process that does not listen answers with a
+refusal instead. A listener that was seen at the other end, or half-open connections there, prove that the host is up.
+
+## Example
+`SYN-SENT 0 1 10.0.0.2:41234 10.0.0.1:29500 timer:(on,3.200ms,3)`
+
+## Fix
+Allow all TCP between the hosts on that network, both ways.
+
+## Limits
+Without the other end's sockets a host that is gone, and an address that leads nowhere, look the same.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import hardware, paths
+from whichrank.rules.hardware import Claim
+from whichrank.timeline.case import Case
+from whichrank.timeline.connections import Flow
+
+CODE = "NETI153"
+CAUSE = "firewall"
+
+_FIX = (
+    "Allow all TCP between the hosts on that network (firewall, security group): the rendezvous port is not enough.",
+    "If the address is not the one that hosts should use, name the interface: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME.",
+)
+_NEXT = (
+    NextStep(
+        "ss -tn state syn-recv (on the peer)",
+        "half-open connections there mean that the way back is blocked",
+        ("firewall",),
+        "none",
+    ),
+)
+_PROVEN = Claim(CODE, CAUSE, category="hang", fix=_FIX, next=_NEXT)
+_LIKELY = Claim(
+    CODE,
+    CAUSE,
+    category="hang",
+    fix=_FIX,
+    next=_NEXT,
+    alternatives=(
+        ("host-lost", 0.2, "a host that is gone does not answer either"),
+        ("wrong-interface", 0.15, "an address that does not lead to the peer stays silent too"),
+    ),
+)
+_TRIES = 2
+"""After one and three seconds: a listener that is merely busy answers the first or the second."""
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.connections.known:
+        return paths.NO_SOCKETS
+    waiting = [f for f in case.connections.opening if max(f.sender.tries, f.sender.number("total_retrans")) >= _TRIES]
+    if not waiting:
+        return []
+    scope = paths.scope_of(waiting)
+    peers = sorted({f"{f.sender.peer}:{f.sender.peer_port}" for f in waiting})
+    back = [s for s in case.connections.half_open if any(s.there == f.sender.here for f in waiting)]
+    proven = bool(back) or all(_is_up(f) for f in waiting)
+    message = f"Connections {paths.scope_text(scope)} get no answer: {', '.join(peers[:3])}"
+    message += " received the request, its answer is dropped." if back else _why(waiting)
+    claim, sure = (_PROVEN, 0.88) if proven else (_LIKELY, 0.6)
+    refs = [*paths.refs(waiting)[:3], *(s.ref for s in back[:2]), *(f.receiver.ref for f in waiting[:1] if f.receiver)]
+    return [
+        hardware.found(
+            case, claim, refs, message, sure, weight=paths.weight(case), subject=paths.subject(scope)
+        )
+    ]  # fmt: skip
+
+
+def _is_up(flow: Flow) -> bool:
+    return flow.receiver is not None
+
+
+def _why(waiting: list[Flow]) -> str:
+    if all(_is_up(flow) for flow in waiting):
+        return ", although somebody listens there: packets are dropped."
+    return "; a process that does not listen would have refused."

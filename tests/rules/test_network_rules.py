@@ -1,0 +1,157 @@
+"""Rules on connections: real jobs on hosts of namespaces, broken in known ways, and what must accuse nobody."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.evidence_at import SAMPLES
+from whichrank.flows.diagnose import diagnose
+from whichrank.model.findings import Finding
+
+CODES = ("NETI152", "NETI153", "NETI154", "NETI155", "RDMA151", "RDMA154", "HOST156", "HOST157")
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("network")
+    with tarfile.open(SAMPLES / "network.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def told(*paths: Path) -> dict[str, Finding]:
+    """What the rules on connections hold against somebody."""
+    findings = diagnose(list(paths), jobs=1).findings
+    return {f.code: f for f in findings if f.code in CODES and f.severity != "info"}
+
+
+def only(*paths: Path) -> Finding:
+    found = told(*paths)
+    assert len(found) == 1, found
+    return next(iter(found.values()))
+
+
+@pytest.mark.parametrize(
+    ("case", "cause", "hosts", "words"),
+    [
+        ("drop", "firewall", ("node2",), "between node2 and the other hosts are dropped"),
+        ("oneway", "firewall", ("node2",), "on the way from node2"),
+        ("pair", "firewall", (), "between node1 and node2 are dropped in both directions"),
+        ("mtu", "mtu-mismatch", ("node2",), "Segments of 8948 bytes don't get through"),
+        ("lose", "packet-loss", ("node2",), "1.6% of the segments are sent again, 0.00% elsewhere"),
+        ("limit", "slow-network", ("node2",), "a round trip takes 49 ms"),
+    ],
+)
+def test_sockets_of_all_hosts(samples, case, cause, hosts, words):
+    finding = only(samples / "ss" / case)
+    assert (finding.cause, finding.subject.hosts) == (cause, hosts)
+    assert words in finding.message
+    assert all(ref.quote.startswith("ESTAB") for ref in finding.evidence)
+
+
+def test_a_link_is_named_where_two_hosts_are_concerned(samples):
+    (link,) = only(samples / "ss" / "pair").subject.links
+    assert {link.a.host, link.b.host} == {"node1", "node2"}
+
+
+def test_nothing_is_wrong_with_a_healthy_network(samples):
+    assert not told(samples / "ss" / "none")
+
+
+def test_timers_alone_are_enough(samples):
+    """`ss -o` without `-i`: who sends again in vain, but not which direction is dead."""
+    finding = only(samples / "ss" / "drop_without_info")
+    assert (finding.cause, finding.subject.hosts) == ("firewall", ("node2",))
+    assert "on the way" not in finding.message
+    assert finding.confidence < only(samples / "ss" / "drop").confidence
+
+
+def test_a_host_that_nothing_was_heard_of(samples):
+    folder = samples / "ss" / "drop"
+    finding = only(folder / "ss-node1.txt", folder / "ss-node3.txt")
+    assert (finding.cause, finding.subject.hosts) == ("host-lost", ("10.77.0.2",))
+    assert [a.cause for a in finding.alternatives] == ["firewall"]
+
+
+def test_links_that_nobody_looked_at_are_not_said_to_be_up(samples):
+    finding = only(samples / "ss" / "drop")
+    assert "links are up" not in finding.message
+    assert "host-lost" in [a.cause for a in finding.alternatives]
+    assert "links are up" in only(samples / "bundles" / "network_drop").message
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause", "ranks"),
+    [
+        ("network_drop", "firewall", (1,)),
+        ("link_down", "host-lost", (2,)),
+        ("path_mtu", "mtu-mismatch", (2,)),
+        ("packet_loss", "packet-loss", (2,)),
+        ("rate_limit", "slow-network", (1,)),
+        ("link_flap", "ib-link-flap", (3,)),
+        ("firewall_ports", "firewall", (0,)),
+        ("firewall_start", "firewall", (0,)),
+    ],
+)
+def test_what_ranks_write_of_themselves(samples, fault, cause, ranks):
+    verdict = diagnose([samples / "bundles" / fault], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == (cause, ranks), verdict.summary
+
+
+@pytest.mark.parametrize("case", ["stopped_on_hosts", "asleep_on_hosts", "healthy_on_hosts"])
+def test_a_rank_that_does_not_read_or_send_is_no_fault_of_the_network(samples, case):
+    assert not told(samples / "bundles" / case)
+
+
+def test_a_full_receiver_is_no_fault_of_the_network(tmp_path):
+    """Zero window: everything sent was acknowledged, the sender only asks for room."""
+    lines = (
+        "State Recv-Q Send-Q Local Address:Port Peer Address:Port",
+        "ESTAB 0 2565376 10.0.0.1:40001 10.0.0.2:50001 timer:(persist,6.400ms,5)",
+        "\t cubic rto:204 backoff:5 rtt:0.1/0.05 mss:1448 bytes_sent:90000 bytes_acked:90001 lastack:2900 notsent:9999",
+        "ESTAB 6291456 0 10.0.0.2:50001 10.0.0.1:40001",
+        "\t cubic rto:204 rtt:0.1/0.05 mss:1448 bytes_received:9000000 lastrcv:61000 lastack:3000",
+    )
+    (tmp_path / "ss-node1.txt").write_text("\n".join(lines[:3]) + "\n")
+    (tmp_path / "ss-node2.txt").write_text("\n".join((lines[0], *lines[3:])) + "\n")
+    assert not told(tmp_path)
+
+
+def test_loss_and_slowness_of_a_job_that_stands_still_are_not_told(samples, tmp_path):
+    """What was sent again before the end says nothing when all is silent."""
+    for path in (samples / "ss" / "lose").iterdir():
+        text = re.sub(r"lastack:\d+", "lastack:90000", path.read_text())
+        (tmp_path / path.name).write_text(text)
+    assert not told(tmp_path)
+
+
+def test_services_of_the_host_are_not_the_jobs(tmp_path):
+    text = (
+        "State Recv-Q Send-Q Local Address:Port Peer Address:Port\n"
+        "ESTAB 0 500000 10.0.0.1:901 10.0.0.9:2049 timer:(on,12sec,9)\n"
+        "ESTAB 0 900 10.0.0.1:22 10.0.0.7:50312 timer:(on,12sec,9)\n"
+    )
+    (tmp_path / "ss-node1.txt").write_text(text)
+    assert not told(tmp_path)
+
+
+@pytest.mark.parametrize(("state", "tries", "accused"), [("SYN-SENT", 4, True), ("SYN-SENT", 1, False)])
+def test_a_connection_that_gets_no_answer(tmp_path, state, tries, accused):
+    head = "State Recv-Q Send-Q Local Address:Port Peer Address:Port\n"
+    asked = f"{state} 0 1 10.0.0.2:41234 10.0.0.1:29500 timer:(on,3.200ms,{tries})\n"
+    (tmp_path / "ss-node2.txt").write_text(head + asked)
+    finding = told(tmp_path).get("NETI153")
+    assert (finding is not None) == accused
+    if finding is None:
+        return
+    assert {"host-lost", "wrong-interface"} == {a.cause for a in finding.alternatives}
+    # The other end has half of the connection: the host is up, and its answers are lost.
+    (tmp_path / "ss-node1.txt").write_text(f"{head}SYN-RECV 0 0 10.0.0.1:29500 10.0.0.2:41234 timer:(on,1sec,2)\n")
+    proven = told(tmp_path)["NETI153"]
+    assert proven.confidence > finding.confidence
+    assert not proven.alternatives
+    assert "its answer is dropped" in proven.message

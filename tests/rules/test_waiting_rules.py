@@ -1,0 +1,96 @@
+"""Rules on what ranks say of themselves: messages and roots that no recorder holds, and ranks that left early."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from whichrank.flows.diagnose import diagnose
+from whichrank.model.verdict import Diagnosis
+
+SAMPLES = ROOT / "tests" / "samples" / "gloo_waits"
+
+
+def judged(folder: Path) -> Diagnosis:
+    return diagnose([folder], jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "cause", "ranks"),
+    [
+        ("both_receive_first", "COLL131", "p2p-deadlock", (1, 2)),
+        ("send_left_out", "COLL132", "p2p-unmatched", (2,)),
+        ("receive_left_out", "COLL132", "p2p-unmatched", (3,)),
+        ("other_root", "COLL133", "root-mismatch", (0,)),
+        ("left_early", "COLL112", "teardown-hang", (1,)),
+    ],
+)
+def test_who_is_behind_it(name, code, cause, ranks):
+    found = judged(SAMPLES / name)
+    assert (found.findings[0].code, found.verdict.cause, found.verdict.culprits.ranks) == (code, cause, ranks)
+    assert not set(found.verdict.victims) & set(ranks)
+
+
+def test_the_message_names_both_halves():
+    told = judged(SAMPLES / "send_left_out").verdict.summary
+    assert "Rank 3 waits in recv from rank 2" in told
+    assert "rank 2 never posted" in told
+
+
+def edited(name: str, folder: Path, change) -> Path:
+    """The sample with other words of its processes."""
+    shutil.copytree(SAMPLES / name, folder / name)
+    path = folder / name / "last_words.json"
+    document = json.loads(path.read_text())
+    for row in document["processes"]:
+        change(row)
+    path.write_text(json.dumps(document))
+    return folder / name
+
+
+def without_peers(row):
+    row["in"] = (row["in"] or "").partition(" ")[0] or None
+
+
+@pytest.mark.parametrize("name", ["both_receive_first", "send_left_out", "receive_left_out"])
+def test_without_their_words_nobody_is_named_and_nothing_is_healthy(name, tmp_path):
+    verdict = judged(edited(name, tmp_path, without_peers)).verdict
+    assert (verdict.category, verdict.culprits.ranks) == ("unknown", ())
+
+
+def test_a_send_and_its_recv_are_no_circle(tmp_path):
+    def other_half(row):
+        if row["rank"] == 2:
+            row["in"] = "send to 1"
+
+    found = judged(edited("both_receive_first", tmp_path, other_half))
+    assert not {"COLL131", "COLL132"} & {finding.code for finding in found.findings}
+
+
+def test_without_a_majority_no_root_is_the_wrong_one(tmp_path):
+    def two_sides(row):
+        row["in"] = f"broadcast from {row['rank'] % 2}"
+
+    found = judged(edited("other_root", tmp_path, two_sides))
+    assert [f.subject.ranks for f in found.findings if f.code == "COLL133"] == [()]
+
+
+def test_the_same_root_is_no_mismatch(tmp_path):
+    def agreed(row):
+        row["in"] = "broadcast from 0"
+
+    assert "COLL133" not in {f.code for f in judged(edited("other_root", tmp_path, agreed)).findings}
+
+
+def test_a_rank_that_was_killed_did_not_leave_early(tmp_path):
+    def killed(row):
+        if row["rank"] == 3:
+            row.update(exit_code=None, signal=9, signal_name="SIGKILL", phase="joined")
+
+    found = judged(edited("left_early", tmp_path, killed))
+    assert "COLL112" not in {f.code for f in found.findings}
+    assert found.verdict.culprits.ranks != (1,)
