@@ -42,8 +42,13 @@ EVENT_KINDS = {
     "elastic_failure": "a row of the table: exitcode, signal, error_file, root (first SEEN dead, no verdict)",
     "elastic_signal": "what=closing (it ends target_pid)|death (it was told to end)|got|forced; signal",
     "elastic_restart": "the worker group starts again: attempts_left",
+    "in_operation": "where a rank was when it was looked at: op, word (from, to), whom (a global rank)",
+    "process_left": "a rank ended without a failure, while the job ran",
+    "launcher_ended": "a launcher was ended by a signal: signal",
     "process_exit": "a launcher saw a process end: exitcode, signal, tasks, by",
-    "job_ended": "the scheduler ended the job: reason",
+    "job_ended": "the scheduler ended the job: reason, by, signal",
+    "scheduler_job": "which job of a scheduler this is: kind, job, name, step, node, nodes, restarts, ends",
+    "node_silent": "a watcher heard nothing of a whole node any more: how (no answer, not renewed), ranks",
     "host_out_of_memory": "a scheduler saw the kernel's out-of-memory killer: by",
     "group_init": "a process group was made: size, timeout_ms, name",
     "comm_init": "this rank begins to create a communicator",
@@ -101,11 +106,11 @@ def _floats() -> npt.NDArray[np.float64]:
 
 @dataclass(slots=True)
 class Progress:
-    """The training's own lines of one file, oldest first; the newest 65,536."""
+    """The training's own lines of one file, oldest first: the newest, and the first ones."""
 
     source: str
     full: bool = False
-    """True where older lines were let go."""
+    """True where lines between the first and the newest were let go."""
     step: npt.NDArray[np.int64] = field(default_factory=_ints)
     """-1 where the line has none."""
     total: npt.NDArray[np.int64] = field(default_factory=_ints)

@@ -25,6 +25,7 @@ _FAILURES = (
     "peer_closed", "gloo_timeout", "elastic_failure", "monitored_barrier_failed", "desync_report", "traceback",
     "store_error", "dataloader_worker_died", "host_out_of_memory",
 )  # fmt: skip
+_PROGRAM_FAILED = ("cuda_error", "native_crash", "process_exit", "elastic_failure", "traceback", "nccl_error")
 _TRAINERS = (
     "python",
     "pt_main",
@@ -114,7 +115,34 @@ def blame_of(event: KernelEvent) -> xids.Blame:
 def xid_events(case: Case, *blames: xids.Blame) -> list[KernelEvent]:
     """Xids that speak of these, without those that follow from an earlier one on the same GPU."""
     told = [e for e in case.hardware.of_kind("xid", "sxid") if not case.hardware.foreign(e.host, e.device)]
+    told = [e for e in told if not _of_another_job(case, e)]
     return [e for e in told if blame_of(e) in blames and not _follows(e, told)]
+
+
+def _of_another_job(case: Case, event: KernelEvent) -> bool:
+    """A fault of a GPU on a host that this job uses without GPUs, or of a program while none of this job's failed.
+
+    Pids alone don't tell: in a container the job knows its processes by other numbers than the kernel.
+    """
+    if case.hardware.rank_of(event.pid, event.host) is not None:
+        return False
+    if _without_gpus(case):
+        return True
+    return (
+        blame_of(event) == "application"
+        and case.hardware.stranger(event.pid, event.host)
+        and not crashes.events(case, *_PROGRAM_FAILED)
+    )
+
+
+def _without_gpus(case: Case) -> bool:
+    """Whether all that is known of the job says that it runs on CPUs: Gloo alone, and no process on any GPU."""
+    calls = case.lineup.calls if case.lineup else []
+    if not calls or any(call.backend != "gloo" for call in calls) or case.nccl or crashes.events(case, "cuda_error"):
+        return False
+    on_gpu = any(p.gpu is not None or p.bus_id for p in case.people.by_rank.values())
+    seen = {pid for state in case.hardware.gpus for pid in state.pids}
+    return not on_gpu and not any(p.pid in seen for p in case.people.by_rank.values())
 
 
 def _follows(event: KernelEvent, told: Iterable[KernelEvent]) -> bool:

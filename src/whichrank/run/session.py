@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from whichrank.evidence.collectors import processes, ras
 from whichrank.model.errors import UsageError
 from whichrank.model.settings import Purpose
-from whichrank.run import private
+from whichrank.run import private, requeue
 from whichrank.run.crew import Crew
 from whichrank.run.launch import Job, settings
 from whichrank.run.listeners import Audience
 from whichrank.run.places import Output, Torch, torch_places
-from whichrank.run.restart import Plan, trap
+from whichrank.run.restart import Attempt, Plan, Trap, trap
 from whichrank.run.restarts import Restarts
-from whichrank.run.watch import Policy, Tell, Watcher
+from whichrank.run.scheduler import Scheduler
+from whichrank.run.slurm import Slurm
+from whichrank.run.watch import RESULTS, Policy, Tell, Watcher
+from whichrank.run.windup import Ear, queue_again
 
+if TYPE_CHECKING:
+    from whichrank.run.nodes.fellows import Fellows
+
+PARCELS = ".parcels"
 GRACE_S = 10.0
 """From SIGTERM to SIGKILL, when the policy is to end the job."""
 
@@ -34,34 +44,36 @@ def fresh_folder() -> Path:
 
 def run(
     command: Sequence[str], out: Path | None, *, policy: Policy = "report", purpose: Purpose = "production", tell: Tell,
-    audience: Audience | None = None, plan: Plan | None = None,
+    audience: Audience | None = None, plan: Plan | None = None, fellows: Fellows | None = None,
 ) -> int:  # fmt: skip
     """Run the command watched, again and again where the plan says so; returns its code, negative for a signal."""
-    given = out is not None
-    out = (out or fresh_folder()).absolute()
+    given, scheduler = out is not None, Scheduler.here(requeues=plan is not None and plan.requeue)
+    out = _place(out, scheduler.slurm, fellows)
     audience = audience or Audience()
-    restarts, unshared = None, {}
+    restarts, known = None, Trap()
+    earlier = requeue.take_over(out, scheduler.slurm, RESULTS)
     if plan is not None:
-        restarts = Restarts(plan, out, tell)
+        known = trap(command, os.environ)
+        restarts = Restarts(plan, out, tell, own_store=known.own_store, attempts=[*earlier])
         audience.listeners.insert(0, restarts)
-        unshared, why = trap(command, os.environ)
-        if why:
-            tell(why)
+        if known.told:
+            tell(known.told)
     before: Watcher | None = None
     while True:
         arguments, more = restarts.prepare() if restarts is not None else ([], {})
         variables, folder = _prepare(out, purpose, tell, given=given)
         output = Output.of_this_process()
-        job = Job([*command, *arguments], {**variables, **unshared, **more})
+        job = _launch([*command, *arguments], {**variables, **known.variables, **more}, folder)
+        scheduler.begin()
         watcher = thread = None
         try:
             if folder is not None:
                 places = torch_places({**os.environ, **variables})
-                watcher = _watcher(job, Crew(folder), out, tell, policy, places, output, audience)
+                watcher = _watcher(job, Crew(folder), out, tell, policy, places, output, audience, fellows=fellows)
                 audience.begin(out)
-                if before is not None:
-                    watcher.base = before.base + before.attempt + 1
-                    watcher.earlier, watcher.alarms = before.earlier, before.alarms
+                _succeed(watcher, before, earlier)
+                watcher.scheduler = scheduler
+                job.passes_on = Ear(job, watcher, end, tell)
                 if restarts is not None:
                     restarts.watch(watcher.crew, watcher.end_job)
                     watcher.extra = restarts.told
@@ -72,26 +84,60 @@ def run(
         try:
             code = job.wait()
         finally:
-            job.release()
+            job.release(unless=scheduler.ends_it(job.process.returncode))
         if watcher is not None and thread is not None:
-            watcher.stop()
-            thread.join(60.0)
-            _finish(watcher, code, tell, asked=job.asked_to_end)
+            _finish(watcher, thread, code, tell, asked=job.asked_to_end)
         again = restarts is not None and _again(restarts, watcher, job, code)
+        job.release()
         if folder is not None:
             private.remove(folder)
         if not again:
             _tidy(out, given=given)
+            queue_again(scheduler, restarts, job, code)
             return code
         before = watcher or before
 
 
-def _watcher(
-    job: Job, crew: Crew, out: Path, tell: Tell, policy: Policy, places: Torch, output: Output, audience: Audience
-) -> Watcher:
+def _launch(command: Sequence[str], variables: Mapping[str, str], folder: Path | None) -> Job:
+    try:
+        return Job(command, variables)
+    except UsageError:
+        if folder is not None:
+            private.remove(folder)
+        raise
+
+
+def _place(out: Path | None, slurm: Slurm | None, fellows: Fellows | None) -> Path:
+    """Where the results of this process go; whoever shares the folder with others gets one of its own in there."""
+    if out is None and slurm is None:
+        return fresh_folder()
+    out = (out or (slurm.folder if slurm is not None else fresh_folder())).absolute()
+    if fellows is not None and fellows.link.side is not None:
+        return fellows.place(out)
+    return slurm.apart(out) if slurm is not None else out
+
+
+def _succeed(watcher: Watcher, before: Watcher | None, earlier: list[Attempt]) -> None:
+    """Go on counting where the watcher of the launch before has ended, or the start of the job before."""
+    watcher.base, watcher.earlier = len(earlier), [attempt.brief() for attempt in earlier]
+    if before is not None:
+        watcher.base = before.base + before.attempt + 1
+        watcher.earlier, watcher.alarms = before.earlier, before.alarms
+
+
+def _watcher(  # noqa: PLR0913
+    job: Job, crew: Crew, out: Path, tell: Tell, policy: Policy, places: Torch, output: Output, audience: Audience,
+    *, fellows: Fellows | None,
+) -> Watcher:  # fmt: skip
     with contextlib.suppress(OSError):  # a full disk; whoever sweeps finds the job by its environment
         private.claim(crew.folder, job.process.pid)
-    return Watcher(
+    kind: Callable[..., Watcher] = Watcher
+    if fellows is not None:
+        from whichrank.run.nodes.watcher import NodeWatcher
+
+        kind = partial(NodeWatcher, fellows=fellows)
+        fellows.link.start(out / PARCELS)
+    return kind(
         crew, out, tell, policy, lambda: end(job), places, output, job.process.pid, holds_door=True, audience=audience
     )
 
@@ -99,7 +145,8 @@ def _watcher(
 def _again(restarts: Restarts, watcher: Watcher | None, job: Job, code: int) -> bool:
     """Whether to launch once more, after the wait that is due; the evidence of this launch is put aside then."""
     outside = watcher is not None and not job.ended_by_us and _was_signalled(watcher.crew)
-    again = restarts.again(code, asked=job.asked_to_end, outside=outside)
+    asked = job.asked_to_end or (watcher is not None and watcher.scheduler.ends_it(code))
+    again = restarts.again(code, asked=asked, outside=outside, hung=job.ended_by_us)
     if again:
         if watcher is not None:
             watcher.save("restarting", exit_code=code)
@@ -112,11 +159,11 @@ def _again(restarts: Restarts, watcher: Watcher | None, job: Job, code: int) -> 
             watcher.close_attempt(watcher.attempt)
         except Exception as error:  # noqa: BLE001 - the job's return is worth more than its papers
             restarts.tell(f"can't put the evidence of this attempt aside: {type(error).__name__}: {error}")
-    elif restarts.stopped and code != 0:
+    elif restarts.stopped and code != 0 and not asked:
         watcher.note_alarm("gave up", restarts.stopped)
         restarts.tell(f"the job is not started again: {restarts.stopped}")
     if not again:
-        watcher.save("ended", exit_code=code, ended_on_request=job.asked_to_end)
+        watcher.save("ended", exit_code=code, ended_on_request=asked)
     return again
 
 
@@ -144,18 +191,39 @@ def _prepare(out: Path, purpose: Purpose, tell: Tell, *, given: bool) -> tuple[d
     return {**variables, **private.variables(folder, os.environ)}, folder
 
 
-def _finish(watcher: Watcher, code: int, tell: Tell, *, asked: bool) -> None:
+def _finish(watcher: Watcher, thread: threading.Thread, code: int, tell: Tell, *, asked: bool) -> None:
     """The end of the watch; an error in here must not change the job's code."""
+    watcher.stop()
+    thread.join(60.0)
+    by_scheduler = watcher.scheduler.ends_it(code)
     try:
-        if not asked:
+        if by_scheduler or not asked:
             watcher.finish(code)
-        watcher.save("ended", exit_code=code, ended_on_request=asked)
+        watcher.save("ended", exit_code=code, ended_on_request=asked or by_scheduler)
     except Exception as error:  # noqa: BLE001 - the job's code is worth more
         tell(f"can't report on the job: {type(error).__name__}: {error}")
+    _left_behind(watcher, tell)
+
+
+def _left_behind(watcher: Watcher, tell: Tell) -> None:
+    """Ranks that outlive their launcher, as when it was killed: told, and ended where that is the policy."""
+    left = [m.words for m in watcher.crew.ranks() if m.words.is_rank and _lives(m.words.pid, m.words.start_ticks)]
+    if not left:
+        return
+    named = ", ".join(f"rank {words.rank} (process {words.pid})" for words in left[:8]) + (" …" if left[8:] else "")
+    if watcher.policy != "end":
+        tell(f"the launcher has ended, and these still run: {named}")
+        return
+    tell(f"the launcher has ended; ending what it left: {named}")
+    for words in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(words.pid, signal.SIGTERM)
+    end_processes((words.pid, words.start_ticks) for words in left)
 
 
 def _tidy(out: Path, *, given: bool) -> None:
     """A folder that nobody asked for and that holds nothing of interest goes."""
+    shutil.rmtree(out / PARCELS, ignore_errors=True)
     with contextlib.suppress(OSError):
         for path in (out / "torch").iterdir():
             if path.is_fifo():  # torch's own doorbells, of no use without the job

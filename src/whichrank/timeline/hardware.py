@@ -11,10 +11,10 @@ from typing import Any, Literal
 from whichrank.model.findings import Gpu
 from whichrank.records.hardware import GpuState, GpuTopology, KernelEvent, address
 from whichrank.records.host import HostState
-from whichrank.records.network import PortState, TcpFlow
+from whichrank.records.network import PortState, TcpCounters, TcpFlow, TcpSocket
 from whichrank.records.sighting import Sighting
 from whichrank.timeline.times import moved_to_year
-from whichrank.timeline.who import People, Process
+from whichrank.timeline.who import People, Process, short_name
 
 When = Literal["during", "before", "after", "unknown"]
 
@@ -36,6 +36,9 @@ class Hardware:
     """One per port and moment, in order of the moments."""
     hosts: list[HostState] = field(default_factory=list)
     flows: list[TcpFlow] = field(default_factory=list)
+    sockets: list[TcpSocket] = field(default_factory=list)
+    tcp: list[TcpCounters] = field(default_factory=list)
+    """One per network namespace and moment, in order of the moments."""
     people: People = field(default_factory=People)
     began_ns: int | None = None
     ended_ns: int | None = None
@@ -101,6 +104,12 @@ class Hardware:
         known = self.people.host_of(rank)
         return rank if host is None or known is None or same_host(known, host) else None
 
+    def stranger(self, pid: int | None, host: str | None) -> bool:
+        """Whether the job's processes on that host are all known, and this is none of them."""
+        here = [p for p in self.people.by_rank.values() if host is None or p.host is None or same_host(p.host, host)]
+        whole = 0 < self.people.world <= len(self.people.by_rank) and all(p.pid is not None for p in here)
+        return pid is not None and bool(here) and whole and all(p.pid != pid for p in here)
+
     def foreign(self, host: str | None, device: str) -> bool:
         """Whether the job's GPUs on that host are all known, and this is none of them."""
         here = [p for p in self.people.by_rank.values() if host is not None and same_host(p.host, host)]
@@ -118,7 +127,7 @@ class Hardware:
 
 def same_host(one: str | None, other: str | None) -> bool:
     """Whether two names mean one host: the domain may be left out; two unnamed hosts count as one."""
-    return (one or "").partition(".")[0].lower() == (other or "").partition(".")[0].lower()
+    return short_name(one or "") == short_name(other or "")
 
 
 def _same_gpu(state: GpuState, device: str, place: int | None) -> bool:
@@ -146,8 +155,13 @@ def gather(pile: Iterable[Any], people: People, times: Sequence[int]) -> Hardwar
             found.hosts.append(_hosted(record, hosts))
         elif isinstance(record, TcpFlow):
             found.flows.append(_hosted(record, hosts))
+        elif isinstance(record, TcpSocket):
+            found.sockets.append(record)
+        elif isinstance(record, TcpCounters):
+            found.tcp.append(_hosted(record, hosts))
     found.kernel = _ordered(found.kernel, known)
     found.ports = _moments(found.ports)
+    found.tcp.sort(key=lambda c: (c.taken_ns or 0, order_of(c.ref.source), c.line))
     found.gpus.sort(key=lambda s: (s.taken_ns or 0, order_of(s.ref.source), s.line))
     found.hosts.sort(key=lambda s: order_of(s.ref.source))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from whichrank.model.contracts import Item, Reading
@@ -14,6 +15,7 @@ NAME = "last_words"
 
 _MOST = 64 << 20
 _MOST_RANKS = 1 << 20
+_INSIDE = re.compile(r"([a-z_]{1,40}) (from|to) (\d{1,7})$")
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -37,7 +39,21 @@ def read(item: Item) -> Reading:
     for index, row in enumerate(rows[:65_536]):
         if isinstance(row, dict) and _whole(row, "rank", _MOST_RANKS) is not None:
             events += _events(item.label, index, row, host)
+    launchers = content.get("launchers")
+    for index, row in enumerate(launchers[:64] if isinstance(launchers, list) else []):
+        if isinstance(row, dict):
+            events += _launcher(item.label, index, row, host)
     return Reading([*events], "complete")
+
+
+def _launcher(label: str, index: int, row: dict[str, Any], host: str | None) -> list[LogEvent]:
+    """A launcher that was ended by a signal."""
+    pid, number = _whole(row, "pid"), _whole(row, "signal", 128)
+    if row.get("alive") is not False or not number:
+        return []
+    ref = Ref(label, f"launcher {index}", f"the launcher (process {pid}) ended by signal {number}", None, host)
+    data: dict[str, Value] = {"signal": number}
+    return [LogEvent("launcher_ended", ref, _whole(row, "ended_ns"), None, pid=pid, host=host, data=data)]
 
 
 def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> list[LogEvent]:
@@ -55,6 +71,15 @@ def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> li
     code, number = _whole(row, "exit_code"), _whole(row, "signal", 128)
     if row.get("alive") is False and (code or number):
         found.append(_ended(label, index, row, (rank, pid, host), (code, number)))
+    elif row.get("alive") is False and code == 0 and row.get("phase") in ("leaving", "ended"):
+        ref = Ref(label, f"process {index}", f"rank {rank} (process {pid}) ended by exit code 0", rank, host)
+        found.append(LogEvent("process_left", ref, _whole(row, "ended_ns"), rank, pid=pid, host=host))
+    inside = _INSIDE.match(str(row.get("in") or "")) if row.get("alive") is True else None
+    if inside is not None:
+        said: dict[str, Value] = {"op": inside[1], "word": inside[2], "whom": int(inside[3])}
+        quote = f"rank {rank} (process {pid}) is in {inside[0]}, at {str(row.get('place') or '?')[:200]}"
+        ref = Ref(label, f"process {index}", quote, rank, host)
+        found.append(LogEvent("in_operation", ref, _whole(row, "heard_ns"), rank, pid=pid, host=host, data=said))
     return found
 
 

@@ -24,6 +24,8 @@ The driver's pid is the host's; a container may know the process by another numb
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from whichrank.facts import xids
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import hardware
@@ -64,6 +66,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     first = events[0]
     fact = xids.xid(first.code or 0)
     subject = hardware.subject_of(case, events)
+    # Ranks may share a GPU: the driver's pid says which program it was.
+    by_pid = sorted({r for e in events if (r := case.hardware.rank_of(e.pid, e.host)) is not None})
+    if by_pid:
+        subject = replace(subject, ranks=tuple(by_pid))
     name = f"process {first.pid}" if first.pid else "a process"
     who = hardware.names(case, subject.ranks) if subject.ranks else f"{name[0].upper()}{name[1:]}"
     where = f" on {first.host}" if first.host and not subject.ranks else ""

@@ -13,7 +13,15 @@ from whichrank.run.crew import Crew, Member
 
 
 def keep_words(crew: Crew, bundle: Bundle) -> None:
-    document = {"whichrank_last_words": 1, "host": bundle.host, "processes": [told(m) for m in crew.ranks()]}
+    ranks = crew.ranks()
+    parents = {m.words.parent for m in ranks}
+    launchers = [m for m in crew.members.values() if m.words.pid in parents and not m.words.is_rank]
+    document = {
+        "whichrank_last_words": 1,
+        "host": bundle.host,
+        "processes": [told(m) for m in ranks],
+        "launchers": [told(m) for m in launchers],
+    }
     text = json.dumps(document, indent=1) + "\n"
     bundle.add("last_words.json", text.encode(), "last words")
 
