@@ -25,6 +25,11 @@ MINE = [
     if getattr(rule, "crashes", None) is not None  # they all speak through that module
     and getattr(rule, "sighted", None) is None  # those on known messages have their own tests
 ]
+LAUNCHER = (
+    '{"whichrank_last_words": 1, "host": "node1", "processes": [{"rank": 0, "pid": 11, "world_size": 2, "phase": "joined", '
+    '"alive": true}, {"rank": 1, "pid": 12, "world_size": 2, "phase": "joined", "alive": true}], "launchers": [{"rank": -1, '
+    '"pid": 10, "alive": false, "signal": 9, "ended_ns": 1794700000000000000}]}'
+)
 OOM = texts.traceback("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 3 has a total")
 OOM_OLD = texts.traceback(
     "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total capacity; 77.02 GiB already "
@@ -101,6 +106,7 @@ FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("CUDA104", "faulthandler", texts.ranks(2, {0: 'Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n  File "train.py", line 3 in f\n'}), (0,)),
     ("CUDA104", "heap", texts.ranks(2, {1: "double free or corruption (!prev)\n"}), (1,)),
     ("CUDA105", "stuck watchdog", texts.ranks(4, {1: STUCK}, SEEN), (1,)),
+    ("LNCH108", "launcher killed", {"last_words.json": LAUNCHER}, ()),
     ("LNCH102", "store went first", texts.ranks(4, {1: texts.STORE_GONE, 2: texts.STORE_GONE}, SEEN), ()),
     ("LNCH103", "taken port", texts.ranks(2, {0: PORT}, CONNECT), (0,)),
     ("LNCH104", "the words of errno alone", {"rank1/stderr.log": texts.traceback("RuntimeError: Connection timed out", "/x/site-packages/torch/distributed/rendezvous.py", 95, "_env_rendezvous_handler"), "rank0/stderr.log": ""}, (1,)),

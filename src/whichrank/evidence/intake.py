@@ -28,7 +28,6 @@ ANSWER = "the known answer of a case, not evidence"
 REPORT = "an earlier report of whichrank, not evidence"
 HISTORY = "the small history of a watched job: for people, not evidence"
 # What a person writes about a setting is a clue, the setting itself is none: MASTER_ADDR=127.0.0.1 is no complaint.
-SETTINGS = "the settings of a process; to judge them: whichrank env lint"
 IGNORED = {
     "truth.yaml": ANSWER,
     "truth.yml": ANSWER,
@@ -166,8 +165,6 @@ class _Walk:
         """Keep a file, or open it if it is an archive."""
         name = item.label.rsplit("/", 1)[-1].lower()
         aside = IGNORED.get(name, "a description, not evidence" if name.startswith(DOCUMENTS) else "")
-        if name.endswith(".env"):
-            aside = SETTINGS
         if item.size == 0:
             aside = "an empty file"
         if aside:

@@ -33,6 +33,8 @@ class Member:
     name: str
     """Its files in the private folder begin with this."""
     pidfd: int = -1
+    environ: dict[str, str] = field(default_factory=dict)
+    """What it was started with; empty where that could not be had."""
     alive: bool = True
     status: int | None = None
     """How it ended, as wait(2) has it; None where nobody could tell."""
@@ -128,7 +130,7 @@ class Crew:
             if name in self.members:
                 self.members[name].words = words
             else:
-                self.members[name] = Member(words, name, _pidfd(words))
+                self.members[name] = Member(words, name, handle_on(words))
         for member in self.members.values():
             if member.alive:
                 self.check(member)
@@ -138,16 +140,31 @@ class Crew:
         """The ranks of the newest attempt; helpers that carry the number of their rank are left out."""
         pids = {member.words.pid: member for member in self.members.values()}
         found: dict[int, Member] = {}
+        above = self._above()
         for member in sorted(self.members.values(), key=lambda m: m.words.started_ns):
-            if not member.words.is_rank:
+            if not member.words.is_rank or (member.words.flags & layout.GUESSED and member.words.pid in above):
                 continue
             parent = pids.get(member.words.parent)
-            joined = member.words.phase >= layout.JOINED
-            if parent is not None and parent.words.rank == member.rank and not joined:
+            # A child of a rank is its helper, unless it alone has joined: then the parent was a wrapper around it.
+            alone = member.words.phase >= layout.JOINED > (parent.words.phase if parent is not None else 0)
+            if parent is not None and parent.words.rank == member.rank and not alone:
                 continue
             found[member.rank] = member
         newest = max((m.words.attempt for m in found.values()), default=0)
         return [found[rank] for rank in sorted(found) if found[rank].words.attempt == newest]
+
+    def _above(self) -> set[int]:
+        """Processes that have started one whose rank is known: they are launchers, whatever number they have."""
+        if not any(member.words.flags & layout.GUESSED for member in self.members.values()):
+            return set()
+        parents = {member.words.pid: member.words.parent for member in self.members.values()}
+        found: set[int] = set()
+        for member in self.members.values():
+            pid = member.words.parent if member.words.is_rank and not member.words.flags & layout.GUESSED else 0
+            while pid in parents and pid not in found:
+                found.add(pid)
+                pid = parents[pid]
+        return found
 
     def of_attempt(self, number: int) -> Crew:
         """Those of one attempt alone, as they are known now."""
@@ -185,7 +202,7 @@ class Crew:
             member.status = processes.exit_status(member.pidfd, member.words.pid, member.words.start_ticks)
 
 
-def _pidfd(words: Words) -> int:
+def handle_on(words: Words) -> int:
     """A handle on the process; -1 where it is gone, is another by now, or the kernel has none."""
     try:
         handle = os.pidfd_open(words.pid)

@@ -36,9 +36,8 @@ def inside(rank, point, value):
     if point != "join":
         return None
     rank.strike()
-    rank.dist.init_process_group(
-        "gloo", init_method=f"file://{rank.folder}/rendezvous", rank=rank.rank, world_size=rank.world
-    )
+    dist, path = rank.dist, rank.folder / "rendezvous"
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank.rank, world_size=rank.world)
     return True
 
 

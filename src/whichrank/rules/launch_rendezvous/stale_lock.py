@@ -8,8 +8,10 @@ A run that was killed leaves its lock file behind; the next one waits for an own
 file systems locks outlive their owners.
 
 ## How it decides
-The words of the message itself, by the shapes of each version. Lines after which training went on for many steps are
-not counted. Of several messages the earliest names who is meant; a rank that only lost its peer is never named.
+The words of the message itself, by the shapes of each version. A file store is blamed where the ranks meet in a file
+(`init_method="file://…"`) and Gloo is refused at an address that it found there. Lines after which training went on
+for many steps are not counted. Of several messages the earliest names who is meant; a rank that only lost its peer is
+never named.
 
 ## Example
 `File ".../torch/utils/file_baton.py", line 42, in wait`
@@ -57,5 +59,22 @@ _CLAIM = Claim(
 )
 
 
+_UNREACHED = ("gloo-mesh", "gloo-loopback")
+_STORE = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Remove the file before every start, or give it a name of its own for each run.",
+        "Let torchrun do the rendezvous: it needs no file.",
+    ),
+    alternatives=(("wrong-interface", 0.15, "a rank may announce an address that the others can't reach"),),
+)
+
+
 def judge(case: Case) -> list[Finding] | NotEvaluated:
+    """A lock by its message; a store by addresses in it at which nobody listens."""
+    refused = [s for s in sighted.seen(case, *_UNREACHED) if "refused" in s.sign.text]
+    if refused and sighted.seen(case, "torch-filestore") and not sighted.has_run(case):
+        message = "The ranks met in a file, and at an address in it nobody listens: an earlier run has left it. {what}."
+        return [sighted.tell_of(case, _STORE, message, refused, 0.72)]
     return sighted.judge(case, _CLAIM, "{who} waits for a lock that an earlier run may have left behind: {what}.")

@@ -18,7 +18,9 @@ from whichrank.run.capture.words import keep_words, told
 from whichrank.run.crew import Crew, Member
 from whichrank.run.places import Torch
 
-__all__ = ["ANSWER_S", "NO_PLACES", "ask_quickly", "capture", "gather", "keep_history", "remember", "told"]
+__all__ = [
+    "ANSWER_S", "NO_PLACES", "ask_quickly", "capture", "gather", "gather_end", "keep_history", "remember", "told",
+]  # fmt: skip
 
 ANSWER_S = 8.0
 """Stacks and entries take milliseconds; the first look-up of frames 2 to 3 s of CPU in every rank at once."""
@@ -57,6 +59,12 @@ def gather(crew: Crew, bundle: Bundle, token: str, *, places: Torch = NO_PLACES)
     _keep_machine(crew, bundle, questions)
 
 
+def gather_end(crew: Crew, bundle: Bundle) -> None:
+    """Of a job that was ended while all was well: who was there, and what was printed."""
+    step(bundle, "output", keep_output, crew, bundle, crew.ranks())
+    step(bundle, "last words", keep_words, crew, bundle)
+
+
 def _keep_machine(crew: Crew, bundle: Bundle, questions: Questions) -> None:
     step(bundle, "kernel log", keep_log, bundle, questions)
     step(bundle, "host state", keep_tables, bundle, questions)
@@ -70,6 +78,7 @@ def _gather(crew: Crew, bundle: Bundle, token: str, places: Torch) -> None:
     for member in ranks:
         step(bundle, "flight recorder", dump_of, crew, bundle, member, token, places, rank=member.rank)
         step(bundle, "error", keep_errors, crew, bundle, member, rank=member.rank)
+        step(bundle, "environment", keep_environment, bundle, member, rank=member.rank)
         step(bundle, "sockets", keep_sockets, crew, bundle, member, token, rank=member.rank)
     step(bundle, "network", keep_namespaces, crew, bundle, ranks, token)
     step(bundle, "output", keep_output, crew, bundle, ranks)
@@ -81,8 +90,17 @@ def host_view(bundle: Bundle, member: Member) -> None:
     pid, rank = member.words.pid, member.rank
     bundle.add(f"host/proc.{pid}.status.txt", processes.status(pid).encode(), "process status", rank=rank, pid=pid)
     bundle.add(f"host/proc.{pid}.limits.txt", processes.limits(pid).encode(), "process limits", rank=rank, pid=pid)
-    variables = environment.as_text(processes.environ(pid)).encode()
-    bundle.add(f"environment/rank_{rank}.env", variables, "environment", rank=rank, pid=pid)
+
+
+def keep_environment(bundle: Bundle, member: Member) -> None:
+    """What a rank was started with, as far as it may be shown."""
+    rank, pid = member.rank, member.words.pid
+    variables = member.environ or processes.environ(pid)
+    if variables:
+        text = environment.as_text(variables).encode()
+        bundle.add(f"environment/rank_{rank}.env", text, "environment", rank=rank, pid=pid)
+    else:
+        bundle.lacks("environment", "the process had gone, or belongs to somebody else", rank)
 
 
 def step(bundle: Bundle, what: str, call: Callable[..., None], *arguments: Any, rank: int | None = None) -> None:

@@ -14,8 +14,8 @@ from whichrank.run.places import Torch
 
 Depth = Literal["quick", "full"]
 
-FRAMES_S, FRAMES_MOST_S = 2.0, 30.0
-"""Of a core for every rank (measured with torch 2.13: 1.6 s), and the most that anybody waits for it."""
+FRAMES_S, FRAMES_MOST_S = 3.0, 30.0
+"""Of a core for every rank (measured with torch 2.13: 1.6 to 1.9 s), and the most that anybody waits for it."""
 HELD_S = 0.5
 """For a process whose interpreter is held: it hardly answers."""
 
@@ -56,12 +56,14 @@ def await_all(crew: Crew, asked: Sequence[Member], token: str, patience_s: float
     """Until all have answered, or the time is up."""
     began = time.monotonic()
     waiting = list(asked)
+    # Judged now: nobody reads their words anew while they look up their frames, and all would seem held soon.
+    held = {m.name for m in asked if m.held}
     while waiting and (waited := time.monotonic() - began) < patience_s:
         time.sleep(0.05)
         waiting = [m for m in waiting if not _answered(crew.folder, m, token)]
         waiting = [m for m in waiting if _lives(m)]
         if waited > HELD_S:
-            waiting = [m for m in waiting if not m.held]
+            waiting = [m for m in waiting if m.name not in held]
 
 
 def ask_quickly(crew: Crew, members: Sequence[Member], token: str, patience_s: float) -> None:

@@ -1,0 +1,84 @@
+"""Ranks were started with different values of a setting that all must share.
+
+## What it finds
+In the environments that a bundle holds, variables that must be equal on all ranks and are not.
+
+## Why it happens
+One host has another profile or image, one launch line was edited, a debug switch was left on for one rank.
+
+## How it decides
+By the catalogue's column of what must match, a missing variable counting as another value. The ranks in the minority
+are named; without a majority, nobody is. It explains a failure or a hang; in a job that runs well it is a warning.
+
+## Example
+`TORCH_DISTRIBUTED_DEBUG=DETAIL` on rank 3 and nowhere else: it checks every collective with one of its own, for which
+the others never come.
+
+## Fix
+Set it from one place for all ranks, or nowhere.
+
+## Limits
+What a program sets after its start is not seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from whichrank.facts.environment import catalogue
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.records.log import LogEvent
+from whichrank.rules import hardware
+from whichrank.timeline.case import Case
+
+CODE = "CONF103"
+CAUSE = "wrong-environment"
+
+_SHOWN = 8
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    told = {event.rank: event for event in case.of_kind("environment") if event.rank is not None}
+    if len(told) < 2:
+        return NotEvaluated("the environments of two ranks or more")
+    names = sorted({name for event in told.values() for name in event.data if _must_match(name)})
+    return [finding for name in names if (finding := _compare(case, name, list(told.values()))) is not None]
+
+
+def _must_match(name: str) -> bool:
+    variable = catalogue().get(name)
+    return variable is not None and variable.must_match
+
+
+def _compare(case: Case, name: str, events: list[LogEvent]) -> Finding | None:
+    values = {e.rank: e.text(name) if name in e.data else None for e in events if e.rank is not None}
+    counts = Counter(values.values())
+    if len(counts) < 2:
+        return None
+    (common, most), (_, second) = counts.most_common(2)
+    ranks = tuple(sorted(rank for rank, value in values.items() if value != common)) if most > second else ()
+    shown = ", ".join(f"{_quoted(value)} on {count}" for value, count in counts.most_common(4))
+    failed = hardware.failed(case)
+    quoted = sorted(events, key=lambda event: (event.rank not in ranks, event.rank))[:_SHOWN]
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category=("hang" if case.stands_still else "crash") if failed else "config",
+        severity="error" if failed else "warning",
+        confidence=0.8 if failed else 0.5,
+        subject=Subject(ranks=ranks),
+        message=f"{name} must be the same on every rank and is not: {shown} ranks.",
+        evidence=tuple(_ref(name, event) for event in quoted),
+        fix=(f"Set {name} from one place for all ranks, or nowhere.",),
+        victims=tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else (),
+    )
+
+
+def _ref(name: str, event: LogEvent) -> Ref:
+    quote = f"{name}={event.text(name)}" if name in event.data else f"{name} is not set"
+    return Ref(event.ref.source, f"variable {name}", quote[:300], event.rank, event.host)
+
+
+def _quoted(value: str | None) -> str:
+    return "not set" if value is None else f"'{value[:60]}'"
