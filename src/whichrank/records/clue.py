@@ -7,7 +7,7 @@ from typing import Literal
 
 from whichrank.model.evidence import Ref
 
-Kind = Literal["guarded", "between_barriers", "crossed"]
+Kind = Literal["guarded", "between_barriers", "crossed", "by_data"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,7 @@ class CodeClue:
 
     guarded: a collective that only some ranks reach. between_barriers: work that one rank does while the others
     already wait in a barrier. crossed: branches of different ranks that issue the same operations in different orders.
+    by_data: a collective under a condition on what this rank's own data is.
     """
 
     kind: Kind
@@ -23,7 +24,7 @@ class CodeClue:
     file: str
     line: int
     guard: str
-    """The condition on the rank."""
+    """The condition on the rank, or on its data."""
     calls: tuple[str, ...]
     """The operations in question, in order."""
     other_calls: tuple[str, ...] = ()

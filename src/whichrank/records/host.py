@@ -10,6 +10,16 @@ UNLIMITED = -1
 
 
 @dataclass(frozen=True, slots=True)
+class HostClock:
+    """How far the clock of a host was ahead of another's, by messages that went there and back."""
+
+    ref: Ref
+    host: str
+    ahead_ns: int
+    error_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class FileSystem:
     """A row of df."""
 

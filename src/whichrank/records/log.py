@@ -51,6 +51,7 @@ EVENT_KINDS = {
     "node_silent": "a watcher heard nothing of a whole node any more: how (no answer, not renewed), ranks",
     "host_out_of_memory": "a scheduler saw the kernel's out-of-memory killer: by",
     "environment": "what a rank was started with: one key per variable",
+    "not_joined": "a rank had not begun to make its process group when it was looked at, or ended",
     "group_init": "a process group was made: size, timeout_ms, name",
     "comm_init": "this rank begins to create a communicator",
     "group_teardown": "what=destructor|not_destroyed|destroying|flushed",

@@ -1,4 +1,4 @@
-"""What a host says of its network: ports with counters at one moment, and connections in a packet capture."""
+"""What a host says of its network: ports, TCP's counters and sockets at one moment, connections in a capture."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ class PortState:
     """Of the RDMA port (active) or of the interface, in bytes."""
     counters: dict[str, int] = field(default_factory=dict)
     """By the kernel's names."""
+    addresses: tuple[str, ...] = ()
+    """Of an interface, without the length of the prefix."""
     line: int = 0
 
     @property
@@ -88,3 +90,55 @@ class TcpFlow:
     host: str | None = None
     first_ns: int | None = None
     last_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TcpCounters:
+    """What TCP has counted in one network namespace up to one moment (/proc/net/snmp and netstat)."""
+
+    ref: Ref
+    host: str | None = None
+    taken_ns: int | None = None
+    counters: dict[str, int] = field(default_factory=dict)
+    """By the kernel's names: `OutSegs`, `RetransSegs`, `TCPTimeouts`."""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TcpSocket:
+    """One end of a TCP connection at one moment, as `ss` prints it."""
+
+    ref: Ref
+    state: str
+    """`ESTAB`, `SYN-SENT`, `LISTEN`."""
+    local: str
+    """The address without its port; IPv4 also where it was written as IPv6."""
+    local_port: int
+    peer: str
+    peer_port: int
+    recv_queue: int = 0
+    send_queue: int = 0
+    host: str | None = None
+    rank: int | None = None
+    pid: int | None = None
+    timer: str = ""
+    """`on` while data is sent again, `persist` while the other side has no room."""
+    values: dict[str, float] = field(default_factory=dict)
+    """By the names of ss; times in milliseconds, rates in bits per second."""
+
+    def number(self, name: str) -> float:
+        """A value; what ss leaves out is zero."""
+        return self.values.get(name, 0.0)
+
+    @property
+    def tries(self) -> int:
+        """How often in a row the same data was sent in vain."""
+        return int(max(self.number("backoff"), self.number("tries") if self.timer == "on" else 0))
+
+    @property
+    def here(self) -> tuple[str, int]:
+        return self.local, self.local_port
+
+    @property
+    def there(self) -> tuple[str, int]:
+        return self.peer, self.peer_port

@@ -43,7 +43,7 @@ STILL_S = 5.0
 """At the same instruction for so long, a main thread does not walk."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: a leader makes thousands of them at every look
 class Seen:
     """What is known of one rank at one moment."""
 
@@ -128,6 +128,8 @@ class Alarm:
     """Seconds of silence that are borne at present."""
     rhythms: dict[str, _Rhythm] = field(default_factory=dict)
     """By kind of silence; "" for the time between two signs of progress."""
+    blind: bool = False
+    """There are ranks that nobody watches: they may be the ones that work."""
     _progress: tuple[object, ...] = ()
     _since: float | None = None
     _suspected: float = 0.0
@@ -182,7 +184,14 @@ class Alarm:
             GROUP_S if self._others_move else 0.0,
             usual.usual if usual else 0.0,
             RHYTHM * median(rhythm.gaps) if rhythm else 0.0,
+            self._unwatched(silence),
         )
+
+    def _unwatched(self, silence: Silence) -> float:
+        """What is to be borne for the sake of ranks that nobody watches."""
+        if not self.blind or silence.kind in ("stopped", "held"):
+            return 0.0
+        return LONG_WORK_S if silence.kind.startswith("idle") else BUSY_S
 
     def excuse(self, now: float) -> None:
         """The watcher itself was away (suspended, stopped): this silence counts for nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from whichrank.flows.env import environment
@@ -29,6 +29,9 @@ class Job:
     def __init__(self, command: Sequence[str], variables: Mapping[str, str]) -> None:
         self.asked_to_end = False
         self.ended_by_us = False
+        self.repeats = False
+        self.passes_on: Callable[[int, int], bool] = lambda _number, _sender: True
+        """Told of every signal and its sender; whether the command is to hear of it too."""
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
         try:
             self.process = subprocess.Popen(  # noqa: S603 - the user's own command
@@ -52,7 +55,7 @@ class Job:
             if heard is None or heard.si_signo == signal.SIGCHLD:
                 continue
             self.asked_to_end = self.asked_to_end or heard.si_signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-            if heard.si_code != SI_KERNEL:
+            if self.passes_on(heard.si_signo, heard.si_pid) and heard.si_code != SI_KERNEL:
                 self.tell(heard.si_signo)
         return self.process.returncode
 
@@ -61,6 +64,11 @@ class Job:
         if self.process.poll() is None:
             os.kill(self.process.pid, number)
 
-    def release(self) -> None:
-        """Signals reach this process again as before."""
+    def release(self, *, unless: bool = False) -> None:
+        """Signals reach this process again as before; not yet where a scheduler may repeat the one that ended it."""
+        if unless:
+            self.repeats = True
+            return
+        while self.repeats and signal.sigtimedwait(FORWARDED, 0) is not None:
+            pass
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from whichrank.evidence.collectors import processes, tools
+from whichrank.model import last_words as layout
 from whichrank.run.collect import crew_of
-from whichrank.run.crew import Crew, Member
+from whichrank.run.crew import Crew, Member, handle_on
 
 LOOK_S = 1.0
 FIND_S = 5.0
@@ -43,13 +44,20 @@ class OutsideCrew(Crew):
         if now - self._found > FIND_S:
             self._found = now
             for name, member in crew_of(self.root).members.items():
-                self.members.setdefault(name, member)
+                if name not in self.members:
+                    member.pidfd = handle_on(member.words)
+                    self.members[name] = member
         for member in self.members.values():
             if member.alive:
                 self.check(member)
         ranks = self.ranks()
         self._observe(now, [member for member in ranks if member.alive])
         return ranks
+
+    def check(self, member: Member) -> None:
+        super(OutsideCrew, self).check(member)
+        if not member.alive and member.status is None:  # nobody could tell how: that is no failure yet
+            member.words = member.words._replace(phase=layout.ENDED)
 
     def measure(self, now: float) -> None:
         """Done at every look."""

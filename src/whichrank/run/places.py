@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,6 +38,8 @@ class Output:
 
     starts: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Name -> descriptor and size at the start."""
+    files: dict[str, tuple[Path, int]] = field(default_factory=dict)
+    """The same for files that others write the job's output to."""
 
     @classmethod
     def of_this_process(cls) -> Output:
@@ -51,12 +54,18 @@ class Output:
                 found.starts[name] = (descriptor, status.st_size)
         return found
 
+    def also(self, name: str, path: Path) -> None:
+        """One more file, from its present end on."""
+        with suppress(OSError):
+            self.files[name] = (path, path.stat().st_size)
+
     def read(self) -> dict[str, bytes]:
         """Name -> the newest of what was written, without a change to the stream's position."""
         found = {}
-        for name, (descriptor, start) in self.starts.items():
+        places = {name: (Path(f"/proc/self/fd/{fd}"), start) for name, (fd, start) in self.starts.items()}
+        for name, (path, start) in (places | self.files).items():
             try:
-                with Path(f"/proc/self/fd/{descriptor}").open("rb") as stream:
+                with path.open("rb") as stream:
                     size = os.fstat(stream.fileno()).st_size
                     stream.seek(max(start, size - OUTPUT_LIMIT))
                     found[name] = stream.read(OUTPUT_LIMIT)

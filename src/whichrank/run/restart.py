@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.verdict import Diagnosis
@@ -25,6 +25,14 @@ UNSHARED = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 STALE = "torch's launcher keeps the addresses of dead ranks over a restart, where the new ones may find them"
 
 
+class Trap(NamedTuple):
+    """What must be set for the job, what to tell of it, and whether restarted ranks need another store."""
+
+    variables: dict[str, str] = {}  # noqa: RUF012 - never changed
+    told: str = ""
+    own_store: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What was asked for."""
@@ -36,6 +44,8 @@ class Plan:
     variable: str = ""
     gpu_hours: float | None = None
     exclude_hosts: bool = False
+    requeue: bool = False
+    """Whether the scheduler is asked to start the job again."""
 
     def arguments(self, path: Path | None) -> list[str]:
         """What is added to the command for this checkpoint."""
@@ -51,6 +61,10 @@ class Attempt:
 
     number: int
     started: str
+    by_agent: bool = field(default=False, kw_only=True)
+    """Started anew by the launcher itself."""
+    earlier: bool = field(default=False, kw_only=True)
+    """Of an earlier start of the job by its scheduler."""
     given: Found = field(default_factory=Found)
     """The checkpoint that it began with, and those that were skipped."""
     left: Found | None = None
@@ -90,11 +104,17 @@ class Attempt:
         found = self.left if self.left is not None else self.given
         return found.newest.path if found.newest is not None else None
 
+    def brief(self) -> dict[str, Any]:
+        """In a line of run.json, beside those that the watcher itself has seen."""
+        results = f"attempts/{self.number}"
+        return {"attempt": self.number, "results": results, "cause": self.cause, "culprit_ranks": list(self.ranks)}
+
     def told(self) -> dict[str, Any]:
         """As run.json has it."""
         return {
             "attempt": self.number,
             "started": self.started,
+            "started_by": "launcher" if self.by_agent else "whichrank",
             "ended": self.ended,
             "exit_code": self.code,
             "cause": self.cause or None,
@@ -107,19 +127,30 @@ class Attempt:
         }
 
 
-def trap(command: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """What must be set so that ranks that their launcher restarts find each other, and what to tell of it.
+def trap(command: Sequence[str], environ: Mapping[str, str]) -> Trap:
+    """How ranks that their own launcher restarts are kept from those that died.
 
     Torch's launcher keeps one store over all attempts (torch 2.13: `StaticTCPRendezvous` and
     `DynamicRendezvousHandler._shared_tcp_store_server`), and `_create_c10d_store` puts no attempt into its keys: new
-    ranks meet the addresses of those that died, and fail or hang at the start (pytorch/pytorch#135712, #167288).
+    ranks meet the addresses of dead ones, and fail or hang at the start (pytorch/pytorch#135712, #167288).
     """
     words = [word.replace("_", "-") for word in command]
     if not any(word.startswith("--max-restarts") and not word.endswith("=0") for word in words):
-        return {}, ""
+        return Trap()
     if any(word.startswith(("--rdzv-backend", "--standalone")) for word in words):
-        return ({}, "") if UNSHARED in environ else ({UNSHARED: "1"}, f"{UNSHARED}=1 is set: {STALE}")
-    return {}, f"{STALE}: add --rdzv-backend=c10d --rdzv-endpoint=HOST:PORT"
+        return Trap() if UNSHARED in environ else Trap({UNSHARED: "1"}, f"{UNSHARED}=1 is set: {STALE}")
+    if _nodes(words) == "1":
+        return Trap(told=f"ranks that are restarted get a store of their own: {STALE}", own_store=True)
+    return Trap(told=f"{STALE}: add --rdzv-backend=c10d --rdzv-endpoint=HOST:PORT")
+
+
+def _nodes(words: list[str]) -> str:
+    """The number of nodes, as the launcher is told."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "--nnodes" or word.startswith("--nnodes="):
+            told = following if word == "--nnodes" else word.partition("=")[2]
+            return "1" if told in ("1", "1:1") else told
+    return "1"
 
 
 def used_gpu_hours(attempts: list[Attempt]) -> float:
@@ -134,8 +165,9 @@ def reason_to_stop(plan: Plan, attempts: list[Attempt]) -> str:
         return "it was ended from outside"
     if why := spent(plan, attempts) or no_way_on(attempts):
         return why
-    if len(attempts) > plan.restarts:
-        return f"it was started {len(attempts)} times, and may be started again {plan.restarts} times"
+    launches = sum(not attempt.by_agent and not attempt.earlier for attempt in attempts)
+    if launches > plan.restarts:
+        return f"it was launched {launches} times, and may be launched again {plan.restarts} times"
     return ""
 
 

@@ -38,6 +38,8 @@ class Restarts(Silent):
     plan: Plan
     out: Path
     tell: Callable[[str], None]
+    own_store: bool = False
+    """Ranks that their launcher restarts must not meet in its store."""
     attempts: list[Attempt] = field(default_factory=list)
     stopped: str = ""
     """Why there is no further attempt."""
@@ -71,12 +73,19 @@ class Restarts(Silent):
         """The checkpoints as they are now; those that are not whole are told once for each attempt."""
         if self.plan.checkpoints is None:
             return checkpoints.Found()
-        return checkpoints.find(self.plan.checkpoints)
+        try:
+            return checkpoints.find(self.plan.checkpoints)
+        except Exception as error:
+            why = f"can't look for checkpoints in {self.plan.checkpoints} ({type(error).__name__}: {error})"
+            if not self.attempts:
+                raise UsageError(why, "Can this user read all of it?") from error
+            self.tell(f"{why}: the one before counts")
+            return self.current.given
 
     def watch(self, crew: Crew, end_job: Callable[[], None]) -> None:
         """After a launch: whose ranks these are; the hook inside them learns how to hand a checkpoint on."""
         self.crew, self.end_job = crew, end_job
-        if self.plan.argument or self.plan.variable:
+        if self.plan.argument or self.plan.variable or self.own_store:
             plan = {"variable": self.plan.variable, "arguments": _split(self.plan),
                     "launched": self.plan.arguments(self.current.start)}  # fmt: skip
             _write(crew.folder / resume.PLAN, json.dumps(plan))
@@ -87,10 +96,11 @@ class Restarts(Silent):
             return
         self._close()
         agent = max((m.words.attempt for m in self.crew.members.values()), default=0)
-        if (self.plan.argument or self.plan.variable) and self.current.newest is not None:
-            # Ranks that are started anew for another reason than a failure keep the number of the attempt.
-            for number in (agent, agent + 1):
-                _write(self.crew.folder / f"{resume.PLAN}.{number}", str(self.current.newest))
+        path = str(self.current.newest or "") if self.plan.argument or self.plan.variable else ""
+        port = _free_port() if self.own_store else 0
+        # Ranks that are started anew for another reason than a failure keep the number of the attempt.
+        for number in (agent, agent + 1):
+            _write(self.crew.folder / f"{resume.PLAN}.{number}", json.dumps({"path": path, "port": port}))
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
         self.current.judged(diagnosis)
@@ -105,7 +115,7 @@ class Restarts(Silent):
         self._close()
         before = self.current
         why = restart.spent(self.plan, self.attempts) or restart.no_way_on(self.attempts)
-        self._open(before.left or before.given)
+        self._open(before.left or before.given, by_agent=True)
         self.current.world = before.world
         if why and not self.stopped:
             self.attempts.pop()  # it is ended before it has begun
@@ -113,11 +123,12 @@ class Restarts(Silent):
             self.tell(f"the launcher starts the job again, and it is ended: {why}")
             self.end_job()
 
-    def again(self, code: int, *, asked: bool, outside: bool) -> bool:
+    def again(self, code: int, *, asked: bool, outside: bool, hung: bool = False) -> bool:
         """After a launch has ended: whether to start once more; where not, `stopped` says why."""
         self._close()
         self.current.code = code
-        if code == 0 and not self.stopped:
+        if code == 0 and not self.stopped and not hung:
+            self.current.ended, self.current.seconds = now(), time.monotonic() - self._began
             return False
         if asked or -code in ENDING or outside:
             self.stopped = self.stopped or "it was ended from outside"
@@ -151,8 +162,8 @@ class Restarts(Silent):
             }
         }
 
-    def _open(self, given: checkpoints.Found) -> None:
-        self.attempts.append(Attempt(len(self.attempts), now(), given))
+    def _open(self, given: checkpoints.Found, *, by_agent: bool = False) -> None:
+        self.attempts.append(Attempt(len(self.attempts), now(), given, by_agent=by_agent))
         self._began = time.monotonic()
         for each in given.skipped:
             self.tell(f"skipped a checkpoint that is not whole: {each}")
@@ -192,6 +203,12 @@ def _write(path: Path, text: str) -> None:
     draft = path.with_name(f".{path.name}")
     draft.write_text(text, encoding="utf-8", errors="surrogateescape")
     draft.replace(path)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
 
 
 def _this_host() -> str:

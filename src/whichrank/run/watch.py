@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import select
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -16,16 +17,19 @@ from whichrank.model import last_words as layout
 from whichrank.model.verdict import Diagnosis
 from whichrank.run import door
 from whichrank.run.alarm import Alarm, Level, Seen
-from whichrank.run.capture import ANSWER_S, NO_PLACES, ask_quickly, capture, gather, keep_history, remember
+from whichrank.run.capture import ANSWER_S, NO_PLACES, ask_quickly, capture, gather, gather_end, keep_history, remember
 from whichrank.run.crew import Crew, Member
 from whichrank.run.journal import Journal
 from whichrank.run.listeners import Audience
 from whichrank.run.places import Output, Torch
+from whichrank.run.scheduler import Scheduler
 
 Policy = Literal["report", "end"]
 Tell = Callable[[str], None]
 
 LOOK_S = 0.5
+ASKED_S = 0.2
+"""Ranks that were asked to end may have heard it before this process: it is looked whether it hears it too."""
 QUIET_S = 1.5
 """Silence after which it is worth to measure how busy the ranks are."""
 AWAY_S = 10.0
@@ -57,6 +61,7 @@ class Watcher:
     """Whether a confirmed hang is looked at with gdb too: every rank stands still for seconds."""
     audience: Audience = field(default_factory=Audience)
     """Who else hears of looks, alarms and verdicts."""
+    scheduler: Scheduler = field(default_factory=Scheduler)
     alarm: Alarm = field(default_factory=Alarm)
     alarms: list[dict[str, Any]] = field(default_factory=list)
     journal: Journal = field(init=False)
@@ -70,6 +75,8 @@ class Watcher:
     """Attempts of launches before this one."""
     earlier: list[dict[str, Any]] = field(default_factory=list)
     """What became of the attempts before this one."""
+    all_well: bool = False
+    """Nothing was wrong when somebody ended the job: there is no more to gather than who was there."""
     extra: Callable[[], dict[str, Any]] = dict
     """What else run.json says."""
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -78,6 +85,8 @@ class Watcher:
     _resumed: float | None = None
     """When what had been confirmed as a hang went on."""
     _blind: set[int] = field(default_factory=set)
+    _withdrawn: Bundle | None = None
+    """Of a suspicion that had gone when somebody ended the job."""
 
     def __post_init__(self) -> None:
         self.journal = Journal(self.out, self.tell)
@@ -88,14 +97,22 @@ class Watcher:
         try:
             if self.holds_door:
                 remember(self.crew.folder)
+            self.scheduler.add_log(self.output)
             self.save("running")
             began = last = time.monotonic()
+            told = ready = False
             while not self._stop.is_set():
                 self.pause()
                 now_s = time.monotonic()
                 if now_s - last > AWAY_S:
                     self.alarm.excuse(now_s)
                 self.look(now_s)
+                if self.leaving and not told:
+                    told = True
+                    self.save("ending")
+                elif self.scheduler.nearly_over and not ready:
+                    ready = True
+                    load_rules()
                 if now_s - began > UNSEEN_S and not self.crew.members:
                     self.journal.complain("no Python process of the job can be seen: it runs unwatched")
                 # What the look itself took (a capture, a diagnosis) is no absence.
@@ -129,6 +146,10 @@ class Watcher:
     def lost(self, members: list[Member]) -> None:
         """Ranks have ended: if badly, ask the others at once, before the launcher ends them."""
         bad = [m for m in members if _ended_badly(m)]
+        if any(m.status is not None and m.status & 0x7F == signal.SIGTERM for m in bad):
+            time.sleep(ASKED_S)
+        if self.leaving:
+            return
         attempt = max((m.words.attempt for m in bad), default=-1)
         if attempt <= self._failed_attempt:
             return
@@ -148,6 +169,10 @@ class Watcher:
         if not ranks:
             return
         self.measure(now_s, ranks)
+        self.weigh(now_s, ranks)
+
+    def weigh(self, now_s: float, ranks: Sequence[Member]) -> None:
+        """What all of them together say, and what is to be done about it."""
         before = self.alarm.level
         now_ns = time.time_ns()
         level = self.alarm.observe(now_s, [seen(m, now_ns) for m in ranks])
@@ -204,12 +229,7 @@ class Watcher:
         self.note_alarm("suspect", self.alarm.why)
         self.take(FIRST_LOOK_S)
         self.save("suspect")
-        # What the verdict will need is loaded while the second look is due.
-        from whichrank.flows.diagnose import discover_rules
-        from whichrank.report import load
-
-        discover_rules()
-        load("text")
+        load_rules()  # while the second look is due
 
     def confirm(self) -> None:
         """A second look shows no progress: the full capture, the verdict, and the chosen policy."""
@@ -221,8 +241,11 @@ class Watcher:
         except Exception as error:  # noqa: BLE001 - what was chosen is done, and the watch goes on
             self.tell(f"can't say what is wrong ({type(error).__name__}: {error}); the evidence is in {self.out}")
         if self.policy == "end":
-            self.tell("ending the job, as asked by --policy end")
-            self.end_job()
+            self.enforce()
+
+    def enforce(self) -> None:
+        self.tell("ending the job, as asked by --policy end")
+        self.end_job()
 
     def take(self, patience_s: float, *, pauses: bool = False, gdb: bool = False) -> None:
         self._count += 1
@@ -235,11 +258,28 @@ class Watcher:
 
     def open_bundle(self) -> Bundle:
         if self.bundle is None:
-            self.bundle = Bundle(self.journal.evidence() / "bundle")
+            self.bundle = Bundle(self.journal.evidence() / "bundle", self.scheduler.node)
         return self.bundle
 
+    def case_folder(self) -> Path:
+        """What the verdict is given on."""
+        return self.open_bundle().folder
+
+    def leave(self) -> None:
+        """Somebody ends the job: what ends from now on is no crash."""
+        number = self.base + self.attempt
+        crashed = any(alarm["level"] == "crash" and alarm["attempt"] == number for alarm in self.alarms)
+        self.all_well = self.alarm.level == "calm" and not crashed
+        if self.all_well:
+            self._withdrawn, self.bundle = self.bundle, None
+
+    @property
+    def leaving(self) -> bool:
+        return self.scheduler.leaving
+
     def keep_output(self, bundle: Bundle) -> None:
-        """What the job printed, where that went to a file."""
+        """What the job printed, where that went to a file; and what its scheduler said."""
+        self.scheduler.keep(bundle)
         for name, data in self.output.read().items():
             if data:
                 bundle.add(f"logs/{name}.log", data, "output")
@@ -250,14 +290,17 @@ class Watcher:
         if self.failed or self.bundle is not None:
             try:
                 self.close_attempt(before)
-            except OSError as error:
-                self.journal.complain(f"can't keep the evidence of attempt {before} ({error}); the job goes on")
+            except Exception as error:  # noqa: BLE001 - this attempt is watched whatever became of the one before
+                self.journal.complain(f"can't report on attempt {before} ({type(error).__name__}: {error})")
         self.failed, self.diagnosis, self.bundle, self.alarm, self._resumed = False, None, None, Alarm(), None
 
     def close_attempt(self, number: int) -> None:
-        if self.diagnosis is None:
-            self.gather(self.crew.of_attempt(number))
-            self.judge()
+        try:
+            if self.diagnosis is None:
+                self.gather(self.crew.of_attempt(number))
+                self.judge()
+        except Exception as error:  # noqa: BLE001 - what there is of it is kept all the same
+            self.tell(f"can't say what was wrong ({type(error).__name__}: {error})")
         number += self.base
         self.put_aside(f"attempts/{number}")
         verdict = self.diagnosis.verdict if self.diagnosis else None
@@ -275,8 +318,14 @@ class Watcher:
 
     def gather(self, crew: Crew, **more: Any) -> None:
         """What the ended have left."""
+        if self._withdrawn is not None:
+            self._withdrawn = None
+            self.put_aside("withdrawn")
         bundle = self.open_bundle()
-        gather(crew, bundle, self.token, places=self.places)
+        if self.all_well:
+            gather_end(crew, bundle)
+        else:
+            gather(crew, bundle, self.token, places=self.places)
         keep_history(bundle, self.out)
         self.keep_output(bundle)
         bundle.close({**self.job(), **more})
@@ -286,7 +335,7 @@ class Watcher:
         from whichrank.flows.diagnose import diagnose
         from whichrank.report import load
 
-        self.diagnosis = diagnose([self.open_bundle().folder], jobs=1)
+        self.diagnosis = diagnose([self.case_folder()], jobs=1)
         for name, file in (("json", "verdict.json"), ("markdown", "report.md")):
             self.journal.write(file, "".join(load(name).render(self.diagnosis)))
         if self.alarms:
@@ -299,6 +348,8 @@ class Watcher:
 
     def note_alarm(self, level: str, why: str) -> None:
         """Remember an alarm; it is written with the next save."""
+        if level == "crash" and self.leaving:
+            return
         self.alarms.append(
             {
                 "level": level,
@@ -317,6 +368,7 @@ class Watcher:
             "world_size": max((m.words.world for m in ranks), default=None),
             "ranks_seen": [m.rank for m in ranks],
             "attempt": max((m.words.attempt for m in ranks), default=0),
+            **self.scheduler.facts(),
         }
 
     def save(self, state: str, **more: Any) -> None:
@@ -324,6 +376,7 @@ class Watcher:
         told = {"state": state, "attempts": self.base + self.attempt + 1, **self.job(), **self.extra()}
         private = str(self.crew.folder) if self.crew.folder.is_dir() else None
         told |= {
+            **self.scheduler.told(),
             "earlier_attempts": self.earlier,
             "pid": self.job_pid,
             "private": private,
@@ -333,12 +386,18 @@ class Watcher:
         self.journal.save({**told, **more})
 
 
+def load_rules() -> None:
+    """What a verdict needs, before it is needed: a second of work, and more on a busy host."""
+    from whichrank.flows.diagnose import discover_rules
+    from whichrank.report import load
+
+    discover_rules()
+    load("text")
+
+
 def seen(member: Member, now_ns: int) -> Seen:
     """A member as the alarm sees it."""
     words = member.words
-    still, fresh, stuck = (
-        (now_ns - since) / 1e9 if since else 0.0 for since in (words.still_ns, words.fresh_ns, words.stuck_ns)
-    )
     return Seen(
         rank=words.rank,
         phase=words.phase,
@@ -349,9 +408,9 @@ def seen(member: Member, now_ns: int) -> Seen:
         busy=member.busy,
         stopped=member.stopped,
         beating=not member.held,
-        still_s=still,
-        stale_s=fresh,
-        stuck_s=stuck,
+        still_s=(now_ns - words.still_ns) / 1e9 if words.still_ns else 0.0,
+        stale_s=(now_ns - words.fresh_ns) / 1e9 if words.fresh_ns else 0.0,
+        stuck_s=(now_ns - words.stuck_ns) / 1e9 if words.stuck_ns else 0.0,
         resting=member.resting,
         traffic=member.transfers,
         work=words.work,

@@ -53,6 +53,10 @@ _COLLECTIVES = (
     "broadcast_object_list|barrier|reduce|gather|gather_object|scatter|scatter_object_list|all_to_all|all_to_all_single|"
     "send|recv|isend|irecv|batch_isend_irecv|monitored_barrier|send_object_list|recv_object_list"
 )
+SENDS = frozenset({"send", "isend", "send_object_list"})
+RECEIVES = frozenset({"recv", "irecv", "recv_object_list"})
+MESSAGES = SENDS | RECEIVES | {"batch_isend_irecv"}
+"""Functions of torch.distributed between two ranks."""
 _IN_COLLECTIVE = re.compile(rf"^(?:{_COLLECTIVES})$")
 _SYNC = re.compile(
     r"^(?:synchronize|_cuda_synchronize|item|wait|wait_stream|cpu|tolist|result|backward|_engine_run_backward|run_backward)$"
@@ -100,6 +104,16 @@ _LIBRARY_SIGNS: tuple[tuple[Doing, re.Pattern[str], re.Pattern[str] | None], ...
         None,
     ),
 )
+# A library that calls back into the training code (a data set, a file object, a compiler's back end) still does its own
+# work. Only files that are on the stack while they do it: a compiled model runs below `_dynamo/eval_frame.py` for ever.
+_CALLERS: tuple[tuple[Doing, re.Pattern[str]], ...] = (
+    (
+        "compile",
+        re.compile(r"torch/_dynamo/(?:convert_frame|output_graph|symbolic_convert)\.py$|torch/_inductor/compile_fx"),
+    ),
+    ("checkpoint", re.compile(r"torch/serialization\.py$|distributed/checkpoint/|safetensors/")),
+    ("data", re.compile(r"torch/utils/data/(?:dataloader\.py$|_utils/)|/torchdata/|/webdataset/")),
+)
 _USER_SIGNS: tuple[tuple[Doing, re.Pattern[str]], ...] = (
     (
         "checkpoint",
@@ -122,7 +136,7 @@ _USER_SIGNS: tuple[tuple[Doing, re.Pattern[str]], ...] = (
     (
         "data",
         re.compile(
-            r"data_?loader|dataset|(?:^|_)loader|next_batch|get_batch|fetch|shard|read_(?:batch|sample|record|image)|decode_(?:image|video|jpeg)|collate|prefetch|__getitem__",
+            r"data_?loader|dataset|(?:^|_)loader|next_batch|get_batch|fetch|(?:next|open|load|read|get)_shard|read_(?:batch|sample|record|image)|decode_(?:image|video|jpeg)|collate|prefetch|__getitem__",
             re.IGNORECASE,
         ),
     ),
@@ -163,7 +177,7 @@ def of_frames(frames: Sequence[Frame], user: Frame | None = None, *, idle: bool 
             return Activity("waiting", frame, place, _bare(frame), idle)
         if _SYNC.match(_bare(frame)) and ("torch" in frame.file or "<" in frame.file):
             return Activity("waiting", frame, place, idle=idle)
-    return _by_user_code(frames, user, place, idle)
+    return _by_caller(frames, place, idle) or _by_user_code(frames, user, place, idle)
 
 
 def _bare(frame: Frame) -> str:
@@ -175,6 +189,15 @@ def _library_sign(frame: Frame) -> Doing | None:
     for doing, file, function in _LIBRARY_SIGNS:
         if file.search(frame.file) and (function is None or function.search(_bare(frame))):
             return doing
+    return None
+
+
+def _by_caller(frames: Sequence[Frame], place: CodePlace | None, idle: bool) -> Activity | None:
+    """The library that called the training code back, the innermost telling first."""
+    for frame in frames:
+        for doing, file in _CALLERS:
+            if file.search(frame.file):
+                return Activity(doing, frame, place, idle=idle)
     return None
 
 

@@ -78,12 +78,26 @@ class _Shared:
 
 
 def find_late(lineup: Lineup, clocks: dict[int, Clock]) -> Late | None:
-    """The straggler, if there is a clear one."""
+    """The straggler, if there is a clear one: over the whole run, or since it became one."""
     shared = _shared(lineup)
+    return _find(lineup, shared, clocks) or _find(lineup, shared.only(_newer(lineup, shared)), clocks)
+
+
+def _find(lineup: Lineup, shared: _Shared, clocks: dict[int, Clock]) -> Late | None:
     if not len(shared.start):
         return None
     shared, waits, measure = _waits(lineup, shared, clocks)
     return _judge(lineup, shared, waits, measure) if waits is not None else None
+
+
+def _newer(lineup: Lineup, shared: _Shared) -> npt.NDArray[np.bool_]:
+    """The meetings of the second half of the run, counted in each rank's own operations: clocks may differ."""
+    middle = np.zeros(lineup.world + 1, np.int64)
+    for rank, (first, stop) in lineup.first.items():
+        middle[rank] = (first + stop) // 2
+    rows = shared.rows[shared.start]
+    newer: npt.NDArray[np.bool_] = rows >= middle[lineup.rank[rows]]
+    return newer
 
 
 def _shared(lineup: Lineup) -> _Shared:

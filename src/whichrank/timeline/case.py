@@ -10,6 +10,7 @@ from typing import Any
 from whichrank.model.evidence import Source
 from whichrank.records.clue import CodeClue
 from whichrank.records.dump import Dump
+from whichrank.records.host import HostClock
 from whichrank.records.log import LogEvent, Progress
 from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
 from whichrank.records.ras import RasReport
@@ -18,12 +19,14 @@ from whichrank.records.stack import ProcessStack
 from whichrank.timeline.activity import Activity, of_process
 from whichrank.timeline.arrivals import Late, find_late
 from whichrank.timeline.clocks import Clock, align
+from whichrank.timeline.connections import Connections, connect
 from whichrank.timeline.coords import coordinates
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
+from whichrank.timeline.host_clocks import on_one_clock, refined
 from whichrank.timeline.lineup import Lineup, line_up
 from whichrank.timeline.meetings import Meetings, find_meetings
 from whichrank.timeline.nccl_calls import calls_as_dumps
-from whichrank.timeline.root import find_troubles
+from whichrank.timeline.root import find_troubles, in_progress
 from whichrank.timeline.runs import choose_run
 from whichrank.timeline.times import with_year
 from whichrank.timeline.trouble import ARGUMENTS, Trouble
@@ -54,6 +57,8 @@ class Case:
     """By global rank; the newest of each."""
     set_aside: list[Source] = field(default_factory=list)
     has_dumps: bool = False
+    host_clocks: dict[str, HostClock] = field(default_factory=dict)
+    """By host, where they were measured while the job ran."""
     hardware: Hardware = field(default_factory=Hardware)
     """What hosts say of themselves: kernel logs, GPUs, ports, limits, packets."""
 
@@ -73,6 +78,11 @@ class Case:
             return found
         # NCCL's log does not say what finished; torch's watchdog and the stacks say that the job stands still.
         return [t if t.hangs or t.shape in ARGUMENTS else replace(t, hangs=True) for t in found]
+
+    @cached_property
+    def goes_on(self) -> bool:
+        """Whether the dumps are those of a job that runs: whatever is unfinished had only just been issued."""
+        return self.lineup is not None and self.has_dumps and in_progress(self.lineup, self.meetings.pending)
 
     @cached_property
     def stands_still(self) -> bool:
@@ -96,12 +106,20 @@ class Case:
         return {rank: of_process(stack) for rank, stack in self.stacks.items()}
 
     @cached_property
+    def connections(self) -> Connections:
+        """TCP between the hosts, by the sockets at both ends."""
+        return connect(self.hardware.sockets, self.hardware.ports, self.people)
+
+    @cached_property
     def late(self) -> Late | None:
         return find_late(self.lineup, self.clocks) if self.lineup and self.has_dumps else None
 
     @cached_property
     def clocks(self) -> dict[int, Clock]:
-        return align(self.lineup) if self.lineup and self.has_dumps else {}
+        if self.lineup is None or not self.has_dumps:
+            return {}
+        hosts = {rank: self.people.host_of(rank) for rank in self.lineup.dumped}
+        return refined(align(self.lineup), hosts, self.host_clocks)
 
     @cached_property
     def coords(self) -> dict[int, dict[str, int]]:
@@ -124,11 +142,12 @@ def build_case(records: Iterable[Any]) -> Case:
     lineup = line_up(run.dumps, release=True)
     people = meet(lineup.dumped if lineup else (), lineup.world if lineup else 0, nccl, ras, events, stacks)
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
+    clocks = {r.host: r for r in pile if isinstance(r, HostClock)}
     return Case(
         lineup=lineup or calls,
         calls=calls,
         people=people,
-        events=_placed(events, people),
+        events=on_one_clock(_placed(events, people), clocks),
         progress=[r for r in pile if isinstance(r, Progress)],
         nccl=nccl,
         nccl_versions=[version for log in logs for version in log.versions],
@@ -138,6 +157,7 @@ def build_case(records: Iterable[Any]) -> Case:
         stacks=_by_rank(stacks, people),
         set_aside=_aside(run.aside, run.unplaced),
         has_dumps=lineup is not None,
+        host_clocks=clocks,
         hardware=gather(pile, people, _signs_of_life(lineup, events, pile)),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +16,7 @@ from whichrank.timeline.signature import Aspect, differs_in
 
 Difference = Literal["skipped", "added", "swapped", "size", "dtype", "root", "reduce-op", "unclear"]
 WINDOW = 8
+_WHOLE_LOOP = re.compile(r"(?:run_)?(?:train|training|fit|epoch)(?:_(?:loop|model|epochs?|one_epoch|all))?$")
 _ARGUMENTS: dict[Aspect, Difference] = {"size": "size", "dtype": "dtype", "root": "root", "reduce-op": "reduce-op"}
 
 
@@ -160,21 +162,28 @@ def is_behind_loop(call: Call, loop: Sequence[Call]) -> bool:
 
     Both stacks share the function that contains the loop; there the call's line is below all of theirs.
     """
-    outer = _outermost_first(call)
+    frame, peers, _ = _parting(call, loop)
+    return frame is not None and frame.line > max(peer.line for peer in peers)
+
+
+def is_behind_training(call: Call, loop: Sequence[Call]) -> bool:
+    """Whether it stands behind the call of a function that, by its name, is the whole loop: `train` has returned."""
+    _, _, below = _parting(call, loop)
+    return bool(below) and all(_WHOLE_LOOP.match(frame.function.rsplit(".", 1)[-1]) for frame in below)
+
+
+def _parting(call: Call, loop: Sequence[Call]) -> tuple[Frame | None, list[Frame], list[Frame]]:
+    """Where a call's stack parts from the loop's: its frame, theirs of the same function, and what those call."""
     stacks = [_outermost_first(other) for other in loop if other.stack]
-    if not outer or not stacks:
-        return False
-    for depth, frame in enumerate(outer):
-        peers = [
-            s[depth]
-            for s in stacks
-            if len(s) > depth and (s[depth].file, s[depth].function) == (frame.file, frame.function)
-        ]
-        if not peers:
-            return False
-        if all(peer.line != frame.line for peer in peers):
-            return frame.line > max(peer.line for peer in peers)
-    return False
+    for depth, frame in enumerate(_outermost_first(call)):
+        place = (frame.file, frame.function)
+        same = [s for s in stacks if len(s) > depth and (s[depth].file, s[depth].function) == place]
+        if not same:
+            break
+        if all(s[depth].line != frame.line for s in same):
+            below = [s[depth + 1] for s in same if len(s) > depth + 1]
+            return frame, [s[depth] for s in same], below if len(below) == len(same) else []
+    return None, [], []
 
 
 def _outermost_first(call: Call) -> list[Frame]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from whichrank.records.dump import Call
+from whichrank.records.stack import is_user_frame
 from whichrank.timeline.disagreement import LOOK_BACK, sibling_votes
 from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.meetings import Meeting
@@ -58,6 +60,12 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
         culprits = _earliest(lineup, {r: d for r, d in flagged.items() if blamed[r]} or flagged)
         return _shape(programs, graph, meetings, part, culprits, flagged, victims)
     if all(meeting.p2p for meeting in meetings):
+        sits = {rank: m for rank in part if (m := _sits(graph, rank, inside)) is not None and rank in m.joined}
+        past = [rank for rank, m in sits.items() if left_out(lineup, rank, m.joined[rank])]
+        if len(past) == 1:
+            missed = next((m for m in meetings if past[0] in m.absent), meetings[0])
+            rest = tuple(sorted({*victims, *part} - set(past)))
+            return Trouble("send-missing", tuple(past), missed, rest, acted=sits[past[0]].joined[past[0]], sure=0.85)
         return Trouble(
             "p2p-cycle",
             tuple(part),
@@ -81,6 +89,27 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
         tie=True,
         sure=0.6,
     )
+
+
+def left_out(lineup: Lineup, rank: int, row: int) -> bool:
+    """Whether a message that came before this one every time until now was not issued this time.
+
+    Who posted it later only changed the order, and the circle is a deadlock.
+    """
+    rows = np.flatnonzero(lineup.rank == rank)
+    calls = lineup.call[rows]
+    at = int(np.searchsorted(rows, row))
+    same = np.flatnonzero(calls == calls[at])
+    earlier = [int(i) for i in same if 0 < i < at]
+    usual = {int(calls[i - 1]) for i in earlier}
+    if at == 0 or at + 1 >= len(rows) or len(earlier) < 2 or len(usual) != 1:
+        return False
+    (before,) = usual
+    if int(calls[at - 1]) == before or not lineup.p2p[rows[earlier[-1] - 1]]:
+        return False
+    following = next((int(i) for i in same if i > at), None)
+    since = int((calls[at + 1 : following] == before).sum())
+    return since == (0 if following is None else 1)  # the next round has its own
 
 
 def _earliest(lineup: Lineup, flagged: dict[int, Deviation]) -> list[int]:
@@ -141,7 +170,7 @@ def _shape(
         acted is not None
         and sits is not None
         and not acted_known
-        and (not due_known or _usual_elsewhere(programs, acted))
+        and (not due_known or _usual_elsewhere(programs, acted) or _by_another_path(lineup, sits, rank))
     ):
         voters = _voters(lineup, programs, missed, sits, rank)
         tie = voters <= 1
@@ -191,6 +220,20 @@ def _usual_elsewhere(programs: Programs, row: int) -> bool:
     same_kind = np.array([group.kind == kind for group in lineup.groups], np.bool_)
     alike = (lineup.call_signature[lineup.call] == sig) & lineup.done & (lineup.group >= 0)
     return bool(same_kind[lineup.group[alike]].any())
+
+
+def _by_another_path(lineup: Lineup, sits: Meeting, rank: int) -> bool:
+    """Others came to the same operation through other lines: a branch of its own, with an order of its own.
+
+    A rank that only left out an operation before this one comes here as all others do.
+    """
+    paths = {member: _path(lineup.call_of(row)) for member, row in sits.joined.items()}
+    mine = paths.pop(rank, ())
+    return bool(mine) and any(path and path != mine for path in paths.values())
+
+
+def _path(call: Call) -> tuple[tuple[str, int], ...]:
+    return tuple((frame.file, frame.line) for frame in call.stack if is_user_frame(frame))
 
 
 def _voters(lineup: Lineup, programs: Programs, missed: Meeting, sits: Meeting, rank: int) -> int:

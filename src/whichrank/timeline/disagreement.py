@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from whichrank.timeline.compare import compare, is_behind_loop, rows_in_group
+from whichrank.timeline.compare import compare, is_behind_loop, is_behind_training, rows_in_group
 from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.meetings import Meeting
 from whichrank.timeline.program import Programs
@@ -89,13 +89,16 @@ def judge_disagreement(programs: Programs, meeting: Meeting, *, hangs: bool) -> 
 def _left_loop(lineup: Lineup, meeting: Meeting, odd: int, acted: int, normal: int) -> bool:
     """Whether the odd rank is in the code behind the loop: a barrier there, or more than one rank that ran out.
 
-    A line below all others may still be inside the loop's body, so a lone operation of rank 0 is not taken for it.
+    A line below all others may still be inside the loop's body, so a lone operation of rank 0 is taken for it only
+    where a function has returned that by its name is the whole loop.
     """
-    if not is_barrier(lineup.call_of(acted)) or odd == 0:
+    if not is_barrier(lineup.call_of(acted)):
         return False
     rows = rows_in_group(lineup, normal, meeting.group)
     loop = [lineup.call_of(r) for r in rows if lineup.seq[r] <= meeting.seq][-64:]
     again = [lineup.call_of(r) for r in rows_in_group(lineup, odd, meeting.group) if lineup.seq[r] < meeting.seq][-64:]
     steady = [call for call, count in Counter(loop + again).items() if count > 1]
     theirs = lineup.call_of(meeting.joined[normal])
+    if odd == 0 and not is_behind_training(lineup.call_of(acted), steady):
+        return False
     return is_behind_loop(lineup.call_of(acted), steady) and not is_behind_loop(theirs, steady)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from whichrank.records.dump import SCHEDULED, STARTED
-from whichrank.timeline.cycle import judge_cycle, open_meetings
+from whichrank.timeline.cycle import judge_cycle, left_out, open_meetings
 from whichrank.timeline.disagreement import judge_disagreement
 from whichrank.timeline.lineup import Lineup
 from whichrank.timeline.lost import judge_lost, judge_unknown
@@ -66,15 +66,18 @@ def _merged(programs: Programs, troubles: list[Trouble]) -> list[Trouble]:
 def in_progress(lineup: Lineup, pending: Iterable[Meeting]) -> bool:
     """Dumps of a job that simply runs: everything unfinished had only just been issued when they were written."""
     rows = [row for m in pending for rank, row in m.joined.items() if rank not in m.finished]
-    if not rows or lineup.aborted[rows].any():
+    if not rows:  # between two operations: the last ones were issued just before
+        return bool(lineup.newest) and all(_just_issued(lineup, rank, when) for rank, when in lineup.newest.items())
+    if lineup.aborted[rows].any():
         return False
-    for row in rows:
-        rank = int(lineup.rank[row])
-        written, newest = lineup.mtime.get(rank, 0), lineup.newest[rank]
-        known = 0 < newest <= written < newest + 3600 * 1_000_000_000
-        if not known or written - int(lineup.created[row]) > _patience(lineup, rank):
-            return False
-    return True
+    return all(_just_issued(lineup, int(lineup.rank[row]), int(lineup.created[row])) for row in rows)
+
+
+def _just_issued(lineup: Lineup, rank: int, created_ns: int) -> bool:
+    """Whether a rank's operation was young when its dump was written; False where nobody knows when that was."""
+    written, newest = lineup.mtime.get(rank, 0), lineup.newest[rank]
+    known = 0 < newest <= written < newest + 3600 * 1_000_000_000
+    return known and written - created_ns <= _patience(lineup, rank)
 
 
 def _patience(lineup: Lineup, rank: int) -> int:
@@ -109,7 +112,10 @@ def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
     graph = build_graph(meetings)
     waiting = graph.waiting
     ends = sinks(graph)
-    idle = [part[0] for part in ends if len(part) == 1 and part[0] not in graph.heads and part[0] in lineup.first]
+    missed = {rank for heads in graph.heads.values() for meeting in heads for rank in meeting.absent}
+    # A dump that is older than the others does not prove that its rank did not come.
+    alone = [part[0] for part in ends if len(part) == 1 and part[0] not in graph.heads and part[0] in lineup.first]
+    idle = [rank for rank in alone if rank in missed]
     circles = [part for part in ends if len(part) > 1 and open_meetings(graph, part)]
     if idle:
         return [_idle(programs, graph, idle, waiting)]
@@ -119,7 +125,7 @@ def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
     for part in ends:
         queued = [m for m in graph.complete if m.p2p and set(m.joined) <= set(part)]
         if len(queued) > 1:
-            return [_queued_messages(part, queued, waiting)]
+            return [_queued_messages(lineup, part, queued, waiting)]
     if graph.complete:
         trouble = _stalled(lineup, graph)
         if trouble.ranks or not graph.suspected:
@@ -130,8 +136,14 @@ def _standstill(programs: Programs, meetings: Meetings) -> list[Trouble]:
     return [judge_unknown(programs, graph)]
 
 
-def _queued_messages(part: tuple[int, ...], queued: list[Meeting], waiting: tuple[int, ...]) -> Trouble:
+def _queued_messages(lineup: Lineup, part: tuple[int, ...], queued: list[Meeting], waiting: tuple[int, ...]) -> Trouble:
     """Sends and receives that are all posted, each behind another of the circle on its rank's GPU."""
+    first = {rank: min(m.joined[rank] for m in queued if rank in m.joined) for rank in part}
+    past = [rank for rank, row in first.items() if left_out(lineup, rank, row)]
+    if len(past) == 1:  # its later messages stand for the one that it left out
+        missed = next(m for m in queued if any(m.joined.get(r) == first[r] for r in part if r != past[0]))
+        rest = tuple(sorted({*waiting, *part} - set(past)))
+        return Trouble("send-missing", tuple(past), missed, rest, acted=first[past[0]], sure=0.85)
     links = []
     for rank in part:
         mine = sorted((m for m in queued if rank in m.joined), key=lambda m: m.joined[rank])

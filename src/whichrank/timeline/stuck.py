@@ -54,6 +54,8 @@ def held_up(case: Case) -> list[Held]:
     behind = set(standing.behind) if standing else set()
     if waiting and doing and len(doing) <= len(waiting):
         named = [rank for rank in doing if rank in behind] or list(doing)
+        if case.goes_on:
+            return []  # nobody has waited for longer than usual: it comes, only late perhaps
         return [Held(rank, doing[rank], waiting, "stacks") for rank in named]
     return []
 

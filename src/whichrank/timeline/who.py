@@ -65,7 +65,12 @@ class People:
 
 
 def _same_host(one: str | None, other: str | None) -> bool:
-    return one is not None and other is not None and one.split(".")[0] == other.split(".")[0]
+    return one is not None and other is not None and short_name(one) == short_name(other)
+
+
+def short_name(host: str) -> str:
+    """A host's name without its domain; an address is kept whole."""
+    return host if host.replace(".", "").isdecimal() else host.partition(".")[0].lower()
 
 
 def meet(

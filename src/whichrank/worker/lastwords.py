@@ -12,6 +12,8 @@ from typing import Any
 
 from whichrank.model import last_words as layout
 
+_LAUNCHERS = (b"torchrun", b"torch.distributed.run", b"torch.distributed.launch", b"accelerate", b"deepspeed")
+
 
 def start_ticks(pid: int | str = "self") -> int:
     """When a process started, in the kernel's ticks; 0 where /proc does not say."""
@@ -27,13 +29,21 @@ class Recorder:
 
     def __init__(self, folder: str) -> None:
         now = time.time_ns()
+        rank, local, world = _number("RANK"), _number("LOCAL_RANK"), _number("WORLD_SIZE")
+        if _launches():  # in a pod it is given the number of the pod
+            rank = local = world = -1
+            task = None
+        else:
+            task = task_of_step() if rank < 0 else None
+            rank, local, world = task or (rank, local, world)
         self.words = layout.Words(
             pid=os.getpid(),
             parent=os.getppid(),
             start_ticks=start_ticks(),
-            rank=_number("RANK"),
-            local_rank=_number("LOCAL_RANK"),
-            world=_number("WORLD_SIZE"),
+            rank=rank,
+            local_rank=local,
+            world=world,
+            flags=layout.GUESSED if task is not None else 0,
             attempt=max(_number("TORCHELASTIC_RESTART_COUNT"), 0),
             started_ns=now,
             changed_ns=now,
@@ -58,6 +68,27 @@ class Recorder:
         self.words = new
         at = (new.beat % 2) * layout.SLOT
         self._map[at : at + layout.SLOT] = layout.pack(new)
+
+
+def task_of_step() -> tuple[int, int, int] | None:
+    """Rank, local rank and world as Slurm numbers tasks: scripts without a launcher take these for their own."""
+    rank, local = _number("SLURM_PROCID"), _number("SLURM_LOCALID")
+    world = max(_number("SLURM_STEP_NUM_TASKS"), _number("SLURM_NTASKS"))
+    # Outside of a step (in the batch script) the numbers are there too, and mean nothing.
+    return (rank, local, world) if 0 <= rank < world > 1 and _number("SLURM_STEP_ID") >= 0 else None
+
+
+def _launches() -> bool:
+    """Whether this is a launcher: it starts ranks and is none, whatever its variables say."""
+    try:
+        with open("/proc/self/cmdline", "rb") as stream:  # noqa: PTH123
+            words = stream.read(65536).split(b"\0")[:8]
+    except OSError:
+        return False
+    # What Python runs: the word after -m, or the first that is no option. What follows belongs to the program.
+    options = [word for word in words[1:] if word != b"-m"]
+    program = next((word for word in options if not word.startswith(b"-")), b"")
+    return any(word.rpartition(b"/")[2] in _LAUNCHERS for word in (words[0], program))
 
 
 def _number(name: str) -> int:

@@ -5,6 +5,7 @@ Copied into the job beside `startup.py`: standard library only, frames are looke
 
 from __future__ import annotations
 
+import opcode
 import re
 import sys
 import threading
@@ -25,7 +26,11 @@ _WHOM = {
     **dict.fromkeys(("recv", "irecv", "broadcast", "scatter", "recv_object_list"), ("src", "from")),
     **dict.fromkeys(("broadcast_object_list", "scatter_object_list"), ("src", "from")),
 }
+# A thread of Python code hands over the interpreter only at jumps and at the start of functions.
+_RUNNING = frozenset(number for name, number in opcode.opmap.items() if "JUMP" in name or name == "RESUME")
 _ACROSS = ("distributed_c10d.py", "distributed/rendezvous.py")
+# Collectives that begin in C++, below the constructor of DistributedDataParallel: on NCCL all ranks first meet there.
+_HIDDEN = frozenset({"_verify_param_shape_across_processes", "_sync_params_and_buffers", "_sync_module_states"})
 
 # What may take minutes while all others wait, and does no harm. The libraries by their files …
 _LIBRARIES = (
@@ -54,7 +59,7 @@ class MainThread:
     """Asked at every beat; remembers where it was before."""
 
     def __init__(self) -> None:
-        self.still_ns = self.fresh_ns = 0
+        self.still_ns = self.fresh_ns = self._newest_ns = 0
         self._at = self._line = 0
         self._lines: set[int] = set()
         self._known: dict[types.CodeType, tuple[bool, str]] = {}
@@ -66,6 +71,7 @@ class MainThread:
         frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001
         found: dict[str, Any] = {"flags": 0, "operation": "", "work": ""}
         at = line = 0
+        running = frame is not None and frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _RUNNING
         self._named.clear()
         for _ in range(FRAMES):
             if frame is None:
@@ -83,21 +89,23 @@ class MainThread:
                 else:
                     self._inside(frame, found)
             frame = frame.f_back
-        found.update(self._moves(at, line, now_ns))
+        found.update(self._moves(at, line, now_ns, running=running))
         return found
 
-    def forget(self) -> None:
+    def forget(self, now_ns: int) -> None:
         """There was progress: where it has been before counts no more."""
         self._lines = {self._line}
+        self.fresh_ns = self._newest_ns = now_ns
         for code in self._named:
             self._progress[code] = self._progress.get(code, 0) + 1
 
-    def _moves(self, at: int, line: int, now_ns: int) -> dict[str, int]:
-        if at != self._at or not self.still_ns:
+    def _moves(self, at: int, line: int, now_ns: int, *, running: bool) -> dict[str, int]:
+        if at != self._at or running or not self.still_ns:
             self._at, self.still_ns = at, now_ns
         self._line = line
         if line not in self._lines:
-            self.fresh_ns = now_ns
+            # The last but one: a line that a loop comes to once in a while is no walk.
+            self.fresh_ns, self._newest_ns = self._newest_ns or now_ns, now_ns
             if len(self._lines) < LINES:
                 self._lines.add(line)
         return {"still_ns": self.still_ns, "fresh_ns": self.fresh_ns}
@@ -125,6 +133,8 @@ class MainThread:
                 found["phase"] = layout.JOINING
             elif code.co_name in _LEAVING:
                 found["phase"] = layout.LEAVING
+        elif code.co_name in _HIDDEN and code.co_filename.endswith("distributed/utils.py"):
+            found["flags"], found["operation"] = layout.IN_COLLECTIVE, code.co_name
         elif code.co_name == "_shutdown" and code.co_filename.endswith("threading.py"):
             found["phase"] = layout.LEAVING
 

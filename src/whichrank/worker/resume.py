@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from typing import Any
 
 PLAN = "resume"
 """How to hand a checkpoint on: the variable, the arguments, and the arguments of the launch, one JSON text."""
@@ -25,13 +26,17 @@ def take_up(folder: str) -> None:
     if not attempt.isdigit() or "RANK" not in os.environ or os.environ.get(TAKEN) == attempt:
         return
     os.environ[TAKEN] = attempt
-    path = _chosen(folder, int(attempt))
-    if not path:
+    chosen = _chosen(folder, int(attempt))
+    if chosen is None:
         return
-    import json
+    if chosen["port"]:
+        # Not the store of the launcher, in which the addresses of dead ranks still are.
+        os.environ["MASTER_PORT"], os.environ["TORCHELASTIC_USE_AGENT_STORE"] = str(chosen["port"]), "False"
+    if chosen["path"]:
+        _hand_on(_read(f"{folder}/{PLAN}") or {}, chosen["path"])
 
-    with open(f"{folder}/{PLAN}", encoding="utf-8") as stream:  # noqa: PTH123
-        plan = json.load(stream)
+
+def _hand_on(plan: dict[str, Any], path: str) -> None:
     if plan["variable"]:
         os.environ[plan["variable"]] = path
     launched = plan["launched"]
@@ -41,20 +46,25 @@ def take_up(folder: str) -> None:
         sys.argv += [part.replace("{path}", path) for part in plan["arguments"]]
 
 
-def _chosen(folder: str, attempt: int) -> str:
-    """The path for this attempt; "" where there is none, or it is the one of the launch."""
+def _chosen(folder: str, attempt: int) -> dict[str, Any] | None:
+    """The choice for this attempt; None where there is none, and what the launch gave counts."""
     deadline = time.monotonic() + PATIENCE_S
     while attempt > 0 and not os.path.exists(f"{folder}/{PLAN}.{attempt}"):  # noqa: PTH110
         if time.monotonic() > deadline or not _is_watched():
             break
         time.sleep(0.05)
-    for number in range(attempt, -1, -1):
-        try:
-            with open(f"{folder}/{PLAN}.{number}", encoding="utf-8", errors="surrogateescape") as stream:  # noqa: PTH123
-                return stream.read()
-        except OSError:
-            continue
-    return ""
+    found = (_read(f"{folder}/{PLAN}.{number}") for number in range(attempt, -1, -1))
+    return next((choice for choice in found if choice is not None), None)
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    import json
+
+    try:
+        with open(path, encoding="utf-8") as stream:  # noqa: PTH123
+            return dict(json.load(stream))
+    except OSError:
+        return None
 
 
 def _is_watched() -> bool:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from whichrank.worker.standing import Standing
 
 FOLDER = "WHICHRANK_PRIVATE"
+LAUNCHER = "torch.distributed.launcher.api"
+"""What torchrun and those that build on it have imported."""
 BEAT_S = 0.5
 KEEP_S = 30.0
 """Between two dumps that are kept in reserve; longer where one takes long (a thousandth of the time at most)."""
@@ -122,6 +124,8 @@ class Watch:
         """Where the main thread is, and how far the collectives are."""
         now, before = time.time_ns(), self.recorder.words
         changes = main.look(now)
+        if before.flags & layout.GUESSED:
+            changes.update(_guess(changes["flags"]))
         c10d = _ready("torch.distributed.distributed_c10d")
         if c10d is None:
             if before.phase < layout.IMPORTED and _ready("torch") is not None:
@@ -129,10 +133,12 @@ class Watch:
         else:
             inside = bool(changes["flags"] & layout.IN_COLLECTIVE)
             changes.update(standing.look(c10d, now, in_collective=inside))
+            if "enqueued" in changes:  # the group says who it is
+                changes["flags"] &= ~layout.GUESSED
             changes.setdefault("phase", layout.JOINED if changes.get("world", -1) != -1 else layout.IMPORTED)
         self.recorder.note(**changes)
         if self.recorder.words.changed_ns != before.changed_ns:
-            main.forget()
+            main.forget(now)
         if "enqueued" in changes and time.monotonic() > self.keep_next:
             self.keep()
 
@@ -218,6 +224,16 @@ class Watch:
             self.aside.join(5.0)
 
 
+def _guess(flags: int) -> dict[str, int]:
+    """A launcher is no rank, though it runs in a task; and whoever says its rank need not be guessed at."""
+    if LAUNCHER in sys.modules:
+        return {"rank": -1, "local_rank": -1, "flags": flags}
+    told = os.environ.get("RANK", "")
+    if told.isdigit() and len(told) < 8:
+        return {"rank": int(told), "flags": flags}
+    return {"flags": flags | layout.GUESSED}
+
+
 def _ready(name: str) -> object | None:
     """A module that has been imported whole."""
     module = sys.modules.get(name)
@@ -239,6 +255,12 @@ class _Doorbell:
                     _watch.complain(error)
 
 
+def _has_group() -> bool:
+    """Whether a process group was there at this moment: the last beat may be older."""
+    world = getattr(_ready("torch.distributed.distributed_c10d"), "_world", None)
+    return getattr(world, "default_pg", None) is not None
+
+
 def _forked() -> None:
     """In the child of a fork: a process of its own, with words of its own."""
     global _watch  # noqa: PLW0603
@@ -247,7 +269,7 @@ def _forked() -> None:
         return
     try:
         _watch = Watch(parent.folder)
-        if parent.recorder.words.phase >= layout.JOINED:
+        if parent.recorder.words.phase >= layout.JOINED or _has_group():
             _watch.recorder.note(flags=layout.HELPER)
             return
         _watch.recorder.note(phase=parent.recorder.words.phase)

@@ -16,7 +16,7 @@ from whichrank.records.log import LogEvent, Value
 from whichrank.records.stack import ProcessStack
 
 MARKS = (
-    b"most recent call", b'File "', b'File \\"', b"NCCL error", b"failed collective", b"FAILED",
+    b"most recent call", b'File "', b'File \\"', b"NCCL error", b"failed collective", b" FAILED",
     b"Root Cause", b"Failures:", b"Exception in thread", b"Exception ignored", b"Timeout (",
     b"The above exception", b"During handling of the above",
 )  # fmt: skip
@@ -58,7 +58,8 @@ class Hearing:
         self._ended: dict[Key, str] = {}
         self._chained: dict[Key, str] = {}
         self._ignored: set[Key] = set()
-        self._newest: int | None = None
+        self.newest: int | None = None
+        """The newest time heard so far."""
         self._watch = False
         self._touched = 0
 
@@ -67,9 +68,14 @@ class Hearing:
         """True while a message of several lines is open: then every line is wanted."""
         return self._watch
 
+    @property
+    def expecting(self) -> bool:
+        """True where something was said of a traceback that is to come: of which thread it is, or after what."""
+        return bool(self._thread or self._ignored or self._chained)
+
     def hear(self, number: int, voice: Voice, matchers: tuple[Matcher, ...]) -> None:
         if voice.time_ns is not None:
-            self._newest = max(self._newest or 0, voice.time_ns)
+            self.newest = max(self.newest or 0, voice.time_ns)
         key = (voice.speaker, voice.rank)
         code = self._feed_trace(number, key, voice)
         self._feed_table(number, voice)
@@ -247,7 +253,7 @@ class Hearing:
                 host,
                 found.data,
                 frames,
-                None if voice.time_ns is not None else self._newest,
+                None if voice.time_ns is not None else self.newest,
                 number,
             )
         )

@@ -19,14 +19,16 @@ _TOOLS = re.compile(
 
 
 def host_of_path(label: str) -> str | None:
-    """`node7/dmesg.txt` and `dmesg-node7.txt` are of node7; the innermost name counts."""
+    """`node7/dmesg.txt`, `nodes/a/dmesg.txt` and `dmesg-node7.txt`: the innermost name counts."""
     *folders, name = label[-1024:].replace("\\", "/").split("/")
     stem = _TOOLS.sub("", name).strip("._-")
     match = _IN_NAME.search(stem)
     if match:
         return match[1].rstrip("-")
-    for folder in reversed(folders):
-        if _FOLDER.match(folder):
+    for at, folder in reversed(list(enumerate(folders))):
+        # A bundle of many nodes has a folder for each of them, whatever they are called.
+        of_a_node = at > 0 and folders[at - 1] == "nodes" and not folder.isdigit()
+        if of_a_node or _FOLDER.match(folder):
             return folder
         if match := re.search(rf"(?:^|[=_-])({_NAME})$", folder, re.IGNORECASE):
             return match[1]

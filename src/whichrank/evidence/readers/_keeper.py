@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
+from heapq import heappush, heappushpop
 
 from whichrank.records.log import LogEvent
 
-_FIRST = 200
+FIRST = 200
 _LAST = 200
 _OF_EACH_RANK = 16
 _RANKS = 1 << 14
@@ -26,7 +26,8 @@ class Keeper:
 
     def __init__(self) -> None:
         self._kept: list[LogEvent] = []
-        self._last: dict[str, deque[LogEvent]] = {}
+        # Heaps: what looks alike is read later than the rest, and the events nearest to the end are kept.
+        self._last: dict[str, list[tuple[int, int, LogEvent]]] = {}
         self._count: dict[str, int] = {}
         self._by_rank: dict[tuple[str, int | None], int] = {}
         self._seen: dict[tuple[object, ...], set[int | None]] = {}
@@ -37,12 +38,13 @@ class Keeper:
         kind = event.kind
         self._count[kind] = self._count.get(kind, 0) + 1
         of_rank = (kind, event.rank)
-        early = self._count[kind] <= _FIRST or self._by_rank.get(of_rank, 0) < _OF_EACH_RANK
+        early = self._count[kind] <= FIRST or self._by_rank.get(of_rank, 0) < _OF_EACH_RANK
         if early and (len(self._by_rank) < _RANKS or of_rank in self._by_rank):
             self._by_rank[of_rank] = self._by_rank.get(of_rank, 0) + 1
             self._kept.append(event)
             return
-        self._last.setdefault(kind, deque(maxlen=_LAST)).append(event)
+        last = self._last.setdefault(kind, [])
+        (heappush if len(last) < _LAST else heappushpop)(last, (event.line, self._count[kind], event))
 
     def _repeats(self, event: LogEvent) -> bool:
         keys = _REPEATING.get(event.kind)
@@ -61,7 +63,7 @@ class Keeper:
         return False
 
     def events(self) -> list[LogEvent]:
-        rest = [event for last in self._last.values() for event in last]
+        rest = [item[2] for last in self._last.values() for item in last]
         return sorted([*self._kept, *rest], key=lambda event: event.line)
 
     def dropped(self) -> int:

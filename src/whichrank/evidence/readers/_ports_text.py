@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from whichrank.evidence.readers._net_moments import address_of, moment_of
+
 # Names of perfquery -> the kernel's.
 COUNTERS = {
     "SymbolErrorCounter": "symbol_error", "LinkErrorRecoveryCounter": "link_error_recovery",
@@ -44,6 +46,7 @@ _ASKED = re.compile(
 _IP_LINK = re.compile(
     r"\d{1,6}: ([\w.-]{1,32})(?:@[\w.-]{1,32})?: <([A-Z0-9,_-]{0,200})> mtu (\d{1,6}) .{0,120}?state (\w{1,12})"
 )
+_CARRIER = re.compile(r"\bcarrier_changes (\d{1,12})\b")
 _IP_TITLES = re.compile(r"\s{2,8}(RX|TX): {1,4}(bytes\s.{0,120})$")
 _GREPPED = re.compile(
     r"(?:\S{0,200}/)?infiniband/([\w-]{1,40})/ports/(\d{1,3})/(?:(?:hw_)?counters/)?(\w{2,60})\s?[:=]\s?(\S.{0,80})$"
@@ -69,6 +72,8 @@ class Port:
     layer: str = ""
     mtu: int | None = None
     counters: dict[str, int] = field(default_factory=dict)
+    addresses: list[str] = field(default_factory=list)
+    taken_ns: int | None = None
 
     def put(self, name: str, value: str) -> None:
         """One named value, in any command's spelling."""
@@ -118,9 +123,10 @@ class Parser:
         self._netdev = other[1] if other else ""
         self._counting = False
         self._titles: tuple[str, list[str]] | None = None
+        self._taken_ns: int | None = None
 
     def _begin(self, device: str, port: int | None, number: int, quote: str) -> Port:
-        self._now = Port(device, port, number, quote.strip()[:400])
+        self._now = Port(device, port, number, quote.strip()[:400], taken_ns=self._taken_ns)
         if len(self.ports) < 1 << 16:
             self.ports.append(self._now)
         self._counting = False
@@ -169,6 +175,8 @@ class Parser:
             self._counting = True
         elif match := _IP_LINK.match(line):
             self._ip_link(match, number, line)
+        elif (taken_ns := moment_of(line[:64].encode())) is not None:
+            self._taken_ns, self._now = taken_ns, None
         elif match := _ASKED.search(line[:200]):
             if "perfquery" in line:
                 self._named, self._named_port = match[1] or self._named, int(match[2]) if match[2] else None
@@ -181,6 +189,8 @@ class Parser:
     def _ip_link(self, match: re.Match[str], number: int, line: str) -> None:
         port = self._begin(match[1], None, number, line)
         port.mtu, port.state = int(match[3]), match[4]
+        if changes := _CARRIER.search(line):
+            port.counters["carrier_changes"] = int(changes[1])
         if "UP" in match[2].split(",") and "LOWER_UP" not in match[2] and match[1] != "lo":
             port.physical = "NOCARRIER"
 
@@ -201,6 +211,9 @@ class Parser:
                 self._now.put(match[1], match[2])
         elif match := _IP_TITLES.match(line):
             self._titles = (match[1].lower(), match[2].split())
+        elif address := address_of(line):
+            if len(self._now.addresses) < 64:
+                self._now.addresses.append(address)
         elif match := _VALUE.match(line):
             self._now.put(match[1], match[2])
 

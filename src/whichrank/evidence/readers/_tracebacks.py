@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from whichrank.records.dump import Frame
 
@@ -12,6 +13,7 @@ _FILE = re.compile(r'^(\s*)File "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,500
 _BOX = re.compile(r"^│ (\S.{0,500}?):(\d{1,9}) in (\S{1,200})")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]{0,300})(?:: ?(.*))?$")
 _THREAD = re.compile(r"^Exception in thread (.{1,200}?)(?: \(.{0,200}\))?:?$")
+_BEGIN = HEADER.encode()
 _SURE = re.compile(r"(?:Error|Exception|Interrupt|Exit|Warning|Timeout|Expired|Empty|Full|Failed|StopIteration)$")
 _REPEATED = re.compile(r"^\s*\[Previous line repeated (\d{1,9}) more times?\]")
 # What surely begins another message: a log prefix, a NCCL line, the agent's table, a new exception.
@@ -81,6 +83,11 @@ class Trace:
         return True
 
     def _feed_exception(self, text: str, indent: int) -> bool:
+        if self.headless and text.startswith("Message: "):
+            # The stack of a call to Python's logging that failed itself: nobody raised what is logged.
+            self.frames.clear()
+            self.done = True
+            return False
         match = _EXCEPTION.match(text)
         if match is not None and indent <= max(self.indent, 2) and self._is_exception(match[1]):
             self.type = match[1]
@@ -134,6 +141,29 @@ def start(line: int, text: str) -> Trace:
     else:
         trace.indent = len(text) - len(text.lstrip(" ")) + 2
     return trace
+
+
+def block(text: bytearray, start: int, size: int) -> tuple[int, int] | None:
+    """Where a traceback ends that begins in this line and stands undisturbed: the end of the exception's line, and
+    of its class. None where lines of others are between, or the prefix of the lines changes."""
+    header = text.find(_BEGIN, start, size)
+    if header < 0:
+        return None
+    found = _undisturbed(bytes(text[start:header])).match(text, header, size)
+    return (found.end(), found.end(1)) if found else None
+
+
+@lru_cache(maxsize=256)
+def _undisturbed(prefix: bytes) -> re.Pattern[bytes]:
+    """Header, frames and exception, each behind this prefix."""
+    line = rb"\n" + re.escape(prefix)
+    return re.compile(
+        rb"[^\n]{0,200}(?:"
+        + line
+        + rb"  [^\n]{0,4096}){1,256}"
+        + line
+        + rb"([A-Za-z_][\w.]{0,300})(?::[^\n]*|\r?)(?=\n)"
+    )
 
 
 def thread_named(text: str) -> str | None:

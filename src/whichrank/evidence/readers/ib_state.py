@@ -11,6 +11,7 @@ from whichrank.evidence.readers._prefixes import strip_ansi
 from whichrank.evidence.readers._textscan import chunks, is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
+from whichrank.model.moments import rfc3339_ns
 from whichrank.records.network import CEILINGS, PortState
 
 NAME = "ib_state"
@@ -69,7 +70,10 @@ def read(item: Item) -> Reading:
         for line in chunk.splitlines():
             number += 1
             parser.feed(number, strip_ansi(line[:_LONGEST].decode("utf-8", "replace").rstrip()))
-    ports = [_state(item, host, port) for port in parser.ports if _says_something(port)]
+    told = [port for port in parser.ports if _says_something(port)]
+    # What `whichrank run` takes from a network namespace names no host: its address does.
+    places = {p.taken_ns: p.addresses[0] for p in reversed(told) if p.addresses}
+    ports = [_state(item, host or (places.get(p.taken_ns) if p.taken_ns else None), p) for p in told]
     if not ports:
         failed = any(words in item.head() for words in _FAILED)
         return Reading(
@@ -91,10 +95,11 @@ def _read_sysfs(item: Item, host: str | None, match: re.Match[str]) -> Reading:
 
 def _state(item: Item, host: str | None, port: Port) -> PortState:
     return PortState(
-        ref=Ref(item.label, f"line {port.line}", port.quote, None, host),
+        ref=Ref(item.label, f"line {port.line}", port.quote, None, host, rfc3339_ns(port.taken_ns or 0)),
         device=port.device,
         port=port.port,
         host=host,
+        taken_ns=port.taken_ns,
         snapshot=f"{item.label}:{port.line}",
         state=port.state,
         physical=port.physical,
@@ -102,5 +107,6 @@ def _state(item: Item, host: str | None, port: Port) -> PortState:
         layer=port.layer,
         mtu=port.mtu,
         counters=dict(port.counters),
+        addresses=tuple(port.addresses),
         line=port.line,
     )

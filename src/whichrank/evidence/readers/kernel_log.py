@@ -6,11 +6,12 @@ import re
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 from whichrank.evidence.readers._hosts import host_of_path
 from whichrank.evidence.readers._kernel_messages import MATCHERS, Match, Told
 from whichrank.evidence.readers._kernel_prefix import Said, peel
-from whichrank.evidence.readers._textscan import Scan, is_text
+from whichrank.evidence.readers._textscan import is_text, lines_with
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.model.moments import rfc3339_ns
@@ -22,13 +23,18 @@ _NAMES = ("dmesg", "kern.log", "kernlog", "kernel.log", "kernel_log", "journal",
 _LINES = re.compile(
     rb"^(?:<\d{1,3}>)?\[ {0,8}\d{1,8}\.\d{6}\] \S|^\w{3} {1,2}\d{1,2} [\d:]{8} [\w.-]{1,253} kernel: |NVRM: Xid \("
     rb"|^\S{19,35} [\w.-]{1,253} kernel: |^kern {0,6}:\w{1,7} {0,6}: \[|^\[\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\] \S"
-    rb'|^\{.{0,3000}"_TRANSPORT" ?: ?"kernel"|nvidia-nvswitch\d{1,4}: SXid|"SYSLOG_IDENTIFIER" ?: ?"kernel"',
+    rb'|^\{.{0,3000}"_TRANSPORT" ?: ?"kernel"|nvidia-nvswitch\d{1,4}: SXid|"SYSLOG_IDENTIFIER" ?: ?"kernel"'
+    # Collected from many hosts, dmesg --time-format iso, /dev/kmsg, and a log without any time.
+    rb"|^[\w.-]{1,253}: (?:<\d{1,3}>)?\[ {0,8}\d{1,8}\.\d{6}\] \S|^\d{4}-\d\d-\d\dT[\d:]{8},\d{6}[+-]\d\d:?\d\d \S"
+    rb"|^\d{1,5},\d{1,12},\d{1,18},[^;\n]{1,40};|^(?:<\d{1,3}>)?Linux version \d",
     re.MULTILINE,
 )
+_SYSLOG = re.compile(rb"^\w{3} {1,2}\d{1,2} [\d:]{8} [\w.-]{1,253} [\w./@-]{1,64}(?:\[\d{1,10}\])?: ", re.MULTILINE)
 _FORBIDDEN = (b"Operation not permitted", b"dmesg: read kernel buffer failed")
 # What ties the time since boot to the wall clock.
 _AUDIT = re.compile(r"audit\((\d{9,11})\.(\d{3}):\d{1,12}\)")
 _RTC = re.compile(r"setting system clock to .{10,40}\((\d{9,11})\)")
+_WORDS = (*(mark for mark, _ in MATCHERS), b"audit(", b"setting system clock")
 _OF_EACH = 40
 _MOST = 4000
 _SECOND = 10**9
@@ -41,7 +47,8 @@ def sniff(head: bytes, name: str) -> bool:
     if _LINES.search(head):
         return True
     lower = name.lower()
-    return lower.startswith(_NAMES) and (b"kernel" in head or any(words in head for words in _FORBIDDEN))
+    marks = b"kernel" in head or _SYSLOG.search(head) is not None or any(words in head for words in _FORBIDDEN)
+    return lower.startswith(_NAMES) and marks
 
 
 def read(item: Item) -> Reading:
@@ -61,13 +68,10 @@ class _Log:
         self._newest: dict[str, int] = {}
 
     def read(self) -> Reading:
-        plans = _Plans()
-        words = (*(mark for mark, _ in MATCHERS), b"audit(", b"setting system clock")
-        scan = Scan(words, (), plans.judge, lambda: False)
-        for number, plan, line in scan.lines_of(self._item.path, self._item.size):
+        for number, line, words in lines_with(self._item.path, _WORDS):
             said = peel(line)
             self._note_clock(said)
-            told = next((told for matcher in plans.plans[plan] if (told := matcher(said.text))), None)
+            told = next((told for matcher in _fitting(words) if (told := matcher(said.text))), None)
             if told is not None:
                 self._kept.add(self._event(number, said, told))
         self._note_end()
@@ -117,22 +121,10 @@ class _Log:
         return done
 
 
-class _Plans:
-    """Which matchers fit a line, by its words: decided once for each shape."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[tuple[int, ...], int] = {}
-        self.plans: list[tuple[Match, ...]] = [()]
-
-    def judge(self, line: bytes) -> int:
-        fitting = tuple(i for i, (mark, _) in enumerate(MATCHERS) if mark in line)
-        if not fitting and b"audit(" not in line and b"setting system clock" not in line:
-            return 0
-        number = self._numbers.get(fitting)
-        if number is None:
-            number = self._numbers[fitting] = len(self.plans)
-            self.plans.append(tuple(dict.fromkeys(MATCHERS[i][1] for i in fitting)))
-        return number
+@lru_cache(maxsize=4096)
+def _fitting(words: tuple[bytes, ...]) -> tuple[Match, ...]:
+    """What reads a line with these words in it, in the order of the table."""
+    return tuple(dict.fromkeys(match for mark, match in MATCHERS if mark in words))
 
 
 class _Keeper:

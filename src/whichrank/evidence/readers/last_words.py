@@ -14,6 +14,7 @@ from whichrank.records.log import LogEvent, Value
 NAME = "last_words"
 
 _MOST = 64 << 20
+_BEFORE = ("started", "importing torch", "torch imported")
 _MOST_RANKS = 1 << 20
 _INSIDE = re.compile(r"([a-z_]{1,40}) (from|to) (\d{1,7})$")
 
@@ -68,6 +69,11 @@ def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> li
         words = f"rank {rank} (process {pid}) is making its process group"
         ref = Ref(label, f"process {index}", words, rank, host)
         found.append(LogEvent("comm_init", ref, _whole(row, "changed_ns"), rank, pid=pid, host=host))
+    elif row.get("phase") in _BEFORE:
+        state = "has ended" if row.get("alive") is False else "lives"
+        quote = f"rank {rank} (process {pid}) {state} and never began to make a process group ({row['phase']})"
+        ref = Ref(label, f"process {index}", quote, rank, host)
+        found.append(LogEvent("not_joined", ref, _whole(row, "changed_ns"), rank, pid=pid, host=host))
     code, number = _whole(row, "exit_code"), _whole(row, "signal", 128)
     if row.get("alive") is False and (code or number):
         found.append(_ended(label, index, row, (rank, pid, host), (code, number)))

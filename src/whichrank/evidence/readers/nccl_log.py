@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import codecs
-
+from whichrank.evidence.chunks import UTF16, Chunk
 from whichrank.evidence.nccl.messages import version
 from whichrank.evidence.nccl.prefix import LEVEL
-from whichrank.evidence.nccl.scan import OtherLine, scan, scan_bytes
+from whichrank.evidence.nccl.scan import Scanner, scan, scan_bytes
+from whichrank.evidence.words import Place
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.records.nccl import NcclLog
 
 NAME = "nccl_log"
 
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _UTF16_LIMIT = 64 << 20
 
 
@@ -30,22 +29,40 @@ def mentions(text: bytes) -> bool:
 
 def read(item: Item) -> Reading:
     """Everything that NCCL printed into this file."""
-    return read_with(item, None)
-
-
-def read_with(item: Item, other: OtherLine | None) -> Reading:
-    """As `read`, and every line in which NCCL has no part is handed to `other`, by number and text."""
     try:
-        if item.head(2) in _UTF16:
+        if item.head(2) in UTF16:
             if item.size > _UTF16_LIMIT:
                 raise UnreadableError(f"{item.label}: UTF-16 text of {item.size} bytes", "Convert it to UTF-8 first.")
-            log = scan_bytes(_decoded(item.read()), item.label, other=other)
+            log = scan_bytes(_decoded(item.read()), item.label)
         else:
             with item.path.open("rb", buffering=0) as stream:
-                log = scan(stream, item.label, other=other)
+                log = scan(stream, item.label)
     except OSError as error:
         raise UnreadableError(f"{item.label}: {error.strerror or error}") from error
     return reading(log)
+
+
+class Listener:
+    """NCCL's lines of a text that is read for others too; not of UTF-16."""
+
+    words = frozenset[bytes]()
+
+    def __init__(self, item: Item) -> None:
+        self._item = item
+        self._scanner = Scanner(item.label)
+
+    def take(self, chunk: Chunk, found: list[Place]) -> None:
+        """Read one chunk."""
+        del found
+        self._scanner.take(chunk)
+
+    def finish(self) -> Reading:
+        """Everything that NCCL printed."""
+        with self._item.path.open("rb", buffering=0) as stream:
+            log = self._scanner.finish(stream)
+            stream.seek(-1, 2)
+            log.cut_end = stream.read(1) != b"\n"
+        return reading(log)
 
 
 def reading(log: NcclLog) -> Reading:
@@ -61,6 +78,6 @@ def reading(log: NcclLog) -> Reading:
 
 
 def _decoded(data: bytes) -> bytes:
-    if data[:2] in _UTF16:
+    if data[:2] in UTF16:
         return data[: len(data) & ~1].decode("utf-16", "replace").encode("utf-8", "replace")
     return data

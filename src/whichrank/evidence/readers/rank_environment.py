@@ -14,6 +14,7 @@ from whichrank.records.log import LogEvent, Value
 NAME = "rank_environment"
 
 _MOST = 1 << 20
+_LAUNCH = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"})
 _LINE = re.compile(rb"[A-Za-z_][A-Za-z0-9_]{0,200}=")
 
 
@@ -32,7 +33,7 @@ def read(item: Item) -> Reading:
         name, equals, value = line.partition("=")
         if equals and name == "RANK" and value.isdigit() and len(value) < 8:
             rank = int(value)
-        if equals and name in catalogue():
+        if equals and (name in catalogue() or name in _LAUNCH):
             data[name] = value[:300]
     if rank is None:
         return Reading(quality="ignored", note="the settings of a process that is no rank")

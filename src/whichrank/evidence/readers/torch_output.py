@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import lru_cache
+
+from whichrank.evidence.chunks import Chunk
 from whichrank.evidence.readers import (
     _messages_comm,
     _messages_process,
     _messages_watchdog,
     _progress,
+    _together,
+    _tracebacks,
 )
 from whichrank.evidence.readers._found import Found, Matcher
 from whichrank.evidence.readers._hearing import MARKS, Hearing
+from whichrank.evidence.readers._keeper import FIRST
+from whichrank.evidence.readers._often import Held, Often, speaker
+from whichrank.evidence.readers._pieces import Piece, Pieces
 from whichrank.evidence.readers._prefixes import Clock, hint_of_path, listen, stated_year
-from whichrank.evidence.readers._textscan import Scan, is_text
+from whichrank.evidence.readers._textscan import LONGEST, bounded, is_text
+from whichrank.evidence.words import Place
 from whichrank.model.contracts import Item, Reading
 from whichrank.records.log import FINITE
 
@@ -21,7 +31,17 @@ _MATCHERS = tuple(
     (words.encode(), (words, read))
     for words, read in (*_messages_watchdog.MATCHERS, *_messages_comm.MATCHERS, *_messages_process.MATCHERS)
 )
-_ALL_MARKS = (*MARKS, *(mark for mark, _ in _MATCHERS))
+_ALL_MARKS = frozenset((*MARKS, *(mark for mark, _ in _MATCHERS)))
+_OPENING = frozenset(MARKS)
+_TABLE = frozenset((b" FAILED", b"Root Cause", b"Failures:"))
+_OTHER_OPENING = _OPENING - _TABLE
+_TRACEBACK = b"most recent call"
+_TRACEBACKS_OWN = frozenset((_TRACEBACK, *(mark for mark in MARKS if mark.startswith(b"File"))))
+_TRACES, _TABLES = 8, 64
+"""Tracebacks of one look that are heard at once, and at the end; tables of failures, each of which keeps all lines
+behind it in suspense."""
+_ENOUGH = 8
+"""Lines of one look in which a loss is no number."""
 _LOG_NAMES = (".log", ".out", ".err", ".txt", "stdout", "stderr")
 _OTHER_NAMES = (".json", ".yaml", ".yml", ".xml", ".csv", ".md")
 _SOURCE_STARTS = (b"import ", b"from ", b"def ", b"class ", b"#!/usr/bin/env python", b'"""')
@@ -48,63 +68,97 @@ def _is_nccl_file(head: bytes, name: str) -> bool:
 
 def read(item: Item) -> Reading:
     """Events in the order of the file, then one `Progress`, then stacks that faulthandler printed."""
-    return _Reader(item).read()
+    return _together.read(item, [Listener(item)])[0]
 
 
-class _Plans:
-    """What to do with a line, by its words: decided once for each shape, and then a number."""
+class Listener:
+    """One pass over a file."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[tuple[bool, bool, bool, tuple[int, ...]], int] = {}
-        self.plans: list[tuple[bool, bool, bool, tuple[Matcher, ...]]] = [(False, False, False, ())]
+    words = _ALL_MARKS | _progress.NONFINITE
 
-    def judge(self, line: bytes) -> int:
-        fitting = tuple(i for i, (mark, _) in enumerate(_MATCHERS) if mark in line)
-        heard = bool(fitting) or any(mark in line for mark in MARKS)
-        worth = _progress.worth(line)
-        if not (heard or worth):
-            return 0
-        plan = (heard, worth, worth and _progress.nonfinite(line), fitting)
-        number = self._numbers.get(plan)
-        if number is None:
-            number = self._numbers[plan] = len(self.plans)
-            self.plans.append((*plan[:3], tuple(_MATCHERS[i][1] for i in fitting)))
-        return number
-
-
-class _Reader:
     def __init__(self, item: Item) -> None:
         self._item = item
         self._rank = hint_of_path(item.label).rank
         self._clock = Clock(item.mtime_ns, stated_year(_edges(item)))
         self._hearing = Hearing(item.label, self._clock)
-        self._lines = _progress.Lines(item.label)
+        self._often = Often(FIRST)
+        self._tracebacks = Often(_TRACES)
+        self._tables = Often(_TABLES)
+        self._repeated = (self._often, self._tracebacks, self._tables)
         self._nonfinite: set[tuple[int, str]] = set()
+        self._suspects: Counter[object] = Counter()
+        self._breaks = 0
+        self._cut = 0
 
-    def read(self) -> Reading:
-        plans, hearing = _Plans(), self._hearing
-        words = (*_ALL_MARKS, *_progress.NONFINITE)
-        scan = Scan(words, _progress.STEMS, plans.judge, lambda: hearing.watching)
-        keep = self._lines.add
-        for number, plan, line in scan.lines_of(self._item.path, self._item.size):
-            heard, worth, nonfinite, matchers = plans.plans[plan]
-            if worth:
-                keep((number, line))
-                if nonfinite:
-                    self._note_nonfinite(number, line)
-            if heard or hearing.watching:
-                hearing.hear(number, listen(line, self._clock), matchers)
-        hearing.close()
-        return self._reading(scan.cut)
+    def take(self, chunk: Chunk, found: list[Place]) -> None:
+        """Hear the lines with words in them, and those that may belong to an open message."""
+        self._breaks += chunk.breaks
+        pieces, hearing = Pieces(chunk, found), self._hearing
+        while piece := pieces.any() if hearing.watching else pieces.told():
+            number, start, end, words = piece
+            if (
+                _TRACEBACK in words
+                and not (hearing.watching or hearing.expecting)
+                and self._is_repeated(chunk, pieces, piece)
+            ):
+                continue
+            line = bytes(chunk.view[start:end])
+            if len(line) > LONGEST:
+                line = bounded(line)
+                self._cut += 1
+            if not _progress.NONFINITE.isdisjoint(words):
+                self._note_nonfinite(number, line)
+            self._hear(number, line, words)
 
-    def _reading(self, cut: int) -> Reading:
+    def _hear(self, number: int, line: bytes, words: tuple[bytes, ...]) -> None:
+        hearing = self._hearing
+        if not hearing.watching:
+            if _ALL_MARKS.isdisjoint(words):
+                return
+            often = self._often if _OPENING.isdisjoint(words) else self._tables
+            if _OTHER_OPENING.isdisjoint(words) and often.holds(Held(number, line, hearing.newest, words)):
+                return
+        hearing.hear(number, listen(line, self._clock), _fitting(words))
+
+    def _is_repeated(self, chunk: Chunk, pieces: Pieces, piece: Piece) -> bool:
+        """Whether here begins a traceback of which enough were heard; then it is passed."""
+        if self._hearing.watching or self._hearing.expecting:
+            return False
+        block = _tracebacks.block(chunk.buffer, piece.start, chunk.size)
+        if block is None:
+            return False
+        end, named = block
+        others = pieces.words_until(end).union(piece.words) - _TRACEBACKS_OWN
+        # Frames and class tell it; the message too, where it has words that are known.
+        text = bytes(chunk.view[piece.start : end])
+        told = text if others else bytes(chunk.view[piece.start : named])
+        if not self._tracebacks.holds(Held(piece.number, text, self._hearing.newest, ()), told):
+            return False
+        pieces.skip(end)
+        return True
+
+    def finish(self) -> Reading:
+        """All that was heard."""
+        self._hearing.close()
+        for held in sorted(
+            self._often.held() + self._tracebacks.held() + self._tables.held(), key=lambda item: item.number
+        ):
+            self._hearing.newest = held.after_ns
+            for number, line in enumerate(held.text.split(b"\n"), held.number):
+                words = held.words or tuple(mark for mark in _ALL_MARKS if mark in line)
+                self._hearing.hear(number, listen(line, self._clock), _fitting(words))
+            self._hearing.close()
+        return self._reading()
+
+    def _reading(self) -> Reading:
         records: list[object] = [*self._hearing.keeper.events()]
-        progress = self._lines.progress(self._clock, self._rank)
+        progress = _progress.read(self._item, self._breaks, self._clock, self._rank)
         records += [progress] if progress is not None else []
         records += self._hearing.stacks
         if not records:
             return Reading([], "ignored", "nothing of torch's and no progress in it")
-        truncated, dropped = self._hearing.truncated, self._hearing.keeper.dropped()
+        truncated, cut = self._hearing.truncated, self._cut
+        dropped = self._hearing.keeper.dropped() + sum(often.dropped for often in self._repeated)
         notes = [f"{truncated} traceback(s) without an end"] if truncated else []
         notes += [f"{cut} overlong line(s) cut"] if cut else []
         notes += [f"{dropped} repeated event(s) not kept"] if dropped else []
@@ -112,6 +166,12 @@ class _Reader:
 
     def _note_nonfinite(self, number: int, line: bytes) -> None:
         """The first of each rank becomes an event: the columns keep only the newest lines."""
+        if not (_progress.nonfinite(line) and _progress.worth(line)):
+            return
+        who = speaker(line)
+        self._suspects[who] += 1
+        if self._suspects[who] > _ENOUGH or len(self._suspects) > 65536:
+            return
         voice = listen(line, self._clock)
         step = _progress.parse(voice)
         if step is None or len(self._nonfinite) > 65536:
@@ -128,6 +188,12 @@ class _Reader:
             found = Found("loss_nonfinite", {"what": what, "value": str(value), "step": step.step})
             found.rank = rank if rank >= 0 else None
             self._hearing.emit(number, voice, found)
+
+
+@lru_cache(maxsize=4096)
+def _fitting(words: tuple[bytes, ...]) -> tuple[Matcher, ...]:
+    """What reads a line with these words in it, in the order of the table."""
+    return tuple(matcher for mark, matcher in _MATCHERS if mark in words)
 
 
 def _edges(item: Item) -> bytes:

@@ -34,10 +34,21 @@ _OTHERS = re.compile(
     rf"{_RANK}\s{{0,4}}(?:!=|>|>=)\s{{0,4}}[01]\b|not (?:[\w.]{{0,40}})?is_main_process|not (?:[\w.]{{0,40}})?is_master"
 )
 _ANY_RANK = re.compile(rf"{_RANK}\s{{0,4}}(?:==|!=|<|>|%)")
+# What differs from rank to rank although the code does not name the rank: values of tensors, lengths, missing inputs.
+_OWN_DATA = re.compile(
+    r"\.item\(\)|\bis(?:nan|inf|finite)\(|\.(?:any|all|numel|nelement)\(\)|\blen\(|\bis (?:not )?None\b"
+    r"|\.(?:shape|size)\b|\b(?:loss|grad_norm|batch|images?|pixel_values|inputs?|labels|tokens|samples?)\b\s{0,2}(?:[<>!=]|is\b)"
+)
+_SHARED = re.compile(
+    r"world_size|is_initialized|is_available|is_distributed|\b(?:args|cfg|config|opt|hparams)\b|\b(?:step|epoch|iteration)\b"
+    r"|training\b|\bgroup\b|debug|verbose"
+)
 _COLLECTIVE = re.compile(
     r"\b(?:(?:dist|distributed|accelerator|fabric|comm|c10d)\.|\.)?"
     r"(?P<name>all_reduce|all_gather\w{0,20}|reduce_scatter\w{0,20}|broadcast\w{0,20}|all_to_all\w{0,20}|barrier|"
-    r"monitored_barrier|wait_for_everyone|save_state|save_checkpoint|full_tensor|gather_for_metrics|"
+    r"monitored_barrier|wait_for_everyone|save_state|save_checkpoint|full_tensor|gather_for_metrics|get_state_dict|"
+    r"consolidate_state_dict|(?<=metric\.)compute|(?<=metrics\.)compute|"
+    r"log(?:_dict)?(?=\([^\n]{0,200}sync_dist ?= ?True)|"
     r"(?<=dist\.)(?:reduce|gather|scatter)|(?<=distributed\.)(?:reduce|gather|scatter)|(?<=accelerator\.)(?:reduce|gather))"
     r"\s{0,2}\("
 )
@@ -102,7 +113,8 @@ class _Reader:
         around = self._between(chains)
         found += around
         used = {clue.line for clue in around}
-        return found or [c for chain in chains for c in self._guarded(chain) if c.line not in used]
+        found = found or [c for chain in chains for c in self._guarded(chain) if c.line not in used]
+        return found or self._by_data()
 
     def _chains(self) -> list[list[_Branch]]:
         """Each if-elif-else whose conditions speak of the rank."""
@@ -147,15 +159,41 @@ class _Reader:
             branch.calls += [(name, line, p2p) for _, name, p2p in sorted(calls)]
 
     def _crossed(self, chain: list[_Branch]) -> list[CodeClue]:
-        """Two arms that mix collectives and point-to-point operations in different orders, or both receive first."""
+        """Two arms that mix collectives and point-to-point operations in different orders, or begin alike."""
         arms = [branch for branch in chain if len(branch.calls) > 1]
         for number, one in enumerate(arms):
             for other in arms[number + 1 :]:
                 mine, theirs = _kinds(one), _kinds(other)
                 mixed = "collective" in mine and "collective" in theirs and len(set(mine)) > 1 and len(set(theirs)) > 1
-                if (mixed and _order(mine) != _order(theirs)) or (_waits_first(one) and _waits_first(other)):
+                alike = _waits_first(one) != "" and _waits_first(one) == _waits_first(other)
+                if (mixed and _order(mine) != _order(theirs)) or alike:
                     return [self._clue("crossed", one, one.calls[0][1], _names(one), _names(other))]
         return []
+
+    def _by_data(self) -> list[CodeClue]:
+        """A collective under a condition on this rank's own data, without the same one in the other arm."""
+        found = []
+        for at, line in enumerate(self._lines):
+            branch = _BRANCH.match(line.text)
+            if branch is None or branch["word"] == "else" or not _OWN_DATA.search(branch["condition"]):
+                continue
+            if _SHARED.search(branch["condition"]) or _ANY_RANK.search(branch["condition"]):
+                continue
+            arm = _Branch(line, branch["condition"].strip(), first=False, others=False)
+            self._fill(arm, at, branch.end())
+            alone = [(name, where) for name, where, p2p in arm.calls if not p2p and not self._repeated(at, line, name)]
+            if alone:
+                found.append(self._clue("by_data", arm, alone[0][1], tuple(name for name, _ in alone)))
+        return found
+
+    def _repeated(self, at: int, line: _Line, name: str) -> bool:
+        """Whether the arm behind this one has the same call."""
+        behind = [other for other in self._lines[at + 1 :] if other.indent <= line.indent][:1]
+        if not behind or not behind[0].text.startswith(("else", "elif")):
+            return False
+        arm = _Branch(behind[0], "", first=False, others=False)
+        self._fill(arm, self._lines.index(behind[0]), len(behind[0].text))
+        return any(name == other for other, _, _ in arm.calls)
 
     def _between(self, chains: list[list[_Branch]]) -> list[CodeClue]:
         """The others wait in a barrier, one rank works, and then comes to its own barrier."""
@@ -203,7 +241,7 @@ def _order(kinds: list[str]) -> int:
     return kinds.index("collective") - kinds.index("p2p") > 0
 
 
-def _waits_first(branch: _Branch) -> bool:
-    """Whether a blocking receive stands before the send of the same arm."""
-    names = _names(branch)
-    return "recv" in names and "send" in names and names.index("recv") < names.index("send")
+def _waits_first(branch: _Branch) -> str:
+    """Which blocking half stands first in an arm that has both; nothing where it is not so."""
+    names = [name for name in _names(branch) if name in ("recv", "send")]
+    return names[0] if len(set(names)) == 2 else ""

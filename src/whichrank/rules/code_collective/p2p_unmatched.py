@@ -44,7 +44,8 @@ def _applies(trouble: Trouble) -> bool:
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
     lineup = telling.lineup_of(case)
-    waiting = trouble.meeting.joined[min(trouble.meeting.joined)]
+    here = set(trouble.meeting.joined)
+    waiting = trouble.meeting.joined[min(here - set(trouble.ranks) or here)]
     waiter = int(lineup.rank[waiting])
     text = f"{telling.who(case, waiter).capitalize()} waits in {telling.step(lineup, waiting)}"
     peer = telling.culprits_text(case, trouble.ranks)

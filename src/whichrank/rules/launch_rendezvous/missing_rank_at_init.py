@@ -35,6 +35,11 @@ CAUSE = "missing-rank-at-init"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
+    never = {e.rank: e.ref for e in case.of_kind("not_joined") if e.rank is not None}
+    joined = {e.rank for e in case.of_kind("comm_init", "group_init") if e.rank is not None}
+    if never and joined and not case.goes_on:
+        # A watcher saw it: with NCCL the others meet, and record, only behind the making of the group.
+        return [_finding(case, tuple(sorted(never)), tuple(sorted(joined - set(never))), list(never.values()))]
     if case.lineup is not None:
         return []
     started, refs = _started(case)

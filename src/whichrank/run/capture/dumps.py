@@ -16,6 +16,9 @@ from whichrank.run.places import Torch
 def dump_of(crew: Crew, bundle: Bundle, member: Member, token: str, places: Torch) -> None:
     """The newest one, with frames where they could be had in time."""
     rank, pid = member.rank, member.words.pid
+    # Its own answer is dated by the moment it was taken; torch's file by the end of the writing, seconds later.
+    if _left(crew, bundle, member, ((framed(crew.folder, member), "when asked"),)):
+        return
     by_torch = _fresh(places.dump_of(rank), member)
     if by_torch:
         taken_ns = modified_ns(places.dump_of(rank))
@@ -24,8 +27,7 @@ def dump_of(crew: Crew, bundle: Bundle, member: Member, token: str, places: Torc
             taken_ns=taken_ns,
         )  # fmt: skip
         return
-    asked = ((framed(crew.folder, member), "when asked"), (token, "when asked, without frames"))
-    if _left(crew, bundle, member, asked):
+    if _left(crew, bundle, member, ((token, "when asked, without frames"),)):
         return
     served, why = _served(crew, member)
     if served:

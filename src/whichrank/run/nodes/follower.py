@@ -18,7 +18,7 @@ from whichrank.run.nodes import talk, wire
 from whichrank.run.nodes.clock import Offset
 from whichrank.run.nodes.parcel import pack
 from whichrank.run.nodes.snapshot import Snapshot
-from whichrank.run.nodes.talk import Answer, Beat, Closing, Listed, Opening, Receipt, Request
+from whichrank.run.nodes.talk import Answer, Beat, Closing, Listing, Opening, Receipt, Request
 from whichrank.run.nodes.wire import Kind, RefusedError, Stream, WireError
 
 BEAT_S = 1.0
@@ -29,7 +29,6 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 10.0
 READ = 64 << 10
 FULL = 512 << 10
 """Bytes that may wait: a parcel goes out piece by piece, with beats between."""
-ListOf = list[Listed]
 
 
 @dataclass(slots=True)
@@ -66,7 +65,7 @@ class Follower:
     """What the leader calls this node."""
     leader: str = ""
     """What the leader calls itself, once it has been heard."""
-    listed: ListOf = field(default_factory=list)
+    listed: Listing = field(default_factory=list)
     offset: Offset = field(default_factory=Offset)
     receipts: dict[str, str] = field(default_factory=dict)
     """Parcel -> why it could not be kept; empty where it was."""
@@ -78,7 +77,6 @@ class Follower:
     heard_ns: int = 0
     closed: bool = False
     """Whether the leader closed the connection itself."""
-    news: threading.Event = field(default_factory=threading.Event)
     _instance: str = field(default_factory=lambda: secrets.token_hex(8))
     _fresh: Snapshot | None = None
     _last: Snapshot = field(default_factory=Snapshot)
@@ -143,7 +141,6 @@ class Follower:
             except (OSError, WireError) as error:
                 self.why = str(getattr(error, "strerror", None) or error)
             pause = FIRST_PAUSE_S if self.heard > joined else min(pause * 2, LONGEST_PAUSE_S)
-            self.news.set()
             self._stop.wait(pause)
 
     @property
@@ -159,7 +156,6 @@ class Follower:
             self.goodbye = self.closed = False
             self.heard, self.heard_ns = time.monotonic(), time.time_ns()
             self._fresh = self._last
-            self.news.set()
             try:
                 for kind, payload in early:
                     self._hear(line, kind, payload)
@@ -242,12 +238,10 @@ class Follower:
             self.offset.learn(answer.sent_ns, answer.arrived_ns, answer.answered_ns, self.heard_ns)
         elif kind is Kind.REQUEST and (request := talk.read(Request, payload)) is not None:
             self._requests.append(request)
-            self.news.set()
-        elif kind is Kind.ROSTER and (listed := talk.read(ListOf, payload)) is not None:
+        elif kind is Kind.ROSTER and (listed := talk.read(Listing, payload)) is not None:
             self.listed = listed
         elif kind is Kind.RECEIPT and (receipt := talk.read(Receipt, payload)) is not None:
             self.receipts[receipt.token] = receipt.why
-            self.news.set()
         elif kind is Kind.BYE:
             self.goodbye = True
             raise WireError("it has ended")

@@ -16,7 +16,7 @@ from typing import IO
 from whichrank.run.nodes import talk, wire
 from whichrank.run.nodes.parcel import MOST as MOST_PARCEL
 from whichrank.run.nodes.roster import Node, Parcel, Roster
-from whichrank.run.nodes.talk import Answer, Beat, Closing, Listed, Opening, Receipt, Request
+from whichrank.run.nodes.talk import Answer, Beat, Closing, Listing, Opening, Receipt, Request
 from whichrank.run.nodes.wire import Kind, Stream, WireError
 
 MOST_CLIENTS = 4096
@@ -63,9 +63,7 @@ class Leader:
     _bell: tuple[socket.socket, socket.socket] = field(default_factory=socket.socketpair)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
-    _listed: list[Listed] = field(default_factory=list)
-    news: threading.Event = field(default_factory=threading.Event)
-    """Somebody came, went, or lost a rank."""
+    _listed: Listing = field(default_factory=list)
 
     def start(self, parcels: Path) -> None:
         self.parcels = parcels
@@ -88,11 +86,11 @@ class Leader:
         """Ask every node that is there."""
         self._later(lambda: self._all(Kind.REQUEST, talk.write(request)))
 
-    def list(self, listed: list[Listed]) -> None:
+    def announce(self, listed: Listing) -> None:
         """Tell everybody who is where; those that come later hear it too."""
-        self._later(lambda: self._list(listed))
+        self._later(lambda: self._announce(listed))
 
-    def _list(self, listed: list[Listed]) -> None:
+    def _announce(self, listed: Listing) -> None:
         self._listed = listed
         self._all(Kind.ROSTER, talk.write(listed))
 
@@ -200,7 +198,6 @@ class Leader:
         client.node = node
         if self._listed:
             self._send(client, Kind.ROSTER, talk.write(self._listed))
-        self.news.set()
 
     def _beat(self, client: _Client, node: Node, payload: bytes) -> None:
         arrived = time.time_ns()
@@ -208,10 +205,7 @@ class Leader:
         if beat is None:
             raise WireError("its beat can't be read")
         with self.roster.lock:
-            lost = node.failed
             node.beat(beat)
-            if node.failed != lost or node.snapshot.ended:
-                self.news.set()
         self._send(client, Kind.ANSWER, talk.write(Answer(beat.sent_ns, arrived, time.time_ns())))
 
     def _open(self, client: _Client, node: Node, payload: bytes) -> None:
@@ -257,7 +251,6 @@ class Leader:
         with self.roster.lock:
             node.parcel = parcel
         self._send(client, Kind.RECEIPT, talk.write(Receipt(parcel.token, parcel.why)))
-        self.news.set()
 
     def _shut(self, client: _Client) -> None:
         if client.box is not None:
@@ -310,4 +303,3 @@ class Leader:
         if client.node is not None:
             with self.roster.lock:
                 client.node.open, client.node.closed = False, closed
-            self.news.set()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from whichrank.model.last_words import Words
-from whichrank.run.nodes.snapshot import Distant, Snapshot, update
+from whichrank.run.nodes.snapshot import Distant, Snapshot, lost, update
 from whichrank.run.nodes.talk import Beat
 
 Standing = Literal["here", "silent", "left", "ended"]
@@ -96,19 +96,28 @@ class Node:
         return bool(self.snapshot.code) or any(not row.alive and row.status for row in self.snapshot.rows)
 
     def people(self, now: float) -> list[Distant]:
-        """Its ranks as they are by now; those of a silent node count as gone."""
+        """Its ranks as they are by now; none where nobody watches them any more."""
+        standing = self.standing(now)
+        if standing == "left":
+            return []
+        if standing == "silent":
+            return [lost(member) for member in self.last_seen()]
         if not self._merged:
             self._merged = True
-            known, self.members = self.members, {}
-            for row in self.snapshot.rows:
-                member = known.get(row.rank) or Distant(Words(), f"{self.name}.{row.rank}", node=self.name)
-                update(member, row, self.taken_ns)
-                self.members[row.rank] = member
-        if self.standing(now) == "silent":
-            for member in self.members.values():
-                member.alive = False
-            self._merged = False  # what it says when it is back is merged anew
+            self.members = self._up_to_date(self.members)
         return list(self.members.values())
+
+    def last_seen(self) -> list[Distant]:
+        """Its ranks as its watcher last told them."""
+        return list(self._up_to_date({}).values())
+
+    def _up_to_date(self, known: dict[int, Distant]) -> dict[int, Distant]:
+        found = {}
+        for row in self.snapshot.rows:
+            member = known.get(row.rank) or Distant(Words(), f"{self.name}.{row.rank}", node=self.name)
+            update(member, row, self.taken_ns)
+            found[row.rank] = member
+        return found
 
 
 @dataclass(slots=True)

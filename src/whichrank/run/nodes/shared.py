@@ -27,7 +27,7 @@ from whichrank.run.nodes.parcel import MOST as MOST_PARCEL
 from whichrank.run.nodes.parcel import pack
 from whichrank.run.nodes.roster import Parcel, Roster
 from whichrank.run.nodes.snapshot import Snapshot
-from whichrank.run.nodes.talk import Beat, Listed, Opening, Receipt, Request
+from whichrank.run.nodes.talk import Beat, Listing, Opening, Receipt, Request
 
 TURN_S = 1.0
 LEASE_S = 10.0
@@ -50,7 +50,7 @@ class Lease(msgspec.Struct, frozen=True):
     answers: dict[str, tuple[int, int]] = {}
     """Node -> when its beat was sent by its clock, and arrived by the leader's."""
     receipts: list[Receipt] = []
-    listed: list[Listed] = []
+    listed: Listing = []
 
 
 class Sign(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ class Shared:
     leads: bool = False
     roster: Roster = field(default_factory=Roster)
     leader: str = ""
-    listed: list[Listed] = field(default_factory=list)
+    listed: Listing = field(default_factory=list)
     offset: Offset = field(default_factory=Offset)
     receipts: dict[str, str] = field(default_factory=dict)
     goodbye: bool = False
@@ -114,7 +114,6 @@ class Shared:
     why: str = "nobody leads yet"
     heard: float = float("-inf")
     heard_ns: int = 0
-    news: threading.Event = field(default_factory=threading.Event)
     turn_s: float = TURN_S
     lease_s: float = LEASE_S
     _instance: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -124,7 +123,7 @@ class Shared:
     _signs: dict[str, _Seen] = field(default_factory=dict)
     _answers: dict[str, tuple[int, int]] = field(default_factory=dict)
     _receipts: deque[Receipt] = field(default_factory=lambda: deque(maxlen=MOST_RECEIPTS))
-    _told: list[Listed] = field(default_factory=list)
+    _told: Listing = field(default_factory=list)
     _orders: deque[Request] = field(default_factory=deque)
     _requests: deque[Request] = field(default_factory=lambda: deque(maxlen=64))
     _known: set[str] = field(default_factory=set)
@@ -198,7 +197,7 @@ class Shared:
         self._orders.append(request)
         self._bell.set()
 
-    def list(self, listed: list[Listed]) -> None:
+    def announce(self, listed: Listing) -> None:
         self._told = listed
 
     def deliver(self, folder: Path, token: str, *, final: bool) -> None:
@@ -245,7 +244,9 @@ class Shared:
         self._write(self._home / "beat", talk.write(sign))
 
     def _expired(self, lease: Lease) -> bool:
-        return not lease.ended and time.monotonic() - self._lease.at > self.lease_s and self._lease.count >= 0
+        if lease.ended or lease.instance == self._instance or self._lease.count < 0:
+            return False
+        return time.monotonic() - self._lease.at > self.lease_s
 
     def _take(self, before: Lease | None) -> None:
         """Take the lease; it is ours when it still is after a while."""
@@ -272,7 +273,6 @@ class Shared:
     def _settle(self) -> None:
         if self._taken is not None and time.monotonic() - self._taken >= SETTLE_S:
             self.leads = True
-            self.news.set()
 
     def _lead(self) -> None:
         now_ns = time.time_ns()
@@ -310,11 +310,8 @@ class Shared:
             if node is None or node.instance != sign.instance:
                 node = self.roster.admit(home.name, sign.instance, "", self.name)
                 node.least_s = self.lease_s
-            lost = node.failed
             node.open, node.closed = True, False
             node.beat(sign.beat)
-            if node.failed != lost or node.snapshot.ended:
-                self.news.set()
         self._answers[home.name] = (sign.beat.sent_ns, now_ns)
         self._look_for_parcel(home)
 
@@ -324,7 +321,6 @@ class Shared:
             node = self.roster.nodes.get(name)
             if node is not None and node.open:
                 node.open, node.closed = False, True
-                self.news.set()
 
     def _look_for_parcel(self, home: Path) -> None:
         for path in home.glob("opening.*"):
@@ -341,7 +337,6 @@ class Shared:
             with self.roster.lock:
                 self.roster.nodes[home.name].parcel = parcel
             self._receipts.append(Receipt(opening.token, parcel.why))
-            self.news.set()
 
     def _follow(self, lease: Lease) -> None:
         if self.leads:
@@ -361,7 +356,6 @@ class Shared:
         for receipt in lease.receipts:
             self.receipts[receipt.token] = receipt.why
         self._read_orders(lease)
-        self.news.set()
 
     def _read_orders(self, lease: Lease) -> None:
         for path in sorted((self.folder / "requests").iterdir()):

@@ -93,12 +93,11 @@ def rows_of(members: Sequence[Member]) -> list[Row]:
 
 def _row(member: Member, now_ns: int) -> Row:
     words = member.words
-    ages = [_age(now_ns, since) for since in (
-        words.started_ns, words.beat_ns, words.changed_ns, words.still_ns, words.fresh_ns, words.stuck_ns
-    )]  # fmt: skip
     return Row(
         words.rank, words.pid, words.start_ticks, words.local_rank, words.world, words.attempt, words.phase,
-        words.flags, words.enqueued, words.completed, words.pending, *ages, member.alive, member.held, member.state,
+        words.flags, words.enqueued, words.completed, words.pending, _age(now_ns, words.started_ns),
+        _age(now_ns, words.beat_ns), _age(now_ns, words.changed_ns), _age(now_ns, words.still_ns),
+        _age(now_ns, words.fresh_ns), _age(now_ns, words.stuck_ns), member.alive, member.held, member.state,
         member.status, _age(now_ns, member.ended_ns or 0), member.effort, member.traffic, member.turns,
         words.operation, words.place, words.error, words.work,
     )  # fmt: skip
@@ -119,6 +118,14 @@ def update(member: Distant, row: Row, now_ns: int) -> None:
     member.alive, member.state, member.status, member.told_held = row.alive, row.state, row.status, row.held
     member.ended_ns = _since(now_ns, row.ended) or None
     member.effort, member.traffic, member.turns = row.effort, row.traffic, row.turns
+
+
+def lost(member: Distant) -> Distant:
+    """Nothing is heard of its node: it can't end a silence, so it counts among those that wait."""
+    words = member.words
+    member.words = words._replace(flags=words.flags | layout.IN_COLLECTIVE, work="")
+    member.effort, member.traffic, member.told_held, member.state = 0.0, 0.0, False, ""
+    return member
 
 
 def _since(now_ns: int, age_ms: int) -> int:

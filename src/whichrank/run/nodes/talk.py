@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
+from whichrank.run.nodes.judgement import Judgement
 from whichrank.run.nodes.snapshot import Count, Snapshot
 
 What = Literal["look", "full", "gather", "end", "verdict"]
@@ -46,8 +47,7 @@ class Request(msgspec.Struct, frozen=True):
     token: Name
     """Names what is asked for, opens nothing."""
     attempt: int | None = None
-    text: Text = ""
-    """Of a verdict: its summary."""
+    verdict: Judgement | None = None
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -55,6 +55,9 @@ class Listed(msgspec.Struct, frozen=True):
 
     name: Name
     ranks: list[Count]
+
+
+Listing = list[Listed]
 
 
 class Opening(msgspec.Struct, frozen=True):
@@ -89,7 +92,7 @@ def read(kind: type[M], data: bytes) -> M | None:
         return None
 
 
-def write(message: msgspec.Struct | list[Listed]) -> bytes:
+def write(message: msgspec.Struct | Listing) -> bytes:
     return msgspec.json.encode(message)
 
 

@@ -43,7 +43,7 @@ class Kind(IntEnum):
 
 MOST = {
     Kind.HELLO: 512, Kind.JOIN: 2048, Kind.WELCOME: 1024, Kind.REFUSED: 1024, Kind.BEAT: 4 << 20, Kind.ANSWER: 512,
-    Kind.ROSTER: 4 << 20, Kind.REQUEST: 64 << 10, Kind.OPENING: 4096, Kind.PIECE: PIECE, Kind.CLOSING: 512,
+    Kind.ROSTER: 4 << 20, Kind.REQUEST: 512 << 10, Kind.OPENING: 4096, Kind.PIECE: PIECE, Kind.CLOSING: 512,
     Kind.RECEIPT: 4096, Kind.BYE: 512,
 }  # fmt: skip
 """Bytes that a frame may have."""

@@ -1,0 +1,108 @@
+"""Lines that come again and again: the first of those that look alike are read at once, the last ones at the end.
+
+Two lines look alike if they differ in digits only (also hexadecimal ones), begin with the same prefix and have the
+same telling numbers: ranks, processes, devices, codes of errors. What lies between the first and the last is counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import NamedTuple
+
+_LOOKS = 1 << 12
+_LONGEST = 512
+_VARYING = b"0123456789abcdef"
+_PREFIX = 12
+# Every branch begins with a letter of its own: the search passes over all others at once.
+_TELLING = re.compile(
+    rb"rank\D{0,3}\d{1,7}|Rank\D{0,3}\d{1,7}|pid\D{0,3}\d{1,10}|GPU \d{1,4}|mlx5_\d{1,4}"
+    rb"|Xid \([^)\n]{0,40}\): \d{1,4}|status[^\d\n]{0,20}\d{1,6}|errno[^\d\n]{0,20}\d{1,6}"
+    rb"|rror[^\d\n]{0,20}\d{1,6}|code[^\d\n]{0,20}\d{1,6}|signal[^\d\n]{0,20}\d{1,6}"
+)
+# host:pid:tid [device], as NCCL begins its lines.
+_PROCESS = re.compile(rb":\d{1,10}:\d{1,10} \[")
+
+Look = tuple[int, tuple[bytes, ...]]
+"""The shape of a line, and who speaks."""
+
+
+class Held(NamedTuple):
+    """A line (or several, of one message) to be read at the end."""
+
+    number: int
+    text: bytes
+    after_ns: int | None
+    """The newest time known when it was met."""
+    words: tuple[bytes, ...]
+    """What was found in it."""
+    skipped: int = 0
+    """How many that look alike were left out just before it."""
+
+
+class _Seen:
+    __slots__ = ("count", "held")
+
+    def __init__(self, most: int) -> None:
+        self.count = 0
+        self.held: deque[Held] = deque(maxlen=most)
+
+
+def speaker(line: bytes) -> tuple[bytes, ...]:
+    """Who may have printed a line, and of what: how it begins, and its telling numbers."""
+    head = line[:_LONGEST]
+    process = _PROCESS.search(head)
+    return line[:_PREFIX], process[0] if process else b"", *_TELLING.findall(head)[:16]
+
+
+class Often:
+    """Counts looks, and holds the last lines of those that come often."""
+
+    def __init__(self, of_each: int) -> None:
+        self._of_each = of_each
+        """How many of the first are read at once, and how many of the last at the end."""
+        self._seen: dict[Look, _Seen] = {}
+        self._telling: dict[int, bool] = {}
+
+    def holds(self, line: Held, told: bytes = b"") -> bool:
+        """True where enough like it were read; then it is kept for the end, or counted.
+
+        `told` is what the others must have in common with it, where that is not all of its text."""
+        shape = hash((told or line.text).translate(None, _VARYING))
+        who = self._speaker(shape, line.text)
+        seen = self._seen.get((shape, who))
+        if seen is None:
+            if len(self._seen) >= _LOOKS:
+                return False
+            seen = self._seen[shape, who] = _Seen(self._of_each)
+        seen.count += 1
+        if seen.count <= self._of_each:
+            return False
+        seen.held.append(line)
+        return True
+
+    def _speaker(self, shape: int, text: bytes) -> tuple[bytes, ...]:
+        """As `speaker`; of a shape without telling numbers only the beginning is taken."""
+        tells = self._telling.get(shape)
+        if tells is False:
+            return (text[:_PREFIX],)
+        who = speaker(text)
+        if tells is None and len(self._telling) < _LOOKS:
+            self._telling[shape] = any(who[1:])
+        return who if any(who[1:]) else who[:1]
+
+    def held(self) -> list[Held]:
+        """What is still to be read, in the order of the file."""
+        found: list[Held] = []
+        for seen in self._seen.values():
+            skipped = self._skipped(seen)
+            found += [item._replace(skipped=skipped if at == 0 else 0) for at, item in enumerate(seen.held)]
+        return sorted(found, key=lambda item: item.number)
+
+    @property
+    def dropped(self) -> int:
+        """How many are never read."""
+        return sum(self._skipped(seen) for seen in self._seen.values())
+
+    def _skipped(self, seen: _Seen) -> int:
+        return max(0, seen.count - 2 * self._of_each)

@@ -1,0 +1,115 @@
+"""A rank that starts has no connection to the store, which the others have.
+
+## What it finds
+Ranks in the making of the process group that never reached the store: they look at another port or address, or what
+lies between lets them not through.
+
+## Why it happens
+MASTER_ADDR or MASTER_PORT differ between ranks, hosts or launch scripts; a rank of an earlier job; a firewall.
+
+## How it decides
+By the connections of the ranks while they start: the store is where one rank listens and others are connected. A rank
+that is inside the rendezvous without such a connection is named. Where nobody is connected to rank 0's store, and rank
+0 listens at another port than the environment says, rank 0 is named.
+
+## Example
+Ranks 1 and 3 are connected to rank 0 at port 29500; rank 2 is not, and stands in `_create_c10d_store`.
+
+## Fix
+Give all ranks the same MASTER_ADDR and MASTER_PORT; look from that host whether the port can be reached.
+
+## Limits
+Needs the connections of the ranks, as `whichrank run` and `collect` take them.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.records.network import TcpSocket
+from whichrank.rules import telling
+from whichrank.timeline.case import Case
+
+CODE = "LNCH109"
+CAUSE = "rendezvous-endpoint"
+
+_RENDEZVOUS = ("rendezvous.py",)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    sockets: dict[int, list[TcpSocket]] = {}
+    for socket in case.hardware.sockets:
+        if socket.rank is not None:
+            sockets.setdefault(socket.rank, []).append(socket)
+    if len(sockets) < 2:
+        return NotEvaluated("the connections of the ranks (whichrank run takes them)")
+    outside = sorted(rank for rank in sockets if _in_rendezvous(case, rank))
+    if not outside:
+        return []
+    ports = {s.local_port for own in sockets.values() for s in own if s.state == "LISTEN"}
+    reached = {r: _connected(own, ports) for r, own in sockets.items()}
+    hosts = {r for r, own in sockets.items() if any(s.state == "LISTEN" for s in own)}
+    if any(reached[r] for r in sockets if r not in hosts):
+        alone = tuple(r for r in outside if not reached[r] and r not in hosts)
+        return [_finding(alone, sockets, "the others are connected to it")] if alone else []
+    return _store_elsewhere(case, sockets, hosts & set(outside))
+
+
+def _in_rendezvous(case: Case, rank: int) -> bool:
+    """Whether its main thread is where the store is opened."""
+    stack = case.stacks.get(rank)
+    if stack is None:
+        return False
+    return any(frame.file.endswith(_RENDEZVOUS) for thread in stack.threads for frame in thread.frames)
+
+
+def _connected(own: list[TcpSocket], ports: set[int]) -> bool:
+    return any(s.state == "ESTAB" and s.peer_port in ports for s in own)
+
+
+def _store_elsewhere(case: Case, sockets: dict[int, list[TcpSocket]], hosts: set[int]) -> list[Finding]:
+    """Nobody reached the store: its host may have opened it where nobody looks."""
+    told = {event.text("MASTER_PORT") for event in case.of_kind("environment") if "MASTER_PORT" in event.data}
+    if len(told) != 1 or len(hosts) != 1:
+        return []
+    (rank,), (port,) = hosts, told
+    listening = sorted({s.local_port for s in sockets[rank] if s.state == "LISTEN"})
+    if not port.isdigit() or int(port) in listening:
+        return []
+    why = f"it listens at port {', '.join(map(str, listening[:4]))}, and the others look at {port}"
+    return [_finding((rank,), sockets, why)]
+
+
+def _finding(ranks: tuple[int, ...], sockets: dict[int, list[TcpSocket]], why: str) -> Finding:
+    others = tuple(sorted(rank for rank in sockets if rank not in ranks))
+    verb = "has" if len(ranks) == 1 else "have"
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=0.75,
+        subject=Subject(ranks=ranks),
+        message=f"{telling.ranks_text(ranks).capitalize()} {verb} not met the others at the store: {why}.",
+        evidence=(*(_ref(sockets, rank) for rank in ranks[:3]), *(_ref(sockets, rank) for rank in others[:2])),
+        victims=others,
+        alternatives=(
+            Alternative("firewall", 0.1, "something between the hosts may drop its connection"),
+            Alternative("missing-rank-at-init", 0.05, "it may only be late"),
+        ),
+        next=(
+            NextStep(
+                "echo $MASTER_ADDR:$MASTER_PORT on every rank",
+                "shows who looks elsewhere",
+                ("rendezvous-endpoint", "firewall"),
+                "none",
+            ),
+        ),
+        fix=("Give all ranks the same MASTER_ADDR and MASTER_PORT, from one place.",),
+    )
+
+
+def _ref(sockets: dict[int, list[TcpSocket]], rank: int) -> Ref:
+    """Its connection to the store, or what it has instead."""
+    own = sorted(sockets[rank], key=lambda s: (s.state != "ESTAB", s.state != "LISTEN"))
+    return own[0].ref

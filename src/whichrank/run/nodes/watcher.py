@@ -1,0 +1,258 @@
+"""The watcher of one node among several: it looks at its own ranks; whoever leads judges all of them together."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from whichrank.evidence.bundle import Bundle
+from whichrank.model.last_words import JOINED, Words
+from whichrank.run.capture import ANSWER_S
+from whichrank.run.crew import Crew, Member
+from whichrank.run.nodes import record, talk
+from whichrank.run.nodes.fellows import Fellows
+from whichrank.run.nodes.joining import Link
+from whichrank.run.nodes.judgement import Judgement, restored, shortened
+from whichrank.run.nodes.snapshot import Distant, Snapshot, lost, rows_of
+from whichrank.run.nodes.talk import Request
+from whichrank.run.watch import FIRST_LOOK_S, Watcher, seen
+
+MANY, MANY_S = 512, 1.9
+"""Ranks; more are weighed every two seconds, so that a leader stays small."""
+PARCELS_S = 20.0
+"""For the evidence of all nodes, once this node has its own."""
+RECEIPT_S = 15.0
+VERDICT_S = 15.0
+ENDING_S = 5.0
+"""The other nodes end with this one, or soon after."""
+
+
+@dataclass
+class NodeWatcher(Watcher):
+    """Leads, follows, or works alone while nobody leads."""
+
+    fellows: Fellows = field(kw_only=True)
+    told_verdict: bool = False
+    """The leader has given its verdict on this attempt."""
+    _ended: int | None = None
+    _next: float = 0.0
+    _alone: bool = True
+
+    def __post_init__(self) -> None:
+        Watcher.__post_init__(self)
+        self.fellows.forget_parcels()
+
+    @property
+    def link(self) -> Link:
+        return self.fellows.link
+
+    def look(self, now_s: float) -> None:
+        """One look at the ranks of this node, and at what is known of the others."""
+        ranks = self.refresh()
+        self.journal.history(now_s, ranks)
+        if ranks:
+            self.measure(now_s, ranks)
+        self.fellows.own_ranks = [m.rank for m in ranks]
+        self.share(ranks)
+        self.obey()
+        self.notice(now_s)
+        if now_s < self._next:
+            return
+        everyone = [*ranks, *self.others(now_s, ranks)]
+        if not everyone:
+            return
+        self._next = now_s + (MANY_S if len(everyone) > MANY else 0.0)
+        self.alarm.blind = len({m.rank for m in everyone}) < max(m.words.world for m in everyone)
+        if self.link.judges:
+            self.weigh(now_s, everyone)
+        else:
+            now_ns = time.time_ns()
+            self.alarm.observe(now_s, [seen(m, now_ns) for m in everyone])
+
+    def share(self, ranks: list[Member], *, urgent: bool = False) -> None:
+        """What the leader hears of this node."""
+        if self.link.following is not None:
+            snapshot = Snapshot(rows_of(ranks), self.base, self._ended is not None, self._ended, str(self.out)[-400:])
+            self.link.following.post(snapshot, urgent=urgent)
+
+    def lost(self, members: list[Member]) -> None:
+        if members:
+            self.share(self.crew.ranks(), urgent=True)
+        Watcher.lost(self, members)
+
+    def notice(self, now_s: float) -> None:
+        """Nodes that came, went or fell silent; the leader too."""
+        failed = self.fellows.look()
+        for node in failed:
+            self.failed = True
+            ranks = ", ".join(str(row.rank) for row in node.snapshot.rows if not row.alive)
+            self.note_alarm("crash", f"rank {ranks} on {node.name} ended" if ranks else f"the job on {node.name} ended")
+        alone = self.link.judges
+        if alone and not self._alone:
+            # What was silent while the leader judged is judged anew.
+            self.alarm.excuse(now_s)
+        self._alone = alone
+
+    def others(self, now_s: float, ranks: list[Member]) -> list[Distant]:
+        """The ranks of other nodes, of the attempt that this one is at."""
+        if self.link.leading is not None:
+            attempt = max((m.words.attempt for m in ranks), default=None)
+            people = self.fellows.people(now_s, self.base)
+            newest = attempt if attempt is not None else max((m.words.attempt for m in people), default=0)
+            return [m for m in people if m.words.attempt == newest]
+        if self.link.judges and ranks:
+            words = ranks[0].words
+            pattern = Words(phase=JOINED, world=words.world, attempt=words.attempt)
+            return [lost(Distant(pattern._replace(rank=r), str(r))) for r in self.fellows.ranks_of_lost_leader]
+        return []
+
+    # -- what the leader asks for
+
+    def obey(self) -> None:
+        """Do what the leader has asked for since the last look."""
+        for request in self.link.following.asked() if self.link.following is not None else ():
+            try:
+                self._do(request)
+            except Exception as error:  # noqa: BLE001 - what could be had is sent, and the watch goes on
+                self.journal.complain(f"can't do all that the leader asks for ({type(error).__name__}: {error})")
+            if request.what in talk.SENDS:
+                self._deliver(request.token, request.attempt)
+
+    def _do(self, request: Request) -> None:
+        if request.what == "look":
+            Watcher.take(self, FIRST_LOOK_S)
+        elif request.what == "full":
+            Watcher.take(self, ANSWER_S, pauses=True, gdb=self.gdb)
+        elif request.what == "gather" and (request.attempt is None or request.attempt >= self.attempt):
+            Watcher.gather(self, self.crew)
+        elif request.verdict is not None:
+            self.told_verdict = True
+            leader = self.link.following.leader if self.link.following is not None else "the leader"
+            self.tell(f"the verdict on all nodes, by {leader}: {request.verdict.summary}")
+            self.audience.on_verdict(restored(request.verdict))
+        elif request.what == "end" and self.policy == "end":
+            self.tell("ending the job, as the leader asks by --policy end")
+            self.end_job()
+
+    def _deliver(self, token: str, attempt: int | None = None, *, final: bool = False) -> None:
+        folder = self.open_bundle().folder
+        if attempt is not None and attempt < self.attempt:
+            folder = self.journal.evidence() / "attempts" / str(attempt + self.base) / folder.relative_to(
+                self.journal.evidence()
+            )  # fmt: skip
+        if self.link.following is not None:
+            try:
+                self.link.following.deliver(folder, token, final=final)
+            except OSError as error:
+                self.journal.complain(f"can't send the evidence to the leader: {error.strerror}")
+
+    # -- evidence and verdict
+
+    @property
+    def root(self) -> Path:
+        return self.journal.evidence() / "bundle"
+
+    def open_bundle(self) -> Bundle:
+        if self.bundle is None:
+            self.bundle = Bundle(self.root / record.FOLDER / self.link.name, self.link.name)
+        if self.link.following is not None:
+            ahead, error = self.link.following.offset.best or (None, None)
+            self.bundle.manifest.hosts[0].update(clock_offset_s=ahead, offset_error_s=error)
+        return self.bundle
+
+    def case_folder(self) -> Path:
+        return self.root
+
+    def take(self, patience_s: float, *, pauses: bool = False, gdb: bool = False) -> None:
+        token = self._ask("full" if pauses else "look")
+        Watcher.take(self, patience_s, pauses=pauses, gdb=gdb)
+        if pauses:
+            self._collect(token)
+
+    def gather(self, crew: Crew, **more: Any) -> None:
+        attempts = {m.words.attempt for m in crew.members.values()}
+        token = self._ask("gather", max(attempts, default=None))
+        Watcher.gather(self, crew, **more)
+        self._collect(token)
+
+    def _ask(self, what: talk.What, attempt: int | None = None, verdict: Judgement | None = None) -> str:
+        token = talk.new_token(what)
+        if self.link.leading is not None:
+            self.link.leading.ask(Request(what, token, attempt, verdict))
+        return token
+
+    def _collect(self, token: str) -> None:
+        """Wait for the bundles of the others, and put them beside the own one."""
+        if self.link.leading is None:
+            return
+        deadline = time.monotonic() + PARCELS_S
+        while self.fellows.owed(token) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.fellows.keep(self.root, token)
+
+    def judge(self) -> None:
+        """One verdict on all that is there; where another leads, it is the leader's to give."""
+        if not self.link.judges:
+            return
+        own = record.Entry(self.link.name, "here", [m.rank for m in self.crew.ranks()], clock=self.fellows.own_clock)
+        record.write(self.root, self.link.name, [own, *self.fellows.entries()], self.job())
+        Watcher.judge(self)
+        if self.diagnosis is not None:
+            self._ask("verdict", verdict=shortened(self.diagnosis))
+
+    def enforce(self) -> None:
+        self._ask("end")
+        Watcher.enforce(self)
+
+    def begin_attempt(self, number: int) -> None:
+        Watcher.begin_attempt(self, number)
+        self.fellows.forget_parcels()
+        self.told_verdict = False
+
+    def finish(self, code: int) -> None:
+        """The job has ended here: what it left, and a verdict if it ended badly anywhere."""
+        self.crew.look()
+        self._ended = code
+        self.share(self.crew.ranks(), urgent=True)
+        self.obey()
+        if not self.link.judges:
+            self._hand_over(code)
+        else:
+            self._await_others(code)
+            if (code != 0 or self.fellows.failed) and self.diagnosis is None and not self.told_verdict:
+                self.gather(self.crew, exit_code=code)
+                self.judge()
+        self.crew.close()
+
+    def _await_others(self, code: int) -> None:
+        """After a good end: whether it is one everywhere."""
+        deadline = time.monotonic() + ENDING_S
+        while code == 0 and self.fellows.running and not self.fellows.failed and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    def _hand_over(self, code: int) -> None:
+        """The evidence goes to the leader, which gives the verdict; where it goes away meanwhile, this node does."""
+        following = self.link.following
+        if code == 0 or self.told_verdict or following is None:
+            return
+        Watcher.gather(self, self.crew, exit_code=code)
+        token = talk.new_token("end")
+        self._deliver(token, final=True)
+        began = time.monotonic()
+        while token not in following.receipts and following.joined and time.monotonic() - began < RECEIPT_S:
+            time.sleep(0.1)
+        why = following.receipts.get(token, "it was not heard of")
+        if why:
+            self.tell(f"the evidence of this node did not reach the leader: {why}")
+        while following.joined and not self.told_verdict and time.monotonic() - began < VERDICT_S:
+            time.sleep(0.1)
+            self.obey()
+        if not self.told_verdict and not following.joined:
+            self.judge()
+
+    def save(self, state: str, **more: Any) -> None:
+        role = "leader" if self.link.leading is not None else "alone" if self.link.judges else "follower"
+        nodes = [entry.document() for entry in self.fellows.entries()]
+        Watcher.save(self, state, node=self.link.name, role=role, nodes=nodes, **more)
