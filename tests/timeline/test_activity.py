@@ -52,5 +52,20 @@ def test_a_collective_inside_an_evaluation_is_waiting():
     assert (found.doing, found.collective, str(found.place)) == ("waiting", "all_reduce", "train.py:29 in evaluate")
 
 
+@pytest.mark.parametrize(
+    ("doing", "inner"),
+    [
+        ("data", [("download", "/srv/job/shards.py", 7), ("fetch", f"{TORCH}/utils/data/_utils/fetch.py", 54)]),
+        ("checkpoint", [("write", "/srv/job/upload.py", 7), ("_save", f"{TORCH}/serialization.py", 700)]),
+        ("compile", [("tune", "/srv/job/tuner.py", 7), ("call_user_compiler", f"{TORCH}/_dynamo/output_graph.py", 2)]),
+        # A compiled model that runs is no compilation.
+        ("user", [("work", "/srv/job/model.py", 7), ("compile_wrapper", f"{TORCH}/_dynamo/eval_frame.py", 900)]),
+        ("user", [("__del__", "/srv/job/things.py", 7), ("train", "/srv/job/sharded.py", 21)]),
+    ],
+)  # fmt: skip
+def test_a_library_that_calls_the_training_code_back_says_what_it_does(doing, inner):
+    assert of_frames(frames(*inner, MAIN)).doing == doing
+
+
 def test_no_frames_say_nothing():
     assert of_frames(()).doing == "unknown"

@@ -19,15 +19,21 @@ SECOND = 10**9
 
 
 def job(
-    late_ms: dict[int, float], *, count: int = 40, backend: str = "nccl", skews: tuple[int, ...] = (0, 0, 0, 0)
+    late_ms: dict[int, float],
+    *,
+    count: int = 40,
+    backend: str = "nccl",
+    skews: tuple[int, ...] = (0, 0, 0, 0),
+    since: int = 0,
 ) -> Lineup:
     """Four ranks that meet three times every 20 ms; some come later, all leave half a millisecond after the last."""
     dumps = []
     for rank in range(4):
         entries = []
         for n in range(count):
-            delay = late_ms.get(rank, 0.0)
-            end = 20 * n + max([*late_ms.values(), 0.0]) + 0.5
+            late = late_ms if n >= since else {}
+            delay = late.get(rank, 0.0)
+            end = 20 * n + max([*late.values(), 0.0]) + 0.5
             at = 20 * n + delay
             entries.append(Did("0", "all_reduce", 3 * n + 1, at_ms=at, took_ms=end - at))
             entries.append(Did("0", "all_gather", 3 * n + 2, at_ms=end + 0.1, took_ms=0.5))
@@ -69,6 +75,17 @@ def test_the_late_rank_waits_least() -> None:
     assert (late.ranks, late.measure, late.operations) == ((2,), "end", 120)
     assert 0.3 < late.share < 0.5
     assert late.waits_ns < 1_000_000 < late.others_wait_ns
+
+
+@pytest.mark.parametrize("backend", ["nccl", "gloo"])
+def test_who_became_late_on_the_way(backend: str) -> None:
+    found = late_ranks(job({1: 12.0}, count=60, since=24, backend=backend))
+    assert found is not None
+    assert found.ranks == (1,)
+
+
+def test_who_became_late_only_just_now_may_be_on_time_again() -> None:
+    assert late_ranks(job({1: 12.0}, count=60, since=55)) is None
 
 
 def test_skewed_clocks_don_t_make_a_straggler() -> None:

@@ -7,7 +7,7 @@ from whichrank.records.dump import Frame
 from whichrank.records.log import LogEvent
 from whichrank.records.nccl import CommInit, NcclProcess
 from whichrank.records.stack import ProcessStack, ThreadStack
-from whichrank.timeline.who import is_launcher, meet
+from whichrank.timeline.who import is_launcher, meet, short_name
 
 REF = Ref("log", "line 1", "words")
 
@@ -63,3 +63,8 @@ def test_a_launcher_is_no_rank():
     assert is_launcher(stack(1, "/venv/bin/python /venv/bin/torchrun --nproc_per_node=4 train.py"))
     assert is_launcher(stack(1, "python -m torch.distributed.run train.py"))
     assert not is_launcher(stack(1, "python train.py --launcher pytorch"))
+
+
+def test_addresses_are_no_names_with_domains():
+    assert short_name("node7.cluster.example") == short_name("Node7")
+    assert short_name("10.0.0.1") != short_name("10.0.0.2")

@@ -31,9 +31,9 @@ def boot_id() -> str | None:
 class Bundle:
     """A bundle that is being gathered. A file that can't be written is noted and stops nothing."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "") -> None:
         self.folder = folder
-        self.host = socket.gethostname()
+        self.host = host or socket.gethostname()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.manifest = Manifest(created=now(), tool={"name": "whichrank", "version": __version__})
         self.manifest.hosts.append(
@@ -41,7 +41,7 @@ class Bundle:
         )
         self.manifest.redaction = "environment by allow-list, values that look like secrets removed"
 
-    def add(  # noqa: PLR0913
+    def add(
         self, path: str, data: bytes, kind: str, *, rank: int | None = None, pid: int | None = None, note: str = "",
         taken_ns: int | None = None,
     ) -> bool:  # fmt: skip

@@ -154,8 +154,15 @@ def _has_namespaces() -> bool:
     return os.geteuid() == 0 and all(shutil.which(tool) for tool in ("ip", "nft", "tc"))
 
 
+def _has_mounts() -> bool:
+    """A file system in a file, to be mounted and frozen."""
+    tools = all(shutil.which(tool) for tool in ("mkfs.ext4", "mount", "fsfreeze"))
+    return os.geteuid() == 0 and tools and Path("/dev/loop-control").exists()
+
+
 NEEDS: dict[str, Callable[[], bool]] = {
     "root": lambda: os.geteuid() == 0,
     "namespaces": _has_namespaces,
     "gpu": _has_gpu,
+    "mounts": _has_mounts,
 }

@@ -43,6 +43,9 @@ def name_of(folder: Path) -> str:
 
 def tidy(folder: Path, *, keep: bool = False) -> None:
     """End and remove all that belongs to a drill; may be called again. With `keep` the files stay."""
+    for mount in _mounts_below(folder):
+        # A process that writes to a frozen file system does not end.
+        subprocess.run(["fsfreeze", "--unfreeze", mount], capture_output=True, check=False)  # noqa: S603, S607
     pids = _end_processes(folder)
     for pid in pids:
         for left in Path("/dev/shm").glob(f"torch_{pid}_*"):  # noqa: S108 - torch's own names

@@ -212,6 +212,36 @@ def test_what_is_no_kernel_log():
     assert not kernel_log.sniff(b"messages of the day\n", "messages.txt")
 
 
+BORING = {
+    "dmesg": "[{0:12.6f}] ACPI: SSDT 0x000000006EF00000 000108 (v02 INTEL  CpuSsdt)\n",
+    "dmesg -T": "[Mon Nov  3 02:11:05 2025] ACPI: SSDT 0x000000006EF00000 ({0})\n",
+    "dmesg --time-format iso": "2025-11-03T02:11:05,123456+00:00 ACPI: SSDT 0x000000006EF00000 ({0})\n",
+    "dmesg -x": "kern  :info  : [{0:12.6f}] ACPI: SSDT 0x000000006EF00000\n",
+    "many hosts": "node7: [{0:12.6f}] ACPI: SSDT 0x000000006EF00000\n",
+    "/dev/kmsg": "6,{0},{0},-;ACPI: SSDT 0x000000006EF00000\n",
+    "journalctl -k": "Nov 03 02:11:05 node7 kernel: ACPI: SSDT 0x000000006EF00000 ({0})\n",
+}
+
+
+@pytest.mark.parametrize("shape", BORING)
+def test_boring_lines_for_kilobytes_are_a_kernel_log_too(tmp_path, shape):
+    boring = "".join(BORING[shape].format(n) for n in range(400))
+    last = (
+        BORING[shape]
+        .format(400)
+        .replace("ACPI: SSDT 0x000000006EF00000", "NVRM: Xid (PCI:0000:17:00): 79, GPU has fallen off the bus.")
+    )
+    assert len(boring) > 8192
+    assert kernel_log.sniff(boring.encode()[:4096], "host.txt")
+    assert [event.code for event in events(tmp_path, boring + last, "host.txt") if event.kind == "xid"] == [79]
+
+
+def test_a_syslog_may_begin_with_other_programs():
+    head = b"".join(b"Nov  3 02:11:05 node7 systemd[1]: Started Session %d of User root.\n" % n for n in range(80))
+    assert kernel_log.sniff(head[:4096], "syslog.1")
+    assert not kernel_log.sniff(head[:4096], "rank0.log")
+
+
 def test_a_forbidden_log_is_not_a_clean_one(tmp_path):
     text = "dmesg: read kernel buffer failed: Operation not permitted\n"
     assert kernel_log.sniff(text.encode(), "dmesg.txt")

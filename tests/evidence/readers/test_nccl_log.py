@@ -493,14 +493,6 @@ def test_a_quiet_communicator_keeps_its_last_calls_in_a_busy_file() -> None:
     assert found.calls.line.tolist() == [11, 22, 23]
 
 
-def test_lines_of_others_are_handed_on() -> None:
-    text, _ = busy_log(9, 3000, lambda line, _: line)
-    others: list[tuple[int, bytes]] = []
-    scan.scan_bytes(text, "x", other=lambda number, line: others.append((number, line)))
-    lines = text.split(b"\n")[:-1]
-    assert others == [(n, line) for n, line in enumerate(lines, 1) if b"NCCL" not in line]
-
-
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     dice = random.Random(5)
     block = b"\n".join(call_line("h", 1, 1, "AllReduce", 0xABC0, n, dice) for n in range(20_000)) + b"\n"

@@ -232,6 +232,14 @@ def test_ranks_missing_in_json() -> None:
     assert (rank.rank, rank.missing, rank.unresponsive, rank.dead, rank.nvml_dev) == (5, True, True, False, 2)
 
 
+def test_a_stopped_rank_in_json_that_lacks_a_comma() -> None:
+    """As NCCL 2.28.9 writes it: strict JSON it is not, and the one rank that matters stands there."""
+    found = report("stopped/status.json")
+    assert found.complete
+    assert {(rank.pid, rank.unresponsive) for comm in found.comms for rank in comm.missing} == {(429, True)}
+    assert sorted(len(comm.ranks) for comm in found.comms) == [1, 2, 3]
+
+
 def test_events_as_text_and_as_json() -> None:
     text = b"OK\n[2026-11-15 00:18:01] PEER_DEAD: Process 9 on node 10.0.0.1 managing GPUs 0,1 unreachable\n"
     (found,) = reports(text)

@@ -14,14 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from whichrank.evidence.chunks import Bytes, Indices
 from whichrank.evidence.nccl.prefix import process_span
 
-Bytes = npt.NDArray[np.uint8]
-Indices = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
-PADDING = 512
-"""Bytes that must exist behind the text, since words are read beyond the end of a line."""
 
 _COMM = b" comm 0x"
 _COMM_WORD = np.uint64(int.from_bytes(_COMM, "little"))

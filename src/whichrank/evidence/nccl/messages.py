@@ -26,7 +26,7 @@ from whichrank.records.nccl import (
 FIRST_KEPT, LAST_KEPT = 1000, 200
 _PAIRS_KEPT = 65_536
 _ENV_KEPT = 2000
-_TEXT_KEPT = 1023
+TEXT_KEPT = 1023
 _Kept = TypeVar("_Kept")
 
 _COMM = re.compile(
@@ -57,20 +57,38 @@ _TROUBLE = re.compile(
 
 
 # What a message that tells something begins with, or has in it (an arrow only before a result code).
-_OPENINGS = frozenset((b"NCCL", b"NET/", b"RAS ", b"[Ran", b"nccl", b"comm", b"Boot", b"Usin", b"Inva"))
-_SIGNS = re.compile(
-    rb"Count | via |-> \d|NCCL |ismatch|, retrying|closed by|HINT|marked as f|mixed local|do not appear"
+OPENINGS = frozenset((b"NCCL", b"NET/", b"RAS ", b"[Ran", b"nccl", b"comm", b"Boot", b"Usin", b"Inva"))
+# Each branch begins with a letter that is rare, and looks back from there: the search passes over the others at once.
+SIGNS = re.compile(
+    rb"Count |via (?<= via )|-> \d|NCCL |match(?<=ismatch)|, retrying|by(?<=closed by)|HINT|ked as f(?<=marked as f)"
+    rb"|xed local(?<=mixed local)|ppear(?<=do not appear)"
 )
 
 
 def matters(message: bytes) -> bool:
     """Whether a message must be read; False for most that the chattier subsystems print."""
-    return message[:4] in _OPENINGS or len(message) > _TEXT_KEPT or _SIGNS.search(message) is not None
+    return message[:4] in OPENINGS or len(message) > TEXT_KEPT or SIGNS.search(message) is not None
+
+
+def channel_kind(message: bytes) -> tuple[str, bool] | None:
+    """Transport of a channel, and whether the adapter reaches the GPU's memory; None for other messages."""
+    found = _CHANNEL.search(message)
+    if found is None:
+        return None
+    via = _text(found[4])
+    return _kind(via), "GDRDMA" in via
+
+
+def count_channels(process: NcclProcess, kind: str, gdr: bool, count: int = 1) -> None:
+    """So many more channels of this kind."""
+    process.transport_counts[kind] += count
+    if gdr:
+        process.transport_counts["GDRDMA"] += count
 
 
 def shown(message: bytes) -> str:
     """A message as text, bounded."""
-    return _text(message[:_TEXT_KEPT])
+    return _text(message[:TEXT_KEPT])
 
 
 def apply(process: NcclProcess, entry: NcclLine, number: int) -> None:
@@ -81,7 +99,7 @@ def apply(process: NcclProcess, entry: NcclLine, number: int) -> None:
     process.last_line = number
     if entry.device is not None:
         process.cuda_dev = entry.device
-    text = entry.message[:_TEXT_KEPT]
+    text = entry.message[:TEXT_KEPT]
     process.last_text = _text(text)
     if entry.level in ("WARN", "ATTN", "DIAG"):
         process.warnings_total += 1
@@ -158,9 +176,7 @@ def _channel(process: NcclProcess, entry: NcclLine, text: bytes, number: int) ->
         return
     via = _text(found[4])
     kind, gdr = _kind(via), "GDRDMA" in via
-    process.transport_counts[kind] += 1
-    if gdr:
-        process.transport_counts["GDRDMA"] += 1
+    count_channels(process, kind, gdr)
     src, dst, direction = int(found[1]), int(found[2]), _text(found[3] or b"")
     # Channels of one pair come one after the other, mixed with the pair of the other direction.
     for back in range(1, min(8, len(process.transports)) + 1):

@@ -7,6 +7,7 @@ from collections import Counter
 
 from whichrank.evidence.nccl import messages as meaning
 from whichrank.evidence.nccl.prefix import NcclLine
+from whichrank.evidence.nccl.skim import Channel
 from whichrank.evidence.nccl.tails import Slot
 from whichrank.records.nccl import CALL, CommCalls, CommInit, KeptLines, NcclLog, NcclProcess
 
@@ -36,6 +37,14 @@ class Table:
         process = self._log.processes[glance[0]]
         if number > process.last_line:
             process.last_line, process.last_text = number, meaning.shown(glance[1])
+
+    def connected(self, channels: list[tuple[int, Channel]]) -> None:
+        """More connections of kinds that are known, with the numbers of their lines."""
+        kinds = Counter((channel.process, channel.kind, channel.gdr) for _, channel in channels)
+        for (process, kind, gdr), count in kinds.items():
+            meaning.count_channels(self._log.processes[process], kind, gdr, count)
+        for process, last in {channel.process: (channel, number) for number, channel in channels}.items():
+            self.seen((process, last[0].message), last[1])
 
     def note(self, entry: NcclLine, place: tuple[int, int, int], limit: int) -> None:
         """Take over one message, calls included."""

@@ -143,11 +143,11 @@ def start(line: int, text: str) -> Trace:
     return trace
 
 
-def block(text: bytearray, start: int, size: int) -> tuple[int, int] | None:
+def block(text: bytearray, start: int, end: int, size: int) -> tuple[int, int] | None:
     """Where a traceback ends that begins in this line and stands undisturbed: the end of the exception's line, and
     of its class. None where lines of others are between, or the prefix of the lines changes."""
-    header = text.find(_BEGIN, start, size)
-    if header < 0:
+    header = text.find(_BEGIN, start, end)
+    if header < 0 or header - start > 200:
         return None
     found = _undisturbed(bytes(text[start:header])).match(text, header, size)
     return (found.end(), found.end(1)) if found else None

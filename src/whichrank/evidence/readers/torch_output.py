@@ -96,11 +96,7 @@ class Listener:
         pieces, hearing = Pieces(chunk, found), self._hearing
         while piece := pieces.any() if hearing.watching else pieces.told():
             number, start, end, words = piece
-            if (
-                _TRACEBACK in words
-                and not (hearing.watching or hearing.expecting)
-                and self._is_repeated(chunk, pieces, piece)
-            ):
+            if _TRACEBACK in words and self._is_repeated(chunk, pieces, piece):
                 continue
             line = bytes(chunk.view[start:end])
             if len(line) > LONGEST:
@@ -124,7 +120,7 @@ class Listener:
         """Whether here begins a traceback of which enough were heard; then it is passed."""
         if self._hearing.watching or self._hearing.expecting:
             return False
-        block = _tracebacks.block(chunk.buffer, piece.start, chunk.size)
+        block = _tracebacks.block(chunk.buffer, piece.start, piece.end, chunk.size)
         if block is None:
             return False
         end, named = block

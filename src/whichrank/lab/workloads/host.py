@@ -1,36 +1,40 @@
-"""A process enters a host of the lab: its network, its name, its /etc/hosts. Standard library only, Linux only."""
+"""A rank goes to its host: a network namespace with a name and an /etc/hosts of its own. Linux, as root."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import socket
-from pathlib import Path
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
 
-NETWORK = 0x40000000
-NAME = 0x04000000
-MOUNTS = 0x00020000
+_NETWORK, _NAME, _MOUNTS = 0x40000000, 0x04000000, 0x00020000
 _PRIVATE, _RECURSIVE, _BIND = 1 << 18, 1 << 14, 1 << 12
 
 
-def enter(namespace: str, name: str, hosts_file: Path | None = None) -> None:
-    """Become a process of that host: for the calling thread and those that it starts afterwards."""
+def enter(words: Sequence[str]) -> NoReturn:
+    """Become a process of that host (namespace, name, hosts file) and begin the program anew there.
+
+    Only then all its threads are on that host: those that have begun already would stay behind.
+    """
+    namespace, name, hosts_file = words
     join_network(namespace)
-    _call("unshare", NAME | MOUNTS)
+    _call("unshare", _NAME | _MOUNTS)
     socket.sethostname(name)
     # Without this, what is mounted below would be seen by everybody.
     _mount("none", "/", "", _PRIVATE | _RECURSIVE)
-    if hosts_file is not None:
-        _mount(str(hosts_file), "/etc/hosts", "", _BIND)
+    _mount(hosts_file, "/etc/hosts", "", _BIND)
     # Interfaces below /sys/class/net are those of the network in which it was mounted.
     _mount("sysfs", "/sys", "sysfs", 0)
+    os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606 - the same program
 
 
 def join_network(namespace: str) -> None:
-    """The calling thread sees the interfaces of that namespace from now on."""
+    """The calling thread, and those that it starts, see the interfaces of that namespace from now on."""
     handle = os.open(f"/run/netns/{namespace}", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _call("setns", handle, NETWORK)
+        _call("setns", handle, _NETWORK)
     finally:
         os.close(handle)
 

@@ -1,0 +1,30 @@
+"""Between one host and all others every packet is dropped, while the job runs."""
+
+CAUSE = "firewall"
+CATEGORY = "hang"
+WORKLOAD = "wide"
+NEEDS = ("namespaces",)
+LEAST_WORLD = 3
+BACKENDS = ("gloo",)
+
+
+def launch(setup):
+    from whichrank.lab.hosts import spread
+
+    spread(setup)
+
+
+def outside(job):
+    from whichrank.lab import wires
+    from whichrank.lab.hosts import struck_host
+
+    network = job.setup.shared["network"]
+    job.await_step(job.plan.rank, job.plan.step)
+    job.strike()
+    wires.drop(network, struck_host(job.plan, network))
+
+
+def culprits(plan):
+    from whichrank.lab.hosts import ranks_beside
+
+    return ranks_beside(plan, plan.rank)
