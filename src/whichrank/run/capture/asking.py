@@ -92,10 +92,16 @@ def framed(folder: Path, member: Member) -> str:
     """The dump with frames that is as new as its last collective, whoever asked for it; "" where there is none."""
     for path in folder.glob(f"{member.name}.*.frames.*"):
         try:
-            if path.stat().st_mtime_ns >= member.words.changed_ns and not path.name.endswith(".part"):
-                return path.name.removeprefix(f"{member.name}.").rpartition(".")[0]
+            if path.stat().st_mtime_ns < member.words.changed_ns or path.name.endswith(".part"):
+                continue
         except OSError:
             continue
+        token = path.name.removeprefix(f"{member.name}.").rpartition(".")[0]
+        # A process has two recorders, and the one that it does not use answers at once.
+        plain = folder.glob(f"{member.name}.{token.removesuffix('.frames')}.*")
+        kinds = [each.suffix for each in plain if each.suffix in (".fr", ".nccl") and ".frames." not in each.name]
+        if all((folder / f"{member.name}.{token}{kind}").exists() for kind in kinds):
+            return token
     return ""
 
 
