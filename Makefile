@@ -72,7 +72,8 @@ score: $(DEV) system
 	    $(BIN)/whichrank drill score --quiet --corpus $$corpus --out $(SCORE)/$$(basename $$corpus); done
 
 soak: $(DEV)
-	$(BIN)/python tools/soak.py $(EXAMPLE)
+	$(BIN)/python tools/leaks.py $(EXAMPLE)
+	$(BIN)/python tools/soak.py $(SOAK_SECONDS)
 
 fuzz: $(DEV)
 	$(BIN)/python tools/fuzz.py

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -31,9 +32,42 @@ def evaluate(some):
         dist.all_reduce(torch.ones(33), group=some)
 
 
+class Lock:
+    """Taken twice by the same thread."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def take(self):
+        with self.lock, self.lock:
+            pass
+
+
 def hold_the_interpreter():
     # Backtracking for ever, in C, with the interpreter's lock.
     re.match(r"(a+)+$", "a" * 64 + "b")
+
+
+def spin():
+    """A retry loop that never succeeds."""
+    attempts = 0
+    while True:
+        attempts += 1
+        if attempts < 0:
+            break
+        for _ in range(1000):
+            attempts += 1
+
+
+def beat(group):
+    """A thread that goes on whatever the training does."""
+
+    def forever():
+        while True:
+            dist.all_reduce(torch.ones(1), group=group)
+            time.sleep(0.5)
+
+    threading.Thread(target=forever, daemon=True).start()
 
 
 def fault(what, some):
@@ -41,8 +75,12 @@ def fault(what, some):
         evaluate(some)
     if RANK != CULPRIT:
         return
-    if what == "stuck":
+    if what in ("stuck", "beat"):
         load_batch()
+    elif what == "spin":
+        spin()
+    elif what == "lock":
+        Lock().take()
     elif what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif what == "stop":
@@ -55,6 +93,9 @@ def fault(what, some):
 
 def train(what):
     some = dist.new_group([0, 1, 2], group_desc="some")
+    hearts = dist.new_group(range(4), group_desc="hearts")
+    if what == "beat":
+        beat(hearts)
     for number in range(STEPS):
         if RANK < 3:
             dist.all_reduce(torch.ones(7), group=some)

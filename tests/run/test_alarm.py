@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.run.looks import away, play, rank, steady
-from whichrank.model.last_words import IMPORTED, JOINING
+from whichrank.model.last_words import IMPORTED, JOINING, LEAVING
 from whichrank.run.alarm import BUSY_S, GROUP_S, IDLE_S, LONG_WORK_S, LOOP_S, MOVING_S, NOBODY_WAITS_S, Alarm
 
 
@@ -157,6 +157,17 @@ def test_one_is_missing_at_the_start():
 def test_a_long_import_is_no_hang():
     ranks = [rank(0, 0, waiting=True, phase=JOINING), away(1, 0, phase=IMPORTED, busy=True)]
     assert play(Alarm(), 0, 100, lambda _t: ranks) == {}
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_one_that_does_not_end(busy):
+    """The others have gone; this one is past its last line, and still there."""
+    alarm = Alarm()
+    steady(alarm, ranks=2)
+    gone = replace(rank(0, 300), alive=False)
+    levels = play(alarm, 20, 60, lambda _t: [gone, rank(1, 300, waiting=True, phase=LEAVING, busy=busy)])
+    assert ("confirmed" in levels) != busy
+    assert busy or 29 < levels["suspect"] - 20 < 33
 
 
 def test_a_watcher_that_was_away():

@@ -74,7 +74,7 @@ def test_plain_files_by_their_end(tmp_path: Path) -> None:
 
 
 def test_drafts_and_empty_files(tmp_path: Path) -> None:
-    save(tmp_path / "last.pt")
+    later(save(tmp_path / "last.pt"), -10)
     save(tmp_path / "last.pt.tmp")
     (tmp_path / "next.pt").touch()
     (tmp_path / "zeros.pt").write_bytes(bytes(5000))

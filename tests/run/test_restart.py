@@ -82,12 +82,17 @@ def test_unknown_failures_from_different_starts_prove_nothing() -> None:
 def test_the_number_and_the_budget() -> None:
     moving = [attempt(None, "a", place="x:1"), attempt("a", "b", place="x:1"), attempt("b", "c", place="x:1")]
     assert reason_to_stop(Plan(restarts=3), moving) == ""
-    assert "may be started again 2 times" in reason_to_stop(Plan(restarts=2), moving)
+    assert "may be launched again 2 times" in reason_to_stop(Plan(restarts=2), moving)
     for each in moving:
         each.seconds, each.world = 3600.0, 4
     assert used_gpu_hours(moving) == 12
     assert "12 GPU-hours are used of the 10" in reason_to_stop(Plan(restarts=9, gpu_hours=10), moving)
     assert reason_to_stop(Plan(restarts=9, gpu_hours=13), moving) == ""
+
+
+def test_what_the_launcher_starts_anew_is_not_counted() -> None:
+    moving = [attempt(None, "a"), attempt("a", "b", by_agent=True), attempt("b", "c", by_agent=True)]
+    assert reason_to_stop(Plan(restarts=1), moving) == ""
 
 
 def test_ended_from_outside() -> None:
@@ -163,23 +168,25 @@ def test_signals_of_people_and_schedulers_end_it(tmp_path: Path, code: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("options", "variables", "told"),
+    ("options", "variables", "told", "own_store"),
     [
-        ("--max-restarts 3 --master_port 29500", {}, "add --rdzv-backend=c10d"),
-        ("--max_restarts=3", {}, "add --rdzv-backend=c10d"),
-        ("--max_restarts=0", {}, ""),
-        ("--max-restarts 3 --standalone", {UNSHARED: "1"}, "is set"),
-        ("--max-restarts 3 --rdzv_backend=c10d", {UNSHARED: "1"}, "is set"),
-        ("--nproc-per-node 2", {}, ""),
+        ("--max-restarts 3 --master_port 29500", {}, "a store of their own", True),
+        ("--nnodes=1:1 --max_restarts=3", {}, "a store of their own", True),
+        ("--max_restarts=3 --nnodes 2", {}, "add --rdzv-backend=c10d", False),
+        ("--max_restarts=0", {}, "", False),
+        ("--max-restarts 3 --standalone", {UNSHARED: "1"}, "is set", False),
+        ("--max-restarts 3 --rdzv_backend=c10d", {UNSHARED: "1"}, "is set", False),
+        ("--nproc-per-node 2", {}, "", False),
     ],
 )
-def test_restarted_ranks_must_not_meet_the_dead(options: str, variables: dict[str, str], told: str) -> None:
+def test_restarted_ranks_must_not_meet_the_dead(
+    options: str, variables: dict[str, str], told: str, own_store: bool
+) -> None:
     command = ["torchrun", *options.split(), "train.py"]
-    found, why = trap(command, {})
-    assert found == variables
-    assert bool(why) is bool(told)
-    assert told in why
-    assert trap(command, {UNSHARED: "0"})[0] == {}, "what the user has set stays"
+    known = trap(command, {})
+    assert (known.variables, known.own_store, bool(known.told)) == (variables, own_store, bool(told))
+    assert told in known.told
+    assert trap(command, {UNSHARED: "0"}).variables == {}, "what the user has set stays"
 
 
 def test_how_a_checkpoint_is_handed_on() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shutil
 import signal
@@ -11,8 +12,10 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from tests.run import watched
@@ -22,6 +25,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
     pytest.mark.slow,
 ]
+SCHEMA = json.loads((files("whichrank.report") / "schemas/run.schema.json").read_text())
 SCRIPT = watched.HERE / "resumable.py"
 CASES = {
     "none": [],
@@ -73,7 +77,9 @@ def begins(job: Done) -> list[int]:
 
 
 def told(job: Done) -> dict:
-    return job.document("run.json")["restart"]
+    document = job.document("run.json")
+    jsonschema.validate(document, SCHEMA)
+    return document["restart"]
 
 
 def test_undisturbed(jobs: dict[str, Done]) -> None:
@@ -129,9 +135,12 @@ def test_a_hang_is_ended_and_comes_back(jobs: dict[str, Done]) -> None:
     assert job.document("attempts/0/verdict.json")["verdict"]["category"] == "hang"
 
 
-@pytest.mark.parametrize("by", ["--resume-env", "--resume-arg"])
-def test_the_agents_own_restarts_get_the_newest_checkpoint(tmp_path: Path, jobs: dict[str, Done], by: str) -> None:
-    job = start(tmp_path / "job", "once-raise", "--restart", "1", agent=rendezvous("c10d"), by=by)
+@pytest.mark.parametrize(("by", "backend"), [("--resume-env", "c10d"), ("--resume-arg", "static")])
+def test_the_agents_own_restarts_get_the_newest_checkpoint(
+    tmp_path: Path, jobs: dict[str, Done], by: str, backend: str
+) -> None:
+    agent = rendezvous("c10d") if backend == "c10d" else ("--max-restarts", "2")
+    job = start(tmp_path / "job", "once-raise", "--restart", "1", agent=agent, by=by)
     assert job.code == 0, job.stderr
     assert begins(job) == [0, 6]
     assert weights(job) == weights(jobs["none"])

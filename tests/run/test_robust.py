@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,12 @@ pytestmark = [
     pytest.mark.slow,
 ]
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk or become another user")
+
+
+@pytest.fixture(autouse=True)
+def nobody_left() -> Iterator[None]:
+    yield
+    small.end_all()
 
 
 @pytest.fixture
@@ -166,35 +171,27 @@ def test_no_room_for_the_private_folder(small_disk: Path, tmp_path: Path, full: 
         assert "does not run" not in told(), "a rank that can't write has no held interpreter"
 
 
-@pytest.fixture
-def everybodys() -> Iterator[Path]:
-    """A folder that another user may write to; pytest's own are closed."""
-    folder = Path(tempfile.mkdtemp())
-    folder.chmod(0o777)
-    yield folder
-    shutil.rmtree(folder)
-
-
-@ROOT_ONLY
-def test_no_permission_to_look_into_the_ranks(everybodys: Path) -> None:
-    """An ordinary user, and ranks that forbid to be traced: /proc hides their files, py-spy may not look."""
-    user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--"]
-    probe = [*user, sys.executable, "-c", "import torch"]
-    if shutil.which("setpriv") is None or subprocess.run(probe, capture_output=True, check=False).returncode:
-        pytest.skip("another user can't run this Python")
-    shy = everybodys / "shy.py"
+def test_no_permission_to_look_into_the_ranks(tmp_path: Path) -> None:
+    """Ranks that forbid to be traced, and no right to do so all the same: py-spy can't read them."""
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("root may look into everything, and there is no setpriv to give that up")
+    powerless = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-all", "--"] if os.geteuid() == 0 else []
+    shy = tmp_path / "shy.py"
     shy.write_text(
         "import ctypes, runpy\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n"
         f"runpy.run_path({str(small.JOB)!r}, run_name='__main__')\n"
     )
-    out, stderr = everybodys / "out", everybodys / "stderr"
-    line = watched.whichrank("run", "--no-history", "--out", out, "--", *small.torchrun(everybodys, script=shy))
-    environ = watched.environment(HOME=str(everybodys), TMPDIR=str(everybodys))
+    out, stderr = tmp_path / "out", tmp_path / "stderr"
+    line = watched.whichrank("run", "--no-history", "--out", out, "--", *small.torchrun(tmp_path, script=shy))
     with stderr.open("w") as errors:
-        process = subprocess.Popen([*user, *line], stdout=-3, stderr=errors, text=True, env=environ)
-    job = small.Small(process, everybodys, out)
+        process = subprocess.Popen([*powerless, *line], stdout=-3, stderr=errors, text=True, env=watched.environment())
+    job = small.Small(process, tmp_path, out)
     try:
         job.until_ready()
+        # PTRACE_SEIZE, which stops nobody.
+        seize = f"import ctypes, sys; sys.exit(ctypes.CDLL(None).ptrace(0x4206, {job.pid(1)}, 0, 0) == 0)"
+        peek = [*powerless, sys.executable, "-c", seize]
+        assert subprocess.run(peek, check=False).returncode == 0, "nothing was given up"
         job.pause()
         job.until("there is a verdict", (out / "verdict.json").exists)
     finally:
@@ -202,6 +199,12 @@ def test_no_permission_to_look_into_the_ranks(everybodys: Path) -> None:
     assert code == 0, stderr.read_text()
     assert job.unharmed
     assert json.loads((out / "verdict.json").read_text())["verdict"]["culprits"]["ranks"] == [1]
+
+
+def test_a_command_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
+    done = watched.run(["no-such-program"], tmp_path / "out", TMPDIR=str(tmp_path))
+    assert done.code == 2
+    assert not list(tmp_path.glob("whichrank-*"))
 
 
 def test_a_script_that_replaces_the_hook_for_exceptions(tmp_path: Path) -> None:
@@ -273,9 +276,10 @@ def test_a_script_that_spawns_its_ranks(tmp_path: Path, fails: bool) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="accelerate is not installed")
 def test_under_accelerate(tmp_path: Path) -> None:
-    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines",
-                "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port",
-                str(watched.free_port())]  # fmt: skip
+    # Without GPUs either: it is torchrun that it starts then, with --cpu one process alone.
+    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    launcher += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    launcher += ["--main_process_port", str(watched.free_port())]
     job = small.start(tmp_path, command=[*launcher, str(small.JOB), str(tmp_path)])
     job.until_ready()
     job.until("both are seen", lambda: json.loads((job.out / "run.json").read_text())["state"] == "running")
@@ -286,16 +290,20 @@ def test_under_accelerate(tmp_path: Path) -> None:
 
 def test_an_attempt_that_failed_is_kept(tmp_path: Path) -> None:
     script = tmp_path / "second_time_lucky.py"
+    # The agent keeps its store for all attempts, and Gloo would find the addresses of the first one in it.
     script.write_text(
         "import os, torch, torch.distributed as dist\n"
-        "dist.init_process_group('gloo')\n"
+        "attempt, rank = os.environ['TORCHELASTIC_RESTART_COUNT'], int(os.environ['RANK'])\n"
+        f"meet = 'file://{tmp_path}/meet.' + attempt\n"
+        "dist.init_process_group('gloo', init_method=meet, rank=rank, world_size=2)\n"
         "for number in range(30):\n"
         "    dist.all_reduce(torch.ones(1))\n"
-        "    if number == 20 and os.environ['TORCHELASTIC_RESTART_COUNT'] == '0' and dist.get_rank() == 1:\n"
+        "    if number == 20 and attempt == '0' and rank == 1:\n"
         "        raise ValueError('the first time only')\n"
         "dist.destroy_process_group()\n"
     )
-    done = watched.run(small.torchrun(tmp_path, "--max-restarts", "1", script=script), tmp_path / "out", "--no-history")
+    command = small.torchrun(tmp_path, "--max-restarts", "1", script=script)
+    done = watched.run(command, tmp_path / "out", "--no-history")
     assert done.code == 0, done.stderr
     state = done.document("run.json")
     assert (state["attempts"], state["attempt"]) == (2, 1)

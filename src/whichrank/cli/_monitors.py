@@ -18,7 +18,7 @@ def monitor_options(command: F) -> F:
             click.option("--metrics", metavar="[ADDR:]PORT", default="", help="Offer metrics here (port 0: any)."),
             click.option(
                 "--token-file", type=click.Path(dir_okay=False, path_type=Path),
-                help="A private file with the token for --metrics (or set WHICHRANK_TOKEN).",
+                help="A private file with the token for what listens (or set WHICHRANK_TOKEN).",
             ),
             click.option(
                 "--notify", "webhook", metavar="URL", default="", envvar="WHICHRANK_WEBHOOK",

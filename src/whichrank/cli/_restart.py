@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,10 @@ def restart_options(command: F) -> F:
                 "--gpu-hours", type=click.FloatRange(0, min_open=True), help="Start no more once these are used."
             ),
             click.option(
+                "--requeue", is_flag=True,
+                help="Ask Slurm to queue the job again when its end is announced, or when it fails.",
+            ),
+            click.option(
                 "--exclude-bad-nodes", is_flag=True, help="Leave out a host whose hardware is proven to be at fault."
             ),
         )
@@ -47,18 +52,20 @@ def plan_of(options: dict[str, Any]) -> Plan | None:
     """Take the options out; None where nothing was asked for."""
     times, folder = options.pop("restart"), options.pop("checkpoints")
     argument, variable = options.pop("resume_arg"), options.pop("resume_env")
-    hours, exclude = options.pop("gpu_hours"), options.pop("exclude_bad_nodes")
+    hours, exclude, requeue = options.pop("gpu_hours"), options.pop("exclude_bad_nodes"), options.pop("requeue")
     if (argument or variable) and folder is None:
         raise UsageError("there is no checkpoint to resume from", "Say where they are: --checkpoints DIR.")
     if argument and not _has_path(argument):
         raise UsageError(f"--resume-arg '{argument}' has no {{path}}", "Write it as '--resume {path}'.")
     if variable and not variable.isidentifier():
         raise UsageError(f"'{variable}' is no name of a variable", "Write it as --resume-env RESUME_FROM.")
-    if not times and folder is None and not exclude:
+    if requeue and not os.environ.get("SLURM_JOB_ID"):
+        raise UsageError("--requeue is for jobs of Slurm", "Use --restart N to start a failed job again right here.")
+    if not times and folder is None and not exclude and not requeue:
         return None
     from whichrank.run.restart import Plan
 
-    return Plan(times, folder, argument, variable, hours, exclude)
+    return Plan(times, folder, argument, variable, hours, exclude, requeue)
 
 
 def _has_path(argument: str) -> bool:

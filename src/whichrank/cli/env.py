@@ -97,7 +97,7 @@ def _settings(chosen: Environment, format_: str) -> Iterator[str]:
 @click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", help="How to tell it.")
 @output_option
 @click.pass_context
-def lint_command(  # noqa: PLR0913, PLR0917 - one parameter per option
+def lint_command(
     ctx: click.Context,
     paths: tuple[str, ...],
     purpose: Purpose | None,

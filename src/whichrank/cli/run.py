@@ -11,6 +11,7 @@ from typing import Any, cast
 import click
 
 from whichrank.cli._monitors import monitor_options
+from whichrank.cli._nodes import fellows_of, node_options, part
 from whichrank.cli._restart import plan_of, restart_options
 from whichrank.model.settings import PURPOSES, Purpose
 
@@ -24,6 +25,7 @@ from whichrank.model.settings import PURPOSES, Purpose
     "--for", "purpose", type=click.Choice(PURPOSES), default="production", help="Settings to run with (see env)."
 )
 @restart_options
+@node_options
 @monitor_options
 @click.option("--quiet", is_flag=True, help="Nothing on stderr but what the job writes.")
 @click.argument("command_line", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -46,14 +48,16 @@ def command(
             click.echo(text if "\n" in text else f"whichrank: {text}", err=True)
 
     plan = plan_of(wishes)
+    fellows = fellows_of(wishes, command_line, tell, out)
     audience = Monitors(Wishes(**wishes), job_name(command_line), tell)
     try:
         code = run(
             command_line, out, policy=cast("Policy", policy), purpose=cast("Purpose", purpose), tell=tell,
-            audience=audience, plan=plan,
+            audience=audience, plan=plan, fellows=fellows,
         )  # fmt: skip
     finally:
         audience.close()
+        part(fellows)
     if code < 0:
         _die_alike(-code)
     ctx.exit(code)

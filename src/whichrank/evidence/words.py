@@ -120,13 +120,20 @@ class Plain:
 
 
 def places_of(chunk: Chunk, literal: bytes) -> Indices:
-    """Where a short literal begins: by its two rarest letters, then by the others."""
-    text, size = chunk.text, max(0, chunk.size - len(literal) + 1)
-    rare = sorted(range(len(literal)), key=lambda at: -(_COMMON.find(literal[at : at + 1].lower()) % 64))
-    one, two = rare[0], rare[-1] if len(rare) == 1 else rare[1]
-    places = np.flatnonzero((text[one : one + size] == literal[one]) & (text[two : two + size] == literal[two]))
-    for at in rare[2:]:
-        places = places[text[places + at] == literal[at]]
+    """Where a short literal begins: by its two neighbouring letters that are the rarest, then by the others."""
+    text, size = chunk.text, chunk.size
+    if len(literal) < 2:
+        return np.flatnonzero(text[:size] == literal[0])
+    rare = [_COMMON.find(literal[at : at + 1].lower()) % 64 for at in range(len(literal))]
+    at = max(range(len(literal) - 1), key=lambda at: rare[at] + rare[at + 1])
+    pair, pairs = _number(literal[at : at + 2]), (size + 1) // 2
+    even = np.flatnonzero(text[: 2 * pairs].view("<u2") == pair)
+    odd = np.flatnonzero(text[1 : 2 * pairs + 1].view("<u2") == pair)
+    places = np.sort(np.concatenate((even * 2, odd * 2 + 1))) - at
+    places = places[(places >= 0) & (places <= size - len(literal))]
+    for other, letter in enumerate(literal):
+        if other not in (at, at + 1):
+            places = places[text[places + other] == letter]
     return places
 
 

@@ -10,6 +10,7 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, Literal, cast
 
+from whichrank.evidence.chunks import UTF16
 from whichrank.evidence.intake import claims, collect, discover_readers
 from whichrank.evidence.readers import flight_recorder
 from whichrank.fleet.local import Failure, map_ordered
@@ -18,7 +19,7 @@ from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Coverage, Skipped, Source
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.model.moments import rfc3339_ns
-from whichrank.model.verdict import Diagnosis, JobInfo
+from whichrank.model.verdict import Diagnosis, JobInfo, ScheduledJob
 from whichrank.timeline import positions
 from whichrank.timeline.case import Case, build_case
 from whichrank.verdict.choose import Choice, choose
@@ -70,19 +71,34 @@ LARGE = 8 << 20
 
 
 def _read(item: Item) -> list[tuple[str, Reading]]:
-    results: list[tuple[str, Reading]] = []
     chosen = _readers_for(item)
-    for reader in chosen:
-        try:
-            results.append((reader.NAME, reader.read(item)))
-        except UnreadableError as error:
-            results.append((reader.NAME, Reading(quality="unusable", note=error.message)))
+    shared = [reader for reader in chosen if reader.NAME in ANYWHERE and item.head(2) not in UTF16]
+    together = _read_together(item, shared) if len(shared) > 1 else {}
+    results = [(reader.NAME, together.get(reader.NAME) or _read_by(reader, item)) for reader in chosen]
     if item.size > LARGE and [reader.NAME for reader in chosen] == ["nccl_log"]:
         from whichrank.evidence.readers import messages
 
         results.append((messages.NAME, messages.read_warnings(item, results[0][1].records)))
     useful = [(name, reading) for name, reading in results if reading.quality != "ignored"]
     return useful or results[:1]
+
+
+def _read_by(reader: Reader, item: Item) -> Reading:
+    try:
+        return reader.read(item)
+    except UnreadableError as error:
+        return Reading(quality="unusable", note=error.message)
+
+
+def _read_together(item: Item, readers: Sequence[Reader]) -> dict[str, Reading]:
+    """Running text is cut into lines and searched for words once, for all of its readers."""
+    from whichrank.evidence.readers import _together
+
+    try:
+        readings = _together.read(item, [cast("Any", reader).Listener(item) for reader in readers])
+    except UnreadableError as error:
+        readings = [Reading(quality="unusable", note=error.message) for _ in readers]
+    return {reader.NAME: reading for reader, reading in zip(readers, readings, strict=True)}
 
 
 def _readers_for(item: Item) -> list[Reader]:
@@ -177,7 +193,10 @@ def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:
 
 
 def _enough(case: Case) -> bool:
-    """Whether silence means something: the collectives of at least half of the ranks were seen."""
+    """Whether silence means something: the collectives of half of the ranks were seen, and no sign of an end."""
+    failed = case.of_kind("peer_closed", "gloo_timeout", "watchdog_timeout", "process_exit", "elastic_failure")
+    if failed or (case.stands_still and not case.goes_on):
+        return False  # the job did not go on, and nothing said why
     return case.lineup is not None and 2 * len(case.lineup.dumped) >= case.world
 
 
@@ -221,9 +240,9 @@ def _next(choice: Choice, case: Case) -> tuple[NextStep, ...]:
 
 
 def _job(case: Case, choice: Choice) -> JobInfo:
-    lineup = case.lineup
+    lineup, scheduler = case.lineup, _scheduled(case)
     if lineup is None:
-        return JobInfo()
+        return JobInfo(scheduler=scheduler)
     roots = [f for i, f in enumerate(choice.findings) if i not in choice.consequence_of]
     onset = rfc3339_ns(roots[0].onset_ns) if roots and roots[0].onset_ns else None
     libraries = sorted({dump.comm_lib for dump in lineup.dumps if dump.comm_lib})
@@ -234,4 +253,22 @@ def _job(case: Case, choice: Choice) -> JobInfo:
         onset=onset,
         started=rfc3339_ns(int(lineup.created.min())) if not lineup.wrapped else None,
         hosts=tuple(sorted({dump.host for dump in lineup.dumps if dump.host})),
+        scheduler=scheduler,
+    )
+
+
+def _scheduled(case: Case) -> ScheduledJob | None:
+    """The job as its scheduler knows it; all nodes of one job say the same."""
+    event = next(iter(case.of_kind("scheduler_job")), None)
+    if event is None or not event.text("job"):
+        return None
+    nodes = event.data.get("nodes")
+    return ScheduledJob(
+        kind=event.text("kind"),
+        id=event.text("job"),
+        name=event.text("name") or None,
+        step=event.text("step") or None,
+        nodes=tuple(map(str, nodes)) if isinstance(nodes, list) else (),
+        restarts=event.number("restarts") or 0,
+        ends=next((text for e in case.of_kind("scheduler_job") if (text := e.text("ends"))), None),
     )

@@ -83,7 +83,8 @@ def read(path: Path) -> Truth:
             str(content.get("root_cause", "")),
         )
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{path} is no truth: {error}", "It needs a cause of the taxonomy, and culprit_ranks as a list.") from error
+        hint = "It needs a cause of the taxonomy, and culprit_ranks as a list."
+        raise UsageError(f"{path} is no truth: {error}", hint) from error
 
 
 def _sequence(value: Any) -> Sequence[Any]:

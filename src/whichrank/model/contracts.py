@@ -85,8 +85,8 @@ class Fault(Protocol):
       injected.
     - `culprits(plan)`: the ranks that the verdict must name; by default the rank of the plan, `[]` for nobody, None
       where no rank is to blame or the evidence can't tell.
-    - `ACCEPT` (other causes that are right too), `NEEDS` ("root", "namespaces", "gpu"), `LEAST_WORLD` (2), `ENDING`
-      ("hang", "crash", or "running" for a job that goes on and is looked at while it does), `BACKENDS` (both).
+    - `ACCEPT` (other causes that are right too), `NEEDS` ("root", "namespaces", "mounts", "gpu"), `LEAST_WORLD` (2),
+      `ENDING` ("hang", "crash", or "running" for a job that goes on and is looked at while it does), `BACKENDS` (both).
     """
 
     CAUSE: str

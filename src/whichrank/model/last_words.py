@@ -26,6 +26,8 @@ IN_COLLECTIVE = 2
 """The main thread is inside a function of torch.distributed."""
 BLIND = 4
 """The thread that writes has ended after an error of its own: what is said here is old."""
+GUESSED = 8
+"""The rank is the number of the scheduler's task, which scripts take for it: nothing else says so yet."""
 
 _FORM = struct.Struct("<8sIQIIQiiiIIIQQQqqQIiQQQ")
 _TEXTS = (64, 320, 320, 24)
@@ -62,7 +64,7 @@ class Words(NamedTuple):
     still_ns: int = 0
     """Since when the main thread has been at the same instruction, in the same calls."""
     fresh_ns: int = 0
-    """When the main thread was last found at a line where it had not been since the last progress."""
+    """When the main thread was found, last but once, at a line where it had not been since the last progress."""
     stuck_ns: int = 0
     """Since when the group that has waited longest neither issues nor completes; 0 where nothing is pending."""
     operation: str = ""
@@ -74,7 +76,9 @@ class Words(NamedTuple):
 
     @property
     def is_rank(self) -> bool:
-        return self.rank >= 0 and not self.flags & HELPER
+        # Any program of a task has its number; only one that uses torch may be a rank.
+        guessed = self.flags & GUESSED and self.phase < IMPORTING
+        return self.rank >= 0 and not self.flags & HELPER and not guessed
 
     @property
     def waiting(self) -> bool:

@@ -25,6 +25,21 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduledJob:
+    """The job as its scheduler knows it."""
+
+    kind: str
+    id: str
+    name: str | None = None
+    step: str | None = None
+    nodes: tuple[str, ...] = ()
+    restarts: int = 0
+    """How often it was queued again."""
+    ends: str | None = None
+    """When its time is over."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobInfo:
     world_size: int | None = None
     backends: tuple[str, ...] = ()
@@ -34,6 +49,7 @@ class JobInfo:
     started: str | None = None
     onset: str | None = None
     hosts: tuple[str, ...] = ()
+    scheduler: ScheduledJob | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,8 @@ def _job(job: JobInfo) -> Iterator[str]:
         yield f"NCCL {job.nccl}"
     if job.onset:
         yield f"since {job.onset}"
+    if job.scheduler is not None:
+        yield f"{job.scheduler.kind.capitalize()} job {job.scheduler.id}"
 
 
 def _who(diagnosis: Diagnosis) -> Iterator[Point]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -128,6 +129,7 @@ def _job(job: JobInfo) -> dict[str, Any]:
         "started": job.started,
         "onset": job.onset,
         "hosts": list(job.hosts),
+        "scheduler": asdict(job.scheduler) if job.scheduler is not None else None,
     }
 
 

@@ -100,3 +100,11 @@ def only_one_failed(case: Case) -> tuple[int, ...]:
     if len(all_deaths) < 2 or len(own) != 1 or own[0].sign.rank is None:
         return ()
     return (own[0].sign.rank,)
+
+
+def left_to_crash(case: Case) -> tuple[int, ...]:
+    """Ranks that ended well while every other rank crashed in native code: on NCCL an early leave does that."""
+    left = {event.rank for event in events(case, "process_left") if event.rank is not None}
+    crashed = {d.sign.rank for d in deaths(case) if d.signal in (ABORT, *NATIVE)}
+    others = set(range(case.world)) - left
+    return tuple(sorted(left)) if left and len(others) > 1 and others <= crashed else ()

@@ -252,6 +252,11 @@ def _nobody_waits(away: tuple[Seen, ...]) -> Silence:
 
 
 def _all_wait(waiting: list[Seen]) -> Silence:
+    if all(seen.phase == layout.LEAVING for seen in waiting):
+        # Whoever uploads its last words to a service does so here, when all others may have gone.
+        working = any(seen.busy is not False or seen.work for seen in waiting)
+        why = f"{_named([seen.rank for seen in waiting])} does not come to an end"
+        return Silence("leaving", BUSY_S if working else START_S, why)
     if all(seen.completed == 0 for seen in waiting):
         return Silence("first", 2 * START_S, "every rank waits in its first collective")
     if any(seen.traffic for seen in waiting):

@@ -98,6 +98,8 @@ class Scheduler:
     def ends_it(self, code: int | None) -> bool:
         """Whether the end is the scheduler's doing, and not that of a person at a terminal."""
         if self.ended is not None:
+            if self.ended.number == signal.SIGINT and not self.ended.sender:
+                return False  # from the terminal
             return self.slurm is not None or (self.in_container and not self.ended.sender)
         if self.warned is None or self.slurm is None:
             return False

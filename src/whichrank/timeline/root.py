@@ -63,6 +63,9 @@ def _merged(programs: Programs, troubles: list[Trouble]) -> list[Trouble]:
     return list(merged.values())
 
 
+COARSE_NS = 2 * 1_000_000_000
+
+
 def in_progress(lineup: Lineup, pending: Iterable[Meeting]) -> bool:
     """Dumps of a job that simply runs: everything unfinished had only just been issued when they were written."""
     rows = [row for m in pending for rank, row in m.joined.items() if rank not in m.finished]
@@ -76,7 +79,8 @@ def in_progress(lineup: Lineup, pending: Iterable[Meeting]) -> bool:
 def _just_issued(lineup: Lineup, rank: int, created_ns: int) -> bool:
     """Whether a rank's operation was young when its dump was written; False where nobody knows when that was."""
     written, newest = lineup.mtime.get(rank, 0), lineup.newest[rank]
-    known = 0 < newest <= written < newest + 3600 * 1_000_000_000
+    # Archives keep whole seconds, and a job issues on while its recorder is read.
+    known = 0 < newest <= written + COARSE_NS and written < newest + 3600 * 1_000_000_000
     return known and written - created_ns <= _patience(lineup, rank)
 
 

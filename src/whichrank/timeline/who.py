@@ -83,6 +83,8 @@ def meet(
 ) -> People:
     """Put together what every source says of pids, hosts and ranks."""
     people = People(world=max([world, *_sizes(nccl, ras, events)], default=0))
+    # "localhost" names a host only where nothing else does.
+    events = sorted(events, key=lambda event: event.host == "localhost")
     _by_launcher_and_nccl(people, nccl, ras, events)
     for event in events:
         if event.rank is not None:

@@ -72,6 +72,13 @@ def test_ranks_between_are_told_apart(tmp_path: Path) -> None:
     assert {s.rank for s in read_messages(tmp_path, text)} == {0, 17}
 
 
+@pytest.mark.parametrize("prefix", ["{}: ", "May  1 10:00:{1:02d} {0} python[7]: "])
+def test_hosts_between_are_told_apart(tmp_path: Path, prefix: str) -> None:
+    rows = [(f"gpu-cluster-node-{n // 40:04d}.example", n % 60) for n in range(64 * 40)]
+    text = "".join(prefix.format(*row) + "HIP out of memory. Tried to allocate 2.00 GiB\n" for row in rows)
+    assert {s.host for s in read_messages(tmp_path, text)} == {host for host, _ in rows}
+
+
 def test_codes_between_are_told_apart(tmp_path: Path) -> None:
     line = (
         "node7:35:89 [5] transport/net_ib.cc:2299 NCCL WARN NET/IB: Got completion from peer 10.20.1.12<{}> with "

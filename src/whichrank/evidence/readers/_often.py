@@ -1,7 +1,7 @@
 """Lines that come again and again: the first of those that look alike are read at once, the last ones at the end.
 
-Two lines look alike if they differ in digits only (also hexadecimal ones), begin with the same prefix and have the
-same telling numbers: ranks, processes, devices, codes of errors. What lies between the first and the last is counted.
+Two lines look alike if they differ in digits only (also hexadecimal ones), begin with the same word and have the same
+telling numbers: ranks, processes, devices, codes of errors. What lies between the first and the last is counted.
 """
 
 from __future__ import annotations
@@ -11,9 +11,14 @@ from collections import deque
 from typing import NamedTuple
 
 _LOOKS = 1 << 12
+_HELD = 8 << 20
+"""Bytes of text held in all."""
 _LONGEST = 512
 _VARYING = b"0123456789abcdef"
-_PREFIX = 12
+# The first word behind a date: a launcher's prefix, a host, a rank. The place in a program that warns is none of these.
+_FIRST = re.compile(
+    rb"(?:\[?\d{4}-\d\d-\d\d[T ][\d:.,]{8,16}\S{0,6}\s{0,2}|[A-Z][a-z]{2} [ \d]\d [\d:]{8} )?\s{0,8}(\S{0,80})"
+)
 # Every branch begins with a letter of its own: the search passes over all others at once.
 _TELLING = re.compile(
     rb"rank\D{0,3}\d{1,7}|Rank\D{0,3}\d{1,7}|pid\D{0,3}\d{1,10}|GPU \d{1,4}|mlx5_\d{1,4}"
@@ -52,7 +57,12 @@ def speaker(line: bytes) -> tuple[bytes, ...]:
     """Who may have printed a line, and of what: how it begins, and its telling numbers."""
     head = line[:_LONGEST]
     process = _PROCESS.search(head)
-    return line[:_PREFIX], process[0] if process else b"", *_TELLING.findall(head)[:16]
+    return _first(line), process[0] if process else b"", *_TELLING.findall(head)[:16]
+
+
+def _first(line: bytes) -> bytes:
+    found = _FIRST.match(line)
+    return found[1] if found and b".py:" not in found[1] else b""
 
 
 class Often:
@@ -63,6 +73,7 @@ class Often:
         """How many of the first are read at once, and how many of the last at the end."""
         self._seen: dict[Look, _Seen] = {}
         self._telling: dict[int, bool] = {}
+        self._bytes = 0
 
     def holds(self, line: Held, told: bytes = b"") -> bool:
         """True where enough like it were read; then it is kept for the end, or counted.
@@ -78,14 +89,18 @@ class Often:
         seen.count += 1
         if seen.count <= self._of_each:
             return False
-        seen.held.append(line)
+        let_go = len(seen.held[0].text) if len(seen.held) == self._of_each else 0
+        grown = self._bytes + len(line.text) - let_go
+        if grown <= _HELD:
+            seen.held.append(line)
+            self._bytes = grown
         return True
 
     def _speaker(self, shape: int, text: bytes) -> tuple[bytes, ...]:
         """As `speaker`; of a shape without telling numbers only the beginning is taken."""
         tells = self._telling.get(shape)
         if tells is False:
-            return (text[:_PREFIX],)
+            return (_first(text),)
         who = speaker(text)
         if tells is None and len(self._telling) < _LOOKS:
             self._telling[shape] = any(who[1:])
@@ -105,4 +120,4 @@ class Often:
         return sum(self._skipped(seen) for seen in self._seen.values())
 
     def _skipped(self, seen: _Seen) -> int:
-        return max(0, seen.count - 2 * self._of_each)
+        return max(0, seen.count - self._of_each) - len(seen.held)

@@ -33,6 +33,7 @@ _GLOG = re.compile(
     r"([\w./-]{1,200}\.\w{1,4}):\d{1,9}\] ?"
 )
 _GLOG_OLD = re.compile(r"\[([IWEF]) [\w./-]{1,100}\.\w{1,4}:\d+\] ?")
+_YEAR = re.compile(rb"20(?<!\w20)\d\d(?=-[01]\d-[0-3]\d[ T_]\d\d:)")
 _BUILD = re.compile(r"\s{0,4}\| ")
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -96,7 +97,7 @@ class Clock:
 
 def stated_year(edges: bytes) -> int | None:
     """The newest year that dated stamps in these bytes state."""
-    years = [int(match) for match in re.findall(rb"\b(20\d\d)-[01]\d-[0-3]\d[ T_]\d\d:", edges)]
+    years = [int(match) for match in _YEAR.findall(edges)]
     return max(years, default=None)
 
 

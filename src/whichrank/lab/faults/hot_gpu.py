@@ -4,6 +4,8 @@ CAUSE = "gpu-thermal-or-power"
 CATEGORY = "slow"
 WORKLOAD = "sharded"
 ENDING = "running"
+# On a machine with GPUs the evidence of the real ones would lie beside.
+BACKENDS = ("gloo",)
 
 
 def inside(rank, point, value):
@@ -17,4 +19,5 @@ def inside(rank, point, value):
 def evidence(job):
     from whichrank.lab import injected
 
-    return {injected.SMI: injected.gpus(job.plan.world, hot=job.plan.rank)}
+    state = injected.gpus(job.plan.world, hot=job.plan.rank)
+    return {injected.SMI: state, injected.SMI_REPORT: injected.gpus_in_use(job)}

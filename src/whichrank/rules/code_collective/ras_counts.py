@@ -38,7 +38,7 @@ CAUSE = "collective-desync"
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.ras:
         return NotEvaluated("a report of NCCL's RAS")
-    if case.troubles or not (case.stands_still or _unchanged(case.ras)):
+    if case.troubles or case.goes_on or not (case.stands_still or _unchanged(case.ras)):
         return []
     for report in case.ras:
         for mismatch in report.mismatches:

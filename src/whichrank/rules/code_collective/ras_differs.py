@@ -34,7 +34,7 @@ CAUSE = "collective-desync"
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.ras:
         return NotEvaluated("a report of NCCL's RAS")
-    if case.troubles or case.stands_still:
+    if case.troubles or case.stands_still or case.goes_on:
         return []
     for report in case.ras:
         for mismatch in report.mismatches:

@@ -47,6 +47,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     left = _left(case)
     if left:
         lost = tuple(sorted({e.rank for e in case.of_kind("peer_closed") if e.rank is not None} - set(left)))
+        lost = lost or tuple(rank for rank in range(case.world) if rank not in left)
         return [replace(_finding(case, left, lost, 0.8), category="crash")]
     in_stack = {rank: signs[rank] for rank, a in case.activities.items() if a.doing == "leaving" and rank in signs}
     waiting = tuple(rank for rank, activity in case.activities.items() if activity.doing == "waiting")
@@ -60,6 +61,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 def _left(case: Case) -> dict[int, Ref]:
     """Ranks that ended well while all others, and nobody died otherwise, lost a peer in a collective."""
     left = {event.rank: event.ref for event in case.of_kind("process_left") if event.rank is not None}
+    if deaths.left_to_crash(case):
+        return left
     lost = {event.rank for event in case.of_kind("peer_closed")} - set(left)
     ends = [e for e in case.of_kind("process_exit") if e.number("signal") != deaths.TERMINATE]
     died = [e for e in ends if e.number("signal") is not None or e.rank not in lost]

@@ -55,7 +55,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     dead = [d.sign for d in deaths.deaths(case) if d.signal in _CRASHES and not d.by_launcher]
     dead = [s for s in dead if _is_own(case, s) and not deaths.follows_the_end(case, s)]
     signs = crashes.first_to_fail([*told, *dead])
-    if not signs:
+    if not signs or deaths.left_to_crash(case):
         return []
     ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)
     number = next((n for s in signs if (n := _signal(s)) is not None), deaths.ABORT)

@@ -64,7 +64,16 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         told = f"{event.number('joined')} processes joined a job of {event.number('world_size')}"
     else:
         told = f"the ranks disagree about who they are: {crashes.short(refused[0].text)}"
-    return [crashes.found(case, _CLAIM, signs, f"World size and processes do not fit: {told}.", 0.85)]
+    absent = _absent(case) if refused else ()
+    told += f"; nobody came as rank {absent[0]}" if absent else ""
+    return [crashes.found(case, _CLAIM, signs, f"World size and processes do not fit: {told}.", 0.85, absent)]
+
+
+def _absent(case: Case) -> tuple[int, ...]:
+    """The one number that no process has, where all others are known: another came twice in its place."""
+    known = {event.rank for event in crashes.events(case, "group_init", "comm_init", "not_joined")}
+    missing = [rank for rank in range(case.world) if rank not in known]
+    return tuple(missing) if len(missing) == 1 and len(known) > 1 else ()
 
 
 def _too_many(event: LogEvent) -> bool:

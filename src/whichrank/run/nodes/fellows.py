@@ -155,12 +155,15 @@ class Fellows:
         now = time.monotonic()
         return any(_owes(node, token, now) for node in self.nodes)
 
+    def begin_attempt(self) -> None:
+        """What was sent, and who failed, belongs to the one before."""
+        self.forget_parcels()
+        self._failed.clear()
+
     def forget_parcels(self) -> None:
-        """A new attempt: what was sent belongs to the one before."""
         for node in self.nodes:
             node.parcel = None
         self._kept.clear()
-        self._failed.clear()
 
     def keep(self, root: Path, token: str) -> None:
         """Open the parcels that have come, and note what is known of nodes that sent none."""

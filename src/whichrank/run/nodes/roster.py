@@ -56,6 +56,9 @@ class Node:
     """Whether it closed the connection itself: then its host is alive."""
     snapshot: Snapshot = field(default_factory=Snapshot)
     taken_ns: int = 0
+    ranks: list[int] = field(default_factory=list)
+    failed: bool = False
+    """Whether its job, or a rank of it, has ended badly."""
     clock: tuple[float, float] | None = None
     """Seconds that it is ahead of this one, and what that may be wrong by."""
     parcel: Parcel | None = None
@@ -73,6 +76,9 @@ class Node:
             self.clock = (beat.ahead_s, beat.error_s)
         if beat.snapshot is not None:
             self.snapshot, self.taken_ns, self._merged = beat.snapshot, self.heard_ns, False
+            rows = beat.snapshot.rows
+            self.ranks = sorted([row.rank for row in rows])
+            self.failed = bool(beat.snapshot.code) or any(not row.alive and row.status for row in rows)
 
     @property
     def patience_s(self) -> float:
@@ -85,15 +91,6 @@ class Node:
         if not self.open and self.closed:
             return "left" if now - self.heard > BACK_S else "here"
         return "silent" if now - self.heard > self.patience_s else "here"
-
-    @property
-    def ranks(self) -> list[int]:
-        return sorted(row.rank for row in self.snapshot.rows)
-
-    @property
-    def failed(self) -> bool:
-        """Whether its job, or a rank of it, has ended badly."""
-        return bool(self.snapshot.code) or any(not row.alive and row.status for row in self.snapshot.rows)
 
     def people(self, now: float) -> list[Distant]:
         """Its ranks as they are by now; none where nobody watches them any more."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import stat
 import threading
 import time
 from collections import deque
@@ -18,11 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from whichrank.model.errors import UsageError
 from whichrank.run.nodes import talk
 from whichrank.run.nodes.clock import Offset
+from whichrank.run.nodes.leases import Counted, Lease, Order, Sign, prepare
 from whichrank.run.nodes.parcel import MOST as MOST_PARCEL
 from whichrank.run.nodes.parcel import pack
 from whichrank.run.nodes.roster import Parcel, Roster
@@ -37,63 +35,6 @@ SETTLE_S = 1.0
 MOST = 4 << 20
 MOST_NODES = 4096
 MOST_RECEIPTS = 256
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """Who leads, and what it answers to everybody."""
-
-    name: talk.Name
-    instance: str
-    count: int
-    answered_ns: int = 0
-    ended: bool = False
-    answers: dict[str, tuple[int, int]] = {}
-    """Node -> when its beat was sent by its clock, and arrived by the leader's."""
-    receipts: list[Receipt] = []
-    listed: Listing = []
-
-
-class Sign(msgspec.Struct, frozen=True):
-    """A beat in a file."""
-
-    instance: str
-    count: int
-    beat: Beat
-
-
-class Order(msgspec.Struct, frozen=True):
-    """A request in a file."""
-
-    instance: str
-    request: Request
-
-
-def prepare(folder: Path) -> None:
-    """A folder that nobody else may write to: what lies there is believed."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        status = folder.stat()
-        for name in ("nodes", "requests"):
-            (folder / name).mkdir(exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise UsageError(f"can't use the folder {folder}: {error.strerror}", "Give --shared another one.") from error
-    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UsageError(f"others may write in {folder}", "Give --shared a private folder of your own (mode 700).")
-
-
-@dataclass(slots=True)
-class _Seen:
-    """A number that somebody else renews, and when it last grew by our own clock."""
-
-    instance: str = ""
-    count: int = -1
-    at: float = field(default_factory=time.monotonic)
-
-    def grew(self, instance: str, count: int) -> bool:
-        if (instance, count) == (self.instance, self.count):
-            return False
-        self.instance, self.count, self.at = instance, count, time.monotonic()
-        return True
 
 
 @dataclass(slots=True)
@@ -117,10 +58,10 @@ class Shared:
     turn_s: float = TURN_S
     lease_s: float = LEASE_S
     _instance: str = field(default_factory=lambda: secrets.token_hex(8))
-    _lease: _Seen = field(default_factory=_Seen)
+    _lease: Counted = field(default_factory=Counted)
     _count: int = 0
     _last: Snapshot = field(default_factory=Snapshot)
-    _signs: dict[str, _Seen] = field(default_factory=dict)
+    _signs: dict[str, Counted] = field(default_factory=dict)
     _answers: dict[str, tuple[int, int]] = field(default_factory=dict)
     _receipts: deque[Receipt] = field(default_factory=lambda: deque(maxlen=MOST_RECEIPTS))
     _told: Listing = field(default_factory=list)
@@ -301,7 +242,7 @@ class Shared:
             self._gone(home.name)
             return
         if seen is None:  # it may be what an earlier job left
-            self._signs[home.name] = _Seen(sign.instance, sign.count)
+            self._signs[home.name] = Counted(sign.instance, sign.count)
             return
         if not seen.grew(sign.instance, sign.count):
             return

@@ -42,7 +42,7 @@ class NodeWatcher(Watcher):
 
     def __post_init__(self) -> None:
         Watcher.__post_init__(self)
-        self.fellows.forget_parcels()
+        self.fellows.begin_attempt()
 
     @property
     def link(self) -> Link:
@@ -139,9 +139,7 @@ class NodeWatcher(Watcher):
     def _deliver(self, token: str, attempt: int | None = None, *, final: bool = False) -> None:
         folder = self.open_bundle().folder
         if attempt is not None and attempt < self.attempt:
-            folder = self.journal.evidence() / "attempts" / str(attempt + self.base) / folder.relative_to(
-                self.journal.evidence()
-            )  # fmt: skip
+            folder = self.root.parent / "attempts" / str(attempt + self.base) / "bundle" / record.FOLDER / folder.name
         if self.link.following is not None:
             try:
                 self.link.following.deliver(folder, token, final=final)
@@ -152,7 +150,8 @@ class NodeWatcher(Watcher):
 
     @property
     def root(self) -> Path:
-        return self.journal.evidence() / "bundle"
+        """The folder of all bundles; it stays where the first of them went."""
+        return self.bundle.folder.parent.parent if self.bundle is not None else self.journal.evidence() / "bundle"
 
     def open_bundle(self) -> Bundle:
         if self.bundle is None:
@@ -197,7 +196,11 @@ class NodeWatcher(Watcher):
         if not self.link.judges:
             return
         own = record.Entry(self.link.name, "here", [m.rank for m in self.crew.ranks()], clock=self.fellows.own_clock)
-        record.write(self.root, self.link.name, [own, *self.fellows.entries()], self.job())
+        self.open_bundle()
+        try:
+            record.write(self.root, self.link.name, [own, *self.fellows.entries()], self.job())
+        except OSError as error:
+            self.journal.complain(f"can't write down which nodes were there: {error.strerror}")
         Watcher.judge(self)
         if self.diagnosis is not None:
             self._ask("verdict", verdict=shortened(self.diagnosis))
@@ -208,6 +211,11 @@ class NodeWatcher(Watcher):
 
     def begin_attempt(self, number: int) -> None:
         Watcher.begin_attempt(self, number)
+        self.fellows.begin_attempt()
+        self.told_verdict = False
+
+    def resume(self) -> None:
+        Watcher.resume(self)
         self.fellows.forget_parcels()
         self.told_verdict = False
 

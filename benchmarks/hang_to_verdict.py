@@ -1,0 +1,104 @@
+"""How long after a hang it is suspected, and how long after that the verdict is there: real jobs of four ranks.
+
+A rank that sleeps, is stopped, holds the interpreter, skips a collective, or waits for a lock; in steady state.
+
+python benchmarks/hang_to_verdict.py [RUNS]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+SUSPECT_S, VERDICT_S = 15.0, 10.0
+CULPRIT = 2
+LIMIT_S = 180.0
+JOB = Path(__file__).parent.parent / "tests" / "run" / "job.py"
+FAULTS = {
+    "stuck": {"rank-stuck-in-user-code", "rank-stuck-in-data-loading"},
+    "stop": {"rank-frozen"},
+    "gil": {"rank-stuck-in-user-code"},
+    "skip": {"conditional-collective", "collective-desync"},
+    "lock": {"rank-stuck-in-user-code"},
+}
+"""A fault, and the causes that are right for it."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One job."""
+
+    fault: str
+    suspect_s: float
+    verdict_s: float
+    cause: str
+    ranks: list[int]
+
+    @property
+    def right(self) -> bool:
+        return self.cause in FAULTS[self.fault] and self.ranks == [CULPRIT]
+
+
+def one(fault: str, folder: Path) -> Run:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("TORCH_", "NCCL_", "GLOO_"))}
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    job = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "4", "--master_port", str(port)]
+    watched = subprocess.Popen(
+        [sys.executable, "-m", "whichrank", "run", "--no-history", "--out", str(folder), "--policy", "end", "--",
+         *job, str(JOB), fault],
+        env={**environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        watched.wait(LIMIT_S)
+    except subprocess.TimeoutExpired:
+        watched.send_signal(signal.SIGTERM)
+        watched.wait(60)
+    return read(fault, folder)
+
+
+def read(fault: str, folder: Path) -> Run:
+    alarms = {alarm["level"]: alarm for alarm in json.loads((folder / "run.json").read_text())["alarms"]}
+    if not (folder / "verdict.json").exists() or "confirmed" not in alarms:
+        return Run(fault, float("inf"), float("inf"), "none", [])
+    verdict = json.loads((folder / "verdict.json").read_text())["verdict"]
+    suspected = datetime.fromisoformat(alarms["suspect"]["time"].replace("Z", "+00:00"))
+    judged = datetime.fromisoformat(alarms["confirmed"]["verdict"].replace("Z", "+00:00"))
+    later = (judged - suspected).total_seconds()
+    return Run(fault, alarms["suspect"]["silence_s"], later, verdict["cause"], verdict["culprits"]["ranks"])
+
+
+def main() -> int:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    runs = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(count):
+            fault = list(FAULTS)[number % len(FAULTS)]
+            run = one(fault, Path(folder) / str(number))
+            runs.append(run)
+            right = "right" if run.right else "WRONG"
+            print(f"{fault:6} suspect {run.suspect_s:5.1f} s, verdict {run.verdict_s:5.1f} s later, {right}: ", end="")
+            print(f"{run.cause} {run.ranks}  (load {os.getloadavg()[0]:.1f})", flush=True)
+            time.sleep(1)
+    suspect = statistics.median(run.suspect_s for run in runs)
+    verdict = statistics.median(run.verdict_s for run in runs)
+    right = sum(run.right for run in runs)
+    print(f"suspect  median {suspect:.1f} s, worst {max(r.suspect_s for r in runs):.1f} s (bar: {SUSPECT_S} s)")
+    print(f"verdict  median {verdict:.1f} s later, worst {max(r.verdict_s for r in runs):.1f} s (bar: {VERDICT_S} s)")
+    print(f"right cause and rank: {right} of {count}")
+    return 0 if suspect <= SUSPECT_S and verdict <= VERDICT_S and right == count else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""Which processes of a watched job are its ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whichrank.model import last_words as layout
+from whichrank.model.last_words import Words
+from whichrank.run.crew import Crew, Member
+
+NOWHERE = Path("/nonexistent")
+
+
+def crew(*words: Words) -> Crew:
+    return Crew(NOWHERE, {str(each.pid): Member(each, str(each.pid)) for each in words})
+
+
+@pytest.mark.parametrize(
+    ("parent", "child", "rank_is"),
+    [
+        # A data loader's worker that was forked right after the group was made seems to have joined itself.
+        (layout.JOINED, layout.JOINED, 100),
+        (layout.JOINED, layout.IMPORTED, 100),
+        # A wrapper that starts the training below it never joins.
+        (layout.STARTED, layout.JOINED, 101),
+        (layout.IMPORTED, layout.JOINED, 101),
+    ],
+)
+def test_of_parent_and_child_with_one_number(parent, child, rank_is):
+    found = crew(
+        Words(pid=100, parent=1, rank=2, world=4, phase=parent, started_ns=1),
+        Words(pid=101, parent=100, rank=2, world=4, phase=child, started_ns=2),
+    )
+    assert [member.words.pid for member in found.ranks()] == [rank_is]
+
+
+def test_ranks_of_one_launcher_are_all_ranks():
+    launcher = Words(pid=9, parent=1, rank=-1, phase=layout.IMPORTED, started_ns=1)
+    ranks = [Words(pid=100 + r, parent=9, rank=r, world=2, phase=layout.JOINED, started_ns=2 + r) for r in range(2)]
+    assert [member.rank for member in crew(launcher, *ranks).ranks()] == [0, 1]

@@ -1,0 +1,102 @@
+"""Hangs that hide: a loop that computes for ever, and a group that stands while a thread's own group goes on."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.run import small, watched
+from tests.run.watched import Done
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+    pytest.mark.slow,
+]
+
+
+@pytest.fixture(autouse=True)
+def nobody_left() -> Iterator[None]:
+    yield
+    small.end_all()
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+    folder = tmp_path_factory.mktemp("slow")
+
+    def one(fault: str) -> Done:
+        command = watched.torchrun(fault)
+        return watched.run(command, folder / fault, "--no-history", "--policy", "end", limit_s=240)
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(("spin", "beat"), pool.map(one, ("spin", "beat")), strict=True))
+
+
+def test_a_loop_without_end(jobs: dict[str, Done]) -> None:
+    job = jobs["spin"]
+    assert job.alarms["suspect"]["silence_s"] < 75, job.alarms
+    assert "goes round in a loop" in job.alarms["confirmed"]["why"]
+    assert job.verdict["culprits"]["ranks"] == [2]
+    assert job.verdict["cause"] in ("rank-stuck-in-user-code", "rank-stuck-in-data-loading")
+
+
+def test_a_hang_beside_a_group_that_goes_on(jobs: dict[str, Done]) -> None:
+    job = jobs["beat"]
+    assert job.alarms["suspect"]["silence_s"] < 35, job.alarms
+    assert job.verdict["culprits"]["ranks"] == [2], job.verdict["summary"]
+
+
+def test_a_job_that_was_not_started_by_us(tmp_path: Path) -> None:
+    """All that can be had is /proc and py-spy; the job is watched, the hang noticed, and what lacks is said."""
+    out = tmp_path / "out"
+    job = subprocess.Popen(small.torchrun(tmp_path), stdout=-3, stderr=-3, text=True, env=watched.environment())
+    running = small.Small(job, tmp_path, out)
+    try:
+        running.until_ready()
+        with (tmp_path / "stderr").open("w") as errors:
+            command = watched.whichrank("attach", running.pid(0), "--no-history", "--out", out)
+            watcher = subprocess.Popen(command, stdout=-3, stderr=errors, text=True, env=watched.environment())
+        told = (tmp_path / "stderr").read_text
+        running.until("what lacks is told", lambda: "there are no counters of its collectives" in told())
+        time.sleep(5)
+        assert "makes no progress" not in told()
+        running.pause()
+        running.until("a verdict", (out / "verdict.json").exists, limit_s=150)
+        assert running.process.poll() is None
+        os.kill(watcher.pid, 0)
+    finally:
+        code = running.end()
+    assert code == 0
+    assert running.unharmed
+    assert watcher.wait(60) == 0, told()
+    state = json.loads((out / "run.json").read_text())
+    assert state["ranks_seen"] == [0, 1]
+    assert [alarm["level"] for alarm in state["alarms"]] == ["suspect", "confirmed"]
+    verdict = json.loads((out / "verdict.json").read_text())["verdict"]
+    assert verdict["culprits"]["ranks"] in ([1], []), "without dumps it may not be known; nobody else is accused"
+
+
+def test_attach_ends_with_a_key(tmp_path: Path) -> None:
+    job = subprocess.Popen(small.torchrun(tmp_path), stdout=-3, stderr=-3, text=True, env=watched.environment())
+    running = small.Small(job, tmp_path, tmp_path / "out")
+    try:
+        running.until_ready()
+        command = watched.whichrank("attach", job.pid, "--no-history", "--out", tmp_path / "out")
+        watcher = subprocess.Popen(command, stdout=-3, stderr=-1, text=True, env=watched.environment())
+        running.until("it watches", (tmp_path / "out" / "run.json").exists)
+        watcher.send_signal(signal.SIGINT)
+        _, told = watcher.communicate(timeout=30)
+        assert "Traceback" not in told
+        assert job.poll() is None, "the job goes on"
+    finally:
+        assert running.end() == 0
+    assert running.unharmed

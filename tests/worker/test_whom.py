@@ -1,0 +1,45 @@
+"""What a process says of the collective that it is in: the peer or the root that it was called with."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from whichrank.worker.main_thread import MainThread
+
+FILE = "/opt/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py"
+
+
+def seen_in(definition: str, call: str) -> str:
+    """The words of another thread about this one, while it is inside a function of that file."""
+    inside, seen = threading.Event(), threading.Event()
+    words: list[str] = []
+
+    def look() -> None:
+        inside.wait(10)
+        words.append(MainThread().look(1)["operation"])
+        seen.set()
+
+    names = {"inside": inside, "seen": seen}
+    exec(compile(f"{definition} inside.set(), seen.wait(10)", FILE, "exec"), names)
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    exec(compile(call, "/srv/job/train.py", "exec"), names)
+    watcher.join()
+    return words[0]
+
+
+@pytest.mark.parametrize(
+    ("definition", "call", "said"),
+    [
+        ("def recv(tensor, src=None, group=None):", "recv(0, 3)", "recv from 3"),
+        ("def send(tensor, dst=None, group=None):", "send(0, 12)", "send to 12"),
+        ("def broadcast(tensor, src=None, group_src=None):", "broadcast(0, 1)", "broadcast from 1"),
+        ("def broadcast(tensor, src=None, group_src=None):", "broadcast(0, group_src=1)", "broadcast"),
+        ("def recv(tensor, src=None, group=None):", "recv(0, 'a' * 999)", "recv"),
+        ("def all_reduce(tensor):", "all_reduce(0)", "all_reduce"),
+    ],
+)
+def test_whom_a_collective_is_with(definition, call, said):
+    assert seen_in(definition, call) == said
