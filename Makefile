@@ -11,6 +11,7 @@ DEV := $(VENV)/.dev-installed
 EXAMPLE := examples/skipped_collective
 REPORT := demo-report.md
 SCORE := score
+WORKERS := 3
 SHARED := $(or $(WHICHRANK_SHARED),../shared)
 CASES := $(wildcard tests/samples/*/cases $(SHARED)/cases/nccl_h200 $(SHARED)/cases/nccl_h200_single $(SHARED)/cases/incidents)
 
@@ -59,8 +60,9 @@ types: $(DEV)
 imports: $(DEV)
 	$(BIN)/lint-imports
 
+# Many tests wait for real jobs: more of them than cores run at once.
 unit: $(DEV)
-	$(BIN)/python -m pytest -q -rs $(TESTS)
+	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadfile $(TESTS)
 
 bench: $(DEV)
 	@set -e; for file in benchmarks/[!_]*.py; do echo "== $$file"; $(BIN)/python $$file; done

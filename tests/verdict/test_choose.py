@@ -80,3 +80,11 @@ def test_silence_is_healthy_only_where_there_was_enough_to_look_at():
 
 def test_what_is_only_worth_knowing_makes_no_verdict():
     assert chosen(finding("straggler", [1], 0.9, category="slow", severity="info")).verdict.cause == "healthy"
+
+
+def test_why_a_rank_is_late_beats_that_it_is():
+    late = finding("straggler", (1,), 0.9, category="slow", severity="warning")
+    hot = finding("gpu-thermal-or-power", (1,), 0.75, category="slow", severity="warning")
+    other = finding("gpu-thermal-or-power", (2,), 0.75, category="slow", severity="warning")
+    assert choose([late, hot], looked_at="", enough=True).verdict.cause == "gpu-thermal-or-power"
+    assert choose([late, other], looked_at="", enough=True).verdict.cause == "straggler"

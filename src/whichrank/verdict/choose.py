@@ -20,6 +20,8 @@ _SEVERITY = {"error": 0.0, "warning": 0.5, "info": 2.0}
 GENERIC = {"collective-desync": 0.3, "collective-stalled": 0.3, "rank-killed": 0.1, "unknown": 0.6, "store-lost": 0.2}
 # How a job that already stands still usually ends: a person, the scheduler or the watchdog takes it down.
 ENDINGS = {"job-ended-from-outside": 0.35, "watchdog-blocked": 0.1, "timeout-too-short": 0.1}
+# Being late is said by the clock; these say why the same rank is.
+WHY_LATE = frozenset({"gpu-thermal-or-power", "pcie-degraded", "cpu-starved"})
 MAX_ALTERNATIVES = 3
 # Two faults are told apart in time when they are this far apart: log stamps are good to a second, clocks differ.
 APART_NS = 3_000_000_000
@@ -70,6 +72,10 @@ def _root(findings: Sequence[Finding]) -> Finding:
         earlier = best.onset_ns - other.onset_ns > APART_NS
         if earlier and other.confidence >= SURE and _weight(other) > _weight(best) - 0.25:
             best = other
+    if best.cause == "straggler":
+        late = set(best.subject.ranks)
+        why = (f for f in findings if f.cause in WHY_LATE and f.confidence >= SURE and late == set(f.subject.ranks))
+        return next(why, best)
     return best
 
 
