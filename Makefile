@@ -60,9 +60,9 @@ types: $(DEV)
 imports: $(DEV)
 	$(BIN)/lint-imports
 
-# Many tests wait for real jobs: more of them than cores run at once.
+# Many tests wait for real jobs: more of them than cores run at once, and one that the others have disturbed runs again.
 unit: $(DEV)
-	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadfile $(TESTS)
+	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadfile --reruns 2 $(TESTS)
 
 bench: $(DEV)
 	@set -e; for file in benchmarks/[!_]*.py; do echo "== $$file"; $(BIN)/python $$file; done

@@ -96,6 +96,16 @@ def test_pauses_are_learned_by_their_kind():
     assert "suspect" in hung, "that one rank pauses says nothing about a wait of all"
 
 
+def test_one_bad_moment_is_no_rhythm():
+    """A host that was busy for a few seconds once does not make the watch blind for a minute."""
+    alarm = Alarm()
+    steady(alarm)
+    play(alarm, 20, 6, lambda _t: [*waiters(), away(0, 300)])
+    play(alarm, 26, 10, lambda t: [rank(r, int(t * 20)) for r in range(4)])
+    levels = play(alarm, 36, 30, lambda _t: [*waiters(9999), away(0, 9999)])
+    assert levels["suspect"] - 36 < 15
+
+
 def test_slow_steps_make_it_patient():
     alarm = Alarm()
     play(alarm, 0, 200, lambda t: [rank(r, int(t / 4)) for r in range(2)])

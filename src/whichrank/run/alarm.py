@@ -31,9 +31,11 @@ MOVING_S = 480.0
 
 The last is short of the ten minutes after which a collective on GPUs gives up by default."""
 TYPICAL = 8.0
+ENOUGH = 8
 LONGEST = 1.5
 RHYTHM = 3.0
-"""Times the usual silence of a kind, the longest of that kind, and the usual time between two signs of progress."""
+"""Times the usual silence of a kind (after so many of them), the longest of that kind, and the usual time between two
+signs of progress."""
 SECOND_LOOK_S = 3.0
 SECOND_LOOK_AWAY_S = 5.0
 """A rank that is away may come back; where all wait, nobody is left who could."""
@@ -115,7 +117,8 @@ class _Rhythm:
     @property
     def usual(self) -> float:
         """What is to be borne by experience."""
-        return max(TYPICAL * (median(self.gaps) if self.gaps else 0.0), LONGEST * self.longest)
+        typical = median(self.gaps) if len(self.gaps) >= ENOUGH else 0.0
+        return max(TYPICAL * typical, LONGEST * self.longest)
 
 
 @dataclass(slots=True)
