@@ -62,7 +62,7 @@ imports: $(DEV)
 
 # Many tests wait for real jobs: more of them than cores run at once, and one that the others have disturbed runs again.
 unit: $(DEV)
-	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadfile --reruns 2 $(TESTS)
+	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadfile --no-loadscope-reorder --reruns 2 $(TESTS)
 
 bench: $(DEV)
 	@set -e; for file in benchmarks/[!_]*.py; do echo "== $$file"; $(BIN)/python $$file; done

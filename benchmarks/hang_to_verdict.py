@@ -69,10 +69,16 @@ def one(fault: str, folder: Path) -> Run:
 
 
 def read(fault: str, folder: Path) -> Run:
-    alarms = {alarm["level"]: alarm for alarm in json.loads((folder / "run.json").read_text())["alarms"]}
-    if not (folder / "verdict.json").exists() or "confirmed" not in alarms:
-        return Run(fault, float("inf"), float("inf"), "none", [])
-    verdict = json.loads((folder / "verdict.json").read_text())["verdict"]
+    state = json.loads((folder / "run.json").read_text())
+    alarms = {alarm["level"]: alarm for alarm in state["alarms"]}
+    told = folder / "verdict.json"
+    verdict = json.loads(told.read_text())["verdict"] if told.exists() else None
+    if verdict is None or "verdict" not in alarms.get("confirmed", {}):
+        seen = ", ".join(f"{level} after {alarm['silence_s']} s" for level, alarm in alarms.items()) or "no alarm"
+        ended = (
+            f"{seen}; {verdict['summary'] if verdict else 'no verdict'}; the job ended with {state.get('exit_code')}"
+        )
+        return Run(fault, float("inf"), float("inf"), ended, [])
     suspected = datetime.fromisoformat(alarms["suspect"]["time"].replace("Z", "+00:00"))
     judged = datetime.fromisoformat(alarms["confirmed"]["verdict"].replace("Z", "+00:00"))
     later = (judged - suspected).total_seconds()

@@ -51,3 +51,17 @@ def whichrank() -> Command:
 def example() -> Path:
     """The recorded hang that ships with the project."""
     return ROOT / "examples" / "skipped_collective"
+
+
+# These wait for real jobs for minutes; begun first, the others run beside them.
+LONGEST = (
+    "test_soak", "test_faults", "test_restarts", "test_slow_hangs", "test_two_hosts", "test_robust", "test_slurm",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    def place(item):
+        name = item.path.stem
+        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+    items.sort(key=place)
