@@ -75,9 +75,7 @@ def read(fault: str, folder: Path) -> Run:
     verdict = json.loads(told.read_text())["verdict"] if told.exists() else None
     if verdict is None or "verdict" not in alarms.get("confirmed", {}):
         seen = ", ".join(f"{level} after {alarm['silence_s']} s" for level, alarm in alarms.items()) or "no alarm"
-        ended = (
-            f"{seen}; {verdict['summary'] if verdict else 'no verdict'}; the job ended with {state.get('exit_code')}"
-        )
+        ended = f"{seen}; {verdict['summary'] if verdict else 'no verdict'}; code {state.get('exit_code')}"
         return Run(fault, float("inf"), float("inf"), ended, [])
     suspected = datetime.fromisoformat(alarms["suspect"]["time"].replace("Z", "+00:00"))
     judged = datetime.fromisoformat(alarms["confirmed"]["verdict"].replace("Z", "+00:00"))
