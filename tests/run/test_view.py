@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[small.Small]:
     found = small.start(tmp_path_factory.mktemp("viewed"), "--quiet")
     found.until_ready()
