@@ -11,7 +11,7 @@ DEV := $(VENV)/.dev-installed
 EXAMPLE := examples/skipped_collective
 REPORT := demo-report.md
 SCORE := score
-WORKERS := 3
+WORKERS := 2
 SHARED := $(or $(WHICHRANK_SHARED),../shared)
 CASES := $(wildcard tests/samples/*/cases $(SHARED)/cases/nccl_h200 $(SHARED)/cases/nccl_h200_single $(SHARED)/cases/incidents)
 
@@ -60,7 +60,7 @@ types: $(DEV)
 imports: $(DEV)
 	$(BIN)/lint-imports
 
-# Many tests wait for real jobs: more of them than cores run at once, and one that the others have disturbed runs again.
+# Many tests wait for real jobs: two files at once, and a test that the others have disturbed runs again.
 unit: $(DEV)
 	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadfile --no-loadscope-reorder --reruns 2 $(TESTS)
 
