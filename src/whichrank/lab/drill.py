@@ -11,11 +11,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from whichrank.evidence.collectors import processes
 from whichrank.lab import place
 from whichrank.lab.catalogue import Fault
 from whichrank.lab.job import Job, JobEndedError
-from whichrank.lab.setup import prepare
+from whichrank.lab.setup import Setup, prepare
 from whichrank.lab.truth import Answer, Mark, Truth, mark, of_verdict
 from whichrank.lab.workloads import plan as plans
 from whichrank.lab.workloads.plan import Plan
@@ -67,7 +66,7 @@ def drill(
     try:
         setup = prepare(folder, fault, plans.make(fault.name, seed, world, backend), launcher)
         outcome = Outcome(fault, setup.plan, fault.truth(setup.plan), None, None, folder=folder)
-        job = start(Job, setup, policy="report" if fault.ending == "running" else "end")
+        job = start(setup, policy="report" if fault.ending == "running" else "end")
         tell(f"{fault.name}: {world} ranks, seed {seed}")
         _break_it(fault, job, outcome)
         outcome.exit_code = _await_end(job, setup.limit_s)
@@ -81,7 +80,7 @@ def drill(
     return outcome
 
 
-def start(kind: type[Job], setup: Any, policy: str) -> Job:
+def start(setup: Setup, policy: str) -> Job:
     """`whichrank run`, as a user would type it."""
     command = [sys.executable, "-c", "from whichrank.cli.main import main; main()"]
     command += ["run", "--out", str(setup.folder / "out"), "--policy", policy, "--", *setup.command()]
@@ -90,7 +89,7 @@ def start(kind: type[Job], setup: Any, policy: str) -> Job:
             command, env=setup.variables(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             cwd=setup.folder / "code", start_new_session=True,
         )  # fmt: skip
-    return kind(setup, process)
+    return Job(setup, process)
 
 
 def _break_it(fault: Fault, job: Job, outcome: Outcome) -> None:
@@ -109,15 +108,12 @@ def _break_it(fault: Fault, job: Job, outcome: Outcome) -> None:
 
 def _look(job: Job) -> None:
     """Take the evidence of a job that runs, and judge it."""
-    from whichrank.flows.diagnose import diagnose
-    from whichrank.report import load
     from whichrank.run.collect import collect
 
     collect(job.pid(0), job.out / "bundle")
     # What a person would look at beside: the job prints into the drill's own file.
     (job.out / "bundle" / "output.log").write_bytes((job.folder / "output.log").read_bytes())
-    diagnosis = diagnose([job.out / "bundle"], jobs=1)
-    (job.out / "verdict.json").write_text("".join(load("json").render(diagnosis)), encoding="utf-8")
+    _judge(job)
     job.process.terminate()
 
 
@@ -126,14 +122,19 @@ def _inject(fault: Fault, job: Job, outcome: Outcome) -> None:
     evidence = fault.hook("evidence")
     if evidence is None:
         return
-    from whichrank.flows.diagnose import diagnose
-    from whichrank.report import load
-
     for name, content in evidence(job).items():
         path = job.out / "bundle" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     outcome.notes.append("hardware evidence is injected")
+    _judge(job)
+
+
+def _judge(job: Job) -> None:
+    """The verdict on the bundle as it is now, in the place of an earlier one."""
+    from whichrank.flows.diagnose import diagnose
+    from whichrank.report import load
+
     diagnosis = diagnose([job.out / "bundle"], jobs=1)
     (job.out / "verdict.json").write_text("".join(load("json").render(diagnosis)), encoding="utf-8")
 
@@ -144,9 +145,7 @@ def _await_end(job: Job, limit_s: float) -> int | None:
         return job.process.wait(limit_s)
     except subprocess.TimeoutExpired:
         pass
-    everyone = processes.everybody()
-    if job.process.pid in everyone:
-        job.process.terminate()
+    job.process.terminate()
     try:
         job.process.wait(END_S)
     except subprocess.TimeoutExpired:

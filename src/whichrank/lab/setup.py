@@ -60,7 +60,7 @@ class Setup:
         """The environment of the job: this process's own, less what would leak into the drill."""
         inherited = {n: v for n, v in os.environ.items() if not n.startswith(("TORCH_", "NCCL_", "GLOO_", "WHICHRANK"))}
         own = {FOLDER: str(self.folder), "TMPDIR": str(self.folder / "tmp"), "OMP_NUM_THREADS": "1"}
-        own |= {"WHICHRANK_HISTORY": "", "PYTHONUNBUFFERED": "1"}
+        own |= {"WHICHRANK_HISTORY": "off", "PYTHONUNBUFFERED": "1"}
         if self.launcher == "fork":
             own |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(self.plan.world)}
         return {**inherited, **own, **self.environment}
