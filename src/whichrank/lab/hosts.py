@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from whichrank.lab.job import Job
 from whichrank.lab.place import name_of
 from whichrank.lab.setup import Setup
 from whichrank.lab.workloads.plan import FOLDER, Plan
@@ -158,6 +160,14 @@ def spread(setup: Setup, *, mtu: int = 1500, relayed: frozenset[int] = frozenset
 def struck_host(plan: Plan, network: Network) -> Host:
     """The host of the rank that the plan names."""
     return network.hosts[host_number(plan, plan.rank)]
+
+
+def strike(job: Job, act: Callable[..., None], *details: Any, **named: Any) -> None:
+    """Do something to the wires of the plan's host when its step has come."""
+    network = job.setup.shared["network"]
+    job.await_step(job.plan.rank, job.plan.step)
+    job.strike()
+    act(network, struck_host(job.plan, network), *details, **named)
 
 
 def ip(*arguments: str) -> str:

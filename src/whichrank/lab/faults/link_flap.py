@@ -18,12 +18,9 @@ def launch(setup):
 
 def outside(job):
     from whichrank.lab import wires
-    from whichrank.lab.hosts import struck_host
+    from whichrank.lab.hosts import strike
 
-    network = job.setup.shared["network"]
-    job.await_step(job.plan.rank, job.plan.step)
-    job.strike()
-    wires.flap(network, struck_host(job.plan, network), seconds=2.0)
+    strike(job, wires.flap, seconds=2.0)
 
 
 def culprits(plan):

@@ -17,12 +17,9 @@ def launch(setup):
 
 def outside(job):
     from whichrank.lab import wires
-    from whichrank.lab.hosts import struck_host
+    from whichrank.lab.hosts import strike
 
-    network = job.setup.shared["network"]
-    job.await_step(job.plan.rank, job.plan.step)
-    job.strike()
-    wires.delay(network, struck_host(job.plan, network), milliseconds=10)
+    strike(job, wires.delay, milliseconds=10)
 
 
 def culprits(plan):

@@ -16,12 +16,9 @@ def launch(setup):
 
 def outside(job):
     from whichrank.lab import wires
-    from whichrank.lab.hosts import struck_host
+    from whichrank.lab.hosts import strike
 
-    network = job.setup.shared["network"]
-    job.await_step(job.plan.rank, job.plan.step)
-    job.strike()
-    wires.one_way(network, struck_host(job.plan, network))
+    strike(job, wires.one_way)
 
 
 def culprits(plan):

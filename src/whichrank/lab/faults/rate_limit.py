@@ -17,12 +17,9 @@ def launch(setup):
 
 def outside(job):
     from whichrank.lab import wires
-    from whichrank.lab.hosts import struck_host
+    from whichrank.lab.hosts import strike
 
-    network = job.setup.shared["network"]
-    job.await_step(job.plan.rank, job.plan.step)
-    job.strike()
-    wires.limit(network, struck_host(job.plan, network), "50mbit")
+    strike(job, wires.limit, "50mbit")
 
 
 def culprits(plan):
