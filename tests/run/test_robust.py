@@ -219,7 +219,7 @@ def test_a_script_that_replaces_the_hook_for_exceptions(tmp_path: Path) -> None:
 
 
 FORKING = """
-import os, torch, torch.distributed as dist
+import os, time, torch, torch.distributed as dist
 from torch.utils.data import DataLoader
 dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
 children = []
@@ -230,6 +230,7 @@ for _ in range(2):
     children.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 total = sum(int(batch.sum()) for batch in DataLoader(range(100), batch_size=10, num_workers=2))
 dist.all_reduce(torch.ones(1))
+time.sleep(2)  # the hook looks twice a second
 dist.destroy_process_group()
 print(children, total)
 """

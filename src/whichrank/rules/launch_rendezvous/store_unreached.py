@@ -8,8 +8,9 @@ lies between lets them not through.
 MASTER_ADDR or MASTER_PORT differ between ranks, hosts or launch scripts; a rank of an earlier job; a firewall.
 
 ## How it decides
-By the connections of the ranks while they start: the store is where one rank listens and others are connected. A rank
-that is inside the rendezvous without such a connection is named. Where nobody is connected to rank 0's store, and rank
+By the connections of the ranks while they start. Who has the store waits for the others inside the rendezvous, and
+listens there; if the launcher has it, it is where several ranks are connected. A rank that is inside the rendezvous
+without such a connection is named. Where nobody is connected to rank 0's store, and rank
 0 listens at another port than the environment says, rank 0 is named.
 
 ## Example
@@ -23,6 +24,8 @@ Needs the connections of the ranks, as `whichrank run` and `collect` take them.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
@@ -46,13 +49,20 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     outside = sorted(rank for rank in sockets if _in_rendezvous(case, rank))
     if not outside:
         return []
-    ports = {s.local_port for own in sockets.values() for s in own if s.state == "LISTEN"}
-    reached = {r: _connected(own, ports) for r, own in sockets.items()}
-    hosts = {r for r, own in sockets.items() if any(s.state == "LISTEN" for s in own)}
-    if any(reached[r] for r in sockets if r not in hosts):
-        alone = tuple(r for r in outside if not reached[r] and r not in hosts)
+    opened = {r: {s.local_port for s in sockets[r] if s.state == "LISTEN"} for r in outside}
+    hosts = {r for r in outside if opened[r]}
+    ports = set().union(*opened.values()) or _common_ports(sockets)
+    reached = {r for r, own in sockets.items() if r not in hosts and _connected(own, ports)}
+    if reached:
+        alone = tuple(r for r in outside if r not in reached and r not in hosts)
         return [_finding(alone, sockets, "the others are connected to it")] if alone else []
-    return _store_elsewhere(case, sockets, hosts & set(outside))
+    return _store_elsewhere(case, sockets, hosts)
+
+
+def _common_ports(sockets: dict[int, list[TcpSocket]]) -> set[int]:
+    """Where the launcher has the store: the ports that several ranks are connected to."""
+    users = Counter(port for own in sockets.values() for port in {s.peer_port for s in own if s.state == "ESTAB"})
+    return {port for port, count in users.items() if count > 1}
 
 
 def _in_rendezvous(case: Case, rank: int) -> bool:
