@@ -2,15 +2,16 @@
 
     python tools/fuzz.py [--seconds 600] [READER ...]
 
-Samples are those of the tests. Every reader gets the samples it claims, damaged by hypothesis: cut, spliced with
-others, bytes changed, pieces doubled or made very long. An exception other than UnreadableError, or a reading that
-takes more than ten seconds, ends the run with the damaged file kept.
+Samples are those of the tests, the packed ones too. Every reader gets the samples it claims, damaged by hypothesis:
+cut, spliced with others, bytes changed, pieces doubled or made very long. An exception other than UnreadableError, or
+a reading that takes more than ten seconds, ends the run with the damaged file kept.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tarfile
 import tempfile
 import time
 from contextlib import suppress
@@ -26,6 +27,8 @@ from whichrank.model.errors import UnreadableError
 SAMPLES = Path(__file__).resolve().parent.parent / "tests" / "samples"
 TOO_LONG = 10.0
 BATCH = 500
+LARGEST = 1 << 20
+MOST = 200
 
 
 def edits() -> st.SearchStrategy[list[tuple[str, float, float, bytes]]]:
@@ -89,16 +92,31 @@ def fuzz(reader: Reader, samples: list[bytes], seconds: float, folder: Path) -> 
     return count, worst
 
 
+def claimed(readers: list[Reader]) -> dict[Reader, list[bytes]]:
+    """What every reader says that it can read, of a handy size."""
+    found: dict[Reader, list[bytes]] = {reader: [] for reader in readers}
+    with tempfile.TemporaryDirectory() as unpacked:
+        for archive in sorted(SAMPLES.rglob("*.tar.*")):
+            with tarfile.open(archive) as packed:
+                packed.extractall(Path(unpacked, archive.name), filter="data")
+        files = [path for top in (SAMPLES, Path(unpacked)) for path in sorted(top.rglob("*")) if path.is_file()]
+        for path in files:
+            if "ORIGIN" in path.name or path.stat().st_size > LARGEST:
+                continue
+            data = path.read_bytes()
+            for reader in readers:
+                if reader.sniff(data[:4096], path.name):
+                    found[reader].append(data)
+    return {reader: all_[:: -(-len(all_) // MOST) or 1] for reader, all_ in found.items()}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("readers", nargs="*", metavar="READER")
     parser.add_argument("--seconds", type=float, default=600)
     asked = parser.parse_args()
-    files = [path for path in sorted(SAMPLES.rglob("*")) if path.is_file() and "ORIGIN" not in path.name]
-    for reader in discover_readers():
-        if asked.readers and reader.NAME not in asked.readers:
-            continue
-        samples = [data for path in files if reader.sniff((data := path.read_bytes())[:4096], path.name)]
+    chosen = [reader for reader in discover_readers() if not asked.readers or reader.NAME in asked.readers]
+    for reader, samples in claimed(chosen).items():
         if not samples:
             print(f"{reader.NAME}: no samples")
             continue
