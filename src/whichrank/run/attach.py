@@ -11,11 +11,12 @@ from whichrank.model.errors import UsageError
 from whichrank.run import private
 from whichrank.run.collect import private_of
 from whichrank.run.crew import Crew
+from whichrank.run.keeper import Tell
 from whichrank.run.listeners import Audience
 from whichrank.run.outside import OutsideCrew, job_of, outside_crew
 from whichrank.run.places import torch_places
 from whichrank.run.session import fresh_folder
-from whichrank.run.watch import Tell, Watcher
+from whichrank.run.watch import Watcher
 
 
 def attach(pid: int, out: Path | None, tell: Tell, audience: Audience | None = None) -> None:

@@ -19,6 +19,7 @@ from whichrank.model.errors import UsageError
 from whichrank.model.settings import Purpose
 from whichrank.run import private, requeue
 from whichrank.run.crew import Crew
+from whichrank.run.keeper import RESULTS, Tell
 from whichrank.run.launch import Job, settings
 from whichrank.run.listeners import Audience
 from whichrank.run.places import Output, Torch, torch_places
@@ -26,7 +27,7 @@ from whichrank.run.restart import Attempt, Plan, Trap, trap
 from whichrank.run.restarts import Restarts
 from whichrank.run.scheduler import Scheduler
 from whichrank.run.slurm import Slurm
-from whichrank.run.watch import RESULTS, Policy, Tell, Watcher
+from whichrank.run.watch import Policy, Watcher
 from whichrank.run.windup import Ear, queue_again
 
 if TYPE_CHECKING:

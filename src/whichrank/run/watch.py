@@ -8,24 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from whichrank.evidence.bundle import Bundle, now
+from whichrank.evidence.bundle import now
 from whichrank.model import last_words as layout
-from whichrank.model.verdict import Diagnosis
 from whichrank.run import door
 from whichrank.run.alarm import Alarm, Level, Seen
-from whichrank.run.capture import ANSWER_S, NO_PLACES, ask_quickly, capture, gather, gather_end, keep_history, remember
-from whichrank.run.crew import Crew, Member
-from whichrank.run.journal import Journal
-from whichrank.run.listeners import Audience
-from whichrank.run.places import Output, Torch
-from whichrank.run.scheduler import Scheduler
+from whichrank.run.capture import ANSWER_S, ask_quickly, remember
+from whichrank.run.crew import Member
+from whichrank.run.keeper import Keeper
 
 Policy = Literal["report", "end"]
-Tell = Callable[[str], None]
 
 LOOK_S = 0.5
 ASKED_S = 0.2
@@ -40,57 +33,25 @@ RESUMED_S = 60.0
 """Of progress after a hang: in its last throes a job moves too."""
 UNSEEN_S = 60.0
 """After which it is told that no process of the job has left a word."""
-RESULTS = ("verdict.json", "report.md", "bundle")
 
 
 @dataclass(slots=True)
-class Watcher:
+class Watcher(Keeper):
     """One thread beside the job; the job does not depend on it."""
 
-    crew: Crew
-    out: Path
-    tell: Tell
     policy: Policy = "report"
     end_job: Callable[[], None] = lambda: None
-    places: Torch = NO_PLACES
-    output: Output = field(default_factory=Output)
-    job_pid: int | None = None
     holds_door: bool = False
     """Whether the launcher is ours to stop for a moment."""
     gdb: bool = False
     """Whether a confirmed hang is looked at with gdb too: every rank stands still for seconds."""
-    audience: Audience = field(default_factory=Audience)
-    """Who else hears of looks, alarms and verdicts."""
-    scheduler: Scheduler = field(default_factory=Scheduler)
-    alarm: Alarm = field(default_factory=Alarm)
-    alarms: list[dict[str, Any]] = field(default_factory=list)
-    journal: Journal = field(init=False)
-    diagnosis: Diagnosis | None = None
-    bundle: Bundle | None = None
-    token: str = "none"  # noqa: S105 - names a capture, opens nothing
     failed: bool = False
     """A rank has ended badly while the job ran."""
-    attempt: int = 0
-    base: int = 0
-    """Attempts of launches before this one."""
-    earlier: list[dict[str, Any]] = field(default_factory=list)
-    """What became of the attempts before this one."""
-    all_well: bool = False
-    """Nothing was wrong when somebody ended the job: there is no more to gather than who was there."""
-    extra: Callable[[], dict[str, Any]] = dict
-    """What else run.json says."""
     _stop: threading.Event = field(default_factory=threading.Event)
-    _count: int = 0
     _failed_attempt: int = -1
     _resumed: float | None = None
     """When what had been confirmed as a hang went on."""
     _blind: set[int] = field(default_factory=set)
-    _withdrawn: Bundle | None = None
-    """Of a suspicion that had gone when somebody ended the job."""
-
-    def __post_init__(self) -> None:
-        self.journal = Journal(self.out, self.tell)
-        self.audience.tell = self.tell
 
     def run(self) -> None:
         """The thread: a failure in here is told, and the job goes on unwatched."""
@@ -154,8 +115,7 @@ class Watcher:
         if attempt <= self._failed_attempt:
             return
         self.failed, self._failed_attempt = True, attempt
-        self._count += 1
-        self.token = f"lost{self._count}"
+        self.name_capture("lost")
         parents = {m.words.parent for m in bad} if self.holds_door else set()
         with door.held([m.words for m in self.crew.members.values() if m.alive and m.words.pid in parents]):
             living = [m for m in self.crew.of_attempt(attempt).ranks() if m.alive and not m.stopped]
@@ -217,14 +177,6 @@ class Watcher:
         self.diagnosis = self.bundle = None
         self.save("running")
 
-    def put_aside(self, place: str) -> Path:
-        home = self.journal.evidence() / place
-        home.mkdir(parents=True, exist_ok=True)
-        for name in RESULTS:
-            if (path := self.journal.evidence() / name).exists():
-                path.rename(home / name)
-        return home
-
     def suspect(self) -> None:
         self.note_alarm("suspect", self.alarm.why)
         self.take(FIRST_LOOK_S)
@@ -247,43 +199,6 @@ class Watcher:
         self.tell("ending the job, as asked by --policy end")
         self.end_job()
 
-    def take(self, patience_s: float, *, pauses: bool = False, gdb: bool = False) -> None:
-        self._count += 1
-        self.token = f"take{self._count}"
-        bundle = self.open_bundle()
-        capture(self.crew, bundle, self.token, patience_s=patience_s, places=self.places, pauses=pauses, gdb=gdb)
-        keep_history(bundle, self.out)
-        self.keep_output(bundle)
-        bundle.close(self.job())
-
-    def open_bundle(self) -> Bundle:
-        if self.bundle is None:
-            self.bundle = Bundle(self.journal.evidence() / "bundle", self.scheduler.node)
-        return self.bundle
-
-    def case_folder(self) -> Path:
-        """What the verdict is given on."""
-        return self.open_bundle().folder
-
-    def leave(self) -> None:
-        """Somebody ends the job: what ends from now on is no crash."""
-        number = self.base + self.attempt
-        crashed = any(alarm["level"] == "crash" and alarm["attempt"] == number for alarm in self.alarms)
-        self.all_well = self.alarm.level == "calm" and not crashed
-        if self.all_well:
-            self._withdrawn, self.bundle = self.bundle, None
-
-    @property
-    def leaving(self) -> bool:
-        return self.scheduler.leaving
-
-    def keep_output(self, bundle: Bundle) -> None:
-        """What the job printed, where that went to a file; and what its scheduler said."""
-        self.scheduler.keep(bundle)
-        for name, data in self.output.read().items():
-            if data:
-                bundle.add(f"logs/{name}.log", data, "output")
-
     def begin_attempt(self, number: int) -> None:
         """The launcher starts the ranks anew: what became of the attempt before is kept apart."""
         before, self.attempt = self.attempt, number
@@ -294,20 +209,6 @@ class Watcher:
                 self.journal.complain(f"can't report on attempt {before} ({type(error).__name__}: {error})")
         self.failed, self.diagnosis, self.bundle, self.alarm, self._resumed = False, None, None, Alarm(), None
 
-    def close_attempt(self, number: int) -> None:
-        try:
-            if self.diagnosis is None:
-                self.gather(self.crew.of_attempt(number))
-                self.judge()
-        except Exception as error:  # noqa: BLE001 - what there is of it is kept all the same
-            self.tell(f"can't say what was wrong ({type(error).__name__}: {error})")
-        number += self.base
-        self.put_aside(f"attempts/{number}")
-        verdict = self.diagnosis.verdict if self.diagnosis else None
-        told = {"cause": verdict.cause, "culprit_ranks": list(verdict.culprits.ranks)} if verdict else {}
-        self.earlier.append({"attempt": number, "results": f"attempts/{number}", **told})
-        self.save("running")
-
     def finish(self, code: int) -> None:
         """The job has ended: what it left, and a verdict if it ended badly."""
         self.crew.look()
@@ -315,75 +216,6 @@ class Watcher:
             self.gather(self.crew, exit_code=code)
             self.judge()
         self.crew.close()
-
-    def gather(self, crew: Crew, **more: Any) -> None:
-        """What the ended have left."""
-        if self._withdrawn is not None:
-            self._withdrawn = None
-            self.put_aside("withdrawn")
-        bundle = self.open_bundle()
-        if self.all_well:
-            gather_end(crew, bundle)
-        else:
-            gather(crew, bundle, self.token, places=self.places)
-        keep_history(bundle, self.out)
-        self.keep_output(bundle)
-        bundle.close({**self.job(), **more})
-
-    def judge(self) -> None:
-        """Diagnose the bundle, and write what came of it."""
-        from whichrank.flows.diagnose import diagnose
-        from whichrank.report import load
-
-        self.diagnosis = diagnose([self.case_folder()], jobs=1)
-        for name, file in (("json", "verdict.json"), ("markdown", "report.md")):
-            self.journal.write(file, "".join(load(name).render(self.diagnosis)))
-        if self.alarms:
-            self.alarms[-1]["verdict"] = now()
-        self.save("stuck" if self.alarm.level == "confirmed" else "failed")
-        if self.diagnosis.verdict.category != "unknown" or self.alarm.level == "confirmed":
-            self.tell("".join(load("text").render(self.diagnosis)))
-            self.tell(f"the evidence, verdict.json and report.md are in {self.journal.elsewhere or self.out}")
-        self.audience.on_verdict(self.diagnosis)
-
-    def note_alarm(self, level: str, why: str) -> None:
-        """Remember an alarm; it is written with the next save."""
-        if level == "crash" and self.leaving:
-            return
-        self.alarms.append(
-            {
-                "level": level,
-                "time": now(),
-                "why": why,
-                "limit_s": round(self.alarm.limit, 1) if isfinite(self.alarm.limit) else None,
-                "silence_s": round(self.alarm.silence(time.monotonic()), 1),
-                "attempt": self.base + self.attempt,
-            }
-        )
-        self.audience.on_alarm(level, why)
-
-    def job(self) -> dict[str, Any]:
-        ranks = self.crew.ranks()
-        return {
-            "world_size": max((m.words.world for m in ranks), default=None),
-            "ranks_seen": [m.rank for m in ranks],
-            "attempt": max((m.words.attempt for m in ranks), default=0),
-            **self.scheduler.facts(),
-        }
-
-    def save(self, state: str, **more: Any) -> None:
-        """run.json."""
-        told = {"state": state, "attempts": self.base + self.attempt + 1, **self.job(), **self.extra()}
-        private = str(self.crew.folder) if self.crew.folder.is_dir() else None
-        told |= {
-            **self.scheduler.told(),
-            "earlier_attempts": self.earlier,
-            "pid": self.job_pid,
-            "private": private,
-            "alarms": self.alarms,
-            **self.audience.places,
-        }
-        self.journal.save({**told, **more})
 
 
 def load_rules() -> None:
