@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.table import Table
 
+    from whichrank.model.last_words import Words
     from whichrank.run.view import Row
 
 WIDE, WIDER = 80, 100
@@ -33,7 +34,7 @@ def command(out: Path, interval: float, once: bool) -> None:
     from whichrank.run.view import following, open_view, read_state, rows
 
     crew = open_view(out)
-    before: dict[int, int] = {}
+    before: dict[int, Words] = {}
     terminal = sys.stdout.isatty()
     console = Console(width=None if terminal else 140)
     try:
@@ -74,6 +75,8 @@ def _head(rows: list[Row], state: dict[str, object]) -> str:
     """The job in one line."""
     rates = sorted(row.rate for row in rows if row.rate is not None)
     rate = f"{rates[len(rates) // 2]:.1f} collectives per second" if rates else "no rate yet"
+    steps = sorted(row.step_rate for row in rows if row.step_rate is not None)
+    rate = f"{steps[len(steps) // 2]:.1f} steps, {rate}" if steps else rate
     world = state.get("world_size")
     some = f"{len(rows)} of {world} ranks" if isinstance(world, int) and world > len(rows) else f"{len(rows)} ranks"
     parts = [str(state.get("state", "unknown")), some, rate]
@@ -86,7 +89,7 @@ def _table(rows: list[Row], width: int) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for name in ("rank", "doing", "issued", "per s", "late s", "quiet s"):
+    for name in ("rank", "doing", "step", "issued", "per s", "late s", "quiet s"):
         table.add_column(name, justify="left" if name == "doing" else "right", no_wrap=True, overflow="ellipsis")
     if width >= WIDER:
         table.add_column("pid", justify="right", no_wrap=True)
@@ -95,7 +98,7 @@ def _table(rows: list[Row], width: int) -> Table:
     for row in rows:
         rate = "" if row.rate is None else f"{row.rate:.1f}"
         late = f"{row.late_s:.1f}" if row.late_s else ""
-        cells = [str(row.rank), row.doing, str(row.issued), rate, late, f"{row.quiet_s:.1f}"]
+        cells = [str(row.rank), row.doing, str(row.step or ""), str(row.issued), rate, late, f"{row.quiet_s:.1f}"]
         cells += [str(row.pid)] if width >= WIDER else []
         cells += [row.place.rsplit("/", 1)[-1]] if width >= WIDE else []
         table.add_row(*cells, style="bold" if row.late_s else "")

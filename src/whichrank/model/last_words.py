@@ -67,6 +67,8 @@ class Words(NamedTuple):
     """When the main thread was found, last but once, at a line where it had not been since the last progress."""
     stuck_ns: int = 0
     """Since when the group that has waited longest neither issues nor completes; 0 where nothing is pending."""
+    steps: int = 0
+    """Of optimizers; 0 also where nobody could count them."""
     operation: str = ""
     place: str = ""
     """The innermost line of the training code, as `file:line function`."""
@@ -106,7 +108,7 @@ def pack(words: Words) -> bytes:
         words.changed_ns,
         words.enqueued,
         words.completed,
-        0,
+        words.steps,
         words.stack_signal,
         words.stack_fd,
         words.still_ns,
@@ -133,7 +135,7 @@ def unpack(slot: bytes) -> Words | None:
     phase = n[9] if n[9] < len(PHASES) else STARTED
     return Words(
         n[2], n[1], n[3], n[5], n[6], n[7], n[8], n[4], phase, n[10], n[12], n[13], n[14], n[15], n[16], n[11],
-        n[19], n[18], n[20], n[21], n[22], *texts,
+        n[19], n[18], n[20], n[21], n[22], n[17], *texts,
     )  # fmt: skip
 
 

@@ -67,6 +67,7 @@ class History:
             "rank": words.rank,
             "pid": words.pid,
             "phase": layout.PHASES[words.phase],
+            "step": words.steps or None,
             "issued": words.enqueued,
             "completed": words.completed,
             "waiting": words.waiting,

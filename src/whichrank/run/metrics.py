@@ -59,7 +59,11 @@ RATE = Metric(
 )
 ROUNDS = Metric(
     "whichrank_rounds_per_second", "gauge",
-    "Collectives per second that even the rank with the fewest has issued, over 30 s: a stand-in for steps.",
+    "Collectives per second that even the rank with the fewest has issued, over 30 s.",
+)  # fmt: skip
+STEPS = Metric(
+    "whichrank_steps_per_second", "gauge",
+    "Steps of optimizers per second of the rank with the fewest, over 30 s; absent where the job has none of torch's.",
 )  # fmt: skip
 ALARM = Metric("whichrank_alarm_level", "gauge", "0 calm, 1 a hang is suspected, 2 a hang is confirmed.")
 ALARMS = Metric("whichrank_alarms_total", "counter", "Alarms since the start, by level.", ("level",))
@@ -76,7 +80,7 @@ VERDICT_WAITS = Metric(
 
 CATALOGUE = (
     BUILD, JOB, UP, WORLD, RANKS, ISSUED, COMPLETED, WAITED, WAITED_IN, AGE, ISSUED_OF, COMPLETED_OF, WAITED_OF, AGE_OF,
-    RATE, ROUNDS, ALARM, ALARMS, RESTARTS, VERDICT, CONFIDENCE, VERDICT_AT, VERDICT_WAITS,
+    RATE, ROUNDS, STEPS, ALARM, ALARMS, RESTARTS, VERDICT, CONFIDENCE, VERDICT_AT, VERDICT_WAITS,
 )  # fmt: skip
 
 _Value = Callable[[int, Rank], float]
@@ -100,8 +104,10 @@ def _job(tally: Tally, now_s: float) -> Iterator[Family]:
     yield Family(RANKS, [({"phase": phase}, reached.count(phase)) for phase in PHASES])
     rates = tally.rates()
     if rates is not None and not tally.ended:
-        yield _single(ROUNDS, max(0.0, rates[0]))
-        yield _single(RATE, max(0.0, rates[1]))
+        yield _single(ROUNDS, rates.fewest)
+        yield _single(RATE, rates.median)
+        if rates.steps is not None:
+            yield _single(STEPS, rates.steps)
 
 
 def _ranks(tally: Tally, now_ns: int) -> Iterator[Family]:

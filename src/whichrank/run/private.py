@@ -20,7 +20,7 @@ HOOK = "hook"
 PACKAGE = "_whichrank_inside"
 _COPIED = (
     "model/last_words.py", "worker/lastwords.py", "worker/startup.py", "worker/surroundings.py", "worker/tracing.py",
-    "worker/network.py", "worker/sockets.py", "worker/main_thread.py", "worker/standing.py",
+    "worker/network.py", "worker/sockets.py", "worker/main_thread.py", "worker/standing.py", "worker/steps.py",
     "worker/resume.py",
 )  # fmt: skip
 

@@ -139,8 +139,9 @@ def _watcher(  # noqa: PLR0913
         kind = partial(NodeWatcher, fellows=fellows)
         fellows.link.start(out / PARCELS)
     return kind(
-        crew, out, tell, policy, lambda: end(job), places, output, job.process.pid, holds_door=True, audience=audience
-    )
+        crew, out, tell, policy=policy, end_job=lambda: end(job), places=places, output=output,
+        job_pid=job.process.pid, holds_door=True, audience=audience,
+    )  # fmt: skip
 
 
 def _again(restarts: Restarts, watcher: Watcher | None, job: Job, code: int) -> bool:

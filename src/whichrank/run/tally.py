@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import NamedTuple
 
 from whichrank.model.last_words import IN_COLLECTIVE, Words
 from whichrank.model.verdict import Diagnosis, Verdict
@@ -23,6 +24,15 @@ MOST_OPERATIONS = 32
 LEVELS = ("suspect", "confirmed", "crash", "gave up")
 
 
+class Rates(NamedTuple):
+    """Per second, over the last while."""
+
+    fewest: float
+    median: float
+    steps: float | None
+    """None where nobody counts them."""
+
+
 @dataclass(slots=True)
 class Rank:
     """The newest words of a rank."""
@@ -34,6 +44,17 @@ class Rank:
     @property
     def process(self) -> tuple[int, int]:
         return (self.words.pid, self.words.start_ticks)
+
+
+class Counts(NamedTuple):
+    """How far the ranks were at one moment."""
+
+    time_s: float
+    fewest: int
+    """Collectives issued by the rank with the fewest, and by the median rank."""
+    median: float
+    steps: int
+    """Steps of the optimizers of the rank with the fewest; 0 where nobody counts them."""
 
 
 @dataclass(slots=True)
@@ -56,8 +77,8 @@ class Tally:
     looked: float | None = None
     """Monotonic time of the last look."""
     ended: bool = False
-    counts: deque[tuple[float, int, float]] = field(default_factory=deque)
-    """Time, fewest and median number of collectives issued; for rates."""
+    counts: deque[Counts] = field(default_factory=deque)
+    """For rates."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:
@@ -88,12 +109,16 @@ class Tally:
         with self.lock:
             self.ended, self.level, self.looked = True, "calm", None
 
-    def rates(self) -> tuple[float, float] | None:
-        """Collectives per second of the rank with the fewest, and of the median rank; None before a second look."""
+    def rates(self) -> Rates | None:
+        """None before a second look."""
         if len(self.counts) < 2:
             return None
-        (began, fewest_0, median_0), (ended, fewest_1, median_1) = self.counts[0], self.counts[-1]
-        return (fewest_1 - fewest_0) / (ended - began), (median_1 - median_0) / (ended - began)
+        began, ended = self.counts[0], self.counts[-1]
+        span = ended.time_s - began.time_s
+        steps = max(0.0, (ended.steps - began.steps) / span) if ended.steps else None
+        return Rates(
+            max(0.0, (ended.fewest - began.fewest) / span), max(0.0, (ended.median - began.median) / span), steps
+        )
 
     def _meet(self, seen: dict[int, Rank]) -> None:
         """A rank that is another process now: the job has been started again."""
@@ -115,8 +140,9 @@ class Tally:
         issued = [rank.words.enqueued for rank in self.ranks.values()]
         if not issued:
             return
-        if self.counts and now_s <= self.counts[-1][0]:
+        if self.counts and now_s <= self.counts[-1].time_s:
             return
-        self.counts.append((now_s, min(issued), median(issued)))
-        while len(self.counts) > 2 and now_s - self.counts[1][0] >= RATE_S:
+        steps = min(rank.words.steps for rank in self.ranks.values())
+        self.counts.append(Counts(now_s, min(issued), median(issued), steps))
+        while len(self.counts) > 2 and now_s - self.counts[1].time_s >= RATE_S:
             self.counts.popleft()

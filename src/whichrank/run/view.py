@@ -10,6 +10,7 @@ from typing import Any
 
 from whichrank.model import last_words as layout
 from whichrank.model.errors import UsageError
+from whichrank.model.last_words import Words
 from whichrank.run.crew import Crew, Member
 
 LATE_S = 1.0
@@ -24,9 +25,12 @@ class Row:
     rank: int
     pid: int
     doing: str
+    step: int
+    """Steps of its optimizers; 0 where nobody counts them."""
     issued: int
     rate: float | None
     """Collectives per second since the last look; None at the first."""
+    step_rate: float | None
     late_s: float
     """How long others have been waiting while this one does not wait; 0 where nobody is kept waiting."""
     quiet_s: float
@@ -85,20 +89,24 @@ def _read(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def rows(crew: Crew, before: dict[int, int], span_s: float) -> list[Row]:
-    """One row per rank; `before` holds what each had issued at the last look, and is brought up to date."""
+def rows(crew: Crew, before: dict[int, Words], span_s: float) -> list[Row]:
+    """One row per rank; `before` holds the words of each at the last look, and is brought up to date."""
     ranks, now = crew.look(), time.time_ns()
     waited = max((_quiet(m, now) for m in ranks if m.alive and m.words.waiting and not m.held), default=0.0)
     told = []
     for member in ranks:
         words = member.words
-        rate = (words.enqueued - before[words.rank]) / span_s if words.rank in before and span_s > 0 else None
-        before[words.rank] = words.enqueued
+        old = before.get(words.rank) if span_s > 0 else None
+        rate = (words.enqueued - old.enqueued) / span_s if old else None
+        step_rate = (words.steps - old.steps) / span_s if old and words.steps else None
+        before[words.rank] = words
         free = not words.waiting or member.stopped or member.held
         late = waited if member.alive and free and waited > LATE_S else 0.0
-        told.append(
-            Row(words.rank, words.pid, doing(member), words.enqueued, rate, late, _quiet(member, now), words.place)
-        )
+        row = Row(
+            words.rank, words.pid, doing(member), words.steps, words.enqueued, rate, step_rate, late,
+            _quiet(member, now), words.place,
+        )  # fmt: skip
+        told.append(row)
     return told
 
 

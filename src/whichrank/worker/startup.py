@@ -50,6 +50,7 @@ class Watch:
         self.kept_ns = 0
         self.keep_s, self.keep_next = KEEP_FIRST_S, 0.0
         self.stacks = -1
+        self.uncounted = False
 
     def begin(self) -> None:
         """Called when torch is about to be imported."""
@@ -136,11 +137,25 @@ class Watch:
             if "enqueued" in changes:  # the group says who it is
                 changes["flags"] &= ~layout.GUESSED
             changes.setdefault("phase", layout.JOINED if changes.get("world", -1) != -1 else layout.IMPORTED)
+            changes["steps"] = self.steps()
         self.recorder.note(**changes)
         if self.recorder.words.changed_ns != before.changed_ns:
             main.forget(now)
         if "enqueued" in changes and time.monotonic() > self.keep_next:
             self.keep()
+
+    def steps(self) -> int:
+        """How often the optimizers have stepped; to count them is no part of the watch."""
+        torch, optimizer = _ready("torch"), _ready("torch.optim.optimizer")
+        if torch is None or optimizer is None or self.uncounted:
+            return 0
+        try:
+            from whichrank.worker import steps
+
+            return steps.look(optimizer, torch)
+        except Exception:  # noqa: BLE001 - a torch that does it otherwise
+            self.uncounted = True
+            return 0
 
     def keep(self) -> None:
         """A dump in reserve, in case that nobody can be asked later."""

@@ -45,6 +45,7 @@ def told(member: Member) -> dict[str, Any]:
         "started_ns": words.started_ns,
         "heard_ns": words.beat_ns,
         "changed_ns": words.changed_ns,
+        "step": words.steps or None,
         "issued": words.enqueued,
         "completed": words.completed,
         "waiting": words.waiting,

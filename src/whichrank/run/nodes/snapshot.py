@@ -46,6 +46,7 @@ class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
     still: Age
     fresh: Age
     stuck: Age
+    steps: Count
     alive: bool
     held: bool
     state: Annotated[str, msgspec.Meta(max_length=4)]
@@ -97,8 +98,8 @@ def _row(member: Member, now_ns: int) -> Row:
         words.rank, words.pid, words.start_ticks, words.local_rank, words.world, words.attempt, words.phase,
         words.flags, words.enqueued, words.completed, words.pending, _age(now_ns, words.started_ns),
         _age(now_ns, words.beat_ns), _age(now_ns, words.changed_ns), _age(now_ns, words.still_ns),
-        _age(now_ns, words.fresh_ns), _age(now_ns, words.stuck_ns), member.alive, member.held, member.state,
-        member.status, _age(now_ns, member.ended_ns or 0), member.effort, member.traffic, member.turns,
+        _age(now_ns, words.fresh_ns), _age(now_ns, words.stuck_ns), words.steps, member.alive, member.held,
+        member.state, member.status, _age(now_ns, member.ended_ns or 0), member.effort, member.traffic, member.turns,
         words.operation, words.place, words.error, words.work,
     )  # fmt: skip
 
@@ -113,7 +114,7 @@ def update(member: Distant, row: Row, now_ns: int) -> None:
         0, row.pid, 0, row.start_ticks, row.rank, row.local_rank, row.world, row.attempt, row.phase, row.flags,
         _since(now_ns, row.started), _since(now_ns, row.beat), _since(now_ns, row.changed), row.enqueued,
         row.completed, row.pending, -1, 0, _since(now_ns, row.still), _since(now_ns, row.fresh),
-        _since(now_ns, row.stuck), row.operation, row.place, row.error, row.work,
+        _since(now_ns, row.stuck), row.steps, row.operation, row.place, row.error, row.work,
     )  # fmt: skip
     member.alive, member.state, member.status, member.told_held = row.alive, row.state, row.status, row.held
     member.ended_ns = _since(now_ns, row.ended) or None
