@@ -27,7 +27,7 @@ def member(
 ) -> Member:
     words = Words(
         pid=pid or 100 + rank, rank=rank, world=world, phase=layout.JOINED, enqueued=issued, completed=issued - waiting,
-        pending=int(waiting), changed_ns=START_NS, flags=layout.IN_COLLECTIVE * waiting, operation="all_reduce",
+        pending=int(waiting), changed_ns=START_NS, flags=layout.IN_COLLECTIVE * waiting, operation="all_reduce", steps=issued // 5,
     )  # fmt: skip
     return Member(words, str(rank), alive=alive)
 
@@ -91,6 +91,7 @@ def test_rates_follow_the_job() -> None:
     told = values(tally)
     assert told["whichrank_collectives_per_second"] == pytest.approx(10.0)
     assert told["whichrank_rounds_per_second"] == pytest.approx(8.0)
+    assert told["whichrank_steps_per_second"] == pytest.approx(1.6, rel=0.05)
     for look in range(200, 270):
         tally.on_look(look / 2, "calm", [member(0, 1000), member(1, 1000), member(2, 1000)])
     assert values(tally)["whichrank_collectives_per_second"] == 0
