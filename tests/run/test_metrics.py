@@ -27,7 +27,8 @@ def member(
 ) -> Member:
     words = Words(
         pid=pid or 100 + rank, rank=rank, world=world, phase=layout.JOINED, enqueued=issued, completed=issued - waiting,
-        pending=int(waiting), changed_ns=START_NS, flags=layout.IN_COLLECTIVE * waiting, operation="all_reduce", steps=issued // 5,
+        pending=int(waiting), changed_ns=START_NS, flags=layout.IN_COLLECTIVE * waiting, operation="all_reduce",
+        steps=issued // 5,
     )  # fmt: skip
     return Member(words, str(rank), alive=alive)
 
