@@ -11,7 +11,7 @@ DEV := $(VENV)/.dev-installed
 EXAMPLE := examples/skipped_collective
 REPORT := demo-report.md
 SCORE := score
-WORKERS := 2
+WORKERS := 3
 SHARED := $(or $(WHICHRANK_SHARED),../shared)
 CASES := $(wildcard tests/samples/*/cases $(SHARED)/cases/nccl_h200 $(SHARED)/cases/nccl_h200_single $(SHARED)/cases/incidents)
 
@@ -60,9 +60,9 @@ types: $(DEV)
 imports: $(DEV)
 	$(BIN)/lint-imports
 
-# Many tests wait for real jobs: two files at once, and a test that the others have disturbed runs again.
+# Many tests wait for real jobs: some files at once, and a test that the others have disturbed runs again.
 unit: $(DEV)
-	$(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadfile --no-loadscope-reorder --reruns 2 $(TESTS)
+	$(BIN)/python -m pytest -q -rsR -n $(WORKERS) --dist loadfile --no-loadscope-reorder --reruns 2 $(TESTS)
 
 bench: $(DEV)
 	@set -e; for file in benchmarks/[!_]*.py; do echo "== $$file"; $(BIN)/python $$file; done
