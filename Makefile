@@ -73,9 +73,10 @@ score: $(DEV) system
 	@set -e; for corpus in $(CASES); do \
 	    $(BIN)/whichrank drill score --quiet --corpus $$corpus --out $(SCORE)/$$(basename $$corpus); done
 
-soak: $(DEV)
+soak: $(DEV) system
 	$(BIN)/python tools/leaks.py $(EXAMPLE)
 	$(BIN)/python tools/soak.py $(SOAK_SECONDS)
+	$(BIN)/python tools/leftovers.py
 
 fuzz: $(DEV)
 	$(BIN)/python tools/fuzz.py
