@@ -3,7 +3,8 @@
     python tools/leftovers.py [--drills 100] [--interrupted 10] [--jobs 2] [--seed 1]
 
 Processes, namespaces, mounts, shared memory, control groups, links, rules of the firewall, and folders for temporary
-files are compared before and after. An interrupted drill gets SIGINT, SIGTERM or SIGKILL, at any moment of its first quarter of a minute.
+files are compared before and after. An interrupted drill gets SIGINT, SIGTERM or SIGKILL within its first quarter of
+a minute.
 """
 
 from __future__ import annotations
