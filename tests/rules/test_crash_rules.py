@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.rules import crash_texts as texts
 from whichrank.facts.taxonomy import causes
-from whichrank.flows.diagnose import discover_rules
+from whichrank.flows.diagnose import diagnose, discover_rules
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.timeline.case import Case
 
@@ -283,3 +284,17 @@ def test_causes_are_of_their_family():
     for code in MINE:
         folder = RULES[code].__name__.split(".")[-2].replace("_", "-")
         assert causes()[RULES[code].CAUSE].family == folder, code
+
+
+def test_who_ended_by_another_size_where_all_others_agree():
+    verdict = diagnose([SAMPLES / "crashes" / "another_size"], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == ("size-mismatch", (0,))
+    assert "than ranks 1-3 to all_reduce #42" in verdict.summary
+
+
+def test_nobody_is_named_where_only_two_are_left(tmp_path):
+    """Of three dumps one is lost: it might have been the odd one as well."""
+    shutil.copytree(SAMPLES / "crashes" / "another_size", tmp_path / "case")
+    (tmp_path / "case" / "dumps" / "rank_2").unlink()
+    verdict = diagnose([tmp_path / "case"], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == ("size-mismatch", ())

@@ -10,7 +10,8 @@ branch that some ranks skip so that gradient buckets differ, another configurati
 
 ## How it decides
 `TORCH_DISTRIBUTED_DEBUG=DETAIL` prints what two ranks bring; over all ranks' messages the minority is the odd one.
-Gloo says that the data it received has another size, without saying whose. DDP says which parameters differ from
+Gloo says that the data it received has another size, without saying whose: the odd one is who ended by it, where the
+dumps show that all others brought the same. DDP says which parameters differ from
 rank 0's: if everybody but rank 0 says so, rank 0 is the odd one. Ranks within a group are global only where the
 group is the job.
 
@@ -30,6 +31,7 @@ from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import crashes, mismatches, telling
 from whichrank.rules.crashes import Claim, Sign
 from whichrank.timeline.case import Case
+from whichrank.timeline.meetings import Meeting
 
 CODE = "COLL121"
 CAUSE = "size-mismatch"
@@ -43,6 +45,7 @@ _CLAIM = Claim(
     ),
     alternatives=(
         ("conditional-collective", 0.3, "a rank that skipped a branch brings another tensor to the same place"),
+        ("unused-parameters", 0.1, "a rank that skipped a part of the model is one gradient bucket ahead"),
         ("collective-order", 0.08, "the calls may be different operations of the program"),
     ),
 )
@@ -86,6 +89,21 @@ def _plain(case: Case) -> list[Finding]:
     event = signs[0].event
     got, expected = (event.number("got"), event.number("expected")) if event else (None, None)
     sizes = f": {got} bytes came where {expected} were expected" if got is not None else ""
-    where = f" ({telling.ranks_text(crashes.ranks_of(signs))} noticed)" if crashes.ranks_of(signs) else ""
     sure = 0.7 if plain else crashes.surest(more)
+    odd = _odd_one(case)
+    if odd is not None and case.lineup is not None:
+        meeting, rank = odd
+        others, row = telling.ranks_text(meeting.joined), next(iter(meeting.joined.values()))
+        message = f"Rank {rank} brought another size than {others} to {telling.step(case.lineup, row)}{sizes}."
+        return [crashes.found(case, _CLAIM, signs, message, sure, (rank,))]
+    where = f" ({telling.ranks_text(crashes.ranks_of(signs))} noticed)" if crashes.ranks_of(signs) else ""
     return [crashes.found(case, _CLAIM, signs, f"Ranks bring different sizes to one collective{sizes}{where}.", sure)]
+
+
+def _odd_one(case: Case) -> tuple[Meeting, int] | None:
+    """The one that is not heard of any more, where all others brought the same to one collective."""
+    for meeting in case.meetings.pending:
+        complete = not (meeting.p2p or meeting.open_ended or meeting.absent or meeting.disagrees)
+        if complete and len(meeting.unseen) == 1 and len(meeting.joined) > 1:
+            return meeting, meeting.unseen[0]
+    return None
