@@ -116,7 +116,7 @@ def test_planted_messages_are_found_in_a_large_noisy_file(engine: type[Engine], 
         (number, signature.id)
         for number, line in places.items()
         for signature, _ in recognise(line.decode())
-        if signature.library != REPORT
+        if signature.library != REPORT and signature.role != "harmless"  # a harmless line alone is passed over
     }
     assert expected - found == set()
     assert {line for line, _ in found} <= set(places)

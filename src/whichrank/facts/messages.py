@@ -259,6 +259,11 @@ class Known:
         return _literals(by_people=False)
 
     @cached_property
+    def harmless(self) -> frozenset[bytes]:
+        """Those that stand in harmless lines alone: nobody needs to look for them, but they may stand beside others."""
+        return frozenset(a for a, items in self.anchors.items() if all(s.role == "harmless" for s in items))
+
+    @cached_property
     def words(self) -> dict[bytes, tuple[Signature, ...]]:
         """Literals of what people write: short, and looked for in short texts only."""
         return _literals(by_people=True)

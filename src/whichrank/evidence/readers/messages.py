@@ -99,7 +99,7 @@ class Listener:
         self._signatures = {
             word: (*KNOWN.anchors.get(word, ()), *short.get(word, ())) for word in KNOWN.anchors | short
         }
-        self.words = frozenset() if self._ignored else frozenset(self._signatures)
+        self.words = frozenset() if self._ignored else frozenset(self._signatures) - (KNOWN.harmless - short.keys())
         self._total = 0
         self._label = item.label
         self._hint: PathHint = hint_of_path(item.label)
@@ -140,7 +140,8 @@ class Listener:
         """Look at a single line."""
         self._see(Held(number, line, self._newest, tuple(word for word in self._signatures if word in line)))
 
-    def _fitting(self, words: Iterable[bytes]) -> list[Signature]:
+    def _fitting(self, line: bytes, words: Iterable[bytes]) -> list[Signature]:
+        words = [*words, *(word for word in KNOWN.harmless if word in line)]
         found = {signature.id: signature for word in words for signature in self._signatures[word]}
         return sorted(found.values(), key=lambda signature: order()[signature.id])
 
@@ -149,7 +150,7 @@ class Listener:
         voice: Voice | None = None
         taken: list[tuple[int, int]] = []
         printed = False
-        for signature in self._fitting(met.words):
+        for signature in self._fitting(line, met.words):
             if signature.library == REPORT and (printed or _OUTPUT.search(line)):
                 continue  # a program's words, not a person's
             if voice is None:
