@@ -176,6 +176,18 @@ def test_the_kernel_killed_for_memory(tmp_path, words, sure, ranks):
     assert diagnosis.verdict.cause == "host-out-of-memory"
 
 
+def test_the_kernel_killed_something_of_another_job(tmp_path):
+    """All ranks live, and none of them is the process that was killed."""
+    job(tmp_path, FAILED)
+    put(tmp_path, "kern.log", dmesg("Memory cgroup out of memory: Killed process 77 (python) total-vm:1kB"))
+    for rank in range(4):
+        stack = 'Thread 0x00007f60 (most recent call first):\n  File "/job/train.py", line 7 in main\n'
+        put(tmp_path, f"stacks/rank_{rank}.txt", stack)
+    diagnosis = judged(tmp_path)
+    assert [f.severity for f in diagnosis.findings if f.code == "HOST150"] == ["info"]
+    assert diagnosis.verdict.cause != "host-out-of-memory"
+
+
 def test_a_native_crash_that_the_kernel_saw(tmp_path):
     job(tmp_path, FAILED)
     put(tmp_path, "kern.log", dmesg("python[1003]: segfault at 7f ip 00007f sp 00007f error 4 in libnccl.so.2[7f+3]"))

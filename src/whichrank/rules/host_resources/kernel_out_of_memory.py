@@ -9,7 +9,8 @@ container's limit is far below what the host has.
 
 ## How it decides
 The process that the kernel names is a rank's (by its pid), or is called as training jobs are and the job failed.
-Others (a browser, an agent) are told as a remark. What the killed process's peers report follows from it.
+Others (a browser, an agent) are told as a remark; and so is a process that is no rank, where stacks show that all
+ranks live: it is another job's. What the killed process's peers report follows from it.
 
 ## Example
 `Memory cgroup out of memory: Killed process 7194 (python) total-vm:…, anon-rss:212044288kB`
@@ -56,7 +57,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return hardware.NO_KERNEL_LOG
     events, weight = hardware.counting(case, case.hardware.of_kind("oom_kill"))
     of_rank = [e for e in events if case.hardware.rank_of(e.pid, e.host) is not None]
-    likely = [e for e in events if hardware.is_trainer(e.process)]
+    likely = [e for e in events if hardware.is_trainer(e.process) and not _of_another_job(case, e)]
     chosen = of_rank or likely or events
     if not chosen:
         return []
@@ -74,6 +75,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             onset_ns=hardware.onset(chosen),
         )
     ]  # fmt: skip
+
+
+def _of_another_job(case: Case, event: KernelEvent) -> bool:
+    """Every rank is known by its process and was seen alive, and no worker of theirs was killed."""
+    killed = any(d.signal == deaths.KILL and not d.by_launcher for d in deaths.deaths(case))
+    alive = all(rank in case.stacks for rank in range(case.world))
+    spared = alive and not killed and not case.of_kind("dataloader_worker_died")
+    return spared and case.hardware.stranger(event.pid, event.host)
 
 
 def _who(case: Case, ranks: tuple[int, ...], event: KernelEvent) -> str:
