@@ -156,6 +156,15 @@ def test_what_a_held_interpreter_said_before_is_old():
     assert "the interpreter of rank 0 does not run" in alarm.why
 
 
+@pytest.mark.parametrize(("busy", "effort", "borne"), [(True, 1.0, 12), (True, 0.4, 30), (False, 0.01, 12)])
+def test_a_held_interpreter_computes_longer_on_a_busy_host(busy, effort, borne):
+    alarm = Alarm()
+    steady(alarm)
+    held = replace(rank(0, 300, waiting=False), beating=False, busy=busy, effort=effort)
+    levels = play(alarm, 20, 40, lambda _t: [*waiters(), held])
+    assert borne < levels["suspect"] - 20 < borne + 3
+
+
 def test_one_is_missing_at_the_start():
     alarm = Alarm()
     ranks = [rank(0, 0, waiting=True, phase=JOINING), away(1, 0, phase=IMPORTED)]

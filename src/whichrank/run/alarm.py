@@ -41,6 +41,7 @@ SECOND_LOOK_AWAY_S = 5.0
 """A rank that is away may come back; where all wait, nobody is left who could."""
 UNMEASURED = "unmeasured"
 WORK = ("busy", "loop", "start", "all send")
+LEAST_SHARE = 0.25
 STILL_S = 5.0
 """At the same instruction for so long, a main thread does not walk."""
 
@@ -57,6 +58,8 @@ class Seen:
     alive: bool = True
     busy: bool | None = None
     """Whether it does something; None while nobody has measured."""
+    effort: float = 1.0
+    """Share of a core that it gets, where it does something."""
     stopped: bool = False
     beating: bool = True
     """Its own thread still writes: nobody holds the interpreter's lock."""
@@ -274,7 +277,7 @@ def _others_wait(away: tuple[Seen, ...]) -> Silence:
     held = [seen.rank for seen in away if not seen.beating]
     if held:
         why = f"the interpreter of {_named(held)} does not run while others wait"
-        return Silence("held", LONG_WORK_S if working else GIL_S, why, away)
+        return Silence("held", LONG_WORK_S if working else GIL_S / _slowed(away), why, away)
     busy = [seen for seen in away if seen.busy is not False]
     if not busy:
         inside = f" in its {working}" if working else ""
@@ -286,6 +289,12 @@ def _others_wait(away: tuple[Seen, ...]) -> Silence:
     if working or all(seen.still_s > STILL_S for seen in busy):
         return Silence("busy", BUSY_S, f"{who} works at one place while others wait", away)
     return Silence("loop", LOOP_S, f"{who} goes round in a loop while others wait", away)
+
+
+def _slowed(away: tuple[Seen, ...]) -> float:
+    """The least share of a core that one gets which computes with the interpreter held: a busy host takes longer."""
+    shares = [seen.effort for seen in away if not seen.beating and seen.busy]
+    return min(1.0, max(LEAST_SHARE, min(shares, default=1.0)))
 
 
 def _starting(ranks: list[Seen], waiting: list[Seen], away: tuple[Seen, ...]) -> str:

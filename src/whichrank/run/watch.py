@@ -238,6 +238,7 @@ def seen(member: Member, now_ns: int) -> Seen:
         waiting=words.waiting,
         alive=member.alive,
         busy=member.busy,
+        effort=member.effort if member.effort is not None else 1.0,
         stopped=member.stopped,
         beating=not member.held,
         still_s=(now_ns - words.still_ns) / 1e9 if words.still_ns else 0.0,
