@@ -169,8 +169,20 @@ def crawls(flow: Flow, usual: Pace) -> bool:
         return False  # single answers that were late
     if trip >= LONG_MS and stretched >= FAR:
         return True
-    slow = 0 < rate(flow) < usual.rate / SLOWER and flow.sender.number("busy") >= BUSY_MS
-    return slow and trip >= QUEUED_MS and stretched >= FAR
+    return starves(flow, usual) and trip >= QUEUED_MS and stretched >= FAR
+
+
+def starves(flow: Flow, usual: Pace) -> bool:
+    """Whether next to nothing of what others carry gets through, for seconds."""
+    return 0 < rate(flow) < usual.rate / SLOWER and flow.sender.number("busy") >= BUSY_MS
+
+
+def crawling(flows: Sequence[Flow]) -> list[Flow]:
+    """Those that crawl, and those that starve at an end of theirs: a round trip is of one moment, a rate of many."""
+    usual = pace_of(flows)
+    sure = [flow for flow in flows if crawls(flow, usual)]
+    ends = {place for flow in sure for place in flow.pair}
+    return sure + [flow for flow in flows if flow not in sure and ends & flow.pair and starves(flow, usual)]
 
 
 def reading(case: Case, flows: Sequence[Flow]) -> Reading:
