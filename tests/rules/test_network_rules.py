@@ -155,3 +155,10 @@ def test_a_connection_that_gets_no_answer(tmp_path, state, tries, accused):
     assert proven.confidence > finding.confidence
     assert not proven.alternatives
     assert "its answer is dropped" in proven.message
+
+
+def test_a_slow_cable_by_all_connections_that_starve():
+    """The round trip of one of the two was short at that moment; its rate tells all the same."""
+    finding = only(SAMPLES / "hardware" / "slow_cable")
+    assert (finding.cause, finding.subject.ranks) == ("slow-network", (1,))
+    assert "between 10.77.0.2 (rank 1) and the other hosts crawls" in finding.message
