@@ -17,6 +17,8 @@ settings.register_profile("default", max_examples=60, deadline=None, suppress_he
 settings.register_profile("fuzz", max_examples=20_000, deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+# A defect of a rule ends a test; a user still gets the verdict of the others.
+os.environ["WHICHRANK_DEBUG"] = "1"
 # Verdicts of test jobs are nobody's history.
 os.environ["WHICHRANK_HISTORY"] = "off"
 

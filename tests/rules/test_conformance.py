@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from whichrank.facts.taxonomy import causes
-from whichrank.flows.diagnose import discover_rules
+from whichrank.flows.diagnose import diagnose, discover_rules
 from whichrank.model.findings import NotEvaluated
 from whichrank.timeline.case import Case
 
@@ -61,3 +61,17 @@ def test_without_evidence_nothing_is_evaluated(rule: ModuleType) -> None:
     answer = rule.judge(Case())
     assert isinstance(answer, NotEvaluated)
     assert answer.missing
+
+
+def test_a_defect_of_a_rule_costs_no_verdict(example, monkeypatch):
+    def broken(_case):
+        raise KeyError("nobody thought of this")
+
+    monkeypatch.delenv("WHICHRANK_DEBUG")
+    whole = diagnose([example], jobs=1)
+    monkeypatch.setattr(next(rule for rule in discover_rules() if rule.CODE == "NETI155"), "judge", broken)
+    told = diagnose([example], jobs=1)
+    assert told.verdict == whole.verdict
+    assert [s.missing for s in told.coverage.not_evaluated if s.code == "NETI155"] == [
+        "an answer of the rule, which has a defect (KeyError: 'nobody thought of this')"
+    ]

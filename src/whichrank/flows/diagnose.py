@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -162,7 +163,7 @@ def judge(case: Case, rules: Sequence[Rule | ModuleType]) -> tuple[list[Finding]
     findings: list[Finding] = []
     found, clear, skipped = [], [], []
     for rule in rules:
-        answer = rule.judge(case)
+        answer = _ask(rule, case)
         if isinstance(answer, NotEvaluated):
             skipped.append(Skipped(rule.CODE, answer.missing))
         elif answer:
@@ -171,6 +172,17 @@ def judge(case: Case, rules: Sequence[Rule | ModuleType]) -> tuple[list[Finding]
         else:
             clear.append(rule.CODE)
     return findings, found, clear, skipped
+
+
+def _ask(rule: Rule | ModuleType, case: Case) -> list[Finding] | NotEvaluated:
+    """What the rule says; a defect in one must not cost the verdict of the others."""
+    try:
+        answer: list[Finding] | NotEvaluated = rule.judge(case)
+    except Exception as error:
+        if os.environ.get("WHICHRANK_DEBUG"):
+            raise
+        return NotEvaluated(f"an answer of the rule, which has a defect ({type(error).__name__}: {error})"[:200])
+    return answer
 
 
 def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:

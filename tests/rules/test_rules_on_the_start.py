@@ -1,4 +1,4 @@
-"""Who has not met the others at the store, by the connections and the stacks of ranks that start."""
+"""Ranks that do not find each other at the start, by their connections and stacks."""
 
 from __future__ import annotations
 
@@ -74,3 +74,13 @@ def test_all_have_met(tmp_path):
     host = listens(STORE) + connected(50000, STORE) + connected(STORE, 50000)
     inside = (connected(50001, STORE), RENDEZVOUS)
     assert told(tmp_path, [(host, RENDEZVOUS), inside, inside])[1] == ()
+
+
+def test_ranks_that_met_in_an_old_file(tmp_path):
+    alone = (listens(DATA), CONNECTING)
+    assert told(tmp_path, [alone, alone]) == ("stale-lock-or-store", ())
+
+
+def test_ranks_that_are_about_to_connect_by_a_store(tmp_path):
+    beyond = (connected(50001, STORE) + listens(DATA), CONNECTING)
+    assert told(tmp_path, [beyond, beyond])[0] != "stale-lock-or-store"
