@@ -53,7 +53,7 @@ EVENT_KINDS = {
     "environment": "what a rank was started with: one key per variable",
     "not_joined": "a rank had not begun to make its process group when it was looked at, or ended",
     "group_init": "a process group was made: size, timeout_ms, name",
-    "comm_init": "this rank begins to create a communicator",
+    "comm_init": "this rank begins to create a communicator: size of the job where it is known",
     "group_teardown": "what=destructor|not_destroyed|destroying|flushed",
     "torch_env": "the variables as torch read them: one key per variable",
     "device_guess": "torch guesses the device from the rank",

@@ -17,6 +17,7 @@ from whichrank.records.stack import ProcessStack, main_thread
 
 # Processes that launch ranks; their stacks are no rank's.
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch/distributed/run", "accelerate", "deepspeed", "srun", "mpirun")
+_TELL_SIZE = ("group_init", "comm_init", "not_joined")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def _sizes(nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequen
     """World sizes that the sources speak of: the largest communicator, the first group made, the ranks named."""
     sizes = [init.nranks for process in nccl for init in process.inits]
     sizes += [comm.size for report in ras for comm in report.comms]
-    sizes += [size for e in events if e.kind == "group_init" and (size := e.number("size")) is not None]
+    sizes += [size for e in events if e.kind in _TELL_SIZE and (size := e.number("size")) is not None]
     sizes += [e.rank + 1 for e in events if e.rank is not None]
     return sizes
 

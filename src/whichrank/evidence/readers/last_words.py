@@ -61,19 +61,19 @@ def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> li
     rank, pid = _whole(row, "rank", _MOST_RANKS), _whole(row, "pid")
     found = []
     size = _whole(row, "world_size", _MOST_RANKS)
+    data: dict[str, Value] = {"size": size} if size else {}
     if size and str(row.get("phase")) in ("joined", "leaving", "ended", "failed"):
         ref = Ref(label, f"process {index}", f"rank {rank} is process {pid}, one of {size}", rank, host)
-        data: dict[str, Value] = {"size": size}
         found.append(LogEvent("group_init", ref, _whole(row, "started_ns"), rank, pid=pid, host=host, data=data))
     elif row.get("phase") == "joining":
         words = f"rank {rank} (process {pid}) is making its process group"
         ref = Ref(label, f"process {index}", words, rank, host)
-        found.append(LogEvent("comm_init", ref, _whole(row, "changed_ns"), rank, pid=pid, host=host))
+        found.append(LogEvent("comm_init", ref, _whole(row, "changed_ns"), rank, pid=pid, host=host, data=data))
     elif row.get("phase") in _BEFORE:
         state = "has ended" if row.get("alive") is False else "lives"
         quote = f"rank {rank} (process {pid}) {state} and never began to make a process group ({row['phase']})"
         ref = Ref(label, f"process {index}", quote, rank, host)
-        found.append(LogEvent("not_joined", ref, _whole(row, "changed_ns"), rank, pid=pid, host=host))
+        found.append(LogEvent("not_joined", ref, _whole(row, "changed_ns"), rank, pid=pid, host=host, data=data))
     code, number = _whole(row, "exit_code"), _whole(row, "signal", 128)
     if row.get("alive") is False and (code or number):
         found.append(_ended(label, index, row, (rank, pid, host), (code, number)))

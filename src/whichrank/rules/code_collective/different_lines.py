@@ -9,8 +9,8 @@ A branch that some ranks take and others don't: an early return, a condition on 
 
 ## How it decides
 The deepest lines of the training code are compared among ranks that wait (in a collective, or in a call that
-synchronises with the GPU). It speaks only when no dump and no NCCL log tells more, when there are exactly two
-lines, and when one of them has a clear majority.
+synchronises with the GPU). It speaks only when no dump and no NCCL log tells more, when nobody works elsewhere, when
+there are exactly two lines, and when one of them has a clear majority.
 
 ## Example
 Ranks 0, 1 and 3 are at `train.py:25 in sync_grads`, rank 2 is at `train.py:30 in train_step`.
@@ -39,7 +39,7 @@ CAUSE = "conditional-collective"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if case.troubles:
+    if case.troubles or case.goes_on or _somebody_works(case):
         return []
     places = _places(case)
     if not places:
@@ -50,6 +50,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if len(few[1]) * 2 >= len(many[1]) or len(many[1]) < 2:
         return []
     return [_finding(few, many)]
+
+
+def _somebody_works(case: Case) -> bool:
+    """Whoever is not inside a collective may be the one that all others wait for, some directly and some by others."""
+    return any(activity.doing not in ("waiting", "unknown") for activity in case.activities.values())
 
 
 def _places(case: Case) -> dict[CodePlace, dict[int, Ref]]:
