@@ -70,6 +70,17 @@ def test_a_store_that_nobody_looks_for(tmp_path):
     assert told(tmp_path, [(host, RENDEZVOUS), alone, alone]) == ("rendezvous-endpoint", (0,))
 
 
+def test_the_only_other_rank_looks_elsewhere(tmp_path):
+    host = listens(STORE) + connected(50000, STORE) + connected(STORE, 50000)
+    assert told(tmp_path, [(host, RENDEZVOUS), (refused(50002), RENDEZVOUS)]) == ("rendezvous-endpoint", (1,))
+
+
+def test_a_host_that_does_not_answer(tmp_path):
+    host = listens(STORE) + connected(50000, STORE) + connected(STORE, 50000)
+    asks = refused(50002).replace("UNCONN  ", "SYN-SENT").replace("[::]:*", f"[::ffff:10.0.0.9]:{STORE}")
+    assert told(tmp_path, [(host, RENDEZVOUS), (asks, RENDEZVOUS)])[1] == ()
+
+
 def test_all_have_met(tmp_path):
     host = listens(STORE) + connected(50000, STORE) + connected(STORE, 50000)
     inside = (connected(50001, STORE), RENDEZVOUS)

@@ -10,8 +10,8 @@ MASTER_ADDR or MASTER_PORT differ between ranks, hosts or launch scripts; a rank
 ## How it decides
 By the connections of the ranks while they start. Who has the store waits for the others inside the rendezvous, and
 listens there; if the launcher has it, it is where several ranks are connected. A rank that is inside the rendezvous
-without such a connection is named. Where nobody is connected to rank 0's store, and rank
-0 listens at another port than the environment says, rank 0 is named.
+without such a connection is named. Where nobody is connected to rank 0's store, rank 0 is named if it listens at
+another port than the environment says; else the others, if they were refused where they look.
 
 ## Example
 Ranks 1 and 3 are connected to rank 0 at port 29500; rank 2 is not, and stands in `_create_c10d_store`.
@@ -56,7 +56,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if reached:
         alone = tuple(r for r in outside if r not in reached and r not in hosts)
         return [_finding(alone, sockets, "the others are connected to it")] if alone else []
-    return _store_elsewhere(case, sockets, hosts)
+    return _store_elsewhere(case, sockets, hosts, tuple(r for r in outside if r not in hosts))
 
 
 def _common_ports(sockets: dict[int, list[TcpSocket]]) -> set[int]:
@@ -77,15 +77,22 @@ def _connected(own: list[TcpSocket], ports: set[int]) -> bool:
     return any(s.state == "ESTAB" and s.peer_port in ports for s in own)
 
 
-def _store_elsewhere(case: Case, sockets: dict[int, list[TcpSocket]], hosts: set[int]) -> list[Finding]:
-    """Nobody reached the store: its host may have opened it where nobody looks."""
+def _store_elsewhere(
+    case: Case, sockets: dict[int, list[TcpSocket]], hosts: set[int], others: tuple[int, ...]
+) -> list[Finding]:
+    """Nobody reached the store: its host has opened it where nobody looks, or the others look elsewhere."""
     told = {event.text("MASTER_PORT") for event in case.of_kind("environment") if "MASTER_PORT" in event.data}
     if len(told) != 1 or len(hosts) != 1:
         return []
     (rank,), (port,) = hosts, told
     listening = sorted({s.local_port for s in sockets[rank] if s.state == "LISTEN"})
-    if not port.isdigit() or int(port) in listening:
+    if not port.isdigit():
         return []
+    if int(port) in listening:
+        # Where a host does not answer at all, the question stays open (SYN-SENT): these were refused.
+        refused = all(s.state != "SYN-SENT" for other in others for s in sockets[other])
+        why = f"it waits at port {port}, where they should look, and nobody comes"
+        return [_finding(others, sockets, why)] if others and refused else []
     why = f"it listens at port {', '.join(map(str, listening[:4]))}, and the others look at {port}"
     return [_finding((rank,), sockets, why)]
 
