@@ -178,11 +178,16 @@ def starves(flow: Flow, usual: Pace) -> bool:
 
 
 def crawling(flows: Sequence[Flow]) -> list[Flow]:
-    """Those that crawl, and those that starve at an end of theirs: a round trip is of one moment, a rate of many."""
+    """Those that crawl; of one link alone, with those at one of its ends that starve: rates remember, trips do not."""
     usual = pace_of(flows)
     sure = [flow for flow in flows if crawls(flow, usual)]
-    ends = {place for flow in sure for place in flow.pair}
-    return sure + [flow for flow in flows if flow not in sure and ends & flow.pair and starves(flow, usual)]
+    links = {flow.pair for flow in sure}
+    if len(links) != 1:
+        return sure
+    (link,) = links
+    more = [flow for flow in flows if flow.pair not in links and link & flow.pair and starves(flow, usual)]
+    ends = {place for flow in more for place in link & flow.pair}
+    return sure + more if len(ends) == 1 else sure
 
 
 def reading(case: Case, flows: Sequence[Flow]) -> Reading:

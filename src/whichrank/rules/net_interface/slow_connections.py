@@ -10,9 +10,9 @@ A link that negotiated a lower speed, a rate limit, a queue that is always full,
 ## How it decides
 By TCP's own measurements on connections that carry bulk data: round trips of 10 ms or more, and twenty times those at
 the beginning or those of the others; or of 1 ms where besides less than a tenth of what others carry gets through while
-data is on the way. Others of the same hosts that carry as little count too, whatever their round trip was at that
-moment. A receiver that does not read is not taken for this. Are all such connections those of one host, and lead to
-several others, that host is named; else the link.
+data is on the way. A receiver that does not read is not taken for this. Are all such connections those of one host, and
+lead to several others, that host is named; else the link, or the end of it that has others that carry as little,
+whatever their round trip was at that moment.
 
 ## Example
 `ESTAB 0 143144 10.0.0.2:43258 10.0.0.1:39093 rtt:44.883 minrtt:0.003 notsent:88120`
