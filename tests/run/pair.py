@@ -15,8 +15,12 @@ def load_batch():
 def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=300))
+    weights = torch.nn.Parameter(torch.zeros(4096))
+    optimizer = torch.optim.SGD([weights])
     for number in range(10_000):
-        dist.all_reduce(torch.ones(4096))
+        weights.grad = torch.ones(4096)
+        dist.all_reduce(weights.grad)
+        optimizer.step()
         time.sleep(0.05)
         if number == 60 and os.environ["RANK"] == "1":
             load_batch()

@@ -191,8 +191,8 @@ def test_the_time_before(jobs: dict[str, Done]) -> None:
     rows = [json.loads(line) for line in text(jobs["idle"], "history.jsonl").splitlines()]
     assert {row["rank"] for row in rows} == {0, 1}
     last = next(row for row in reversed(rows) if row["rank"] == 1)
-    assert set(last) == {"time", "rank", "pid", "phase", "issued", "completed", "waiting", "cpu_s", "memory_bytes",
-                         "place", "gpu"}  # fmt: skip
+    assert set(last) == {"time", "rank", "pid", "phase", "step", "issued", "completed", "waiting", "cpu_s",
+                         "memory_bytes", "place", "gpu"}  # fmt: skip
     assert last["issued"] == 20
     assert last["memory_bytes"] > 10 << 20
     assert last["place"].endswith("go_wrong")

@@ -193,6 +193,7 @@ def test_the_page_tells_of_the_hang(seen: Seen) -> None:
     assert value(seen.page, "whichrank_alarm_level") == 2
     assert value(seen.page, 'whichrank_ranks{phase="joined"}') == 2
     assert value(seen.page, 'whichrank_rank_collectives_issued_total{rank="0"}') >= 61
+    assert value(seen.page, "whichrank_steps_per_second") >= 0
     waited = [value(seen.page, f'whichrank_rank_waiting_seconds_total{{rank="{rank}"}}') for rank in (0, 1)]
     assert waited[0] > waited[1] + 5, "rank 0 waits for rank 1"
     assert 'category="hang",culprit_rank="1"' in seen.page
