@@ -59,7 +59,7 @@ def said(*command: str) -> set[str]:
 
 
 def ours() -> list[str]:
-    """Processes that belong to a drill or to a watched job, this one's children aside."""
+    """Processes that belong to a drill or to a watched job."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -73,16 +73,20 @@ def _view(rows: list[Row], out: Path, console: Console) -> Group:
 
 def _head(rows: list[Row], state: dict[str, object]) -> str:
     """The job in one line."""
-    rates = sorted(row.rate for row in rows if row.rate is not None)
-    rate = f"{rates[len(rates) // 2]:.1f} collectives per second" if rates else "no rate yet"
-    steps = sorted(row.step_rate for row in rows if row.step_rate is not None)
-    rate = f"{steps[len(steps) // 2]:.1f} steps, {rate}" if steps else rate
+    issued, steps = _middle([row.rate for row in rows]), _middle([row.step_rate for row in rows])
+    rate = f"{issued:.1f} collectives per second" if issued is not None else "no rate yet"
+    rate = f"{steps:.1f} steps, {rate}" if steps is not None else rate
     world = state.get("world_size")
     some = f"{len(rows)} of {world} ranks" if isinstance(world, int) and world > len(rows) else f"{len(rows)} ranks"
     parts = [str(state.get("state", "unknown")), some, rate]
     attempts = state.get("attempts")
     parts += [f"attempt {attempts}"] if isinstance(attempts, int) and attempts > 1 else []
     return " · ".join(parts)
+
+
+def _middle(rates: list[float | None]) -> float | None:
+    known = sorted(rate for rate in rates if rate is not None)
+    return known[len(known) // 2] if known else None
 
 
 def _table(rows: list[Row], width: int) -> Table:

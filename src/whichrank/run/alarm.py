@@ -42,6 +42,7 @@ SECOND_LOOK_AWAY_S = 5.0
 UNMEASURED = "unmeasured"
 WORK = ("busy", "loop", "start", "all send")
 LEAST_SHARE = 0.25
+"""Of a core: who gets less is borne no longer for it."""
 STILL_S = 5.0
 """At the same instruction for so long, a main thread does not walk."""
 
@@ -277,7 +278,7 @@ def _others_wait(away: tuple[Seen, ...]) -> Silence:
     held = [seen.rank for seen in away if not seen.beating]
     if held:
         why = f"the interpreter of {_named(held)} does not run while others wait"
-        return Silence("held", LONG_WORK_S if working else GIL_S / _slowed(away), why, away)
+        return Silence("held", LONG_WORK_S if working else GIL_S / _share(away), why, away)
     busy = [seen for seen in away if seen.busy is not False]
     if not busy:
         inside = f" in its {working}" if working else ""
@@ -291,7 +292,7 @@ def _others_wait(away: tuple[Seen, ...]) -> Silence:
     return Silence("loop", LOOP_S, f"{who} goes round in a loop while others wait", away)
 
 
-def _slowed(away: tuple[Seen, ...]) -> float:
+def _share(away: tuple[Seen, ...]) -> float:
     """The least share of a core that one gets which computes with the interpreter held: a busy host takes longer."""
     shares = [seen.effort for seen in away if not seen.beating and seen.busy]
     return min(1.0, max(LEAST_SHARE, min(shares, default=1.0)))

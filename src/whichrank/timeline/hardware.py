@@ -96,6 +96,14 @@ class Hardware:
         rank = self.rank_of(pid, host)
         return (rank,) if rank is not None else ()
 
+    def sockets_of_ranks(self) -> dict[int, list[TcpSocket]]:
+        """Those whose rank is known, by rank."""
+        found: dict[int, list[TcpSocket]] = {}
+        for socket in self.sockets:
+            if socket.rank is not None:
+                found.setdefault(socket.rank, []).append(socket)
+        return found
+
     def rank_of(self, pid: int | None, host: str | None) -> int | None:
         """The rank of a process on a host; a pid of another host is another process."""
         rank = self.people.rank_of(pid, host)

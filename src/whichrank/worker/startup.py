@@ -1,7 +1,8 @@
 """What gets into each Python process of a watched job, before its first line: `whichrank run` copies it there.
 
 It may fail, and the job must not notice: everything is guarded, nothing heavy is imported, torch is looked at and
-never changed. A process that imports torch gets one quiet thread; others get a file of two kilobytes and no more.
+never changed (its public hook that counts steps aside). A process that imports torch gets one quiet thread; others get
+a file of two kilobytes and no more.
 """
 
 from __future__ import annotations
@@ -50,7 +51,6 @@ class Watch:
         self.kept_ns = 0
         self.keep_s, self.keep_next = KEEP_FIRST_S, 0.0
         self.stacks = -1
-        self.uncounted = False
 
     def begin(self) -> None:
         """Called when torch is about to be imported."""
@@ -145,17 +145,13 @@ class Watch:
             self.keep()
 
     def steps(self) -> int:
-        """How often the optimizers have stepped; to count them is no part of the watch."""
-        torch, optimizer = _ready("torch"), _ready("torch.optim.optimizer")
-        if torch is None or optimizer is None or self.uncounted:
+        """How often the optimizers have stepped; 0 with a torch that can't tell."""
+        optimizer, compiler = _ready("torch.optim.optimizer"), _ready("torch.compiler")
+        if optimizer is None or compiler is None:
             return 0
-        try:
-            from whichrank.worker import steps
+        from whichrank.worker import steps
 
-            return steps.look(optimizer, torch)
-        except Exception:  # noqa: BLE001 - a torch that does it otherwise
-            self.uncounted = True
-            return 0
+        return steps.look(optimizer, compiler)
 
     def keep(self) -> None:
         """A dump in reserve, in case that nobody can be asked later."""

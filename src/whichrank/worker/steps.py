@@ -12,14 +12,15 @@ _count = 0
 _counting = False
 
 
-def look(optimizer: Any, torch: Any) -> int:
-    """Steps so far; `optimizer` is torch's module of that name."""
+def look(optimizer: Any, compiler: Any) -> int:
+    """Steps so far, by torch's modules of these names; a torch that lacks what is needed is not counted."""
     global _counting  # noqa: PLW0603
     if not _counting:
         _counting = True
         # A dictionary that the main thread may be walking through must not grow: an empty one is safe.
-        if getattr(optimizer, "_global_optimizer_post_hooks", None) == {}:
-            optimizer.register_optimizer_step_post_hook(_counter(torch.compiler.is_compiling))
+        is_compiling = getattr(compiler, "is_compiling", None)
+        if getattr(optimizer, "_global_optimizer_post_hooks", None) == {} and is_compiling is not None:
+            optimizer.register_optimizer_step_post_hook(_counter(is_compiling))
     return _count
 
 

@@ -90,9 +90,9 @@ def _plain(case: Case) -> list[Finding]:
     got, expected = (event.number("got"), event.number("expected")) if event else (None, None)
     sizes = f": {got} bytes came where {expected} were expected" if got is not None else ""
     sure = 0.7 if plain else crashes.surest(more)
-    odd = _odd_one(case)
-    if odd is not None and case.lineup is not None:
-        meeting, rank = odd
+    meeting = _all_but_one(case)
+    if meeting is not None and case.lineup is not None:
+        (rank,) = meeting.unseen
         others, row = telling.ranks_text(meeting.joined), next(iter(meeting.joined.values()))
         message = f"Rank {rank} brought another size than {others} to {telling.step(case.lineup, row)}{sizes}."
         return [crashes.found(case, _CLAIM, signs, message, sure, (rank,))]
@@ -100,10 +100,10 @@ def _plain(case: Case) -> list[Finding]:
     return [crashes.found(case, _CLAIM, signs, f"Ranks bring different sizes to one collective{sizes}{where}.", sure)]
 
 
-def _odd_one(case: Case) -> tuple[Meeting, int] | None:
-    """The one that is not heard of any more, where all others brought the same to one collective."""
+def _all_but_one(case: Case) -> Meeting | None:
+    """The collective to which all brought the same, but for one that is not heard of any more."""
     for meeting in case.meetings.pending:
         complete = not (meeting.p2p or meeting.open_ended or meeting.absent or meeting.disagrees)
         if complete and len(meeting.unseen) == 1 and len(meeting.joined) > 1:
-            return meeting, meeting.unseen[0]
+            return meeting
     return None

@@ -28,6 +28,7 @@ from __future__ import annotations
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import KernelEvent
 from whichrank.rules import deaths, hardware
+from whichrank.rules.crashes import Sign
 from whichrank.rules.hardware import Claim, Weight
 from whichrank.timeline.case import Case
 
@@ -79,9 +80,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _of_another_job(case: Case, event: KernelEvent) -> bool:
     """Every rank is known by its process and was seen alive, and no worker of theirs was killed."""
-    killed = any(d.signal == deaths.KILL and not d.by_launcher for d in deaths.deaths(case))
     alive = all(rank in case.stacks for rank in range(case.world))
-    spared = alive and not killed and not case.of_kind("dataloader_worker_died")
+    spared = alive and not _killed(case) and not case.of_kind("dataloader_worker_died")
     return spared and case.hardware.stranger(event.pid, event.host)
 
 
@@ -100,6 +100,12 @@ def _inside(event: KernelEvent) -> str:
 
 def _killed_there(case: Case, event: KernelEvent) -> tuple[int, ...]:
     """The one rank that its launcher saw killed on that host: the pid may be of another namespace."""
-    dead = [d.sign for d in deaths.deaths(case) if d.signal == deaths.KILL and not d.by_launcher]
-    ranks = {s.rank for s in dead if s.rank is not None and (event.host is None or s.host in (None, event.host))}
+    ranks = {
+        s.rank for s in _killed(case) if s.rank is not None and (event.host is None or s.host in (None, event.host))
+    }
     return tuple(ranks) if len(ranks) == 1 and hardware.is_trainer(event.process) else ()
+
+
+def _killed(case: Case) -> list[Sign]:
+    """Processes of the job that ended by SIGKILL, and not by their launcher's."""
+    return [d.sign for d in deaths.deaths(case) if d.signal == deaths.KILL and not d.by_launcher]

@@ -35,10 +35,7 @@ _MAKING = "_new_process_group_helper"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    sockets: dict[int, list[TcpSocket]] = {}
-    for socket in case.hardware.sockets:
-        if socket.rank is not None:
-            sockets.setdefault(socket.rank, []).append(socket)
+    sockets = case.hardware.sockets_of_ranks()
     if len(sockets) < 2:
         return NotEvaluated("the connections of the ranks (whichrank run takes them)")
     if len(sockets) < case.world or not all(_waits(case, rank, own) for rank, own in sockets.items()):

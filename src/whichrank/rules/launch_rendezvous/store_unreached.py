@@ -40,10 +40,7 @@ _RENDEZVOUS = ("rendezvous.py",)
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    sockets: dict[int, list[TcpSocket]] = {}
-    for socket in case.hardware.sockets:
-        if socket.rank is not None:
-            sockets.setdefault(socket.rank, []).append(socket)
+    sockets = case.hardware.sockets_of_ranks()
     if len(sockets) < 2:
         return NotEvaluated("the connections of the ranks (whichrank run takes them)")
     outside = sorted(rank for rank in sockets if _in_rendezvous(case, rank))
