@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -284,6 +285,22 @@ def test_causes_are_of_their_family():
     for code in MINE:
         folder = RULES[code].__name__.split(".")[-2].replace("_", "-")
         assert causes()[RULES[code].CAUSE].family == folder, code
+
+
+def test_the_first_to_end_where_only_the_exception_of_another_is_shown(tmp_path):
+    verdict = diagnose([SAMPLES / "crashes" / "spawned"], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == ("rank-exception", (1,))
+    assert verdict.confidence <= 0.6
+    # Who ended together with the others, or out of a wait, is not the first.
+    whole = json.loads((SAMPLES / "crashes" / "spawned" / "last_words.json").read_text())
+    for change in ({"ended_ns": whole["processes"][0]["ended_ns"] - 1_000_000}, {"waiting": True}):
+        shutil.copytree(SAMPLES / "crashes" / "spawned", tmp_path / "case", dirs_exist_ok=True)
+        altered = {
+            **whole,
+            "processes": [{**row, **(change if row["rank"] == 1 else {})} for row in whole["processes"]],
+        }
+        (tmp_path / "case" / "last_words.json").write_text(json.dumps(altered))
+        assert diagnose([tmp_path / "case"], jobs=1).verdict.cause == "unknown"
 
 
 def test_who_ended_by_another_size_where_all_others_agree():

@@ -53,7 +53,8 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
 )
 def test_a_hang_is_noticed_and_the_rank_named(jobs: dict[str, Done], fault: str, causes: set[str]) -> None:
     job = jobs[fault]
-    assert job.alarms["suspect"]["silence_s"] <= 15, job.alarms
+    # Twice what a machine of its own takes (benchmarks/hang_to_verdict.py): other tests share the cores here.
+    assert job.alarms["suspect"]["silence_s"] <= 30, job.alarms
     assert job.verdict["culprits"]["ranks"] == [2], job.verdict["summary"]
     assert job.verdict["category"] == "hang"
     assert job.verdict["cause"] in causes

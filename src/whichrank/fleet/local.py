@@ -130,9 +130,14 @@ class _Pool(Generic[T, R]):
         inherited = [ours, *(worker.connection for worker in self.workers)] if forked else []
         arguments = (self.function, self.items, item, theirs, inherited)
         process = context.Process(target=_serve, args=arguments, daemon=True)
-        process.start()
+        # Ctrl-C between the start and the list would leave a worker that nobody ends.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process.start()
+            self.workers.append(_Worker(process, ours, item))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
-        self.workers.append(_Worker(process, ours, item))
 
     def _next(self, worker: _Worker, item: int | None) -> None:
         """Give the worker its next item; a dead one is replaced."""

@@ -14,6 +14,8 @@ NATIVE = (11, 7, 4, 8)
 SIGNALS = {2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 _SLACK_NS = 2_000_000_000
 """The agent's table holds whole seconds."""
+_APART_NS = 200_000_000
+"""The watcher looks several times a second; what ended between two looks has nearly the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,21 @@ def only_one_failed(case: Case) -> tuple[int, ...]:
     if len(all_deaths) < 2 or len(own) != 1 or own[0].sign.rank is None:
         return ()
     return (own[0].sign.rank,)
+
+
+def first_to_end(case: Case) -> Death | None:
+    """The process that ended by itself, and not out of a wait, before all others did, as the watcher saw it."""
+    seen = sorted(
+        ((d.sign.time_ns, bool(d.sign.event.number("waiting")), d)
+         for d in deaths(case)
+         if d.sign.event is not None and d.sign.event.text("by") == "whichrank" and d.sign.time_ns is not None),
+        key=lambda row: row[0],
+    )  # fmt: skip
+    if len(seen) < 2 or len({death.sign.host for _, _, death in seen}) > 1:
+        return None
+    (at, waiting, first), (then, _, _) = seen[:2]
+    by_itself = first.code is not None and 0 < first.code < 128 and not first.by_launcher
+    return first if by_itself and not waiting and then - at > _APART_NS else None
 
 
 def left_to_crash(case: Case) -> tuple[int, ...]:

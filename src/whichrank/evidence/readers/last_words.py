@@ -95,7 +95,7 @@ def _ended(
 ) -> LogEvent:  # fmt: skip
     rank, pid, host = who
     code, number = how
-    data: dict[str, Value] = {"by": "whichrank"}
+    data: dict[str, Value] = {"by": "whichrank", "waiting": int(row.get("waiting") is True)}
     if code is not None:
         data["exitcode"] = code
     if number is not None:

@@ -14,7 +14,8 @@ launcher's signal are consequences and never named. Exceptions that name a known
 are left to the rules for these. What remains is the rank's own; ranks that raise the same within ten seconds are
 named together. Exceptions after which training went on, that Python ignored, or that ended another thread, do not
 count. Where there is no traceback but the launcher saw one process fail and ended all others itself, that process
-is named with little confidence.
+is named with little confidence; so is the process that the watcher saw end before all others, where all that these
+raised is that a peer was gone.
 
 ## Example
 Rank 3 prints `KeyError: 'labels'` at `data.py:88`; ranks 0-2 print `Connection closed by remote peer`.
@@ -50,7 +51,7 @@ _CLAIM = Claim(
 _BARE = Claim(
     CODE,
     CAUSE,
-    fix=("Get the output of that rank: it ended by itself and the launcher ended the others.",),
+    fix=("Get the output of that rank: it ended by itself, and the others after it.",),
     alternatives=(
         ("gpu-out-of-memory", 0.15, "the exit code does not say what was raised"),
         ("collective-desync", 0.1, "a rank that loses a collective may end first too"),
@@ -74,7 +75,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     raised = exceptions.own_exceptions(case) or exceptions.unclaimed_cuda_errors(case)
     if raised:
         return [_finding(case, group, first=i == 0) for i, group in enumerate(_grouped(raised)[:_MOST])]
-    return _by_exit_code(case)
+    return _by_exit_code(case) or _by_the_first_end(case)
 
 
 def _grouped(raised: list[Sign]) -> list[list[Sign]]:
@@ -111,3 +112,17 @@ def _by_exit_code(case: Case) -> list[Finding]:
         "its own output is not at hand."
     )
     return [crashes.found(case, _BARE, [told[0].sign], message, 0.5, alone)]
+
+
+def _by_the_first_end(case: Case) -> list[Finding]:
+    """One process ended before all others, and theirs was that a peer had gone: who spawns shows only one of them."""
+    first = deaths.first_to_end(case)
+    told = [event for event in crashes.events(case, "traceback") if exceptions.nature(event) == "loss"]
+    if first is None or first.sign.rank is None or all(event.rank == first.sign.rank for event in told):
+        return []
+    rank = (first.sign.rank,)
+    message = (
+        f"{crashes.who(case, rank)} ended by itself with exit code {first.code} before all others"
+        f"{crashes.others(case, rank)}; its own output is not at hand."
+    )
+    return [crashes.found(case, _BARE, [first.sign], message, 0.5, rank)]
