@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import together
+
 ROOT = Path(__file__).parent.parent
 
 settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -53,6 +55,10 @@ def whichrank() -> Command:
 def example() -> Path:
     """The recorded hang that ships with the project."""
     return ROOT / "examples" / "skipped_collective"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    together.a_test_begins(item)
 
 
 # These wait for real jobs for minutes; begun first, the others run beside them.

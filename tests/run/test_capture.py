@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import pytest
 
 from tests.run import watched
 from tests.run.watched import Done
+from tests.together import Together
 from whichrank import report
 from whichrank.evidence.bundle import load
 from whichrank.evidence.collectors import processes, tools
@@ -53,12 +55,10 @@ def stop_rank(out: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
-    folder = tmp_path_factory.mktemp("captured")
-    (folder / "sock").mkdir()
-
-    def one(what: str) -> Done:
-        out = folder / what
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Done]]:
+    def one(what: str, folder: Path) -> Done:
+        out = folder / "out"
+        (folder / "sock").mkdir()
         logs = ("--log-dir", folder / "logs", "--redirects", "3") if what == "raise" else ()
         command = launch(what, folder / "sock", options=logs)
         if what != "stop":
@@ -67,8 +67,9 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
             pool.submit(stop_rank, out)
             return watched.run(command, out, "--policy", "end")
 
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(KINDS, pool.map(one, KINDS), strict=True))
+    begun = Together(one, KINDS, 2, tmp_path_factory)
+    yield begun
+    begun.close()
 
 
 def text(job: Done, path: str) -> str:
@@ -85,14 +86,14 @@ def schema(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_written_keeps_its_schema(jobs: dict[str, Done], kind: str) -> None:
+def test_what_is_written_keeps_its_schema(jobs: Mapping[str, Done], kind: str) -> None:
     for name, file in (("run", "run.json"), ("manifest", "bundle/manifest.json"), ("diagnose", "verdict.json")):
         document = json.loads((jobs[kind].out / file).read_text(), parse_constant=pytest.fail)
         jsonschema.Draft202012Validator(schema(name)).validate(document)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_file_is_read_or_left_aside_in_silence(jobs: dict[str, Done], kind: str) -> None:
+def test_every_file_is_read_or_left_aside_in_silence(jobs: Mapping[str, Done], kind: str) -> None:
     sources = jobs[kind].document("verdict.json")["coverage"]["sources"]
     troubled = [s for s in sources if s["quality"] in ("unusable", "partial")]
     assert not troubled
@@ -100,20 +101,20 @@ def test_every_file_is_read_or_left_aside_in_silence(jobs: dict[str, Done], kind
     assert not unknown
 
 
-def test_the_culprit_is_found_with_all_of_that_beside(jobs: dict[str, Done]) -> None:
+def test_the_culprit_is_found_with_all_of_that_beside(jobs: Mapping[str, Done]) -> None:
     for kind in KINDS:
         assert jobs[kind].verdict["culprits"]["ranks"] == [1], (kind, jobs[kind].verdict["summary"])
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_connections_by_the_rank_itself(jobs: dict[str, Done], rank: int) -> None:
+def test_connections_by_the_rank_itself(jobs: Mapping[str, Done], rank: int) -> None:
     rows = text(jobs["idle"], f"host/sockets.rank_{rank}.txt")
     assert rows.startswith("State ")
     assert re.search(r"^ESTAB .*\n\t .* rto:\d+ rtt:[\d.]+/[\d.]+ .* lastrcv:\d+ lastack:\d+", rows, re.MULTILINE)
 
 
 @pytest.mark.parametrize("kind", ["stop", "held"])
-def test_connections_of_one_that_can_not_answer(jobs: dict[str, Done], kind: str) -> None:
+def test_connections_of_one_that_can_not_answer(jobs: Mapping[str, Done], kind: str) -> None:
     rows = text(jobs[kind], "host/sockets.rank_1.txt")
     assert re.search(r"^ESTAB +\d+ +\d+ +\S+:\d+ +\S+:\d+", rows, re.MULTILINE)
     other = text(jobs[kind], "host/sockets.rank_0.txt")
@@ -122,7 +123,7 @@ def test_connections_of_one_that_can_not_answer(jobs: dict[str, Done], kind: str
                (line.split()[3:5] for line in other.splitlines() if line.startswith("ESTAB")))  # fmt: skip
 
 
-def test_the_network_at_the_start_and_now(jobs: dict[str, Done]) -> None:
+def test_the_network_at_the_start_and_now(jobs: Mapping[str, Done]) -> None:
     found = text(jobs["idle"], f"host/net.{network.namespace()}.txt")
     moments = re.findall(r"^== (start|now) (\S+) ==$", found, re.MULTILINE)
     assert [name for name, _ in moments] == ["start", "now"]
@@ -130,7 +131,7 @@ def test_the_network_at_the_start_and_now(jobs: dict[str, Done]) -> None:
     assert found.count(": lo: <LOOPBACK") == found.count("\nTcp: RtoAlgorithm") == 2
 
 
-def test_the_kernel_log_since_the_start(jobs: dict[str, Done]) -> None:
+def test_the_kernel_log_since_the_start(jobs: Mapping[str, Done]) -> None:
     gaps = {gap["what"]: gap["why"] for gap in missing(jobs["idle"])}
     if "kernel log" in gaps:
         assert gaps["kernel log"]
@@ -139,12 +140,12 @@ def test_the_kernel_log_since_the_start(jobs: dict[str, Done]) -> None:
 
 
 @NEEDS_SPY
-def test_the_stack_of_a_stopped_rank(jobs: dict[str, Done]) -> None:
+def test_the_stack_of_a_stopped_rank(jobs: Mapping[str, Done]) -> None:
     assert "capture_job.py" in text(jobs["stop"], "stacks/rank_1.txt")
 
 
 @NEEDS_SPY
-def test_frames_of_c_of_the_one_that_others_wait_for(jobs: dict[str, Done]) -> None:
+def test_frames_of_c_of_the_one_that_others_wait_for(jobs: Mapping[str, Done]) -> None:
     if any(gap["what"] == "native stacks" and tools.NO_ANSWER in gap["why"] for gap in missing(jobs["idle"])):
         pytest.skip("py-spy had no time: this machine is too busy")
     stack = text(jobs["idle"], "stacks/rank_1.native.txt")
@@ -153,7 +154,7 @@ def test_frames_of_c_of_the_one_that_others_wait_for(jobs: dict[str, Done]) -> N
     assert "stacks/rank_1.native.txt" not in jobs["stop"].files, "and who is stopped is left so"
 
 
-def test_a_held_interpreter_and_its_worker_server(jobs: dict[str, Done]) -> None:
+def test_a_held_interpreter_and_its_worker_server(jobs: Mapping[str, Done]) -> None:
     job = jobs["held"]
     (file,) = [f for f in job.document("bundle/manifest.json")["files"] if f["path"] == "dumps/rank_1"]
     assert file["note"] == "by its worker server"
@@ -161,7 +162,7 @@ def test_a_held_interpreter_and_its_worker_server(jobs: dict[str, Done]) -> None
     assert dump["pg_status"]["0"]["last_enqueued_collective"] == "20"
 
 
-def test_the_agents_error_file_and_logs(jobs: dict[str, Done]) -> None:
+def test_the_agents_error_file_and_logs(jobs: Mapping[str, Done]) -> None:
     job = jobs["raise"]
     assert "ValueError: a bad sample" in json.loads(text(job, "logs/rank_1.error.json"))["message"]["message"]
     assert "rank 1 trains" in text(job, "logs/rank_1.stdout.log")
@@ -169,25 +170,25 @@ def test_the_agents_error_file_and_logs(jobs: dict[str, Done]) -> None:
     assert job.verdict["cause"] == "rank-exception"
 
 
-def test_ras_of_this_job(jobs: dict[str, Done]) -> None:
+def test_ras_of_this_job(jobs: Mapping[str, Done]) -> None:
     report = json.loads(text(jobs["stop"], "ras/status.json"))
     pids = [rank["pid"] for rank in report["communicators"][0]["ranks"]]
     ours = [row["pid"] for row in jobs["stop"].document("bundle/last_words.json")["processes"]]
     assert set(pids) & set(ours)
 
 
-def test_ras_of_another_job(jobs: dict[str, Done]) -> None:
+def test_ras_of_another_job(jobs: Mapping[str, Done]) -> None:
     assert not any(path.startswith("ras/") for path in jobs["held"].files)
     (gap,) = [gap for gap in missing(jobs["held"]) if gap["what"] == "nccl ras"]
     assert "another job answered (processes 1, 2)" in gap["why"]
 
 
-def test_nobody_speaks_ras(jobs: dict[str, Done]) -> None:
+def test_nobody_speaks_ras(jobs: Mapping[str, Done]) -> None:
     (gap,) = [gap for gap in missing(jobs["idle"]) if gap["what"] == "nccl ras"]
     assert "nobody listens at 127.0.0.1:" in gap["why"]
 
 
-def test_the_time_before(jobs: dict[str, Done]) -> None:
+def test_the_time_before(jobs: Mapping[str, Done]) -> None:
     rows = [json.loads(line) for line in text(jobs["idle"], "history.jsonl").splitlines()]
     assert {row["rank"] for row in rows} == {0, 1}
     last = next(row for row in reversed(rows) if row["rank"] == 1)

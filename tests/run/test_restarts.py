@@ -10,8 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 
@@ -20,6 +19,7 @@ import pytest
 
 from tests.run import watched
 from tests.run.watched import Done
+from tests.together import Together
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
@@ -58,11 +58,10 @@ def start(folder: Path, how: str, *options: str, agent: tuple[str, ...] = (), by
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
-    home = tmp_path_factory.mktemp("restarts")
-    with ThreadPoolExecutor(2) as pool:
-        done = pool.map(lambda how: start(home / how, how, *CASES[how]), CASES)
-        return dict(zip(CASES, done, strict=True))
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Done]]:
+    begun = Together(lambda how, folder: start(folder / how, how, *CASES[how]), CASES, 2, tmp_path_factory)
+    yield begun
+    begun.close()
 
 
 def weights(job: Done) -> str:
@@ -82,13 +81,13 @@ def told(job: Done) -> dict:
     return document["restart"]
 
 
-def test_undisturbed(jobs: dict[str, Done]) -> None:
+def test_undisturbed(jobs: Mapping[str, Done]) -> None:
     job = jobs["none"]
     assert (job.code, begins(job), len(told(job)["attempts"])) == (0, [0], 1)
     assert told(job)["stopped"] is None
 
 
-def test_a_crash_comes_back_with_the_same_result(jobs: dict[str, Done]) -> None:
+def test_a_crash_comes_back_with_the_same_result(jobs: Mapping[str, Done]) -> None:
     job = jobs["once-raise"]
     assert job.code == 0, job.stderr
     assert begins(job) == [0, 6], "from the checkpoint of step 5"
@@ -103,7 +102,7 @@ def test_a_crash_comes_back_with_the_same_result(jobs: dict[str, Done]) -> None:
     assert "once more in" in job.stderr
 
 
-def test_a_half_written_checkpoint_is_skipped_and_named(jobs: dict[str, Done]) -> None:
+def test_a_half_written_checkpoint_is_skipped_and_named(jobs: Mapping[str, Done]) -> None:
     job = jobs["once-torn"]
     assert job.code == 0, job.stderr
     assert begins(job) == [0, 6]
@@ -115,7 +114,7 @@ def test_a_half_written_checkpoint_is_skipped_and_named(jobs: dict[str, Done]) -
 
 
 @pytest.mark.parametrize("how", ["always-raise", "always-kill"])
-def test_a_loop_that_leads_nowhere_stops(jobs: dict[str, Done], how: str) -> None:
+def test_a_loop_that_leads_nowhere_stops(jobs: Mapping[str, Done], how: str) -> None:
     job = jobs[how]
     assert job.code == 1
     assert begins(job) == [0, 6]
@@ -126,7 +125,7 @@ def test_a_loop_that_leads_nowhere_stops(jobs: dict[str, Done], how: str) -> Non
     assert [alarm["level"] for alarm in job.document("run.json")["alarms"]].count("gave up") == 1
 
 
-def test_a_hang_is_ended_and_comes_back(jobs: dict[str, Done]) -> None:
+def test_a_hang_is_ended_and_comes_back(jobs: Mapping[str, Done]) -> None:
     job = jobs["once-hang"]
     assert job.code == 0, job.stderr
     assert begins(job) == [0, 6]
@@ -137,7 +136,7 @@ def test_a_hang_is_ended_and_comes_back(jobs: dict[str, Done]) -> None:
 
 @pytest.mark.parametrize(("by", "backend"), [("--resume-env", "c10d"), ("--resume-arg", "static")])
 def test_the_agents_own_restarts_get_the_newest_checkpoint(
-    tmp_path: Path, jobs: dict[str, Done], by: str, backend: str
+    tmp_path: Path, jobs: Mapping[str, Done], by: str, backend: str
 ) -> None:
     agent = rendezvous("c10d") if backend == "c10d" else ("--max-restarts", "2")
     job = start(tmp_path / "job", "once-raise", "--restart", "1", agent=agent, by=by)
@@ -232,7 +231,7 @@ def etcd(tmp_path: Path) -> Iterator[str]:
         server.wait(10)
 
 
-def test_through_an_etcd_rendezvous(tmp_path: Path, jobs: dict[str, Done], etcd: str) -> None:
+def test_through_an_etcd_rendezvous(tmp_path: Path, jobs: Mapping[str, Done], etcd: str) -> None:
     job = start(tmp_path / "job", "once-kill", "--restart", "1", agent=rendezvous("etcd-v2", etcd))
     assert job.code == 0, job.stderr
     assert begins(job) == [0, 6]

@@ -8,14 +8,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.run import small, watched
 from tests.run.watched import Done
+from tests.together import Together
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
@@ -30,18 +30,17 @@ def nobody_left() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
-    folder = tmp_path_factory.mktemp("slow")
-
-    def one(fault: str) -> Done:
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Done]]:
+    def one(fault: str, folder: Path) -> Done:
         command = watched.torchrun(fault)
-        return watched.run(command, folder / fault, "--no-history", "--policy", "end", limit_s=240)
+        return watched.run(command, folder / "out", "--no-history", "--policy", "end", limit_s=240)
 
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(("spin", "beat"), pool.map(one, ("spin", "beat")), strict=True))
+    begun = Together(one, ("spin", "beat"), 2, tmp_path_factory)
+    yield begun
+    begun.close()
 
 
-def test_a_loop_without_end(jobs: dict[str, Done]) -> None:
+def test_a_loop_without_end(jobs: Mapping[str, Done]) -> None:
     job = jobs["spin"]
     assert job.alarms["suspect"]["silence_s"] < 75, job.alarms
     assert "goes round in a loop" in job.alarms["confirmed"]["why"]
@@ -49,7 +48,7 @@ def test_a_loop_without_end(jobs: dict[str, Done]) -> None:
     assert job.verdict["cause"] in ("rank-stuck-in-user-code", "rank-stuck-in-data-loading")
 
 
-def test_a_hang_beside_a_group_that_goes_on(jobs: dict[str, Done]) -> None:
+def test_a_hang_beside_a_group_that_goes_on(jobs: Mapping[str, Done]) -> None:
     job = jobs["beat"]
     assert job.alarms["suspect"]["silence_s"] < 35, job.alarms
     assert job.verdict["culprits"]["ranks"] == [2], job.verdict["summary"]

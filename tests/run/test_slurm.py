@@ -7,8 +7,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 
 from tests.run import cluster, watched
 from tests.run.cluster import Cluster
+from tests.together import Together
 from whichrank.evidence.collectors import processes
 
 pytestmark = [
@@ -114,18 +114,19 @@ def await_file(path: Path, limit_s: float = 90) -> None:
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Ended]]]:
-    home = tmp_path_factory.mktemp("slurm")
-    with cluster.started() as lab, ThreadPoolExecutor(2) as pool:
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Ended]]:
+    kinds: dict[str, Callable[[Cluster, Path], Ended]] = {"hang": hang, "limit": limit, "again": again, "tasks": tasks}
+    with cluster.started() as lab:
         conf = lab.environment["SLURM_CONF"]
-        kinds: tuple[Callable[[Cluster, Path], Ended], ...] = (hang, limit, again, tasks)
-        yield {kind.__name__: pool.submit(kind, lab, home / kind.__name__) for kind in kinds}
+        begun = Together(lambda kind, folder: kinds[kind](lab, folder / kind), kinds, 2, tmp_path_factory)
+        yield begun
+        begun.close()
     left = [pid for pid in processes.everybody() if processes.environ(pid).get("SLURM_CONF") == conf]
     assert [pid for pid in left if (row := processes.stat(pid)) is not None and row.state not in "ZX"] == []
 
 
-def test_a_hang_on_two_nodes_names_rank_and_node(jobs: dict[str, Future[Ended]]) -> None:
-    job = jobs["hang"].result()
+def test_a_hang_on_two_nodes_names_rank_and_node(jobs: Mapping[str, Ended]) -> None:
+    job = jobs["hang"]
     document = job.document("verdict.json", ".0")
     verdict = document["verdict"]
     assert (verdict["category"], verdict["culprits"]["ranks"]) == ("hang", [2]), verdict["summary"]
@@ -141,8 +142,8 @@ def test_a_hang_on_two_nodes_names_rank_and_node(jobs: dict[str, Future[Ended]])
     watched.check_schemas(job.out(".0"))
 
 
-def test_a_time_limit_is_no_crash(jobs: dict[str, Future[Ended]]) -> None:
-    job = jobs["limit"].result()
+def test_a_time_limit_is_no_crash(jobs: Mapping[str, Ended]) -> None:
+    job = jobs["limit"]
     assert job.shown["JobState"] == "TIMEOUT", job.log
     verdict = job.document("verdict.json")["verdict"]
     assert verdict["cause"] == "job-ended-from-outside", verdict["summary"]
@@ -161,8 +162,8 @@ def test_a_time_limit_is_no_crash(jobs: dict[str, Future[Ended]]) -> None:
     watched.check_schemas(job.out())
 
 
-def test_a_requeued_job_ends_as_an_undisturbed_one(jobs: dict[str, Future[Ended]]) -> None:
-    job = jobs["again"].result()
+def test_a_requeued_job_ends_as_an_undisturbed_one(jobs: Mapping[str, Ended]) -> None:
+    job = jobs["again"]
     assert (job.shown["JobState"], job.shown["Restarts"]) == ("COMPLETED", "1"), job.log
     assert re.findall(r"rank 0 begins at (\d+)", job.log) == ["0", "6"], "from the checkpoint of step 5"
     weights = re.findall(r"^weights ([0-9a-f]+)$", job.log, re.MULTILINE)
@@ -178,8 +179,8 @@ def test_a_requeued_job_ends_as_an_undisturbed_one(jobs: dict[str, Future[Ended]
     watched.check_schemas(job.out())
 
 
-def test_one_task_per_rank(jobs: dict[str, Future[Ended]]) -> None:
-    job = jobs["tasks"].result()
+def test_one_task_per_rank(jobs: Mapping[str, Ended]) -> None:
+    job = jobs["tasks"]
     verdict = job.document("verdict.json", ".0")["verdict"]
     assert verdict["culprits"]["ranks"] == [1], verdict["summary"]
     told = job.document("run.json", ".0")

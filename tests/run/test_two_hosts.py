@@ -8,12 +8,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from tests.run import two_hosts
 from tests.run.two_hosts import PORT, TwoHosts, Watch
+from tests.together import Together
 from whichrank.evidence.collectors import processes
 from whichrank.flows.diagnose import diagnose
 from whichrank.lab import wires
@@ -137,19 +138,17 @@ Played = Callable[[Callable[[TwoHosts], object]], tuple[object, Watch, Watch]]
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Played]:
     """All scenes that the chosen tests ask for, some at once: most of the time they wait."""
-    folder = tmp_path_factory.mktemp("hosts")
+    scenes = {scene.__name__: scene for scene in SCENES}
     names = {name for item in request.session.items for name in getattr(item.function, "scenes", ())}
 
-    def play(scene: Callable[[TwoHosts], object]) -> tuple[object, Watch, Watch]:
-        with TwoHosts(folder / f"{scene.__name__[:4]}{len(scene.__name__)}") as hosts:
-            outcome = scene(hosts)
+    def play(name: str, folder: Path) -> tuple[object, Watch, Watch]:
+        with TwoHosts(folder) as hosts:  # namespaces are named after it
+            outcome = scenes[name](hosts)
             return outcome, hosts.watches[0], hosts.watches[1]
 
-    with ThreadPoolExecutor(2) as pool:
-        futures: dict[str, Future[tuple[object, Watch, Watch]]] = {
-            scene.__name__: pool.submit(play, scene) for scene in SCENES if scene.__name__ in names
-        }
-        yield lambda scene: futures[scene.__name__].result()
+    begun = Together(play, [name for name in scenes if name in names], 2, tmp_path_factory)
+    yield lambda scene: begun[scene.__name__]
+    begun.close()
 
 
 def shows(scene: Callable[[TwoHosts], object]) -> Callable[[Callable[..., None]], Callable[..., None]]:

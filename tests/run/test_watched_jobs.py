@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.run import watched
 from tests.run.watched import Done
+from tests.together import Together
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
@@ -25,21 +26,20 @@ RANKS = range(4)
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
-    folder = tmp_path_factory.mktemp("watched")
-    site = folder / "site"
-    site.mkdir()
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Done]]:
+    site = tmp_path_factory.mktemp("site")
     (site / "sitecustomize.py").write_text(
         "import os, sys\nif 'RANK' in os.environ: sys.stdout.write(f'the site of rank {os.environ[\"RANK\"]}\\n')\n"
     )
 
-    def one(fault: str) -> Done:
+    def one(fault: str, folder: Path) -> Done:
         path = os.pathsep.join([str(site), watched.environment()["PYTHONPATH"]])
         command = watched.torchrun(fault, folder / "checkpoint")
-        return watched.run(command, folder / fault, "--policy", "end", PYTHONPATH=path)
+        return watched.run(command, folder / "out", "--policy", "end", PYTHONPATH=path)
 
-    with ThreadPoolExecutor(3) as pool:
-        return dict(zip(FAULTS, pool.map(one, FAULTS), strict=True))
+    begun = Together(one, FAULTS, 3, tmp_path_factory)
+    yield begun
+    begun.close()
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
         ("gil", {"rank-stuck-in-user-code", "collective-desync"}),
     ],
 )
-def test_a_hang_is_noticed_and_the_rank_named(jobs: dict[str, Done], fault: str, causes: set[str]) -> None:
+def test_a_hang_is_noticed_and_the_rank_named(jobs: Mapping[str, Done], fault: str, causes: set[str]) -> None:
     job = jobs[fault]
     # Twice what a machine of its own takes (benchmarks/hang_to_verdict.py): other tests share the cores here.
     assert job.alarms["suspect"]["silence_s"] <= 30, job.alarms
@@ -64,7 +64,7 @@ def test_a_hang_is_noticed_and_the_rank_named(jobs: dict[str, Done], fault: str,
 
 
 @pytest.mark.parametrize("fault", ["skip", "stuck", "stop", "gil", "kill"])
-def test_evidence_of_every_rank(jobs: dict[str, Done], fault: str) -> None:
+def test_evidence_of_every_rank(jobs: Mapping[str, Done], fault: str) -> None:
     job = jobs[fault]
     words = {row["rank"]: row for row in job.document("bundle/last_words.json")["processes"]}
     assert set(words) == set(RANKS)
@@ -82,13 +82,13 @@ def test_evidence_of_every_rank(jobs: dict[str, Done], fault: str) -> None:
         assert "hold_the_interpreter" in stack, "a held interpreter can still be asked by a signal"
 
 
-def test_one_that_does_not_come(jobs: dict[str, Done]) -> None:
+def test_one_that_does_not_come(jobs: Mapping[str, Done]) -> None:
     job = jobs["absent"]
     assert "rank 2 has only torch imported" in job.alarms["confirmed"]["why"]
     assert (job.verdict["cause"], job.verdict["culprits"]["ranks"]) == ("missing-rank-at-init", [2])
 
 
-def test_a_killed_rank(jobs: dict[str, Done]) -> None:
+def test_a_killed_rank(jobs: Mapping[str, Done]) -> None:
     job = jobs["kill"]
     assert job.code == 1
     assert (job.verdict["category"], job.verdict["cause"]) == ("crash", "rank-killed")
@@ -97,14 +97,14 @@ def test_a_killed_rank(jobs: dict[str, Done]) -> None:
     assert (killed["signal_name"], killed["alive"]) == ("SIGKILL", False)
 
 
-def test_a_rank_that_raises(jobs: dict[str, Done]) -> None:
+def test_a_rank_that_raises(jobs: Mapping[str, Done]) -> None:
     job = jobs["raise"]
     assert job.verdict["cause"] == "rank-exception"
     assert job.verdict["culprits"]["ranks"] == [2]
     assert "ValueError: a bad sample" in (job.out / "bundle/logs/rank_2.error.txt").read_text()
 
 
-def test_a_healthy_job_is_left_alone(jobs: dict[str, Done]) -> None:
+def test_a_healthy_job_is_left_alone(jobs: Mapping[str, Done]) -> None:
     job = jobs["none"]
     assert job.code == 0, job.stderr
     lines = sorted(job.stdout.splitlines())
@@ -114,7 +114,7 @@ def test_a_healthy_job_is_left_alone(jobs: dict[str, Done]) -> None:
     assert not (job.out / "bundle").exists()
 
 
-def test_checkpoints_and_evaluations_are_no_hangs(jobs: dict[str, Done]) -> None:
+def test_checkpoints_and_evaluations_are_no_hangs(jobs: Mapping[str, Done]) -> None:
     job = jobs["pauses"]
     assert job.code == 0, job.stderr
     assert job.document("run.json")["alarms"] == []
@@ -126,7 +126,7 @@ def test_its_code_is_passed_on(tmp_path: Path) -> None:
     assert (done.code, done.stdout, done.stderr) == (3, "out\n", "")
 
 
-def test_a_job_that_fails_after_its_group_has_gone(jobs: dict[str, Done]) -> None:
+def test_a_job_that_fails_after_its_group_has_gone(jobs: Mapping[str, Done]) -> None:
     job = jobs["three"]
     assert job.code == 1, "torchrun's own code for failed ranks"
     assert sum(line.endswith("done") for line in job.stdout.splitlines()) >= 1

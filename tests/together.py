@@ -1,0 +1,58 @@
+"""Real jobs take long and mostly wait: begun together, awaited one by one, and done again for a failed test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+_reruns = 0
+_is_rerun = False
+
+
+def a_test_begins(item: pytest.Item) -> None:
+    """To be told before every attempt of every test."""
+    global _reruns, _is_rerun  # noqa: PLW0603 - there is one test at a time
+    _is_rerun = getattr(item, "execution_count", 1) > 1
+    _reruns += _is_rerun
+
+
+class Together(Mapping[str, T], Generic[T]):
+    """By name what became of each; a test that runs again gets what was done again, alone in a new folder."""
+
+    def __init__(
+        self, do: Callable[[str, Path], T], names: Iterable[str], at_once: int, folders: pytest.TempPathFactory
+    ) -> None:
+        self._do, self._folders = do, folders
+        self._pool = ThreadPoolExecutor(at_once)
+        self._begun: dict[str, Future[T]] = {name: self._pool.submit(self._once, name) for name in names}
+        self._redone: dict[str, int] = {}
+
+    def __getitem__(self, name: str) -> T:
+        if _is_rerun and self._redone.get(name) != _reruns:
+            self._redone[name] = _reruns
+            self._begun[name].exception()  # it may still be going on
+            self._begun[name] = again = Future()
+            try:
+                again.set_result(self._once(name))
+            except Exception as error:  # noqa: BLE001 - told to whoever asks, as that of the first time
+                again.set_exception(error)
+        return self._begun[name].result()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._begun)
+
+    def __len__(self) -> int:
+        return len(self._begun)
+
+    def close(self) -> None:
+        """Wait for those that go on; what has not begun is not wanted."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _once(self, name: str) -> T:
+        return self._do(name, self._folders.mktemp(name))
