@@ -1,16 +1,22 @@
-"""What ranks say they bring to the same collective, from torch's own checks: who is the odd one out."""
+"""What ranks say they bring to the same collective, from torch's checks and watchdogs: who is the odd one out."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from whichrank.records.log import LogEvent
-from whichrank.rules.crashes import Sign, events, sign
+from whichrank.rules.crashes import Claim, Sign, events, sign
 from whichrank.timeline.case import Case
+from whichrank.timeline.stuck import of_all_ranks
 
 _BUCKET = 1_000_000
 """Elements: the first bucket of DDP holds 1 MiB, others 25."""
+_BETWEEN_TWO = ("SEND", "RECV", "RECVANYSOURCE")
+_SAME_SIZE = (
+    "ALLREDUCE", "BROADCAST", "REDUCE", "ALLGATHER", "_ALLGATHER_BASE", "REDUCE_SCATTER", "_REDUCE_SCATTER_BASE",
+)  # fmt: skip
+"""Operations to which every rank brings as much as the others."""
 ASPECTS = ("seq", "op", "shape", "dtype")
 
 
@@ -29,14 +35,54 @@ class Mismatch:
     signs: tuple[Sign, ...]
     op: str
     seq: int | None
+    hangs: bool = False
+    """They wait for each other; torch's own check ends them."""
+
+    def of(self, claim: Claim) -> Claim:
+        """The claim, as one about a hang or a crash."""
+        return replace(claim, category="hang") if self.hangs else claim
 
 
 def mismatches(case: Case) -> list[Mismatch]:
-    """Disagreements that `TORCH_DISTRIBUTED_DEBUG=DETAIL` printed, one per sequence number and operation."""
+    """Disagreements that `TORCH_DISTRIBUTED_DEBUG=DETAIL` printed, one per sequence number; or the watchdogs."""
     piles: dict[int | None, list[LogEvent]] = {}
     for event in events(case, "fingerprint_mismatch"):
         piles.setdefault(event.number("seq_a"), []).append(event)
-    return [found for pile in piles.values() if (found := _read(case, pile)) is not None]
+    return [found for pile in piles.values() if (found := _read(case, pile)) is not None] or _timed_out(case)
+
+
+def _timed_out(case: Case) -> list[Mismatch]:
+    """What the ranks timed out in, by their watchdogs, where it differs at one number of a group of all ranks.
+
+    The recorder knows more, where it has left a dump.
+    """
+    if case.lineup is not None:
+        return []
+    told = [event for event in events(case, "watchdog_progress", "watchdog_timeout") if event.rank is not None]
+    found = []
+    for spoken in of_all_ranks(told).values():
+        piles: dict[int, dict[int, LogEvent]] = {}
+        for event in spoken:
+            seq = event.number("seq")
+            if event.rank is not None and seq is not None and event.text("op") not in _BETWEEN_TWO:
+                piles.setdefault(seq, {}).setdefault(event.rank, event)
+        found += [m for seq, pile in piles.items() if (m := _differing(case, seq, pile)) is not None]
+    return found
+
+
+def _differing(case: Case, seq: int, pile: dict[int, LogEvent]) -> Mismatch | None:
+    ops = {rank: event.text("op") for rank, event in sorted(pile.items()) if event.text("op")}
+    sizes = {
+        rank: str(event.number("numel_in"))
+        for rank, event in sorted(pile.items())
+        if event.number("numel_in") is not None and event.text("op") in _SAME_SIZE
+    }
+    aspect, brought = ("op", ops) if len(set(ops.values())) > 1 else ("shape", sizes)
+    if len(set(brought.values())) < 2:
+        return None
+    odd = minority(brought)
+    signs = tuple(sign(case, pile[rank]) for rank in sorted(brought, key=lambda rank: (rank not in odd, rank)))
+    return Mismatch(aspect, brought, odd, odd, signs, next(iter(ops.values())), seq, hangs=True)
 
 
 def _read(case: Case, pile: list[LogEvent]) -> Mismatch | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whichrank.model.evidence import Ref
@@ -10,6 +11,8 @@ from whichrank.records.log import LogEvent
 from whichrank.timeline.activity import Activity, of_frames
 from whichrank.timeline.case import Case
 
+DEFAULT = "default_pg"
+_WATCHDOG = ("watchdog_progress", "dump_signal", "watchdog_timeout")
 # What keeps a rank from its next collective; "waiting" is what its victims do.
 HELD_UP = ("data", "checkpoint", "evaluation", "preprocessing", "compile", "storage", "user")
 
@@ -62,8 +65,9 @@ def held_up(case: Case) -> list[Held]:
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """Who stands where in the default group, by the watchdogs' own words."""
+    """Who stands where in a group of all ranks, by the watchdogs' own words."""
 
+    group: str
     target: int
     """The work that most ranks wait in."""
     waiting: dict[int, LogEvent]
@@ -76,13 +80,37 @@ class Standings:
 
 def standings(case: Case) -> Standings | None:
     """Compare the watchdogs' counters; None without their lines."""
+    timed_out = {event.rank for event in case.of_kind("watchdog_timeout")}
+    # A rank whose watchdog reports an error has lost a peer; it did not time out.
+    failed = {event.rank for event in case.of_kind("nccl_error", "peer_closed")} - timed_out
+    told = [e for e in case.of_kind(*_WATCHDOG) if e.rank is not None and e.rank not in failed]
+    groups = of_all_ranks(told)
+    found = [standing for group, events in groups.items() if (standing := _standing(group, events)) is not None]
+    return max(found, key=lambda standing: (len(standing.waiting), standing.group == DEFAULT), default=None)
+
+
+def of_all_ranks(told: Sequence[LogEvent]) -> dict[str, list[LogEvent]]:
+    """The watchdogs' lines by the group that they speak of, without groups of some ranks: their numbers differ."""
+    # The line of a time-out may name no group; the next line of that rank about the same work does.
+    named = {(e.rank, e.number("work")): name for e in told if (name := _group(e)) and e.kind == "watchdog_progress"}
+    only = next(iter(names)) if len(names := set(named.values())) == 1 else DEFAULT
+    groups: dict[str, list[LogEvent]] = {}
+    for event in told:
+        name = _group(event) or named.get((event.rank, event.number("seq"))) or only
+        groups.setdefault(name, []).append(event)
+    return {
+        name: events
+        for name, events in groups.items()
+        if name == DEFAULT or (any(e.rank for e in events) and all(e.group_rank in (None, e.rank) for e in events))
+    }
+
+
+def _standing(group: str, told: Sequence[LogEvent]) -> Standings | None:
     enqueued: dict[int, tuple[int, LogEvent]] = {}
     waited: dict[int, tuple[int, LogEvent]] = {}
-    timed_out = {event.rank for event in case.of_kind("watchdog_timeout")}
-    failed = {event.rank for event in case.of_kind("nccl_error", "peer_closed")} - timed_out
-    for event in case.of_kind("watchdog_progress", "dump_signal", "watchdog_timeout"):
-        if event.rank is None or not _is_default(event) or event.rank in failed:
-            continue  # a rank whose watchdog reports an error has lost a peer; it did not time out
+    for event in told:
+        if event.rank is None:
+            continue
         seq = event.number("seq") if event.kind == "watchdog_timeout" else event.number("work")
         if seq is not None:
             waited.setdefault(event.rank, (seq, event))
@@ -94,6 +122,7 @@ def standings(case: Case) -> Standings | None:
     counts = Counter(seq for seq, _ in waited.values())
     target = max(counts, key=lambda seq: (counts[seq], -seq))
     return Standings(
+        group,
         target,
         {rank: event for rank, (seq, event) in waited.items() if seq == target},
         {rank: event for rank, (last, event) in enqueued.items() if last < target and rank not in waited},
@@ -122,9 +151,11 @@ def silent_in_timeouts(case: Case) -> tuple[tuple[int, ...], tuple[LogEvent, ...
     return silent, tuple(shown), tuple(sorted(waited))
 
 
-def _is_default(event: LogEvent) -> bool:
-    """Whether the event speaks of the group of all ranks (numbers of other groups don't compare)."""
-    return event.number("pg_id") in (0, None) and event.text("pg_desc") in ("", "default_pg")
+def _group(event: LogEvent) -> str:
+    """What a line calls its group; "" where it names none."""
+    number = event.number("pg_id")
+    name = event.text("pg_desc") or event.text("pg_name") or (str(number) if number is not None else "")
+    return DEFAULT if name in ("0", "default_pg") or number == 0 else name
 
 
 def last_words(case: Case) -> dict[int, tuple[Activity, LogEvent]]:

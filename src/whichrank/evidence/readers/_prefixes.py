@@ -120,6 +120,9 @@ def listen(line: bytes, clock: Clock) -> Voice:
 def _peel_who(voice: Voice) -> bool:
     text = voice.text
     first = text[0]
+    if first in " \t" and (inner := text.lstrip()).startswith(("[rank", "[RANK")):  # as a code block of a ticket
+        voice.text = inner
+        return True
     if first == "[":
         match = _bracket(voice, text)
     elif first == "(":

@@ -2,14 +2,15 @@
 
 ## What it finds
 Ranks of one group that call different collectives at the same time, by the words of
-`TORCH_DISTRIBUTED_DEBUG=DETAIL`.
+`TORCH_DISTRIBUTED_DEBUG=DETAIL` or of their watchdogs.
 
 ## Why it happens
 A branch that some ranks take, a different order of two calls, threads that race, a rank that runs one call ahead.
 
 ## How it decides
 The operation, or the sequence number, differs between two ranks. Over all ranks' messages the minority is the odd
-one.
+one. Without torch's check, and without dumps, the time-outs of the watchdogs are compared: at one number of a group
+of all ranks they must be of one operation.
 
 ## Example
 `Rank 0 is running collective: … OpType=ALLREDUCE …, but Rank 3 is running collective: … OpType=BROADCAST`
@@ -48,7 +49,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [
         crashes.found(
             case,
-            _CLAIM,
+            m.of(_CLAIM),
             m.signs,
             f"Ranks are in different operations of one group: {mismatches.told(case, m)}.",
             0.6,

@@ -10,6 +10,7 @@ branch that some ranks skip so that gradient buckets differ, another configurati
 
 ## How it decides
 `TORCH_DISTRIBUTED_DEBUG=DETAIL` prints what two ranks bring; over all ranks' messages the minority is the odd one.
+Without it, and without dumps, the elements (`NumelIn`) in the time-outs of the watchdogs tell the same.
 Gloo says that the data it received has another size, without saying whose: the odd one is who ended by it, where the
 dumps show that all others brought the same. DDP says which parameters differ from
 rank 0's: if everybody but rank 0 says so, rank 0 is the odd one. Ranks within a group are global only where the
@@ -62,7 +63,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 def _finding(case: Case, mismatch: mismatches.Mismatch) -> Finding:
     message = f"Ranks bring different sizes to {mismatch.op} #{mismatch.seq}: {mismatches.told(case, mismatch)}."
     sure = 0.35 if mismatches.are_buckets(mismatch) else 0.8
-    return crashes.found(case, _CLAIM, mismatch.signs, message, sure, mismatch.ranks)
+    return crashes.found(case, mismatch.of(_CLAIM), mismatch.signs, message, sure, mismatch.ranks)
 
 
 def _models(case: Case) -> list[Finding]:

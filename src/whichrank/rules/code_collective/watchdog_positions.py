@@ -9,8 +9,8 @@ The rank never reached the collective: it is held up elsewhere, took another pat
 
 ## How it decides
 Each rank's log gives the work it waits in ("Watchdog caught collective operation timeout", "failure detected by
-watchdog at work sequence id") and its counters ("last enqueued", "last completed"). Only the default group is
-compared: numbers of other groups differ by nature. If more ranks are behind than wait, the waiting minority went ahead.
+watchdog at work sequence id") and its counters ("last enqueued", "last completed"). Only a group of all ranks is
+compared, the default group first: numbers of other groups differ by nature. If more ranks are behind than wait, the waiting minority went ahead.
 On Gloo, which has no watchdog, most ranks time out and the few that were elsewhere only see their peers leave.
 
 ## Example
@@ -29,7 +29,7 @@ from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluate
 from whichrank.records.log import LogEvent
 from whichrank.rules import telling
 from whichrank.timeline.case import Case
-from whichrank.timeline.stuck import Standings, silent_in_timeouts, standings
+from whichrank.timeline.stuck import DEFAULT, Standings, silent_in_timeouts, standings
 
 CODE = "COLL115"
 CAUSE = "collective-desync"
@@ -65,8 +65,8 @@ def _finding(
         confidence=0.6 if ahead else 0.72,
         subject=Subject(ranks=culprits),
         message=(
-            f"{telling.ranks_text(culprits).capitalize()} {did} work {standing.target} of the default "
-            f"group; {telling.ranks_text(victims)} {others}."
+            f"{telling.ranks_text(culprits).capitalize()} {did} work {standing.target} of {_group(standing)}; "
+            f"{telling.ranks_text(victims)} {others}."
         ),
         evidence=tuple(event.ref for event in shown),
         victims=victims,
@@ -86,12 +86,18 @@ def _finding(
     )
 
 
+def _group(standing: Standings) -> str:
+    return "the default group" if standing.group == DEFAULT else f"group {standing.group}"
+
+
 def _nobody(case: Case, standing: Standings) -> Finding:
     """Time-outs that single nobody out: everybody waits in the same work, or too few logs are at hand."""
     waiting = tuple(sorted(standing.waiting))
     everybody = len(waiting) == case.world > 1
-    missing = tuple(rank for rank in range(case.world) if rank not in standing.waiting)
-    rest = f"; of {telling.ranks_text(missing)} the logs at hand say nothing" if missing else ""
+    heard = {event.rank for event in case.events}
+    missing = tuple(rank for rank in range(case.world) if rank not in heard)
+    rest = f", {telling.ranks_text(standing.ahead)} in a later one" if standing.ahead else ""
+    rest += f"; of {telling.ranks_text(missing)} the logs at hand say nothing" if missing else ""
     if everybody:
         rest = "; which is all of them"
     return Finding(
@@ -102,8 +108,8 @@ def _nobody(case: Case, standing: Standings) -> Finding:
         confidence=0.5 if everybody else 0.4,
         subject=Subject(),
         message=(
-            f"{telling.ranks_text(waiting).capitalize()} timed out in work {standing.target} of the "
-            f"default group{rest}."
+            f"{telling.ranks_text(waiting).capitalize()} timed out in work {standing.target} of "
+            f"{_group(standing)}{rest}."
         ),
         evidence=tuple(event.ref for event in list(standing.waiting.values())[:4]),
         victims=waiting,
