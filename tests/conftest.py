@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,6 +22,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # A defect of a rule ends a test; a user still gets the verdict of the others.
 os.environ["WHICHRANK_DEBUG"] = "1"
+# A shell that starts the tests in the background lets them, and all that they start, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Verdicts of test jobs are nobody's history.
 os.environ["WHICHRANK_HISTORY"] = "off"
 
@@ -63,7 +66,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 # These wait for real jobs for minutes; begun first, the others run beside them.
 LONGEST = (
-    "test_soak", "test_faults", "test_restarts", "test_slow_hangs", "test_two_hosts", "test_robust", "test_slurm",
+    "test_faults", "test_soak", "test_restarts", "test_slow_hangs", "test_two_hosts", "test_watched_jobs",
+    "test_process_group", "test_robust", "test_capture", "test_slurm", "test_view", "test_recipes", "test_signals",
+    "test_monitored_job", "test_nodes_on_one_host", "test_collect", "test_steps",
 )  # fmt: skip
 
 

@@ -10,8 +10,9 @@ The rank never reached the collective: it is held up elsewhere, took another pat
 ## How it decides
 Each rank's log gives the work it waits in ("Watchdog caught collective operation timeout", "failure detected by
 watchdog at work sequence id") and its counters ("last enqueued", "last completed"). Only a group of all ranks is
-compared, the default group first: numbers of other groups differ by nature. If more ranks are behind than wait, the waiting minority went ahead.
-On Gloo, which has no watchdog, most ranks time out and the few that were elsewhere only see their peers leave.
+compared, the default group first: numbers of other groups differ by nature. If more ranks are behind than wait, the
+waiting minority went ahead. On Gloo, which has no watchdog, most ranks time out and the few that were elsewhere only
+see their peers leave.
 
 ## Example
 Ranks 0, 2 and 3 time out in work 13; rank 1 says "last enqueued NCCL work: 12".
