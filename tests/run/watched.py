@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import jsonschema
 
 from tests.conftest import command_environment
 from whichrank import report
+from whichrank.lab.setup import free_port
 
 HERE = Path(__file__).parent
 JOB = HERE / "job.py"
@@ -53,12 +53,6 @@ def environment(**more: str) -> dict[str, str]:
     unwanted = ("NCCL_", "TORCH_", "GLOO_", "PYTHONDONTWRITEBYTECODE")
     kept = {name: value for name, value in command_environment().items() if not name.startswith(unwanted)}
     return {**kept, "OMP_NUM_THREADS": "1", **more}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def whichrank(*arguments: object) -> list[str]:

@@ -2,24 +2,19 @@
 
 import importlib.util
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from whichrank.lab.setup import free_port
+
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
     pytest.mark.slow,
 ]
 RANK = Path(__file__).parent / "rank.py"
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def job(what, world=2, each=None, **environ):
