@@ -59,6 +59,17 @@ def test_causes_and_fields(signature: Signature) -> None:
 
 
 @each
+def test_who_is_named_is_captured(signature: Signature) -> None:
+    if "(?P<culprit>" not in signature.pattern:
+        return
+    for shape in signature.examples:
+        named = re.search(r"\bRank (\d+)", shape)
+        found = signature.search(shape)
+        assert found is not None
+        assert found["culprit"] == (named[1] if named else None)
+
+
+@each
 def test_anchors_can_be_scanned_for(signature: Signature) -> None:
     if signature.library != REPORT:
         assert all(len(anchor.encode()) >= ALIGNED for anchor in signature.anchors)

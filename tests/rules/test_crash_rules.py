@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 from tests.rules import crash_texts as texts
 from whichrank.facts.taxonomy import causes
 from whichrank.flows.diagnose import diagnose, discover_rules
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.timeline.case import Case
 
 SAMPLES = ROOT / "tests" / "samples"
@@ -64,6 +64,19 @@ DNS = (
     "[W1115 00:10:45.7 socket.cpp:755] [c10d] The IPv6 network addresses of (node0, 29500) cannot be retrieved (gai "
     "error: -2 - Name or service not known).\n"
 )
+NO_ADDRESS = (
+    "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:127] rp != nullptr. Unable to find "
+    "address for: node-a7.cluster.example"
+)
+IFNAME = "node1:700:700 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth4\n"
+UNSET = "ncclSocketInit: connecting to address  with family 21840 is neither AF_INET(2) nor AF_INET6(10)\n"
+SEMAPHORE = texts.traceback(
+    "OSError: [Errno 28] No space left on device", "/env/lib/python3.11/multiprocessing/synchronize.py", 57, "__init__"
+)
+JOBLIB = (
+    "/env/lib/python3.11/site-packages/joblib/_multiprocessing_helpers.py:44: UserWarning: [Errno 28] No space left on "
+    "device.  joblib will operate in serial mode\n"
+)
 SLURM = "srun: error: node7: task 2: Killed\n"
 STUCK = (
     "[rank1]:[F1115 00:10:45.7 ProcessGroupNCCL.cpp:1] [PG ID 0 PG GUID 0(default_pg) Rank 1] ProcessGroupNCCL's "
@@ -78,8 +91,15 @@ CLOSED = texts.lost_peer()
 A, B = "OpType=ALLREDUCE, TensorShape=[4], TensorDtypes=Float", "OpType=ALLREDUCE, TensorShape=[5], TensorDtypes=Float"
 C = "OpType=ALLREDUCE, TensorShape=[4], TensorDtypes=Long"
 D = "OpType=BROADCAST, TensorShape=[4], TensorDtypes=Float"
+STALLED = (
+    "[2026-11-15 00:10:45.181832: W /tmp/build/horovod/common/stall_inspector.cc:105] One or more tensors were submitted to be "
+    "reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than 60 seconds.\n"
+    "Missing ranks:\n"
+)
+ONE_SIDE = "RuntimeError: Detected mismatch between collectives on ranks. Rank {0} is running inconsistent collective: CollectiveFingerPrint(OpType={1}, TensorShape=[8], TensorDtypes=Float\n"
 BIG = "OpType=ALLREDUCE, TensorShape=[{}], TensorDtypes=BFloat16"
 
+AGENT_LOST = "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed. See inner exception for details."
 FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("CODE101", "own exception", texts.ranks(4, {2: texts.traceback("KeyError: 'labels'"), 0: texts.GLOO_CLOSED}), (2,)),
     ("CODE101", "two ranks raise the same", texts.ranks(4, {r: texts.traceback(f"ValueError: bad sample {r}") for r in (1, 2)}, CLOSED), (1, 2)),
@@ -90,9 +110,13 @@ FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("HOST101", "torch before 2.1", texts.ranks(2, {0: OOM_OLD}), (0,)),
     ("HOST101", "NCCL's buffers", {"a.log": texts.nccl("Cuda failure 2 'out of memory'", rank=1), "b.log": texts.nccl("x", 0, pid=9)}, (1,)),
     ("HOST102", "Slurm saw the killer", {"job.log": "slurmstepd: error: Detected 1 oom_kill event in StepId=71.0. Some of the step tasks have been OOM Killed.\n"}, ()),
+    ("HOST102", "Slurm names the task", {**texts.ranks(4, {}, CLOSED), "slurm.out": "srun: error: node7: task 2: Out Of Memory\n"}, (2,)),
     ("HOST102", "allocation failed", texts.ranks(2, {1: texts.traceback("RuntimeError: [enforce fail at alloc_cpu.cpp:83] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes. Error code 12 (Cannot allocate memory)")}), (1,)),
     ("HOST103", "by the agent's table", {"agent.err": texts.table({0: -15, 1: -15, 2: -9}, 2)}, (2,)),
     ("HOST103", "by Slurm, one task per rank", {**texts.ranks(4, {}, CLOSED), "slurm.out": SLURM}, (2,)),
+    ("HOST103", "DeepSpeed's launcher", {"job.log": "[2026-11-15 00:10:45,220] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 80\n[2026-11-15 00:10:45,220] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python', '-u', 'a.py', '--local_rank=3'] exits with return code = -9\n"}, ()),
+    ("HOST103", "behind a progress bar", {"job.log": "  6%|▌         | 371/6256 [04:47<1:10:53, 13.82it/s]Killed\n"}, ()),
+    ("HOST103", "an engine lost a worker", {"job.log": "(EngineCore pid=612) ERROR 11-15 02:36:11 [multiproc_executor.py:283] Worker proc VllmWorker-1 died unexpectedly, shutting down executor.\n"}, ()),
     ("HOST104", "time limit", {"job.log": "slurmstepd: error: *** JOB 4711 ON node7 CANCELLED AT 2026-02-11T02:36:11 DUE TO TIME LIMIT ***\n"}, ()),
     ("HOST104", "SIGTERM to the agent", {"agent.err": DEATH}, ()),
     ("HOST105", "node failure", {"job.log": "slurmstepd: error: *** JOB 4711 ON node7 CANCELLED AT 2026-02-11T02:36:11 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n"}, ()),
@@ -100,26 +124,39 @@ FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("HOST106", "bus error", texts.ranks(2, {1: WORKER}, texts.GLOO_CLOSED), (1,)),
     ("HOST107", "NCCL 2.22 and later", {"a.log": texts.nccl("Error while creating shared memory segment /dev/shm/nccl-aB3 (size 9637888), error: No space left on device (28)", 1), "b.log": texts.nccl("x", 0, pid=9)}, (1,)),
     ("HOST107", "NCCL before 2.16", {"a.log": texts.nccl("Call to posix_fallocate failed : No space left on device", 1), "b.log": texts.nccl("x", 0, pid=9)}, (1,)),
+    ("HOST107", "a semaphore", texts.ranks(2, {1: SEMAPHORE}, CLOSED), (1,)),
+    ("HOST107", "joblib's try", texts.ranks(2, {1: JOBLIB}, SEEN), (1,)),
     ("HOST108", "errno 24", texts.ranks(2, {0: texts.traceback("OSError: [Errno 24] Too many open files: 'x'")}), (0,)),
     ("HOST109", "errno 28", texts.ranks(2, {0: texts.traceback("OSError: [Errno 28] No space left on device: '/scratch/c.pt'")}, CLOSED), (0,)),
     ("CUDA102", "with the assertion", texts.ranks(2, {1: ASSERT}, CLOSED), (1,)),
+    ("CUDA102", "torch 1.x", texts.ranks(2, {1: "THCudaCheck FAIL file=/pytorch/aten/src/THC/a.cu line=140 error=59 : device-side assert triggered\n" + texts.traceback("RuntimeError: cuda runtime error (59) : device-side assert triggered at /pytorch/aten/src/THC/a.cu:140")}, CLOSED), (1,)),
+    ("CUDA103", "torch 1.x", texts.ranks(2, {1: texts.traceback("RuntimeError: cuda runtime error (700) : an illegal memory access was encountered at /pytorch/aten/src/THC/a.cu:140")}, CLOSED), (1,)),
+    ("CUDA103", "ROCm", texts.ranks(2, {1: "Memory access fault by GPU node-3 (Agent handle: 0x55d0) on address 0x7f0000200000. Reason: Page not present or supervisor privilege.\nAborted (core dumped)\n"}, CLOSED), (1,)),
     ("CUDA103", "in the watchdog", {"job.log": ILLEGAL + texts.TIMED_OUT.format(0)}, (3,)),
     ("CUDA104", "exit code -11", {**texts.ranks(3, {}, CLOSED), "agent.err": texts.table({0: -15, 1: -11, 2: -15}, 1)}, (1,)),
     ("CUDA104", "faulthandler", texts.ranks(2, {0: 'Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n  File "train.py", line 3 in f\n'}), (0,)),
     ("CUDA104", "heap", texts.ranks(2, {1: "double free or corruption (!prev)\n"}), (1,)),
+    ("CUDA104", "the old launcher", {"job.log": "subprocess.CalledProcessError: Command '['/usr/bin/python3', '-u', 'a.py', '--local_rank=3']' died with <Signals.SIGSEGV: 11>.\n"}, ()),
+    ("CUDA104", "Open MPI", {"job.log": "[n4:812] *** Process received signal ***\n[n4:812] Signal: Bus error (7)\n[n4:812] Signal code: Non-existant physical address (2)\n"}, ()),
     ("CUDA105", "stuck watchdog", texts.ranks(4, {1: STUCK}, SEEN), (1,)),
     ("LNCH108", "launcher killed", {"last_words.json": LAUNCHER}, ()),
     ("LNCH102", "store went first", texts.ranks(4, {1: texts.STORE_GONE, 2: texts.STORE_GONE}, SEEN), ()),
     ("LNCH103", "taken port", texts.ranks(2, {0: PORT}, CONNECT), (0,)),
     ("LNCH104", "the words of errno alone", {"rank1/stderr.log": texts.traceback("RuntimeError: Connection timed out", "/x/site-packages/torch/distributed/rendezvous.py", 95, "_env_rendezvous_handler"), "rank0/stderr.log": ""}, (1,)),
+    ("LNCH102", "the agent was connected before", {"a.log": texts.traceback(AGENT_LOST, "/x/torch/distributed/elastic/rendezvous/dynamic_rendezvous.py", 1255, "num_nodes_waiting")}, ()),
+    ("LNCH104", "the agent can't connect", {"a.log": texts.traceback(AGENT_LOST, "/x/torch/distributed/elastic/rendezvous/c10d_rendezvous_backend.py", 161, "_create_tcp_store")}, ()),
     ("LNCH104", "no connection", texts.ranks(4, {3: CONNECT}), (3,)),
     ("LNCH105", "crowded barrier", {"job.log": "Waiting in store based barrier to initialize process group for rank: 0, key: store_based_barrier_key:1 (world_size=4, worker_count=16, timeout=0:01:00)\n"}, ()),
     ("LNCH105", "NCCL's bootstrap", {"a.log": texts.nccl("Bootstrap Root : rank 1 of 2 ranks has already checked in")}, ()),
     ("LNCH106", "up to NCCL 2.29", {"a.log": texts.nccl("Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60"), "b.log": texts.nccl("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 60", 1, pid=9)}, (0, 1)),
     ("LNCH106", "NCCL 2.30", {"a.log": texts.nccl("Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1", size=3), "b.log": texts.nccl("x", 1, 3, 9), "c.log": texts.nccl("y", 2, 3, 10, bus="70")}, (0, 1)),
     ("LNCH106", "a smaller communicator", {"a.log": texts.nccl("x", 5, 8) + texts.nccl("Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60", 1, 2)}, ()),
+    ("LNCH103", "taken port, before 2.5", texts.ranks(2, {0: texts.traceback("torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:29512 (errno: 98 - Address already in use).")}, CONNECT), (0,)),
+    ("LNCH107", "none", texts.ranks(4, {2: texts.traceback("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!")}, SEEN), (2,)),
     ("LNCH107", "ordinal", texts.ranks(4, {2: texts.traceback("RuntimeError: CUDA error: invalid device ordinal")}, SEEN), (2,)),
     ("NETI101", "resolver", texts.ranks(4, {1: DNS}, SEEN), (1,)),
+    ("NETI101", "Gloo looks its own host up", texts.ranks(2, {1: texts.traceback(NO_ADDRESS)}, SEEN), (1,)),
+    ("NETI102", "never filled in, beside a name that is set", {"a.log": IFNAME + UNSET}, ()),
     ("NETI102", "NCCL", {"a.log": texts.nccl("Bootstrap : no socket interface found", 1), "b.log": texts.nccl("x", 0, pid=9)}, (1,)),
     ("NETI102", "Gloo", texts.ranks(2, {1: texts.traceback("RuntimeError: [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find address for: eth9")}, SEEN), (1,)),
     ("NETI103", "NCCL's sign", texts.ranks(2, {1: texts.traceback("RuntimeError: [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find address for: ^docker0")}, SEEN), (1,)),
@@ -134,6 +171,17 @@ FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("COLL126", "gradient buckets", texts.fingerprints({0: BIG.format(195812480), 1: BIG.format(51123456), 2: BIG.format(51123456)}), (0,)),
     ("COLL124", "rank 0 lists them", texts.ranks(4, {0: "[Rank 0]: Rank 2 failed to pass monitoredBarrier in 30000 ms\n", 1: "Rank 1 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0.\n"}, SEEN), (2,)),
     ("COLL124", "rank 0 is missing", texts.ranks(3, {r: f"[rank{r}]: RuntimeError: Rank {r} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0.\n" for r in (1, 2)}), (0,)),
+    ("COLL123", "one side", {"a.log": ONE_SIDE.format(0, "BROADCAST")}, ()),
+    ("COLL123", "one side of each", {"a.log": "".join(ONE_SIDE.format(r, op) for r, op in enumerate(("BROADCAST", "ALLREDUCE")))}, ()),
+    ("COLL121", "NCCL 2.4", {"a.log": "node1:7:9 [0] init.cc:1247 NCCL WARN Mismatched collective detected, please check your collective calls at and around rank 5. You can use NCCL_DEBUG=INFO\n"}, ()),
+    ("COLL121", "another number of parameters", {"a.log": texts.traceback("RuntimeError: DDP expects same model across all ranks, but Rank 2 has 128 params, while rank 0 has inconsistent 130 params.")}, ()),
+    ("COLL127", "one is missing", {"a.log": STALLED + "3: [allreduce.a, allreduce.b]\n"}, (3,)),
+    ("COLL127", "two of five", {"a.log": STALLED + "1: [allreduce.a]\n4!: [allreduce.a]\n"}, (1, 4)),
+    ("COLL127", "most are missing", {"a.log": STALLED + "1: [allreduce.a]\n2: [allreduce.a]\n3: [allreduce.a]\n"}, ()),
+    ("COLL127", "each lacks another", {"a.log": STALLED + "0: [allreduce.a]\n1: [allreduce.b]\n"}, ()),
+    ("COLL127", "who is ready", {"a.log": STALLED.partition("\n")[0] + "Stalled ops: a [ready ranks: 3, 1, 0], b [ready ranks: 0, 1, 3]\n"}, (2,)),
+    ("COLL127", "one alone is ready", {"a.log": STALLED.partition("\n")[0] + "Stalled ops: a [ready ranks: 3]\n"}, ()),
+    ("COLL127", "the newest report", {"a.log": STALLED + "2: [allreduce.a]\n" + texts.steps(1) + STALLED + "1: [allreduce.z]\n"}, (1,)),
     ("COLL125", "totals differ", {**texts.ranks(3, {1: texts.steps(999, total=998), 0: texts.steps(999, total=1001) + texts.TIMED_OUT.format(0), 2: texts.steps(999, total=1001)})}, (1,)),
     ("COLL125", "Join", texts.ranks(2, {}, texts.traceback("RuntimeError: Detected at least one rank that exhausted inputs. Throwing across all ranks.")), ()),
     ("CONF101", "steps as long as the timeout", {"rank0/stderr.log": "".join(f"2026-11-15 00:1{i}:00 step {i}/100 loss 2.0\n" for i in range(8)) + "[rank0]:[E1115 00:18:45.7 ProcessGroupNCCL.cpp:6] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=15, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=90000) ran for 90041 milliseconds before timing out.\n"}, ()),
@@ -175,6 +223,7 @@ QUIET: list[tuple[str, texts.Files]] = [
     ("a gradient scaler that skips a step", texts.ranks(2, {}, texts.steps(4) + texts.steps(1, "inf", first=4) + texts.steps(9, first=5))),
     ("a name that resolved at the second try", {"rank1/stderr.log": DNS + "[rank1]:[I1115 00:00:09.1 ProcessGroupNCCL.cpp:1] [PG ID 0 PG GUID 0 Rank 1] ProcessGroupNCCL initialization options: size: 4, global rank: 1, TIMEOUT(ms): 600000\n"}),
     ("a store that was lost in the run", {"rank1/stderr.log": SEEN + CONNECT}),
+    ("a stall that passed", {"a.log": STALLED + "3: [allreduce.a]\n" + texts.steps(30)}),
     ("an ignored exception", {"rank0/stderr.log": "Exception ignored in: <function D.__del__>\n" + CAUGHT}),
     ("an evaluation of another length", texts.ranks(2, {0: texts.steps(51, total=50), 1: texts.steps(99, total=1001) + texts.TIMED_OUT.format(1)})),
 ]  # fmt: skip
@@ -208,6 +257,30 @@ def test_nobody_is_accused(tmp_path, name, files):
     assert [(f.code, f.message) for f in found] == []
 
 
+def test_who_has_ended_is_not_one_that_does_not_come(tmp_path):
+    words = "[rank1]: RuntimeError: Rank 1 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0.\n"
+    ended = "E0526 11:02:25.394000 1399 torch/distributed/elastic/multiprocessing/api.py:826] failed (exitcode: 1) local_rank: 0 (pid: 7090) of binary: /x/python\n"
+    verdict = diagnose([texts.write(tmp_path, {"job.log": words + ended})]).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == ("rank-exception", (0,))
+
+
+@pytest.mark.parametrize(
+    ("words", "name"), [("Segmentation fault (11)", "SIGSEGV"), ("Bus error (7)", "SIGBUS"), ("Aborted (6)", "SIGABRT")]
+)
+def test_the_signal_that_open_mpi_names(tmp_path, words, name):
+    text = f"[n4:812] *** Process received signal ***\n[n4:812] Signal: {words}\n"
+    (found,) = judged(texts.case_of(texts.write(tmp_path, {"job.log": text})))
+    assert (found.code, name in found.message) == ("CUDA104", True)
+
+
+def test_who_only_noticed_an_end_names_nobody_and_weighs_little(tmp_path):
+    text = "RayWorkerProc rank=[1] died unexpectedly, shutting down executor.\n"
+    (found,) = judged(texts.case_of(texts.write(tmp_path, {"rank0/stderr.log": text})))
+    assert (found.cause, found.subject, found.confidence < 0.5) == ("rank-killed", Subject(), True)
+    assert "SIGKILL" not in found.message
+    assert {a.cause for a in found.alternatives} == {"rank-native-crash", "host-out-of-memory"}
+
+
 def test_a_signal_from_outside_accuses_nobody_and_explains_the_rest(tmp_path):
     killed = texts.table({0: -15, 1: -9}, 1).replace("00:10:45", "00:10:50")
     found = judged(
@@ -237,6 +310,31 @@ def test_the_earlier_exception_comes_first(tmp_path):
     assert found[0].subject.ranks == (1,)
     assert found[0].subject.code[0].line == 118
     assert all(f.confidence < 0.5 for f in found[1:])
+
+
+@pytest.mark.parametrize("count", ["0", "1506656875"])
+def test_a_number_that_is_no_models(count, tmp_path):
+    error = f"RuntimeError: DDP expects same model across all ranks, but Rank 2 has 128 params, while rank 0 has inconsistent {count} params."
+    (found,) = judged(texts.case_of(texts.write(tmp_path, {"a.log": texts.traceback(error)})))
+    assert (found.code, found.cause, found.subject.ranks) == ("COLL121", "conditional-collective", ())
+    assert found.confidence == 0.5
+    assert f"128 and {count}" in found.message
+
+
+def test_the_port_stands_in_the_address(tmp_path):
+    files = next(files for code, name, files, _ in FIRE if (code, name) == ("LNCH103", "taken port, before 2.5"))
+    (found,) = (f for f in judged(texts.case_of(texts.write(tmp_path, files))) if f.code == "LNCH103")
+    assert "on port 29512:" in found.message
+
+
+def test_a_crash_under_a_library_that_intercepts_calls(tmp_path):
+    announced = "[HAMI-core Msg(812:140:libvgpu.c:836)]: Initializing.....\n"
+    crash = "Segmentation fault (core dumped)\n"
+    verdict = diagnose([texts.write(tmp_path / "a", {"a.log": announced + crash})], jobs=1).verdict
+    assert (verdict.category, verdict.cause) == ("crash", "library-interposer")
+    assert [a.cause for a in verdict.alternatives] == ["rank-native-crash"]
+    trained = diagnose([texts.write(tmp_path / "b", {"a.log": announced + texts.steps(30) + crash})], jobs=1).verdict
+    assert trained.cause == "rank-native-crash"
 
 
 def test_recorded_kill():
@@ -279,6 +377,40 @@ def test_a_hang_ended_by_hand_is_no_crash():
         pytest.skip("the recorded cases are not beside this checkout")
     found = judged(texts.case_of(folder))
     assert [(f.cause, f.severity, f.subject.ranks) for f in found] == [("job-ended-from-outside", "warning", ())]
+
+
+def codes(folder: Path, files: texts.Files) -> set[str]:
+    return {f.code for f in judged(texts.case_of(texts.write(folder, files)))}
+
+
+def test_a_semaphore_is_no_file_on_a_disk(tmp_path):
+    told = codes(tmp_path / "a", texts.ranks(2, {1: SEMAPHORE}, CLOSED))
+    assert told & {"HOST107", "HOST109"} == {"HOST107"}
+    assert codes(tmp_path / "b", texts.ranks(2, {1: JOBLIB}, SEEN)) == {"HOST107"}
+    # What multiprocessing writes to is a disk where it is no lock, queue or segment.
+    manager = SEMAPHORE.replace("synchronize.py", "managers.py")
+    assert codes(tmp_path / "c", texts.ranks(2, {1: manager}, CLOSED)) & {"HOST107", "HOST109"} == {"HOST109"}
+
+
+def test_a_host_name_is_no_interface(tmp_path):
+    (found,) = judged(
+        texts.case_of(texts.write(tmp_path, texts.ranks(2, {1: texts.traceback(NO_ADDRESS + ".")}, SEEN)))
+    )
+    assert found.cause == "hostname-resolution"
+    assert "the name node-a7.cluster.example." in found.message
+    assert "GLOO_SOCKET_IFNAME" in found.fix[0]
+    assert [ref.locator for ref in found.evidence] == ["line 4"]  # the exception itself, and only once
+
+
+def test_an_address_that_was_never_filled_in_needs_a_name_beside_it(tmp_path):
+    assert codes(tmp_path, {"a.log": UNSET}) == set()
+
+
+def test_a_name_may_end_with_the_dot_of_the_root_zone(tmp_path):
+    files = {"agent.err": texts.table({0: -15, 1: -9}, 1, host="node7.")}
+    (found,) = judged(texts.case_of(texts.write(tmp_path, files)))
+    assert "node7." not in found.message
+    assert found.subject.ranks == (1,)
 
 
 def test_causes_are_of_their_family():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evidence.readers.test_kernel_log import HEALTHY
+from tests.evidence.readers.test_kernel_log import HEALTHY, IN_THREE_LINES
 from tests.evidence.readers.test_nvidia_smi import TEXT
 from tests.evidence.readers.test_pcap import ACK, PUSH, SYN, A, B, capture, exchange, segment
 from whichrank.facts import taxonomy, xids
@@ -17,7 +17,7 @@ from whichrank.model.verdict import Diagnosis
 
 FAMILIES = {
     "gpu_hardware": ("ecc_error", "fell_off_bus", "gpu_fault", "nvlink_fault", "fabric_manager", "thermal_or_power"),
-    "cuda_fault": ("application_xid", "kernel_saw_crash"),
+    "cuda_fault": ("application_xid", "gpu_page_fault", "kernel_saw_crash"),
     "pcie_p2p": ("pcie_degraded",),
     "rdma_fabric": ("link_flap", "memlock_seen", "mtu_black_hole"),
     "net_interface": ("packet_loss_seen", "no_answer"),
@@ -142,6 +142,75 @@ def test_the_first_fault_wins_and_the_rest_follows(tmp_path):
     assert [f.code for f in accused(diagnosis)] == ["GPUH102"]
     assert (diagnosis.verdict.cause, diagnosis.verdict.culprits.ranks) == ("gpu-fell-off-bus", (2,))
     assert any("severity=Uncorrectable" in ref.quote for ref in diagnosis.findings[0].evidence)
+
+
+@pytest.mark.parametrize(
+    ("named", "code", "cause"),
+    [(149, "GPUH104", "nvlink-fault"), (79, "GPUH102", "gpu-fell-off-bus"), (95, "GPUH101", "ecc-error"),
+     (62, "GPUH103", "xid-gpu-fault"), (31, "CUDA160", "xid-application-fault")],
+)  # fmt: skip
+def test_an_xid_that_only_its_consequence_names(tmp_path, named, code, cause):
+    job(tmp_path, FAILED)
+    put(tmp_path, "node8/kern.log", dmesg(xid(45, f"Ch 00000001 caused by previous Xid {named}", pid="1002")))
+    diagnosis = judged(tmp_path)
+    assert (diagnosis.verdict.cause, diagnosis.verdict.culprits.ranks) == (cause, (2,))
+    assert (diagnosis.findings[0].code, diagnosis.findings[0].severity) == (code, "error")
+    assert diagnosis.verdict.confidence < 0.7
+    assert "only the Xid 45" in diagnosis.verdict.summary
+
+
+def test_a_named_xid_that_is_in_the_log_counts_as_it_stands_there(tmp_path):
+    job(tmp_path, FAILED)
+    told = xid(145, "RLW_SRC_TRACK Nonfatal XC1 i0 Link -1 (0x0 0x0)")
+    follows = xid(45, "Ch 00000001 caused by previous Xid 145", pid="1002")
+    put(tmp_path, "node8/kern.log", dmesg(told) + dmesg(follows))
+    assert [(f.code, f.message) for f in accused(judged(tmp_path))] == []
+
+
+def test_a_refused_access_beside_errors_of_the_links(tmp_path):
+    job(tmp_path, FAILED)
+    refused = dmesg(xid(137, "RLW_RXPIPE interrupt hit on link 3: PRIV Error", pid="1002"))
+    put(tmp_path, "node8/kern.log", refused)
+    alone = one(tmp_path, "CUDA160")
+    put(tmp_path, "node8/kern.log", dmesg(xid(145, "RLW_RXPIPE Nonfatal XC0 i0 Link 3 (0x0)"), "02:36:10") + refused)
+    both = one(tmp_path, "CUDA160")
+    assert "not the GPU's" in alone.message
+    assert "not the GPU's" not in both.message
+    assert both.confidence < 0.55 < alone.confidence
+    assert {a.cause for a in both.alternatives} == {"nvlink-fault", "fabric-manager"}
+    assert any(" 145," in ref.quote for ref in both.evidence)
+
+
+def test_faults_of_one_process_after_the_other_on_one_gpu(tmp_path):
+    faults = [dmesg(xid(31, "MMU Fault", pid=str(500 + i)), f"02:3{i}:11") for i in range(3)]
+    put(tmp_path, "node8/kern.log", "".join(faults[:2]))
+    two = one(tmp_path, "CUDA160")
+    put(tmp_path, "node8/kern.log", "".join(faults))
+    three = one(tmp_path, "CUDA160")
+    assert "not the GPU's" in two.message
+    assert "not the GPU's" not in three.message
+    assert three.confidence < two.confidence
+    assert "xid-gpu-fault" in {a.cause for a in three.alternatives}
+
+
+def test_a_lost_gpu_that_the_driver_tells_in_three_lines(tmp_path):
+    job(tmp_path, FAILED)
+    put(tmp_path, "node8/kern.log", "".join(dmesg(line.strip()) for line in IN_THREE_LINES).replace(":41:", ":17:"))
+    finding = one(tmp_path, "GPUH102")
+    assert (finding.severity, finding.subject.ranks) == ("error", (2,))
+
+
+@pytest.mark.parametrize(("pid", "ranks"), [(1002, (2,)), (4711, ())])
+def test_a_page_fault_of_an_amd_gpu(tmp_path, pid, ranks):
+    job(tmp_path, FAILED)
+    lines = (
+        "[gfxhub0] no-retry page fault (src_id:0 ring:24 vmid:3 pasid:32777)",
+        f" Process python pid {pid} thread python pid {pid}",
+        "VM_L2_PROTECTION_FAULT_STATUS:0x00301030",
+    )
+    put(tmp_path, "node8/kern.log", "".join(dmesg(f"amdgpu 0000:17:00.0: amdgpu: {line}") for line in lines))
+    finding = one(tmp_path, "CUDA162")
+    assert (finding.cause, finding.severity, finding.subject.ranks) == ("cuda-illegal-access", "error", ranks)
 
 
 def test_a_gpu_that_no_rank_is_known_of_is_named(tmp_path):
@@ -422,7 +491,6 @@ def test_an_undated_xid_that_is_far_older_than_its_log(tmp_path):
     "words",
     [
         xid(45, "Ch 00000001", pid="1002"),
-        xid(45, "Ch 00000001 caused by previous Xid 149", pid="1002"),
         xid(63, "Row Remapper: New row marked for remapping, reset gpu to activate."),
         xid(92, "High single-bit ECC error rate"),
         xid(154, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"),
@@ -434,6 +502,9 @@ def test_an_undated_xid_that_is_far_older_than_its_log(tmp_path):
         "chrome[999]: segfault at 7f ip 00007f sp 00007f error 4 in libc.so.6[7f+3]",
         "INFO: task kworker/3:1:991 blocked for more than 120 seconds.",
         "CPU7: Core temperature above threshold, cpu clock throttled (total events = 1)",
+        "amdgpu 0000:17:00.0: [gfxhub] page fault (src_id:0 ring:9 vmid:0 pasid:0, for process  pid 0 thread  pid 0)",
+        "amdgpu 0000:17:00.0: [gfxhub] page fault (src_id:0 ring:9 vmid:3 pasid:7, for process x pid 9 thread x pid 9)",
+        "amdgpu 0000:17:00.0: amdgpu:  Process python pid 1002 thread python pid 1002",
         "mce: [Hardware Error]: Machine check events logged",
     ],
 )

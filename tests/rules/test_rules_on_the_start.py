@@ -95,3 +95,50 @@ def test_ranks_that_met_in_an_old_file(tmp_path):
 def test_ranks_that_are_about_to_connect_by_a_store(tmp_path):
     beyond = (connected(50001, STORE) + listens(DATA), CONNECTING)
     assert told(tmp_path, [beyond, beyond])[0] != "stale-lock-or-store"
+
+
+def begun(rank: int, version: str, *more: str, size: int = 4) -> str:
+    """What a rank prints that began to make the first communicator; before 2.22 without the name of the call."""
+    at = f"node1:{500 + rank}:{500 + rank} [0] NCCL INFO "
+    call = "" if version < "2.22" else "ncclCommInitRank "
+    start = f"{call}comm 0x55 rank {rank} nranks {size} cudaDev 0 nvmlDev 0 busId 60 commId 0xd3f5 - Init START"
+    return "".join(f"{at}{line}\n" for line in (f"NCCL version {version}+cuda12.4", start, *more))
+
+
+def absent(folder: Path, *outputs: str) -> tuple[str, tuple[int, ...]]:
+    folder.mkdir(exist_ok=True)
+    for number, text in enumerate(outputs):
+        (folder / f"nccl.{number}.log").write_text(text)
+    verdict = diagnose([folder], jobs=1).verdict
+    return verdict.cause, verdict.culprits.ranks
+
+
+def test_who_did_not_begin_is_absent(tmp_path):
+    assert absent(tmp_path, *(begun(rank, "2.28.9") for rank in (0, 1, 3))) == ("missing-rank-at-init", (2,))
+
+
+def test_all_have_met_where_the_start_is_told_behind_the_bootstrap(tmp_path):
+    for version in ("2.19.3", "2.21.5", "2.22.3"):
+        assert absent(tmp_path / version, *(begun(rank, version) for rank in (0, 1, 3)))[1] == ()
+    unnamed = [begun(rank, "2.19.3").partition("\n")[2] for rank in (0, 1, 3)]
+    assert absent(tmp_path / "unnamed", *unnamed)[1] == ()
+
+
+def test_all_have_met_where_the_topology_is_known(tmp_path):
+    for number, line in enumerate(
+        (
+            "comm 0x55 rank 0 nRanks 4 nNodes 1 localRanks 4 localRank 0 MNNVL 0",
+            "Trees [0] 1/-1/-1->0->-1",
+            "Channel 00/0 : 0[0] -> 1[1] via P2P/IPC",
+            "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'",
+        )
+    ):
+        logs = [begun(0, "2.28.9", line), begun(1, "2.28.9")]
+        assert absent(tmp_path / str(number), *logs)[1] == (), line
+
+
+def test_the_log_of_one_rank_accuses_nobody_by_itself(tmp_path):
+    assert absent(tmp_path / "alone", begun(0, "2.28.9"))[1] == ()
+    (tmp_path / "told").mkdir()
+    (tmp_path / "told" / "note.txt").write_text("The job hangs at the start.\n")
+    assert absent(tmp_path / "told", begun(0, "2.28.9", size=2)) == ("missing-rank-at-init", (1,))

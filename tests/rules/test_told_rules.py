@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.rules import crash_texts as texts
-from whichrank.flows.diagnose import conclude, discover_rules
+from whichrank.flows.diagnose import conclude, diagnose, discover_rules
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.timeline.case import Case
 
@@ -31,9 +31,16 @@ def status(number: int, extra: str = "") -> str:
     )
 
 
+def barrier(rank: int, joined: int) -> str:
+    return f"[rank{rank}]: Waiting in store based barrier to initialize process group for 10.2 secondsrank: {rank}, key: store_based_barrier_key:0 (world_size=4, num_workers_joined={joined}, timeout=0:30:00 error=Socket Timeout)\n"
+
+
 TIMED_OUT = texts.TIMED_OUT.format(1)
+ROOT_OF_EXTENSIONS = "Using /root/.cache/torch_extensions/py310_cu121 as PyTorch extensions root...\n"
 EARLY = TIMED_OUT.replace("SeqNum=15", "SeqNum=2")
 STARTED = info("Channel 00/0 : 0[0] -> 1[1] via P2P/IPC") + info("Connected all rings")
+GDR_OFF = info("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'")
+DEVINFO = "hca_id:\tmlx5_0\n\ttransport:\t\t\tInfiniBand (0)\n\t\tport:\t1\n\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n\t\t\tlink_layer:\t\t{}\n"
 GIDS = " localGid ::ffff:10.1.{}.4 remoteGids::ffff:10.1.{}.5"
 SAVE = "if rank == 0:\n    dist.barrier()\n    save(model)\n"
 CROSSED = (
@@ -62,25 +69,34 @@ FIRE: list[tuple[str, str, texts.Files]] = [
     ("RDMA201", "2.28", {"a.log": warn("NET/IB : Got completion from peer 10.0.0.12<40054> with status=IBV_WC_LOC_PROT_ERR(4) opcode=IBV_WC_SEND(0) vendor_err=81 hca mlx5_0")}),
     ("RDMA202", "2.24", {"a.log": warn("Call to ibv_modify_qp failed with 22 Invalid argument, on dev mlx5_0:1, curr state INIT, next state RTR", place="misc/ibvwrap.cc:324")}),
     ("RDMA202", "RoCE never answered", {"a.log": status(12, GIDS.format(1, 1))}),
+    ("RDMA202", "RoCE by its ports, never answered", {"a.log": status(12), "devinfo.txt": DEVINFO.format("Ethernet")}),
     ("RDMA203", "port error", {"a.log": warn("NET/IB : mlx5_7:1 Got async event : port error")}),
+    ("RDMA203", "port error, before 2.20", {"a.log": warn("NET/IB : Got async event : port error")}),
+    ("RDMA203", "the adapter failed", {"a.log": warn("NET/IB : Got async event : local catastrophic error")}),
     ("RDMA203", "no answer in a run that had worked", {"a.log": texts.steps(30) + status(12)}),
     ("RDMA204", "timed out", {"a.log": warn("Call to ibv_modify_qp failed with error Connection timed out", place="misc/ibvwrap.cc:284")}),
     ("RDMA204", "InfiniBand never answered", {"a.log": status(12)}),
+    ("RDMA204", "InfiniBand by its ports", {"a.log": status(12), "devinfo.txt": DEVINFO.format("InfiniBand")}),
     ("RDMA205", "two networks", {"a.log": status(12, GIDS.format(1, 2))}),
     ("RDMA206", "not opened", {"a.log": warn("NET/IB : Unable to open device mlx5_0")}),
     ("RDMA207", "no provider", {"a.log": "libibverbs: Warning: no userspace device-specific driver found for /sys/class/infiniband_verbs/uverbs0\n"}),
     ("RDMA207", "none, and a bridge", {"a.log": warn("Failed to open libibverbs.so[.1]") + info("NET : Using interface eth0:172.17.0.4<0>")}),
     ("RDMA208", "reg_mr", {"a.log": warn("Call to ibv_reg_mr failed with error Cannot allocate memory")}),
     ("RDMA208", "create_cq", {"a.log": warn("Call to ibv_create_cq failed with error Cannot allocate memory")}),
+    ("RDMA208", "UCX", {"a.log": "ib_iface.c:961  UCX  ERROR ibv_create_cq(cqe=4096) failed: Cannot allocate memory\n"}),
+    ("RDMA209", "plain sockets, 1.12", {"a.log": info("NET/OFI Selected Provider is tcp (found 2 nics)")}),
+    ("RDMA209", "plain sockets, 1.14", {"a.log": info("NET/OFI Selected provider is tcp, fabric is 10.2.0.0/16 (found 2 nics)")}),
     ("RDMA209", "no provider", {"a.log": "find_ofi_provider:500 NCCL WARN NET/OFI No eligible providers were found\n"}),
     ("RDMA210", "transfer", {"a.log": "ofi_process_cq:222 NCCL WARN NET/OFI Request 0x7f01 completed with error. RC: 113. Error: No route to host. Completed length: 0\n"}),
     ("RDMA211", "peermem", {"a.log": "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument (nvidia-peermem)\n"}),
     ("RDMA211", "slow without it", {"a.log": info("GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)"), "note.txt": "two nodes are slower than one node\n"}),
     ("RDMA212", "ping", {"a.log": "From 10.77.1.1 icmp_seq=1 Frag needed and DF set (mtu = 1500)\n"}),
     ("GPUH201", "python", texts.ranks(4, {2: texts.traceback("RuntimeError: CUDA error: uncorrectable ECC error encountered")}, texts.lost_peer())),
+    ("GPUH202", "the last of the driver's three lines", {"a.log": "epoch 3\nNVRM: system has fallen off the bus and is not responding to commands.\n"}),
     ("GPUH202", "nvml", {"a.log": "Unable to determine the device handle for GPU 0000:17:00.0: GPU is lost.  Reboot the system to recover this GPU\n"}),
     ("GPUH203", "cuda", {"a.log": texts.traceback("RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution")}),
     ("GPUH204", "802", {"a.log": "Test CUDA failure common.cu:941 'system not yet initialized'\n"}),
+    ("GPUH204", "nvls, cut at the end", {"a.log": warn("Cuda failure 999 'unknown error", place="transport/nvls.cc:254")}),
     ("GPUH204", "nvls", {"a.log": warn("Cuda failure 1 'invalid argument'", place="transport/nvls.cc:254")}),
     ("PCIE201", "iommu fault", {"a.log": "AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x002f device=0000:41:00.0 address=0xd0000000 flags=0x0030]\n"}),
     ("PCIE201", "helps without", {"a.log": STARTED, "note.txt": "It hangs. It works with NCCL_P2P_DISABLE=1.\n"}),
@@ -98,10 +114,14 @@ FIRE: list[tuple[str, str, texts.Files]] = [
     ("SOFT205", "too many", {"a.log": warn("Error : too many XML nodes (max 256)")}),
     ("SOFT206", "two shapes", {"a.log": info("NET/Plugin : No plugin found (libnccl-net.so), using internal implementation") + info("NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin.", "node2", 200)}),
     ("LNCH201", "baton", {"stack.log": 'Traceback (most recent call last):\n  File "/x/torch/utils/file_baton.py", line 42, in wait\n    time.sleep(self.wait_seconds)\nKeyboardInterrupt\n'}),
+    ("LNCH201", "a lock was there", {"a.log": "Warning: Lock file exists in build directory: '/root/.cache/torch_extensions/py310_cu121/plugin/lock'\n" + ROOT_OF_EXTENSIONS}),
+    ("LNCH201", "nobody builds", {"a.log": "Loading extension module fused_adam...\n" + ROOT_OF_EXTENSIONS * 4}),
+    ("LNCH201", "nobody builds, time-outs", {"a.log": ROOT_OF_EXTENSIONS * 2 + TIMED_OUT}),
     ("HOST201", "index", texts.ranks(4, {2: texts.traceback("FileNotFoundError: [Errno 2] No such file or directory: '/data/index-cache/abc_shuffle_idx.npy'")}, texts.lost_peer())),
     ("HOST202", "killed", {"a.log": "Loading checkpoint shards:  33%|███▎      | 1/3\n" + texts.table({0: -9, 1: -15}, 0)}),
     ("HOST203", "make", {"a.log": "make: warning:  Clock skew detected.  Your build may be incomplete.\n"}),
     ("CONF201", "no algorithm", {"a.log": warn("Error : no algorithm/protocol available for function Broadcast with datatype ncclInt8", place="enqueue.cc:1")}),
+    ("CONF202", "exported", {"a.log": "export NCCL_TIMEOUT=7200\n" + TIMED_OUT}),
     ("COLL201", "contiguous", texts.ranks(4, {1: texts.traceback("ValueError: Tensors must be contiguous")}, texts.lost_peer())),
     ("COLL201", "another device", {"a.log": warn("AllReduce : sendbuff allocated on device 0 mismatchs with NCCL device 1", place="misc/argcheck.cc:30")}),
     ("COLL202", "under a guard", {"a.log": TIMED_OUT, "train.py": SAVE}),
@@ -111,17 +131,25 @@ FIRE: list[tuple[str, str, texts.Files]] = [
     ("COLL204", "counts", {"ras.txt": RAS}),
     ("COLL205", "iterable", {"a.log": TIMED_OUT, "note.txt": "custom IterableDataset with dynamic batching\n"}),
     ("SLOW201", "mapping", {"a.log": "Map (num_proc=16):  35%|███▌      | 35000/100000 [12:01<22:20]\n" + EARLY}),
+    ("SLOW201", "NCCL's id did not come", {"a.log": "Running tokenizer on dataset:  35%|███▌      | 35/100 [30:01<22:20]" + texts.traceback("RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout")}),
+    ("SLOW201", "the main process goes first", {"a.log": texts.traceback("RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout", "/x/site-packages/transformers/training_args.py", 1891, "main_process_first")}),
     ("SLOW202", "saving", {"a.log": "Saving model checkpoint to output/checkpoint-500\n" + TIMED_OUT}),
+    ("SLOW202", "saving the latest", {"a.log": "Saving latest checkpoint model to /ckpt\n" + TIMED_OUT}),
     ("SLOW203", "evaluating", {"a.log": "***** Running Evaluation *****\n" + TIMED_OUT}),
     ("SLOW205", "timed out", texts.ranks(2, {1: texts.traceback("RuntimeError: DataLoader timed out after 120 seconds")}, texts.lost_peer())),
     ("HOST204", "ssh", {"a.log": "ssh: connect to host node3 port 22: Connection timed out\n"}),
+    ("HOST205", "errno 116", texts.ranks(4, {2: texts.traceback("OSError: [Errno 116] Stale file handle: '/data/shard-0007.bin'")}, texts.lost_peer())),
     ("LNCH202", "store", {"a.log": "torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 7/8 clients joined.\n"}),
     ("SILE201", "Megatron", {"a.log": "AssertionError: Parameter hashes not matching across DP replicas\n"}),
     ("SILE202", "Megatron", {"a.log": "Rank 3, node gpu-12, device 3, iteration #812: First rerun: unexpected result is not reproducible within the tolerance (2.1 != nan)\n"}),
     ("SILE203", "the loss", {"a.log": "AssertionError: Rank 12: found NaN in local forward loss calculation. Device: 4, node: gpu-12\n"}),
     ("SILE203", "the gradients", {"a.log": "RuntimeError: Rank 3, node gpu-12, device 3, iteration 812: Unexpected result nan (message='found NaN in local grad norm for bucket #0 in backward pass before data-parallel communication collective')\n"}),
+    ("SILE203", "the smallest scale", {"a.log": "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 2, reducing to 1\n" + texts.traceback("Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.")}),
+    ("SILE203", "the smallest scale, fairseq", {"a.log": texts.traceback("FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding.")}),
     ("COLL206", "a value", {"a.log": TIMED_OUT, "train.py": "import torch.distributed as dist\nif loss.item() > threshold:\n    dist.all_reduce(flag)\n"}),
     ("COLL207", "another module", {"a.log": "Invalidate trace cache @ step 12: expected module 25, but got module 323\n" + TIMED_OUT.replace("ALLREDUCE", "_ALLGATHER_BASE")}),
+    ("LNCH202", "the start barrier since 2.1", {"a.log": "torch.distributed.DistStoreError: Timed out initializing process group in store based barrier on rank 0, for key: store_based_barrier_key:0 (world_size=16, num_workers_joined=8, timeout=0:30:00 error=Socket Timeout)\n"}),
+    ("LNCH202", "waited for, and no more words", {"a.log": barrier(0, 3) + barrier(1, 3)}),
     ("LNCH202", "the start barrier", {"a.log": "RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: store_based_barrier_key:1 (world_size=16, worker_count=8, timeout=0:30:00)\n"}),
     ("SLOW202", "told", {"a.log": TIMED_OUT, "note.txt": "The barrier expires while rank 0 consolidates the checkpoint into one file.\n"}),
     ("SLOW203", "told", {"a.log": TIMED_OUT, "note.txt": "Rank 0 runs the validation with beam search, which takes more than 30 minutes.\n"}),
@@ -139,6 +167,13 @@ STILL: list[tuple[str, str, texts.Files]] = [
     ("COLL207", "training goes on", {"a.log": "Invalidate trace cache @ step 12: expected module 25, but got module 323\n" + texts.steps(30)}),
     ("COLL207", "the first step", {"a.log": "Invalidate trace cache @ step 0: expected module 1, but got module 0\n" + TIMED_OUT.replace("ALLREDUCE", "_ALLGATHER_BASE")}),
     ("SLOW202", "a slow save of a good run", {"note.txt": "Saving a checkpoint takes 4 minutes.\n"}),
+    ("SILE203", "a scale that is looked for", {"a.log": "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0\n[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768\n"}),
+    ("LNCH201", "built after all", {"a.log": "Warning: Lock file exists in build directory: '/x/plugin/lock'\n" + ROOT_OF_EXTENSIONS * 4 + "Loading extension module plugin...\n"}),
+    ("LNCH201", "one builds", {"a.log": ROOT_OF_EXTENSIONS * 4 + "Emitting ninja build file /x/plugin/build.ninja...\n"}),
+    ("LNCH201", "one process that only began", {"a.log": ROOT_OF_EXTENSIONS}),
+    ("LNCH201", "removed by the program", {"a.log": "warning: Lock file exists in build directory: '/x/plugin/lock', removing\n"}),
+    ("LNCH201", "something else came", {"a.log": ROOT_OF_EXTENSIONS * 4 + texts.traceback("KeyError: 'x'")}),
+    ("CONF202", "no time-out", {"a.log": "export NCCL_TIMEOUT=7200\n" + texts.steps(30)}),
     ("SILE203", "nothing found", {"a.log": texts.steps(30) + "check_for_nan_in_loss_and_grad .................. True\n"}),
     ("PCIE201", "an IOMMU of a machine that is well", {"lspci.txt": "ACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+\n"}),
     ("NETI201", "loopback on one host", {"a.log": info("Bootstrap : Using lo:127.0.0.1<0>")}),
@@ -152,7 +187,15 @@ STILL: list[tuple[str, str, texts.Files]] = [
     ("RDMA207", "none installed", {"a.log": info("Failed to open libibverbs.so[.1]")}),
     ("RDMA207", "none installed, bridge, and training", {"a.log": warn("Failed to open libibverbs.so[.1]") + info("NET : Using interface eth0:172.17.0.4<0>") + texts.steps(30)}),
     ("RDMA209", "no plug-in", {"a.log": info("NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin.")}),
+    ("RDMA209", "the fabric's own provider", {"a.log": info("NET/OFI Selected provider is efa, fabric is efa (found 32 nics)")}),
+    ("RDMA209", "plain sockets, and training", {"a.log": info("NET/OFI Selected Provider is tcp (found 2 nics)") + texts.steps(30)}),
+    ("CODE202", "it came up", {"a.log": GDR_OFF + info("Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0")}),
+    ("CODE202", "training", {"a.log": GDR_OFF + texts.steps(3)}),
+    ("CODE202", "a whole log", {"a.log": GDR_OFF + info("Setting affinity for GPU 0") * 120}),
+    ("CODE202", "a message that tells more", {"a.log": GDR_OFF + status(4)}),
     ("RDMA211", "off and not slow", {"a.log": info("GPU Direct RDMA Disabled for HCA 0 'mlx5_0'")}),
+    ("RDMA203", "a port that is up", {"a.log": warn("NET/IB : Got async event : port active")}),
+    ("HOST205", "survived", {"a.log": "OSError: [Errno 116] Stale file handle\n" + texts.steps(40)}),
     ("GPUH204", "cuda failure elsewhere", {"a.log": warn("Cuda failure 1 'invalid argument'", place="enqueue.cc:254")}),
     ("PCIE201", "off", {"a.log": STARTED, "note.txt": "4x RTX 4090, hangs. Works with NCCL_P2P_DISABLE=1. IOMMU and ACS are disabled\n"}),
     ("PCIE202", "a model, and it runs", {"a.log": STARTED + texts.steps(30), "note.txt": "4x RTX 4090\n"}),
@@ -171,6 +214,8 @@ STILL: list[tuple[str, str, texts.Files]] = [
     ("COLL203", "same order", {"a.log": TIMED_OUT, "train.py": CROSSED.replace("    dist.irecv(y, 0)\n    dist.all_reduce(x)", "    dist.all_reduce(x)\n    dist.irecv(y, 0)")}),
     ("COLL205", "no time-out", {"note.txt": "custom IterableDataset with dynamic batching\n"}),
     ("SLOW201", "no time-out", {"a.log": "Map (num_proc=16):  35%|███▌      | 35000/100000 [12:01<22:20]\n"}),
+    ("LNCH202", "waited for, and passed", {"a.log": barrier(0, 3) + "Rank 0: Completed store-based barrier for key:store_based_barrier_key:0 with 4 nodes.\n"}),
+    ("LNCH202", "waited for, and trained", {"a.log": barrier(0, 3) + texts.steps(30)}),
     ("SLOW202", "saved long before", {"a.log": "Saving model checkpoint to output/checkpoint-500\n***** Running Evaluation *****\n" + TIMED_OUT}),
 ]  # fmt: skip
 
@@ -194,7 +239,7 @@ def test_keeps_silent(code, why, files, tmp_path):
 
 
 def test_every_rule_has_a_case_that_fires():
-    assert {code for code, _, _ in FIRE} | {"SOFT207", "CODE201"} == MINE
+    assert {code for code, _, _ in FIRE} | {"SOFT207", "CODE201", "CODE202"} == MINE
 
 
 @pytest.mark.parametrize(
@@ -212,6 +257,24 @@ def test_a_result_without_its_reason_is_told_as_possibilities(error, cause, seve
     assert judged("SOFT207", texts.case_of(texts.write(tmp_path, told))) == []
 
 
+@pytest.mark.parametrize(
+    ("code", "name"), [("LNCH201", "nobody builds"), ("SILE203", "the smallest scale"), ("CONF202", "exported")]
+)
+def test_nobody_is_named_where_all_do_it(code, name, tmp_path):
+    files = next(files for c, n, files in FIRE if (c, n) == (code, name))
+    marked = {path: "".join(f"[rank2]: {line}\n" for line in text.splitlines()) for path, text in files.items()}
+    (found,) = judged(code, texts.case_of(texts.write(tmp_path, marked)))
+    assert (found.subject.ranks, found.victims) == ((), ())
+
+
+def test_a_timeout_that_nobody_reads_is_told_beside_the_wait(tmp_path):
+    files = next(files for code, _, files in FIRE if code == "CONF202")
+    verdict = conclude(texts.case_of(texts.write(tmp_path, files)), []).verdict
+    assert verdict.cause == "collective-desync"
+    assert [a.cause for a in verdict.alternatives] == ["wrong-environment"]
+    assert "gave up after 600 s" in verdict.alternatives[0].why
+
+
 def test_the_rank_that_has_it_is_named_and_the_victims_are_not(tmp_path):
     case = texts.case_of(texts.write(tmp_path, next(files for code, _, files in FIRE if code == "GPUH201")))
     found = judged("GPUH201", case)
@@ -223,6 +286,45 @@ def test_the_blocked_peer_is_named_not_the_one_that_tells(tmp_path):
     found = judged("NETI202", texts.case_of(texts.write(tmp_path, FIRE[4][2])))
     assert found[0].subject.hosts == ("10.1.2.4",)
     assert found[0].subject.ranks == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        (GDR_OFF, "gdr-disabled"),
+        ("ACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+\n", "p2p-acs-iommu"),
+        (warn('Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!'), "p2p-acs-iommu"),
+        ("libfabric:81:1700000000::core:core:fi_getinfo_():1392<warn> fi_getinfo: provider efa output empty list\n", "efa-provider-missing"),
+    ],
+)  # fmt: skip
+def test_a_hint_that_stands_alone_is_told_as_a_hint(line, cause, tmp_path):
+    verdict = diagnose([texts.write(tmp_path, {"a.log": line})], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits, verdict.victims) == (cause, Subject(), ())
+    assert 0.3 < verdict.confidence < 0.4
+    assert "is a hint" in verdict.summary
+    assert not verdict.summary.endswith(("..", "!."))
+
+
+def test_the_rank_that_a_message_names_is_named(tmp_path):
+    for rank, words in ((12, "AssertionError: Rank 12: found NaN in local grad norm in backward pass. Device: 4"),
+                        (3, "[rank3]: RuntimeError: Rank 3, node gpu-1, device 3, iteration 8: Unexpected result nan (message='found NaN in local grad norm for bucket #0')")):  # fmt: skip
+        (found,) = judged("SILE203", texts.case_of(texts.write(tmp_path / str(rank), {"a.log": words + "\n"})))
+        assert found.subject.ranks == (rank,)
+        assert found.message.startswith(f"Rank {rank} had values")
+
+
+def test_a_sentence_is_one_sentence(tmp_path):
+    """Who is meant in lower case within it, the message from where it begins, one full stop."""
+    row = (
+        "           8             2   float     sum"
+        "node1: Test CUDA failure common.cu:253 'no kernel image is available for execution on the device'\n"
+    )
+    (found,) = judged("SOFT201", texts.case_of(texts.write(tmp_path / "a", {"a.log": row})))
+    assert (
+        found.message == "The build has no code for this GPU: no kernel image is available for execution on the device."
+    )
+    (found,) = judged("RDMA204", texts.case_of(texts.write(tmp_path / "b", {"a.log": status(12)})))
+    assert found.message.startswith("The adapter of a process has no path to its peer: Got completion from")
 
 
 @pytest.mark.parametrize(
@@ -284,3 +386,56 @@ def test_what_is_only_noted_is_where_to_look_first(tmp_path):
     verdict = conclude(texts.case_of(texts.write(tmp_path, {"ras.txt": RAS})), []).verdict
     assert verdict.cause == "unknown"
     assert [a.cause for a in verdict.alternatives] == ["collective-desync"]
+
+
+def test_who_is_missing_at_the_start_barrier_is_named_where_all_others_are_there(tmp_path):
+    words = "".join(barrier(rank, 3) for rank in (0, 1, 3))
+    (found,) = judged("LNCH202", texts.case_of(texts.write(tmp_path / "all", {"a.log": words})))
+    assert (found.subject.ranks, found.victims) == ((2,), (0, 1, 3))
+    assert "Rank 2 did not come" in found.message
+    (found,) = judged("LNCH202", texts.case_of(texts.write(tmp_path / "some", {"a.log": barrier(0, 3)})))
+    assert found.subject.ranks == ()
+    assert "1 of 4 ranks did not come" in found.message
+
+
+def timed_out(
+    rank: int, op: str, numel: int, *, group: str = "0 (default_pg)", seq: int = 78, told: bool = True
+) -> str:
+    stamp = f"[rank{rank}]:[E816 01:45:40.183009389 ProcessGroupNCCL.cpp:"
+    work = f"WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={numel}, NumelOut={numel}, Timeout(ms)=600000)"
+    first = f"{stamp}607] [Rank {rank}] Watchdog caught collective operation timeout: {work} ran for 600026 milliseconds before timing out.\n"
+    more = f"{stamp}1664] [PG {group} Rank {rank}] Exception (either an error or timeout) detected by watchdog at work: {seq}, last enqueued NCCL work: {seq}, last completed NCCL work: {seq - 1}.\n"
+    return first + (more if told else "")
+
+
+@pytest.mark.parametrize(
+    ("odd", "cause"),
+    [
+        (timed_out(3, "BROADCAST", 4096), "collective-order"),
+        (timed_out(3, "ALLREDUCE", 4097), "size-mismatch"),
+        (timed_out(3, "_REDUCE_SCATTER_BASE", 7), "collective-order"),
+    ],
+)
+def test_time_outs_at_one_number_are_compared(odd, cause, tmp_path):
+    others = "".join(timed_out(rank, "ALLREDUCE", 4096) for rank in range(3))
+    verdict = diagnose([texts.write(tmp_path, {"job.log": others + odd})]).verdict
+    assert (verdict.category, verdict.cause, verdict.culprits.ranks) == ("hang", cause, (3,))
+
+
+def test_time_outs_of_groups_of_some_ranks_are_not_compared(tmp_path):
+    words = "".join(
+        timed_out(rank, ("ALLREDUCE", "BROADCAST")[rank % 2], 8, group=f"{1 + rank % 2}") for rank in range(4)
+    )
+    verdict = diagnose([texts.write(tmp_path, {"job.log": words.replace("Rank 3] Exc", "Rank 1] Exc")})]).verdict
+    assert verdict.cause not in ("collective-order", "size-mismatch")
+    # All wait in the same operation of a second group of all ranks.
+    words = "".join(timed_out(rank, "ALLREDUCE", 8, group="1", told=rank != 2) for rank in range(4))
+    verdict = diagnose([texts.write(tmp_path / "second", {"job.log": words})]).verdict
+    assert verdict.cause == "collective-stalled"
+    assert "work 78 of group 1" in verdict.summary
+
+
+def test_a_pasted_block_may_be_indented(tmp_path):
+    words = "".join(timed_out(rank, "ALLREDUCE", 8) for rank in range(3)) + timed_out(3, "BROADCAST", 8)
+    indented = "".join(f"    {line}\n" for line in words.splitlines())
+    assert diagnose([texts.write(tmp_path, {"job.log": indented})]).verdict.culprits.ranks == (3,)

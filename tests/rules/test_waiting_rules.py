@@ -56,6 +56,34 @@ def without_peers(row):
     row["in"] = (row["in"] or "").partition(" ")[0] or None
 
 
+IN_DATA = 'Thread 0x7F01 (idle): "MainThread"\n    get (queue.py:170)\n    __next__ (toolkit/data/batches.py:64)\n'
+IN_TEARDOWN = (
+    "#0  0x00007f3a10c45d2d in __pthread_timedjoin_ex (threadid=1397) at pthread_join_common.c:89\n"
+    "#1  0x00007f3a04d33e27 in commReclaim(ncclComm*) () from /opt/nccl/libnccl.so.2\n"
+    "#2  0x00007f3a04d345fd in ncclCommAbort () from /opt/nccl/libnccl.so.2\n"
+)
+IN_MAIN = 'Thread 0x7F01 (active): "MainThread"\n    train (job/train.py:64)\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "ranks"),
+    [
+        (IN_DATA, "rank-stuck-in-data-loading", ()),
+        (f"rank 3:\n{IN_DATA}", "rank-stuck-in-data-loading", (3,)),
+        (IN_TEARDOWN, "teardown-hang", ()),
+        (f"rank 3:\n{IN_TEARDOWN}", "teardown-hang", ()),
+        (IN_MAIN, "unknown", ()),
+        (f"{IN_DATA}\n{IN_DATA}", "unknown", ()),
+        (f"{IN_DATA}step 1/9 loss 2.0\nstep 2/9 loss 2.0\n", "unknown", ()),
+    ],
+)
+def test_the_only_stack_is_half_believed(text, cause, ranks, tmp_path):
+    (tmp_path / "look.txt").write_text(text)
+    verdict = judged(tmp_path).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == (cause, ranks)
+    assert verdict.confidence <= 0.6
+
+
 @pytest.mark.parametrize("name", ["both_receive_first", "send_left_out", "receive_left_out"])
 def test_without_their_words_nobody_is_named_and_nothing_is_healthy(name, tmp_path):
     verdict = judged(edited(name, tmp_path, without_peers)).verdict

@@ -90,6 +90,12 @@ class Xid:
         return tuple(ACTIONS[word] for word in self.action if word in ACTIONS)
 
 
+def is_nvlink(code: int) -> bool:
+    """Whether an Xid of this number speaks of an NVLink."""
+    fact = xid(code)
+    return fact is not None and fact.category == "nvlink"
+
+
 @cache
 def _table() -> dict[tuple[str, int], Xid]:
     with (Path(__file__).parent / "xid.csv").open(newline="", encoding="utf-8") as stream:

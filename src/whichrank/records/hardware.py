@@ -11,6 +11,8 @@ KERNEL_KINDS = {
     "xid": "the NVIDIA driver reports an Xid: code, caused_by; device is the GPU",
     "sxid": "an NVSwitch reports an SXid: code, fatal (1, 0), link; device is the switch",
     "gpu_lost": "the GPU does not answer over PCIe any more",
+    "gpu_page_fault": "amdgpu: a kernel touched memory that it must not; pid 0 where it was the driver's own",
+    "gpu_process": "amdgpu: whose fault the lines above tell of",
     "gpu_init_failed": "the driver could not start the GPU: reason",
     "gpu_name": "the driver tells which UUID a bus address has: uuid",
     "pcie_error": "PCIe error report: severity (corrected, nonfatal, fatal), what",

@@ -41,6 +41,9 @@ _STEPS_AFTER_BY_ANYBODY = 20
 _SPAWN_LINES = 60
 """A traceback of `spawn` and the message below it are not longer than this."""
 _MOST_REFS = 5
+_LOCKS = tuple(
+    f"multiprocessing/{name}.py" for name in ("synchronize", "queues", "context", "sharedctypes", "shared_memory")
+)
 _SEGMENT = ("dev/shm", "shared memory", "shm-", "posix_fallocate", "</torch_", "unable to mmap")
 
 _STATEMENTS = (
@@ -353,10 +356,20 @@ def only_hangs(case: Case) -> bool:
 def refs(signs: Iterable[Sign]) -> tuple[Ref, ...]:
     """One quote per line of the evidence, one per rank first."""
     unique = {(s.ref.source, s.ref.locator): s for s in reversed(list(signs))}
-    ordered = list(reversed(unique.values()))
+    ordered = _without_openings(list(reversed(unique.values())))
     first = {s.rank: s for s in reversed(ordered)}
     chosen = [s for s in ordered if first[s.rank] is s] + [s for s in ordered if first[s.rank] is not s]
     return tuple(s.ref for s in chosen[:_MOST_REFS])
+
+
+def _without_openings(signs: Sequence[Sign]) -> list[Sign]:
+    """Without tracebacks (cited by the line in which they open) whose last line is cited by itself."""
+    cited = {(s.ref.source, s.rank, s.ref.quote.strip()) for s in signs if not _is_traceback(s)}
+    return [s for s in signs if not _is_traceback(s) or (s.ref.source, s.rank, s.ref.quote.strip()) not in cited]
+
+
+def _is_traceback(found: Sign) -> bool:
+    return found.event is not None and found.event.kind == "traceback"
 
 
 def _subject(case: Case, claim: Claim, signs: Sequence[Sign], ranks: tuple[int, ...]) -> Subject:
@@ -393,18 +406,32 @@ def whose(case: Case, ranks: tuple[int, ...], signs: Sequence[Sign] = ()) -> str
 
 def others(case: Case, ranks: tuple[int, ...]) -> str:
     """`; ranks 0-2 only lost their peer`, where there are others."""
-    rest = [rank for rank in range(case.world) if rank not in ranks]
+    heard = {event.rank for event in case.events} | set(case.people.by_rank)
+    rest = [rank for rank in range(case.world) if rank not in ranks and rank in heard]
     return f"; what {telling.ranks_text(rest)} report{'s' if len(rest) == 1 else ''} follows from it" if (
         rest and ranks
     ) else ""  # fmt: skip
 
 
 def about_shared_memory(found: Sign) -> bool:
-    """Whether a failed allocation is one of a shared-memory segment."""
-    return any(words in found.text for words in _SEGMENT)
+    """Whether a failed allocation is one of a shared-memory segment, or of a semaphore, which lies there too."""
+    return any(words in found.text for words in _SEGMENT) or (found.event is not None and _makes_lock(found.event))
+
+
+def _makes_lock(event: LogEvent) -> bool:
+    """Whether an exception comes out of Python's making of locks, queues and shared arrays: sem_open, shm_open."""
+    return bool(event.frames) and event.frames[-1].file.endswith(_LOCKS)
+
+
+def repeats(found: Sign, told: Iterable[Sign]) -> bool:
+    """Whether this is the last line of one of these tracebacks, which says more by its frames."""
+    return any(
+        _is_traceback(s) and s.ref.source == found.ref.source and s.ref.quote.strip() == found.ref.quote.strip()
+        for s in told
+    )
 
 
 def short(text: str, most: int = 160) -> str:
-    """The first line of a message, cut to a sentence's length."""
-    line = text.strip().partition("\n")[0].strip(' \t",')
+    """The first line of a message, cut to a sentence's length, and without the full stop that the sentence has."""
+    line = text.strip().partition("\n")[0].strip(' \t",').rstrip(".!")
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"

@@ -95,6 +95,11 @@ def waited(case: Case, rank: int | None) -> bool:
     return any(rank is None or event.rank in (None, rank) for event in events(case, *kinds))
 
 
+def out_of_memory(case: Case) -> list[Death]:
+    """Processes that Slurm says were ended for lack of memory."""
+    return [d for d in deaths(case) if d.sign.event and d.sign.event.text("reason").startswith("Out Of Memory")]
+
+
 def only_one_failed(case: Case) -> tuple[int, ...]:
     """The one rank that ended by itself while the launcher ended all others, if there is just one."""
     all_deaths = deaths(case)

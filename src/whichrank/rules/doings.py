@@ -1,4 +1,4 @@
-"""What the output says a rank was doing when the others had timed out in a collective."""
+"""What the output says a rank was doing when the others had timed out in a collective, or at the start."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ _TROUBLE = re.compile(
     r"(?i:time-?d? ?-?out|\bhang|\bhung|stuck|freez|stall|expire|exception|error|fail|crash|killed|abort)"
 )
 """A slow save or evaluation is told of good runs too."""
+_RAISED = ("frame-main-process-first",)
+"""Hints that stand in a traceback: somebody has waited in vain there."""
+_STORE = ("unique_id", "barrier_timeout")
 _SMALL = 1
 """A barrier is an all-reduce of one element."""
 _EARLY = 10
@@ -24,8 +27,9 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
     """The finding that the last activity before a time-out makes, where nothing surer is at hand."""
     if not crashes.heard(case):
         return crashes.SILENT
-    waiting = sighted.timed_out(case)
-    told = [s.sign for s in sighted.of_cause(case, claim.cause, ("hint",)) if waiting or _TROUBLE.search(s.sign.text)]
+    waiting = [*sighted.timed_out(case), *_at_the_start(case)]
+    hints = sighted.of_cause(case, claim.cause, ("hint",))
+    told = [s.sign for s in hints if waiting or s.id in _RAISED or _TROUBLE.search(s.sign.text)]
     if claim.cause == "rank-stuck-in-preprocessing" and (waiting or told):
         told += [Sign(clue.ref.quote, clue.ref) for clue in case.clues if clue.kind == "between_barriers"]
     last = _last(case, waiting)
@@ -38,6 +42,12 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
     ranks = ranks if len(ranks) == 1 else ()
     who = crashes.who(case, ranks, []) if ranks else "A rank"
     return [crashes.found(case, claim, signs, tell.format(who=who, what=what), _sure(case, claim, mine, told), ranks)]
+
+
+def _at_the_start(case: Case) -> list[Sign]:
+    """What says that ranks waited in vain in the store, for NCCL's id or in the start barrier."""
+    gave_up = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") in _STORE]
+    return gave_up + [s.sign for s in sighted.seen(case, "torch-unique-id")]
 
 
 def _sure(case: Case, claim: Claim, mine: list[Seen], told: list[Sign]) -> float:

@@ -32,12 +32,14 @@ _LOSS_WORDS = (
     "rendezvous",
 )  # fmt: skip
 _KNOWN_WORDS = (
-    "out of memory", "CUDA error:", "HIP error:", "device-side assert", "DataLoader worker (pid",
-    "DataLoader worker(s)", "Expected to have finished reduction", "Detected mismatch between collectives",
-    "EADDRINUSE", "Address already in use", "Too many open files", "received 0 items of ancdata",
-    "No space left on device", "Disk quota exceeded", "unable to open shared memory object", "unable to mmap",
+    "out of memory", "CUDA error:", "HIP error:", "cuda runtime error (", "device-side assert",
+    "DataLoader worker (pid", "DataLoader worker(s)", "Expected to have finished reduction",
+    "Detected mismatch between collectives", "EADDRINUSE", "Address already in use", "Too many open files",
+    "received 0 items of ancdata", "No space left on device", "Disk quota exceeded",
+    "unable to open shared memory object", "unable to mmap",
     "insufficient shared memory", "Name or service not known", "name resolution", "gai error",
     "expected, but not set", "exhausted inputs", "No CUDA GPUs are available", "Found no NVIDIA driver",
+    "no GPUs found!",
     "driver on your system is too old", "Driver/library version mismatch", "Invalid device id",
     "Attempting to deserialize object on CUDA device", "Duplicate GPU detected", "appears not to match",
     "DDP expects same model", "Unable to find address for", "DefaultCPUAllocator", "Cannot allocate memory",
@@ -123,6 +125,11 @@ def _first_losses(case: Case) -> dict[tuple[str, int], int]:
 def _raised_anew(parent: LogEvent, kind: Nature) -> bool:
     """Whether an exception raised while another was handled is the one to tell: a failed download is."""
     return kind == "own" and nature(parent) == "loss" and short_type(parent) in _PLAIN_LOSS
+
+
+def agent_had_workers(case: Case) -> bool:
+    """Whether an elastic agent failed while it looked after its workers: then the rendezvous had been reached."""
+    return any(s.signature == "frame-agent-asks-store" for s in case.sightings)
 
 
 def any_raised(case: Case) -> bool:

@@ -9,6 +9,7 @@ from whichrank.facts import xids
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Category, Finding, Gpu, NextStep, NotEvaluated, Severity, Subject
 from whichrank.records.hardware import GpuState, KernelEvent, address
+from whichrank.records.log import Value
 from whichrank.rules import crashes, telling
 from whichrank.timeline.case import Case
 from whichrank.timeline.hardware import same_host
@@ -19,11 +20,13 @@ NO_GPU_STATE = NotEvaluated("the kernel log or nvidia-smi -q of the hosts")
 _OLD_NS = 6 * 3600 * 10**9
 """Where nothing tells when the job ran, an event this much older than the end of its log is of another day's work."""
 _TOGETHER_NS = 10 * 10**9
+_SECOND_HAND = 0.7
+"""What an Xid counts that is not in the log itself but named by one that follows from it."""
 _MOST_REFS = 5
 _FAILURES = (
     "watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "cuda_error", "native_crash",
     "peer_closed", "gloo_timeout", "elastic_failure", "monitored_barrier_failed", "desync_report", "traceback",
-    "store_error", "dataloader_worker_died", "host_out_of_memory",
+    "store_error", "dataloader_worker_died", "host_out_of_memory", "stall_report",
 )  # fmt: skip
 _PROGRAM_FAILED = ("cuda_error", "native_crash", "process_exit", "elastic_failure", "traceback", "nccl_error")
 _TRAINERS = (
@@ -64,6 +67,11 @@ def failed(case: Case) -> bool:
 
 def weigh(case: Case, event: KernelEvent) -> Weight:
     """How much an event of the kernel may accuse: an old one, or one of a job that ran well, nobody."""
+    whole = _weigh(case, event)
+    return replace(whole, factor=round(whole.factor * _SECOND_HAND, 2)) if _is_second_hand(event) else whole
+
+
+def _weigh(case: Case, event: KernelEvent) -> Weight:
     when = case.hardware.when(event)
     if when in ("before", "after"):
         return Weight(0.3, "info")
@@ -115,8 +123,23 @@ def blame_of(event: KernelEvent) -> xids.Blame:
 def xid_events(case: Case, *blames: xids.Blame) -> list[KernelEvent]:
     """Xids that speak of these, without those that follow from an earlier one on the same GPU."""
     told = [e for e in case.hardware.of_kind("xid", "sxid") if not case.hardware.foreign(e.host, e.device)]
-    told = [e for e in told if not _of_another_job(case, e)]
+    told = [_cause_of(e, told) for e in told if not _of_another_job(case, e)]
     return [e for e in told if blame_of(e) in blames and not _follows(e, told)]
+
+
+def _cause_of(event: KernelEvent, told: Sequence[KernelEvent]) -> KernelEvent:
+    """The Xid that this one names as its cause, where the log holds nothing else of it; else the event itself."""
+    code = event.number("caused_by")
+    if code is None or any(e.code == code and same_gpu(e, event) for e in told):
+        return event
+    data: dict[str, Value] = {"code": code, "named_by": event.code or 0}
+    if xids.is_nvlink(code):
+        data["fatal"] = 1  # what is not fatal removes no channel
+    return replace(event, data=data)
+
+
+def _is_second_hand(event: KernelEvent) -> bool:
+    return event.number("named_by") is not None
 
 
 def _of_another_job(case: Case, event: KernelEvent) -> bool:
@@ -170,6 +193,11 @@ def _same_place(one: KernelEvent, other: KernelEvent) -> bool:
     if not same_host(one.host, other.host) or mine is None or theirs is None:
         return False
     return mine >> 4 == theirs >> 4
+
+
+def same_gpu(one: KernelEvent, other: KernelEvent) -> bool:
+    """Whether two events name the same GPU, be it by an address that was made unreadable."""
+    return _same_place(one, other) or (same_host(one.host, other.host) and one.device == other.device)
 
 
 def _before(one: KernelEvent, other: KernelEvent) -> bool:
@@ -290,13 +318,15 @@ def onset(events: Iterable[KernelEvent]) -> int | None:
 
 
 def aside(case: Case, events: Sequence[KernelEvent], weight: Weight) -> str:
-    """What must be said of an event that accuses nobody."""
+    """What must be said of an event that accuses nobody, or that is known only by another."""
+    named = events[0].number("named_by") if events else None
+    said = f" The log has only the Xid {named} that follows from it." if named is not None else ""
     if weight.severity != "info" or not events:
-        return ""
+        return said
     when = case.hardware.when(events[0])
     if when in ("before", "after"):
-        return f" This was {when} the run."
-    return " Nothing in the job's own evidence shows that it was harmed, or when this was."
+        return f"{said} This was {when} the run."
+    return f"{said} Nothing in the job's own evidence shows that it was harmed, or when this was."
 
 
 def names(case: Case, ranks: tuple[int, ...]) -> str:

@@ -8,20 +8,47 @@ from dataclasses import replace
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import telling
-from whichrank.timeline.activity import Doing
+from whichrank.timeline.activity import Doing, of_process
 from whichrank.timeline.case import Case
-from whichrank.timeline.stuck import Held, held_up, stack_ref
+from whichrank.timeline.stuck import Held, held_up, only_stack, ref_of, stack_ref
 
 
 def judge_held(
     case: Case, doing: Doing, code: str, cause: str, words: str, fix: tuple[str, ...], also: Container[int] = ()
 ) -> list[Finding] | NotEvaluated:
     """Findings for the ranks whose stack shows that they are held up in this way; of `also` something else shows it."""
-    if not case.stacks:
+    if not case.stacks and not case.unplaced:
         return NotEvaluated("stacks of the ranks (py-spy, faulthandler or gdb)")
     meant = [held for held in held_up(case) if held.activity.doing == doing or held.rank in also]
     found = [replace(held, activity=replace(held.activity, doing=doing)) for held in meant]
-    return [_finding(case, found, code, cause, words, fix)] if found else []
+    if found:
+        return [_finding(case, found, code, cause, words, fix)]
+    return _alone(case, doing, code, cause, words, fix)
+
+
+def _alone(case: Case, doing: Doing, code: str, cause: str, words: str, fix: tuple[str, ...]) -> list[Finding]:
+    """What the only stack at hand shows: whoever took it saw a job that stood still."""
+    only = only_stack(case)
+    activity = of_process(only[0]) if only else None
+    if only is None or activity is None or activity.doing != doing or doing == "user":
+        return []
+    stack, rank = only
+    at = f" at {activity.place}" if activity.place else f" ({activity})"
+    who = telling.who(case, rank).capitalize() if rank is not None else "A process"
+    return [
+        Finding(
+            code=code,
+            cause=cause,
+            category="hang",
+            severity="error",
+            confidence=0.5,
+            subject=Subject(ranks=() if rank is None else (rank,)),
+            message=f"{who} is {words}{at}; this is the only stack at hand.",
+            evidence=(ref_of(stack, rank),),
+            fix=fix,
+            next=(NextStep("whichrank attach PID", "takes the stacks of the other ranks too", (cause,), "none"),),
+        )
+    ]
 
 
 def _finding(case: Case, found: list[Held], code: str, cause: str, words: str, fix: tuple[str, ...]) -> Finding:

@@ -8,7 +8,9 @@ from whichrank.rules.crashes import Sign
 
 SIGNS = ("^", "=", "!")
 """NCCL's own: not these, exactly these."""
-_NAMED = re.compile(r"Unable to find (?:address|interface) for:? ?(?P<name>\[?[\w.^=!,:-]{1,60}\]?)")
+_NAMED = re.compile(
+    r"(?P<host>rp != nullptr\. )?Unable to find (?:address|interface) for:? ?(?P<name>\[?[\w.^=!,:-]{1,253}\]?)"
+)
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 
 
@@ -16,7 +18,13 @@ def wanted(sign: Sign) -> str:
     """The interface that Gloo looked for, where the message names it."""
     told = sign.event.text("interface") if sign.event else ""
     found = None if told else _NAMED.search(sign.text)
-    return told or (found["name"] if found else "")
+    return told or (found["name"] if found and not found["host"] else "")
+
+
+def host_name(sign: Sign) -> str:
+    """The host name that Gloo could not resolve to an address of the host, where it speaks of one."""
+    found = _NAMED.search(sign.text)
+    return found["name"].rstrip(".") if found and found["host"] else ""
 
 
 def is_foreign(name: str) -> bool:

@@ -18,17 +18,23 @@ def unanswered(case: Case) -> tuple[list[Seen], Reading]:
     """Completions with status 12, and what they speak of.
 
     In a run that had made steps the path had worked: the link went down. Before the first step the path never existed:
-    by the addresses it crosses rails, on RoCE the GID is the first suspect, on InfiniBand the partition.
+    by the addresses it crosses rails, on RoCE the GID is the first suspect, on InfiniBand the partition. RoCE is known
+    by the addresses, by NCCL's list of devices, or by the link layer of the ports where NCCL lists none.
     """
     found = [s for s in sighted.seen(case, "nccl-ib-status-12") if s.sign.rank is None or not _went_on(case, s)]
     if sighted.has_run(case):
         return found, "link"
     if any(_crosses(s) for s in found):
         return found, "rail"
-    roce = any(_V4.match(s.group("local_gid")) for s in found) or any(
-        device.endswith("RoCE") for process in case.nccl for device in process.ib_devices
-    )
-    return found, "gid" if roce else "partition"
+    listed = [device for process in case.nccl for device in process.ib_devices]
+    roce = any(_V4.match(s.group("local_gid")) for s in found) or any(device.endswith("RoCE") for device in listed)
+    return found, "gid" if roce or (not listed and _all_ethernet(case)) else "partition"
+
+
+def _all_ethernet(case: Case) -> bool:
+    """Whether every port of an adapter that is known to be up, if any is, speaks Ethernet."""
+    adapters = [port for port in case.hardware.ports if port.port is not None and port.state != "DOWN"]
+    return {port.layer for port in adapters if port.layer} == {"Ethernet"}
 
 
 def _went_on(case: Case, s: Seen) -> bool:

@@ -69,7 +69,8 @@ def judge(
 ) -> list[Finding] | NotEvaluated:
     """The finding that the messages of the claim's cause make, if there is a root among them.
 
-    `tell` is the sentence; `{who}` stands for the ranks or hosts, `{what}` for the words of the first message.
+    `tell` is the sentence; `{who}` stands for the ranks or hosts (in lower case unless it opens the sentence), `{what}`
+    for the words of the first message.
     """
     if not crashes.heard(case):
         return crashes.SILENT
@@ -89,7 +90,8 @@ def tell_of(case: Case, claim: Claim, tell: str, speaking: Sequence[Seen], sure:
     named = claim if claim.alternatives else replace(claim, alternatives=_also(lead.signature))
     ranks = _ranks(case, blamed)
     shown = [lead.sign, *first, *(s.sign for s in speaking)]
-    text = tell.format(who=_who(case, ranks, blamed), what=_what(lead))
+    who = _who(case, ranks, blamed)
+    text = tell.format(who=who if tell.startswith("{who}") else who[0].lower() + who[1:], what=_what(lead))
     finding = crashes.found(case, named, shown, text, sure, ranks)
     if lead.signature.who == "peer":
         peers = tuple(sorted({p for s in blamed if (p := address(s.group("peer")))}))[:4]
@@ -165,7 +167,11 @@ def _who(case: Case, ranks: tuple[int, ...], blamed: Sequence[Seen]) -> str:
 
 
 def _what(lead: Seen) -> str:
-    return crashes.short(lead.sighting.ref.quote)
+    """The message itself, without what a launcher, a logger or a table put before it in the same line."""
+    quote = lead.sighting.ref.quote
+    found = lead.signature.search(quote)
+    text = crashes.short(quote[quote.find(found[0]) :] if found else quote)
+    return text.rstrip("'") if text.count("'") % 2 else text
 
 
 def _also(signature: Signature) -> tuple[tuple[str, float, str], ...]:

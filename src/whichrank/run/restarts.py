@@ -141,9 +141,9 @@ class Restarts(Silent):
         newest = self.current.newest
         source = f"from {newest}" if newest is not None else "from the beginning"
         failed = f"attempt {self.current.number} failed ({self.current.cause or 'not judged'})"
-        self.tell(f"{failed}; once more in {seconds:.1f} s, {source}")
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
+            self.tell(f"{failed}; once more in {seconds:.1f} s, {source}")
             heard = signal.sigtimedwait(ENDING, seconds)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -104,6 +104,11 @@ _LIBRARY_SIGNS: tuple[tuple[Doing, re.Pattern[str], re.Pattern[str] | None], ...
         None,
     ),
 )
+_NATIVE_END = re.compile(
+    r"^p?ncclComm(?:Abort|Destroy|Finalize)\b|^comm(?:Reclaim|Free)\b"
+    r"|^c10d::ProcessGroupNCCL::(?:abort|abortCommsFromMap|shutdown|~ProcessGroupNCCL)\b"
+)
+"""Functions that tear communicators down, as gdb writes them."""
 # A library that calls back into the training code (a data set, a file object, a compiler's back end) still does its own
 # work. Only files that are on the stack while they do it: a compiled model runs below `_dynamo/eval_frame.py` for ever.
 _CALLERS: tuple[tuple[Doing, re.Pattern[str]], ...] = (
@@ -142,6 +147,8 @@ _USER_SIGNS: tuple[tuple[Doing, re.Pattern[str]], ...] = (
     ),
     ("compile", re.compile(r"(?:^|_)(?:compile|autotune|jit)(?:_|$)", re.IGNORECASE)),
 )
+_DATA_FOLDER = re.compile(r"(?:^|[/\\])data(?:sets?|_?load(?:ers?|ing))?[/\\][^/\\]{1,200}\.py$")
+_STEPS = frozenset({"__next__", "__iter__"})
 _STORAGE = re.compile(
     r"^(?:fsync|fdatasync|statvfs|flock|lockf|open_file|read_nfs|_nfs|nfs_|rpc_wait_bit|fuse_|ceph_|lustre_|ll_)"
 )
@@ -186,6 +193,8 @@ def _bare(frame: Frame) -> str:
 
 
 def _library_sign(frame: Frame) -> Doing | None:
+    if _NATIVE_END.match(frame.function):
+        return "leaving"
     for doing, file, function in _LIBRARY_SIGNS:
         if file.search(frame.file) and (function is None or function.search(_bare(frame))):
             return doing
@@ -210,4 +219,6 @@ def _by_user_code(frames: Sequence[Frame], user: Frame | None, place: CodePlace 
         for doing, pattern in _USER_SIGNS:
             if any(pattern.search(word) for word in re.split(r"[\s.]+", words) if word):
                 return Activity(doing, frame, place, idle=idle)
+        if _bare(frame) in _STEPS and _DATA_FOLDER.search(frame.file):
+            return Activity("data", frame, place, idle=idle)
     return Activity("user" if user is not None else "unknown", user or frames[0], place, idle=idle)

@@ -55,6 +55,8 @@ class Case:
     """Places of training code that lay beside the logs."""
     stacks: dict[int, ProcessStack] = field(default_factory=dict)
     """By global rank; the newest of each."""
+    unplaced: list[ProcessStack] = field(default_factory=list)
+    """Stacks of which nothing says whose they are."""
     set_aside: list[Source] = field(default_factory=list)
     has_dumps: bool = False
     host_clocks: dict[str, HostClock] = field(default_factory=dict)
@@ -89,8 +91,9 @@ class Case:
         """Whether something besides the dumps says that the job hangs."""
         waiting = sum(activity.doing == "waiting" for activity in self.activities.values())
         timed_out = self.of_kind(
-            "watchdog_timeout", "gloo_timeout", "monitored_barrier_failed", "desync_report", "dump_signal"
-        )
+            "watchdog_timeout", "gloo_timeout", "monitored_barrier_failed", "desync_report", "dump_signal",
+            "stall_report",
+        )  # fmt: skip
         return bool(timed_out) or waiting > 1
 
     @cached_property
@@ -155,6 +158,7 @@ def build_case(records: Iterable[Any]) -> Case:
         sightings=_sighted(read_by_others(pile), people),
         clues=[r for r in pile if isinstance(r, CodeClue)],
         stacks=_by_rank(stacks, people),
+        unplaced=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],
         set_aside=_aside(run.aside, run.unplaced),
         has_dumps=lineup is not None,
         host_clocks=clocks,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from whichrank.model.evidence import Ref
 from whichrank.records.log import LogEvent
+from whichrank.records.stack import ProcessStack
 from whichrank.timeline.activity import Activity, of_frames
 from whichrank.timeline.case import Case
 
@@ -30,11 +31,25 @@ class Held:
 
 def stack_ref(case: Case, rank: int) -> Ref:
     """A rank's stack as evidence: the frames from the deepest line of the training code inwards."""
-    stack = case.stacks[rank]
+    return ref_of(case.stacks[rank], rank, case.people.host_of(rank))
+
+
+def ref_of(stack: ProcessStack, rank: int | None = None, host: str | None = None) -> Ref:
+    """A stack as evidence, also where nothing says whose it is."""
     thread = next((t for t in stack.threads if t.main), stack.threads[0] if stack.threads else None)
     frames = thread.frames[:4] if thread else ()
     quote = " < ".join(f"{f.function} ({f.file.rsplit('/', 1)[-1]}:{f.line})" for f in frames) or "no frames"
-    return Ref(stack.source, f"line {thread.line if thread else stack.line}", quote, rank, case.people.host_of(rank))
+    return Ref(stack.source, f"line {thread.line if thread else stack.line}", quote, rank, host)
+
+
+def only_stack(case: Case) -> tuple[ProcessStack, int | None] | None:
+    """The one stack at hand, and its rank where that is told; None where more is known of the job than that."""
+    found = [*((stack, rank) for rank, stack in case.stacks.items()), *((stack, None) for stack in case.unplaced)]
+    if len(found) != 1 or case.lineup is not None or case.progress:
+        return None
+    if found[0][0].reason.startswith("Fatal"):
+        return None  # the last words of a crash, no look at a job that stands still
+    return found[0]
 
 
 def suspects_by_record(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]]:

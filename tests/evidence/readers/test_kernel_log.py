@@ -123,6 +123,21 @@ MESSAGES = {
     "NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.": ("gpu_lost", "0000:18:00.0", None, {}),
     "NVRM: GPU 0000:18:00.0: RmInitAdapter failed! (0x24:0xffff:1211)": ("gpu_init_failed", "0000:18:00.0", None, {}),
     "NVRM: GPU at PCI:0000:9b:00: GPU-509665ad-b600-ac93-3616-d754b23d636d": ("gpu_name", "0000:9b:00", None, {}),
+    "NVRM: GPU 0000:18:00.0 has fallen off the bus and is not responding to commands.": ("gpu_lost", "", None, {}),
+    "NVRM: The NVIDIA GPU 0000:18:00.0 (PCI ID: 10de:2330) installed in this system has fallen off the bus and is not "
+    "responding to commands.": ("gpu_lost", "0000:18:00.0", None, {}),
+    "amdgpu 0000:26:00.0: amdgpu: [gfxhub0] no-retry page fault (src_id:0 ring:24 vmid:3 pasid:32777, for process "
+    "python pid 991 thread python pid 992)": ("gpu_page_fault", "0000:26:00.0", 991, {}),
+    "amdgpu 0000:26:00.0: [gfxhub] page fault (src_id:0 ring:221 vmid:0 pasid:0, for process  pid 0 thread  pid 0)": (
+        "gpu_page_fault", "0000:26:00.0", 0, {}),
+    "amdgpu 0000:26:00.0: amdgpu: [mmhub0] no-retry page fault (src_id:0 ring:144 vmid:3 pasid:35032)": (
+        "gpu_page_fault", "0000:26:00.0", None, {}),
+    "amdgpu 0000:26:00.0: amdgpu: GCVM_L2_PROTECTION_FAULT_STATUS:0x00801031": (
+        "gpu_page_fault", "0000:26:00.0", None, {}),
+    "amdgpu 0000:26:00.0: amdgpu:  Process python pid 991 thread python pid 992": (
+        "gpu_process", "0000:26:00.0", 991, {}),
+    "amdgpu 0000:26:00.0: amdgpu:  for process python pid 991 thread python pid 992)": (
+        "gpu_process", "0000:26:00.0", 991, {}),
     "pcieport 0000:00:03.1: AER: Correctable error message received from 0000:00:00.0": (
         "pcie_error", "0000:00:03.1", None, {"severity": "corrected"}),
     "pcieport 0000:00:1c.5: AER: Corrected error received: id=00e5": (
@@ -171,6 +186,25 @@ def test_messages(tmp_path, line):
     (event,) = events(tmp_path, f"[1.000000] {line}\n")
     assert (event.kind, event.device, event.pid) == (kind, device, pid)
     assert {key: event.data.get(key) for key in data} == data
+
+
+IN_THREE_LINES = (
+    "NVRM: The NVIDIA GPU 0000:41:00.0\n",
+    "NVRM: (PCI ID: 10de:2330) installed in this system has\n",
+    "NVRM: fallen off the bus and is not responding to commands.\n",
+)
+
+
+@pytest.mark.parametrize("prefix", ["[ 1843.308145] ", "2026-11-15T02:36:11.000000+00:00 node7 kernel: ", ""])
+def test_a_lost_gpu_told_in_three_lines(tmp_path, prefix):
+    (event,) = events(tmp_path, "".join(prefix + line for line in IN_THREE_LINES))
+    assert (event.kind, event.device, event.line) == ("gpu_lost", "0000:41:00.0", 3)
+
+
+def test_a_lost_gpu_whose_address_is_not_above(tmp_path):
+    others = "[1.000000] usb 1-1: new device\n" * 9
+    (event,) = events(tmp_path, "[1.000000] " + IN_THREE_LINES[0] + others + "[1.000000] " + IN_THREE_LINES[2])
+    assert (event.kind, event.device) == ("gpu_lost", "")
 
 
 def test_a_healthy_log_says_only_that_it_booted(tmp_path):

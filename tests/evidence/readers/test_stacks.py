@@ -159,7 +159,57 @@ Traceback (most recent call first):
     assert innermost_user_frame(stack) == Frame("load", "/srv/app/train.py", 12)
 
 
+BARE = """\
+#0  0x00007f3a10c45d2d in __pthread_timedjoin_ex (threadid=1397, block=<optimized out>) at pthread_join_common.c:89
+#1  0x00007f3a04d33e27 in commFree(ncclComm*) () from /opt/nccl/libnccl.so.2
+#2  0x00007f3a04d345fd in ncclCommDestroy () from /opt/nccl/libnccl.so.2
+"""
+HEADLESS = """\
+Thread 0x7F01 (idle): "MainThread"
+    get (queue.py:170)
+    __next__ (toolkit/data/batches.py:64)
+Thread 0x7F02 (idle): "Thread-1"
+    wait (threading.py:302)
+"""
+
+
+def test_frames_of_gdb_that_nothing_announces(tmp_path: Path) -> None:
+    stack = only(write(tmp_path, f"it hangs here\n{BARE}"))
+    assert (stack.tool, stack.pid, stack.rank, stack.line) == ("gdb", None, None, 2)
+    main = main_thread(stack)
+    assert main is not None
+    assert [frame.function for frame in main.frames] == [
+        "__pthread_timedjoin_ex", "commFree(ncclComm*)", "ncclCommDestroy",
+    ]  # fmt: skip
+    both = write(tmp_path, f"{BARE}then\n{BARE}").records
+    assert [len(s.threads[0].frames) for s in both if isinstance(s, ProcessStack)] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("title", "rank"),
+    [
+        ("rank 3:", 3),
+        ("stack of rank3", 3),
+        ("== Rank 12 ==\n", 12),
+        ("ranks 0 and 1", None),
+        ("rank 0 and rank 1", None),
+        ("2026-11-15 the log of the job says that rank 3 was the first one to be silent", None),
+        ("rank 3:\nand this was taken later", None),
+    ],
+)
+def test_the_line_above_a_stack_may_say_whose_it_is(title: str, rank: int | None, tmp_path: Path) -> None:
+    assert only(write(tmp_path, f"{title}\n{HEADLESS}")).rank == rank
+    assert only(write(tmp_path, f"{title}\n{BARE}")).rank == rank
+
+
+def test_a_second_main_thread_is_another_process(tmp_path: Path) -> None:
+    found = write(tmp_path, f"rank 0\n{HEADLESS}\nrank 1\n{HEADLESS}").records
+    assert [(s.rank, len(s.threads)) for s in found if isinstance(s, ProcessStack)] == [(0, 2), (1, 2)]
+
+
 def test_sniffing() -> None:
+    assert stacks.sniff(BARE.encode(), "a.log")
+    assert not stacks.sniff(b"frame #0: c10::Error::Error + 0x57 (0x7f in libc10.so)\n", "a.log")
     for path in SAMPLES.glob("*.txt"):
         assert stacks.sniff(path.read_bytes()[:4096], path.name), path
     assert not stacks.sniff(b"rank 0 step 0 loss 0.5\n", "stack.log")

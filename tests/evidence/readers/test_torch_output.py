@@ -303,6 +303,36 @@ MESSAGES = [
      "shutting down workers"), "elastic_signal", {"what": "death", "signal": "2", "signal_number": 2}),
     ("job.sh: line 3:  4711 Killed                  python train.py", "native_crash", {"signal": 9}),
     ("Segmentation fault (core dumped)", "native_crash", {"signal": 11}),
+    ("Segmentation fault(core dumped)", "native_crash", {"signal": 11}),
+    ("  6%|▌         | 371/6256 [04:47<1:10:53, 13.82it/s, loss=0.31]Killed", "native_crash", {"signal": 9}),
+    ("[n4:812] Signal: Segmentation fault (11)", "native_crash", {"what": "mpi", "signal": 11}),
+    ("[n4:812] Signal: Bus error: 10 (10)", "native_crash", {"what": "mpi", "signal": 10}),
+    ("RuntimeError: cuda runtime error (59) : device-side assert triggered at /pytorch/aten/src/THC/a.cu:140",
+     "cuda_error", {"what": "device_assert", "reason": "device-side assert triggered"}),
+    ("THCudaCheck FAIL file=/pytorch/aten/src/THC/a.cu line=140 error=77 : an illegal memory access was encountered",
+     "cuda_error", {"what": "illegal_access", "reason": "an illegal memory access was encountered"}),
+    ("RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58",
+     "cuda_error", {"what": "out_of_memory", "reason": "out of memory"}),
+    ("RuntimeError: cuda runtime error (39) : uncorrectable ECC error encountered at /pytorch/aten/src/THC/a.cu:58",
+     "cuda_error", {"what": "ecc"}),
+    ("RuntimeError: cuda runtime error (4) : unspecified launch failure at /pytorch/aten/src/THC/a.cu:58",
+     "cuda_error", {"what": "launch_failure"}),
+    (("Memory access fault by GPU node-3 (Agent handle: 0x55d0) on address 0x7f0000200000. Reason: Page not present or "
+     "supervisor privilege."), "cuda_error", {"what": "illegal_access"}),
+    ("Memory access fault by GPU node-3 on address 0x7f0000200000. Reason: Unknown.",
+     "cuda_error", {"what": "illegal_access"}),
+    ("Memory access fault by GPU node-3 (Agent handle: 0x55d0) on address (nil). Reason: SRAM ECC failure.",
+     "cuda_error", {"what": "ecc"}),
+    ("srun: error: node7: task 3: Out Of Memory", "process_exit", {"tasks": [3], "signal": 9, "by": "slurm"}),
+    (("[2026-11-15 00:10:45,220] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python', '-u', 'a.py', "
+     "'--local_rank=3'] exits with return code = -9"),
+     "process_exit", {"by": "deepspeed", "exitcode": -9, "signal": 9}),
+    (("[2026-11-15 00:10:45,220] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python', '-u', 'a.py', "
+     "'--local_rank=3'] exits with return code = 1"), "process_exit", {"by": "deepspeed", "exitcode": 1}),
+    (("subprocess.CalledProcessError: Command '['/usr/bin/python3', '-u', 'a.py', '--local_rank=3']' died with "
+     "<Signals.SIGSEGV: 11>."), "process_exit", {"by": "subprocess", "signal": 11}),
+    ("subprocess.CalledProcessError: Command 'python a.py' died with unknown signal 64.",
+     "process_exit", {"by": "subprocess", "signal": 64}),
 ]  # fmt: skip
 
 
@@ -311,6 +341,26 @@ def test_single_messages(read: Read, line: str, kind: str, data: dict[str, objec
     event = only(read(f"some line before\n{line}\nsome line after\n"), kind)
     assert event.line == 2
     assert data.items() <= event.data.items()
+
+
+@pytest.mark.parametrize("line", [
+    "subprocess.CalledProcessError: Command '['ninja', '-v']' died with <Signals.SIGKILL: 9>.",
+    "Memory access fault by GPU node-3 (Agent handle: 0x55d0) on address (nil). Reason: Generic hang recovery.",
+    "epoch 3/9 [ok]Killed the old workers",
+    "THCudaCheckWarn FAIL file=/pytorch/aten/src/THC/a.cu line=140 error=29 : driver shutting down",
+])  # fmt: skip
+def test_words_that_tell_of_no_end_of_a_rank(read: Read, line: str) -> None:
+    assert [r.kind for r in read(f"a line\n{line}\n").records if isinstance(r, LogEvent)] == []
+
+
+@pytest.mark.parametrize("line", [
+    "['/usr/bin/python', '-u', 'a.py', '--local_rank=3'] exits with return code = -9",
+    "CalledProcessError: Command '['/usr/bin/python3', 'a.py', '--local_rank=3']' died with <Signals.SIGBUS: 7>.",
+])  # fmt: skip
+def test_the_command_of_a_launcher_names_no_rank(read: Read, line: str) -> None:
+    """It is that of the last process that was started."""
+    event = only(read(f"{line}\n"), "process_exit")
+    assert (event.rank, event.local_rank, event.pid) == (None, None, None)
 
 
 def test_out_of_memory_with_all_its_sizes(read: Read) -> None:
@@ -326,6 +376,58 @@ def test_out_of_memory_with_all_its_sizes(read: Read) -> None:
         data = only(read(text), "cuda_error").data
         assert (data["gpu"], data["tried_bytes"], data["free_bytes"]) == (1, 2 << 30, 512 << 20)
         assert (data["total_bytes"], data["allocated_bytes"]) == (79 << 30, 70 << 30)
+
+
+STALLED = (
+    "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for "
+    "remainder of ranks for more than 60 seconds. This may indicate that different ranks are trying to submit "
+    "different tensors or that only subset of ranks is submitting tensors, which will cause deadlock. "
+)
+LOGGED = "[2026-11-15 00:10:45.181832: W /tmp/build/horovod/common/stall_inspector.cc:105] " + STALLED
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        (f"WARNING: {STALLED}Stalled ops: allreduce.a [ready ranks: 2, 0], allreduce.b [ready ranks: 0, 3]\n",
+         {"ready": [0, 2, 3], "missing": [], "some": []}),
+        (f"WARNING: {STALLED}\nStalled ops:\nallreduce.a [missing ranks: 1, 3]\nbroadcast.b [missing ranks: 3]\n",
+         {"missing": [3], "some": [1]}),
+        ((f"{LOGGED}\nStalled ranks:\n1: [allreduce.a, allreduce.b]\n3!: [allreduce.a, allreduce.b]\n"
+          'One or more rank (marked by "!") is stalled for longer than 120 seconds. Will shutdown.\n'),
+         {"missing": [1, 3], "some": []}),
+        (f"{LOGGED}\nMissing ranks:\n0: [allreduce.a]\n1: [allreduce.b]\n", {"missing": [], "some": [0, 1]}),
+        (f"{LOGGED}\nMissing ranks:\n2: [cond/then/_10/HorovodAllreduce_grads_0, b, c, d, e, f ...]\n",
+         {"missing": [2]}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("prefix", ["", "[1,0]<stderr>:", "0: ", "[default0]:"])
+def test_the_report_of_the_stall_inspector(read: Read, text: str, data: dict[str, object], prefix: str) -> None:
+    lines = "".join(f"{prefix}{line}\n" for line in f"before\n{text}1: something else\n".splitlines())
+    event = only(read(lines), "stall_report")
+    assert event.line == 2
+    assert data.items() <= event.data.items()
+
+
+@pytest.mark.parametrize(
+    ("sides", "data"),
+    [
+        (("Rank 1 is running inconsistent collective: CollectiveFingerPrint(OpType=BROADCAST, TensorShape=[8, 4], "
+          "TensorDtypes=Float, TensorDeviceTypes=TensorOptions(dtype=float (default), device=cuda"),
+         {"rank_a": 1, "op_a": "BROADCAST", "shape_a": "8, 4", "dtype_a": "Float"}),
+        ("Rank 1 is running inconsistent collective: CollectiveFingerPrint(OpType=BARRIER",
+         {"rank_a": 1, "op_a": "BARRIER"}),
+        (("Rank 0 is running collective: CollectiveFingerPrint(OpType=ALLREDUCE, TensorShape=[20]), but Rank 1 is "
+          "running collective: REDUCE."), {"rank_a": 0, "op_a": "ALLREDUCE", "rank_b": 1, "op_b": "REDUCE"}),
+        ("Rank 0 is running collective: BARRIER, but Rank 1 is running collective: _ALLGATHER_BASE.",
+         {"op_a": "BARRIER", "op_b": "_ALLGATHER_BASE"}),
+    ],
+)  # fmt: skip
+def test_fingerprints_of_early_versions(read: Read, sides: str, data: dict[str, object]) -> None:
+    event = only(
+        read(f"RuntimeError: Detected mismatch between collectives on ranks. {sides}\n"), "fingerprint_mismatch"
+    )
+    assert data.items() <= event.data.items()
 
 
 def test_a_fingerprint_mismatch(read: Read) -> None:
@@ -465,6 +567,16 @@ def test_encodings(read: Read, encoding: str) -> None:
     assert only(read(text.encode(encoding)), "cuda_error").data["what"] == "device_assert"
 
 
+@pytest.mark.parametrize(
+    ("check", "name", "key"),
+    [("ifa", "eth7", "interface"), ("rp", "node-a7.cluster.example", "hostname")],
+)
+def test_what_gloo_found_no_address_for(read: Read, check: str, name: str, key: str) -> None:
+    at = "[enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:127] "
+    event = only(read(f"RuntimeError: {at}{check} != nullptr. Unable to find address for: {name}\n"), "gloo_init_error")
+    assert {k: v for k, v in event.data.items() if k != "reason"} == {key: name}
+
+
 # -- bounds
 
 
@@ -492,6 +604,9 @@ HOSTILE = [
     "%|" + "|" * 200000 + "it/s",
     "Parameters which did not receive grad for rank 1: " + "a, " * 100000,
     "Assertion `" * 30000,
+    STALLED + "a [missing ranks: 1, 2], " * 10000,
+    STALLED + "\n" + "1: [" + "a, " * 50000,
+    "Rank 1 is running collective: " * 8000,
 ]
 
 

@@ -84,7 +84,8 @@ class Table:
         if key == "time":
             row.time = value
         elif key == "host":
-            found.host = value[:253]
+            # A full name from the resolver may end with the dot of the root zone.
+            found.host = value[:253].rstrip(".")
         elif key == "rank" and (match := _RANK.match(value)):
             found.rank, found.local_rank = int(match[1]), int(match[2])
         elif key == "exitcode" and (match := _EXIT.match(value)):

@@ -15,6 +15,7 @@ _THREAD = re.compile(
     r"^Thread (\d{1,9}) \((?:Thread 0x[0-9a-f]{1,16} )?\(?LWP (\d{1,10})\)?"
     r'(?: "([^"]{0,100})")?[^)]{0,40}\){0,3}:?$'
 )
+_BARE = re.compile(r"^#\d{1,6} {1,3}0x[0-9a-f]{1,16} in ")
 _FRAME = re.compile(r"^#(\d{1,6}) {1,3}(?:0x[0-9a-f]{1,16} in )?(.{1,4000})$")
 _AT = re.compile(r"^(.{1,1000}):(\d{1,9})$")
 _PYTHON_FRAME = re.compile(r'^\s{0,8}File "([^"]{1,1000})", line (\d{1,9}), in (.{1,300})$')
@@ -56,10 +57,21 @@ class Parser:
             self._keep(self._threads[-1].python, Frame(match[3], match[1], int(match[2])))
         elif self._threads and (match := _FRAME.match(text)):
             frame = _python_frame(text) or _native_frame(match[2])
-            self._keep(self._threads[-1].frames, frame)
+            self._keep(self._frames_of(line, text), frame)
+        elif _BARE.match(text) and (match := _FRAME.match(text)):
+            self._threads.append(_Thread(1, 0, "", line, [_native_frame(match[2])]))
         else:
             return False
         return True
+
+    def _frames_of(self, line: int, text: str) -> list[Frame]:
+        """Those of the open thread; frames that nothing announces begin again with another stack."""
+        last = self._threads[-1]
+        if last.lwp == 0 and text.startswith("#0 "):
+            self.end()
+            last = _Thread(1, 0, "", line)
+            self._threads.append(last)
+        return last.frames
 
     @staticmethod
     def _keep(frames: list[Frame], frame: Frame) -> None:
@@ -87,10 +99,10 @@ class Parser:
         first = min(threads, key=lambda thread: thread.number)
         # The main thread's number is the process's; gdb counts it as thread 1.
         main = next((t for t in threads if t.lwp == pid), first if first.number == 1 else None)
-        pid = pid if pid is not None else main.lwp if main is not None else None
+        pid = pid if pid is not None else main.lwp or None if main is not None else None
         stacks = tuple(
             # Python frames say more than the interpreter's own C frames around them.
-            ThreadStack(t.name, t.lwp, "unknown", tuple(t.python or t.frames), main=t is main, line=t.line)
+            ThreadStack(t.name, t.lwp or None, "unknown", tuple(t.python or t.frames), main=t is main, line=t.line)
             for t in threads
         )
         self.stacks.append(ProcessStack(self._source, "gdb", stacks, pid, line=threads[0].line))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from whichrank.evidence.readers import _faulthandler, _follow, _messages_comm, _tracebacks
+from whichrank.evidence.readers import _faulthandler, _follow, _horovod, _messages_comm, _tracebacks
 from whichrank.evidence.readers._elastic import Row, Table
 from whichrank.evidence.readers._found import Found, Matcher
 from whichrank.evidence.readers._keeper import Keeper
@@ -18,7 +18,7 @@ from whichrank.records.stack import ProcessStack
 MARKS = (
     b"most recent call", b'File "', b'File \\"', b"NCCL error", b"failed collective", b" FAILED",
     b"Root Cause", b"Failures:", b"Exception in thread", b"Exception ignored", b"Timeout (",
-    b"The above exception", b"During handling of the above",
+    b"The above exception", b"During handling of the above", _horovod.WORDS.encode(),
 )  # fmt: skip
 """Words that begin a message of several lines."""
 _PATIENCE = 5000
@@ -52,6 +52,7 @@ class Hearing:
         self._traces: dict[Key, tuple[_tracebacks.Trace, Voice, int | None]] = {}
         self._errors: dict[Key, tuple[_follow.NcclError, Voice]] = {}
         self._calls: dict[Key, tuple[_follow.CollectiveStack, Voice]] = {}
+        self._stalls: dict[Key, tuple[_horovod.Stall, Voice]] = {}
         self._tables: dict[str, Table] = {}
         self._faults: dict[str, _faulthandler.Builder] = {}
         self._thread: dict[Key, str] = {}
@@ -151,6 +152,11 @@ class Hearing:
             for open_key in _listening(self._calls, key):
                 if not self._calls[open_key][0].feed(voice.text):
                     self._close_call(open_key)
+        self._feed_stalls(key, voice)
+        if (stall := _horovod.begins(number, voice.text)) is not None:
+            self._close_stall(key)
+            self._stalls[key] = (stall, voice)
+            self._touched = number
         if "NCCL error" in voice.text and (error := _follow.nccl_error_begins(number, voice.text)):
             self._close_error(key)
             self._errors[key] = (error, voice)
@@ -181,6 +187,23 @@ class Hearing:
         opened = self._calls.pop(key, None)
         if opened is not None and opened[0].frames:
             self.emit(opened[0].line, opened[1], Found("collective_stack"), tuple(opened[0].frames))
+
+    def _feed_stalls(self, key: Key, voice: Voice) -> None:
+        if not self._stalls:
+            return
+        text = voice.text
+        # `1: [tensor, …]` of the report looks like a line that `srun --label` took from task 1.
+        label = f"{voice.task}:"
+        if text.startswith("[") and (outer := (key[0].removesuffix(label), key[1])) in self._stalls:
+            key, text = outer, f"{label} {text}"
+        for open_key in _listening(self._stalls, key):
+            if not self._stalls[open_key][0].feed(text):
+                self._close_stall(open_key)
+
+    def _close_stall(self, key: Key) -> None:
+        opened = self._stalls.pop(key, None)
+        if opened is not None:
+            self.emit(opened[0].line, opened[1], opened[0].found())
 
     # -- the agent's table, faulthandler
 
@@ -261,13 +284,14 @@ class Hearing:
     # -- what stays open
 
     def _expire(self, number: int) -> None:
-        crowd = len(self._traces) + len(self._errors) + len(self._calls) + len(self._tables) + len(self._faults)
+        opened = (self._traces, self._errors, self._calls, self._stalls, self._tables, self._faults)
+        crowd = sum(len(messages) for messages in opened)
         if number - self._touched > _PATIENCE or crowd > _MOST_VOICES:
             self.close()
         if len(self._ended) + len(self._thread) + len(self._chained) + len(self._ignored) > 1 << 16:
             for memory in (self._ended, self._thread, self._chained, self._ignored):
                 memory.clear()
-        self._watch = bool(self._traces or self._errors or self._calls or self._tables or self._faults)
+        self._watch = any(opened)
 
     def close(self) -> None:
         for key in list(self._traces):
@@ -276,6 +300,8 @@ class Hearing:
             self._close_error(key)
         for key in list(self._calls):
             self._close_call(key)
+        for key in list(self._stalls):
+            self._close_stall(key)
         for speaker, table in self._tables.items():
             if (row := table.end()) is not None:
                 self._emit_row(Voice("", speaker=speaker), row)

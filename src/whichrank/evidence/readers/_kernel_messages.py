@@ -34,6 +34,9 @@ _SXID = re.compile(
     re.IGNORECASE,
 )
 _LOST = re.compile(rf"NVRM: GPU (?:at )?(?:PCI:)?({_BUS}): GPU has fallen off the bus")
+# At its start the driver tells it in three lines, of which the first has the address and the last the fact.
+_LOST_WHO = re.compile(rf"NVRM: The NVIDIA GPU ({_BUS})")
+_LOST_FACT = re.compile(r"NVRM: (?:.{0,120} )?fallen off the bus and is not responding")
 _INIT = re.compile(rf"NVRM: GPU (?:at )?(?:PCI:)?({_BUS}): RmInitAdapter failed! ?(\([^)]{{0,60}}\))?")
 _NAMED = re.compile(rf"NVRM: GPU at (?:PCI:)?({_BUS}): (GPU-[0-9a-fA-F-]{{36}})")
 _AER = re.compile(
@@ -43,6 +46,14 @@ _AER_SHORT = re.compile(
     rf"({_BUS}): AER: (?:Multiple )?(Corrected|Correctable|Uncorrected|Uncorrectable)"
     r"(?: \((Non-Fatal|Fatal)\))? error (?:message )?received"
 )
+# amdgpu, with the GPU's address before each line: `[gfxhub0] no-retry page fault (…`, then the status; whose it was
+# stands in the first line, in newer kernels on a line of its own.
+_PAGE_FAULT = re.compile(
+    rf"amdgpu ({_BUS}): .{{0,24}}?"
+    r"(?:\[\w{3,12}\] .{0,12}page fault \(|\b\w{0,4}VM_L2_PROTECTION_FAULT_STATUS:0x[0-9a-fA-F]{1,8})"
+)
+_PAGE_FAULT_OF = re.compile(rf"amdgpu ({_BUS}): .{{0,24}}? (?:for p|P)rocess (\S{{0,64}}) pid (\d{{1,10}}) thread ")
+_PAGE_FAULT_WHOSE = re.compile(r", for process (\S{0,64}) pid (\d{1,10}) thread ")
 _OOM = re.compile(
     r"(Out of memory|Memory cgroup out of memory)\b.{0,200}?[Kk]ill(?:ed)? process (\d{1,10}),? \(?([^)\s,]{1,64})\)?"
 )
@@ -125,8 +136,33 @@ def _sxid(text: str) -> Told | None:
 
 
 def _lost(text: str) -> Told | None:
-    match = _LOST.search(text)
-    return Told("gpu_lost", {}, match[1]) if match and "Xid" not in text else None
+    if "Xid" in text:
+        return None
+    if match := _LOST.search(text):
+        return Told("gpu_lost", {}, match[1])
+    who = _LOST_WHO.search(text)
+    return Told("gpu_lost", {}, who[1] if who else "") if _LOST_FACT.search(text) else None
+
+
+def announced(text: str) -> str:
+    """The GPU of which the next lines tell that it is lost."""
+    match = _LOST_WHO.search(text)
+    return match[1] if match else ""
+
+
+def _page_fault(text: str) -> Told | None:
+    match = _PAGE_FAULT.search(text)
+    if not match:
+        return None
+    told = Told("gpu_page_fault", {}, match[1])
+    if whose := _PAGE_FAULT_WHOSE.search(text):
+        told.process, told.pid = whose[1], int(whose[2])
+    return told
+
+
+def _page_fault_of(text: str) -> Told | None:
+    match = _PAGE_FAULT_OF.search(text)
+    return Told("gpu_process", {}, match[1], int(match[3]), match[2]) if match else None
 
 
 def _init(text: str) -> Told | None:
@@ -241,6 +277,10 @@ MATCHERS: tuple[tuple[bytes, Match], ...] = (
     (b"NVRM: Xid", _xid),
     (b"SXid (", _sxid),
     (b"fallen off the bus", _lost),
+    (b"page fault (", _page_fault),
+    (b"VM_L2_PROTECTION_FAULT_STATUS:", _page_fault),
+    (b"for process ", _page_fault_of),
+    (b" Process ", _page_fault_of),
     (b"RmInitAdapter failed", _init),
     (b"NVRM: GPU at", _named),
     (b"PCIe Bus Error", _aer),

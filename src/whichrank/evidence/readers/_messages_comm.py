@@ -7,7 +7,10 @@ import re
 from whichrank.evidence.readers._found import Found, Matcher, Read, group_of, number_list
 from whichrank.records.log import Value
 
-_RUNNING = re.compile(r"Rank (\d{1,7}) is running collective: CollectiveFingerPrint\(")
+# Early versions print one side only; an operation without tensors may stand there by its bare name.
+_RUNNING = re.compile(
+    r"Rank (\d{1,7}) is running (?:inconsistent )?collective: (?:CollectiveFingerPrint\(|(_?[A-Z][A-Z0-9_]{2,40})\b)"
+)
 _PRINT = {
     "seq": re.compile(r"SequenceNumber=(\d{1,18})"),
     "op": re.compile(r"OpType=(\w{1,64})"),
@@ -27,10 +30,13 @@ _CONNECT_FAILED = re.compile(r"failed to connect to \[?([^\]\s]{1,253}?)\]?:(\d{
 _JOINED = re.compile(r"after (\d{1,9}) seconds waiting for clients\. (\d{1,9})/(\d{1,9}) clients")
 _KEYS = re.compile(r"wait timeout after (\d{1,12})ms, keys: (\S{1,500})")
 _PORT = re.compile(r"port: (\d{1,5})")
+# torch 1.10 to 2.4: `failed to bind to [::]:29500 (errno: 98 - Address already in use)`.
+_BOUND = re.compile(r"failed to (?:bind to|listen on) \S{1,255}:(\d{1,5}) \((?:errno|system error)")
 _STORE_BARRIER = re.compile(
-    r"rank: (\d{1,7}), (?:for )?key: (\S{1,200}) \(world_size=(\d{1,9}), "
-    r"(?:worker_count|num_workers_joined)=(\d{1,9}), timeout=([^)]{1,40})\)"
+    r"rank:? (\d{1,7}), (?:for )?key: (\S{1,200}) \(world_size=(\d{1,9}), "
+    r"(?:worker_count|num_workers_joined)=(\d{1,9}), timeout=([^\s)]{1,40})"
 )
+_STORE_PASSED = re.compile(r"Rank (\d{1,7}): Completed store-based barrier for key:\s?(\S{1,200})")
 _UNIQUE = re.compile(r"\[(\d{1,7})\] is setting up NCCL communicator")
 _ENV = re.compile(r"environment variable (\w{1,80}) expected, but not set")
 _BAD_ENV = re.compile(r"Invalid value for environment variable: (\w{1,100})")
@@ -45,6 +51,8 @@ def _fingerprint(text: str) -> Found | None:
     for name, side, end in zip("ab", sides[:2], [m.start() for m in sides[1:2]] + [len(text)], strict=False):
         body = text[side.end() : end]
         data[f"rank_{name}"] = int(side[1])
+        if side[2]:
+            data[f"op_{name}"] = side[2]
         for key, pattern in _PRINT.items():
             if match := pattern.search(body):
                 data[f"{key}_{name}"] = int(match[1]) if key == "seq" else match[1].strip()
@@ -90,8 +98,10 @@ def remote_peer(text: str) -> str:
 
 def _gloo_init(text: str) -> Found:
     data: dict[str, Value] = {"reason": text[:500].strip()}
-    if "Unable to find address for: " in text:
-        data["interface"] = text.partition("Unable to find address for: ")[2].strip()[:64]
+    before, _, name = text.partition("Unable to find address for: ")
+    if name:
+        # Gloo looks an interface up among those of the host, or else a host name by the resolver.
+        data["hostname" if before.endswith("rp != nullptr. ") else "interface"] = name.strip()[:253]
     return Found("gloo_init_error", data)
 
 
@@ -118,6 +128,12 @@ def _store(what: str, pattern: re.Pattern[str] | None = None, *keys: str) -> Rea
     return read
 
 
+def _not_listening(text: str) -> Found | None:
+    if "EADDRINUSE" in text or "Address already in use" not in text:
+        return None
+    return _store("port_in_use", _BOUND, "port")(text)
+
+
 def _connect_timeout(text: str) -> Found:
     data: dict[str, Value] = {"what": "connect_timeout"}
     if match := _CONNECT.search(text):
@@ -128,6 +144,8 @@ def _connect_timeout(text: str) -> Found:
 
 
 def _store_barrier(text: str) -> Found | None:
+    if passed := _STORE_PASSED.search(text):
+        return Found("store_passed", {"key": passed[2]}, group_rank=int(passed[1]))
     match = _STORE_BARRIER.search(text)
     if match is None:
         return None
@@ -166,7 +184,8 @@ def _init(what: str, pattern: re.Pattern[str] | None = None) -> Read:
 
 
 MATCHERS: tuple[Matcher, ...] = (
-    ("is running collective: CollectiveFingerPrint", _fingerprint),
+    ("is running collective: ", _fingerprint),
+    ("is running inconsistent collective: ", _fingerprint),
     ("monitoredBarrier", _barrier),
     ("Timed out waiting", lambda text: _gloo_timeout(text) if "operation to complete" in text else None),
     ("Application timeout caused pair closure", _gloo_timeout),
@@ -182,6 +201,7 @@ MATCHERS: tuple[Matcher, ...] = (
     ("wait timeout after", _store("key_timeout", _KEYS, "ms", "key")),
     ("Socket Timeout", _store("socket_timeout")),
     ("EADDRINUSE", _store("port_in_use", _PORT, "port")),
+    ("failed to listen on any local network address", _not_listening),
     ("Connection was likely closed", _store("closed")),
     ("sendBytes failed", _store("closed")),
     ("(gai error", _store("dns")),

@@ -1,4 +1,4 @@
-"""Lines of processes that fail or end: DDP, CUDA, crashes, the elastic agent, launchers and schedulers."""
+"""Lines of processes that fail: DDP, CUDA, crashes, workers that load data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _GRAD_INDICES = re.compile(r"indices which did not receive grad for rank (\d{1,7
 _GRAD_NAMES = re.compile(r"Parameters which did not receive grad for rank (\d{1,7}): (.{1,8000})")
 _TWICE = re.compile(r"Parameter at index (\d{1,9})(?: with name (\S{1,500}))? has been marked as ready twice")
 _SHAPES = re.compile(r"\[(\d{1,7})\]: params\[(\d{1,9})\] in this process with sizes \[([\d, ]{0,500})\]")
-_COUNTS = re.compile(r"Rank (\d{1,7}) has (\d{1,9}) params, while rank (\d{1,7}) has inconsistent (\d{1,9})")
+_COUNTS = re.compile(r"Rank (\d{1,7}) has (\d{1,20}) params, while rank (\d{1,7}) has inconsistent (\d{1,20})")
 _SIZE = r"([\d.]{1,20}) ([KMGT]?i?B|bytes)"
 _MEMORY = {
     "tried_bytes": re.compile(rf"Tried to allocate {_SIZE}"),
@@ -27,11 +27,17 @@ _MEMORY_OLD = {
 }
 _UNITS = {"B": 0, "bytes": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "KB": 1, "MB": 2, "GB": 3, "TB": 4}
 _GPU = re.compile(r"GPU (\d{1,4})(?: has|;)")
-_DEVICE_ERROR = re.compile(r"(?:CUDA|HIP) error: (.{1,200}?)(?:\s*$|\. |, NCCL)")
+# torch 1.x has its own words for it: once on stderr, then in the exception, with the place behind it.
+_DEVICE_ERROR = re.compile(
+    r"(?:(?:CUDA|HIP) error: |cuda runtime error \(\d{1,4}\) : "
+    r"|THCudaCheck FAIL file=\S{1,300} line=\d{1,7} error=\d{1,4} : )"
+    r"(.{1,200}?)(?:\s*$|\. |, NCCL| at \S{1,300}:\d{1,7})"
+)
 _DEVICE_ERRORS = {
     "device-side assert": "device_assert",
     "illegal memory access": "illegal_access",
     "uncorrectable ECC": "ecc",
+    "ECC failure": "ecc",
     "unspecified launch failure": "launch_failure",
     "invalid device ordinal": "invalid_device",
     "misaligned address": "misaligned_address",
@@ -46,6 +52,10 @@ _ASSERT_LINE = re.compile(
     r"(\S{1,300}\.(?:cu|cuh|h|hip)):(\d{1,7}): .{0,200}?block: \[[\d,]{1,40}\], thread: \[[\d,]{1,40}\] "
     r"Assertion `(.{1,400}?)` failed"
 )
+# ROCm's run time: "… GPU node-3 (Agent handle: 0x…) on address 0x…. Reason: Page not present …".
+_GPU_NODE = re.compile(
+    r"Memory access fault by GPU node-(\d{1,4}).{0,80}? on address \S{1,40}?\.? {1,4}Reason: ([^.]{1,120})"
+)
 _MATH_LIBRARY = re.compile(r"(CUBLAS_STATUS_\w{1,60}|CUDNN_STATUS_\w{1,60}|CUSOLVER_STATUS_\w{1,60})")
 _SIGNALS = {
     "Segmentation fault": 11, "Segfault encountered": 11, "SIGSEGV": 11, "Bus error": 7, "SIGBUS": 7,
@@ -59,25 +69,16 @@ _WORKER = re.compile(
     r"DataLoader worker \(pid\(?s?\)? ?([\d, ]{1,400})\) "
     r"(?:is killed by signal: ([A-Za-z ]{1,40})|exited unexpectedly(?: with exit code (-?\d{1,9}))?)"
 )
-_FAILED = re.compile(r"failed \(exitcode: (-?\d{1,9})\)(?: local_rank: (\d{1,7}))?(?: \(pid: (\d{1,10})\))?")
-_CLOSING = re.compile(r"Sending process (\d{1,10}) closing signal (\w{1,20})")
-_DEATH = re.compile(r"Received (\S{1,40}?:? ?\S{0,12}) death signal")
-_GOT = re.compile(r"Process (\d{1,10}) got signal: (\d{1,3})")
-_FORCED = re.compile(r"Unable to shutdown process (\d{1,10}) via \S{1,20}?,? forcefully exiting via (\S{1,20})")
-_RESTART = re.compile(r"(\d{1,9})/(\d{1,9}) attempts left")
-_SPAWN = re.compile(
-    r"[Pp]rocess (\d{1,7}) terminated with (?:signal (\w{1,20})|exit code (-?\d{1,9})|the following error)"
+# Open MPI's handler: "[host:pid] Signal: Segmentation fault (11)"; some systems add the number to the name.
+_MPI_SIGNAL = re.compile(
+    r"\[([\w.-]{1,253}):(\d{1,10})\] Signal: [A-Za-z][A-Za-z /]{0,40}(?:: \d{1,3})? \((\d{1,3})\)\s*$"
 )
-_SRUN = re.compile(r"(?:srun|slurmstepd): error: ([\w.-]{1,253}): tasks? ([\d,-]{1,2000}): (.{1,200})")
-_EXIT_CODE = re.compile(r"exit code (-?\d{1,9})")
-_CANCELLED = re.compile(
-    r"\*\*\* (?:JOB|STEP) \S{1,60} ON ([\w.,\[\]-]{1,253}) CANCELLED AT \S{1,40}(.{0,120}?) ?\*\*\*"
-)
-_MPI_EXIT = re.compile(r"process rank (\d{1,7}) with PID (\d{1,10}) on node ([\w.-]{1,253}) exited on signal (\d{1,3})")
-_DEEPSPEED_EXIT = re.compile(r"Process (\d{1,10}) exits with (?:return ?code|exitcode) ?[=:] ?(-?\d{1,9})")
 _KILLED_SHELL = re.compile(
     r"^(?:.{0,200}: line \d{1,9}: {1,8}(\d{1,10}) )?(Killed|Aborted|Segmentation fault|Bus error|Terminated)"
-    r"(?: {1,8}\(core dumped\))?(?:  .{0,500})?$"
+    r"(?: {0,8}\(core dumped\))?(?:  .{0,500})?$"
+)
+_BAR = re.compile(
+    r"\d/\d{1,12} \[[^\]]{1,400}\](?=(?:Killed|Aborted|Segmentation fault|Bus error|Terminated)[^\]]{0,40}$)"
 )
 
 
@@ -144,6 +145,15 @@ def _assert_line(text: str) -> Found | None:
     return Found("cuda_error", data)
 
 
+def _gpu_node(text: str) -> Found | None:
+    """A GPU of AMD met a page that it must not touch; some reasons are the hardware's."""
+    match = _GPU_NODE.search(text)
+    if match is None or "hang recovery" in match[2]:
+        return None
+    what = "ecc" if "ECC" in match[2] else "illegal_access"
+    return Found("cuda_error", {"what": what, "reason": match[0]})
+
+
 def _math_library(text: str) -> Found | None:
     match = _MATH_LIBRARY.search(text)
     return Found("cuda_error", {"what": "library", "reason": match[1]}) if match else None
@@ -168,14 +178,24 @@ def _crash(what: str) -> Read:
 
 
 def _shell(text: str) -> Found | None:
-    """`Killed` and the like as a shell prints it: the whole line, or after its own place."""
-    match = _KILLED_SHELL.match(text.strip())
+    """`Killed` and the like as a shell prints it: the whole line, after its own place, or behind a progress bar."""
+    line = text.strip()
+    bar = _BAR.search(line[-600:])
+    match = _KILLED_SHELL.match(line[-600:][bar.end() :] if bar else line)
     if match is None:
         return None
     data: dict[str, Value] = {"what": "shell", "reason": match[2]}
     if (number := signal_number(match[2])) is not None:
         data["signal"] = number
     return Found("native_crash", data, pid=int(match[1]) if match[1] else None)
+
+
+def _mpi_signal(text: str) -> Found | None:
+    match = _MPI_SIGNAL.search(text)
+    if match is None:
+        return None
+    data: dict[str, Value] = {"what": "mpi", "reason": match[0].strip(), "signal": int(match[3])}
+    return Found("native_crash", data, pid=int(match[2]), host=match[1])
 
 
 def _heap(text: str) -> Found | None:
@@ -195,89 +215,6 @@ def _worker_died(text: str) -> Found | None:
     return Found("dataloader_worker_died", data)
 
 
-def _exit_of(by: str, code: int | None, number: int | None) -> dict[str, Value]:
-    data: dict[str, Value] = {"by": by}
-    if code is not None:
-        data["exitcode"] = code
-        number = -code if code < 0 else number
-    if number is not None:
-        data["signal"] = number
-    return data
-
-
-def _agent_failed(text: str) -> Found | None:
-    match = _FAILED.search(text)
-    if match is None:
-        return None
-    found = Found("process_exit", _exit_of("elastic", int(match[1]), None))
-    found.local_rank = int(match[2]) if match[2] else None
-    found.pid = int(match[3]) if match[3] else None
-    return found
-
-
-def _agent_signal(text: str) -> Found | None:
-    data: dict[str, Value]
-    if match := _CLOSING.search(text):
-        data = {"what": "closing", "target_pid": int(match[1]), "signal": match[2]}
-    elif match := _DEATH.search(text):
-        data = {"what": "death", "signal": match[1].strip()}
-    elif match := _GOT.search(text):
-        data = {"what": "got", "target_pid": int(match[1]), "signal": match[2]}
-    elif match := _FORCED.search(text):
-        data = {"what": "forced", "target_pid": int(match[1]), "signal": match[2]}
-    elif match := re.search(r"Killing subprocess (\d{1,10})", text):
-        data = {"what": "closing", "target_pid": int(match[1]), "signal": "SIGTERM"}
-    else:
-        return None
-    number = signal_number(str(data["signal"]))
-    return Found("elastic_signal", data | ({"signal_number": number} if number is not None else {}))
-
-
-def _restart(text: str) -> Found | None:
-    match = _RESTART.search(text)
-    return Found("elastic_restart", {"attempts_left": int(match[1])}) if match else None
-
-
-def _spawned(text: str) -> Found | None:
-    match = _SPAWN.search(text)
-    if match is None:
-        return None
-    code = int(match[3]) if match[3] else None
-    found = Found("process_exit", _exit_of("spawn", code, signal_number(match[2]) if match[2] else None))
-    found.local_rank = int(match[1])
-    return found
-
-
-def _slurm(text: str) -> Found | None:
-    if match := _CANCELLED.search(text):
-        reason = match[2].strip() or "cancelled"
-        return Found("job_ended", {"reason": reason, "by": "slurm"}, host=match[1])
-    if "oom_kill" in text or "oom-kill" in text:
-        return Found("host_out_of_memory", {"by": "slurm", "reason": text[:300].strip()})
-    match = _SRUN.search(text)
-    if match is None:
-        return None
-    code = _EXIT_CODE.search(match[3])
-    data = _exit_of("slurm", int(code[1]) if code else None, None if code else signal_number(match[3]))
-    data |= {"tasks": number_list(match[2]), "reason": match[3].strip()}
-    return Found("process_exit", data, host=match[1])
-
-
-def _mpi(text: str) -> Found | None:
-    match = _MPI_EXIT.search(text)
-    if match is None:
-        return None
-    data = _exit_of("mpi", None, int(match[4]))
-    return Found("process_exit", data, rank=int(match[1]), pid=int(match[2]), host=match[3])
-
-
-def _deepspeed(text: str) -> Found | None:
-    match = _DEEPSPEED_EXIT.search(text)
-    if match is None:
-        return None
-    return Found("process_exit", _exit_of("deepspeed", int(match[2]), None), pid=int(match[1]))
-
-
 MATCHERS: tuple[Matcher, ...] = (
     ("Expected to have finished reduction", lambda _: Found("ddp_error", {"what": "unused"})),
     ("did not receive grad for rank", _unused),
@@ -288,6 +225,9 @@ MATCHERS: tuple[Matcher, ...] = (
     ("HIP out of memory", _out_of_memory),
     ("CUDA error: ", _device_error),
     ("HIP error: ", _device_error),
+    ("cuda runtime error (", _device_error),
+    ("THCudaCheck FAIL", _device_error),
+    ("Memory access fault by GPU", _gpu_node),
     ("Assertion `", _assert_line),
     ("_STATUS_", _math_library),
     ("Fatal Python error", _crash("python")),
@@ -295,6 +235,7 @@ MATCHERS: tuple[Matcher, ...] = (
     ("Segfault encountered", _crash("c10")),
     ("*** SIG", _crash("handler")),
     ("Process received signal", _crash("mpi")),
+    ("] Signal: ", _mpi_signal),
     ("Killed", _shell),
     ("Aborted", _shell),
     ("Segmentation fault", _shell),
@@ -304,15 +245,4 @@ MATCHERS: tuple[Matcher, ...] = (
     ("malloc(): ", _heap),
     ("munmap_chunk(): ", _heap),
     ("DataLoader worker", _worker_died),
-    ("failed (exitcode: ", _agent_failed),
-    ("Sending process ", _agent_signal),
-    (" death signal", _agent_signal),
-    ("got signal: ", _agent_signal),
-    ("forcefully exiting via", _agent_signal),
-    ("Killing subprocess", _agent_signal),
-    ("attempts left", _restart),
-    ("terminated with", _spawned),
-    ("error: ", _slurm),
-    ("exited on signal", _mpi),
-    (" exits with ", _deepspeed),
 )

@@ -14,6 +14,7 @@ _PROCESS = re.compile(r"^Process (\d{1,10}):\s?(.*)$")
 _PYTHON = re.compile(r"^Python v(\S{1,40})(?: \((.{1,1000})\))?$")
 _THREAD = re.compile(r'^Thread (0x[0-9A-Fa-f]{1,16}|\d{1,20}) \(([a-z]{1,12}(?:\+gil)?)\)(?:: "(.{0,200})")?$')
 _ERROR = re.compile(r"^Error: (.{1,500})|^(.{0,200}(?:[Pp]ermission denied|No such process|not permitted).{0,200})$")
+_MAIN = "MainThread"
 _MOST_PROCESSES, _MOST_THREADS, _MOST_FRAMES = 4096, 4096, 1024
 
 
@@ -36,7 +37,7 @@ class Process:
 
 def with_main(threads: list[ThreadStack], pid: int | None) -> tuple[ThreadStack, ...]:
     """Marks the main thread: by its name, else by the process's own number."""
-    named = next((i for i, thread in enumerate(threads) if thread.name == "MainThread"), None)
+    named = next((i for i, thread in enumerate(threads) if thread.name == _MAIN), None)
     own = next((i for i, thread in enumerate(threads) if pid and thread.tid == pid), None)
     chosen = own if named is None else named
     return tuple(ThreadStack(t.name, t.tid, t.state, t.frames, i == chosen, t.line) for i, t in enumerate(threads))
@@ -80,6 +81,8 @@ class TextParser:
             self._process.python = match[1]
         elif match := _THREAD.match(text):
             self._end_thread()
+            if match[3] == _MAIN and self._process is not None and self._process.pid is None and self._has_main():
+                self._end_process()  # another process, of which the headers were not kept
             tid = int(match[1], 0)
             self._thread = (match[3] or "", tid, state_of(match[2]), line, [])
             if self._process is None:
@@ -95,6 +98,9 @@ class TextParser:
 
     def end(self) -> None:
         self._end_process()
+
+    def _has_main(self) -> bool:
+        return self._process is not None and any(thread.name == _MAIN for thread in self._process.threads)
 
     def _end_thread(self) -> None:
         if self._thread is not None and self._process is not None and len(self._process.threads) < _MOST_THREADS:

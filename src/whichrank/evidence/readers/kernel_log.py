@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from whichrank.evidence.readers._hosts import host_of_path
-from whichrank.evidence.readers._kernel_messages import MATCHERS, Match, Told
+from whichrank.evidence.readers._kernel_messages import MATCHERS, Match, Told, announced
 from whichrank.evidence.readers._kernel_prefix import Said, peel
 from whichrank.evidence.readers._textscan import is_text, lines_with
 from whichrank.model.contracts import Item, Reading
@@ -26,7 +26,8 @@ _LINES = re.compile(
     rb'|^\{.{0,3000}"_TRANSPORT" ?: ?"kernel"|nvidia-nvswitch\d{1,4}: SXid|"SYSLOG_IDENTIFIER" ?: ?"kernel"'
     # Collected from many hosts, dmesg --time-format iso, /dev/kmsg, and a log without any time.
     rb"|^[\w.-]{1,253}: (?:<\d{1,3}>)?\[ {0,8}\d{1,8}\.\d{6}\] \S|^\d{4}-\d\d-\d\dT[\d:]{8},\d{6}[+-]\d\d:?\d\d \S"
-    rb"|^\d{1,5},\d{1,12},\d{1,18},[^;\n]{1,40};|^(?:<\d{1,3}>)?Linux version \d",
+    rb"|^\d{1,5},\d{1,12},\d{1,18},[^;\n]{1,40};|^(?:<\d{1,3}>)?Linux version \d"
+    rb"|NVRM: fallen off the bus|amdgpu [\da-fA-F:.]{7,16}: (?:amdgpu: )?\w{0,4}VM_L2_PROTECTION_FAULT_STATUS:0x",
     re.MULTILINE,
 )
 _SYSLOG = re.compile(rb"^\w{3} {1,2}\d{1,2} [\d:]{8} [\w.-]{1,253} [\w./@-]{1,64}(?:\[\d{1,10}\])?: ", re.MULTILINE)
@@ -34,7 +35,10 @@ _FORBIDDEN = (b"Operation not permitted", b"dmesg: read kernel buffer failed")
 # What ties the time since boot to the wall clock.
 _AUDIT = re.compile(r"audit\((\d{9,11})\.(\d{3}):\d{1,12}\)")
 _RTC = re.compile(r"setting system clock to .{10,40}\((\d{9,11})\)")
-_WORDS = (*(mark for mark, _ in MATCHERS), b"audit(", b"setting system clock")
+_ANNOUNCED = b"NVRM: The NVIDIA GPU"
+_WORDS = (*(mark for mark, _ in MATCHERS), b"audit(", b"setting system clock", _ANNOUNCED)
+_BELOW = 4
+"""A message of three lines, and one of somebody else between them."""
 _OF_EACH = 40
 _MOST = 4000
 _SECOND = 10**9
@@ -66,11 +70,15 @@ class _Log:
         self._kept = _Keeper()
         self._boot_ns: int | None = None
         self._newest: dict[str, int] = {}
+        self._announced: dict[str | None, tuple[int, str]] = {}
+        """By host: the GPU of which the driver begins to tell something, and in which line."""
 
     def read(self) -> Reading:
         for number, line, words in lines_with(self._item.path, _WORDS):
             said = peel(line)
             self._note_clock(said)
+            if _ANNOUNCED in words and len(self._announced) < _MOST:
+                self._announced[said.host] = (number, announced(said.text))
             told = next((told for matcher in _fitting(words) if (told := matcher(said.text))), None)
             if told is not None:
                 self._kept.add(self._event(number, said, told))
@@ -83,6 +91,9 @@ class _Log:
 
     def _event(self, number: int, said: Said, told: Told) -> KernelEvent:
         host = said.host or self._host
+        if told.kind == "gpu_lost" and not told.device:
+            at, device = self._announced.get(said.host) or self._announced.get(None) or (0, "")
+            told.device = device if 0 < number - at <= _BELOW else ""
         ref = Ref(self._item.label, f"line {number}", said.text.strip()[:400], None, host, None)
         return KernelEvent(
             told.kind, ref, said.time_ns, said.uptime_ns, host, told.pid, told.process, told.device, told.data, number

@@ -20,6 +20,10 @@ _MOST_JSON = 64 << 20
 _SPYS = re.compile(rb"^Process \d+:|^Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:active|idle)", re.MULTILINE)
 _FAULTS = re.compile(rb"(?:Current thread|Thread) 0x[0-9a-f]{1,16} .{0,110}\(most recent call first\)")
 _GDBS = re.compile(rb"^Thread \d+ \(.{0,60}LWP \d+|^\[New LWP \d+\]|^Attaching to pro", re.MULTILINE)
+_BARE = re.compile(rb"^#\d{1,6} {1,3}0x[0-9a-f]{1,16} in ", re.MULTILINE)
+_SAYS_RANK = re.compile(r"\brank[ _#:=]{0,2}(\d{1,7})\b", re.IGNORECASE)
+_A_TITLE = 60
+"""A line above a stack that says whose it is, is not longer."""
 _SPY_ERRORS = (b"py-spy", b"Permission Denied: Try running again", b"Failed to suspend process")
 
 
@@ -29,7 +33,7 @@ def sniff(head: bytes, name: str) -> bool:
         return False
     if head.lstrip()[:1] == b"[" and b'"thread_name"' in head and b'"frames"' in head:
         return True
-    if _SPYS.search(head) or _FAULTS.search(head) or _GDBS.search(head):
+    if _SPYS.search(head) or _FAULTS.search(head) or _GDBS.search(head) or _BARE.search(head):
         return True
     lower = name.lower()
     return any(words in head for words in _SPY_ERRORS) and ("stack" in lower or "spy" in lower)
@@ -42,6 +46,8 @@ def read(item: Item) -> Reading:
     spy, gdb = _pyspy.TextParser(item.label), _gdb.Parser(item.label)
     faults: dict[tuple[str, int | None], tuple[_faulthandler.Builder, Voice]] = {}
     stacks: list[ProcessStack] = []
+    titles: dict[int, int] = {}
+    above = ""
     whole = True
     for number, line in _lines(item):
         if number < 0:
@@ -49,7 +55,11 @@ def read(item: Item) -> Reading:
             break
         text = line.decode("utf-8", "replace").rstrip("\r\n")
         if spy.feed(number, text) or gdb.feed(number, text):
+            if (rank := _titled(above)) is not None:
+                titles[number] = rank
+            above = ""
             continue
+        above = text if text.strip() else above
         voice = listen(line, Clock(item.mtime_ns))
         key = (voice.speaker, voice.rank)
         if key not in faults:
@@ -63,7 +73,14 @@ def read(item: Item) -> Reading:
     for builder, voice in faults.values():
         ended = builder.end()
         stacks += [_spoken(ended, voice)] if ended else []
-    return _reading(item, [*spy.stacks, *gdb.stacks, *stacks], spy.errors, whole)
+    named = [replace(stack, rank=titles.get(stack.line)) for stack in (*spy.stacks, *gdb.stacks)]
+    return _reading(item, [*named, *stacks], spy.errors, whole)
+
+
+def _titled(above: str) -> int | None:
+    """The rank that the line above a stack names: `rank 3:`, `stack of rank3`."""
+    ranks = set(_SAYS_RANK.findall(above)) if len(above) <= _A_TITLE else set()
+    return int(ranks.pop()) if len(ranks) == 1 else None
 
 
 def _read_json(item: Item) -> Reading:

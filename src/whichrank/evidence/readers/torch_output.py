@@ -8,6 +8,7 @@ from functools import lru_cache
 from whichrank.evidence.chunks import Chunk
 from whichrank.evidence.readers import (
     _messages_comm,
+    _messages_exit,
     _messages_process,
     _messages_watchdog,
     _progress,
@@ -29,7 +30,8 @@ NAME = "torch_output"
 
 _MATCHERS = tuple(
     (words.encode(), (words, read))
-    for words, read in (*_messages_watchdog.MATCHERS, *_messages_comm.MATCHERS, *_messages_process.MATCHERS)
+    for module in (_messages_watchdog, _messages_comm, _messages_process, _messages_exit)
+    for words, read in module.MATCHERS
 )
 _ALL_MARKS = frozenset((*MARKS, *(mark for mark, _ in _MATCHERS)))
 _OPENING = frozenset(MARKS)

@@ -24,8 +24,9 @@ Without `wait_all_ranks=True` only the first missing rank is listed.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, mismatches, telling
-from whichrank.rules.crashes import Claim
+from whichrank.records.log import LogEvent
+from whichrank.rules import crashes, deaths, exceptions, mismatches, telling
+from whichrank.rules.crashes import Claim, Sign
 from whichrank.timeline.case import Case
 
 CODE = "COLL124"
@@ -50,6 +51,14 @@ _CLAIM = Claim(
     ),
 )
 
+_GONE = Claim(
+    CODE,
+    "rank-exception",
+    fix=("Read the log of rank 0: it raised, or it names who did not come to the barrier.",),
+    alternatives=((CAUSE, 0.3, "rank 0 leaves too when another rank does not come: its log says who"),),
+)
+_LEFT = "Rank 0 ended while the others waited for it in a monitored barrier; its own words are not at hand."
+
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
@@ -58,6 +67,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not signs:
         return []
     told = [s.event for s in signs if s.event is not None]
+    if (gone := _rank_0_gone(case, told)) is not None:
+        return [crashes.found(case, _GONE, [*signs, gone], _LEFT, 0.5, (0,))]
     listed = sorted({rank for e in told if e.text("what") == "missing" for rank in e.numbers("ranks")})
     missing = tuple(listed) if listed else (0,)
     members = {e.group_rank for e in told if e.group_rank is not None} | set(missing)
@@ -67,3 +78,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         f"{telling.ranks_text(missing).capitalize()}{inside} never came to a monitored barrier that the others reached."
     )
     return [crashes.found(case, _CLAIM, signs, message, 0.75 if listed else 0.65, ranks)]
+
+
+def _rank_0_gone(case: Case, told: list[LogEvent]) -> Sign | None:
+    """The end of rank 0, where the others only say that they lost it."""
+    if any(event.text("what") == "missing" for event in told) or exceptions.own_exceptions(case):
+        return None
+    ended = [d.sign for d in deaths.deaths(case) if not d.by_launcher and d.signal != deaths.TERMINATE]
+    return next((s for s in ended if s.rank == 0 or (s.rank is None and s.local_rank == 0)), None)

@@ -10,7 +10,8 @@ done; exit handlers and threads that still communicate; `destroy_process_group` 
 
 ## How it decides
 The rank does not come to a collective, and its own log says that it destroys its communicators, or its stack is inside
-teardown. If all stacks are in teardown, nobody is singled out.
+teardown: in `destroy_process_group`, or in NCCL's functions that abort and free communicators. If all stacks are in
+teardown, or there is only one that nothing gives to a rank, nobody is singled out.
 
 ## Example
 Rank 2 printed `Destroy COMPLETE` and is gone; ranks 0, 1 and 3 wait in `all_reduce #18`.
@@ -27,10 +28,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.records.stack import ProcessStack
 from whichrank.rules import deaths, telling
+from whichrank.timeline.activity import of_process
 from whichrank.timeline.case import Case
-from whichrank.timeline.stuck import stack_ref, suspects_by_record
+from whichrank.timeline.stuck import only_stack, ref_of, stack_ref, suspects_by_record
 
 CODE = "COLL112"
 CAUSE = "teardown-hang"
@@ -38,7 +41,7 @@ CAUSE = "teardown-hang"
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     signs = _signs(case)
-    if not case.stacks and not case.nccl and not case.events:
+    if not (case.stacks or case.unplaced or case.nccl or case.events):
         return NotEvaluated("stacks or logs of the ranks")
     suspects, victims = suspects_by_record(case)
     leaving = {rank: signs[rank] for rank in suspects if rank in signs}
@@ -51,6 +54,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return [replace(_finding(case, left, lost, 0.8), category="crash")]
     in_stack = {rank: signs[rank] for rank, a in case.activities.items() if a.doing == "leaving" and rank in signs}
     waiting = tuple(rank for rank, activity in case.activities.items() if activity.doing == "waiting")
+    if not in_stack and (only := only_stack(case)) is not None and of_process(only[0]).doing == "leaving":
+        return [_unnamed(only[0])]
     if not in_stack or case.troubles:
         return []
     if waiting and len(in_stack) < len(waiting):
@@ -115,6 +120,24 @@ def _finding(case: Case, leaving: dict[int, Ref], victims: tuple[int, ...], conf
                 "this rank leaves early."
             ),
         ),
+    )
+
+
+def _unnamed(stack: ProcessStack) -> Finding:
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=0.5,
+        subject=Subject(),
+        message=f"A process hangs in the teardown of its communicators ({of_process(stack)}).",
+        evidence=(ref_of(stack),),
+        fix=(
+            "Let all ranks of a node abort or destroy their communicators: each waits for the threads of the others.",
+            "Wait for pending work (torch.cuda.synchronize) and meet at a barrier before destroy_process_group.",
+        ),
+        next=(NextStep("whichrank attach PID", "takes the stacks of the other ranks too", (CAUSE,), "none"),),
     )
 
 

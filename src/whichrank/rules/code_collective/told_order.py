@@ -9,8 +9,9 @@ A branch that some ranks take, a different order of two calls, threads that race
 
 ## How it decides
 The operation, or the sequence number, differs between two ranks. Over all ranks' messages the minority is the odd
-one. Without torch's check, and without dumps, the time-outs of the watchdogs are compared: at one number of a group
-of all ranks they must be of one operation.
+one. Early versions print only what the rank itself is in: where that tells no difference, it is said that there is
+one, and nobody is named. Without torch's check, and without dumps, the time-outs of the watchdogs are compared: at one
+number of a group of all ranks they must be of one operation.
 
 ## Example
 `Rank 0 is running collective: … OpType=ALLREDUCE …, but Rank 3 is running collective: … OpType=BROADCAST`
@@ -23,6 +24,8 @@ The check says that they differ, not whether one was skipped or two were swapped
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import crashes, mismatches
@@ -43,9 +46,22 @@ _CLAIM = Claim(
 )
 
 
+_ONE_SIDE = replace(
+    _CLAIM,
+    alternatives=(
+        ("conditional-collective", 0.2, "one rank may have skipped or added a call"),
+        ("size-mismatch", 0.2, "they may bring different sizes to the same call"),
+    ),
+)
+
+
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
+    told = mismatches.mismatches(case)
+    if not told and (signs := crashes.signs_of(case, "fingerprint_mismatch")):
+        message = "Ranks are in different collectives, or bring different tensors; what the others are in is not told."
+        return [crashes.found(case, _ONE_SIDE, signs, message, 0.5)]
     return [
         crashes.found(
             case,
@@ -55,6 +71,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             0.6,
             m.ranks,
         )
-        for m in mismatches.mismatches(case)
+        for m in told
         if m.aspect in ("op", "seq")
     ]

@@ -13,7 +13,9 @@ branch that some ranks skip so that gradient buckets differ, another configurati
 Without it, and without dumps, the elements (`NumelIn`) in the time-outs of the watchdogs tell the same.
 Gloo says that the data it received has another size, without saying whose: the odd one is who ended by it, where the
 dumps show that all others brought the same. DDP says which parameters differ from
-rank 0's: if everybody but rank 0 says so, rank 0 is the odd one. Ranks within a group are global only where the
+rank 0's: if everybody but rank 0 says so, rank 0 is the odd one. It compares the number of parameters first: none at
+all, or more than a million, is no model's number but what was gathered while a rank was in another collective, or
+what never arrived; then nobody is named. Ranks within a group are global only where the
 group is the job.
 
 ## Example
@@ -27,6 +29,8 @@ Two ranks that differ have no majority: then nobody is named.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import crashes, mismatches, telling
@@ -50,6 +54,30 @@ _CLAIM = Claim(
         ("collective-order", 0.08, "the calls may be different operations of the program"),
     ),
 )
+_EITHER = replace(
+    _CLAIM,
+    alternatives=(
+        ("collective-order", 0.2, "they may call different operations"),
+        ("conditional-collective", 0.2, "one rank may have skipped or added a call"),
+    ),
+)
+_ELSEWHERE = Claim(
+    CODE,
+    "conditional-collective",
+    fix=(
+        "Let every rank wrap the model at the same place: look for a branch by rank above it (loading, saving).",
+        "If all ranks do, test the links between the GPUs: NCCL_P2P_DISABLE=1, and nccl-tests with checks (-c 1).",
+    ),
+    alternatives=(
+        ("collective-desync", 0.2, "a rank may be one call behind or ahead"),
+        ("p2p-silent-corruption", 0.1, "what was gathered may not have arrived"),
+        ("size-mismatch", 0.1, "the models may differ"),
+    ),
+)
+_MOST_PARAMETERS = 1_000_000
+"""Tensors of a model: the largest have some hundred thousand."""
+_UNSURE = 0.5
+"""A message that says no more than that ranks differ."""
 _TRUNCATED = ("message truncated : receiving", "collective mismatch error")
 
 
@@ -72,12 +100,24 @@ def _models(case: Case) -> list[Finding]:
     counts = [s for s in crashes.signs_of(case, "ddp_error") if s.event and s.event.text("what") == "param_count"]
     if not told and not counts:
         return []
+    wild = [s for s in counts if s.event and not _is_plausible(s.event.numbers("counts"))]
+    if wild and not told:
+        numbers = " and ".join(str(n) for n in wild[0].event.numbers("counts")) if wild[0].event else ""
+        why = "one rank was in another collective, or its data did not arrive"
+        message = f"DDP gathered {numbers} as numbers of parameters: {why}."
+        return [crashes.found(case, _ELSEWHERE, wild, message, 0.5)]
     differing = {s.event.group_rank for s in told if s.event and s.event.group_rank is not None}
     world = mismatches.is_world(case, [s.event for s in told if s.event])
     most = len(differing) > 1 and len(differing) >= case.world - 1 > 0
     ranks = (0,) if most else tuple(sorted(differing)) if world else crashes.ranks_of(told)
-    message = f"{crashes.who(case, ranks, told)} built another model than the others: its parameters have other sizes."
+    what = "its parameters have other sizes" if told else "it has another number of parameters"
+    message = f"{crashes.who(case, ranks, told)} built another model than the others: {what}."
     return [crashes.found(case, _CLAIM, [*told, *counts], message, 0.85 if told else 0.8, ranks)]
+
+
+def _is_plausible(counts: tuple[int, ...]) -> bool:
+    """DDP refuses a model without parameters before it compares."""
+    return all(0 < count <= _MOST_PARAMETERS for count in counts)
 
 
 def _plain(case: Case) -> list[Finding]:
@@ -97,6 +137,10 @@ def _plain(case: Case) -> list[Finding]:
         others, row = telling.ranks_text(meeting.joined), next(iter(meeting.joined.values()))
         message = f"Rank {rank} brought another size than {others} to {telling.step(case.lineup, row)}{sizes}."
         return [crashes.found(case, _CLAIM, signs, message, sure, (rank,))]
+    if sure <= _UNSURE:
+        claim = replace(_EITHER, category="hang") if any("hanging" in s.text for s in signs) else _EITHER
+        message = "Ranks bring different sizes to one collective, or are not in the same one; nothing says which ranks."
+        return [crashes.found(case, claim, signs, message, sure)]
     where = f" ({telling.ranks_text(crashes.ranks_of(signs))} noticed)" if crashes.ranks_of(signs) else ""
     return [crashes.found(case, _CLAIM, signs, f"Ranks bring different sizes to one collective{sizes}{where}.", sure)]
 

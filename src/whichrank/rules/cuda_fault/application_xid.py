@@ -9,7 +9,10 @@ process dies; its peers then wait or lose their connection.
 
 ## How it decides
 By the table of Xids, within the time of the run. The rank is the one with that process or on that GPU. The GPU is not
-to blame: an Xid of its hardware on the same GPU just before turns this into a consequence.
+to blame: an Xid of its hardware on the same GPU just before turns this into a consequence. It is less sure where a
+peer refused an access (137) while the NVLinks of that GPU report errors, even such that are not fatal, and where the
+GPU reports faults of three processes or more: then the hardware is offered too. Where the log
+has only an Xid 45 "caused by previous Xid 31", that one counts, with less confidence.
 
 ## Example
 `NVRM: Xid (PCI:0000:b5:00): 31, pid=7194, name=python, Ch 00000008, intr 00000000. MMU Fault: …`
@@ -24,10 +27,12 @@ The driver's pid is the host's; a container may know the process by another numb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from whichrank.facts import xids
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.records.hardware import KernelEvent
 from whichrank.rules import hardware
 from whichrank.rules.hardware import Claim
 from whichrank.timeline.case import Case
@@ -52,6 +57,18 @@ _CLAIM = Claim(
         ),
     ),
 )
+_NVLINK = (
+    ("nvlink-fault", 0.25, "a link of the same GPU reports errors"),
+    ("fabric-manager", 0.15, "a fabric that was not set up refuses accesses of peers too"),
+)
+_DEVICE = (
+    ("xid-gpu-fault", 0.3, "the same GPU faults under one process after the other"),
+    ("cuda-illegal-access", 0.08, "the same fault as CUDA tells it to the program"),
+)
+_STOPPED, _REFUSED = 43, 137
+"""Xids: a channel that was stopped for the program's fault, an access over NVLink that the peer refused."""
+_MANY = 3
+"""Processes whose fault on one GPU is not held against the program alone."""
 _NOT_JOBS = ("nvidia-smi", "xorg", "gnome", "dcgm", "nv-hostengine", "nvidia-persist")
 
 
@@ -70,19 +87,41 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     by_pid = sorted({r for e in events if (r := case.hardware.rank_of(e.pid, e.host)) is not None})
     if by_pid:
         subject = replace(subject, ranks=tuple(by_pid))
+    beside = _beside_nvlink(case, first)
+    claim, sure, verdict = _reading(first, told, beside)
     name = f"process {first.pid}" if first.pid else "a process"
     who = hardware.names(case, subject.ranks) if subject.ranks else f"{name[0].upper()}{name[1:]}"
     where = f" on {first.host}" if first.host and not subject.ranks else ""
     what = fact.name if fact else "a fault of the program"
     message = (
-        f"{who}{where} caused Xid {first.code} ({what}) on the GPU at {first.device}:"
-        f" the program's fault, not the GPU's.{hardware.aside(case, events, weight)}"
+        f"{who}{where} caused Xid {first.code} ({what}) on the GPU at {first.device}{verdict}."
+        f"{hardware.aside(case, events, weight)}"
     )
-    sure = 0.6 if first.code == 43 else 0.85
     return [
         hardware.found(
-            case, _CLAIM, [e.ref for e in events], message, sure, weight=weight,
+            case, claim, [e.ref for e in [*events[:3], *beside[:2]]], message, sure, weight=weight,
             subject=Subject(ranks=subject.ranks, hosts=() if subject.ranks else subject.hosts),
             onset_ns=hardware.onset(events),
         )
     ]  # fmt: skip
+
+
+def _reading(
+    first: KernelEvent, told: Sequence[KernelEvent], beside: Sequence[KernelEvent]
+) -> tuple[Claim, float, str]:
+    """What is claimed, how surely, and how the sentence ends."""
+    sure = 0.6 if first.code == _STOPPED else 0.85
+    if beside:
+        return replace(_CLAIM, alternatives=_NVLINK), 0.5, ", beside an error of its NVLinks"
+    if len({e.pid for e in told if e.pid is not None and hardware.same_gpu(e, first)}) >= _MANY:
+        return replace(_CLAIM, alternatives=_DEVICE), min(sure, 0.62), ", as did other processes there"
+    return _CLAIM, sure, ": the program's fault, not the GPU's"
+
+
+def _beside_nvlink(case: Case, event: KernelEvent) -> list[KernelEvent]:
+    """Errors of the links of the same GPU, where a peer refused an access: it may be their doing."""
+    if event.code != _REFUSED:
+        return []
+    others = [e for e in case.hardware.of_kind("xid") if hardware.same_gpu(e, event)]
+    then = case.hardware.when(event)
+    return [e for e in others if e.code is not None and xids.is_nvlink(e.code) and case.hardware.when(e) == then]

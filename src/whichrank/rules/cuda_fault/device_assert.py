@@ -1,7 +1,8 @@
 """A device-side assertion failed: an index out of range, bad labels.
 
 ## What it finds
-`CUDA error: device-side assert triggered`, and the assertion that the kernel printed.
+`CUDA error: device-side assert triggered` (in torch 1.x `cuda runtime error (59) : …`), and the assertion that the
+kernel printed.
 
 ## Why it happens
 A label or token id outside of the table, an index that a collate function or a tokenizer got wrong, mostly in the

@@ -2,7 +2,7 @@
 
 ## What it finds
 `CUDA error: an illegal memory access was encountered`, `misaligned address` or `unspecified launch failure` on a
-rank.
+rank (in torch 1.x `cuda runtime error (700) : …`); on ROCm `Memory access fault by GPU node-…`.
 
 ## Why it happens
 A faulty kernel (custom, compiled or in a library), an index that no check covers, memory freed while a kernel still

@@ -11,7 +11,8 @@ another CPU (SIGILL).
 ## How it decides
 The signal, by the launcher's exit code or by what faulthandler, glibc, torch or MPI print. An abort counts only
 where the rank shows no time-out, no communication error and no CUDA error before: torch's watchdog aborts the
-process after these, and that makes the rank a victim.
+process after these, and that makes the rank a victim. Where a library that intercepts CUDA calls announces itself and
+no step was made, that library is likelier.
 
 ## Example
 `failed (exitcode: -11) local_rank: 1 (pid: 4711)`, with `Fatal Python error: Segmentation fault` in the log of rank
@@ -42,6 +43,7 @@ _NEXT = (
     NextStep("coredumpctl gdb PID", "the native stack tells which library crashed", ("rank-native-crash",), "none"),
 )
 _SHM = ("shm-too-small", 0.25, "a bus error is what a full /dev/shm looks like")
+_HOOKED = ("library-interposer", 0.5, "a library that intercepts CUDA calls is loaded")
 _EXPLAINED = ("watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "peer_closed", "gloo_timeout",
               "gloo_mismatch", "cuda_error", "store_error", "gloo_init_error", "fingerprint_mismatch")  # fmt: skip
 _NOT_OWN = ("DistBackendError", "DistNetworkError", "DistStoreError", "gloo::", "bad_alloc")
@@ -59,11 +61,18 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)
     number = next((n for s in signs if (n := _signal(s)) is not None), deaths.ABORT)
-    offered = (_SHM,) if number == 7 else ()
+    between = _is_hooked(case)
+    offered = (_SHM,) if number == 7 else (_HOOKED,) if between else ()
     claim = Claim(CODE, CAUSE, fix=_FIX, alternatives=offered, next=_NEXT)
     name = deaths.SIGNALS.get(number, f"signal {number}")
     message = f"{crashes.who(case, ranks, signs)} crashed in native code ({name}){crashes.others(case, ranks)}."
-    return [crashes.found(case, claim, signs, message, _confidence(number, bool(told)), ranks)]
+    return [crashes.found(case, claim, signs, message, 0.4 if between else _confidence(number, bool(told)), ranks)]
+
+
+def _is_hooked(case: Case) -> bool:
+    """Whether a library that intercepts CUDA calls has announced itself, and no step was made with it."""
+    announced = any(s.signature == "interposer-vgpu" and s.groups.get("library") for s in case.sightings)
+    return announced and not any(len(progress) > 1 for progress in case.progress)
 
 
 def _confidence(number: int, words: bool) -> float:

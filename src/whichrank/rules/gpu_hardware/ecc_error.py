@@ -10,9 +10,9 @@ the row at the next reset (63); an uncontained one (95) spoils all work on that 
 
 ## How it decides
 By the kernel log first, within the time of the run; Xids that say "caused by previous Xid" and channel removals (45)
-are consequences. Of nvidia-smi only a rise of the volatile counter between two reports, a failed remap or an
-exceeded SRAM threshold is held against a GPU; a volatile count seen once is offered where the job failed, corrected
-errors and the board's life-time counters never.
+are consequences, and count, with less confidence, only where the log has nothing else of that Xid. Of nvidia-smi only
+a rise of the volatile counter between two reports, a failed remap or an exceeded SRAM threshold is held against a GPU;
+a volatile count seen once is offered where the job failed, corrected errors and the board's life-time counters never.
 
 ## Example
 `NVRM: Xid (PCI:0000:17:00): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No`

@@ -1,8 +1,8 @@
 """A GPU is no longer reachable over PCIe.
 
 ## What it finds
-Xid 79 or 167, `GPU has fallen off the bus`, a driver that cannot start the GPU any more, or an nvidia-smi that says
-`GPU is lost` or `Unknown Error` of one GPU while it answers for others.
+Xid 79 or 167, `GPU has fallen off the bus` (in three lines where the driver starts), a driver that cannot start the
+GPU any more, or an nvidia-smi that says `GPU is lost` or `Unknown Error` of one GPU while it answers for others.
 
 ## Why it happens
 Power, heat, a loose board or riser, a failing PCIe switch. The driver reads only ones from the GPU and gives up.

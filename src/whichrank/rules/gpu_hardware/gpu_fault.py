@@ -8,9 +8,9 @@ and the like; a GPU that the driver could not start.
 A defective board, a firmware that stopped answering, a driver fault.
 
 ## How it decides
-By the table of Xids: category and severity as NVIDIA's catalogue has them. Xids from before the run, those "caused by
-previous Xid", channel removals (45) and notices accuse nobody; an Xid that a program causes is told as such. The
-first GPU in time is named.
+By the table of Xids: category and severity as NVIDIA's catalogue has them. Xids from before the run, channel removals
+(45) and notices accuse nobody; an Xid that a program causes is told as such. One "caused by previous Xid N" follows
+from that; where N itself is not in the log it counts as N, with less confidence. The first GPU in time is named.
 
 ## Example
 `NVRM: Xid (PCI:0000:9b:00): 119, pid=2024380, name=python, Timeout after 6s of waiting for RPC response from GPU4 GSP!`

@@ -9,7 +9,8 @@ A marginal signal, a loose board, bridge or cable, a defective switch port.
 
 ## How it decides
 By the kernel log within the run; of several GPUs the first one is named, since both ends of a link and the switch
-tell the same fault. Counters of `nvidia-smi nvlink -e` count since the driver was loaded: only recoveries that were
+tell the same fault. Where the log has only an Xid 45 "caused by previous Xid 149", that one counts, with less
+confidence. Counters of `nvidia-smi nvlink -e` count since the driver was loaded: only recoveries that were
 added between two reports are held against a link; replays are corrected retries.
 
 ## Example

@@ -7,7 +7,8 @@ A write that failed because no space, or no quota, was left.
 Checkpoints pile up, a cache or a temporary folder lies on a small local disk, a user's quota is reached.
 
 ## How it decides
-errno 28 or 122 in an exception of a rank, where it is not about shared memory.
+errno 28 or 122 in an exception of a rank, where it is not about shared memory: neither by its words nor by its frames
+(Python's locks and queues are semaphores, which lie in `/dev/shm`).
 
 ## Example
 `OSError: [Errno 28] No space left on device: '/scratch/ckpt/step_4000.pt'`
@@ -45,8 +46,10 @@ _CLAIM = Claim(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
-    told = crashes.said(case, "No space left on device", "Disk quota exceeded")
-    plain = [s for s in told if not crashes.about_shared_memory(s)]
+    said = crashes.said(case, "No space left on device", "Disk quota exceeded")
+    told = crashes.beside(crashes.known(case, "shm-too-small"), said)
+    segments = [s for s in told if crashes.about_shared_memory(s)]
+    plain = [s for s in told if s not in segments and not crashes.repeats(s, segments)]
     known = crashes.beside(told, crashes.known(case, CAUSE))
     signs = crashes.first_to_fail([*plain, *known])
     if not signs:

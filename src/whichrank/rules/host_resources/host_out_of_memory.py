@@ -8,9 +8,9 @@ Every rank loads the whole checkpoint or data set, data-loader workers copy Pyth
 buffers add up, or the container's limit is far below what the host has.
 
 ## How it decides
-The scheduler's own words (`oom_kill event`), or an allocation that failed in the process (`DefaultCPUAllocator`,
-`MemoryError`, `std::bad_alloc`, errno 12). A process that was killed on the host that the scheduler names is the
-rank. SIGKILL alone is reported as a killed rank, with this cause among the alternatives.
+The scheduler's own words (`oom_kill event`, `task 5: Out Of Memory`), or an allocation that failed in the process
+(`DefaultCPUAllocator`, `MemoryError`, `std::bad_alloc`, errno 12). A process that was killed on the host that the
+scheduler names is the rank. SIGKILL alone is reported as a killed rank, with this cause among the alternatives.
 
 ## Example
 `slurmstepd: error: Detected 1 oom_kill event in StepId=71.0`, and task 5 was `Killed`.
@@ -57,6 +57,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     killer = crashes.signs_of(case, "host_out_of_memory")
+    killer += [d.sign for d in deaths.out_of_memory(case)]
     killer += crashes.beside(killer, crashes.known(case, CAUSE))
     failed = [s for s in crashes.said(case, *_WORDS) if "OutOfMemoryError" not in s.text and "ibv_" not in s.text]
     if not killer and not failed:

@@ -10,7 +10,8 @@ person.
 ## How it decides
 By the launcher's words alone: a process cannot tell of its own SIGKILL. Processes that the elastic agent told to
 end before (it sends SIGKILL thirty seconds after SIGTERM), or that died when the scheduler ended the job, are not
-counted. Of several killed processes those within ten seconds of the first are named.
+counted. Of several killed processes those within ten seconds of the first are named. Words of one that only noticed
+that another was gone (`Worker proc … died unexpectedly`) name nobody and weigh little.
 
 ## Example
 `failed (exitcode: -9) local_rank: 2 (pid: 1351)`, while ranks 0, 1 and 3 report `Connection closed by remote peer`.
@@ -23,6 +24,8 @@ The exit code says that it was killed, never by whom.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import crashes, deaths
@@ -52,14 +55,28 @@ _CLAIM = Claim(
 )
 
 
+_SURE = 0.5
+_UNSEEN = replace(
+    _CLAIM,
+    blames="rank",
+    alternatives=(
+        ("rank-native-crash", 0.2, "a crash of its own looks the same to who waits for it"),
+        ("host-out-of-memory", 0.2, "the out-of-memory killer leaves no word in the job's output"),
+    ),
+)
+"""For words of one that only noticed the end of another."""
+
+
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
-    if crashes.events(case, "host_out_of_memory"):
+    if crashes.events(case, "host_out_of_memory") or deaths.out_of_memory(case):
         return []
     signs = crashes.first_to_fail(_killed(case) or crashes.known(case, CAUSE))
     if not signs or crashes.known(case, "host-out-of-memory"):
         return []
+    if all(0 < s.weight < _SURE for s in signs):
+        return [crashes.found(case, _UNSEEN, signs, "A process ended, and nothing says how.", crashes.surest(signs))]
     ranks = crashes.ranks_of(signs)
     message = f"{crashes.who(case, ranks, signs)} was killed (SIGKILL) from outside{crashes.others(case, ranks)}."
     return [crashes.found(case, _CLAIM, signs, message, 0.65 if ranks else 0.6, ranks)]

@@ -9,7 +9,8 @@ of killed runs stay behind.
 
 ## How it decides
 "No space left on device" about a shared-memory segment (by NCCL's warning or a path below `/dev/shm`), or torch's
-failure to open, write or map a shared-memory file.
+failure to open, write or map a shared-memory file. Without a path the frames tell: Python's locks, queues and shared
+arrays are semaphores and segments, which lie there. joblib says that it could not make a semaphore.
 
 ## Example
 `Error while creating shared memory segment /dev/shm/nccl-aB3dEf (size 9637888), error: No space left on device
@@ -50,7 +51,10 @@ _TORCH = ("unable to open shared memory object", "unable to write to file </torc
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
-    full = [s for s in crashes.said(case, *_FULL) if crashes.about_shared_memory(s)]
+    said = crashes.said(case, *_FULL)
+    known = [s for s in crashes.known(case, CAUSE) if "DataLoader worker" not in s.text]
+    full = [s for s in crashes.beside(known, said) if crashes.about_shared_memory(s)]
+    full += [s for s in said if s not in full and crashes.repeats(s, full)]
     torch = [
         s
         for s in crashes.said(case, *_TORCH)
@@ -58,11 +62,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ]
     making = crashes.said(case, "Error while creating shared memory segment")
     signs = [*full, *torch, *making]
-    known = crashes.beside(signs, [s for s in crashes.known(case, CAUSE) if "DataLoader worker" not in s.text])
+    known = crashes.beside(signs, known)
     if not signs and not known:
         return []
     signs = crashes.first_to_fail([*signs, *known])
     ranks = crashes.unless_all(case, crashes.ranks_of(signs))
     sure = 0.9 if full else max(0.75 if torch or making else 0.0, crashes.surest(known))
-    message = f"{crashes.who(case, ranks, signs)} could not get shared memory: {crashes.short(signs[0].text)}."
+    message = f"{crashes.who(case, ranks, signs)} could not get shared memory: {crashes.short(signs[0].ref.quote)}."
     return [crashes.found(case, _CLAIM, signs, message, sure, ranks)]

@@ -9,6 +9,7 @@ A network file system (NFS, Lustre, FUSE, Ceph) that hangs, a full or failing di
 ## How it decides
 The rank does not come, and its stack ends in a system call on files or in the file system's own code; or, wherever
 its stack ends, the kernel shows its process in uninterruptible sleep (state D) at every look.
+The only stack of a job, without any other sign, is half believed; without a rank it names nobody.
 
 ## Example
 Rank 6 is in `fsync` at `ckpt.py:90`, the others wait in `barrier #12`.

@@ -47,6 +47,7 @@ _CLAIM = Claim(
         ),
     ),
 )
+_NONE = ("No CUDA GPUs are available", "no CUDA-capable device", "only supported with GPUs, no GPUs found")
 _ORDINAL = ("invalid device ordinal", "Invalid device id", "Attempting to deserialize object on CUDA device")
 
 
@@ -54,7 +55,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     ordinal = crashes.said(case, *_ORDINAL)
-    none = crashes.said(case, "No CUDA GPUs are available", "no CUDA-capable device")
+    none = crashes.said(case, *_NONE)
     signs = crashes.first_to_fail(ordinal or none)
     if not signs:
         return []

@@ -9,8 +9,9 @@ process group is made, a launcher that started fewer processes than it announced
 
 ## How it decides
 NCCL prints "Init START" on the ranks that came and no "Init COMPLETE" on any: the absent ones are the world without
-them. Without NCCL's log: stacks of ranks that are making the group beside ranks that are elsewhere, or the store's
-own count of clients.
+them. NCCL before 2.23 prints "Init START" only behind the bootstrap, where all ranks have met: there, and wherever
+lines about nodes, trees, rings or channels follow, nobody is absent. Without NCCL's log: stacks of ranks that are
+making the group beside ranks that are elsewhere, or the store's own count of clients.
 
 ## Example
 Ranks 0-2 printed `Init START … nranks 4`, none `Init COMPLETE`; rank 3 is at `train.py:39`.
@@ -19,19 +20,34 @@ Ranks 0-2 printed `Init START … nranks 4`, none `Init COMPLETE`; rank 3 is at 
 Look at the absent rank: did its process start, what is it doing, does its host answer?
 
 ## Limits
-A rank whose log was not collected looks the same as one that never came; its stack or its process tells.
+A rank whose log was not collected looks the same as one that never came; its stack or its process tells. The log of
+one rank alone accuses nobody unless something says that the job hangs.
 """
 
 from __future__ import annotations
 
+import re
+
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
+from whichrank.records.nccl import CommInit, NcclProcess
 from whichrank.rules import telling
+from whichrank.rules.sighted import stands_still
 from whichrank.timeline.case import Case
 from whichrank.timeline.stuck import stack_ref
 
 CODE = "LNCH101"
 CAUSE = "missing-rank-at-init"
+
+_VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})")
+_START_BEFORE_BOOTSTRAP = (2, 23)
+"""The first version that prints `Init START` before the ranks meet; until then it is printed behind."""
+_TOPOLOGY = re.compile(
+    r"\bTrees? ?\[|\bRing \d|\bChannel \d|Setting affinity|Affinity for GPU|GPU Direct RDMA (?:Dis|En)abled"
+    r"|\bConnected all |\bcoll channels|\bPattern \d|=== System"
+)
+"""What a rank prints between the bootstrap and the end of the making."""
+_WAITED_IN_VAIN = ("clients_missing", "key_timeout", "barrier_timeout", "socket_timeout", "unique_id")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -55,6 +71,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     absent = tuple(sorted(elsewhere or set(range(case.world)) - here))
     if not absent or _came_up(case) or not (started or starting or _stayed_at_init(case)):
         return []
+    if len(here) == 1 and not starting and not elsewhere and not _hangs(case):
+        return []
     return [_finding(case, absent, tuple(sorted(here)), refs)]
 
 
@@ -66,15 +84,38 @@ def _started(case: Case) -> tuple[set[int], list[Ref]]:
         for init in process.inits:
             if init.phase == "start" and init.nranks == case.world:
                 found.add(init.rank)
-                quote = f"{init.api} rank {init.rank} nranks {init.nranks} - Init START"
+                quote = f"{init.api or 'comm'} rank {init.rank} nranks {init.nranks} - Init START"
                 refs.append(Ref(process.source, f"line {init.line}", quote, init.rank, process.host))
     return found, refs
 
 
 def _came_up(case: Case) -> bool:
-    """Whether the first communicator was completed anywhere."""
+    """Whether the first communicator was completed anywhere, or all of its ranks had met."""
     return any(
-        init.phase == "complete" and init.nranks == case.world for process in case.nccl for init in process.inits
+        init.nranks == case.world and (init.phase == "complete" or _had_met(case, process, init))
+        for process in case.nccl
+        for init in process.inits
+    )
+
+
+def _had_met(case: Case, process: NcclProcess, init: CommInit) -> bool:
+    """Whether a rank that began is known to be past the bootstrap, which ends when all ranks came."""
+    if any(node.nranks == init.nranks for node in process.nodes):
+        return True
+    if any(way.line > init.line for way in process.transports):
+        return True
+    if process.last_line > init.line and _TOPOLOGY.search(process.last_text):
+        return True
+    # 2.19 to 2.21 do not name the function; 2.22 does, as all later ones.
+    told = {process.version} if process.version else set(case.nccl_versions)
+    numbers = [(int(m[1]), int(m[2])) for version in told if (m := _VERSION.match(version))]
+    return all(number < _START_BEFORE_BOOTSTRAP for number in numbers) if numbers else not init.api
+
+
+def _hangs(case: Case) -> bool:
+    """Whether anything says that the ranks wait in vain."""
+    return bool(stands_still(case)) or any(
+        event.text("what") in _WAITED_IN_VAIN for event in case.of_kind("store_error")
     )
 
 
@@ -102,7 +143,7 @@ def _finding(case: Case, absent: tuple[int, ...], here: tuple[int, ...], refs: l
         ),
         message=(
             f"{telling.ranks_text(absent).capitalize()} {verb} not come to the making of the process "
-            f"group, where {telling.ranks_text(here)} wait{at}."
+            f"group, where {telling.ranks_text(here)} wait{'s' if len(here) == 1 else ''}{at}."
         ),
         evidence=evidence,
         victims=here,
@@ -121,8 +162,9 @@ def _finding(case: Case, absent: tuple[int, ...], here: tuple[int, ...], refs: l
         ),
         fix=(
             (
-                f"Look at {telling.ranks_text(absent)}: what it does before init_process_group, and whether "
-                "its process runs at all."
+                f"Look at {telling.ranks_text(absent)}: what {'it does' if len(absent) == 1 else 'they do'} before "
+                f"init_process_group, and whether {'its process runs' if len(absent) == 1 else 'their processes run'} "
+                "at all."
             ),
             "Make the group first, and do slow preparations behind it (or raise the timeout of init_process_group).",
         ),

@@ -1,14 +1,16 @@
 """Not all processes came to the start, by the words of the store.
 
 ## What it finds
-The store that counts fewer clients than it waits for, or a rendezvous that fewer nodes reached.
+The store that counts fewer clients than it waits for, a start barrier that not all ranks came to, or a rendezvous
+that fewer nodes reached.
 
 ## Why it happens
 A process failed before it came there, a node was not started, or can not reach the store.
 
 ## How it decides
 The words of the message itself, by the shapes of each version. Lines after which training went on for many steps are
-not counted. Of several messages the earliest names who is meant; a rank that only lost its peer is never named.
+not counted. Ranks that say that they wait in the start barrier have come: where all but as many as are missing say
+so, the others are named. A barrier that gave up tells more than one that was only waited in.
 
 ## Example
 `Timed out after 901 seconds waiting for clients. 7/8 clients joined.`
@@ -18,15 +20,14 @@ Look for the ranks that are missing: did their processes start, and what did the
 started with the same endpoint and can reach it.
 
 ## Limits
-The store does not know who is missing.
+The store itself does not know who is missing.
 """
 
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes, sighted
+from whichrank.rules import crashes, sighted, telling
 from whichrank.rules.crashes import Claim
-from whichrank.rules.sighted import Seen
 from whichrank.timeline.case import Case
 
 CODE = "LNCH202"
@@ -42,19 +43,35 @@ _CLAIM = Claim(
     category="hang",
 )
 
+_BARRIER = ("barrier_timeout", "barrier_wait")
+
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
-    told = [*sighted.of_cause(case, CAUSE), *_short(case)]
+    told = sighted.of_cause(case, CAUSE)
     if not any(s.signature.role == "root" for s in told):
-        return []
+        return _at_the_barrier(case)
     sure = sighted.confidence(told)
     return [sighted.tell_of(case, _CLAIM, "Not all processes came to the start: {what}.", told, sure)]
 
 
-def _short(case: Case) -> list[Seen]:
-    """The start barrier gave up and counts fewer workers than there are ranks."""
-    counted = sighted.seen(case, "torch-store-barrier")[-1:]
-    gave_up = [s for s in counted if "Timed out" in s.sign.text or "timed out" in s.sign.text]
-    return [s for s in gave_up if int(s.group("workers")) < int(s.group("world"))]
+def _at_the_barrier(case: Case) -> list[Finding]:
+    """The newest words about a barrier in the store that nobody has passed, by the number that had come."""
+    counted = [(s, s.event) for s in crashes.signs_of(case, "store_error") if s.event is not None]
+    barriers = [(s, event) for s, event in counted if event.text("what") in _BARRIER]
+    if not barriers or sighted.has_run(case):
+        return []
+    newest = barriers[-1][1]
+    key, joined, world = newest.text("key"), newest.number("joined") or 0, newest.number("world_size") or 0
+    passed = {event.text("key") for event in crashes.events(case, "store_passed")}
+    if joined >= world or key in passed:
+        return []
+    here = [(s, event) for s, event in barriers if event.text("key") == key]
+    gave_up = any(event.text("what") == "barrier_timeout" for _, event in here)
+    came = {event.group_rank for _, event in here}
+    all_others = len(came) == joined and world >= case.world
+    absent = tuple(rank for rank in range(world) if rank not in came) if all_others else ()
+    who = telling.ranks_text(absent).capitalize() if absent else f"{world - joined} of {world} ranks"
+    message = f"{who} did not come to the start barrier; {joined} of {world} wait there."
+    return [crashes.found(case, _CLAIM, [s for s, _ in here], message, 0.7 if gave_up else 0.55, absent)]

@@ -75,7 +75,7 @@ def _explained(case: Case) -> bool:
     # An endpoint that is right and behind a firewall: the rule on firewalls tells.
     taken = taken or any("No route to host" in e.ref.quote for e in told)
     had_run = bool(case.progress or crashes.events(case, "group_init", "comm_init"))
-    return taken or had_run or bool(exceptions.own_exceptions(case))
+    return taken or had_run or exceptions.agent_had_workers(case) or bool(exceptions.own_exceptions(case))
 
 
 def _failed(case: Case) -> list[Sign]:

@@ -8,10 +8,12 @@ A run that was killed leaves its lock file behind; the next one waits for an own
 file systems locks outlive their owners.
 
 ## How it decides
-The words of the message itself, by the shapes of each version. A file store is blamed where the ranks meet in a file
-(`init_method="file://…"`) and Gloo is refused at an address that it found there. Lines after which training went on
-for many steps are not counted. Of several messages the earliest names who is meant; a rank that only lost its peer is
-never named.
+The words of the message itself, by the shapes of each version. A lock that was there when an extension was to be built
+does not count where the extension was loaded later. Where the last that several processes tell is that extensions are
+looked for, and nobody builds or loads one afterwards, all wait for a lock that nobody holds; nobody is named. A file
+store is blamed where the ranks meet in a file (`init_method="file://…"`) and Gloo is refused at an address that it
+found there. Lines after which training went on for many steps are not counted. Of several messages the earliest names
+who is meant; a rank that only lost its peer is never named.
 
 ## Example
 `File ".../torch/utils/file_baton.py", line 42, in wait`
@@ -26,9 +28,13 @@ While another process really builds, the wait is right and ends by itself.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from dataclasses import replace
+
+from whichrank.facts.messages import signatures
+from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import sighted
 from whichrank.rules.crashes import Claim
+from whichrank.rules.sighted import Seen
 from whichrank.timeline.case import Case
 
 CODE = "LNCH201"
@@ -71,10 +77,46 @@ _STORE = Claim(
 )
 
 
+_WAITING = replace(
+    _CLAIM,
+    alternatives=(("rank-stuck-in-compile", 0.25, "a process whose output is not at hand may build it"),),
+)
+_SOUGHT, _GONE_ON = "doing-extension", ("doing-compile", "done-extension")
+
+
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     """A lock by its message; a store by addresses in it at which nobody listens."""
     refused = [s for s in sighted.seen(case, *_UNREACHED) if "refused" in s.sign.text]
     if refused and sighted.seen(case, "torch-filestore") and not sighted.has_run(case):
         message = "The ranks met in a file, and at an address in it nobody listens: an earlier run has left it. {what}."
         return [sighted.tell_of(case, _STORE, message, refused, 0.72)]
-    return sighted.judge(case, _CLAIM, "{who} waits for a lock that an earlier run may have left behind: {what}.")
+    speaking = [s for s in sighted.of_cause(case, CAUSE) if s.id != "lock-exists" or not _went_on(case, s)]
+    told = any(s.signature.role == "root" for s in speaking)
+    if not told and (sought := _sought_in_vain(case)):
+        message = "Extensions are looked for, and nobody builds or loads one: a lock may be left behind. {what}."
+        finding = sighted.tell_of(case, _WAITING, message, sought, 0.5)
+        return [replace(finding, subject=Subject(), victims=())]
+    tell = "{who} waits for a lock that an earlier run may have left behind: {what}."
+    return sighted.judge(case, _CLAIM, tell, found=speaking if told else ())
+
+
+def _went_on(case: Case, seen: Seen) -> bool:
+    """Whether an extension was built or loaded later in the same output."""
+    return any(_behind(later, seen) for later in sighted.seen(case, *_GONE_ON))
+
+
+def _behind(later: Seen, seen: Seen) -> bool:
+    return later.sign.ref.source == seen.sign.ref.source and later.sighting.line > seen.sighting.line
+
+
+def _sought_in_vain(case: Case) -> list[Seen]:
+    """The last words of every output that speaks of extensions, where all end there."""
+    sought = sighted.seen(case, _SOUGHT)
+    last = {s.sign.ref.source: s for s in sought}
+    ends = [(s.ref.source, s.line) for s in case.sightings if signatures()[s.signature].role in ("root", "activity")]
+    ends += [(e.ref.source, e.line) for e in case.of_kind("traceback", "group_init", "comm_init")]
+    ends += [(p.source, int(p.line[-1])) for p in case.progress if len(p)]
+    if any(line > last[source].sighting.line for source, line in ends if source in last):
+        return []
+    waiting = [s for s in sought if not _went_on(case, s)]
+    return waiting if len(waiting) > 1 or sighted.stands_still(case) else []

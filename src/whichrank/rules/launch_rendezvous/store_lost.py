@@ -10,7 +10,8 @@ its host was lost.
 
 ## How it decides
 Store errors that ended a rank, and no other rank's own failure, no signal from outside and no lost peer that would
-explain them. Warnings of the store alone prove nothing: every orderly end that is not simultaneous prints them.
+explain them; or an elastic agent that lost its connection to the rendezvous while its workers ran. Warnings of the
+store alone prove nothing: every orderly end that is not simultaneous prints them.
 
 ## Example
 Ranks 1-7 end with `DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed.`
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import crashes, deaths, exceptions
-from whichrank.rules.crashes import Claim
+from whichrank.rules.crashes import Claim, Sign
 from whichrank.timeline.case import Case
 
 CODE = "LNCH102"
@@ -73,13 +74,22 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         for s in crashes.signs_of(case, "traceback")
         if s.event and exceptions.short_type(s.event) in ("DistNetworkError", "DistStoreError") and _closed(s.text)
     ]
-    if not lost or not (ended or deaths.deaths(case)) or _explained(case):
+    ended += _agents(case)
+    if not (lost or ended) or not (ended or deaths.deaths(case)) or _explained(case):
         return []
     signs = crashes.first_to_fail([*ended, *lost])
     message = (
         f"{crashes.who(case, crashes.ranks_of(signs), signs)} lost the store, and nothing tells of a failure before."
     )
     return [crashes.found(case, _CLAIM, signs, message, 0.55)]
+
+
+def _agents(case: Case) -> list[Sign]:
+    """Agents that had been connected to the rendezvous, and are not any more."""
+    if not exceptions.agent_had_workers(case):
+        return []
+    told = crashes.signs_of(case, "rendezvous_error")
+    return [s for s in told if s.event and s.event.text("class") == "RendezvousConnectionError"]
 
 
 def _closed(text: str) -> bool:

@@ -8,7 +8,8 @@ A short name that only one network knows, a missing entry in `/etc/hosts`, a nam
 ready in a fresh pod.
 
 ## How it decides
-The resolver's own error in torch's, Python's or NCCL's words, on processes that made no process group later.
+The resolver's own error in torch's, Python's or NCCL's words, on processes that made no process group later. Gloo
+looks its own host's name up where no interface is given: it says `rp != nullptr. Unable to find address for` a name.
 
 ## Example
 `The IPv6 network addresses of (node0, 29500) cannot be retrieved (gai error: -2 - Name or service not known).`
@@ -23,9 +24,10 @@ A name that resolves to the wrong address gives no such error.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes
+from whichrank.rules import crashes, interfaces
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
@@ -41,21 +43,35 @@ _FIX = (
     "Use a name that every host resolves, or the address itself, in MASTER_ADDR and --rdzv-endpoint.",
     "Check on the host that failed: getent hosts NAME; add it to /etc/hosts or the cluster's name service.",
 )
+_GLOO_FIX = (
+    "Name the interface, so that Gloo looks no name up: GLOO_SOCKET_IFNAME on every host.",
+    "Or let the host's own name lead to an address of this host: /etc/hosts, or the cluster's name service.",
+)
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     told = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") == "dns"]
-    said = [*told, *crashes.said(case, *_WORDS)]
+    gloo = [s for s in crashes.said(case, "Unable to find address for") if interfaces.host_name(s)]
+    said = [*told, *crashes.said(case, *_WORDS), *gloo]
     said += crashes.beside(said, crashes.known(case, CAUSE))
     signs = [s for s in said if not crashes.went_on(case, s)]
     signs = crashes.first_to_fail(signs)
     if not signs:
         return []
     ranks = crashes.unless_all(case, crashes.ranks_of(signs))
-    name = next((m[1] for s in signs if (m := _NAME.search(s.text) or _NAME.search(s.ref.quote))), "")
+    name = next((n for s in signs if (n := _name(s))), "")
     probe = NextStep(f"getent hosts {name or 'NAME'}", "tells what the name resolves to on that host", (CAUSE,), "none")
-    claim = Claim(CODE, CAUSE, fix=_FIX, blames="host", next=(probe,))
+    own = bool(gloo) and all(s in gloo for s in signs)
+    claim = Claim(CODE, CAUSE, fix=_GLOO_FIX if own else _FIX, blames="host", next=(probe,))
+    if own:
+        claim = replace(claim, alternatives=(("wrong-interface", 0.1, "it may resolve, to no address of this host"),))
     message = f"{crashes.who(case, ranks, signs)} could not resolve {f'the name {name}' if name else 'a host name'}."
-    return [crashes.found(case, claim, signs, message, 0.88, ranks)]
+    return [crashes.found(case, claim, signs, message, 0.82 if own else 0.88, ranks)]
+
+
+def _name(sign: crashes.Sign) -> str:
+    """The name that was looked up, without the full stop of a sentence or of the root zone."""
+    found = _NAME.search(sign.text) or _NAME.search(sign.ref.quote)
+    return (found[1] if found else interfaces.host_name(sign)).rstrip(".")

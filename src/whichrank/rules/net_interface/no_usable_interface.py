@@ -8,7 +8,9 @@ NCCL or Gloo that found no interface with an address for its connections.
 hosts and containers), the interface is down or has no address, or the container has no network.
 
 ## How it decides
-The libraries' own words. The ranks (and hosts) that print them are named, unless all do.
+The libraries' own words. The ranks (and hosts) that print them are named, unless all do. Gloo says nearly the same
+of a host name that it can't resolve (`rp != nullptr` instead of `ifa != nullptr`); that is another cause. An address of
+a peer that has no family, beside a NCCL_SOCKET_IFNAME that is set, is a weaker sign of the same, and names nobody.
 
 ## Example
 `NCCL WARN Bootstrap : no socket interface found`
@@ -23,9 +25,12 @@ An interface that exists but does not reach the peers gives other errors.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import crashes, interfaces
 from whichrank.rules.crashes import Claim
+from whichrank.rules.sighted import of_cause, tell_of
 from whichrank.timeline.case import Case
 
 CODE = "NETI102"
@@ -46,6 +51,8 @@ _NCCL = (
     "no socket interface found", "No usable listening interface found", "No IP interface found", "no interface found",
     "No interface found in the same subnet", "Address family not supported by protocol",
 )  # fmt: skip
+_UNSET = "nccl-address-unset"
+_VARIABLE = "NCCL_SOCKET_IFNAME"
 _GLOO = ("Unable to find address for", "Unable to find interface for", "ifa != nullptr")
 
 
@@ -53,11 +60,28 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     signs = crashes.said(case, *_NCCL)
-    signs += [s for s in crashes.said(case, *_GLOO) if not interfaces.is_foreign(interfaces.wanted(s))]
+    signs += [
+        s
+        for s in crashes.said(case, *_GLOO)
+        if not interfaces.host_name(s) and not interfaces.is_foreign(interfaces.wanted(s))
+    ]
     signs = crashes.first_to_fail(signs)
     if not signs:
-        return []
+        return _not_filled_in(case)
     ranks = crashes.unless_all(case, crashes.ranks_of(signs))
     name = next((n for s in signs if (n := interfaces.wanted(s))), "")
     which = f"no interface called {name}" if name else "no network interface that it can use"
     return [crashes.found(case, _CLAIM, signs, f"{crashes.who(case, ranks, signs)} found {which}.", 0.9, ranks)]
+
+
+def _not_filled_in(case: Case) -> list[Finding]:
+    """An address that is none, where the interface is set by name: on some host there may be none of that name."""
+    unset = [s for s in of_cause(case, CAUSE) if s.id == _UNSET]
+    names = sorted({name for process in case.nccl if (name := process.env.get(_VARIABLE))})
+    if not unset or not names:
+        return []
+    message = (
+        f"The address of a peer was never filled in, and {_VARIABLE} is set to {' or '.join(names[:3])}: that "
+        "interface may be missing, or without an address, on one of the hosts."
+    )
+    return [replace(tell_of(case, _CLAIM, "", unset, unset[0].signature.weight), message=message)]

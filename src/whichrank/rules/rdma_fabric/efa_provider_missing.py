@@ -1,7 +1,8 @@
 """The cloud's fabric provider or its plug-in is missing.
 
 ## What it finds
-The plug-in of a cloud (EFA, FasTrak, TCPX) that finds no provider, can not be loaded, or does not fit NCCL.
+The plug-in of a cloud (EFA, FasTrak, TCPX) that finds no provider or only plain sockets, can not be loaded, or does not
+fit NCCL.
 
 ## Why it happens
 libfabric or the driver is missing in the image, is shadowed by another one in LD_LIBRARY_PATH, is of another version,
@@ -19,7 +20,8 @@ fi_info -p efa inside the container must list the provider: install libfabric an
 pod its devices. See which libfabric is loaded: ldd libnccl-net.so; put its folder first in LD_LIBRARY_PATH.
 
 ## Limits
-A plug-in that is not installed at all prints only "Could not find: libnccl-net.so", as on any other host.
+A plug-in that is not installed at all prints only "Could not find: libnccl-net.so", as on any other host. A cluster
+may use the plug-in over sockets on purpose; a run that makes steps is therefore not told of.
 """
 
 from __future__ import annotations

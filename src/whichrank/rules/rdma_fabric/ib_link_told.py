@@ -1,8 +1,8 @@
 """A link of the fabric went down during the run.
 
 ## What it finds
-Port errors that the adapter reports to NCCL, fatal events of an adapter, and transfers that stay unanswered in a run
-that had worked.
+Port errors that the adapter reports to NCCL, fatal events and failures of an adapter, and transfers that stay
+unanswered in a run that had worked.
 
 ## Why it happens
 A cable, a transceiver, a switch port or an adapter is failing; or a switch was restarted.

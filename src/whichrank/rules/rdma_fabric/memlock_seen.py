@@ -8,8 +8,8 @@ Adapters work on locked memory. Shells that mpirun, ssh or a container starts of
 8 MiB), whatever an interactive shell shows.
 
 ## How it decides
-By `ulimit -l` or `/proc/PID/limits`, and by NCCL's words: a verbs call that failed with "Cannot allocate memory". The
-limit alone accuses nobody: jobs that use no RDMA do not need it.
+By `ulimit -l` or `/proc/PID/limits`, and by NCCL's or UCX's words: a verbs call that failed with "Cannot allocate
+memory". The limit alone accuses nobody: jobs that use no RDMA do not need it.
 
 ## Example
 `Max locked memory  8388608  8388608  bytes` and `Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory`

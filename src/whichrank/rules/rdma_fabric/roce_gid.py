@@ -10,7 +10,8 @@ another VLAN), or differs between hosts.
 
 ## How it decides
 The words of NCCL or of the verbs library. A transfer that nobody acknowledged (status 12) counts here only where its
-place in the run or its addresses fit: see how far the run had come, RoCE or InfiniBand, one network or two.
+place in the run or its addresses fit: see how far the run had come, RoCE or InfiniBand (by the addresses, by NCCL's
+list of devices, or by the link layer of the ports), one network or two.
 
 ## Example
 `NCCL WARN Call to ibv_modify_qp failed with 22 Invalid argument, on dev mlx5_0:1`

@@ -1,7 +1,8 @@
 """A trainer says which rank had the first NaN.
 
 ## What it finds
-A loss or gradient of one rank that was not finite before it was reduced, in the trainer's own words.
+A loss or gradient of one rank that was not finite before it was reduced, in the trainer's own words; or a loss scale
+that is at its minimum while gradients still overflow.
 
 ## Why it happens
 A batch with bad values, an overflow on that path, or a GPU that computes wrongly. Behind the reduction every rank has
@@ -9,6 +10,8 @@ it.
 
 ## How it decides
 By the checks that trainers make on every rank before the reduction; the rank that the message names is the origin.
+A loss scale at its minimum tells that values are not finite, and nothing of a rank: nobody is named. Steps that a
+dynamic loss scale skips say nothing by themselves.
 
 ## Example
     Rank 12: found NaN in local forward loss calculation. Device: 4, node: gpu-12
@@ -43,5 +46,20 @@ _CLAIM = Claim(
 )
 
 
+_OVERFLOW = Claim(
+    CODE,
+    CAUSE,
+    category="corruption",
+    fix=(
+        "Look at the losses and batches before the first step that was skipped: a value that is not finite, or a jump.",
+        "Use bfloat16 in place of float16, a lower learning rate or a longer warm-up, and gradient clipping.",
+    ),
+)
+_SCALE = "loss-scale-minimum"
+
+
 def judge(case: Case) -> list[Finding] | NotEvaluated:
+    told = sighted.of_cause(case, CAUSE)
+    if told and all(s.id == _SCALE for s in told):
+        return sighted.judge(case, _OVERFLOW, "Gradients overflow at the smallest loss scale: {what}.", found=told)
     return sighted.judge(case, _CLAIM, "{who} had values that are not finite before they were reduced: {what}.")

@@ -10,6 +10,7 @@ than the timeout allows, one rank loads from another place.
 ## How it decides
 The rank does not come, and its stack is in `torch.save`, `torch.load`, distributed checkpointing, or a function
 named for checkpoints.
+The only stack of a job, without any other sign, is half believed; without a rank it names nobody.
 
 ## Example
 Rank 0 is in `torch.save` at `ckpt.py:88`, ranks 1-7 wait in `barrier #41`.

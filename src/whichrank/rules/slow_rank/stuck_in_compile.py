@@ -10,6 +10,7 @@ behind a lock.
 ## How it decides
 The rank does not come, and its stack is inside torch.compile (dynamo, inductor), Triton, or the extension
 builder.
+The only stack of a job, without any other sign, is half believed; without a rank it names nobody.
 
 ## Example
 Rank 5 is in `torch/_inductor/codecache.py`, the others wait in `all_reduce #3`.

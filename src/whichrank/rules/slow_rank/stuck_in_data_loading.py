@@ -10,6 +10,7 @@ that takes too long, a queue that nobody fills.
 ## How it decides
 The line-up (or the watchdog, or the other stacks) says that this rank does not come, and its stack is inside a
 data loader, or in a function of the training code named for loading data.
+The only stack of a job, without any other sign, is half believed; without a rank it names nobody.
 
 ## Example
 Rank 1 is in `fetch_remote_shard` at `train.py:22`, ranks 0, 2 and 3 wait in `all_reduce #13`.

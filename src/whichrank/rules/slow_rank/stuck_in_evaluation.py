@@ -10,6 +10,7 @@ length.
 ## How it decides
 The rank does not come, and its stack is in a function of the training code named for evaluation, validation or
 generation, outside of any collective.
+The only stack of a job, without any other sign, is half believed; without a rank it names nobody.
 
 ## Example
 Rank 0 is in `evaluate` at `eval.py:40`, ranks 1-3 wait in `barrier #9`.

@@ -9,6 +9,7 @@ A rank tokenises, builds an index, downloads or unpacks while the others wait fo
 ## How it decides
 The rank does not come, and its stack is in a tokenizer, a dataset builder, a hub download, a file lock, or a
 function named for preparing data.
+The only stack of a job, without any other sign, is half believed; without a rank it names nobody.
 
 ## Example
 Rank 0 is in `tokenize_corpus` at `prepare.py:17`, ranks 1-15 wait in `barrier #1`.

@@ -16,7 +16,8 @@ not counted. Of several messages the earliest names who is meant; a rank that on
 
 ## Fix
 NCCL_CUMEM_HOST_ENABLE=0 (then /dev/shm must be large enough); NCCL_CUMEM_ENABLE=0 if that is not enough. Or
-CAP_SYS_NICE for the container, a newer driver, or NCCL 2.26 and later, which falls back by itself.
+CAP_SYS_NICE for the container, a newer driver, or NCCL 2.26.3 and later, which tries one host buffer at the start and
+goes to /dev/shm by itself where it can't be made; not where it can be made and then not be shared.
 
 ## Limits
 The same CUDA error in other files of NCCL has other causes.
@@ -37,7 +38,10 @@ _CLAIM = Claim(
     CAUSE,
     fix=(
         "NCCL_CUMEM_HOST_ENABLE=0 (then /dev/shm must be large enough); NCCL_CUMEM_ENABLE=0 if that is not enough.",
-        "Or CAP_SYS_NICE for the container, a newer driver, or NCCL 2.26 and later, which falls back by itself.",
+        (
+            "Or CAP_SYS_NICE for the container, or a newer driver. NCCL 2.26.3 and later goes to /dev/shm by itself "
+            "where host buffers can't be made at all, not where they can't be shared or reached."
+        ),
     ),
     blames="host",
 )

@@ -8,7 +8,7 @@ Such libraries intercept CUDA calls. Many versions break peer-to-peer, IPC handl
 
 ## How it decides
 The library announces itself in the output, or stands in LD_PRELOAD, and something fails or hangs for which no other
-reason is at hand.
+reason is at hand. A crash in native code is no reason of its own where the library announces itself.
 
 ## Example
 `[HAMI-core Msg(812:140:libvgpu.c:836)]: Initializing.....`
@@ -22,6 +22,8 @@ That the library is loaded does not prove that it is at fault.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import crashes, sighted
@@ -40,6 +42,7 @@ _CLAIM = Claim(
         "Update the library; NCCL_P2P_DISABLE=1 and NCCL_CUMEM_ENABLE=0 may go around it.",
     ),
 )
+_CRASHED = (("rank-native-crash", 0.3, "the program may crash without it too"),)
 _LOADED = 0.7
 """Libraries that say so themselves, not just settings that name one."""
 
@@ -51,10 +54,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not told or sighted.has_run(case) or not _in_trouble(case):
         return []
     loaded = any(s.signature.weight >= _LOADED for s in told)
+    announced = any(s.id == "interposer-vgpu" and s.group("library") for s in told)
+    crashed = announced and bool(crashes.events(case, "native_crash"))
+    claim = replace(_CLAIM, category="crash", alternatives=_CRASHED) if crashed else _CLAIM
     sure = 0.62 if loaded else 0.42
-    return [
-        sighted.tell_of(case, _CLAIM, "A library that intercepts calls is loaded into the job: {what}.", told, sure)
-    ]
+    return [sighted.tell_of(case, claim, "A library that intercepts calls is loaded into the job: {what}.", told, sure)]
 
 
 def _in_trouble(case: Case) -> bool:

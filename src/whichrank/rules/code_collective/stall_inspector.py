@@ -1,0 +1,96 @@
+"""Horovod's stall inspector names the ranks that did not bring a tensor.
+
+## What it finds
+Ranks that are missing from a collective of Horovod while others wait in it, by the report that its coordinator
+prints once a minute.
+
+## Why it happens
+A rank skipped a part of the model or a broadcast at the start, took another branch, ran out of data, is held up
+elsewhere, or is gone.
+
+## How it decides
+The newest report after which training did not go on. Versions print, per tensor, who is ready or who is missing, or,
+per rank, what it is missing from. Who lacks every stalled tensor is named, where more ranks wait than are missing, or
+a single one is. From a list of those that are ready, a number below the highest one that is not listed is missing.
+Ranks that each lack something else wait for one another: then nobody is named.
+
+## Example
+`allreduce.layer4.weight [missing ranks: 3]`
+
+## Fix
+Look at what the missing rank does instead: its stack, then its log. Let every rank bring the same tensors in each step.
+
+## Limits
+A wait is reported after 60 seconds (`HOROVOD_STALL_CHECK_TIME_SECONDS`), also where a slow rank comes later. The last
+rank of a job can't be told from the list of those that are ready unless the size of the job is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.log import LogEvent
+from whichrank.rules import crashes, telling
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "COLL127"
+CAUSE = "collective-desync"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="hang",
+    fix=(
+        "Find out what the missing rank does instead of bringing that tensor: its stack first, then its log.",
+        "Let every rank run every branch and as many batches as the others: in each step all bring the same tensors.",
+    ),
+    alternatives=(
+        ("conditional-collective", 0.15, "it may have skipped the call"),
+        ("uneven-inputs", 0.08, "it may have run out of data"),
+    ),
+    next=(
+        NextStep(
+            "py-spy dump --nonblocking --pid PID",
+            "the stack of the missing rank shows what holds it up",
+            ("rank-stuck-in-user-code", "conditional-collective"),
+            "none",
+        ),
+    ),
+)
+_CROSSED = replace(
+    _CLAIM,
+    alternatives=(
+        ("collective-order", 0.25, "they may bring the same tensors in different orders"),
+        ("conditional-collective", 0.2, "some may have skipped a call"),
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    signs = crashes.signs_of(case, "stall_report")
+    if not signs or signs[-1].event is None:
+        return []
+    report = signs[-1].event
+    missing, waiting = _sides(case, report)
+    if missing and (len(missing) == 1 or len(missing) < waiting):
+        message = f"{telling.ranks_text(missing).capitalize()} did not bring a tensor with which the others wait."
+        return [crashes.found(case, _CLAIM, signs[::-1], message, 0.72, missing)]
+    if report.numbers("some"):
+        message = f"{telling.ranks_text(report.numbers('some')).capitalize()} wait for one another with other tensors."
+        return [crashes.found(case, _CROSSED, signs[::-1], message, 0.5)]
+    few = f"; {telling.ranks_text(missing)} did not" if missing else ""
+    message = f"Some ranks wait with a tensor that others did not bring{few}."
+    return [crashes.found(case, _CROSSED, signs[::-1], message, 0.5)]
+
+
+def _sides(case: Case, report: LogEvent) -> tuple[tuple[int, ...], int]:
+    """Who lacks every tensor, and how many are known to wait."""
+    missing, ready = report.numbers("missing"), report.numbers("ready")
+    size = max((case.world, *(rank + 1 for rank in (*missing, *report.numbers("some"), *ready))))
+    if ready:
+        missing = tuple(rank for rank in range(size) if rank not in set(ready))
+    return missing, size - len(missing)

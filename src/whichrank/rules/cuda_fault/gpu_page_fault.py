@@ -1,0 +1,95 @@
+"""The kernel saw a GPU of AMD touch memory that it must not.
+
+## What it finds
+Page faults of the GPU in the kernel log: `[gfxhub0] no-retry page fault` and `VM_L2_PROTECTION_FAULT_STATUS` of
+amdgpu.
+
+## Why it happens
+A faulty kernel (custom, compiled or in a library), an index that no check covers, memory freed while a kernel or a
+peer still uses it, more rarely the hardware.
+
+## How it decides
+The driver tells the GPU, and mostly the process, in a line of its own. Faults of the driver itself (process 0) and of
+programs that are no training jobs are left out. A rank is named only by its process.
+
+## Example
+`amdgpu 0000:26:00.0: amdgpu: VM_L2_PROTECTION_FAULT_STATUS:0x00341051`
+
+## Fix
+Find the kernel: `AMD_SERIALIZE_KERNEL=3` and `HIP_LAUNCH_BLOCKING=1`, rocgdb; suspect custom and compiled kernels.
+
+## Limits
+The driver holds lines back when there are many: the process may not be told. The same GPU under different programs
+asks for the vendor's diagnostics.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.records.hardware import KernelEvent
+from whichrank.rules import hardware
+from whichrank.rules.hardware import Claim
+from whichrank.timeline.case import Case
+from whichrank.timeline.hardware import same_host
+
+CODE = "CUDA162"
+CAUSE = "cuda-illegal-access"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Find the faulting kernel: AMD_SERIALIZE_KERNEL=3 and HIP_LAUNCH_BLOCKING=1, or rocgdb.",
+        "Only if the same GPU reports it under different programs: run the vendor's diagnostics on it.",
+    ),
+    alternatives=(("xid-gpu-fault", 0.08, "a fault that stays with one GPU is the hardware's"),),
+    next=(
+        NextStep(
+            "AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1 torchrun … (a short run)",
+            "the traceback then names the operation that faulted",
+            ("cuda-illegal-access",),
+            "ends",
+        ),
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.hardware.kernel:
+        return hardware.NO_KERNEL_LOG
+    faults = [(e, _owners(case, e)) for e in case.hardware.of_kind("gpu_page_fault")]
+    of_job = [e for e, owners in faults if not owners or any(_of_job(case, owner) for owner in owners)]
+    events, weight = hardware.counting(case, of_job)
+    events = hardware.first_events(events)
+    if not events:
+        return []
+    first = events[0]
+    owners = [owner for owner in _owners(case, first) if _of_job(case, owner)]
+    found = {r for o in owners if (r := case.hardware.rank_of(o.pid, o.host)) is not None}
+    ranks = tuple(sorted(found)) if len(found) == 1 else ()
+    name = f"{owners[0].process} (pid {owners[0].pid})" if owners else "A process"
+    who = hardware.names(case, ranks) if ranks else name
+    where = f" on {first.host}" if first.host and not ranks else ""
+    message = (
+        f"{who}{where} ran a kernel that touched memory which it must not, on the GPU at {first.device}"
+        f" (page fault of amdgpu).{hardware.aside(case, events, weight)}"
+    )
+    subject = Subject(ranks=ranks, hosts=(first.host,) if first.host and not ranks else ())
+    return [
+        hardware.found(
+            case, _CLAIM, [e.ref for e in [*events[:3], *owners[:1]]], message, 0.85 if owners else 0.65,
+            weight=weight, subject=subject, onset_ns=hardware.onset(events),
+        )
+    ]  # fmt: skip
+
+
+def _owners(case: Case, fault: KernelEvent) -> list[KernelEvent]:
+    """Whose fault it was, by the line itself or by those about the same GPU."""
+    if fault.pid is not None:
+        return [fault]
+    told = case.hardware.of_kind("gpu_page_fault", "gpu_process")
+    return [e for e in told if e.pid is not None and e.device == fault.device and same_host(e.host, fault.host)]
+
+
+def _of_job(case: Case, owner: KernelEvent) -> bool:
+    return case.hardware.rank_of(owner.pid, owner.host) is not None or hardware.is_trainer(owner.process)
