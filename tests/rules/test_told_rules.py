@@ -133,6 +133,13 @@ FIRE: list[tuple[str, str, texts.Files]] = [
     ("SLOW201", "mapping", {"a.log": "Map (num_proc=16):  35%|███▌      | 35000/100000 [12:01<22:20]\n" + EARLY}),
     ("SLOW201", "NCCL's id did not come", {"a.log": "Running tokenizer on dataset:  35%|███▌      | 35/100 [30:01<22:20]" + texts.traceback("RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout")}),
     ("SLOW201", "the main process goes first", {"a.log": texts.traceback("RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout", "/x/site-packages/transformers/training_args.py", 1891, "main_process_first")}),
+    ("COLL208", "DeepSpeed", {"a.log": "RuntimeError: disagreement between rank0 and rank2: rank0: [4, 5, 6], rank2: [4, 5, 9]\n"}),
+    ("GPUH205", "GSP", {"a.log": "Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL).\n"}),
+    ("LNCH203", "two lists of devices", {"a.log": "# nThread 1 nGpus 8\n# Using devices\n# nThread 1 nGpus 8\n# Using devices\n#  Rank  0 Group  0 Pid    798 on       n14 device  0\n"}),
+    ("LNCH203", "two averages", {"a.log": "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.75\n#\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.68\n"}),
+    ("SLOW201", "half an hour, then somebody raised", {"a.log": 'Running tokenizer on dataset:  47%|████▊     | 169/363 [30:09<33:25, 96.30 examples/s]Traceback (most recent call last):\n  File "/x/train.py", line 14, in <module>\n'}),
+    ("SLOW201", "waited at the store", {"a.log": "Tokenizing Prompts (num_proc=64):  92%|█████████▏| 328/359 [29:58<12:05, 41.59 examples/s]\n[rank1]:[W516 14:34:56.854597329 socket.cpp:489] [c10d] waitForInput: socket SocketImpl(fd=79, addr=[localhost]:41170, remote=[localhost]:29500) timed out after 1800000ms\n"}),
+    ("SLOW203", "a few words alone", {"a.log": "start running validation\nSome NCCL operations have failed or timed out.\n"}),
     ("SLOW202", "saving", {"a.log": "Saving model checkpoint to output/checkpoint-500\n" + TIMED_OUT}),
     ("SLOW202", "saving the latest", {"a.log": "Saving latest checkpoint model to /ckpt\n" + TIMED_OUT}),
     ("SLOW203", "evaluating", {"a.log": "***** Running Evaluation *****\n" + TIMED_OUT}),
@@ -216,6 +223,9 @@ STILL: list[tuple[str, str, texts.Files]] = [
     ("SLOW201", "no time-out", {"a.log": "Map (num_proc=16):  35%|███▌      | 35000/100000 [12:01<22:20]\n"}),
     ("LNCH202", "waited for, and passed", {"a.log": barrier(0, 3) + "Rank 0: Completed store-based barrier for key:store_based_barrier_key:0 with 4 nodes.\n"}),
     ("LNCH202", "waited for, and trained", {"a.log": barrier(0, 3) + texts.steps(30)}),
+    ("LNCH203", "two tests, one after the other", {"a.log": ("# Using devices\n#  Rank  0 Group  0 Pid    798 on       n14 device  0\n# Avg bus bandwidth    : 1.75\n" * 2)}),
+    ("COLL208", "training goes on", {"a.log": "Mismatched data types: One rank had type int64, but another rank had type uint8.\n" + texts.steps(30)}),
+    ("SLOW201", "five minutes, and an exception", {"a.log": 'Running tokenizer on dataset:  47%|████▊     | 169/363 [05:09<33:25, 96.30 examples/s]Traceback (most recent call last):\n  File "/x/train.py", line 14, in <module>\n'}),
     ("SLOW202", "saved long before", {"a.log": "Saving model checkpoint to output/checkpoint-500\n***** Running Evaluation *****\n" + TIMED_OUT}),
 ]  # fmt: skip
 

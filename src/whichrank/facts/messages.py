@@ -26,6 +26,7 @@ REPORT = "report"
 # Words of one sense, as people write them: they stand in the patterns of what is reported.
 _SENSES = {
     "@helps@": r"\b(?:work(?:s|ed)|fix(?:es|ed)?|solve[sd]|help(?:s|ed)|resolve[sd]|runs? fine|succeeds?|pass(?:es|ed)"
+    r"|it (?:runs|starts|passes)"
     r"|no (?:more |longer )?(?:hang|issue|problem|error|stall)s?|goes away|went away|disappear(?:s|ed)|is gone"
     r"|does the trick)\b",
     "@off@": r"\b(?:disabl(?:e|ed|es|ing)|(?:turn|switch)(?:ed|ing)? off|stopp(?:ed|ing)|off)\b",

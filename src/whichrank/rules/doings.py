@@ -14,9 +14,9 @@ _TROUBLE = re.compile(
     r"(?i:time-?d? ?-?out|\bhang|\bhung|stuck|freez|stall|expire|exception|error|fail|crash|killed|abort)"
 )
 """A slow save or evaluation is told of good runs too."""
-_RAISED = ("frame-main-process-first",)
+_RAISED = ("frame-main-process-first", "bar-to-the-limit")
 """Hints that stand in a traceback: somebody has waited in vain there."""
-_STORE = ("unique_id", "barrier_timeout")
+_STORE = ("unique_id", "barrier_timeout", "wait_timeout")
 _SMALL = 1
 """A barrier is an all-reduce of one element."""
 _EARLY = 10
@@ -27,7 +27,7 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
     """The finding that the last activity before a time-out makes, where nothing surer is at hand."""
     if not crashes.heard(case):
         return crashes.SILENT
-    waiting = [*sighted.timed_out(case), *_at_the_start(case)]
+    waiting = [*sighted.timed_out(case), *_waited_elsewhere(case)]
     hints = sighted.of_cause(case, claim.cause, ("hint",))
     told = [s.sign for s in hints if waiting or s.id in _RAISED or _TROUBLE.search(s.sign.text)]
     if claim.cause == "rank-stuck-in-preprocessing" and (waiting or told):
@@ -44,10 +44,13 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
     return [crashes.found(case, claim, signs, tell.format(who=who, what=what), _sure(case, claim, mine, told), ranks)]
 
 
-def _at_the_start(case: Case) -> list[Sign]:
-    """What says that ranks waited in vain in the store, for NCCL's id or in the start barrier."""
+def _waited_elsewhere(case: Case) -> list[Sign]:
+    """What else says that ranks waited in vain: in the store, for NCCL's id, in the start barrier, in a few words."""
     gave_up = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") in _STORE]
-    return gave_up + [s.sign for s in sighted.seen(case, "torch-unique-id")]
+    named = ["torch-unique-id"]
+    if not crashes.events(case, "nccl_error", "cuda_error", "peer_closed"):
+        named.append("torch-failed-or-timed-out")  # then it was a time-out, of which the first line is not at hand
+    return gave_up + [s.sign for s in sighted.seen(case, *named)]
 
 
 def _sure(case: Case, claim: Claim, mine: list[Seen], told: list[Sign]) -> float:

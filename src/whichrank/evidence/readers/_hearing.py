@@ -18,7 +18,7 @@ from whichrank.records.stack import ProcessStack
 MARKS = (
     b"most recent call", b'File "', b'File \\"', b"NCCL error", b"failed collective", b" FAILED",
     b"Root Cause", b"Failures:", b"Exception in thread", b"Exception ignored", b"Timeout (",
-    b"The above exception", b"During handling of the above", _horovod.WORDS.encode(),
+    b"The above exception", b"During handling of the above", *(words.encode() for words in _horovod.WORDS),
 )  # fmt: skip
 """Words that begin a message of several lines."""
 _PATIENCE = 5000
@@ -153,7 +153,7 @@ class Hearing:
                 if not self._calls[open_key][0].feed(voice.text):
                     self._close_call(open_key)
         self._feed_stalls(key, voice)
-        if (stall := _horovod.begins(number, voice.text)) is not None:
+        if (stall := _horovod.begins(number, voice.text, opened=key in self._stalls)) is not None:
             self._close_stall(key)
             self._stalls[key] = (stall, voice)
             self._touched = number

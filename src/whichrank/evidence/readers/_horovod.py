@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from whichrank.evidence.readers._found import Found, number_list
 from whichrank.records.log import Value
 
-WORDS = "broadcasted by subset of ranks"
+WORDS = ("broadcasted by subset of ranks", "Stalled ops:")
+"""How it begins, and where only its list was kept."""
 # Old versions print per tensor who is ready, later ones who is missing; since 0.16 per rank what it is missing from.
 _PER_TENSOR = re.compile(r"\[(ready|missing) ranks:([\d, ]{0,4000})\]")
 _PER_RANK = re.compile(r"^\s{0,8}(\d{1,7})!?: \[(.{1,8000})")
@@ -57,10 +58,11 @@ class Stall:
         return Found("stall_report", data)
 
 
-def begins(line: int, text: str) -> Stall | None:
-    """The report that begins in this line; in old versions it ends there too."""
-    if WORDS not in text:
+def begins(line: int, text: str, *, opened: bool) -> Stall | None:
+    """The report that begins in this line; in old versions it ends there too. In an open one the list has a title."""
+    at = next((text.index(words) for words in WORDS[: 1 if opened else 2] if words in text), None)
+    if at is None:
         return None
     stall = Stall(line)
-    stall.feed(text[text.index(WORDS) :])
+    stall.feed(text[at:])
     return stall

@@ -36,6 +36,7 @@ _STORE_BARRIER = re.compile(
     r"rank:? (\d{1,7}), (?:for )?key: (\S{1,200}) \(world_size=(\d{1,9}), "
     r"(?:worker_count|num_workers_joined)=(\d{1,9}), timeout=([^\s)]{1,40})"
 )
+_WAITED = re.compile(r"waitForInput: socket .{1,300} timed out after (\d{1,12})ms")
 _STORE_PASSED = re.compile(r"Rank (\d{1,7}): Completed store-based barrier for key:\s?(\S{1,200})")
 _UNIQUE = re.compile(r"\[(\d{1,7})\] is setting up NCCL communicator")
 _ENV = re.compile(r"environment variable (\w{1,80}) expected, but not set")
@@ -206,6 +207,7 @@ MATCHERS: tuple[Matcher, ...] = (
     ("sendBytes failed", _store("closed")),
     ("(gai error", _store("dns")),
     ('Failed to check the "should dump" flag', _store("closed")),
+    ("waitForInput: ", _store("wait_timeout", _WAITED, "ms")),
     ("store_based_barrier", _store_barrier),
     ("retrieving ncclUniqueId from", _unique_id),
     ("endezvous", _rendezvous),

@@ -51,7 +51,7 @@ def work_values(text: str) -> dict[str, Value]:
 
 def _timeout(text: str) -> Found:
     names, group_rank = group_of(text)
-    if bare := re.search(r"\[Rank (\d{1,7})\] Watchdog", text):
+    if bare := re.search(r"\[Rank (\d{1,7})\] (?:Watchdog c|C)aught", text):
         group_rank = int(bare[1])
     return Found("watchdog_timeout", names | work_values(text), group_rank=group_rank)
 
@@ -156,7 +156,7 @@ def _teardown(what: str, words: str) -> Matcher:
 
 
 MATCHERS: tuple[Matcher, ...] = (
-    ("Watchdog caught collective operation timeout", _timeout),
+    ("aught collective operation timeout", _timeout),
     ("timeout watchdog detected operation timeout", _timeout),
     ("timed out in blocking wait", _timeout),
     ("ast enqueued", lambda text: None if "signal" in text or "global timeout" in text else _counters(text)),

@@ -2,7 +2,8 @@
 
 ## What it finds
 A setting of the machine that slows or breaks jobs, in a few lines that say nothing of what happened: GPUDirect RDMA
-that is off, PCIe access control that is on, a kernel without iommu=pt, a fabric provider that offers nothing.
+that is off, PCIe access control that is on, a kernel without iommu=pt, a fabric provider that offers nothing, a slow
+PCIe link, an address that torchrun does not use.
 
 ## Why it happens
 Somebody looked for the reason, kept the line that seemed odd, and left out the rest.
@@ -35,7 +36,10 @@ from whichrank.timeline.case import Case
 CODE = "CODE202"
 CAUSE = "unknown"
 
-_HINTS = ("nccl-gdr-disabled", "acs-enabled", "rccl-iommu", "libfabric-empty-list")
+_HINTS = (
+    "nccl-gdr-disabled", "acs-enabled", "rccl-iommu", "libfabric-empty-list", "torchrun-master-addr-unused",
+    "pcie-lnksta-slow",
+)  # fmt: skip
 _SURE = 0.38
 _EXCERPT = 100
 """Lines. What people paste is shorter; what a job prints until its first step is longer."""
@@ -62,7 +66,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _says_more(case: Case) -> bool:
     """Whether anything else tells of a job, or the evidence is more than an excerpt."""
-    if case.goes_on or case.events or case.progress or case.lineup is not None or case.stacks or case.unplaced:
+    told = any(event.kind != "traceback" or event.text("type") for event in case.events)  # not one that was cut
+    if case.goes_on or told or case.progress or case.lineup is not None or case.stacks or case.unplaced:
         return True
     if crashes.index(case).roots or any(s.line > _EXCERPT for s in case.sightings):
         return True

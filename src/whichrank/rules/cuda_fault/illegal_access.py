@@ -57,7 +57,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     told = [s for s in crashes.signs_of(case, "cuda_error") if s.event and s.event.text("what") in _KINDS]
-    signs = crashes.first_to_fail([*told, *crashes.said_by_nccl(case, *_WORDS)])
+    told += crashes.said_by_nccl(case, *_WORDS)
+    signs = crashes.first_to_fail([*told, *crashes.beside(told, crashes.known(case, CAUSE))])
     if not signs:
         return []
     ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)

@@ -54,7 +54,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     sockets = sighted.seen(case, "nccl-network-socket", "nccl-network-socket-new")
-    measured = [s for s in sighted.seen(case, "nccl-test-bandwidth") if _number(s.group("bandwidth")) < _SLOW_GBS]
+    tested = [s for s in sighted.seen(case, "nccl-tests-mark") if s.group("bandwidth")]
+    measured = [s for s in tested if _number(s.group("bandwidth")) < _SLOW_GBS]
     told = sighted.seen(case, "told-slow", "told-ethernet")
     if not sockets or not (told or (measured and sighted.many_hosts(case))):
         return []

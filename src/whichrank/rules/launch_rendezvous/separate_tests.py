@@ -1,0 +1,63 @@
+"""nccl-tests ran as several jobs beside each other, not as one.
+
+## What it finds
+Processes of nccl-tests that were started together by mpirun or srun, each of which is a world of its own.
+
+## Why it happens
+The tests were built without MPI (`MPI=1`), or with another MPI than the one that starts them: every process believes
+that it is alone, takes the GPUs of its own host, and the network between the hosts is never used.
+
+## How it decides
+Rank 0 alone prints the list of devices and the average. Where one of them stands twice in an output, and the other one
+not between them, two ranks 0 were at work at the same time.
+
+## Example
+Two blocks `# Using devices`, each of which begins with rank 0, and one test that both seem to run.
+
+## Fix
+Build the tests again with `make MPI=1 MPI_HOME=…`, and start them with the mpirun of that MPI.
+
+## Limits
+Results of several runs that were pasted together without their heads look the same.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, sighted
+from whichrank.rules.crashes import Claim
+from whichrank.rules.sighted import Seen
+from whichrank.timeline.case import Case
+
+CODE = "LNCH203"
+CAUSE = "world-size-mismatch"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="config",
+    fix=(
+        "Build nccl-tests with MPI: make MPI=1 MPI_HOME=/path/to/mpi, and start them with the mpirun of that MPI.",
+        "One list of devices must then show the ranks of all hosts.",
+    ),
+    next=(NextStep("ldd TEST | grep -i mpi", "a binary without MPI has no such line", (CAUSE,), "none"),),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    files: dict[str, list[Seen]] = {}
+    for mark in sighted.seen(case, "nccl-tests-mark"):
+        files.setdefault(mark.sign.ref.source, []).append(mark)
+    twice = [pair for marks in files.values() for pair in pairwise(marks) if _kind(pair[0]) == _kind(pair[1])]
+    if not twice:
+        return []
+    message = f"nccl-tests ran as separate jobs: two processes print {_kind(twice[0][0])}, which only rank 0 does."
+    return [crashes.found(case, _CLAIM, [mark.sign for mark in twice[0]], message, 0.6)]
+
+
+def _kind(mark: Seen) -> str:
+    return "the list of devices" if "Using devices" in mark.sign.text else "the average"
