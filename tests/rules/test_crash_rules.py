@@ -145,6 +145,8 @@ FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("LNCH104", "the words of errno alone", {"rank1/stderr.log": texts.traceback("RuntimeError: Connection timed out", "/x/site-packages/torch/distributed/rendezvous.py", 95, "_env_rendezvous_handler"), "rank0/stderr.log": ""}, (1,)),
     ("LNCH102", "the agent was connected before", {"a.log": texts.traceback(AGENT_LOST, "/x/torch/distributed/elastic/rendezvous/dynamic_rendezvous.py", 1255, "num_nodes_waiting")}, ()),
     ("LNCH104", "the agent can't connect", {"a.log": texts.traceback(AGENT_LOST, "/x/torch/distributed/elastic/rendezvous/c10d_rendezvous_backend.py", 161, "_create_tcp_store")}, ()),
+    ("LNCH102", "no heartbeat, and the workers are ended", {"a.log": "WARNING:torch.distributed.elastic.rendezvous.dynamic_rendezvous:The node 'n2_3427_0' has failed to send a keep-alive heartbeat to the rendezvous 'job' due to an error of type RendezvousConnectionError.\nWARNING:torch.distributed.elastic.multiprocessing.api:Sending process 3494 closing signal SIGTERM\n"}, ()),
+    ("CODE101", "a compiler that the rank started", texts.ranks(2, {1: texts.traceback("subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.")}, texts.lost_peer()), (1,)),
     ("LNCH104", "no connection", texts.ranks(4, {3: CONNECT}), (3,)),
     ("LNCH105", "crowded barrier", {"job.log": "Waiting in store based barrier to initialize process group for rank: 0, key: store_based_barrier_key:1 (world_size=4, worker_count=16, timeout=0:01:00)\n"}, ()),
     ("LNCH105", "NCCL's bootstrap", {"a.log": texts.nccl("Bootstrap Root : rank 1 of 2 ranks has already checked in")}, ()),

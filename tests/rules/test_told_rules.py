@@ -226,6 +226,7 @@ STILL: list[tuple[str, str, texts.Files]] = [
     ("LNCH203", "two tests, one after the other", {"a.log": ("# Using devices\n#  Rank  0 Group  0 Pid    798 on       n14 device  0\n# Avg bus bandwidth    : 1.75\n" * 2)}),
     ("COLL208", "training goes on", {"a.log": "Mismatched data types: One rank had type int64, but another rank had type uint8.\n" + texts.steps(30)}),
     ("SLOW201", "five minutes, and an exception", {"a.log": 'Running tokenizer on dataset:  47%|████▊     | 169/363 [05:09<33:25, 96.30 examples/s]Traceback (most recent call last):\n  File "/x/train.py", line 14, in <module>\n'}),
+    ("SLOW201", "the store was lost, nobody waited", {"a.log": texts.traceback("RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Connection reset by peer", "/x/site-packages/transformers/training_args.py", 1891, "main_process_first")}),
     ("SLOW202", "saved long before", {"a.log": "Saving model checkpoint to output/checkpoint-500\n***** Running Evaluation *****\n" + TIMED_OUT}),
 ]  # fmt: skip
 

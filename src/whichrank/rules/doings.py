@@ -16,6 +16,7 @@ _TROUBLE = re.compile(
 """A slow save or evaluation is told of good runs too."""
 _RAISED = ("frame-main-process-first", "bar-to-the-limit")
 """Hints that stand in a traceback: somebody has waited in vain there."""
+_CUT_OFF = re.compile(r"Connection (?:reset|closed|refused|was likely closed)|Broken pipe")
 _STORE = ("unique_id", "barrier_timeout", "wait_timeout")
 _SMALL = 1
 """A barrier is an all-reduce of one element."""
@@ -29,7 +30,8 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
         return crashes.SILENT
     waiting = [*sighted.timed_out(case), *_waited_elsewhere(case)]
     hints = sighted.of_cause(case, claim.cause, ("hint",))
-    told = [s.sign for s in hints if waiting or s.id in _RAISED or _TROUBLE.search(s.sign.text)]
+    raised = () if _cut_off(case) else _RAISED
+    told = [s.sign for s in hints if waiting or s.id in raised or _TROUBLE.search(s.sign.text)]
     if claim.cause == "rank-stuck-in-preprocessing" and (waiting or told):
         told += [Sign(clue.ref.quote, clue.ref) for clue in case.clues if clue.kind == "between_barriers"]
     last = _last(case, waiting)
@@ -46,16 +48,23 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
 
 def _waited_elsewhere(case: Case) -> list[Sign]:
     """What else says that ranks waited in vain: in the store, for NCCL's id, in the start barrier, in a few words."""
-    gave_up = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") in _STORE]
+    told = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") in _STORE]
+    gave_up = [s for s in told if not _CUT_OFF.search(s.text)]
     named = ["torch-unique-id"]
     if not crashes.events(case, "nccl_error", "cuda_error", "peer_closed"):
         named.append("torch-failed-or-timed-out")  # then it was a time-out, of which the first line is not at hand
-    return gave_up + [s.sign for s in sighted.seen(case, *named)]
+    return gave_up + [s.sign for s in sighted.seen(case, *named) if not _CUT_OFF.search(s.sign.text)]
+
+
+def _cut_off(case: Case) -> bool:
+    """Whether ranks lost their store instead of waiting in vain."""
+    told = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") in (*_STORE, "closed")]
+    return any(_CUT_OFF.search(s.text) for s in told)
 
 
 def _sure(case: Case, claim: Claim, mine: list[Seen], told: list[Sign]) -> float:
     sure = 0.5 + 0.06 * bool(mine) + 0.08 * bool(told)
-    if claim.cause == "rank-stuck-in-preprocessing" and _at_a_barrier_of_the_start(case):
+    if claim.cause == "rank-stuck-in-preprocessing" and at_a_barrier_of_the_start(case):
         sure += 0.1
     return min(sure, 0.7)
 
@@ -73,7 +82,7 @@ def _last(case: Case, waiting: list[Sign]) -> list[Seen]:
     return list(last.values())
 
 
-def _at_a_barrier_of_the_start(case: Case) -> bool:
+def at_a_barrier_of_the_start(case: Case) -> bool:
     """One extra clue decides: a reduction of barrier size with a low sequence number."""
     return any(
         (event.number("numel_in") or 0) <= _SMALL and (event.number("seq") or _EARLY) < _EARLY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from whichrank.facts.messages import names_a_cause
@@ -16,6 +17,10 @@ _LAUNCHER = (
     "ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError", "ActorDiedError",
     "RayActorError", "WorkerCrashedError", "RayTaskError",
 )  # fmt: skip
+_LAUNCHED = re.compile(
+    r"Command '?\[?'?[^'\s]{0,300}?(?:python[\d.]{0,6}|torchrun|deepspeed|accelerate|mpirun|mpiexec)\b"
+)
+"""What a launcher starts; a compiler or a script that a rank starts is the rank's own."""
 _LOSS_TYPES = (
     "DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "DistQueueEmptyError",
     "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "BrokenPipeError", "EOFError",
@@ -74,7 +79,7 @@ def nature(event: LogEvent) -> Nature:
         return "unclear"
     if name in _ENDED:
         return "ended"
-    if name in _LAUNCHER:
+    if name in _LAUNCHER and not (name == "CalledProcessError" and not _LAUNCHED.search(words)):
         return "launcher"
     if name in ("OutOfMemoryError", "MemoryError", "gaierror") or any(phrase in words for phrase in _KNOWN_WORDS):
         return "known"
@@ -129,7 +134,9 @@ def _raised_anew(parent: LogEvent, kind: Nature) -> bool:
 
 def agent_had_workers(case: Case) -> bool:
     """Whether an elastic agent failed while it looked after its workers: then the rendezvous had been reached."""
-    return any(s.signature == "frame-agent-asks-store" for s in case.sightings)
+    names = {s.signature for s in case.sightings}
+    stopped = any(event.text("what") == "closing" for event in events(case, "elastic_signal"))
+    return "frame-agent-asks-store" in names or ("agent-heartbeat-failed" in names and stopped)
 
 
 def any_raised(case: Case) -> bool:

@@ -29,11 +29,17 @@ from __future__ import annotations
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.log import LogEvent
 from whichrank.rules import telling
+from whichrank.rules.doings import at_a_barrier_of_the_start
 from whichrank.timeline.case import Case
 from whichrank.timeline.stuck import DEFAULT, Standings, silent_in_timeouts, standings
 
 CODE = "COLL115"
 CAUSE = "collective-desync"
+
+_AT_THE_START = (
+    Alternative("rank-stuck-in-preprocessing", 0.25, "a barrier at the start: one rank may prepare the data"),
+    Alternative("timeout-too-short", 0.15, "what the others wait for may only take longer than the time-out"),
+)
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -148,6 +154,7 @@ def _unnamed(case: Case) -> list[Finding]:
             message=f"A rank waited in vain{what}; the evidence does not say for whom.",
             evidence=tuple(event.ref for event in told[:4]),
             onset_ns=min((e.time_ns for e in told if e.time_ns), default=None),
+            alternatives=_AT_THE_START if at_a_barrier_of_the_start(case) else (),
             next=(
                 NextStep(
                     "whichrank diagnose FOLDER",

@@ -41,6 +41,7 @@ _PREFIX = "reported-"
 # What is no sentence of a person: settings, code, stacks, exceptions.
 _NO_SENTENCE = re.compile(
     r"what\(\)|\b\w{1,60}(?:Error|Exception)\b|[Ee]xception: |error: |::\w|\bGUID\b|^Process \d|/site-packages/"
+    r"|\bkernel: |/proc/"
     r"|^\w{1,60}=\S"
     r"|^\s{0,16}(?:if|elif|for|while|def|class|return|import|from|export|raise|assert|with|await)\b[^\n]{0,200}[:(=]"
 )

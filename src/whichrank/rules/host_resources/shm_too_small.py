@@ -52,13 +52,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     said = crashes.said(case, *_FULL)
-    known = [s for s in crashes.known(case, CAUSE) if "DataLoader worker" not in s.text]
+    known = [s for s in crashes.known(case, CAUSE) if "DataLoader worker (pid" not in s.text]
     full = [s for s in crashes.beside(known, said) if crashes.about_shared_memory(s)]
     full += [s for s in said if s not in full and crashes.repeats(s, full)]
     torch = [
         s
         for s in crashes.said(case, *_TORCH)
-        if "Too many open files" not in s.text and "DataLoader worker" not in s.text
+        if "Too many open files" not in s.text and "DataLoader worker (pid" not in s.text
     ]
     making = crashes.said(case, "Error while creating shared memory segment")
     signs = [*full, *torch, *making]
