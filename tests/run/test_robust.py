@@ -256,7 +256,11 @@ def work(rank, port):
     dist.barrier()
     dist.destroy_process_group()
 if __name__ == "__main__":
-    mp.spawn(work, (int(sys.argv[1]),), nprocs=3)
+    started = mp.spawn(work, (int(sys.argv[1]),), nprocs=3, join=False)
+    while len(sys.argv) > 2 and any(process.is_alive() for process in started.processes):
+        time.sleep(0.1)  # who looks late shows the exception of the first rank, which is a victim
+    while not started.join():
+        pass
     print("all done")
 """
 
@@ -272,7 +276,9 @@ def test_a_script_that_spawns_its_ranks(tmp_path: Path, fails: bool) -> None:
         assert done.document("run.json")["ranks_seen"] == [0, 1, 2]
         return
     assert done.code == 1
+    assert "Process 0 terminated" in done.stderr
     assert (done.verdict["cause"], done.verdict["culprits"]["ranks"]) == ("rank-exception", [1]), done.verdict
+    assert "ValueError: on purpose" in (done.out / "bundle/logs/rank_1.error.txt").read_text()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="accelerate is not installed")

@@ -51,6 +51,7 @@ class Watch:
         self.kept_ns = 0
         self.keep_s, self.keep_next = KEEP_FIRST_S, 0.0
         self.stacks = -1
+        self.hears_end = False
 
     def begin(self) -> None:
         """Called when torch is about to be imported."""
@@ -84,12 +85,14 @@ class Watch:
         try:
             # Imported in the thread: a process that never needs them does not pay for them.
             from whichrank.worker import surroundings
+            from whichrank.worker.children import hear_the_end
             from whichrank.worker.main_thread import MainThread
             from whichrank.worker.standing import Standing
 
             surroundings.settle(self.folder, self.name)
             main, standing = MainThread(), Standing()
             while not self.stopped:
+                self.hears_end = self.hears_end or hear_the_end(self.failed)
                 self.look(main, standing)
                 for request in self.wait():
                     try:
@@ -212,14 +215,11 @@ class Watch:
             os.utime(draft, ns=(began_ns, began_ns))
             os.replace(draft, f"{self.folder}/{self.name}.{token}.{kind}")  # noqa: PTH105
 
-    def end(self) -> None:
-        """The interpreter is about to end: say how, and leave the evidence of a failure."""
-        self.stopped = True
-        # Set by the interpreter before any hook for exceptions runs, also one that the script put there.
-        error = getattr(sys, "last_value", None)
-        if error is None or isinstance(error, KeyboardInterrupt):
-            self.recorder.note(phase=layout.ENDED)
-        else:
+    def failed(self, error: BaseException) -> None:
+        """An exception ends this process; never raises."""
+        if isinstance(error, KeyboardInterrupt):
+            return
+        try:
             self.recorder.note(phase=layout.FAILED, error=f"{type(error).__name__}: {error}"[:300])
             import traceback
 
@@ -227,6 +227,18 @@ class Watch:
             with open(f"{self.folder}/{self.name}.error", "w", encoding="utf-8", errors="replace") as stream:  # noqa: PTH123
                 stream.write(text[-65536:])
             self.dump("end", frames=False)
+        except Exception as defect:  # noqa: BLE001 - a watcher never disturbs what it watches
+            self.complain(defect)
+
+    def end(self) -> None:
+        """The interpreter is about to end: say how, and leave the evidence of a failure."""
+        self.stopped = True
+        # Set by the interpreter before any hook for exceptions runs, also one that the script put there.
+        error = getattr(sys, "last_value", None)
+        if error is not None:
+            self.failed(error)
+        if self.recorder.words.phase != layout.FAILED:
+            self.recorder.note(phase=layout.ENDED)
         if self.thread is not None and self.thread.is_alive() and self.ask >= 0:
             os.write(self.ask, b"end\n")
             # A thread that is inside torch when the interpreter goes can take the process down with it.
