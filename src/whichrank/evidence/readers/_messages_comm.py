@@ -83,7 +83,8 @@ def _gloo_timeout(text: str) -> Found:
 
 def _closed(text: str) -> Found | None:
     # NCCL's own lines are another reader's; its "remote peer" stands below `Last error:`.
-    if any(words in text for words in (" NCCL WARN ", " NCCL INFO ", "SocketImpl(", "remote peer")):
+    # A question to the store that is cut off is no lost peer.
+    if any(words in text for words in (" NCCL WARN ", " NCCL INFO ", "SocketImpl(", "remote peer", "ncclUniqueId")):
         return None
     data: dict[str, Value] = {"via": "gloo"}
     if match := _ADDRESS.search(text):

@@ -26,6 +26,7 @@ The log of the store's host is what settles it.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.log import LogEvent
 from whichrank.rules import crashes, deaths, exceptions
 from whichrank.rules.crashes import Claim, Sign
 from whichrank.timeline.case import Case
@@ -56,6 +57,8 @@ _CLAIM = Claim(
 _OTHERS = ("watchdog_timeout", "peer_closed", "cuda_error", "native_crash", "dataloader_worker_died", "ddp_error",
            "fingerprint_mismatch", "monitored_barrier_failed", "host_out_of_memory", "gloo_mismatch",
            "loss_nonfinite")  # fmt: skip
+_UNIQUE_ID = "retrieving ncclUniqueId from [0]"
+"""The first collective of a group asks the store for NCCL's id."""
 _WORDS = (
     "Failed to recv",
     "Connection was likely closed",
@@ -69,11 +72,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     lost = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") == "closed"]
-    ended = [
-        s
-        for s in crashes.signs_of(case, "traceback")
-        if s.event and exceptions.short_type(s.event) in ("DistNetworkError", "DistStoreError") and _closed(s.text)
-    ]
+    ended = [s for s in crashes.signs_of(case, "traceback") if s.event and _at_the_store(s.event) and _closed(s.text)]
     ended += _agents(case)
     if not (lost or ended) or not (ended or deaths.deaths(case)) or _explained(case):
         return []
@@ -90,6 +89,10 @@ def _agents(case: Case) -> list[Sign]:
         return []
     told = crashes.signs_of(case, "rendezvous_error")
     return [s for s in told if s.event and s.event.text("class") == "RendezvousConnectionError"]
+
+
+def _at_the_store(event: LogEvent) -> bool:
+    return exceptions.short_type(event) in ("DistNetworkError", "DistStoreError") or _UNIQUE_ID in event.text("message")
 
 
 def _closed(text: str) -> bool:
