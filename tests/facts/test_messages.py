@@ -180,7 +180,7 @@ def test_what_is_denied_is_not_said(name: str, said: str, denied: str) -> None:
 # Words of public libraries and tools that happen to occur in one incident only.
 LIBRARIES = {
     "baton", "file_baton", "comp", "dlerror", "geforce", "iterable", "libfabric", "num_proc", "openib", "save_state",
-    "worker_count", "rccl", "lsof", "accelerate", "keyboardinterrupt", "link_up",
+    "worker_count", "convert", "rccl", "lsof", "accelerate", "keyboardinterrupt", "link_up",
     "atexit", "dcgmi", "elif",
 }  # fmt: skip
 ENGLISH = {"cards", "sure", "wrap", "models", "callback", "outputs", "participate"}

@@ -148,6 +148,10 @@ FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("LNCH102", "no heartbeat, and the workers are ended", {"a.log": "WARNING:torch.distributed.elastic.rendezvous.dynamic_rendezvous:The node 'n2_3427_0' has failed to send a keep-alive heartbeat to the rendezvous 'job' due to an error of type RendezvousConnectionError.\nWARNING:torch.distributed.elastic.multiprocessing.api:Sending process 3494 closing signal SIGTERM\n"}, ()),
     ("CODE101", "a compiler that the rank started", texts.ranks(2, {1: texts.traceback("subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.")}, texts.lost_peer()), (1,)),
     ("LNCH102", "asked for NCCL's id", texts.ranks(2, {1: texts.traceback("RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Connection reset by peer. This may indicate a possible application crash on rank 0 or a network set up issue.")}), ()),
+    ("LNCH111", "one node of two", {"a.log": "".join(f"initializing ddp: GLOBAL_RANK: {r}, MEMBER: {r + 1}/8\n" for r in range(4))}, ()),
+    ("LNCH111", "both nodes count from zero", {"a.log": "".join(f"Initializing distributed: GLOBAL_RANK: {r}, MEMBER: {r + 1}/8\n" for r in (0, 1, 0, 1, 2, 3))}, ()),
+    ("CODE101", "its last line", {"a.log": "│ ❱  88 │   │   p_mask = batch[\"attention_mask\"]   │\n╰──────────────\nKeyError: 'attention_mask'\n"}, ()),
+    ("CODE101", "its last line, with a prefix", {"a.log": '[rank4]:   File "/x/trainer.py", line 767, in mark\n[rank4]: AssertionError: Tying weights has to happen within a replica\n'}, (4,)),
     ("LNCH104", "no connection", texts.ranks(4, {3: CONNECT}), (3,)),
     ("LNCH105", "crowded barrier", {"job.log": "Waiting in store based barrier to initialize process group for rank: 0, key: store_based_barrier_key:1 (world_size=4, worker_count=16, timeout=0:01:00)\n"}, ()),
     ("LNCH105", "NCCL's bootstrap", {"a.log": texts.nccl("Bootstrap Root : rank 1 of 2 ranks has already checked in")}, ()),
@@ -214,6 +218,7 @@ NCCL_NOISE = "".join(
 )
 CAUGHT = texts.traceback("ValueError: a sample that was skipped")
 QUIET: list[tuple[str, texts.Files]] = [
+    ("all members met", {"a.log": "".join(f"GLOBAL_RANK: {r}, MEMBER: {r + 1}/8\n" for r in range(4)) + "All distributed processes registered. Starting with 8 processes\n"}),
     ("a noisy healthy job", {"rank0/stderr.log": texts.steps(30) + NOISE, "nccl.log": NCCL_NOISE}),
     ("an exception that was caught", {"rank0/stderr.log": CAUGHT + texts.steps(30)}),
     ("memory that ran out and was tried again", {"rank0/stderr.log": OOM + texts.steps(30)}),

@@ -32,6 +32,8 @@ EVENT_KINDS = {
     "gloo_mismatch": "sizes differ between ranks: got, expected (bytes)",
     "peer_closed": "a victim: its peer went away: via (gloo, nccl), peer",
     "nccl_error": "class, text, last_error, version, seq, op",
+    "member_begins": "Lightning: this rank is about to make the group: size",
+    "members_met": "Lightning: all ranks have made the group: size",
     "store_passed": "the start barrier in the store is behind this rank: key",
     "store_error": "what=connect_timeout|connect_failed|clients_missing|key_timeout|port_in_use|closed|dns|…",
     "rendezvous_error": "class, reason",

@@ -50,6 +50,8 @@ _KNOWN_WORDS = (
     "DDP expects same model", "Unable to find address for", "DefaultCPUAllocator", "Cannot allocate memory",
     "Invalid value for environment variable", "Received data size doesn't match",
 )  # fmt: skip
+_CHECKS = ("check_ddp_consistency", "_check_grad_norms")
+"""Functions of trainers that compare the ranks: what they raise is told by the rule on what differs."""
 _ERRNO = (
     "Connection timed out", "Connection refused", "No route to host", "Network is unreachable", "connect() timed out",
     "Connection reset by peer", "Socket Timeout",
@@ -79,17 +81,21 @@ def nature(event: LogEvent) -> Nature:
         return "unclear"
     if name in _ENDED:
         return "ended"
-    if name in _LAUNCHER and not (name == "CalledProcessError" and not _LAUNCHED.search(words)):
+    if name in _LAUNCHER and (name != "CalledProcessError" or _LAUNCHED.search(words)):
         return "launcher"
-    if name in ("OutOfMemoryError", "MemoryError", "gaierror") or any(phrase in words for phrase in _KNOWN_WORDS):
-        return "known"
-    if names_a_cause(words):
+    if _is_known(event, name, words):
         return "known"
     if at_the_store(event):
         return "loss"
     if name in _LOSS_TYPES or name.startswith("Rendezvous") or any(phrase in words for phrase in _LOSS_WORDS):
         return "loss"
     return "own"
+
+
+def _is_known(event: LogEvent, name: str, words: str) -> bool:
+    """Whether another rule tells what is behind it."""
+    by_name = name in ("OutOfMemoryError", "MemoryError", "gaierror") or any(phrase in words for phrase in _KNOWN_WORDS)
+    return by_name or any(frame.function in _CHECKS for frame in event.frames) or names_a_cause(words)
 
 
 def own_exceptions(case: Case) -> list[Sign]:

@@ -31,12 +31,14 @@ class Clues:
     """Somebody says that the job hangs, or it timed out: an IOMMU alone is no fault."""
     direct: bool
     """NCCL uses them."""
+    tested: list[Seen]
+    """A test of such copies was run."""
 
     @property
     def any(self) -> bool:
         switched_on = self.iommu_on and (self.stalled or self.hangs)
         never_ends = self.stalled and self.direct and (self.model or self.virtual)
-        return bool(self.helped or switched_on or self.after_boot or never_ends)
+        return bool(self.helped or switched_on or self.after_boot or never_ends or (self.tested and self.hangs))
 
 
 def clues(case: Case) -> Clues:
@@ -54,10 +56,11 @@ def clues(case: Case) -> Clues:
         virtual=sighted.seen(case, "told-virtual"),
         hangs=bool(sighted.stands_still(case)),
         direct="P2P" in within,
+        tested=sighted.seen(case, "p2p-test-table"),
     )
 
 
 def signs(found: Clues) -> list[Sign]:
     """All of it as proof, the strongest first."""
-    seen = (*found.helped, *found.iommu_on, *found.model, *found.after_boot, *found.virtual)
+    seen = (*found.helped, *found.iommu_on, *found.model, *found.after_boot, *found.virtual, *found.tested)
     return [*(s.sign for s in seen), *found.stalled]

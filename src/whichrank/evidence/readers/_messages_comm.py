@@ -37,6 +37,7 @@ _STORE_BARRIER = re.compile(
     r"(?:worker_count|num_workers_joined)=(\d{1,9}), timeout=([^\s)]{1,40})"
 )
 _WAITED = re.compile(r"waitForInput: socket .{1,300} timed out after (\d{1,12})ms")
+_MEMBER = re.compile(r"GLOBAL_RANK: (\d{1,7}), MEMBER: \d{1,7}/(\d{1,7})")
 _STORE_PASSED = re.compile(r"Rank (\d{1,7}): Completed store-based barrier for key:\s?(\S{1,200})")
 _UNIQUE = re.compile(r"\[(\d{1,7})\] is setting up NCCL communicator")
 _ENV = re.compile(r"environment variable (\w{1,80}) expected, but not set")
@@ -161,6 +162,11 @@ def _store_barrier(text: str) -> Found | None:
     return Found("store_error", data, group_rank=int(match[1]))
 
 
+def _member(text: str) -> Found | None:
+    match = _MEMBER.search(text)
+    return Found("member_begins", {"size": int(match[2])}, rank=int(match[1])) if match else None
+
+
 def _unique_id(text: str) -> Found:
     rank = _UNIQUE.search(text)
     data: dict[str, Value] = {"what": "unique_id", "reason": text[-400:].strip()}
@@ -209,6 +215,8 @@ MATCHERS: tuple[Matcher, ...] = (
     ("(gai error", _store("dns")),
     ('Failed to check the "should dump" flag', _store("closed")),
     ("waitForInput: ", _store("wait_timeout", _WAITED, "ms")),
+    ("GLOBAL_RANK: ", _member),
+    ("distributed processes registered", lambda _: Found("members_met")),
     ("store_based_barrier", _store_barrier),
     ("retrieving ncclUniqueId from", _unique_id),
     ("endezvous", _rendezvous),

@@ -34,7 +34,7 @@ _GLOG = re.compile(
 )
 _GLOG_OLD = re.compile(r"\[([IWEF]) [\w./-]{1,100}\.\w{1,4}:\d+\] ?")
 _YEAR = re.compile(rb"20(?<!\w20)\d\d(?=-[01]\d-[0-3]\d[ T_]\d\d:)")
-_BUILD = re.compile(r"\s{0,4}\| ")
+_BUILD = re.compile(r"\s{0,24}\| ")
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -129,7 +129,7 @@ def _peel_who(voice: Voice) -> bool:
         match = _RAY.match(text)
         if match:
             voice.pid, voice.host = int(match[2]), match[3] or voice.host
-    elif first == "|" or (first == " " and "|" in text[:6]):
+    elif first == "|" or (first == " " and "|" in text[:26]):
         match = _BUILD.match(text)
     elif first in " 0123456789" and (match := _TASK.match(text)):
         voice.task = int(match[1])

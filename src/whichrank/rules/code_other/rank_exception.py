@@ -15,7 +15,7 @@ are left to the rules for these. What remains is the rank's own; ranks that rais
 named together. Exceptions after which training went on, that Python ignored, or that ended another thread, do not
 count. Where there is no traceback but the launcher saw one process fail and ended all others itself, that process
 is named with little confidence; so is the process that the watcher saw end before all others, where all that these
-raised is that a peer was gone.
+raised is that a peer was gone. The last line of an exception whose traceback was cut off is told where nothing else is.
 
 ## Example
 Rank 3 prints `KeyError: 'labels'` at `data.py:88`; ranks 0-2 print `Connection closed by remote peer`.
@@ -75,7 +75,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     raised = exceptions.own_exceptions(case) or exceptions.unclaimed_cuda_errors(case)
     if raised:
         return [_finding(case, group, first=i == 0) for i, group in enumerate(_grouped(raised)[:_MOST])]
-    return _by_exit_code(case) or _by_the_first_end(case)
+    return _by_exit_code(case) or _by_the_first_end(case) or _by_its_last_line(case)
 
 
 def _grouped(raised: list[Sign]) -> list[list[Sign]]:
@@ -126,3 +126,20 @@ def _by_the_first_end(case: Case) -> list[Finding]:
         f"{crashes.others(case, rank)}; its own output is not at hand."
     )
     return [crashes.found(case, _BARE, [first.sign], message, 0.5, rank)]
+
+
+def _by_its_last_line(case: Case) -> list[Finding]:
+    """The type and the words of an exception, where the rest of it, and everything surer, is missing."""
+    lines = [s for s in case.sightings if s.signature == "bare-exception"]
+    lines = [s for s in lines if not crashes.survived_at(case, s.ref.source, s.line, s.rank)]
+    told = any(exceptions.nature(event) in ("own", "known", "loss") for event in crashes.events(case, "traceback"))
+    if not lines or told or crashes.index(case).roots:
+        return []
+    first = lines[0]
+    signs = [Sign(s.ref.quote, s.ref, s.rank, s.local_rank, s.time_ns, s.after_ns, s.host) for s in lines[:4]]
+    ranks = crashes.unless_all(case, crashes.ranks_of(signs[:1]))
+    what = f"{first.groups['type']}: {first.groups['words']}"
+    message = (
+        f"{crashes.who(case, ranks, signs[:1])} raised {crashes.short(what)}; where, the lines at hand do not say."
+    )
+    return [crashes.found(case, _CLAIM, signs, message, 0.45, ranks)]

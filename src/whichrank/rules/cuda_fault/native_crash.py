@@ -56,6 +56,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     told = [s for s in crashes.signs_of(case, "native_crash") if _is_own(case, s)]
     dead = [d.sign for d in deaths.deaths(case) if d.signal in _CRASHES and not d.by_launcher]
     dead = [s for s in dead if _is_own(case, s) and not deaths.follows_the_end(case, s)]
+    told += crashes.beside([*told, *dead], crashes.known(case, CAUSE))
     signs = crashes.first_to_fail([*told, *dead])
     if not signs or deaths.left_to_crash(case):
         return []

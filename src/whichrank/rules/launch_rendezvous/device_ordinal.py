@@ -48,6 +48,8 @@ _CLAIM = Claim(
     ),
 )
 _NONE = ("No CUDA GPUs are available", "no CUDA-capable device", "only supported with GPUs, no GPUs found")
+_OLD_DRIVER = "API call is not supported in the installed CUDA driver"
+"""After it a library's own variables hold nonsense, and so do its next messages."""
 _ORDINAL = ("invalid device ordinal", "Invalid device id", "Attempting to deserialize object on CUDA device")
 
 
@@ -57,7 +59,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ordinal = crashes.said(case, *_ORDINAL)
     none = crashes.said(case, *_NONE)
     signs = crashes.first_to_fail(ordinal or none)
-    if not signs:
+    if not signs or crashes.said(case, _OLD_DRIVER):
         return []
     ranks = crashes.unless_all(case, crashes.ranks_of(signs) or deaths.only_one_failed(case))
     what = "asked for a GPU number that is not visible to it" if ordinal else "sees no GPU"
