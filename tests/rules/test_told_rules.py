@@ -286,6 +286,14 @@ def test_a_timeout_that_nobody_reads_is_told_beside_the_wait(tmp_path):
     assert "gave up after 600 s" in verdict.alternatives[0].why
 
 
+def test_a_graph_that_was_given_is_the_first_suspect(tmp_path):
+    words = "ncclSystemError: System call (e.g. socket, malloc) or external library call failed\n"
+    words += info("NCCL_GRAPH_FILE set by environment to /opt/vendor/graph.xml")
+    (found,) = judged("SOFT207", texts.case_of(texts.write(tmp_path, {"a.log": words})))
+    assert (found.cause, found.subject.ranks) == ("wrong-environment", ())
+    assert found.confidence + sum(a.confidence for a in found.alternatives) <= 1.0
+
+
 def test_the_rank_that_has_it_is_named_and_the_victims_are_not(tmp_path):
     case = texts.case_of(texts.write(tmp_path, next(files for code, _, files in FIRE if code == "GPUH201")))
     found = judged("GPUH201", case)

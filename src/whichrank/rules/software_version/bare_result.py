@@ -24,6 +24,8 @@ The order of the possibilities comes from experience, not from this job.
 
 from __future__ import annotations
 
+import math
+
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import crashes, sighted
 from whichrank.timeline.case import Case
@@ -51,9 +53,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not told or crashes.index(case).roots:
         return []
     lead = told[0]
-    likely, *rest = _BEHIND[lead.id]
+    likely, *rest = (*_given(case), *_BEHIND[lead.id])
     guess = likely[1] >= _WORTH_SAYING
     others = rest if guess else [likely, *rest]
+    left = 1.0 - (likely[1] if guess else 0.0)
+    scale = min(1.0, left / sum(share for _, share in others))
     rerun = NextStep("NCCL_DEBUG=WARN torchrun …", "the first warning of any rank tells the reason", (), "ends")
     return [
         Finding(
@@ -66,7 +70,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             message=f"NCCL failed and its reason was not printed: {crashes.short(lead.sign.text)}.",
             evidence=crashes.refs(s.sign for s in told),
             fix=("Run once more with NCCL_DEBUG=WARN and read the first warning of any rank.",),
-            alternatives=tuple(Alternative(c, p, "this is often behind such an error") for c, p in others),
+            alternatives=tuple(
+                Alternative(cause, math.floor(share * scale * 100) / 100, "this is often behind such an error")
+                for cause, share in others
+            ),
             next=(rerun,),
         )
     ]
+
+
+def _given(case: Case) -> tuple[tuple[str, float], ...]:
+    """What the environment gives that easily does not fit the machine."""
+    return (("wrong-environment", 0.45),) if sighted.seen(case, "nccl-graph-file-set") else ()
