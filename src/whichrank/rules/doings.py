@@ -17,7 +17,7 @@ _TROUBLE = re.compile(
 _RAISED = ("frame-main-process-first", "bar-to-the-limit")
 """Hints that stand in a traceback: somebody has waited in vain there."""
 _CUT_OFF = re.compile(r"Connection (?:reset|closed|refused|was likely closed)|Broken pipe")
-_STORE = ("unique_id", "barrier_timeout", "wait_timeout")
+_STORE = ("unique_id", "barrier_timeout", "wait_timeout", "socket_timeout")
 _SMALL = 1
 """A barrier is an all-reduce of one element."""
 _EARLY = 10

@@ -39,6 +39,7 @@ _LOSS_WORDS = (
 _KNOWN_WORDS = (
     "out of memory", "CUDA error:", "HIP error:", "cuda runtime error (", "device-side assert",
     "DataLoader worker (pid", "DataLoader worker(s)", "Expected to have finished reduction",
+    "were not used in producing the loss",
     "Detected mismatch between collectives", "EADDRINUSE", "Address already in use", "Too many open files",
     "received 0 items of ancdata", "No space left on device", "Disk quota exceeded",
     "unable to open shared memory object", "unable to mmap",

@@ -43,12 +43,15 @@ _CLAIM = Claim(
     ),
 )
 
+_WORDS = ("Expected to have finished reduction in the prior iteration", "were not used in producing the loss")
+
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     told = [s for s in crashes.signs_of(case, "ddp_error") if s.event and s.event.text("what").startswith("unused")]
-    told += [s for s in crashes.said(case, "Expected to have finished reduction in the prior iteration") if s.event]
+    told += [s for s in crashes.said(case, *_WORDS) if s.event]
+    told += crashes.beside(told, crashes.known(case, CAUSE))
     if not told:
         return []
     ranks = crashes.unless_all(case, crashes.ranks_of(told))

@@ -56,7 +56,7 @@ _ORDINAL = ("invalid device ordinal", "Invalid device id", "Attempting to deseri
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
-    ordinal = crashes.said(case, *_ORDINAL)
+    ordinal = crashes.said(case, *_ORDINAL) or crashes.known(case, CAUSE)
     none = crashes.said(case, *_NONE)
     signs = crashes.first_to_fail(ordinal or none)
     if not signs or crashes.said(case, _OLD_DRIVER):
