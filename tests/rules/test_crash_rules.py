@@ -152,6 +152,8 @@ FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("LNCH111", "both nodes count from zero", {"a.log": "".join(f"Initializing distributed: GLOBAL_RANK: {r}, MEMBER: {r + 1}/8\n" for r in (0, 1, 0, 1, 2, 3))}, ()),
     ("CODE101", "its last line", {"a.log": "│ ❱  88 │   │   p_mask = batch[\"attention_mask\"]   │\n╰──────────────\nKeyError: 'attention_mask'\n"}, ()),
     ("CODE101", "its last line, with a prefix", {"a.log": '[rank4]:   File "/x/trainer.py", line 767, in mark\n[rank4]: AssertionError: Tying weights has to happen within a replica\n'}, (4,)),
+    ("CODE101", "an argument that is not known", {"a.log": "train.py: error: unrecognized arguments: --local-rank=2\n"}, ()),
+    ("SILE101", "the norm at the end", {"a.log": "".join(f" iteration {n:8d}/  250000 | learning rate: 2.999E-04 | loss scale: 1.0 | grad norm: nan |\n" for n in (5426, 5427))}, ()),
     ("LNCH104", "no connection", texts.ranks(4, {3: CONNECT}), (3,)),
     ("LNCH105", "crowded barrier", {"job.log": "Waiting in store based barrier to initialize process group for rank: 0, key: store_based_barrier_key:1 (world_size=4, worker_count=16, timeout=0:01:00)\n"}, ()),
     ("LNCH105", "NCCL's bootstrap", {"a.log": texts.nccl("Bootstrap Root : rank 1 of 2 ranks has already checked in")}, ()),
@@ -218,6 +220,7 @@ NCCL_NOISE = "".join(
 )
 CAUGHT = texts.traceback("ValueError: a sample that was skipped")
 QUIET: list[tuple[str, texts.Files]] = [
+    ("a norm that a scaler skipped", {"a.log": " iteration        1/  250000 | lm loss: 2.1E+00 | grad norm: nan |\n" + "".join(f" iteration {n:8d}/  250000 | lm loss: 2.0E+00 | grad norm: 1.5 |\n" for n in range(2, 30))}),
     ("all members met", {"a.log": "".join(f"GLOBAL_RANK: {r}, MEMBER: {r + 1}/8\n" for r in range(4)) + "All distributed processes registered. Starting with 8 processes\n"}),
     ("a noisy healthy job", {"rank0/stderr.log": texts.steps(30) + NOISE, "nccl.log": NCCL_NOISE}),
     ("an exception that was caught", {"rank0/stderr.log": CAUGHT + texts.steps(30)}),

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import re
 
+from whichrank.facts.messages import signatures
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import crashes, deaths, exceptions
 from whichrank.rules.crashes import Claim, Sign
@@ -67,6 +68,7 @@ _BARE = Claim(
 )
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]{1,16}|\d{1,20}")
 _MOST = 3
+_LAST_LINES = ("bare-exception", "argparse-error")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -130,7 +132,7 @@ def _by_the_first_end(case: Case) -> list[Finding]:
 
 def _by_its_last_line(case: Case) -> list[Finding]:
     """The type and the words of an exception, where the rest of it, and everything surer, is missing."""
-    lines = [s for s in case.sightings if s.signature == "bare-exception"]
+    lines = [s for s in case.sightings if s.signature in _LAST_LINES]
     lines = [s for s in lines if not crashes.survived_at(case, s.ref.source, s.line, s.rank)]
     told = any(exceptions.nature(event) in ("own", "known", "loss") for event in crashes.events(case, "traceback"))
     if not lines or told or crashes.index(case).roots:
@@ -142,4 +144,5 @@ def _by_its_last_line(case: Case) -> list[Finding]:
     message = (
         f"{crashes.who(case, ranks, signs[:1])} raised {crashes.short(what)}; where, the lines at hand do not say."
     )
-    return [crashes.found(case, _CLAIM, signs, message, 0.45, ranks)]
+    sure = signatures()[first.signature].weight
+    return [crashes.found(case, _CLAIM, signs, message, sure, ranks)]

@@ -10,7 +10,8 @@ of the gradients carries it to all.
 ## How it decides
 The first non-finite loss of every rank, by step. A rank that turned at least one step before all others is named;
 where all turn at the same step, or only one rank prints its loss, nobody is. A loss that is finite again later (a
-skipped step of a gradient scaler) and norms of gradients do not count.
+skipped step of a gradient scaler) does not count. The norm of the gradients alone counts little, and only where it is
+NaN at the end of what is at hand.
 
 ## Example
 Rank 5 prints `loss nan` at step 812, the others at step 813.
@@ -56,13 +57,15 @@ _CLAIM = Claim(
     ),
 )
 
+_LAST_LINES = 3
+
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.progress and not crashes.events(case, "loss_nonfinite"):
         return NotEvaluated("progress lines with a loss")
     told = [e for e in crashes.events(case, "loss_nonfinite") if e.text("what") == "loss" and not _recovered(case, e)]
     if not told:
-        return []
+        return _norm_alone(case)
     steps = {e.rank: step for e in told if e.rank is not None and (step := e.number("step")) is not None and step >= 0}
     first = min(steps.values(), default=None)
     ranks = tuple(sorted(rank for rank, step in steps.items() if step == first))
@@ -77,6 +80,20 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     at = f" at step {first}" if first is not None else ""
     why = "all ranks turned together" if len(steps) > 1 else "the losses of other ranks are not at hand"
     return [crashes.found(case, _CLAIM, signs, f"The loss is not finite any more{at}; {why}.", 0.6)]
+
+
+def _norm_alone(case: Case) -> list[Finding]:
+    """A norm that turned NaN in the last lines of the output; before that a scaler may have skipped a step."""
+    norms = [e for e in crashes.events(case, "loss_nonfinite") if e.text("what") == "grad_norm"]
+    last = [e for e in norms if e.text("value") == "nan" and _lines_after(case, e) <= _LAST_LINES]
+    if not last:
+        return []
+    message = "The norm of the gradients is NaN at the end of the output; whose gradients turned first is not told."
+    return [crashes.found(case, _CLAIM, [crashes.sign(case, e) for e in last], message, 0.45)]
+
+
+def _lines_after(case: Case, event: LogEvent) -> int:
+    return sum(int((p.line > event.line).sum()) for p in case.progress if p.source == event.ref.source)
 
 
 def _speaking(case: Case) -> set[int]:

@@ -81,4 +81,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _given(case: Case) -> tuple[tuple[str, float], ...]:
     """What the environment gives that easily does not fit the machine."""
-    return (("wrong-environment", 0.45),) if sighted.seen(case, "nccl-graph-file-set") else ()
+    if sighted.seen(case, "nccl-graph-file-set"):
+        return (("wrong-environment", 0.45),)
+    return (("wrong-interface", 0.45),) if sighted.seen(case, "nccl-virtual-interfaces") else ()
