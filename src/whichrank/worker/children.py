@@ -18,6 +18,6 @@ def hear_the_end(tell: Callable[[BaseException], None]) -> bool:
 def _leave(tell: Callable[[BaseException], None]) -> None:
     error = sys.exc_info()[1]
     # torch's `spawn` writes down what the function raised, and leaves by an exit code.
-    raised = error.__context__ if isinstance(error, SystemExit) else error
+    raised = (error.__context__ if error.code else None) if isinstance(error, SystemExit) else error
     if raised is not None:
         tell(raised)
