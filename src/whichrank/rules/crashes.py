@@ -41,10 +41,6 @@ _STEPS_AFTER_BY_ANYBODY = 20
 _SPAWN_LINES = 60
 """A traceback of `spawn` and the message below it are not longer than this."""
 _MOST_REFS = 5
-_LOCKS = tuple(
-    f"multiprocessing/{name}.py" for name in ("synchronize", "queues", "context", "sharedctypes", "shared_memory")
-)
-_SEGMENT = ("dev/shm", "shared memory", "shm-", "posix_fallocate", "</torch_", "unable to mmap")
 
 _STATEMENTS = (
     "traceback", "nccl_error", "store_error", "init_error", "rendezvous_error", "gloo_init_error", "cuda_error",
@@ -364,11 +360,12 @@ def refs(signs: Iterable[Sign]) -> tuple[Ref, ...]:
 
 def _without_openings(signs: Sequence[Sign]) -> list[Sign]:
     """Without tracebacks (cited by the line in which they open) whose last line is cited by itself."""
-    cited = {(s.ref.source, s.rank, s.ref.quote.strip()) for s in signs if not _is_traceback(s)}
-    return [s for s in signs if not _is_traceback(s) or (s.ref.source, s.rank, s.ref.quote.strip()) not in cited]
+    cited = {(s.ref.source, s.rank, s.ref.quote.strip()) for s in signs if not is_traceback(s)}
+    return [s for s in signs if not is_traceback(s) or (s.ref.source, s.rank, s.ref.quote.strip()) not in cited]
 
 
-def _is_traceback(found: Sign) -> bool:
+def is_traceback(found: Sign) -> bool:
+    """Whether this is a whole traceback, not a line of it."""
     return found.event is not None and found.event.kind == "traceback"
 
 
@@ -411,24 +408,6 @@ def others(case: Case, ranks: tuple[int, ...]) -> str:
     return f"; what {telling.ranks_text(rest)} report{'s' if len(rest) == 1 else ''} follows from it" if (
         rest and ranks
     ) else ""  # fmt: skip
-
-
-def about_shared_memory(found: Sign) -> bool:
-    """Whether a failed allocation is one of a shared-memory segment, or of a semaphore, which lies there too."""
-    return any(words in found.text for words in _SEGMENT) or (found.event is not None and _makes_lock(found.event))
-
-
-def _makes_lock(event: LogEvent) -> bool:
-    """Whether an exception comes out of Python's making of locks, queues and shared arrays: sem_open, shm_open."""
-    return bool(event.frames) and event.frames[-1].file.endswith(_LOCKS)
-
-
-def repeats(found: Sign, told: Iterable[Sign]) -> bool:
-    """Whether this is the last line of one of these tracebacks, which says more by its frames."""
-    return any(
-        _is_traceback(s) and s.ref.source == found.ref.source and s.ref.quote.strip() == found.ref.quote.strip()
-        for s in told
-    )
 
 
 def short(text: str, most: int = 160) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from whichrank.facts.messages import names_a_cause
+from whichrank.facts.shapes import LAUNCHED
 from whichrank.records.log import LogEvent
 from whichrank.rules.crashes import Sign, events, sign, survived
 from whichrank.timeline.case import Case
@@ -17,10 +17,6 @@ _LAUNCHER = (
     "ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError", "ActorDiedError",
     "RayActorError", "WorkerCrashedError", "RayTaskError",
 )  # fmt: skip
-_LAUNCHED = re.compile(
-    r"Command '?\[?'?[^'\s]{0,300}?(?:python[\d.]{0,6}|torchrun|deepspeed|accelerate|mpirun|mpiexec)\b"
-)
-"""What a launcher starts; a compiler or a script that a rank starts is the rank's own."""
 _LOSS_TYPES = (
     "DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "DistQueueEmptyError",
     "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "BrokenPipeError", "EOFError",
@@ -82,7 +78,7 @@ def nature(event: LogEvent) -> Nature:
         return "unclear"
     if name in _ENDED:
         return "ended"
-    if name in _LAUNCHER and (name != "CalledProcessError" or _LAUNCHED.search(words)):
+    if name in _LAUNCHER and (name != "CalledProcessError" or LAUNCHED.search(words)):
         return "launcher"
     if _is_known(event, name, words):
         return "known"

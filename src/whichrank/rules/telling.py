@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, CodePlace, Finding, Hold, Subject
+from whichrank.model.findings import Alternative, CodePlace, Finding, Hold, NextStep, Subject
 from whichrank.model.moments import rfc3339_ns
 from whichrank.timeline.case import Case
 from whichrank.timeline.lineup import Lineup
@@ -13,6 +13,13 @@ from whichrank.timeline.meetings import Meeting
 from whichrank.timeline.program import place_of
 from whichrank.timeline.stuck import stack_ref
 from whichrank.timeline.trouble import Trouble
+
+STACK_OF_THE_MISSING = NextStep(
+    "py-spy dump --nonblocking --pid PID",
+    "the stack of the missing rank shows what holds it up",
+    ("rank-stuck-in-user-code", "conditional-collective"),
+    "none",
+)
 
 
 def ranks_text(ranks: Iterable[int]) -> str:

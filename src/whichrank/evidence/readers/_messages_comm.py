@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from whichrank.evidence.readers._found import Found, Matcher, Read, group_of, number_list
+from whichrank.facts.shapes import BOUND
 from whichrank.records.log import Value
 
 # Early versions print one side only; an operation without tensors may stand there by its bare name.
@@ -30,8 +31,6 @@ _CONNECT_FAILED = re.compile(r"failed to connect to \[?([^\]\s]{1,253}?)\]?:(\d{
 _JOINED = re.compile(r"after (\d{1,9}) seconds waiting for clients\. (\d{1,9})/(\d{1,9}) clients")
 _KEYS = re.compile(r"wait timeout after (\d{1,12})ms, keys: (\S{1,500})")
 _PORT = re.compile(r"port: (\d{1,5})")
-# torch 1.10 to 2.4: `failed to bind to [::]:29500 (errno: 98 - Address already in use)`.
-_BOUND = re.compile(r"failed to (?:bind to|listen on) \S{1,255}:(\d{1,5}) \((?:errno|system error)")
 _STORE_BARRIER = re.compile(
     r"rank:? (\d{1,7}), (?:for )?key: (\S{1,200}) \(world_size=(\d{1,9}), "
     r"(?:worker_count|num_workers_joined)=(\d{1,9}), timeout=([^\s)]{1,40})"
@@ -134,7 +133,7 @@ def _store(what: str, pattern: re.Pattern[str] | None = None, *keys: str) -> Rea
 def _not_listening(text: str) -> Found | None:
     if "EADDRINUSE" in text or "Address already in use" not in text:
         return None
-    return _store("port_in_use", _BOUND, "port")(text)
+    return _store("port_in_use", BOUND, "port")(text)
 
 
 def _connect_timeout(text: str) -> Found:

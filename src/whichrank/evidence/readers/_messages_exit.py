@@ -6,6 +6,7 @@ import re
 
 from whichrank.evidence.readers._found import Found, Matcher, number_list
 from whichrank.evidence.readers._messages_process import signal_number
+from whichrank.facts.shapes import LAUNCHED
 from whichrank.records.log import Value
 
 _FAILED = re.compile(r"failed \(exitcode: (-?\d{1,9})\)(?: local_rank: (\d{1,7}))?(?: \(pid: (\d{1,10})\))?")
@@ -25,10 +26,6 @@ _CANCELLED = re.compile(
 _MPI_EXIT = re.compile(r"process rank (\d{1,7}) with PID (\d{1,10}) on node ([\w.-]{1,253}) exited on signal (\d{1,3})")
 # The launcher tells the code of the first that failed, but the command of the last that it started.
 _DEEPSPEED_EXIT = re.compile(r"(?:Process (\d{1,10})|\]) exits with (?:return ?code|exitcode) ?[=:] ?(-?\d{1,9})")
-# Launchers that raise what `subprocess` has for it; their command too may be that of another process.
-_LAUNCHED = re.compile(
-    r"Command '?\[?'?[^'\s]{0,300}?(?:python[\d.]{0,6}|torchrun|deepspeed|accelerate|mpirun|mpiexec)['\s]"
-)
 _DIED_WITH = re.compile(r" died with (?:<Signals\.SIG\w{1,12}: (\d{1,3})>|unknown signal (\d{1,3}))")
 
 
@@ -120,7 +117,7 @@ def _deepspeed(text: str) -> Found | None:
 def _died_with(text: str) -> Found | None:
     """A launcher's exception for a worker that a signal ended; of other commands (compilers, say) nothing is told."""
     match = _DIED_WITH.search(text)
-    if match is None or not _LAUNCHED.search(text):
+    if match is None or not LAUNCHED.search(text):
         return None
     return Found("process_exit", _exit_of("subprocess", None, int(match[1] or match[2])))
 

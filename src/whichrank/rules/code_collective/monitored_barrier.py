@@ -23,7 +23,7 @@ Without `wait_all_ranks=True` only the first missing rank is listed.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.log import LogEvent
 from whichrank.rules import crashes, deaths, exceptions, mismatches, telling
 from whichrank.rules.crashes import Claim, Sign
@@ -41,14 +41,7 @@ _CLAIM = Claim(
         ("conditional-collective", 0.12, "it may have skipped the call"),
         ("rank-stuck-in-user-code", 0.12, "it may be held up in host code"),
     ),
-    next=(
-        NextStep(
-            "py-spy dump --nonblocking --pid PID",
-            "the stack of the missing rank shows what holds it up",
-            ("rank-stuck-in-user-code", "conditional-collective"),
-            "none",
-        ),
-    ),
+    next=(telling.STACK_OF_THE_MISSING,),
 )
 
 _GONE = Claim(

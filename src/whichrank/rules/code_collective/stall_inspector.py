@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.log import LogEvent
 from whichrank.rules import crashes, telling
 from whichrank.rules.crashes import Claim
@@ -50,14 +50,7 @@ _CLAIM = Claim(
         ("conditional-collective", 0.15, "it may have skipped the call"),
         ("uneven-inputs", 0.08, "it may have run out of data"),
     ),
-    next=(
-        NextStep(
-            "py-spy dump --nonblocking --pid PID",
-            "the stack of the missing rank shows what holds it up",
-            ("rank-stuck-in-user-code", "conditional-collective"),
-            "none",
-        ),
-    ),
+    next=(telling.STACK_OF_THE_MISSING,),
 )
 _CROSSED = replace(
     _CLAIM,

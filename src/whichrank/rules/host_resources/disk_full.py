@@ -23,7 +23,7 @@ The message may not name the file: the traceback's line tells what was written.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, deaths
+from whichrank.rules import crashes, deaths, segments
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
@@ -48,8 +48,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return crashes.SILENT
     said = crashes.said(case, "No space left on device", "Disk quota exceeded")
     told = crashes.beside(crashes.known(case, "shm-too-small"), said)
-    segments = [s for s in told if crashes.about_shared_memory(s)]
-    plain = [s for s in told if s not in segments and not crashes.repeats(s, segments)]
+    shared = [s for s in told if segments.about_shared_memory(s)]
+    plain = [s for s in told if s not in shared and not segments.repeats(s, shared)]
     known = crashes.beside(told, crashes.known(case, CAUSE))
     signs = crashes.first_to_fail([*plain, *known])
     if not signs:

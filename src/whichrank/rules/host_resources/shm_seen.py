@@ -29,7 +29,7 @@ from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.host import HostState
 from whichrank.rules import crashes as logs
-from whichrank.rules import hardware
+from whichrank.rules import hardware, segments
 from whichrank.rules.hardware import Claim
 from whichrank.timeline.case import Case
 
@@ -86,7 +86,7 @@ def _shm(state: HostState) -> tuple[int, int | None, Ref] | None:
 
 
 def _about(sign: logs.Sign) -> bool:
-    return logs.about_shared_memory(sign) or "Bus error" in sign.text
+    return segments.about_shared_memory(sign) or "Bus error" in sign.text
 
 
 def _bus(sign: logs.Sign) -> bool:

@@ -27,7 +27,7 @@ A data-loader worker that dies of a bus error is reported as such, with this cau
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes
+from whichrank.rules import crashes, segments
 from whichrank.rules.crashes import Claim
 from whichrank.timeline.case import Case
 
@@ -53,8 +53,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return crashes.SILENT
     said = crashes.said(case, *_FULL)
     known = [s for s in crashes.known(case, CAUSE) if "DataLoader worker (pid" not in s.text]
-    full = [s for s in crashes.beside(known, said) if crashes.about_shared_memory(s)]
-    full += [s for s in said if s not in full and crashes.repeats(s, full)]
+    full = [s for s in crashes.beside(known, said) if segments.about_shared_memory(s)]
+    full += [s for s in said if s not in full and segments.repeats(s, full)]
     torch = [
         s
         for s in crashes.said(case, *_TORCH)

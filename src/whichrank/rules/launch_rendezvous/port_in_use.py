@@ -24,8 +24,7 @@ The message does not say who holds the port.
 
 from __future__ import annotations
 
-import re
-
+from whichrank.facts.shapes import BOUND
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import crashes
 from whichrank.rules.crashes import Claim, Sign
@@ -33,9 +32,6 @@ from whichrank.timeline.case import Case
 
 CODE = "LNCH103"
 CAUSE = "port-in-use"
-
-# torch 1.10 to 2.4: `failed to bind to [::]:29500 (errno: 98 - …`; later ones say `port: 29500`.
-_BOUND = re.compile(r"failed to (?:bind to|listen on) \S{1,255}:(\d{1,5}) \((?:errno|system error)")
 
 
 def _claim(port: int | None) -> Claim:
@@ -71,5 +67,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _port(sign: Sign) -> int | None:
     told = sign.event.number("port") if sign.event else None
-    bound = _BOUND.search(sign.text) if told is None else None
+    bound = BOUND.search(sign.text) if told is None else None
     return int(bound[1]) if bound else told
