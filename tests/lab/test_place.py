@@ -1,6 +1,7 @@
 """Nothing of a drill stays, however it ends."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,5 +88,16 @@ def test_a_folder_of_a_living_drill_is_left_alone():
     try:
         assert folder not in place.sweep()
         assert folder.exists()
+    finally:
+        place.tidy(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
+def test_a_drill_of_another_container_with_the_same_tmp_is_left_alone():
+    folder = place.make()
+    try:
+        sweep = [sys.executable, "-c", "from whichrank.lab import place; place.sweep()"]
+        subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", *sweep], check=True)
+        assert folder.is_dir()
     finally:
         place.tidy(folder)

@@ -71,6 +71,17 @@ def test_a_killed_watcher_and_what_it_leaves(tmp_path: Path) -> None:
     assert not left.exists(), "the next run cleans up behind it"
 
 
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
+def test_another_container_with_the_same_tmp_cleans_up_its_own_only() -> None:
+    folder = private.make()
+    try:
+        sweep = [sys.executable, "-c", "from whichrank.run import private; private.sweep()"]
+        subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", *sweep], check=True, env=watched.environment())
+        assert folder.is_dir(), "its owner lives, though it can't be seen from there"
+    finally:
+        private.remove(folder)
+
+
 def test_a_watcher_that_is_killed_while_it_holds_the_launcher(tmp_path: Path) -> None:
     """The launcher is stopped for a moment while the others are asked; it must not stay stopped."""
     sleeper = subprocess.Popen(["sleep", "60"])

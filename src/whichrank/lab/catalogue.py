@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, Literal, cast
 
 from whichrank.facts.taxonomy import causes
+from whichrank.lab.control_groups import can_limit_memory
 from whichrank.lab.truth import Truth
 from whichrank.lab.workloads.plan import Plan
 from whichrank.model.errors import UsageError
@@ -165,4 +166,5 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "namespaces": _has_namespaces,
     "gpu": _has_gpu,
     "mounts": _has_mounts,
+    "memory control groups": can_limit_memory,
 }

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from whichrank.evidence.collectors import processes
+from whichrank.lab import control_groups
 from whichrank.lab.workloads.plan import FOLDER
 
 PREFIX = "whichrank-drill-"
@@ -28,7 +29,7 @@ def make() -> Path:
     """A fresh folder that belongs to this process."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     row = processes.stat(os.getpid())
-    owner = {"pid": os.getpid(), "start_ticks": row.start_ticks if row else 0}
+    owner = {"realm": processes.realm(), "pid": os.getpid(), "start_ticks": row.start_ticks if row else 0}
     (folder / "owner.json").write_text(json.dumps(owner), encoding="utf-8")
     _made.append(folder)
     for name in ("code", "progress", "tmp"):
@@ -53,7 +54,7 @@ def tidy(folder: Path, *, keep: bool = False) -> None:
     for mount in _mounts_below(folder):
         subprocess.run(["umount", "--lazy", mount], capture_output=True, check=False)  # noqa: S603, S607
     _remove_namespaces(name_of(folder))
-    _remove_control_groups(name_of(folder))
+    control_groups.remove(folder.name)
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -76,7 +77,8 @@ def sweep() -> list[Path]:
             if folder.stat().st_uid != os.geteuid():
                 continue
             owner = json.loads((folder / "owner.json").read_text(encoding="utf-8"))
-            if processes.same(int(owner["pid"]), int(owner["start_ticks"])):
+            elsewhere = owner["realm"] != processes.realm()
+            if elsewhere or processes.same(int(owner["pid"]), int(owner["start_ticks"])):
                 continue
         except (OSError, ValueError, KeyError, TypeError):
             continue
@@ -130,11 +132,3 @@ def _remove_namespaces(name: str) -> None:
     for path in Path("/run/netns").glob(f"*{name}*"):
         subprocess.run(["ip", "netns", "del", path.name], capture_output=True, check=False)  # noqa: S603, S607
         shutil.rmtree(Path("/etc/netns") / path.name, ignore_errors=True)
-
-
-def _remove_control_groups(name: str) -> None:
-    root = Path("/sys/fs/cgroup")
-    for pattern in (f"{PREFIX}{name}*", f"*/{PREFIX}{name}*"):
-        for group in root.glob(pattern):
-            with contextlib.suppress(OSError):
-                group.rmdir()

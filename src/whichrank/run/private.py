@@ -79,20 +79,28 @@ def claim(folder: Path, *others: int) -> None:
     """Say whose folder it is: while one of these processes lives, it stays."""
     owners = [(pid, row.start_ticks) for pid in (os.getpid(), *others) if (row := processes.stat(pid)) is not None]
     draft = folder / f".{OWNERS}"
-    draft.write_text("".join(f"{pid} {ticks}\n" for pid, ticks in owners), encoding="ascii")
+    lines = [processes.realm(), *(f"{pid} {ticks}" for pid, ticks in owners)]
+    draft.write_text("\n".join(lines) + "\n", encoding="ascii")
     draft.replace(folder / OWNERS)
 
 
 def sweep() -> None:
-    """Remove the folders of jobs that have gone without a watcher to clean up behind them."""
+    """Remove the folders of jobs that have gone without a watcher to clean up behind them.
+
+    Who lives in another container can't be seen from here: folders that were made there are left alone.
+    """
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         try:
             status = folder.lstat()
             mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-            if mine and (folder / OWNERS).is_file() and not in_use(folder):
+            if mine and _made_here(folder) and not in_use(folder):
                 remove(folder)
-        except OSError:
+        except (OSError, ValueError):
             continue
+
+
+def _made_here(folder: Path) -> bool:
+    return (folder / OWNERS).read_text(encoding="ascii").partition("\n")[0] == processes.realm()
 
 
 def in_use(folder: Path, *, besides_us: bool = False) -> bool:

@@ -69,6 +69,15 @@ def same(pid: int, start_ticks: int) -> bool:
     return row is not None and row.start_ticks == start_ticks
 
 
+def realm() -> str:
+    """Where a pid means what it means here: this boot of this host, and this namespace. Containers may share a /tmp."""
+    try:
+        boot = (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}/{(PROC / 'self/ns/pid').readlink()}"
+    except OSError:
+        return "unknown"
+
+
 def exit_status(pidfd: int, pid: int, start_ticks: int) -> int | None:
     """How a process ended, as wait(2) has it: from its last row, or from a kernel that remembers."""
     row = stat(pid)

@@ -1,26 +1,22 @@
 """The kernel ends a rank whose control group is out of memory."""
 
-from pathlib import Path
-
 CAUSE = "host-out-of-memory"
 CATEGORY = "crash"
 WORKLOAD = "loader"
 ENDING = "crash"
-NEEDS = ("root",)
-ROOT = Path("/sys/fs/cgroup/memory")
+NEEDS = ("memory control groups",)
 
 
 def launch(setup):
-    group = ROOT / setup.folder.name
-    group.mkdir()
-    (group / "memory.limit_in_bytes").write_text(str(1 << 30))
-    setup.shared["group"] = group
+    from whichrank.lab.control_groups import limit_memory
+
+    setup.shared["group"] = limit_memory(setup.folder.name, 1 << 30)
 
 
 def outside(job):
-    pid = job.await_step(job.plan.rank, 1)
-    group = job.setup.shared["group"]
-    (group / "cgroup.procs").write_text(str(pid))
+    from whichrank.lab.control_groups import join
+
+    join(job.setup.shared["group"], job.await_step(job.plan.rank, 1))
 
 
 def inside(rank, point, value):
