@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from whichrank.model import last_words as layout
 from whichrank.worker.lastwords import Recorder
@@ -141,6 +141,8 @@ class Watch:
                 changes["flags"] &= ~layout.GUESSED
             changes.setdefault("phase", layout.JOINED if changes.get("world", -1) != -1 else layout.IMPORTED)
             changes["steps"] = self.steps()
+        if self.recorder.words.phase in (layout.FAILED, layout.ENDED):
+            return  # the main thread has said its last meanwhile
         self.recorder.note(**changes)
         if self.recorder.words.changed_ns != before.changed_ns:
             main.forget(now)
@@ -200,7 +202,7 @@ class Watch:
         from whichrank.worker.standing import BINDING, RECORDERS
 
         binding = sys.modules.get(BINDING)
-        if binding is None or self.recorder.words.phase < layout.JOINING or not self.recorder.words.enqueued:
+        if binding is None or not (self.recorder.words.enqueued or _has_group()):
             return
         for function, kind in RECORDERS:
             taken = getattr(binding, function, None)
@@ -215,12 +217,25 @@ class Watch:
             os.utime(draft, ns=(began_ns, began_ns))
             os.replace(draft, f"{self.folder}/{self.name}.{token}.{kind}")  # noqa: PTH105
 
+    def last_counts(self) -> dict[str, Any]:
+        """A job may fail between two beats, the first ones included: who it was, and how far it came."""
+        c10d = _ready("torch.distributed.distributed_c10d")
+        if c10d is None:
+            return {}
+        from whichrank.worker.standing import Standing
+
+        found = Standing().look(c10d, time.time_ns(), in_collective=True)
+        if not found:
+            return {}
+        counts = {name: found[name] for name in ("rank", "world", "enqueued", "completed")}
+        return {**counts, "flags": self.recorder.words.flags & ~layout.GUESSED}
+
     def failed(self, error: BaseException) -> None:
         """An exception ends this process; never raises."""
         if isinstance(error, KeyboardInterrupt):
             return
         try:
-            self.recorder.note(phase=layout.FAILED, error=f"{type(error).__name__}: {error}"[:300])
+            self.recorder.note(**self.last_counts(), phase=layout.FAILED, error=f"{type(error).__name__}: {error}"[:300])
             import traceback
 
             text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
