@@ -163,8 +163,11 @@ def score(wanted: Round, corpora: Iterable[Path], tell: Tell) -> Board:
     turns: list[Turn] = [turn for fault in wanted.faults for turn in _turns(fault, wanted, board)]
     with ThreadPoolExecutor(max(1, wanted.jobs)) as pool:
         for outcome in pool.map(lambda turn: _drilled(turn, wanted, tell), turns):
-            board.runs += _judged(outcome, present)
-            _put_away(outcome, wanted.keep)
+            if isinstance(outcome, Outcome):
+                board.runs += _judged(outcome, present)
+                _put_away(outcome, wanted.keep)
+            else:
+                board.skipped.append(outcome)
     for corpus in corpora:
         board.runs += _recorded(corpus, present, tell)
     return board
@@ -184,9 +187,15 @@ def _turns(fault: Fault, wanted: Round, board: Board) -> list[Turn]:
     return [(fault, seed, sizes[index % len(sizes)]) for index, seed in enumerate(wanted.seeds)]
 
 
-def _drilled(turn: Turn, wanted: Round, tell: Tell) -> Outcome:
+def _drilled(turn: Turn, wanted: Round, tell: Tell) -> Outcome | tuple[str, str]:
+    """What came of it, or why it could not be done: the other drills are not lost with it."""
     fault, seed, world = turn
-    outcome = drill(fault, seed, world, backend=wanted.backend, launcher=wanted.launcher, tell=lambda _: None)
+    try:
+        outcome = drill(fault, seed, world, backend=wanted.backend, launcher=wanted.launcher, tell=lambda _: None)
+    except Exception as error:  # noqa: BLE001 - told in the table
+        why = f"could not be made with seed {seed} and {world} ranks: {type(error).__name__}: {error}"
+        tell(f"{fault.name} {why}")
+        return fault.name, why
     result = outcome.mark
     said = f"{outcome.answer.cause} {list(outcome.answer.ranks)}"
     good = "right" if result.right and result.exact else f"WRONG, truth {outcome.truth.cause}"

@@ -29,6 +29,8 @@ _FAILURES = (
     "store_error", "dataloader_worker_died", "host_out_of_memory", "stall_report",
 )  # fmt: skip
 _PROGRAM_FAILED = ("cuda_error", "native_crash", "process_exit", "elastic_failure", "traceback", "nccl_error")
+_REFUSED = ("ncclInvalidUsage", "ncclInvalidArgument")
+"""What NCCL says of a call that it does not begin."""
 _TRAINERS = (
     "python",
     "pt_main",
@@ -154,8 +156,17 @@ def _of_another_job(case: Case, event: KernelEvent) -> bool:
     return (
         blame_of(event) == "application"
         and case.hardware.stranger(event.pid, event.host)
-        and not crashes.events(case, *_PROGRAM_FAILED)
+        and (not crashes.events(case, *_PROGRAM_FAILED) or _failed_otherwise(case))
     )
+
+
+def _failed_otherwise(case: Case) -> bool:
+    """Whether the job itself says what it failed of, and that is no fault of a program on a GPU."""
+    if crashes.events(case, "cuda_error", "native_crash"):
+        return False
+    refused = any(event.text("class") in _REFUSED for event in crashes.events(case, "nccl_error"))
+    raised = (event.text("type") for event in crashes.events(case, "traceback"))
+    return refused or any(kind and "." not in kind and kind != "RuntimeError" for kind in raised)
 
 
 def _without_gpus(case: Case) -> bool:

@@ -191,7 +191,7 @@ def _seen_before(programs: Programs, row: int) -> bool:
 
 def _stalled(lineup: Lineup, graph: WaitGraph) -> Trouble:
     """Everybody came and agrees."""
-    crossed = _crossed_on_gpu(graph.complete)
+    crossed = _crossed_on_gpu(lineup, graph.complete)
     if crossed is not None:
         return crossed
     meeting = min(graph.stalled or graph.complete, key=lambda m: _onset(lineup, m))
@@ -222,7 +222,7 @@ def _is_oldest(lineup: Lineup, row: int) -> bool:
     return bool(np.all(lineup.done[start:row]))
 
 
-def _crossed_on_gpu(stalled: list[Meeting]) -> Trouble | None:
+def _crossed_on_gpu(lineup: Lineup, stalled: list[Meeting]) -> Trouble | None:
     """Two operations of two groups that all ranks have queued, some in the other order: neither can run."""
     for index, one in enumerate(stalled):
         for two in stalled[index + 1 :]:
@@ -233,8 +233,8 @@ def _crossed_on_gpu(stalled: list[Meeting]) -> Trouble | None:
             backward = [r for r in both if r not in forward]
             if not forward or not backward:
                 continue
-            odd = forward if len(forward) < len(backward) else backward
-            tie = len(forward) == len(backward)
+            ahead = len(forward) - len(backward) or _order_elsewhere(lineup, one, two, both)
+            odd, tie = forward if ahead < 0 else backward, ahead == 0
             culprits = tuple(both if tie else odd)
             cycle = tuple((r, one if r in forward else two, two if r in forward else one) for r in both)
             rest = tuple(sorted((set(one.joined) | set(two.joined)) - set(culprits)))
@@ -252,3 +252,18 @@ def _crossed_on_gpu(stalled: list[Meeting]) -> Trouble | None:
                 sure=0.85,
             )
     return None
+
+
+def _order_elsewhere(lineup: Lineup, one: Meeting, two: Meeting, besides: list[int]) -> int:
+    """By how many of the other ranks `one` comes before `two`, or what stands for them in groups of the same kind."""
+    first, second = (_rows_of_kind(lineup, meeting) for meeting in (one, two))
+    both = (first.keys() & second.keys()) - set(besides)
+    return sum(1 if first[rank] < second[rank] else -1 for rank in both)
+
+
+def _rows_of_kind(lineup: Lineup, meeting: Meeting) -> dict[int, int]:
+    """Rank -> its row with the meeting's number, in the same group or in one of the same kind."""
+    kind = lineup.groups[meeting.group].kind
+    alike = [number for number, group in enumerate(lineup.groups) if group.kind == kind]
+    rows = np.flatnonzero(np.isin(lineup.group, alike) & (lineup.seq == meeting.seq) & ~lineup.p2p)
+    return dict(zip(lineup.rank[rows].tolist(), rows.tolist(), strict=True))
