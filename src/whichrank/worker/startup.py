@@ -235,7 +235,9 @@ class Watch:
         if isinstance(error, KeyboardInterrupt):
             return
         try:
-            self.recorder.note(**self.last_counts(), phase=layout.FAILED, error=f"{type(error).__name__}: {error}"[:300])
+            self.recorder.note(
+                **self.last_counts(), phase=layout.FAILED, error=f"{type(error).__name__}: {error}"[:300]
+            )
             import traceback
 
             text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
