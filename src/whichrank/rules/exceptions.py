@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from whichrank.facts.messages import names_a_cause
@@ -49,6 +50,9 @@ _KNOWN_WORDS = (
 )  # fmt: skip
 _CHECKS = ("check_ddp_consistency", "_check_grad_norms")
 """Functions of trainers that compare the ranks: what they raise is told by the rule on what differs."""
+_CARRIED = re.compile(r"Caught \w{1,60} in (?:DataLoader worker process|pin memory thread|replica)\b")
+"""torch raises the exception of another process or thread again; the original follows below it."""
+_ORIGINAL_LINES = 400
 _ERRNO = (
     "Connection timed out", "Connection refused", "No route to host", "Network is unreachable", "connect() timed out",
     "Connection reset by peer", "Socket Timeout",
@@ -101,7 +105,10 @@ def own_exceptions(case: Case) -> list[Sign]:
     before: dict[tuple[str, int | None], dict[str, LogEvent]] = {}
     settled: set[tuple[str, int]] = set()
     losses = _first_losses(case)
-    for event in sorted(events(case, "traceback"), key=lambda e: (e.ref.source, e.line)):
+    told = sorted(events(case, "traceback"), key=lambda e: (e.ref.source, e.line))
+    for number, event in enumerate(told):
+        if _CARRIED.match(event.text("message")) and _is_followed(told, number):
+            continue
         earlier = before.setdefault((event.ref.source, event.rank), {})
         parent = earlier.get(event.text("chained_from"))
         kind = nature(event)
@@ -118,6 +125,14 @@ def own_exceptions(case: Case) -> list[Sign]:
         if key is not None and not (kind == "loss" and short_type(event) in _PLAIN_LOSS):
             settled.add(key)
     return taken
+
+
+def _is_followed(told: list[LogEvent], number: int) -> bool:
+    """Whether the next exception of the same rank stands close behind this one."""
+    event = told[number]
+    close = (e for e in told[number + 1 :] if (e.ref.source, e.rank) == (event.ref.source, event.rank))
+    following = next(close, None)
+    return following is not None and following.line - event.line < _ORIGINAL_LINES
 
 
 def _first_losses(case: Case) -> dict[tuple[str, int], int]:

@@ -262,8 +262,10 @@ def _order_elsewhere(lineup: Lineup, one: Meeting, two: Meeting, besides: list[i
 
 
 def _rows_of_kind(lineup: Lineup, meeting: Meeting) -> dict[int, int]:
-    """Rank -> its row with the meeting's number, in the same group or in one of the same kind."""
+    """Rank -> its row of the same operation with the same number, in this group or in one of the same kind."""
     kind = lineup.groups[meeting.group].kind
     alike = [number for number, group in enumerate(lineup.groups) if group.kind == kind]
-    rows = np.flatnonzero(np.isin(lineup.group, alike) & (lineup.seq == meeting.seq) & ~lineup.p2p)
+    signature = lineup.call_signature[lineup.call]
+    same = signature == signature[next(iter(meeting.joined.values()))]
+    rows = np.flatnonzero(np.isin(lineup.group, alike) & (lineup.seq == meeting.seq) & same & ~lineup.p2p)
     return dict(zip(lineup.rank[rows].tolist(), rows.tolist(), strict=True))
