@@ -6,7 +6,7 @@ communicator is the same collective on all its members; one that every member ha
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -51,13 +51,20 @@ def _communicators(
 ) -> dict[tuple[str, int], tuple[tuple[int, ...], list[tuple[int, CommCalls]]]]:
     """Calls by communicator: its members as global ranks, and what each of them printed."""
     grouped: dict[tuple[str, int], list[tuple[int, CommCalls]]] = defaultdict(list)
+    unnamed: Counter[int] = Counter()
     for part in calls:
-        if part.rank is None or part.nranks is None:
+        if part.nranks is None:
             continue
-        rank = part.rank if part.nranks == people.world else people.rank_of(part.process.pid, part.process.host)
-        if rank is None:
+        whole = part.nranks == people.world
+        rank = part.rank if whole else None
+        rank = people.rank_of(part.process.pid, part.process.host) if rank is None else rank
+        if rank is None or (part.rank is None and not whole):
             continue
         name = part.comm_id or f"{part.nranks} ranks, number {part.generation}"
+        if part.rank is None:
+            # The log holds calls alone, not how the communicator was made: all ranks begin to use theirs in one order.
+            name = f"all ranks, number {unnamed[rank]}"
+            unnamed[rank] += 1
         grouped[name, part.nranks].append((rank, part))
     result = {}
     for (name, size), parts in grouped.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from typing import Any
 
 from whichrank.model.contracts import Item, Reading
@@ -77,8 +78,8 @@ def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> li
     code, number = _whole(row, "exit_code"), _whole(row, "signal", 128)
     if row.get("alive") is False and (code or number):
         found.append(_ended(label, index, row, (rank, pid, host), (code, number)))
-    elif row.get("alive") is False and code == 0 and row.get("phase") in ("leaving", "ended"):
-        ref = Ref(label, f"process {index}", f"rank {rank} (process {pid}) ended by exit code 0", rank, host)
+    if row.get("alive") is False and (how := _left(row, code, number)):
+        ref = Ref(label, f"process {index}", f"rank {rank} (process {pid}) {how}", rank, host)
         found.append(LogEvent("process_left", ref, _whole(row, "ended_ns"), rank, pid=pid, host=host))
     inside = _INSIDE.match(str(row.get("in") or "")) if row.get("alive") is True else None
     if inside is not None:
@@ -87,6 +88,15 @@ def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> li
         ref = Ref(label, f"process {index}", quote, rank, host)
         found.append(LogEvent("in_operation", ref, _whole(row, "heard_ns"), rank, pid=pid, host=host, data=said))
     return found
+
+
+def _left(row: dict[str, Any], code: int | None, number: int | None) -> str:
+    """How a process went that had nothing more to do; empty where it had."""
+    if code == 0 and row.get("phase") in ("leaving", "ended"):
+        return "ended by exit code 0"
+    # Its launcher ended it with the others, after its script had come to an end.
+    over = number == signal.SIGTERM and row.get("phase") == "ended" and not row.get("error")
+    return "had come to the end of its script" if over else ""
 
 
 def _ended(

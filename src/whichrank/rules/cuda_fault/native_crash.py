@@ -30,6 +30,7 @@ from __future__ import annotations
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import crashes, deaths
 from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules.exceptions import nature
 from whichrank.timeline.case import Case
 
 CODE = "CUDA104"
@@ -56,6 +57,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     told = [s for s in crashes.signs_of(case, "native_crash") if _is_own(case, s)]
     dead = [d.sign for d in deaths.deaths(case) if d.signal in _CRASHES and not d.by_launcher]
     dead = [s for s in dead if _is_own(case, s) and not deaths.follows_the_end(case, s)]
+    told, dead = _on_their_own(case, told), _on_their_own(case, dead)
     told += crashes.beside([*told, *dead], crashes.known(case, CAUSE))
     signs = crashes.first_to_fail([*told, *dead])
     if not signs or deaths.left_to_crash(case):
@@ -68,6 +70,17 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     name = deaths.SIGNALS.get(number, f"signal {number}")
     message = f"{crashes.who(case, ranks, signs)} crashed in native code ({name}){crashes.others(case, ranks)}."
     return [crashes.found(case, claim, signs, message, 0.4 if between else _confidence(number, bool(told)), ranks)]
+
+
+def _on_their_own(case: Case, signs: list[Sign]) -> list[Sign]:
+    """Without those of ranks that had lost their peers and were on their way out.
+
+    Python's own words on a crash don't say whose they are: they are left out where all that crashed were such ranks.
+    """
+    lost = {e.rank for e in crashes.events(case, "traceback") if e.rank is not None and nature(e) == "loss"}
+    crashed = {d.sign.rank for d in deaths.deaths(case) if d.signal in deaths.NATIVE}
+    followed = bool(crashed) and crashed <= lost
+    return [s for s in signs if s.rank not in lost and not (s.rank is None and followed)]
 
 
 def _is_hooked(case: Case) -> bool:

@@ -79,9 +79,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _of_another_job(case: Case, event: KernelEvent) -> bool:
-    """Every rank is known by its process and was seen alive, and no worker of theirs was killed."""
-    alive = all(rank in case.stacks for rank in range(case.world))
-    spared = alive and not _killed(case) and not case.of_kind("dataloader_worker_died")
+    """Every rank is known by its process and was seen alive or to end otherwise, and no worker of theirs was killed."""
+    seen = {*case.stacks, *(e.rank for e in case.of_kind("process_exit") if e.number("exitcode") is not None)}
+    spared = seen.issuperset(range(case.world)) and not _killed(case) and not case.of_kind("dataloader_worker_died")
     return spared and case.hardware.stranger(event.pid, event.host)
 
 
