@@ -30,8 +30,10 @@ LAUNCHER = "torch.distributed.launcher.api"
 BEAT_S = 0.5
 KEEP_S = 30.0
 """Between two dumps that are kept in reserve; longer where one takes long (a thousandth of the time at most)."""
-KEEP_FIRST_S = 5.0
+KEEP_FIRST_S = 1.0
 """At the beginning less, since a job that hangs early has none yet."""
+LAST_BEAT_S, LAST_FRAMES_S = 10.0, 60.0
+"""How long the end of a process waits for its beat, and for frames that are being looked up for somebody who asked."""
 
 _watch: Watch | None = None
 
@@ -146,7 +148,7 @@ class Watch:
         self.recorder.note(**changes)
         if self.recorder.words.changed_ns != before.changed_ns:
             main.forget(now)
-        if "enqueued" in changes and time.monotonic() > self.keep_next:
+        if changes.get("enqueued") and time.monotonic() > self.keep_next:
             self.keep()
 
     def steps(self) -> int:
@@ -259,9 +261,9 @@ class Watch:
         if self.thread is not None and self.thread.is_alive() and self.ask >= 0:
             os.write(self.ask, b"end\n")
             # A thread that is inside torch when the interpreter goes can take the process down with it.
-            self.thread.join(2.0)
+            self.thread.join(LAST_BEAT_S)
         if self.aside is not None:
-            self.aside.join(5.0)
+            self.aside.join(LAST_FRAMES_S)
 
 
 def _guess(flags: int) -> dict[str, int]:

@@ -11,8 +11,9 @@ another CPU (SIGILL).
 ## How it decides
 The signal, by the launcher's exit code or by what faulthandler, glibc, torch or MPI print. An abort counts only
 where the rank shows no time-out, no communication error and no CUDA error before: torch's watchdog aborts the
-process after these, and that makes the rank a victim. Where a library that intercepts CUDA calls announces itself and
-no step was made, that library is likelier.
+process after these, and that makes the rank a victim. An abort counts too where all other ranks raised an exception
+over a lost peer and this one did not. A crash of a rank that had raised such an exception follows from the loss.
+Where a library that intercepts CUDA calls announces itself and no step was made, that library is likelier.
 
 ## Example
 `failed (exitcode: -11) local_rank: 1 (pid: 4711)`, with `Fatal Python error: Segmentation fault` in the log of rank
@@ -55,7 +56,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
     told = [s for s in crashes.signs_of(case, "native_crash") if _is_own(case, s)]
-    dead = [d.sign for d in deaths.deaths(case) if d.signal in _CRASHES and not d.by_launcher]
+    died = [d for d in deaths.deaths(case) if d.signal in _CRASHES]
+    # An agent tells all to end, also those that have died already.
+    dead = [d.sign for d in died if not d.by_launcher or _alone_without_loss(case, d.sign.rank)]
     dead = [s for s in dead if _is_own(case, s) and not deaths.follows_the_end(case, s)]
     told, dead = _on_their_own(case, told), _on_their_own(case, dead)
     told += crashes.beside([*told, *dead], crashes.known(case, CAUSE))
@@ -77,10 +80,21 @@ def _on_their_own(case: Case, signs: list[Sign]) -> list[Sign]:
 
     Python's own words on a crash don't say whose they are: they are left out where all that crashed were such ranks.
     """
-    lost = {e.rank for e in crashes.events(case, "traceback") if e.rank is not None and nature(e) == "loss"}
+    lost = _lost(case)
     crashed = {d.sign.rank for d in deaths.deaths(case) if d.signal in deaths.NATIVE}
     followed = bool(crashed) and crashed <= lost
     return [s for s in signs if s.rank not in lost and not (s.rank is None and followed)]
+
+
+def _lost(case: Case) -> set[int]:
+    """Ranks that raised an exception over a peer that had gone."""
+    return {e.rank for e in crashes.events(case, "traceback") if e.rank is not None and nature(e) == "loss"}
+
+
+def _alone_without_loss(case: Case, rank: int | None) -> bool:
+    """Whether every other rank lost a peer, and this one, of which that would be known as well, did not."""
+    told = {e.rank for e in crashes.events(case, *_EXPLAINED)} | _lost(case)
+    return rank is not None and rank not in told and {*range(case.world)} - {rank} <= _lost(case) and case.world > 1
 
 
 def _is_hooked(case: Case) -> bool:
@@ -107,7 +121,7 @@ def _is_own(case: Case, sign: Sign) -> bool:
     number = _signal(sign)
     if number not in (None, *_CRASHES) or any(words in sign.ref.quote for words in _NOT_OWN):
         return False
-    if number in deaths.NATIVE:
+    if number in deaths.NATIVE or _alone_without_loss(case, sign.rank):
         return True
     if sign.event is not None and sign.event.kind != "native_crash" and not _output_at_hand(case, sign.rank):
         return False

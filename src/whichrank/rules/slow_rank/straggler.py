@@ -10,7 +10,8 @@ logger), a noisy neighbour.
 ## How it decides
 The late rank waits least, summed over all its groups: by the recorder's durations, by the noted ends, or (Gloo notes
 none) by arrivals on clocks that the collectives themselves align. It must cost the others at least a tenth of the
-time, wait least in most parts of the run, and stand clear of the others.
+time, wait least in most parts of the run, and stand clear of the others. Where processes of the job failed it is only
+noted: the crash is what to explain.
 
 ## Example
 Rank 5 waits 2 ms in each all_reduce, the others 90 ms: 30 % of the time is lost.
@@ -26,7 +27,7 @@ aligned (Gloo on several hosts with one operation per step) nothing is said.
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import deaths, telling
 from whichrank.timeline.arrivals import Late
 from whichrank.timeline.case import Case
 
@@ -49,7 +50,7 @@ def _finding(case: Case, late: Late) -> Finding:
         code=CODE,
         cause=CAUSE,
         category="slow",
-        severity="warning",
+        severity="info" if _crashed(case) else "warning",
         confidence=round(min(0.9, 0.6 + late.share), 2),
         subject=Subject(ranks=late.ranks, code=telling.place(lineup, late.row, late.ranks[0])),
         message=(
@@ -84,3 +85,8 @@ def _finding(case: Case, late: Late) -> Finding:
             ),
         ),
     )
+
+
+def _crashed(case: Case) -> bool:
+    """Whether processes of the job failed: then it is not for being late that anybody asks."""
+    return any(d.signal in (deaths.ABORT, *deaths.NATIVE) or d.signal is None for d in deaths.deaths(case))
