@@ -52,13 +52,13 @@ def _communicators(
     """Calls by communicator: its members as global ranks, and what each of them printed."""
     grouped: dict[tuple[str, int], list[tuple[int, CommCalls]]] = defaultdict(list)
     unnamed: Counter[int] = Counter()
-    for part in calls:
+    for part in _each_once(calls):
         if part.nranks is None:
             continue
         whole = part.nranks == people.world
         rank = part.rank if whole else None
         rank = people.rank_of(part.process.pid, part.process.host) if rank is None else rank
-        if rank is None or (part.rank is None and not whole):
+        if rank is None or (part.rank is None and not (whole and part.complete)):
             continue
         name = part.comm_id or f"{part.nranks} ranks, number {part.generation}"
         if part.rank is None:
@@ -77,6 +77,16 @@ def _communicators(
         if len({rank for rank, _ in parts}) == len(parts):
             result[name, size] = (members, parts)
     return result
+
+
+def _each_once(calls: Sequence[CommCalls]) -> list[CommCalls]:
+    """The fullest log of each communicator of a process, by first use: outputs are often kept twice."""
+    fullest: dict[tuple[object, ...], CommCalls] = {}
+    for part in calls:
+        key = (part.process.host, part.process.pid, part.comm, part.generation)
+        if key not in fullest or part.total > fullest[key].total:
+            fullest[key] = part
+    return sorted(fullest.values(), key=lambda part: int(part.kept.numbers[0]) if len(part.kept) else 0)
 
 
 def _call(part: CommCalls, func: str, count: int, datatype: int, op: int, root: int) -> Call:
