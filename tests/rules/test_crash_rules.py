@@ -100,11 +100,23 @@ ONE_SIDE = "RuntimeError: Detected mismatch between collectives on ranks. Rank {
 BIG = "OpType=ALLREDUCE, TensorShape=[{}], TensorDtypes=BFloat16"
 
 AGENT_LOST = "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed. See inner exception for details."
+CARRIED = (
+    "Traceback (most recent call last):\n"
+    '  File "/srv/train.py", line 30, in main\n    for batch in loader:\n'
+    '  File "/opt/venv/lib/python3.12/site-packages/torch/_utils.py", line 750, in reraise\n    raise exception\n'
+    "{0}: Caught {0} in DataLoader worker process 3.\n"
+    "Original Traceback (most recent call last):\n"
+    '  File "/opt/venv/lib/python3.12/site-packages/torch/utils/data/_utils/worker.py", line 349, in _worker_loop\n'
+    "    data = fetcher.fetch(index)\n"
+    '  File "/srv/data.py", line 12, in __getitem__\n    return self.items[index]\n'
+    "{0}: {1}\n\n"
+)
 FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("CODE101", "own exception", texts.ranks(4, {2: texts.traceback("KeyError: 'labels'"), 0: texts.GLOO_CLOSED}), (2,)),
     ("CODE101", "two ranks raise the same", texts.ranks(4, {r: texts.traceback(f"ValueError: bad sample {r}") for r in (1, 2)}, CLOSED), (1, 2)),
     ("CODE101", "found by the exit codes", {"job.log": texts.traceback("KeyError: 'x'") + texts.table({0: -15, 1: 1, 2: -15}, 1)}, (1,)),
     ("CODE101", "only an exit code", {"agent.err": texts.table({0: -15, 1: 1, 2: -15}, 1)}, (1,)),
+    ("CODE101", "raised in a worker of the data loader", texts.ranks(2, {1: CARRIED.format("KeyError", "'b'")}, CLOSED), (1,)),
     ("CODE101", "a failed download", texts.ranks(2, {1: texts.traceback("ConnectionRefusedError: [Errno 111] refused") + "\nThe above exception was the direct cause of the following exception:\n\n" + texts.traceback("requests.exceptions.ConnectionError: Max retries")}, CLOSED), (1,)),
     ("HOST101", "torch 2.x", texts.ranks(4, {3: OOM}, CLOSED), (3,)),
     ("HOST101", "torch before 2.1", texts.ranks(2, {0: OOM_OLD}), (0,)),
@@ -124,6 +136,7 @@ FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("HOST106", "bus error", texts.ranks(2, {1: WORKER}, texts.GLOO_CLOSED), (1,)),
     ("HOST107", "NCCL 2.22 and later", {"a.log": texts.nccl("Error while creating shared memory segment /dev/shm/nccl-aB3 (size 9637888), error: No space left on device (28)", 1), "b.log": texts.nccl("x", 0, pid=9)}, (1,)),
     ("HOST107", "NCCL before 2.16", {"a.log": texts.nccl("Call to posix_fallocate failed : No space left on device", 1), "b.log": texts.nccl("x", 0, pid=9)}, (1,)),
+    ("HOST107", "in a worker of the data loader", texts.ranks(2, {1: CARRIED.format("RuntimeError", "unable to allocate shared memory(shm) for file </torch_16_37_0>: Resource temporarily unavailable (11)")}, CLOSED), (1,)),
     ("HOST107", "a semaphore", texts.ranks(2, {1: SEMAPHORE}, CLOSED), (1,)),
     ("HOST107", "joblib's try", texts.ranks(2, {1: JOBLIB}, SEEN), (1,)),
     ("HOST108", "errno 24", texts.ranks(2, {0: texts.traceback("OSError: [Errno 24] Too many open files: 'x'")}), (0,)),
@@ -229,6 +242,7 @@ QUIET: list[tuple[str, texts.Files]] = [
     ("victims on Gloo", texts.ranks(4, {}, texts.GLOO_CLOSED)),
     ("time-outs alone", texts.ranks(4, {r: texts.TIMED_OUT.format(r) for r in range(4)})),
     ("aborts of the watchdog", {"agent.err": texts.table({0: -6, 1: -6, 2: -15}, 0), **texts.ranks(3, {r: texts.TIMED_OUT.format(r) for r in (0, 1)}, SEEN)}),
+    ("crashes on the way out", {"agent.err": texts.table({0: -11, 1: -11, 2: -11}, 0), **texts.ranks(3, {}, CLOSED)}),
     ("aborts without a log", {"agent.err": texts.table({0: -6, 1: -15, 2: -15}, 0)}),
     ("SIGTERM by the launcher", {"agent.err": texts.table({0: -15, 1: -15}, 0)}),
     ("a gradient scaler that skips a step", texts.ranks(2, {}, texts.steps(4) + texts.steps(1, "inf", first=4) + texts.steps(9, first=5))),
@@ -428,6 +442,27 @@ def test_causes_are_of_their_family():
     for code in MINE:
         folder = RULES[code].__name__.split(".")[-2].replace("_", "-")
         assert causes()[RULES[code].CAUSE].family == folder, code
+
+
+def test_the_exception_of_a_worker_is_told_rather_than_what_carries_it(tmp_path):
+    verdict = diagnose(
+        [texts.write(tmp_path, texts.ranks(2, {1: CARRIED.format("KeyError", "'b'")}, CLOSED))], jobs=1
+    ).verdict
+    assert verdict.summary.startswith("Rank 1 raised KeyError: 'b' at data.py:12 in __getitem__")
+
+
+def test_an_abort_of_the_only_rank_that_lost_nobody(tmp_path):
+    """The agent tells all ranks to end, those that have died already among them."""
+    told = "".join(
+        f"W1115 15:50:07.838000 42 torch/distributed/elastic/multiprocessing/api.py:1012] Sending process {1000 + r} closing "
+        "signal SIGTERM\n" for r in range(3)
+    )  # fmt: skip
+    files = {
+        "agent.err": told + texts.table({0: -11, 1: -6, 2: -11}, 0),
+        **texts.ranks(3, {1: SEEN}, CLOSED),
+    }
+    verdict = diagnose([texts.write(tmp_path, files)], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == ("rank-native-crash", (1,))
 
 
 def test_the_first_to_end_where_only_the_exception_of_another_is_shown(tmp_path):

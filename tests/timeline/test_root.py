@@ -74,3 +74,29 @@ def test_two_independent_faults_are_two_troubles() -> None:
 
 def test_nothing_wrong_is_nothing() -> None:
     assert troubles(*(dump(rank, WORLD, steps(8)) for rank in range(3))) == []
+
+
+def crossed(first: int, *, elsewhere: int = 48) -> list[Dump]:
+    """Four ranks in two pairs queue an operation of all and one of their pair; the first one in the other order."""
+    made = []
+    for rank in range(4):
+        pair = "1" if rank < 2 else "2"
+        groups: dict[str, tuple[int, ...] | None] = {"0": (0, 1, 2, 3), pair: (0, 1) if rank < 2 else (2, 3)}
+        before = [Did(pair, "all_reduce", n, numel=64) for n in range(1, 20)]
+        size = 48 if rank < 2 else elsewhere
+        of_all = Did("0", "all_reduce", 1, done=False, started=rank == first, numel=24, line=31)
+        of_pair = Did(pair, "all_reduce", 20, done=rank > 1, started=True, numel=size, line=27)
+        both = [of_all, of_pair] if rank == first else [of_pair, of_all]
+        made.append(written(dump(rank, groups, [*before, *both]), 30_000))
+    return made
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_a_pair_the_other_pairs_tell_who_took_the_wrong_order(first: int) -> None:
+    (trouble,) = troubles(*crossed(first))
+    assert (trouble.shape, trouble.ranks) == ("crossed", (first,))
+
+
+def test_other_operations_of_other_pairs_tell_nothing() -> None:
+    (trouble,) = troubles(*crossed(0, elsewhere=96))
+    assert (trouble.shape, trouble.ranks) == ("crossed", (0, 1))

@@ -22,7 +22,20 @@ if TYPE_CHECKING:
 SIZES = "4,2,8"
 
 
-@click.group(name="drill")
+class Drills(click.Group):
+    """Knows what is meant where the name of a fault stands for a verb."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from whichrank.lab import catalogue
+
+        if args[0] in catalogue.names():
+            raise click.UsageError(f"'{args[0]}' is a fault. Did you mean whichrank drill run {args[0]}?", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(name="drill", cls=Drills)
 def command() -> None:
     """Real jobs, broken in a known way, on this machine.
 

@@ -11,8 +11,8 @@ another CPU (SIGILL).
 ## How it decides
 The signal, by the launcher's exit code or by what faulthandler, glibc, torch or MPI print. An abort counts only
 where the rank shows no time-out, no communication error and no CUDA error before: torch's watchdog aborts the
-process after these, and that makes the rank a victim. An abort counts too where all other ranks raised an exception
-over a lost peer and this one did not. A crash of a rank that had raised such an exception follows from the loss.
+process after these, and that makes the rank a victim. An abort counts too where all other ranks tell of a lost
+peer and this one does not. A crash of a rank that had lost a peer follows from the loss.
 Where a library that intercepts CUDA calls announces itself and no step was made, that library is likelier.
 
 ## Example
@@ -80,15 +80,20 @@ def _on_their_own(case: Case, signs: list[Sign]) -> list[Sign]:
 
     Python's own words on a crash don't say whose they are: they are left out where all that crashed were such ranks.
     """
-    lost = _lost(case)
-    crashed = {d.sign.rank for d in deaths.deaths(case) if d.signal in deaths.NATIVE}
+    lost, ends = _lost(case), deaths.deaths(case)
+    crashed = {d.sign.rank for d in ends if d.signal in deaths.NATIVE}
+    by_themselves = [d for d in ends if d.sign.rank in crashed or not (d.by_launcher or d.signal == deaths.TERMINATE)]
+    if len(by_themselves) == 1 and not crashes.events(case, "process_left"):
+        return signs  # nobody else has gone whom it could have lost
     followed = bool(crashed) and crashed <= lost
     return [s for s in signs if s.rank not in lost and not (s.rank is None and followed)]
 
 
 def _lost(case: Case) -> set[int]:
-    """Ranks that raised an exception over a peer that had gone."""
-    return {e.rank for e in crashes.events(case, "traceback") if e.rank is not None and nature(e) == "loss"}
+    """Ranks that tell of a peer that had gone."""
+    closed = crashes.events(case, "peer_closed")
+    raised = [event for event in crashes.events(case, "traceback") if nature(event) == "loss"]
+    return {event.rank for event in (*closed, *raised) if event.rank is not None}
 
 
 def _alone_without_loss(case: Case, rank: int | None) -> bool:
