@@ -240,7 +240,7 @@ def _waiting(diagnosis: Diagnosis) -> list[Point]:
         return []
     world = diagnosis.job.world_size
     share = f"{len(victims):,} of {world:,}" if world else counted(len(victims), "rank")
-    return [Point(f"ranks {ranges(victims)} ({share}): not the cause")]
+    return [Point(f"rank{'s' if len(victims) > 1 else ''} {ranges(victims)} ({share}): not the cause")]
 
 
 def _also(diagnosis: Diagnosis) -> list[Point]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from whichrank.evidence.bundle import Bundle, now
-from whichrank.model.verdict import Diagnosis
+from whichrank.model.verdict import Diagnosis, Verdict
 from whichrank.run.alarm import Alarm
 from whichrank.run.capture import NO_PLACES, capture, gather, gather_end, keep_history
 from whichrank.run.crew import Crew
@@ -22,6 +22,8 @@ from whichrank.run.scheduler import Scheduler
 Tell = Callable[[str], None]
 
 RESULTS = ("verdict.json", "report.md", "bundle")
+_LISTED = 16
+"""Ranks that are named in a line."""
 
 
 @dataclass(slots=True)
@@ -135,6 +137,7 @@ class Keeper:
             self.alarms[-1]["verdict"] = now()
         self.save("stuck" if self.alarm.level == "confirmed" else "failed")
         if self.diagnosis.verdict.category != "unknown" or self.alarm.level == "confirmed":
+            self.tell(f"the verdict: {_in_a_line(self.diagnosis.verdict)}")
             self.tell("".join(load("text").render(self.diagnosis)))
             self.tell(f"the evidence, verdict.json and report.md are in {self.journal.elsewhere or self.out}")
         self.audience.on_verdict(self.diagnosis)
@@ -191,3 +194,13 @@ class Keeper:
         told = {"cause": verdict.cause, "culprit_ranks": list(verdict.culprits.ranks)} if verdict else {}
         self.earlier.append({"attempt": number, "results": f"attempts/{number}", **told})
         self.save("running")
+
+
+def _in_a_line(verdict: Verdict) -> str:
+    """To be found in a log, by people and by `diagnose`, which knows by it that a report follows."""
+    ranks, hosts = verdict.culprits.ranks, verdict.culprits.hosts
+    who = f"host {hosts[0]}" if hosts else "nobody in particular"
+    if ranks:
+        listed = ", ".join(map(str, ranks))
+        who = f"{len(ranks)} ranks" if len(ranks) > _LISTED else f"rank{'s' if len(ranks) > 1 else ''} {listed}"
+    return f"{verdict.category}, {verdict.cause}, {who}, {round(100 * verdict.confidence)} % sure"

@@ -26,6 +26,7 @@ from whichrank.timeline.host_clocks import on_one_clock, refined
 from whichrank.timeline.lineup import Lineup, line_up
 from whichrank.timeline.meetings import Meetings, find_meetings
 from whichrank.timeline.nccl_calls import calls_as_dumps
+from whichrank.timeline.own_reports import without_own_reports
 from whichrank.timeline.root import find_troubles, in_progress
 from whichrank.timeline.runs import choose_run
 from whichrank.timeline.times import with_year
@@ -135,7 +136,7 @@ class Case:
 
 def build_case(records: Iterable[Any]) -> Case:
     """Choose the run, line up what belongs to it, and say what was left out."""
-    pile = list(records)
+    pile = without_own_reports(records)
     run = choose_run([r for r in pile if isinstance(r, Dump)])
     logs = [r for r in pile if isinstance(r, NcclLog)]
     nccl = [process for log in logs for process in log.processes]

@@ -1,0 +1,79 @@
+"""The output holds the verdict that `whichrank run` gave while the job was there.
+
+## What it finds
+The line `whichrank: the verdict: …` in the output of a job, the last one where there are several.
+
+## Why it happens
+The job was watched, and its output, with the report in it, is what was kept or sent on.
+
+## How it decides
+By that line. The verdict was made with the evidence of every rank at hand; what the output alone tells is less. What
+the report quotes is not counted a second time.
+
+## Example
+`whichrank: the verdict: hang, rank0-only-collective, rank 0, 76 % sure`
+
+## Fix
+Diagnose the folder that the report names: it holds the evidence itself.
+
+## Limits
+It is as good as that verdict was. A later attempt of the same job may have failed of something else: where the output
+tells that, it counts.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from whichrank.facts.taxonomy import causes
+from whichrank.model.findings import Category, Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, sighted, telling
+from whichrank.rules.crashes import Claim
+from whichrank.rules.sighted import Seen
+from whichrank.timeline.case import Case
+from whichrank.timeline.own_reports import BEGIN, END
+
+CODE = "CODE203"
+CAUSE = "unknown"
+_MOST = 0.9
+_NOTHING = ("healthy", "unknown")
+_MOST_RANKS = 1 << 20
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = [s for s in sighted.seen(case, BEGIN) if s.group("cause") in causes() and s.group("cause") not in _NOTHING]
+    if not told:
+        return []
+    last = max(told, key=lambda s: (s.sighting.ref.source, s.sighting.line))
+    cause, ranks = last.group("cause"), _ranks(last.group("ranks"))
+    place = _place(case, last)
+    claim = Claim(
+        CODE,
+        cause,
+        fix=(f"whichrank explain {cause} tells what to do about it.",),
+        category=cast(Category, last.group("category")),
+        next=(NextStep(f"whichrank diagnose {place}", "the evidence that this verdict stands on", (cause,), "none"),),
+    )
+    named = telling.ranks_text(ranks) if ranks else "nobody in particular"
+    message = f"whichrank judged this job while it was there: {cause}, {named}."
+    sure = min(_MOST, int(last.group("sure")) / 100)
+    return [crashes.found(case, claim, [last.sign], message, sure, ranks)]
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    """`0-2, 5` as it was printed."""
+    found: set[int] = set()
+    for part in text.replace(" ", "").split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit() and (last or first).isdigit():
+            found.update(range(int(first), min(int(last or first), _MOST_RANKS) + 1))
+    return tuple(sorted(found)) if len(found) <= _MOST_RANKS else ()
+
+
+def _place(case: Case, verdict: Seen) -> str:
+    """The folder that the report names at its end."""
+    line, source = verdict.sighting.line, verdict.sighting.ref.source
+    after = [s for s in sighted.seen(case, END) if s.sighting.ref.source == source and s.sighting.line > line]
+    return min(after, key=lambda s: s.sighting.line).group("place").strip() if after else "FOLDER"
