@@ -243,6 +243,7 @@ QUIET: list[tuple[str, texts.Files]] = [
     ("time-outs alone", texts.ranks(4, {r: texts.TIMED_OUT.format(r) for r in range(4)})),
     ("aborts of the watchdog", {"agent.err": texts.table({0: -6, 1: -6, 2: -15}, 0), **texts.ranks(3, {r: texts.TIMED_OUT.format(r) for r in (0, 1)}, SEEN)}),
     ("crashes on the way out", {"agent.err": texts.table({0: -11, 1: -11, 2: -11}, 0), **texts.ranks(3, {}, CLOSED)}),
+    ("an exception of Gloo that nobody caught", {"a.log": "terminate called after throwing an instance of 'gloo::IoException'\n  what():  [/x/gloo/transport/tcp/pair.cc:724] connect [10.0.0.2]:41877: Connection refused\nAborted (core dumped)\n"}),
     ("aborts without a log", {"agent.err": texts.table({0: -6, 1: -15, 2: -15}, 0)}),
     ("SIGTERM by the launcher", {"agent.err": texts.table({0: -15, 1: -15}, 0)}),
     ("a gradient scaler that skips a step", texts.ranks(2, {}, texts.steps(4) + texts.steps(1, "inf", first=4) + texts.steps(9, first=5))),

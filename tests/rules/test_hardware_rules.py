@@ -257,6 +257,21 @@ def test_the_kernel_killed_something_of_another_job(tmp_path):
     assert diagnosis.verdict.cause != "host-out-of-memory"
 
 
+@pytest.mark.parametrize(("known", "told"), [(False, ["storage-stall"]), (True, [])])
+def test_a_program_by_any_name_hangs_in_the_kernel(tmp_path, known, told):
+    """As grep shows it; whose it is counts only where a job is known."""
+    if known:
+        job(tmp_path, FAILED)
+    lines = "".join(
+        f"messages:Jun 17 20:18:08 ip-10-0-0-7 kernel: INFO: task {name}:60808 blocked for more than 120 seconds.\n"
+        for name in ("strat1_sim", "kworker/3:1")
+    )
+    put(tmp_path, "pasted.txt", lines)
+    found = [f for f in judged(tmp_path).findings if f.code == "HOST154"]
+    assert [f.cause for f in found if f.severity == "error"] == told
+    assert all(f.confidence <= 0.5 and "strat1_sim" in f.message for f in found if f.severity == "error")
+
+
 def test_a_native_crash_that_the_kernel_saw(tmp_path):
     job(tmp_path, FAILED)
     put(tmp_path, "kern.log", dmesg("python[1003]: segfault at 7f ip 00007f sp 00007f error 4 in libnccl.so.2[7f+3]"))

@@ -20,6 +20,10 @@ NO_YEAR = 1969
 _HOST = r"[A-Za-z0-9][\w.-]{0,252}"
 # pdsh, ansible and others: `node7: [12.3] …`
 _COLLECTED = re.compile(rf"({_HOST}): (?=\[ {{0,12}}\d|<\d{{1,3}}>|\[[A-Z][a-z]{{2}} |kern )")
+# The name of the file that grep prints before a line, with its number or without.
+_GREPPED = re.compile(
+    r"[\w./-]{1,200}:(?:\d{1,9}:)?(?=[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d |\d{4}-\d\d-\d\d[T ]|\[ {0,12}\d)"
+)
 _LEVEL = re.compile(r"<\d{1,3}>|(?:kern|user|daemon|syslog) {0,6}:\w{1,7} {0,6}: ?")
 _UPTIME = re.compile(r"\[ {0,12}(\d{1,10})\.(\d{1,9})\] ?")
 _CTIME = re.compile(r"\[(?:[A-Z][a-z]{2} )([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d):(\d\d):(\d\d) (\d{4})\] ?")
@@ -46,6 +50,8 @@ def peel(line: bytes) -> Said:
         return _from_json(line[:_LONGEST_JSON].decode("utf-8", "replace"))
     text = strip_ansi(line[:_LONGEST].decode("utf-8", "replace")).strip("\r\n\0")
     said = Said(text)
+    if match := _GREPPED.match(said.text):
+        said.text = said.text[match.end() :]
     if match := _COLLECTED.match(said.text):
         said.host, said.text = match[1], said.text[match.end() :]
     if match := _LEVEL.match(said.text):

@@ -21,7 +21,8 @@ NAME = "kernel_log"
 
 _NAMES = ("dmesg", "kern.log", "kernlog", "kernel.log", "kernel_log", "journal", "syslog", "messages", "kmsg")
 _LINES = re.compile(
-    rb"^(?:<\d{1,3}>)?\[ {0,8}\d{1,8}\.\d{6}\] \S|^\w{3} {1,2}\d{1,2} [\d:]{8} [\w.-]{1,253} kernel: |NVRM: Xid \("
+    rb"^(?:<\d{1,3}>)?\[ {0,8}\d{1,8}\.\d{6}\] \S|NVRM: Xid \("
+    rb"|^(?:[\w./-]{1,200}:)?\w{3} {1,2}\d{1,2} [\d:]{8} [\w.-]{1,253} kernel: "
     rb"|^\S{19,35} [\w.-]{1,253} kernel: |^kern {0,6}:\w{1,7} {0,6}: \[|^\[\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\] \S"
     rb'|^\{.{0,3000}"_TRANSPORT" ?: ?"kernel"|nvidia-nvswitch\d{1,4}: SXid|"SYSLOG_IDENTIFIER" ?: ?"kernel"'
     # Collected from many hosts, dmesg --time-format iso, /dev/kmsg, and a log without any time.

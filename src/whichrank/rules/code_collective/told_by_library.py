@@ -2,7 +2,7 @@
 
 ## What it finds
 Ranks of Horovod that bring different types, operations or roots under one name; ranks of DeepSpeed's ZeRO-3 that want
-to gather different parameters.
+to gather different parameters; what torch's own analyzer of dumps (torchfrtrace) prints.
 
 ## Why it happens
 A branch by rank or by data, another order of calls, another configuration on one host.
@@ -34,7 +34,10 @@ from whichrank.timeline.case import Case
 CODE = "COLL208"
 CAUSE = "collective-desync"
 
-_CHECKS = ("deepspeed-disagreement", "horovod-types-differ", "horovod-operations-differ", "horovod-roots-differ")
+_CHECKS = (
+    "deepspeed-disagreement", "horovod-types-differ", "horovod-operations-differ", "horovod-roots-differ",
+    "frtrace-dtype", "frtrace-type",
+)  # fmt: skip
 _NEXT = NextStep(
     "py-spy dump --nonblocking --pid PID", "the stack of each rank shows which one is elsewhere", (), "none"
 )

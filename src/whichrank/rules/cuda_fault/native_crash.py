@@ -49,6 +49,8 @@ _HOOKED = ("library-interposer", 0.5, "a library that intercepts CUDA calls is l
 _EXPLAINED = ("watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "peer_closed", "gloo_timeout",
               "gloo_mismatch", "cuda_error", "store_error", "gloo_init_error", "fingerprint_mismatch")  # fmt: skip
 _NOT_OWN = ("DistBackendError", "DistNetworkError", "DistStoreError", "gloo::", "bad_alloc")
+_NEAR = 60
+"""Lines between what an exception says on its way out and the shell's word on the end."""
 _CRASHES = (*deaths.NATIVE, deaths.ABORT)
 
 
@@ -128,9 +130,18 @@ def _is_own(case: Case, sign: Sign) -> bool:
         return False
     if number in deaths.NATIVE or _alone_without_loss(case, sign.rank):
         return True
+    if _thrown_over_a_loss(case, sign):
+        return False
     if sign.event is not None and sign.event.kind != "native_crash" and not _output_at_hand(case, sign.rank):
         return False
     return not any(e.rank in (None, sign.rank) or sign.rank is None for e in crashes.events(case, *_EXPLAINED))
+
+
+def _thrown_over_a_loss(case: Case, sign: Sign) -> bool:
+    """Whether the lines above tell of an exception over a loss that nobody caught: the shell only says how it ended."""
+    thrown = (e for e in crashes.events(case, "native_crash") if any(words in e.ref.quote for words in _NOT_OWN))
+    line = sign.event.line if sign.event is not None else 0
+    return any(e.ref.source == sign.ref.source and 0 <= line - e.line <= _NEAR for e in thrown)
 
 
 def _output_at_hand(case: Case, rank: int | None) -> bool:

@@ -34,6 +34,7 @@ from whichrank.timeline.case import Case
 CODE = "HOST154"
 CAUSE = "storage-stall"
 
+_KERNELS_OWN = ("kworker", "jbd2", "khugepaged", "kswapd", "khungtaskd", "systemd", "md", "xfsaild", "dockerd")
 _CLAIM = Claim(
     CODE,
     CAUSE,
@@ -57,7 +58,7 @@ _CLAIM = Claim(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.hardware.kernel:
         return hardware.NO_KERNEL_LOG
-    blocked = [e for e in case.hardware.of_kind("hung_task") if _of_job(case, e)]
+    blocked = [e for e in case.hardware.of_kind("hung_task") if _of_job(case, e)] or _of_somebody(case)
     silent = _silent(case)
     events, weight = hardware.counting(case, blocked or silent or _broken(case))
     if not events:
@@ -70,7 +71,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         who = hardware.names(case, (rank,)) if rank is not None else f"{first.process} (pid {first.pid}){where}"
         message = f"{who} hangs in the kernel for more than {first.number('seconds')} s"
         message += f"; the file server {server} does not answer." if server else "."
-        sure = (0.85 if rank is not None else 0.7) + (0.05 if server else 0.0)
+        sure = 0.85 if rank is not None else 0.7 if _of_job(case, first) else 0.5
+        sure += 0.05 if server else 0.0
     elif first.kind == "server_silent":
         message, sure = f"The file server {server} does not answer{where}.", 0.7
     else:
@@ -87,6 +89,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _of_job(case: Case, event: KernelEvent) -> bool:
     return case.hardware.rank_of(event.pid, event.host) is not None or hardware.is_trainer(event.process)
+
+
+def _of_somebody(case: Case) -> list[KernelEvent]:
+    """Programs by whatever name, where nothing at hand tells of a job."""
+    if case.people.by_rank or case.events or case.lineup is not None:
+        return []
+    return [e for e in case.hardware.of_kind("hung_task") if not e.process.startswith(_KERNELS_OWN)]
 
 
 def _silent(case: Case) -> list[KernelEvent]:

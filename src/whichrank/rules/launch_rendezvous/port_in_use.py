@@ -54,6 +54,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     store = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") == "port_in_use"]
     store = [s for s in store if not crashes.went_on(case, s)]
     words = crashes.said(case, "[Errno 98]", "Address already in use", "address already in use")
+    words += crashes.beside([*store, *words], crashes.known(case, CAUSE))
     signs = crashes.first_to_fail([*store, *[s for s in words if not crashes.went_on(case, s)]])
     if not signs:
         return []
