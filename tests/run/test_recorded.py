@@ -32,7 +32,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory):
     ("fault", "cause", "ranks"),
     [
         ("run_nccl/data", "rank-stuck-in-data-loading", (2,)),
-        ("run_nccl/cross", "process-group-order", (2, 3)),
+        ("run_nccl/cross", "process-group-order", (2,)),
         ("run_nccl/sigstop", "rank-frozen", (2,)),
         ("run_nccl/exception", "rank-exception", (2,)),
         ("run_nccl_full/data", "rank-stuck-in-data-loading", (2,)),
