@@ -25,6 +25,9 @@ def sleeper(tmp_path, monkeypatch):
     program.write_text(CODE)
     child = subprocess.Popen([sys.executable, program], stdout=-1, text=True)
     assert child.stdout.readline() == "ready\n"
+    deadline = time.monotonic() + 5
+    while processes.stat(child.pid).state != "S" and time.monotonic() < deadline:
+        time.sleep(0.02)
     yield child.pid
     child.kill()
     child.communicate()

@@ -77,7 +77,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     raised = exceptions.own_exceptions(case) or exceptions.unclaimed_cuda_errors(case)
     if raised:
         return [_finding(case, group, first=i == 0) for i, group in enumerate(_grouped(raised)[:_MOST])]
-    return _by_exit_code(case) or _by_the_first_end(case) or _by_its_last_line(case)
+    return _by_exit_code(case) or _by_the_first_end(case) or _by_its_last_line(case) or _by_one_task(case)
 
 
 def _grouped(raised: list[Sign]) -> list[list[Sign]]:
@@ -146,3 +146,21 @@ def _by_its_last_line(case: Case) -> list[Finding]:
     )
     sure = signatures()[first.signature].weight
     return [crashes.found(case, _CLAIM, signs, message, sure, ranks)]
+
+
+def _by_one_task(case: Case) -> list[Finding]:
+    """One task of Slurm failed and the others were ended, where nothing tells which ranks the tasks are."""
+    ends = [e for e in crashes.events(case, "process_exit") if e.text("by") == "slurm"]
+    failed = [e for e in ends if 0 < (e.number("exitcode") or 0) < 128]
+    ended = [e for e in ends if e.number("signal") in (deaths.TERMINATE, deaths.KILL)]
+    if len(failed) != 1 or len(failed) + len(ended) != len(ends) or not ended or exceptions.any_raised(case):
+        return []
+    tasks = failed[0].numbers("tasks")
+    if len(tasks) != 1 or crashes.index(case).roots:
+        return []
+    where = f" on {failed[0].host}" if failed[0].host else ""
+    message = (
+        f"Task {tasks[0]}{where} ended by itself with exit code {failed[0].number('exitcode')} and Slurm ended the "
+        "others; its own output is not at hand."
+    )
+    return [crashes.found(case, _BARE, [crashes.sign(case, failed[0])], message, 0.45)]
