@@ -272,6 +272,16 @@ def test_a_program_by_any_name_hangs_in_the_kernel(tmp_path, known, told):
     assert all(f.confidence <= 0.5 and "strat1_sim" in f.message for f in found if f.severity == "error")
 
 
+@pytest.mark.parametrize(("known", "told"), [(False, ["host-out-of-memory"]), (True, [])])
+def test_memory_ran_out_and_the_log_is_cut(tmp_path, known, told):
+    if known:
+        job(tmp_path, FAILED)
+    put(tmp_path, "kern.log", dmesg("python invoked oom-killer: gfp_mask=0x14000c0(GFP_KERNEL), order=0"))
+    found = [f for f in judged(tmp_path).findings if f.code == "HOST150"]
+    assert [f.cause for f in found] == told
+    assert all(f.confidence <= 0.65 for f in found)
+
+
 def test_a_native_crash_that_the_kernel_saw(tmp_path):
     job(tmp_path, FAILED)
     put(tmp_path, "kern.log", dmesg("python[1003]: segfault at 7f ip 00007f sp 00007f error 4 in libnccl.so.2[7f+3]"))

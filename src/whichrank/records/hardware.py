@@ -17,6 +17,7 @@ KERNEL_KINDS = {
     "gpu_name": "the driver tells which UUID a bus address has: uuid",
     "pcie_error": "PCIe error report: severity (corrected, nonfatal, fatal), what",
     "oom_kill": "the kernel killed a process for memory: scope (host, cgroup), anon_kb",
+    "oom_invoked": "memory ran out; whom the kernel killed for it is told below",
     "segfault": "a process crashed in native code: what, library",
     "link_down": "a network link went down; device is the interface or adapter",
     "link_up": "a network link came up",

@@ -59,6 +59,7 @@ _OOM = re.compile(
 )
 _OOM_VICTIM = re.compile(r"(Killed process) (\d{1,10}),? \(?([^)\s,]{1,64})\)?,? .{0,40}total-vm:")
 _OOM_TABLE = re.compile(r"oom-kill:constraint=(\w{1,40}),.{0,1500}?task=([^,]{1,64}),pid=(\d{1,10})")
+_OOM_INVOKED = re.compile(r"(\S{1,64}) invoked oom-killer: gfp_mask=")
 _OOM_SIZE = re.compile(r"anon-rss:(\d{1,15})kB")
 _SEGFAULT = re.compile(
     r"([^\s\[\]]{1,64})\[(\d{1,10})\]: segfault at \S{1,32} ip .{0,80}?error \w{1,8}(?: in ([^\s\[]{1,120}))?"
@@ -200,6 +201,11 @@ def _oom(text: str) -> Told | None:
     return told
 
 
+def _oom_invoked(text: str) -> Told | None:
+    match = _OOM_INVOKED.search(text)
+    return Told("oom_invoked", {}, "", None, match[1]) if match else None
+
+
 def _segfault(text: str) -> Told | None:
     if match := _SEGFAULT.search(text):
         data: dict[str, Value] = {"what": "segfault", "library": match[3] or ""}
@@ -289,6 +295,7 @@ MATCHERS: tuple[tuple[bytes, Match], ...] = (
     (b"ill process", _oom),
     (b"illed process", _oom),
     (b"oom-kill:constraint", _oom),
+    (b"invoked oom-killer", _oom_invoked),
     (b"segfault at", _segfault),
     (b"traps: ", _segfault),
     (b"link status", _link),

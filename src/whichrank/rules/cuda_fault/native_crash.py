@@ -57,12 +57,14 @@ _CRASHES = (*deaths.NATIVE, deaths.ABORT)
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
-    told = [s for s in crashes.signs_of(case, "native_crash") if _is_own(case, s)]
+    lost = _lost(case)
+    spared, thrown = _without_loss(case, lost), _thrown(case)
+    told = [s for s in crashes.signs_of(case, "native_crash") if _is_own(case, s, spared, thrown)]
     died = [d for d in deaths.deaths(case) if d.signal in _CRASHES]
     # An agent tells all to end, also those that have died already.
-    dead = [d.sign for d in died if not d.by_launcher or _alone_without_loss(case, d.sign.rank)]
-    dead = [s for s in dead if _is_own(case, s) and not deaths.follows_the_end(case, s)]
-    told, dead = _on_their_own(case, told), _on_their_own(case, dead)
+    dead = [d.sign for d in died if not d.by_launcher or d.sign.rank in spared]
+    dead = [s for s in dead if _is_own(case, s, spared, thrown) and not deaths.follows_the_end(case, s)]
+    told, dead = _on_their_own(case, told, lost), _on_their_own(case, dead, lost)
     told += crashes.beside([*told, *dead], crashes.known(case, CAUSE))
     signs = crashes.first_to_fail([*told, *dead])
     if not signs or deaths.left_to_crash(case):
@@ -77,12 +79,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [crashes.found(case, claim, signs, message, 0.4 if between else _confidence(number, bool(told)), ranks)]
 
 
-def _on_their_own(case: Case, signs: list[Sign]) -> list[Sign]:
+def _on_their_own(case: Case, signs: list[Sign], lost: set[int]) -> list[Sign]:
     """Without those of ranks that had lost their peers and were on their way out.
 
     Python's own words on a crash don't say whose they are: they are left out where all that crashed were such ranks.
     """
-    lost, ends = _lost(case), deaths.deaths(case)
+    ends = deaths.deaths(case)
     crashed = {d.sign.rank for d in ends if d.signal in deaths.NATIVE}
     by_themselves = [d for d in ends if d.sign.rank in crashed or not (d.by_launcher or d.signal == deaths.TERMINATE)]
     if len(by_themselves) == 1 and not crashes.events(case, "process_left"):
@@ -98,10 +100,11 @@ def _lost(case: Case) -> set[int]:
     return {event.rank for event in (*closed, *raised) if event.rank is not None}
 
 
-def _alone_without_loss(case: Case, rank: int | None) -> bool:
-    """Whether every other rank lost a peer, and this one, of which that would be known as well, did not."""
-    told = {e.rank for e in crashes.events(case, *_EXPLAINED)} | _lost(case)
-    return rank is not None and rank not in told and {*range(case.world)} - {rank} <= _lost(case) and case.world > 1
+def _without_loss(case: Case, lost: set[int]) -> set[int]:
+    """The one rank that did not lose a peer, where all others did: of it that would be known as well."""
+    rest = set(range(case.world)) - lost
+    told = {event.rank for event in crashes.events(case, *_EXPLAINED)}
+    return rest - told if len(rest) == 1 and case.world > 1 else set()
 
 
 def _is_hooked(case: Case) -> bool:
@@ -123,25 +126,28 @@ def _signal(sign: Sign) -> int | None:
     return code - 128 if number is None and code is not None and code > 128 else number
 
 
-def _is_own(case: Case, sign: Sign) -> bool:
+def _is_own(case: Case, sign: Sign, spared: set[int], thrown: dict[str, list[int]]) -> bool:
     """Not a SIGKILL or SIGTERM, and no abort that something else explains."""
     number = _signal(sign)
     if number not in (None, *_CRASHES) or any(words in sign.ref.quote for words in _NOT_OWN):
         return False
-    if number in deaths.NATIVE or _alone_without_loss(case, sign.rank):
+    if number in deaths.NATIVE or sign.rank in spared:
         return True
-    if _thrown_over_a_loss(case, sign):
+    line = sign.event.line if sign.event is not None else 0
+    if any(0 <= line - above <= _NEAR for above in thrown.get(sign.ref.source, ())):
         return False
     if sign.event is not None and sign.event.kind != "native_crash" and not _output_at_hand(case, sign.rank):
         return False
     return not any(e.rank in (None, sign.rank) or sign.rank is None for e in crashes.events(case, *_EXPLAINED))
 
 
-def _thrown_over_a_loss(case: Case, sign: Sign) -> bool:
-    """Whether the lines above tell of an exception over a loss that nobody caught: the shell only says how it ended."""
-    thrown = (e for e in crashes.events(case, "native_crash") if any(words in e.ref.quote for words in _NOT_OWN))
-    line = sign.event.line if sign.event is not None else 0
-    return any(e.ref.source == sign.ref.source and 0 <= line - e.line <= _NEAR for e in thrown)
+def _thrown(case: Case) -> dict[str, list[int]]:
+    """By file, the lines that tell of an exception over a loss that nobody caught; the shell then says how it ended."""
+    found: dict[str, list[int]] = {}
+    for event in crashes.events(case, "native_crash"):
+        if any(words in event.ref.quote for words in _NOT_OWN):
+            found.setdefault(event.ref.source, []).append(event.line)
+    return found
 
 
 def _output_at_hand(case: Case, rank: int | None) -> bool:

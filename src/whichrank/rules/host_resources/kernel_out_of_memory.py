@@ -61,7 +61,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     likely = [e for e in events if hardware.is_trainer(e.process) and not _of_another_job(case, e)]
     chosen = of_rank or likely or events
     if not chosen:
-        return []
+        return _victim_unknown(case)
     first = chosen[0]
     ranks = tuple(sorted({r for e in of_rank if (r := case.hardware.rank_of(e.pid, e.host)) is not None}))
     ranks = ranks or _killed_there(case, first)
@@ -76,6 +76,24 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             onset_ns=hardware.onset(chosen),
         )
     ]  # fmt: skip
+
+
+def _victim_unknown(case: Case) -> list[Finding]:
+    """The log ends before it names whom the kernel killed. Where a job is known, that may have been anybody."""
+    if case.people.by_rank or case.events or case.lineup is not None:
+        return []
+    events, weight = hardware.counting(case, case.hardware.of_kind("oom_invoked"))
+    if not events:
+        return []
+    where = f" on {events[0].host}" if events[0].host else ""
+    message = f"Memory ran out{where} when {events[0].process} asked for more; the lines that name the victim are cut."
+    subject = Subject(hosts=(events[0].host,) if events[0].host else ())
+    refs = [e.ref for e in events[:2]]
+    return [
+        hardware.found(
+            case, _CLAIM, refs, message, 0.65, weight=weight, subject=subject, onset_ns=hardware.onset(events)
+        )
+    ]
 
 
 def _of_another_job(case: Case, event: KernelEvent) -> bool:
