@@ -53,6 +53,8 @@ _CHECKS = ("check_ddp_consistency", "_check_grad_norms")
 _CARRIED = re.compile(r"Caught \w{1,60} in (?:DataLoader worker process|pin memory thread|replica)\b")
 """torch raises the exception of another process or thread again; the original follows below it."""
 _ORIGINAL_LINES = 400
+_NEXT = 256
+"""Exceptions of other ranks that may stand between in one file."""
 _ERRNO = (
     "Connection timed out", "Connection refused", "No route to host", "Network is unreachable", "connect() timed out",
     "Connection reset by peer", "Socket Timeout",
@@ -130,7 +132,8 @@ def own_exceptions(case: Case) -> list[Sign]:
 def _is_followed(told: list[LogEvent], number: int) -> bool:
     """Whether the next exception of the same rank stands close behind this one."""
     event = told[number]
-    close = (e for e in told[number + 1 :] if (e.ref.source, e.rank) == (event.ref.source, event.rank))
+    near = told[number + 1 : number + 1 + _NEXT]
+    close = (e for e in near if (e.ref.source, e.rank) == (event.ref.source, event.rank))
     following = next(close, None)
     return following is not None and following.line - event.line < _ORIGINAL_LINES
 
