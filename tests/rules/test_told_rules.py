@@ -57,6 +57,9 @@ RAS = (
 )
 
 FIRE: list[tuple[str, str, texts.Files]] = [
+    ("SLOW206", "taskset", {"a.txt": "".join(f"pid {1993574 + n}'s current affinity list: 0\n" for n in range(4))}),
+    ("SLOW206", "OpenMP", {"a.txt": "".join(f"OMP: Info #250: KMP_AFFINITY: pid {47242 + n} tid {47242 + n} thread 0 bound to OS proc set 0\n" for n in range(4))}),
+    ("LNCH102", "the monitor's word", {"a.log": '[rank1]:[W1228 21:16:38.480071392 ProcessGroupNCCL.cpp:1662] [PG ID 0 PG GUID 0 Rank 1] Failed to check the "should dump" flag on TCPStore, (maybe TCPStore server has shut down too early), with error: Broken pipe\n[rank1]:[W1228 21:16:38.558655037 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=71, addr=[gpu02]:36118, remote=[gpu02]:43501): Broken pipe\n'}),
     ("NETI201", "gloo on loopback", {"a.log": "RuntimeError: Gloo connectFullMesh failed with [../pair.cc:144]\n  timed out connecting: SO_ERROR: Connection refused, remote=[127.0.0.1]:40213\n"}),
     ("NETI201", "nccl on a bridge address", {"a.log": warn("socketStartConnect: Connect to 172.17.0.3<43617> failed : Connection refused")}),
     ("NETI201", "link-local bootstrap", {"a.log": info("Bootstrap : Using tun0:fe80::1%tun0<0>")}),
@@ -164,6 +167,8 @@ FIRE: list[tuple[str, str, texts.Files]] = [
 ]  # fmt: skip
 
 STILL: list[tuple[str, str, texts.Files]] = [
+    ("SLOW206", "each its own", {"a.txt": "".join(f"pid {1993574 + n}'s current affinity list: {n}\n" for n in range(4))}),
+    ("SLOW206", "all of them all", {"a.txt": "".join(f"pid {1993574 + n}'s current affinity list: 0-63\n" for n in range(4))}),
     ("COLL203", "one sends and the other receives", {"a.log": TIMED_OUT, "train.py": "if rank == 0:\n    dist.send(a, 1)\n    dist.recv(b, 1)\nelse:\n    dist.recv(b, 0)\n    dist.send(a, 0)\n"}),
     ("RDMA207", "none installed, and a hang of one machine", {"a.log": warn("Failed to open libibverbs.so[.1]") + info("NET : Using interface eth0:172.17.0.4<0>"), "note.txt": "The GPUs are stuck in the first collective.\n"}),
     ("CODE201", "denied", {"note.txt": "There is no packet loss and disabling the firewall did not help.\n"}),

@@ -157,7 +157,13 @@ _STORAGE = re.compile(
 def of_process(stack: ProcessStack) -> Activity:
     """What the main thread does; where it only waits for another thread, that is what it does."""
     thread = main_thread(stack) or (stack.threads[0] if stack.threads else None)
-    return of_thread(thread) if thread is not None else Activity("unknown", None, None)
+    activity = of_thread(thread) if thread is not None else Activity("unknown", None, None)
+    if activity.doing == "unknown":
+        # A debugger shows the C frames of all threads: one that tears the communicators down tells more.
+        ends = (frame for each in stack.threads for frame in each.frames if _NATIVE_END.match(frame.function))
+        end = next(ends, None)
+        return activity if end is None else Activity("leaving", end, activity.place, idle=activity.idle)
+    return activity
 
 
 def of_thread(thread: ThreadStack) -> Activity:

@@ -36,7 +36,7 @@ CAUSE = "collective-desync"
 
 _CHECKS = (
     "deepspeed-disagreement", "horovod-types-differ", "horovod-operations-differ", "horovod-roots-differ",
-    "frtrace-dtype", "frtrace-type",
+    "frtrace-dtype", "frtrace-type", "frtrace-missing", "ucc-comm-check", "torch-fingerprint-cut",
 )  # fmt: skip
 _NEXT = NextStep(
     "py-spy dump --nonblocking --pid PID", "the stack of each rank shows which one is elsewhere", (), "none"

@@ -69,6 +69,8 @@ _SPENT = {
 _CAPPED = 0.8
 """A limit below this share of the default, on few GPUs of the job: own threshold."""
 _LONG_US = 1_000_000
+_SLOW, _HOT, _BUSY = 0.5, 80.0, 90.0
+"""Share of the highest clock, degrees, percent: own thresholds; a GPU at work keeps well above half of its clock."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -79,7 +81,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if slowed:
         state, words = slowed[0]
         return [_finding(case, state, words, 0.75, [hardware.value_ref(s, w) for s, w in slowed[:4]])]
-    return _by_time_spent(case, states) or _by_cap(case, states)
+    return _by_time_spent(case, states) or _by_cap(case, states) or _by_clock(case, states)
 
 
 def _slowed(state: GpuState) -> str:
@@ -104,6 +106,19 @@ def _by_time_spent(case: Case, states: Sequence[GpuState]) -> list[Finding]:
             if key in before.values and spent > _LONG_US:
                 told = f"{spent / 1e6:.0f} s of {words} between two reports"
                 return [_finding(case, state, told, 0.75, [hardware.value_ref(state, told)])]
+    return []
+
+
+def _by_clock(case: Case, states: Sequence[GpuState]) -> list[Finding]:
+    """Busy, hot, and at less than half of its clock, where nobody asked for the reasons."""
+    for state in states:
+        clock, most = state.number("sm_clock"), state.number("sm_clock_max")
+        heat, busy = state.number("temperature"), state.number("utilization")
+        if any(key.startswith("reason") for key in state.values) or not (clock and most and heat and busy):
+            continue
+        if clock < _SLOW * most and heat >= _HOT and busy >= _BUSY:
+            told = f"SM clock {clock:.0f} of {most:.0f} MHz at {heat:.0f} C and {busy:.0f} % load"
+            return [_finding(case, state, told, 0.6, [hardware.value_ref(state, told)])]
     return []
 
 

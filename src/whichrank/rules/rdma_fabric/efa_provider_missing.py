@@ -52,5 +52,5 @@ _CLAIM = Claim(
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     return sighted.judge(
-        case, _CLAIM, "{who} has no provider for the cloud's fabric, so NCCL falls back to sockets: {what}."
+        case, _CLAIM, "For {who} there is no provider of the cloud's fabric, so NCCL falls back to sockets: {what}."
     )

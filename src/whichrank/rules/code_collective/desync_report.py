@@ -1,0 +1,109 @@
+"""torch's desync report says which ranks are behind.
+
+## What it finds
+The report that torch prints with a time-out where `TORCH_NCCL_DESYNC_DEBUG=1` is set (before 2.2
+`NCCL_DESYNC_DEBUG`): ranks that never joined a collective, ranks that finished one and did not join the next, ranks
+that joined one and did not finish it.
+
+## Why it happens
+A rank is held up elsewhere, took another path, or is gone; or all are there and the network or a GPU does not go on.
+
+## How it decides
+The report compares what every rank last noted in the store. Those that did not join are behind; if they are more than
+those that did, the few went ahead. If all joined and nobody finished, nobody is to blame by it: the collective
+stalls. The ranks are those of the group, and global only where the group is the job.
+
+## Example
+`- [3] finished collective #713, but didn't join collective #714 (count from 1)`
+
+## Fix
+Look at what these ranks do instead: their stacks first, then their logs.
+
+## Limits
+Ranks that can't reach the store any more are not in the report.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.log import LogEvent
+from whichrank.rules import crashes, mismatches, telling
+from whichrank.rules.crashes import Claim
+from whichrank.timeline.case import Case
+
+CODE = "COLL134"
+CAUSE = "collective-desync"
+
+_AROUND = ("watchdog_timeout", "watchdog_progress", "watchdog_terminated")
+_BEHIND = Claim(
+    CODE,
+    CAUSE,
+    category="hang",
+    fix=("Find out what the ranks that are behind do instead: their stacks first, then their logs.",),
+    alternatives=(
+        ("conditional-collective", 0.12, "they may have skipped the call"),
+        ("rank-stuck-in-user-code", 0.1, "they may be held up in host code"),
+    ),
+    next=(telling.STACK_OF_THE_MISSING,),
+)
+_AHEAD = Claim(
+    CODE,
+    "conditional-collective",
+    category="hang",
+    fix=("Look for the branch (by rank, by data) on which these ranks call a collective that the others don't.",),
+    alternatives=((CAUSE, 0.2, "the others may be held up, all at one place"),),
+    next=(telling.STACK_OF_THE_MISSING,),
+)
+_STALLED = Claim(
+    CODE,
+    "collective-stalled",
+    category="hang",
+    fix=(
+        "Look at the transport: link and port state, retransmissions, NCCL_DEBUG=INFO for the network that is used.",
+        "Check that all hosts can reach each other on the interfaces that NCCL has chosen.",
+    ),
+    alternatives=(
+        ("gpu-kernel-stuck", 0.1, "a kernel before it may not end on one GPU"),
+        ("process-group-order", 0.08, "collectives of two groups may be queued in different orders"),
+    ),
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    told = crashes.events(case, "desync_report")
+    never, skipped, open_ = (_listed(told, what) for what in ("never_joined", "not_joined", "not_finished"))
+    timed_out = {e.group_rank for e in told if e.text("what") == "timeout_at" and e.group_rank is not None}
+    everyone = timed_out | set(never) | set(skipped) | set(open_)
+    behind = tuple(sorted(set(never) | set(skipped)))
+    if behind:
+        return [_who_is_behind(case, told, behind, everyone)]
+    if not open_ or not timed_out <= set(open_):
+        return []
+    message = f"By torch's desync report {telling.ranks_text(open_)} joined the same collective and nobody finished it."
+    return [crashes.found(case, _STALLED, [crashes.sign(case, e) for e in told], message, 0.6)]
+
+
+def _listed(told: list[LogEvent], what: str) -> tuple[int, ...]:
+    return tuple(sorted({rank for e in told if e.text("what") == what for rank in e.numbers("ranks")}))
+
+
+def _who_is_behind(case: Case, told: list[LogEvent], behind: tuple[int, ...], everyone: set[int]) -> Finding:
+    size = max(case.world, len(everyone), max(everyone) + 1)
+    # The report has no name of its group; the lines around it tell whose numbers they are.
+    world = mismatches.is_world(case, [*told, *crashes.events(case, *_AROUND)], size)
+    inside = "" if world else " (numbers within the group)"
+    signs = [crashes.sign(case, event) for event in told]
+    ahead = tuple(rank for rank in range(size) if rank not in behind)
+    if ahead and len(behind) > len(ahead):
+        message = (
+            f"{telling.ranks_text(ahead).capitalize()}{inside} went ahead to a collective that "
+            f"{telling.ranks_text(behind)} did not join, by torch's desync report."
+        )
+        return crashes.found(case, _AHEAD, signs, message, 0.55, ahead if world else ())
+    message = (
+        f"{telling.ranks_text(behind).capitalize()}{inside} did not join the collective in which the others wait, by "
+        "torch's desync report."
+    )
+    return crashes.found(case, _BEHIND, signs, message, 0.72, behind if world else ())

@@ -1,0 +1,63 @@
+"""Several processes are bound to the same CPU.
+
+## What it finds
+Three processes or more that `taskset -cp` or OpenMP (`KMP_AFFINITY=verbose`) shows on one CPU, the same for all.
+
+## Why it happens
+`KMP_AFFINITY`, `GOMP_CPU_AFFINITY` or `OMP_PROC_BIND` binds the first thread of every process to the first CPU, and
+what the process starts later inherits that; a launcher or a container gives every rank the same CPU.
+
+## How it decides
+By the lists of these tools: the same single CPU for at least three processes.
+
+## Example
+`pid 1993574's current affinity list: 0`, for every worker.
+
+## Fix
+Unset the variable (or bind each rank to CPUs of its own: `numactl`, `--cpu-bind`, `OMP_PLACES`), and look again with
+`taskset -cp PID`.
+
+## Limits
+Whether these are the ranks of the job, the lists do not say.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.rules import crashes, sighted
+from whichrank.rules.crashes import Claim, Sign
+from whichrank.timeline.case import Case
+
+CODE = "SLOW206"
+CAUSE = "cpu-starved"
+
+_CLAIM = Claim(
+    CODE,
+    CAUSE,
+    category="slow",
+    severity="warning",
+    fix=(
+        "Unset KMP_AFFINITY, GOMP_CPU_AFFINITY and OMP_PROC_BIND.",
+        "Or give each rank CPUs of its own: numactl, srun --cpu-bind, OMP_PLACES.",
+    ),
+    alternatives=(("wrong-environment", 0.15, "a variable of OpenMP binds them"),),
+    next=(NextStep("taskset -cp PID", "shows the CPUs that a process may use", (CAUSE,), "none"),),
+)
+_MANY = 3
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not crashes.heard(case):
+        return crashes.SILENT
+    bound: dict[str, dict[str, Sign]] = defaultdict(dict)
+    for seen in sighted.seen(case, "taskset-affinity", "openmp-bound"):
+        cpus = seen.group("cpus").strip("{}")
+        if cpus.isdigit():
+            bound[cpus].setdefault(seen.group("pid"), seen.sign)
+    cpu, processes = max(bound.items(), key=lambda item: len(item[1]), default=("", {}))
+    if len(processes) < _MANY:
+        return []
+    message = f"{len(processes)} processes or more are bound to CPU {cpu}, the same for all."
+    return [crashes.found(case, _CLAIM, list(processes.values()), message, 0.65)]
