@@ -307,7 +307,8 @@ def test_the_rank_that_has_it_is_named_and_the_victims_are_not(tmp_path):
 
 
 def test_the_blocked_peer_is_named_not_the_one_that_tells(tmp_path):
-    found = judged("NETI202", texts.case_of(texts.write(tmp_path, FIRE[4][2])))
+    files = next(files for code, _, files in FIRE if code == "NETI202")
+    found = judged("NETI202", texts.case_of(texts.write(tmp_path, files)))
     assert found[0].subject.hosts == ("10.1.2.4",)
     assert found[0].subject.ranks == ()
 
