@@ -100,6 +100,12 @@ ONE_SIDE = "RuntimeError: Detected mismatch between collectives on ranks. Rank {
 BIG = "OpType=ALLREDUCE, TensorShape=[{}], TensorDtypes=BFloat16"
 
 AGENT_LOST = "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed. See inner exception for details."
+DESYNC = (
+    "[rank2]:[E1114 15:32:37.784530287 ProcessGroupNCCL.cpp:2168] [PG ID 0 PG GUID 0(default_pg) Rank 2]  failure detected by "
+    "watchdog at work sequence id: 714 PG status: last enqueued work: 714, last completed work: 713\n"
+    "\t - [2] Timeout at collective: ALLREDUCE, #714\n"
+    "\t     [3] finished collective #713, but didn't join collective #714 (count from 1)\n"
+)
 CARRIED = (
     "Traceback (most recent call last):\n"
     '  File "/srv/train.py", line 30, in main\n    for batch in loader:\n'
@@ -192,6 +198,7 @@ FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("COLL122", "DETAIL", texts.fingerprints({0: A, 1: A, 2: A, 3: C}), (3,)),
     ("COLL123", "DETAIL", texts.fingerprints({0: D, 1: A, 2: A, 3: A}), (0,)),
     ("COLL126", "gradient buckets", texts.fingerprints({0: BIG.format(195812480), 1: BIG.format(51123456), 2: BIG.format(51123456)}), (0,)),
+    ("COLL134", "who is behind", {"a.log": DESYNC}, (3,)),
     ("COLL124", "rank 0 lists them", texts.ranks(4, {0: "[Rank 0]: Rank 2 failed to pass monitoredBarrier in 30000 ms\n", 1: "Rank 1 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0.\n"}, SEEN), (2,)),
     ("COLL124", "rank 0 is missing", texts.ranks(3, {r: f"[rank{r}]: RuntimeError: Rank {r} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0.\n" for r in (1, 2)}), (0,)),
     ("COLL123", "one side", {"a.log": ONE_SIDE.format(0, "BROADCAST")}, ()),

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.records.log import LogEvent
-from whichrank.rules import crashes, deaths, exceptions, sighted
+from whichrank.rules import crashes, deaths, exceptions
 from whichrank.rules.crashes import Claim, Sign
 from whichrank.timeline.case import Case
 
@@ -74,14 +74,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     lost = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") == "closed"]
     ended = [s for s in crashes.signs_of(case, "traceback") if s.event and _at_the_store(s.event) and _closed(s.text)]
     ended += _agents(case)
-    gone = sighted.seen(case, "torch-should-dump")
-    if not (lost or ended) or not (ended or gone or deaths.deaths(case)) or _explained(case):
+    if not (lost or ended) or not (ended or deaths.deaths(case)) or _explained(case):
         return []
     signs = crashes.first_to_fail([*ended, *lost])
     message = (
         f"{crashes.who(case, crashes.ranks_of(signs), signs)} lost the store, and nothing tells of a failure before."
     )
-    return [crashes.found(case, _CLAIM, signs, message, 0.55 if ended or deaths.deaths(case) else 0.45)]
+    return [crashes.found(case, _CLAIM, signs, message, 0.55)]
 
 
 def _agents(case: Case) -> list[Sign]:
