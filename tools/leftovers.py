@@ -100,7 +100,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     dice = random.Random(asked.seed)  # noqa: S311
-    faults = [name for name in catalogue.names() if not catalogue.find(name).lacking()]
+    possible = [catalogue.find(name) for name in catalogue.names()]
+    faults = [fault.name for fault in possible if "gloo" in fault.backends and not fault.lacking()]
     dice.shuffle(faults)
     chosen = [faults[number % len(faults)] for number in range(asked.drills)]
     struck = set(dice.sample(range(asked.drills), asked.interrupted))

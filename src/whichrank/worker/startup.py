@@ -237,14 +237,13 @@ class Watch:
         if isinstance(error, KeyboardInterrupt):
             return
         try:
-            self.recorder.note(
-                **self.last_counts(), phase=layout.FAILED, error=f"{type(error).__name__}: {error}"[:300]
-            )
+            self.recorder.note(phase=layout.FAILED, error=f"{type(error).__name__}: {error}"[:300])
             import traceback
 
             text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
             with open(f"{self.folder}/{self.name}.error", "w", encoding="utf-8", errors="replace") as stream:  # noqa: PTH123
                 stream.write(text[-65536:])
+            self.recorder.note(**self.last_counts())
             self.dump("end", frames=False)
         except Exception as defect:  # noqa: BLE001 - a watcher never disturbs what it watches
             self.complain(defect)
