@@ -39,6 +39,7 @@ def test_list_as_json(capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["killed"], "whichrank drill run killed"),
         (["run"], "no fault is named"),
         (["run", "kiled"], "Did you mean killed"),
         (["run", "killed", "--fault", "x.py"], "a name and a file are given"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.lab import tables
+from whichrank.lab import catalogue, tables
 from whichrank.lab.scoreboard import Board, Round, Run, score
 from whichrank.lab.truth import Answer, Truth, mark, read
 from whichrank.model.errors import UsageError
@@ -90,3 +90,18 @@ def test_a_broken_truth_is_told(tmp_path, text):
     (tmp_path / "truth.yaml").write_text(text)
     with pytest.raises(UsageError, match="is no truth"):
         read(tmp_path / "truth.yaml")
+
+
+def test_a_drill_that_cannot_be_made_is_told_and_the_others_are_not_lost(tmp_path):
+    (tmp_path / "no_such_folder.py").write_text(
+        '"""It needs what is not there."""\n'
+        'CAUSE, CATEGORY, WORKLOAD = "rank-killed", "crash", "ddp"\n'
+        "def launch(setup):\n"
+        '    (setup.folder / "missing" / "file").write_text("")\n'
+    )
+    fault, heard = catalogue.from_file(tmp_path / "no_such_folder.py"), []
+    board = score(Round([fault], seeds=[1, 2], sizes=[2], with_peers=False), [], heard.append)
+    assert board.runs == []
+    assert [name for name, _ in board.skipped] == ["no_such_folder"] * 2
+    assert all("FileNotFoundError" in why for _, why in board.skipped)
+    assert len(heard) == 2

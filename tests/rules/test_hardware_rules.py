@@ -348,6 +348,19 @@ CORRECTED = "DRAM Correctable                           : 0"
 DRAM = "DRAM Uncorrectable                         : 0"
 
 
+@pytest.mark.parametrize(("row", "told"), [
+    ("0, 100 %, 88, 510 MHz, 1755 MHz", ["gpu-thermal-or-power"]),
+    ("0, 3 %, 88, 510 MHz, 1755 MHz", []),
+    ("0, 100 %, 61, 510 MHz, 1755 MHz", []),
+    ("0, 100 %, 88, 1410 MHz, 1755 MHz", []),
+])  # fmt: skip
+def test_a_busy_gpu_at_half_its_clock(tmp_path, row, told):
+    """Nobody asked for the reasons: load, heat and clock together tell it."""
+    head = "index, utilization.gpu [%], temperature.gpu, clocks.current.sm [MHz], clocks.max.sm [MHz], power.limit [W]"
+    put(tmp_path, "gpus.csv", f"{head}\n{row}, 350.00 W\n")
+    assert [f.cause for f in judged(tmp_path).findings if f.code == "GPUH106"] == told
+
+
 def test_a_hot_gpu(tmp_path):
     job(tmp_path)
     smi(tmp_path, "node8/nvidia-smi-q.txt", BUSY, HOT)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from whichrank.records.dump import Frame
-from whichrank.timeline.activity import of_frames
+from whichrank.records.stack import ProcessStack, ThreadStack
+from whichrank.timeline.activity import of_frames, of_process
 
 TORCH = "/opt/venv/lib/python3.12/site-packages/torch"
 
@@ -72,3 +73,11 @@ def test_a_library_that_calls_the_training_code_back_says_what_it_does(doing, in
 
 def test_no_frames_say_nothing():
     assert of_frames(()).doing == "unknown"
+
+
+def test_a_thread_that_tears_down_tells_where_the_main_one_does_not():
+    driver = (Frame("??", "/lib64/libcuda.so.1", 0),)
+    ending = (*driver, Frame("ncclCommAbort", "init.cc", 1508))
+    threads = (ThreadStack("main", 1, "unknown", driver, main=True), ThreadStack("", 2, "unknown", ending))
+    assert of_process(ProcessStack("bt.txt", "gdb", threads)).doing == "leaving"
+    assert of_process(ProcessStack("bt.txt", "gdb", threads[:1])).doing == "unknown"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from whichrank import __version__
+from whichrank.evidence.collectors import processes
 from whichrank.model.manifest import NAME, SCHEMA_VERSION, BundleFile, Manifest, Missing
 from whichrank.model.moments import rfc3339, rfc3339_ns
 
@@ -19,13 +20,6 @@ from whichrank.model.moments import rfc3339, rfc3339_ns
 def now() -> str:
     """This moment, as the contract writes times."""
     return rfc3339(datetime.now(timezone.utc))
-
-
-def boot_id() -> str | None:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return None
 
 
 class Bundle:
@@ -37,7 +31,7 @@ class Bundle:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.manifest = Manifest(created=now(), tool={"name": "whichrank", "version": __version__})
         self.manifest.hosts.append(
-            {"name": self.host, "boot_id": boot_id(), "clock_offset_s": 0.0, "offset_error_s": 0.0}
+            {"name": self.host, "boot_id": processes.boot_id(), "clock_offset_s": 0.0, "offset_error_s": 0.0}
         )
         self.manifest.redaction = "environment by allow-list, values that look like secrets removed"
 

@@ -129,6 +129,12 @@ def own_exceptions(case: Case) -> list[Sign]:
     return taken
 
 
+def lost_a_peer(case: Case) -> set[int]:
+    """Ranks that tell of a peer that had gone."""
+    raised = [event for event in events(case, "traceback") if nature(event) == "loss"]
+    return {event.rank for event in (*events(case, "peer_closed"), *raised) if event.rank is not None}
+
+
 def _is_followed(told: list[LogEvent], number: int) -> bool:
     """Whether the next exception of the same rank stands close behind this one."""
     event = told[number]

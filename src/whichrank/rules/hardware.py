@@ -169,6 +169,11 @@ def _failed_otherwise(case: Case) -> bool:
     return refused or any(kind and "." not in kind and kind != "RuntimeError" for kind in raised)
 
 
+def knows_a_job(case: Case) -> bool:
+    """Whether anything but kernel logs and machines is at hand."""
+    return bool(case.people.by_rank or case.events) or case.lineup is not None
+
+
 def _without_gpus(case: Case) -> bool:
     """Whether all that is known of the job says that it runs on CPUs: Gloo alone, and no process on any GPU."""
     calls = case.lineup.calls if case.lineup else []

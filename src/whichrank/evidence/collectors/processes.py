@@ -69,13 +69,19 @@ def same(pid: int, start_ticks: int) -> bool:
     return row is not None and row.start_ticks == start_ticks
 
 
+def boot_id() -> str | None:
+    try:
+        return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+
+
 def realm() -> str:
     """Where a pid means what it means here: this boot of this host, and this namespace. Containers may share a /tmp."""
     try:
-        boot = (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot}/{(PROC / 'self/ns/pid').readlink()}"
+        return f"{boot_id()}/{(PROC / 'self/ns/pid').readlink()}"
     except OSError:
-        return "unknown"
+        return f"{boot_id()}/unknown"
 
 
 def exit_status(pidfd: int, pid: int, start_ticks: int) -> int | None:

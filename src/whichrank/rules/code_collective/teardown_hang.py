@@ -31,7 +31,7 @@ from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.stack import ProcessStack
 from whichrank.rules import deaths, telling
-from whichrank.rules.exceptions import nature
+from whichrank.rules.exceptions import lost_a_peer
 from whichrank.timeline.activity import of_process
 from whichrank.timeline.case import Case
 from whichrank.timeline.stuck import only_stack, ref_of, stack_ref, suspects_by_record
@@ -69,9 +69,7 @@ def _left(case: Case) -> dict[int, Ref]:
     left = {event.rank: event.ref for event in case.of_kind("process_left") if event.rank is not None}
     if deaths.left_to_crash(case):
         return left
-    lost = {event.rank for event in case.of_kind("peer_closed")}
-    lost |= {event.rank for event in case.of_kind("traceback") if nature(event) == "loss"}
-    lost -= {None, *left}
+    lost = lost_a_peer(case) - set(left)
     ends = [e for e in case.of_kind("process_exit") if e.number("signal") != deaths.TERMINATE]
     # Who had lost a peer may crash on the way out; nobody is killed for that.
     died = [e for e in ends if e.number("signal") == deaths.KILL or e.rank not in lost]

@@ -27,7 +27,7 @@ from typing import cast
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Category, Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, sighted, telling
+from whichrank.rules import crashes, sighted
 from whichrank.rules.crashes import Claim
 from whichrank.rules.sighted import Seen
 from whichrank.timeline.case import Case
@@ -37,7 +37,6 @@ CODE = "CODE203"
 CAUSE = "unknown"
 _MOST = 0.9
 _NOTHING = ("healthy", "unknown")
-_MOST_RANKS = 1 << 20
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -47,7 +46,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not told:
         return []
     last = max(told, key=lambda s: (s.sighting.ref.source, s.sighting.line))
-    cause, ranks = last.group("cause"), _ranks(last.group("ranks"))
+    cause, ranks = last.group("cause"), tuple(map(int, last.group("ranks").split(",") if last.group("ranks") else ()))
     place = _place(case, last)
     claim = Claim(
         CODE,
@@ -56,20 +55,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         category=cast(Category, last.group("category")),
         next=(NextStep(f"whichrank diagnose {place}", "the evidence that this verdict stands on", (cause,), "none"),),
     )
-    named = telling.ranks_text(ranks) if ranks else "nobody in particular"
-    message = f"whichrank judged this job while it was there: {cause}, {named}."
+    message = f"whichrank judged this job while it was there: {cause}, {last.group('who')}."
     sure = min(_MOST, int(last.group("sure")) / 100)
     return [crashes.found(case, claim, [last.sign], message, sure, ranks)]
-
-
-def _ranks(text: str) -> tuple[int, ...]:
-    """`0-2, 5` as it was printed."""
-    found: set[int] = set()
-    for part in text.replace(" ", "").split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit() and (last or first).isdigit():
-            found.update(range(int(first), min(int(last or first), _MOST_RANKS) + 1))
-    return tuple(sorted(found)) if len(found) <= _MOST_RANKS else ()
 
 
 def _place(case: Case, verdict: Seen) -> str:

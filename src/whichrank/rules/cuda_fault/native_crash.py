@@ -31,7 +31,7 @@ from __future__ import annotations
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import crashes, deaths
 from whichrank.rules.crashes import Claim, Sign
-from whichrank.rules.exceptions import nature
+from whichrank.rules.exceptions import lost_a_peer
 from whichrank.timeline.case import Case
 
 CODE = "CUDA104"
@@ -57,7 +57,7 @@ _CRASHES = (*deaths.NATIVE, deaths.ABORT)
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not crashes.heard(case):
         return crashes.SILENT
-    lost = _lost(case)
+    lost = lost_a_peer(case)
     spared, thrown = _without_loss(case, lost), _thrown(case)
     told = [s for s in crashes.signs_of(case, "native_crash") if _is_own(case, s, spared, thrown)]
     died = [d for d in deaths.deaths(case) if d.signal in _CRASHES]
@@ -91,13 +91,6 @@ def _on_their_own(case: Case, signs: list[Sign], lost: set[int]) -> list[Sign]:
         return signs  # nobody else has gone whom it could have lost
     followed = bool(crashed) and crashed <= lost
     return [s for s in signs if s.rank not in lost and not (s.rank is None and followed)]
-
-
-def _lost(case: Case) -> set[int]:
-    """Ranks that tell of a peer that had gone."""
-    closed = crashes.events(case, "peer_closed")
-    raised = [event for event in crashes.events(case, "traceback") if nature(event) == "loss"]
-    return {event.rank for event in (*closed, *raised) if event.rank is not None}
 
 
 def _without_loss(case: Case, lost: set[int]) -> set[int]:

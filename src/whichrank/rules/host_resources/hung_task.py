@@ -93,7 +93,7 @@ def _of_job(case: Case, event: KernelEvent) -> bool:
 
 def _of_somebody(case: Case) -> list[KernelEvent]:
     """Programs by whatever name, where nothing at hand tells of a job."""
-    if case.people.by_rank or case.events or case.lineup is not None:
+    if hardware.knows_a_job(case):
         return []
     return [e for e in case.hardware.of_kind("hung_task") if not e.process.startswith(_KERNELS_OWN)]
 

@@ -80,7 +80,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _victim_unknown(case: Case) -> list[Finding]:
     """The log ends before it names whom the kernel killed. Where a job is known, that may have been anybody."""
-    if case.people.by_rank or case.events or case.lineup is not None:
+    if hardware.knows_a_job(case):
         return []
     events, weight = hardware.counting(case, case.hardware.of_kind("oom_invoked"))
     if not events:
