@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from whichrank.records.log import LogEvent
 from whichrank.rules.crashes import Claim, Sign, events, sign
 from whichrank.timeline.case import Case
-from whichrank.timeline.stuck import of_all_ranks
+from whichrank.timeline.collectives.stuck import of_all_ranks
 
 _BUCKET = 1_000_000
 """Elements: the first bucket of DDP holds 1 MiB, others 25."""

@@ -36,7 +36,7 @@ from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import crashes, mismatches, telling
 from whichrank.rules.crashes import Claim, Sign
 from whichrank.timeline.case import Case
-from whichrank.timeline.meetings import Meeting
+from whichrank.timeline.collectives.meetings import Meeting
 
 CODE = "COLL121"
 CAUSE = "size-mismatch"

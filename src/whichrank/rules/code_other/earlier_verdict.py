@@ -31,7 +31,7 @@ from whichrank.rules import crashes, sighted
 from whichrank.rules.crashes import Claim
 from whichrank.rules.sighted import Seen
 from whichrank.timeline.case import Case
-from whichrank.timeline.own_reports import BEGIN, END
+from whichrank.timeline.job_state.own_reports import BEGIN, END
 
 CODE = "CODE203"
 CAUSE = "unknown"

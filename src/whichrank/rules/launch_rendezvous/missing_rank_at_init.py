@@ -34,7 +34,7 @@ from whichrank.records.nccl import CommInit, NcclProcess
 from whichrank.rules import telling
 from whichrank.rules.sighted import stands_still
 from whichrank.timeline.case import Case
-from whichrank.timeline.stuck import stack_ref
+from whichrank.timeline.collectives.stuck import stack_ref
 
 CODE = "LNCH101"
 CAUSE = "missing-rank-at-init"

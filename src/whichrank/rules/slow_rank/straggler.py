@@ -28,8 +28,8 @@ from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import deaths, telling
-from whichrank.timeline.arrivals import Late
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives.arrivals import Late
 
 CODE = "SLOW101"
 CAUSE = "straggler"
