@@ -66,7 +66,7 @@ def read_all(
 
 
 # Readers of running text: what they look for may stand anywhere in a log, not only at its beginning.
-ANYWHERE = ("torch_output", "nccl_log", "messages")
+ANYWHERE = ("torch_output", "nccl_log", "known_messages")
 # A log of NCCL alone that is larger than this is read once, by its own reader.
 LARGE = 8 << 20
 

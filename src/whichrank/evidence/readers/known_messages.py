@@ -22,7 +22,7 @@ from whichrank.model.evidence import Ref
 from whichrank.records.nccl import NcclLog
 from whichrank.records.sighting import Sighting
 
-NAME = "messages"
+NAME = "known_messages"
 
 FIRST, LAST = 50, 50
 """Sightings kept per signature and process."""
