@@ -31,6 +31,7 @@ from whichrank.timeline.identity.runs import choose_run
 from whichrank.timeline.identity.who import People, is_launcher, meet
 from whichrank.timeline.job_state.activity import Activity, of_process
 from whichrank.timeline.job_state.own_reports import without_own_reports
+from whichrank.timeline.job_state.statements import Index
 from whichrank.timeline.network.connections import Connections, connect
 
 
@@ -69,6 +70,11 @@ class Case:
     def world(self) -> int:
         """How many ranks the evidence speaks of."""
         return max(self.people.world, self.lineup.world if self.lineup else 0)
+
+    @cached_property
+    def index(self) -> Index:
+        """Events by kind, and whose statements are whose."""
+        return Index(self)
 
     @cached_property
     def meetings(self) -> Meetings:

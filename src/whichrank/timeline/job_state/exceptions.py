@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from whichrank.facts.messages import names_a_cause
 from whichrank.facts.shapes import LAUNCHED
 from whichrank.records.log import LogEvent
-from whichrank.rules.crashes import Sign, events, sign, survived
-from whichrank.timeline.case import Case
+from whichrank.timeline.job_state.statements import Statement, events, statement, survived
+
+if TYPE_CHECKING:
+    from whichrank.timeline.case import Case
 
 Nature = Literal["own", "known", "loss", "ended", "launcher", "unclear"]
 
@@ -101,9 +103,9 @@ def _is_known(event: LogEvent, name: str, words: str) -> bool:
     return by_name or any(frame.function in _CHECKS for frame in event.frames) or names_a_cause(words)
 
 
-def own_exceptions(case: Case) -> list[Sign]:
+def own_exceptions(case: Case) -> list[Statement]:
     """Exceptions that a rank raised by itself: uncaught, on its main thread, and the first of each rank."""
-    taken: list[Sign] = []
+    taken: list[Statement] = []
     before: dict[tuple[str, int | None], dict[str, LogEvent]] = {}
     settled: set[tuple[str, int]] = set()
     losses = _first_losses(case)
@@ -123,7 +125,7 @@ def own_exceptions(case: Case) -> list[Sign]:
         if key in settled or (parent is not None and not _raised_anew(parent, kind)):
             continue
         if kind == "own":
-            taken.append(sign(case, event))
+            taken.append(statement(case, event))
         if key is not None and not (kind == "loss" and short_type(event) in _PLAIN_LOSS):
             settled.add(key)
     return taken
@@ -171,11 +173,11 @@ def any_raised(case: Case) -> bool:
     return any(nature(event) not in ("ended", "launcher") for event in events(case, "traceback", "cuda_error"))
 
 
-def unclaimed_cuda_errors(case: Case) -> list[Sign]:
+def unclaimed_cuda_errors(case: Case) -> list[Statement]:
     """CUDA errors whose text names no cause of its own."""
     found = [e for e in events(case, "cuda_error") if e.text("what") in _UNCLAIMED_CUDA]
     return [
-        sign(case, event)
+        statement(case, event)
         for event in found
         if not survived(case, event)
         and "driver version" not in event.text("reason")

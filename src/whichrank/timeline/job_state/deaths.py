@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from whichrank.records.log import LogEvent
-from whichrank.rules.crashes import Sign, events, rank_of, sign
-from whichrank.timeline.case import Case
+from whichrank.timeline.job_state.statements import Statement, events, rank_of, statement
+
+if TYPE_CHECKING:
+    from whichrank.timeline.case import Case
 
 KILL, TERMINATE, ABORT = 9, 15, 6
 NATIVE = (11, 7, 4, 8)
@@ -22,7 +25,7 @@ _APART_NS = 200_000_000
 class Death:
     """The end of one process, as its launcher saw it."""
 
-    sign: Sign
+    sign: Statement
     code: int | None
     signal: int | None
     by_launcher: bool
@@ -48,9 +51,9 @@ def _death(case: Case, event: LogEvent, rank: int | None, ended: set[int]) -> De
         number = code - 128
     if (code in (None, 0)) and number is None:
         return None
-    heard = sign(case, event)
+    heard = statement(case, event)
     if rank != heard.rank:
-        heard = Sign(heard.text, heard.ref, rank, None, heard.time_ns, heard.about_ns, heard.host, None, event)
+        heard = Statement(heard.text, heard.ref, rank, None, heard.time_ns, heard.about_ns, heard.host, None, event)
     return Death(heard, code, number, event.pid in ended)
 
 
@@ -80,7 +83,7 @@ def ended_from_outside(case: Case) -> list[LogEvent]:
     return [*events(case, "job_ended"), *told]
 
 
-def follows_the_end(case: Case, found: Sign) -> bool:
+def follows_the_end(case: Case, found: Statement) -> bool:
     """Whether the job was ended from outside, and this is not known to be earlier."""
     ends = ended_from_outside(case)
     if not ends:

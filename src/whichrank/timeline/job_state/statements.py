@@ -1,61 +1,55 @@
-"""What rules on crashes share: statements of failure from all logs, whose they are, and how they are told."""
+"""Statements of failure from all logs: what was said, whose it is, and whether the training survived it."""
 
 from __future__ import annotations
 
-import math
-import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from whichrank.facts.messages import REPORT, signatures
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import (
-    Alternative,
-    Category,
-    CodePlace,
-    Finding,
-    Gpu,
-    NextStep,
-    NotEvaluated,
-    Severity,
-    Subject,
-)
+from whichrank.model.findings import CodePlace
 from whichrank.records.dump import Frame
 from whichrank.records.log import LogEvent
 from whichrank.records.nccl import NcclProcess, NcclWarning
 from whichrank.records.sighting import Sighting
-from whichrank.rules import telling
-from whichrank.timeline.case import Case
 
-SILENT = NotEvaluated("output of the job: logs of the ranks, of the launcher or of NCCL")
-"""The answer where there is no log at all."""
+if TYPE_CHECKING:
+    from whichrank.timeline.case import Case
 
 TOGETHER_NS = 10_000_000_000
+
 """Ranks that fail within this time fail together: C++ stamps are good to a second, hosts' clocks to some."""
+
 _STEPS_AFTER = 3
+
 _STEPS_AFTER_BY_ANYBODY = 20
+
 """Other ranks print some steps more before they notice a loss; nobody prints twenty without the lost one."""
+
 _SPAWN_LINES = 60
+
 """A traceback of `spawn` and the message below it are not longer than this."""
-_MOST_REFS = 5
 
 _STATEMENTS = (
     "traceback", "nccl_error", "store_error", "init_error", "rendezvous_error", "gloo_init_error", "cuda_error",
     "native_crash", "watchdog_terminated", "elastic_failure",
 )  # fmt: skip
+
 _ENDINGS = (
     "traceback", "native_crash", "cuda_error", "elastic_failure", "process_exit", "job_ended", "watchdog_terminated",
     "host_out_of_memory", "nccl_error",
 )  # fmt: skip
+
 _WORDS = ("type", "message", "reason", "last_error", "text")
+
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<string>", "importlib")
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class Statement:
     """One statement of failure, with the rank that it is about where that is known."""
 
     text: str
@@ -70,21 +64,6 @@ class Sign:
     event: LogEvent | None = None
     weight: float = 0.0
     """How sure a known message is of its cause."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What a rule always says, whoever is meant."""
-
-    code: str
-    cause: str
-    fix: tuple[str, ...]
-    category: Category = "crash"
-    severity: Severity = "error"
-    blames: Literal["rank", "host", "gpu"] = "rank"
-    """What is named beside the rank: nothing, its host, or its GPU."""
-    alternatives: tuple[tuple[str, float, str], ...] = ()
-    next: tuple[NextStep, ...] = ()
 
 
 class Index:
@@ -116,16 +95,6 @@ class Index:
                 self.by_local.setdefault(process.local_rank, []).append(process.rank)
 
 
-_kept: list[tuple[weakref.ref[Case], Index]] = []
-
-
-def index(case: Case) -> Index:
-    """The index of a case; that of the newest one is kept, since every rule asks for it."""
-    if not _kept or _kept[0][0]() is not case:
-        _kept[:] = [(weakref.ref(case), Index(case))]
-    return _kept[0][1]
-
-
 def heard(case: Case) -> bool:
     """Whether there is any log to judge by."""
     return bool(case.events or case.nccl or case.sightings)
@@ -133,46 +102,43 @@ def heard(case: Case) -> bool:
 
 def events(case: Case, *kinds: str) -> list[LogEvent]:
     """Events of these kinds; of each kind in order of time."""
-    return [event for kind in kinds for event in index(case).kinds.get(kind, ())]
+    return [event for kind in kinds for event in case.index.kinds.get(kind, ())]
 
 
-# -- statements
-
-
-def signs_of(case: Case, *kinds: str) -> list[Sign]:
+def of_kind(case: Case, *kinds: str) -> list[Statement]:
     """Events of these kinds that were not survived, as signs."""
-    return [sign(case, event) for event in events(case, *kinds) if not survived(case, event)]
+    return [statement(case, event) for event in events(case, *kinds) if not survived(case, event)]
 
 
-def said(case: Case, *phrases: str) -> list[Sign]:
+def said(case: Case, *phrases: str) -> list[Statement]:
     """Every statement of failure that holds one of these phrases: of torch, of Python or of NCCL."""
     hits = [
         numbered
-        for words, spoken in index(case).statements.items()
+        for words, spoken in case.index.statements.items()
         if any(phrase in words for phrase in phrases)
         for numbered in spoken
     ]
-    found = [sign(case, event) for _, event in sorted(hits, key=lambda hit: hit[0]) if not survived(case, event)]
+    found = [statement(case, event) for _, event in sorted(hits, key=lambda hit: hit[0]) if not survived(case, event)]
     found += said_by_nccl(case, *phrases)
     return found + _said_elsewhere(case, phrases, {(s.ref.source, s.ref.locator) for s in found})
 
 
-def _said_elsewhere(case: Case, phrases: Sequence[str], told: set[tuple[str, str]]) -> list[Sign]:
+def _said_elsewhere(case: Case, phrases: Sequence[str], told: set[tuple[str, str]]) -> list[Statement]:
     """The same in words of libraries that no other reader knows, or without the prefix that it goes by."""
     return [
-        Sign(s.ref.quote, s.ref, s.rank, s.local_rank, s.time_ns, s.time_ns or s.after_ns, s.host)
-        for s in index(case).roots
+        Statement(s.ref.quote, s.ref, s.rank, s.local_rank, s.time_ns, s.time_ns or s.after_ns, s.host)
+        for s in case.index.roots
         if any(phrase in s.ref.quote for phrase in phrases)
         and (s.ref.source, s.ref.locator) not in told
         and not survived_at(case, s.ref.source, s.line, s.rank)
     ]
 
 
-def known(case: Case, cause: str) -> list[Sign]:
+def known(case: Case, cause: str) -> list[Statement]:
     """Messages of the knowledge base that tell this cause and after which training did not simply go on."""
     table = signatures()
     return [
-        Sign(
+        Statement(
             s.ref.quote,
             replace(s.ref, rank=told_rank(s), host=s.host),
             told_rank(s),
@@ -182,12 +148,12 @@ def known(case: Case, cause: str) -> list[Sign]:
             s.host,
             weight=table[s.signature].weight,
         )
-        for s in index(case).roots
+        for s in case.index.roots
         if table[s.signature].cause == cause and not survived_at(case, s.ref.source, s.line, s.rank)
     ]
 
 
-def beside(signs: Sequence[Sign], more: Sequence[Sign]) -> list[Sign]:
+def beside(signs: Sequence[Statement], more: Sequence[Statement]) -> list[Statement]:
     """Those of `more` that stand at lines of which `signs` do not speak yet."""
     told = {(s.ref.source, s.ref.locator) for s in signs}
     return [s for s in more if (s.ref.source, s.ref.locator) not in told]
@@ -199,15 +165,15 @@ def told_rank(s: Sighting) -> int | None:
     return int(named) if named else s.rank
 
 
-def surest(signs: Sequence[Sign]) -> float:
+def surest(signs: Sequence[Statement]) -> float:
     """How sure the surest of these known messages is."""
     return max((s.weight for s in signs), default=0.0)
 
 
-def said_by_nccl(case: Case, *phrases: str) -> list[Sign]:
+def said_by_nccl(case: Case, *phrases: str) -> list[Statement]:
     """Warnings of NCCL that hold one of these phrases."""
     return [
-        nccl_sign(case, process, warning)
+        nccl_statement(case, process, warning)
         for process in case.nccl
         for warning in process.warnings
         if any(phrase in warning.text for phrase in phrases)
@@ -219,18 +185,18 @@ def words_of(event: LogEvent) -> str:
     return "\n".join(word for key in _WORDS if (word := event.text(key))) or event.ref.quote
 
 
-def sign(case: Case, event: LogEvent) -> Sign:
+def statement(case: Case, event: LogEvent) -> Statement:
     about = event.time_ns if event.time_ns is not None else event.after_ns
     rank = rank_of(case, event)
     local = event.local_rank if event.local_rank is not None else _spawned(case, event)
     code = _place(event.frames, rank)
-    return Sign(words_of(event), event.ref, rank, local, event.time_ns, about, event.host, code, event)
+    return Statement(words_of(event), event.ref, rank, local, event.time_ns, about, event.host, code, event)
 
 
-def nccl_sign(case: Case, process: NcclProcess, warning: NcclWarning) -> Sign:
+def nccl_statement(case: Case, process: NcclProcess, warning: NcclWarning) -> Statement:
     rank = case.people.rank_of(process.pid, process.host)
     ref = Ref(process.source, f"line {warning.line}", warning.text[:400], rank, process.host, warning.time)
-    return Sign(warning.text, ref, rank, host=process.host)
+    return Statement(warning.text, ref, rank, host=process.host)
 
 
 def _place(frames: Sequence[Frame], rank: int | None) -> CodePlace | None:
@@ -240,9 +206,6 @@ def _place(frames: Sequence[Frame], rank: int | None) -> CodePlace | None:
     return CodePlace(chosen.file, chosen.line, chosen.function, rank) if chosen else None
 
 
-# -- whose statement it is
-
-
 def rank_of(case: Case, event: LogEvent) -> int | None:
     """The global rank of an event; of a local rank only where one rank has it."""
     if event.rank is not None:
@@ -250,13 +213,13 @@ def rank_of(case: Case, event: LogEvent) -> int | None:
     local = event.local_rank if event.local_rank is not None else _spawned(case, event)
     if local is None:
         return None
-    fitting = [r for r in index(case).by_local.get(local, ()) if event.host in (None, case.people.host_of(r))]
+    fitting = [r for r in case.index.by_local.get(local, ()) if event.host in (None, case.people.host_of(r))]
     return fitting[0] if len(fitting) == 1 else None
 
 
 def _spawned(case: Case, event: LogEvent) -> int | None:
     """The process that `torch.multiprocessing.spawn` names in the line above a traceback."""
-    told = [e for e in index(case).spawned.get(event.ref.source, ()) if 0 <= event.line - e.line <= _SPAWN_LINES]
+    told = [e for e in case.index.spawned.get(event.ref.source, ()) if 0 <= event.line - e.line <= _SPAWN_LINES]
     return told[-1].local_rank if told else None
 
 
@@ -267,7 +230,7 @@ def survived(case: Case, event: LogEvent) -> bool:
 
 def survived_at(case: Case, source: str, line: int, rank: int | None) -> bool:
     """Whether training went on after this line of a file."""
-    known = index(case).survived
+    known = case.index.survived
     key = (source, line, rank)
     if key not in known:
         known[key] = _survived(case, source, line, rank)
@@ -275,8 +238,8 @@ def survived_at(case: Case, source: str, line: int, rank: int | None) -> bool:
 
 
 def _survived(case: Case, source: str, line: int, rank: int | None) -> bool:
-    progress = index(case).progress.get(source)
-    if progress is None or "elastic_restart" in index(case).kinds:
+    progress = case.index.progress.get(source)
+    if progress is None or "elastic_restart" in case.index.kinds:
         return False
     begin = int(np.searchsorted(progress.line, line, side="right"))
     steps = progress.step[begin:]
@@ -285,7 +248,7 @@ def _survived(case: Case, source: str, line: int, rank: int | None) -> bool:
     return len(np.unique(steps)) >= _STEPS_AFTER_BY_ANYBODY
 
 
-def went_on(case: Case, found: Sign) -> bool:
+def went_on(case: Case, found: Statement) -> bool:
     """Whether the same output shows a process group made later: then the attempt to connect was repeated."""
     return any(
         event.ref.source == found.ref.source
@@ -296,7 +259,7 @@ def went_on(case: Case, found: Sign) -> bool:
     )
 
 
-def first_to_fail(signs: Sequence[Sign]) -> list[Sign]:
+def first_to_fail(signs: Sequence[Statement]) -> list[Statement]:
     """Those that failed together with the first; a sign without a time of its own is kept."""
     times = [s.time_ns for s in signs if s.time_ns is not None]
     if not times:
@@ -305,7 +268,7 @@ def first_to_fail(signs: Sequence[Sign]) -> list[Sign]:
     return [s for s in signs if s.time_ns is None or s.time_ns <= last]
 
 
-def ranks_of(signs: Iterable[Sign]) -> tuple[int, ...]:
+def ranks_of(signs: Iterable[Statement]) -> tuple[int, ...]:
     return tuple(sorted({s.rank for s in signs if s.rank is not None}))
 
 
@@ -314,103 +277,11 @@ def unless_all(case: Case, ranks: tuple[int, ...]) -> tuple[int, ...]:
     return () if case.world > 1 and len(ranks) >= case.world else ranks
 
 
-# -- the finding
-
-
-def found(
-    case: Case, claim: Claim, signs: Sequence[Sign], message: str, confidence: float, ranks: tuple[int, ...] = ()
-) -> Finding:
-    """A finding about these ranks, proven by these signs."""
-    # What is left is shared as the rule says, and scaled down where that is more than is left.
-    scale = min(1.0, (1 - confidence) / (sum(share for _, share, _ in claim.alternatives) or 1.0))
-    alternatives = tuple(
-        Alternative(cause, math.floor(share * scale * 100) / 100, why) for cause, share, why in claim.alternatives
-    )
-    times = [s.time_ns for s in signs if s.time_ns is not None] or [s.about_ns for s in signs if s.about_ns is not None]
-    return Finding(
-        code=claim.code,
-        cause=claim.cause,
-        category="hang" if claim.category == "crash" and only_hangs(case) else claim.category,
-        severity=claim.severity,
-        confidence=round(confidence, 2),
-        subject=_subject(case, claim, signs, ranks),
-        message=message,
-        evidence=refs(signs),
-        fix=claim.fix,
-        victims=tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else (),
-        alternatives=alternatives,
-        next=claim.next,
-        onset_ns=min(times) if times else None,
-    )
-
-
 def only_hangs(case: Case) -> bool:
     """Whether somebody says that the job hangs, and nothing shows that a process ended."""
-    return bool(index(case).said_to_hang) and not any(kind in index(case).kinds for kind in _ENDINGS)
+    return bool(case.index.said_to_hang) and not any(kind in case.index.kinds for kind in _ENDINGS)
 
 
-def refs(signs: Iterable[Sign]) -> tuple[Ref, ...]:
-    """One quote per line of the evidence, one per rank first."""
-    unique = {(s.ref.source, s.ref.locator): s for s in reversed(list(signs))}
-    ordered = _without_openings(list(reversed(unique.values())))
-    first = {s.rank: s for s in reversed(ordered)}
-    chosen = [s for s in ordered if first[s.rank] is s] + [s for s in ordered if first[s.rank] is not s]
-    return tuple(s.ref for s in chosen[:_MOST_REFS])
-
-
-def _without_openings(signs: Sequence[Sign]) -> list[Sign]:
-    """Without tracebacks (cited by the line in which they open) whose last line is cited by itself."""
-    cited = {(s.ref.source, s.rank, s.ref.quote.strip()) for s in signs if not is_traceback(s)}
-    return [s for s in signs if not is_traceback(s) or (s.ref.source, s.rank, s.ref.quote.strip()) not in cited]
-
-
-def is_traceback(found: Sign) -> bool:
+def is_traceback(found: Statement) -> bool:
     """Whether this is a whole traceback, not a line of it."""
     return found.event is not None and found.event.kind == "traceback"
-
-
-def _subject(case: Case, claim: Claim, signs: Sequence[Sign], ranks: tuple[int, ...]) -> Subject:
-    code = tuple(dict.fromkeys(s.code for s in signs if s.code is not None and (not ranks or s.rank in ranks)))[:4]
-    if claim.blames == "rank":
-        return Subject(ranks=ranks, code=code)
-    named = [case.people.host_of(rank) for rank in ranks] + [s.host for s in signs if not ranks or s.rank in ranks]
-    hosts = tuple(sorted({host for host in named if host and host != "localhost"}))
-    if claim.blames == "host":
-        return Subject(ranks=ranks, hosts=hosts, code=code)
-    people = [case.people.by_rank[rank] for rank in ranks if rank in case.people.by_rank]
-    gpus = tuple(Gpu(p.host, p.gpu) for p in people if p.host is not None and p.gpu is not None)
-    return Subject(ranks=ranks, gpus=gpus, code=code)
-
-
-def who(case: Case, ranks: tuple[int, ...], signs: Sequence[Sign] = ()) -> str:
-    """`Rank 3 on node7`, `Ranks 2, 5`, `Local rank 2`, or `A process` where nothing says which."""
-    if len(ranks) == 1:
-        host = case.people.host_of(ranks[0])
-        name = telling.who(case, ranks[0]).capitalize()
-        named = not host or host == "localhost" or name.endswith(f" on {host}")
-        return name if named else f"{name} on {host}"
-    if ranks:
-        return telling.ranks_text(ranks).capitalize()
-    local = {s.local_rank for s in signs if s.local_rank is not None}
-    return f"Local rank {min(local)}" if len(local) == 1 else "A process"
-
-
-def whose(case: Case, ranks: tuple[int, ...], signs: Sequence[Sign] = ()) -> str:
-    """As `who`, within a sentence."""
-    name = who(case, ranks, signs)
-    return name[0].lower() + name[1:]
-
-
-def others(case: Case, ranks: tuple[int, ...]) -> str:
-    """`; ranks 0-2 only lost their peer`, where there are others."""
-    heard = {event.rank for event in case.events} | set(case.people.by_rank)
-    rest = [rank for rank in range(case.world) if rank not in ranks and rank in heard]
-    return f"; what {telling.ranks_text(rest)} report{'s' if len(rest) == 1 else ''} follows from it" if (
-        rest and ranks
-    ) else ""  # fmt: skip
-
-
-def short(text: str, most: int = 160) -> str:
-    """The first line of a message, cut to a sentence's length, and without the full stop that the sentence has."""
-    line = text.strip().partition("\n")[0].strip(' \t",').rstrip(".!")
-    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
