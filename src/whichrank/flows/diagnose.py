@@ -24,6 +24,7 @@ from whichrank.model.verdict import Diagnosis, JobInfo, ScheduledJob
 from whichrank.timeline.case import Case, build_case
 from whichrank.timeline.collectives import positions
 from whichrank.verdict.choose import Choice, choose
+from whichrank.verdict.fit import against
 
 Progress = Callable[[str, int, int], None]
 Given = Path | Literal["-"]
@@ -188,7 +189,13 @@ def _ask(rule: Rule | ModuleType, case: Case) -> list[Finding] | NotEvaluated:
 def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:
     """Judge a case and put the answer together."""
     findings, found, clear, skipped = judge(case, diagnostic_rules())
-    choice = choose(findings, looked_at=_looked_at(case, sources), enough=_enough(case))
+    choice = choose(
+        findings,
+        looked_at=_looked_at(case, sources),
+        enough=_enough(case),
+        fit=lambda finding: against(case, finding),
+        finished=case.finish.ref if case.finish else None,
+    )
     return Diagnosis(
         verdict=choice.verdict,
         findings=choice.findings,
@@ -200,6 +207,7 @@ def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:
         groups=positions.groups(case),
         waits=positions.waits(case),
         standings=positions.standings(case),
+        hypotheses=choice.hypotheses,
         coverage=Coverage(tuple(sources), tuple(found), tuple(clear), tuple(skipped)),
     )
 

@@ -30,6 +30,8 @@ from whichrank.timeline.identity.coords import coordinates
 from whichrank.timeline.identity.runs import choose_run
 from whichrank.timeline.identity.who import People, is_launcher, meet
 from whichrank.timeline.job_state.activity import Activity, of_process
+from whichrank.timeline.job_state.first_failure import first_to_fail
+from whichrank.timeline.job_state.outcome import Finish, finish
 from whichrank.timeline.job_state.own_reports import without_own_reports
 from whichrank.timeline.job_state.statements import Index
 from whichrank.timeline.network.connections import Connections, connect
@@ -102,6 +104,21 @@ class Case:
             "stall_report",
         )  # fmt: skip
         return bool(timed_out) or waiting > 1
+
+    @cached_property
+    def stands_still_now(self) -> bool:
+        """Whether somebody looked at processes that were alive and waiting."""
+        return bool(self.stacks) and any(activity.doing == "waiting" for activity in self.activities.values())
+
+    @cached_property
+    def finish(self) -> Finish | None:
+        """Where the output says that the run ended well."""
+        return finish(self)
+
+    @cached_property
+    def first_to_fail(self) -> frozenset[int]:
+        """The ranks that failed before the others, by the structure of the failure."""
+        return first_to_fail(self)
 
     @cached_property
     def call_troubles(self) -> list[Trouble]:
