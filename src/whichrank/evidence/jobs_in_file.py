@@ -71,7 +71,7 @@ def _by_tag(lines: list[bytes]) -> dict[str, list[bytes]]:
 
 
 def _is_explained(tag: bytes, lines: list[bytes], tags: list[bytes]) -> bool:
-    """Whether a line that is not one of the tagged says that this is a job: `[A]=job 4410`, `job 7002`, `array 5512`."""
+    """Whether a line without a tag says that this is a job: `[A]=job 4410`, `job 7002`, `array 5512`."""
     names = {tag, tag.partition(b"_")[0]}
     said = re.compile(rb"\b(?:jobs?|array|tenants?|output of)\b", re.IGNORECASE)
     for line, own in zip(lines, tags, strict=True):

@@ -24,6 +24,7 @@ from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Diagnosis, JobInfo, ScheduledJob
 from whichrank.timeline.case import Case, build_case
 from whichrank.timeline.collectives import positions
+from whichrank.timeline.job_state.joined import joined
 from whichrank.verdict.choose import Choice, choose
 from whichrank.verdict.fit import against
 
@@ -201,7 +202,8 @@ def _ask(rule: Rule | ModuleType, case: Case) -> list[Finding] | NotEvaluated:
 
 def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:
     """Judge a case and put the answer together."""
-    findings, found, clear, skipped = judge(case, diagnostic_rules())
+    said, found, clear, skipped = judge(case, diagnostic_rules())
+    findings = [joined(case, finding) for finding in said]
     choice = choose(
         findings,
         looked_at=_looked_at(case, sources),
