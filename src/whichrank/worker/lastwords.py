@@ -49,7 +49,7 @@ class Recorder:
             changed_ns=now,
         )
         path = f"{folder}/{self.words.pid}.{self.words.start_ticks}{layout.SUFFIX}"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             # Blocks are reserved now: a full disk must not turn a later write into a SIGBUS.
             os.posix_fallocate(descriptor, 0, layout.SIZE)

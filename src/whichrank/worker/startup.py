@@ -78,7 +78,7 @@ class Watch:
         if signal.getsignal(number) is not signal.SIG_DFL:
             return
         path = f"{self.folder}/{self.name}.signalled"
-        self.stacks = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.stacks = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         faulthandler.register(number, file=self.stacks, all_threads=True, chain=False)
         self.recorder.note(stack_signal=int(number), stack_fd=self.stacks)
 

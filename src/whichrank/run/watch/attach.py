@@ -15,7 +15,7 @@ from whichrank.run.watch.keeper import Tell
 from whichrank.run.watch.outside import OutsideCrew, job_of, outside_crew
 from whichrank.run.watch.places import torch_places
 from whichrank.run.watch.processes import Crew
-from whichrank.run.watch.session import fresh_folder
+from whichrank.run.watch.results_folder import fresh_folder, open_folder
 from whichrank.run.watch.watcher import Watcher
 
 
@@ -29,8 +29,7 @@ def attach(pid: int, out: Path | None, tell: Tell, audience: Audience | None = N
     crew = Crew(folder) if folder is not None else outside_crew(root)
     if folder is None and not crew.ranks():
         raise UsageError(f"process {root} has no ranks below it", "Give the pid of the launcher, or of a rank.")
-    out = (out or fresh_folder()).absolute()
-    out.mkdir(parents=True, exist_ok=True)
+    out = open_folder(out.absolute(), tell) if out is not None else fresh_folder()
     if folder is not None:
         private.claim(folder, root)
     rank = next((member.words.pid for member in crew.ranks()), root)

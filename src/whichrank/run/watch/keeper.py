@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from whichrank.evidence.bundle import Bundle, now
+from whichrank.model.files import private_folder
 from whichrank.model.verdict import Diagnosis, Verdict
 from whichrank.run.monitoring.listeners import Audience
 from whichrank.run.resume.scheduler import Scheduler
@@ -18,6 +19,7 @@ from whichrank.run.watch.capture import NO_PLACES, capture, gather, gather_end, 
 from whichrank.run.watch.journal import Journal
 from whichrank.run.watch.places import Output, Torch
 from whichrank.run.watch.processes import Crew
+from whichrank.run.watch.results_folder import watcher_entry
 
 Tell = Callable[[str], None]
 
@@ -52,6 +54,8 @@ class Keeper:
     """What became of the attempts before this one."""
     all_well: bool = False
     """Nothing was wrong when somebody ended the job: there is no more to gather than who was there."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Variables that were added to the job's environment."""
     extra: Callable[[], dict[str, Any]] = dict
     """What else run.json says."""
     _captures: int = 0
@@ -98,7 +102,7 @@ class Keeper:
 
     def put_aside(self, place: str) -> Path:
         home = self.journal.evidence() / place
-        home.mkdir(parents=True, exist_ok=True)
+        private_folder(home)
         for name in RESULTS:
             if (path := self.journal.evidence() / name).exists():
                 path.rename(home / name)
@@ -176,6 +180,8 @@ class Keeper:
             "earlier_attempts": self.earlier,
             "pid": self.job_pid,
             "private": private,
+            "watcher": watcher_entry(),
+            "settings": dict(self.settings),
             "alarms": self.alarms,
             **self.audience.places,
         }

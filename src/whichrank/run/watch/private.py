@@ -11,10 +11,11 @@ from pathlib import Path
 
 from whichrank.evidence.collectors import processes
 from whichrank.model import last_words as layout
+from whichrank.model.files import replace_text
 from whichrank.worker import startup, tracing
 
 PREFIX = "whichrank-"
-OWNERS = "owners"
+OWNERS, RESULTS = "owners", "results"
 ROOM = 1 << 20
 HOOK = "hook"
 PACKAGE = "_whichrank_inside"
@@ -78,10 +79,20 @@ def _reserve(folder: Path) -> None:
 def claim(folder: Path, *others: int) -> None:
     """Say whose folder it is: while one of these processes lives, it stays."""
     owners = [(pid, row.start_ticks) for pid in (os.getpid(), *others) if (row := processes.stat(pid)) is not None]
-    draft = folder / f".{OWNERS}"
     lines = [processes.realm(), *(f"{pid} {ticks}" for pid, ticks in owners)]
-    draft.write_text("\n".join(lines) + "\n", encoding="ascii")
-    draft.replace(folder / OWNERS)
+    replace_text(folder / OWNERS, "\n".join(lines) + "\n", mode=0o600)
+
+
+def note_results(folder: Path, out: Path) -> None:
+    """Where the results of this job go: whoever looks for watched jobs finds it here."""
+    replace_text(folder / RESULTS, f"{out}\n", mode=0o600)
+
+
+def results_of(folder: Path) -> Path | None:
+    try:
+        return Path((folder / RESULTS).read_text(encoding="utf-8").rstrip("\n"))
+    except (OSError, ValueError):
+        return None
 
 
 def sweep() -> None:
@@ -133,6 +144,19 @@ def variables(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
     old = environ.get("PYTHONPATH")
     path = os.pathsep.join([str(folder / HOOK), *([old] if old else [])])
     return {"PYTHONPATH": path, startup.FOLDER: str(folder), tracing.WATCHER: str(os.getpid())}
+
+
+def leave(folder: Path) -> None:
+    """Remove the folder, unless a process of the job outlives it.
+
+    Such a process has the hook on its path: were the folder gone, anybody could make one of that name. The next run
+    sweeps it away."""
+    try:
+        busy = in_use(folder, besides_us=True)
+    except (OSError, ValueError):
+        busy = False
+    if not busy:
+        remove(folder)
 
 
 def remove(folder: Path) -> None:
