@@ -29,6 +29,9 @@ BLIND = 4
 GUESSED = 8
 """The rank is the number of the scheduler's task, which scripts take for it: nothing else says so yet."""
 
+BELOW = 16
+"""Started by a process that was given the same rank: its helper, or what the other is a wrapper of."""
+
 _FORM = struct.Struct("<8sIQIIQiiiIIIQQQqqQIiQQQ")
 _TEXTS = (64, 320, 320, 24)
 """Bytes of the texts that follow the numbers: operation, place in the code, error, long work."""
@@ -81,6 +84,11 @@ class Words(NamedTuple):
         # Any program of a task has its number; only one that uses torch may be a rank.
         guessed = self.flags & GUESSED and self.phase < IMPORTING
         return self.rank >= 0 and not self.flags & HELPER and not guessed
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether it is or was in a process group."""
+        return self.phase in (JOINED, LEAVING) or self.enqueued > 0
 
     @property
     def waiting(self) -> bool:

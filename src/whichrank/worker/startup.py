@@ -130,6 +130,7 @@ class Watch:
         """Where the main thread is, and how far the collectives are."""
         now, before = time.time_ns(), self.recorder.words
         changes = main.look(now)
+        changes["flags"] |= before.flags & layout.BELOW
         if before.flags & layout.GUESSED:
             changes.update(_guess(changes["flags"]))
         c10d = _ready("torch.distributed.distributed_c10d")
@@ -311,7 +312,7 @@ def _forked() -> None:
     try:
         _watch = Watch(parent.folder)
         if parent.recorder.words.phase >= layout.JOINED or _has_group():
-            _watch.recorder.note(flags=layout.HELPER)
+            _watch.recorder.note(flags=_watch.recorder.words.flags | layout.HELPER)
             return
         _watch.recorder.note(phase=parent.recorder.words.phase)
         if parent.thread is not None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from whichrank.evidence.collectors import processes, ras
 from whichrank.model.errors import UsageError
 from whichrank.model.files import private_folder
+from whichrank.model.last_words import BELOW
 from whichrank.model.settings import Purpose
 from whichrank.run.monitoring.listeners import Audience
 from whichrank.run.resume import requeue
@@ -206,7 +207,8 @@ def _again(restarts: Restarts, watcher: Watcher | None, job: Job, code: int) -> 
     if again:
         if watcher is not None:
             watcher.save("restarting", exit_code=code)
-            end_processes((m.words.pid, m.words.start_ticks) for m in watcher.crew.members.values())
+            everyone = watcher.crew.members.values()
+            end_processes((m.words.pid, m.words.start_ticks) for m in everyone if not m.words.flags & BELOW)
         again = restarts.pause()
     if watcher is None:
         return again
