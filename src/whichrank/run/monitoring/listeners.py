@@ -19,7 +19,8 @@ class Listener(Protocol):
         """The ranks of the newest attempt were looked at; the time is monotonic."""
 
     def on_alarm(self, level: str, why: str) -> None:
-        """ "suspect", "confirmed", "crash", or "gave up" when no restart is tried any more."""
+        """ "suspect", "confirmed", "crash", "withdrawn" when a hang has ended by itself, or "gave up" when no restart
+        is tried any more."""
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
         """The evidence was judged."""

@@ -21,7 +21,7 @@ RATE_S = 30.0
 LONGEST_LOOK_S = 10.0
 """Two looks that are further apart than this say nothing about the time between them."""
 MOST_OPERATIONS = 32
-LEVELS = ("suspect", "confirmed", "crash", "gave up")
+LEVELS = ("suspect", "confirmed", "crash", "gave up", "withdrawn")
 
 
 class Rates(NamedTuple):
@@ -94,6 +94,8 @@ class Tally:
     def on_alarm(self, level: str, why: str) -> None:  # noqa: ARG002 - why is free text, no metric
         with self.lock:
             self.alarms[level] = self.alarms.get(level, 0) + 1
+            if level == "withdrawn":
+                self.verdict, self.waits = None, {}
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
         waits: dict[str, int] = {}

@@ -11,6 +11,7 @@ from typing import Any
 
 from whichrank.evidence.bundle import Bundle, now
 from whichrank.model.files import private_folder
+from whichrank.model.findings import Subject
 from whichrank.model.verdict import Diagnosis, Verdict
 from whichrank.run.monitoring.listeners import Audience
 from whichrank.run.resume.scheduler import Scheduler
@@ -162,6 +163,21 @@ class Keeper:
         )
         self.audience.on_alarm(level, why)
 
+    def withdraw(self, went: str) -> None:
+        """The alarms of this attempt don't stand any more, nor does what was said of them."""
+        moment, number = now(), self.base + self.attempt
+        for alarm in self.alarms:
+            if alarm["level"] in ("suspect", "confirmed") and alarm["attempt"] == number:
+                alarm.setdefault("withdrawn", moment)
+        if self.diagnosis is not None:
+            from whichrank.report import load
+
+            cleared = _withdrawn(self.diagnosis, f"{went[0].upper()}{went[1:]}: nothing is wrong any more.")
+            for name, file in (("json", "verdict.json"), ("markdown", "report.md")):
+                self.journal.write(file, "".join(load(name).render(cleared)))
+        self.diagnosis = None
+        self.audience.on_alarm("withdrawn", went)
+
     def job(self) -> dict[str, Any]:
         ranks = self.crew.ranks()
         return {
@@ -200,6 +216,13 @@ class Keeper:
         told = {"cause": verdict.cause, "culprit_ranks": list(verdict.culprits.ranks)} if verdict else {}
         self.earlier.append({"attempt": number, "results": f"attempts/{number}", **told})
         self.save("running")
+
+
+def _withdrawn(diagnosis: Diagnosis, summary: str) -> Diagnosis:
+    """What is left of a diagnosis that does not hold any more: what had been found, as an incident."""
+    verdict = Verdict("healthy", "healthy", Subject(), (), 0.8, summary)
+    incidents = (diagnosis.verdict, *diagnosis.incidents)
+    return Diagnosis(verdict, incidents=incidents, job=diagnosis.job, coverage=diagnosis.coverage)
 
 
 def _in_a_line(verdict: Verdict) -> str:
