@@ -10,6 +10,7 @@ from typing import Protocol
 from whichrank.model.verdict import Diagnosis
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.processes import Member
+from whichrank.run.watch.stragglers import Straggler
 
 
 class Listener(Protocol):
@@ -25,6 +26,9 @@ class Listener(Protocol):
     def on_verdict(self, diagnosis: Diagnosis) -> None:
         """The evidence was judged."""
 
+    def on_straggler(self, found: Straggler) -> None:
+        """A rank holds the others up; told at every look while it does."""
+
 
 class Silent:
     """Hears everything and does nothing: to build on where not every call matters."""
@@ -36,6 +40,9 @@ class Silent:
         """Nothing."""
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
+        """Nothing."""
+
+    def on_straggler(self, found: Straggler) -> None:
         """Nothing."""
 
 
@@ -62,6 +69,9 @@ class Audience:
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
         self._all(lambda listener: listener.on_verdict(diagnosis))
+
+    def on_straggler(self, found: Straggler) -> None:
+        self._all(lambda listener: listener.on_straggler(found))
 
     def _all(self, call: Callable[[Listener], None]) -> None:
         for listener in tuple(self.listeners):

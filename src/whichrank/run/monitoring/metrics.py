@@ -68,6 +68,10 @@ STEPS = Metric(
 ALARM = Metric("whichrank_alarm_level", "gauge", "0 calm, 1 a hang is suspected, 2 a hang is confirmed.")
 ALARMS = Metric("whichrank_alarms_total", "counter", "Alarms since the start, by level.", ("level",))
 RESTARTS = Metric("whichrank_restarts_total", "counter", "How often the ranks were started again.")
+STRAGGLER = Metric(
+    "whichrank_straggler_lost_ratio", "gauge",
+    "Share of their time that the other ranks wait for this one; absent while no rank holds them up.", ("rank",),
+)  # fmt: skip
 VERDICT = Metric(
     "whichrank_verdict_info", "gauge", "The last verdict; always 1.",
     ("cause", "category", "culprit_rank", "culprit_host"),
@@ -80,7 +84,7 @@ VERDICT_WAITS = Metric(
 
 CATALOGUE = (
     BUILD, JOB, UP, WORLD, RANKS, ISSUED, COMPLETED, WAITED, WAITED_IN, AGE, ISSUED_OF, COMPLETED_OF, WAITED_OF, AGE_OF,
-    RATE, ROUNDS, STEPS, ALARM, ALARMS, RESTARTS, VERDICT, CONFIDENCE, VERDICT_AT, VERDICT_WAITS,
+    RATE, ROUNDS, STEPS, ALARM, ALARMS, RESTARTS, STRAGGLER, VERDICT, CONFIDENCE, VERDICT_AT, VERDICT_WAITS,
 )  # fmt: skip
 
 _Value = Callable[[int, Rank], float]
@@ -131,6 +135,9 @@ def _alarms(tally: Tally) -> Iterator[Family]:
     yield _single(ALARM, LEVELS.get(tally.level, 0))
     yield Family(ALARMS, [({"level": level}, count) for level, count in tally.alarms.items()])
     yield _single(RESTARTS, tally.restarts)
+    found = tally.straggler
+    if found is not None and tally.looked is not None and tally.looked - tally.straggler_at < LOST_S:
+        yield Family(STRAGGLER, [({"rank": str(found.rank)}, round(found.lost, 3))])
 
 
 def _verdict(tally: Tally) -> Iterator[Family]:

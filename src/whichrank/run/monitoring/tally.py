@@ -15,6 +15,7 @@ from whichrank.model.verdict import Diagnosis, Verdict
 from whichrank.run.monitoring.exposition import label
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.processes import Member
+from whichrank.run.watch.stragglers import Straggler
 
 RATE_S = 30.0
 """Rates are taken over this time: long enough for steps of many seconds, short enough to see a stall."""
@@ -74,6 +75,8 @@ class Tally:
     verdict_at: float = 0.0
     waits: dict[str, int] = field(default_factory=dict)
     """Group -> ranks that wait in it, by the last verdict."""
+    straggler: Straggler | None = None
+    straggler_at: float = 0.0
     looked: float | None = None
     """Monotonic time of the last look."""
     ended: bool = False
@@ -90,6 +93,10 @@ class Tally:
                 for number, rank in self.ranks.items():
                     self._wait(number, rank, span if rank.alive and rank.words.waiting else 0.0)
             self._count(now_s)
+
+    def on_straggler(self, found: Straggler) -> None:
+        with self.lock:
+            self.straggler, self.straggler_at = found, self.looked or 0.0
 
     def on_alarm(self, level: str, why: str) -> None:  # noqa: ARG002 - why is free text, no metric
         with self.lock:

@@ -21,6 +21,8 @@ from whichrank.run.watch.journal import Journal
 from whichrank.run.watch.places import Output, Torch
 from whichrank.run.watch.processes import Crew
 from whichrank.run.watch.results_folder import watcher_entry
+from whichrank.run.watch.slowness import verdict_on
+from whichrank.run.watch.stragglers import Straggler, Stragglers
 
 Tell = Callable[[str], None]
 
@@ -55,6 +57,9 @@ class Keeper:
     """What became of the attempts before this one."""
     all_well: bool = False
     """Nothing was wrong when somebody ended the job: there is no more to gather than who was there."""
+    stragglers: Stragglers = field(default_factory=Stragglers)
+    straggled: dict[int, Straggler] = field(default_factory=dict)
+    """Ranks that held the others up in this attempt, as last seen."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Variables that were added to the job's environment."""
     extra: Callable[[], dict[str, Any]] = dict
@@ -147,6 +152,20 @@ class Keeper:
             self.tell(f"the evidence, verdict.json and report.md are in {self.journal.elsewhere or self.out}")
         self.audience.on_verdict(self.diagnosis)
 
+    def report_slowness(self) -> None:
+        """The last word on a job that ended while nothing worse was found: who held it up."""
+        slowest = max(self.straggled.values(), key=lambda each: each.lost * each.seconds, default=None)
+        if slowest is None or self.diagnosis is not None:
+            return
+        from whichrank.report import load
+
+        self.diagnosis = verdict_on(slowest, self.crew.ranks())
+        for name, file in (("json", "verdict.json"), ("markdown", "report.md")):
+            self.journal.write(file, "".join(load(name).render(self.diagnosis)))
+        self.tell(f"the verdict: {_in_a_line(self.diagnosis.verdict)}")
+        self.tell(f"{slowest}; verdict.json and report.md are in {self.journal.elsewhere or self.out}")
+        self.audience.on_verdict(self.diagnosis)
+
     def note_alarm(self, level: str, why: str) -> None:
         """Remember an alarm; it is written with the next save."""
         if level == "crash" and self.leaving:
@@ -198,6 +217,7 @@ class Keeper:
             "private": private,
             "watcher": watcher_entry(),
             "settings": dict(self.settings),
+            "stragglers": [_straggler(each) for _, each in sorted(self.straggled.items())],
             "alarms": self.alarms,
             **self.audience.places,
         }
@@ -223,6 +243,16 @@ def _withdrawn(diagnosis: Diagnosis, summary: str) -> Diagnosis:
     verdict = Verdict("healthy", "healthy", Subject(), (), 0.8, summary)
     incidents = (diagnosis.verdict, *diagnosis.incidents)
     return Diagnosis(verdict, incidents=incidents, job=diagnosis.job, coverage=diagnosis.coverage)
+
+
+def _straggler(found: Straggler) -> dict[str, Any]:
+    return {
+        "rank": found.rank,
+        "waits_share": round(found.own, 3),
+        "others_wait_share": round(found.others, 3),
+        "window_s": round(found.seconds, 1),
+        "place": found.place or None,
+    }
 
 
 def _in_a_line(verdict: Verdict) -> str:

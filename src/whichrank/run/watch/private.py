@@ -22,7 +22,7 @@ PACKAGE = "_whichrank_inside"
 _COPIED = (
     "model/last_words.py", "worker/lastwords.py", "worker/startup.py", "worker/surroundings.py", "worker/tracing.py",
     "worker/network.py", "worker/sockets.py", "worker/main_thread.py", "worker/standing.py", "worker/steps.py",
-    "worker/children.py", "worker/resume.py",
+    "worker/children.py", "worker/resume.py", "worker/waiting.py",
 )  # fmt: skip
 
 # Runs in any Python of the job. The site's own sitecustomize then runs as if this one were not there.
@@ -81,6 +81,21 @@ def claim(folder: Path, *others: int) -> None:
     owners = [(pid, row.start_ticks) for pid in (os.getpid(), *others) if (row := processes.stat(pid)) is not None]
     lines = [processes.realm(), *(f"{pid} {ticks}" for pid, ticks in owners)]
     replace_text(folder / OWNERS, "\n".join(lines) + "\n", mode=0o600)
+
+
+def bare() -> Path:
+    """A folder without the hook: by it a job that is watched from outside is found."""
+    return Path(tempfile.mkdtemp(prefix=PREFIX))
+
+
+def watcher_of(folder: Path) -> int | None:
+    """The process, other than this one, that watches the job of this folder and lives; None where nobody does."""
+    try:
+        lines = (folder / OWNERS).read_text(encoding="ascii").splitlines()
+        pid, ticks = (int(word) for word in lines[1].split())
+    except (OSError, ValueError, IndexError):
+        return None
+    return pid if pid != os.getpid() and lines[0] == processes.realm() and processes.same(pid, ticks) else None
 
 
 def note_results(folder: Path, out: Path) -> None:

@@ -55,6 +55,14 @@ def open_folder(
     return out
 
 
+def put_bundle_aside(folder: Path) -> None:
+    """Make room for a new bundle: what another one left here must not be taken for its own."""
+    if (folder / "manifest.json").exists():
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime((folder / "manifest.json").stat().st_mtime))
+        target = _new_folder(folder.with_name(f"{folder.name}.{stamp}"))
+        folder.rename(target)  # over an empty folder
+
+
 def watcher_entry() -> dict[str, Any]:
     """Which process watches, for run.json: by it another run knows whether the folder is in use."""
     row = processes.stat(os.getpid())

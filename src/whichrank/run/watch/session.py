@@ -260,6 +260,8 @@ def _finish(watcher: Watcher, thread: threading.Thread, code: int, tell: Tell, *
     try:
         if by_scheduler or not asked:
             watcher.finish(code)
+        else:
+            watcher.report_slowness()
         watcher.save("ended", exit_code=code, ended_on_request=asked or by_scheduler)
     except Exception as error:  # noqa: BLE001 - the job's code is worth more
         tell(f"can't report on the job: {type(error).__name__}: {error}")

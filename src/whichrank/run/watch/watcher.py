@@ -17,6 +17,7 @@ from whichrank.run.watch.alarm import Alarm, Level, Seen
 from whichrank.run.watch.capture import ANSWER_S, ask_quickly, remember
 from whichrank.run.watch.keeper import Keeper
 from whichrank.run.watch.processes import Member
+from whichrank.run.watch.stragglers import Stragglers
 
 Policy = Literal["report", "end"]
 
@@ -55,6 +56,7 @@ class Watcher(Keeper):
     _stood: dict[int, int] = field(default_factory=dict)
     """How far each rank was when the hang was confirmed."""
     _blind: set[int] = field(default_factory=set)
+    _told_slow: set[int] = field(default_factory=set)
 
     def run(self) -> None:
         """The thread: a failure in here is told, and the job goes on unwatched."""
@@ -140,10 +142,23 @@ class Watcher(Keeper):
         now_ns = time.time_ns()
         level = self.alarm.observe(now_s, [seen(m, now_ns) for m in ranks])
         self.audience.on_look(now_s, level, ranks)
+        self.slow(now_s, ranks)
         if level != before:
             self.turn(before, level)
         elif self._resumed is not None and now_s - self._resumed > RESUMED_S and self._goes_on(ranks):
             self.resume()
+
+    def slow(self, now_s: float, ranks: Sequence[Member]) -> None:
+        """A rank that holds the others up is told of, once; the job goes on, and so does the watch."""
+        found = self.stragglers.observe(now_s, ranks)
+        if found is None or self.alarm.level != "calm" or self.diagnosis is not None:
+            return
+        self.straggled[found.rank] = found
+        if found.rank not in self._told_slow:
+            self._told_slow.add(found.rank)
+            self.tell(f"slow: {found}")
+            self.save("running")
+        self.audience.on_straggler(found)
 
     def measure(self, now_s: float, ranks: list[Member]) -> None:
         """How busy they are, while it is quiet; a rank that says no more is told."""
@@ -221,6 +236,7 @@ class Watcher(Keeper):
             except Exception as error:  # noqa: BLE001 - this attempt is watched whatever became of the one before
                 self.journal.complain(f"can't report on attempt {before} ({type(error).__name__}: {error})")
         self.failed, self.diagnosis, self.bundle, self.alarm, self._resumed = False, None, None, Alarm(), None
+        self.stragglers, self.straggled = Stragglers(), {}
 
     def clear(self, code: int) -> None:
         """A job that ended well was not hung for good, whatever was found meanwhile."""
@@ -231,6 +247,8 @@ class Watcher(Keeper):
         """The job has ended: what it left, and a verdict if it ended badly."""
         self.crew.look()
         self.clear(code)
+        if code == 0:
+            self.report_slowness()
         if code != 0 and self.diagnosis is None:
             self.gather(self.crew, exit_code=code)
             self.judge()
