@@ -30,6 +30,13 @@ for each in ranks:
 """
 
 
+def end(ranks: list[int]) -> None:
+    for pid in ranks:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for each in (pid, *map(int, children)):
+            os.kill(each, signal.SIGKILL)
+
+
 @dataclass
 class Shell:
     """A shell with two jobs below it: launcher, first and second rank of each."""
@@ -46,8 +53,7 @@ def shell() -> Iterator[Shell]:
     found = Shell(process, [list(map(int, process.stdout.readline().split())) for _ in range(2)])
     yield found
     for _, *ranks in found.jobs:
-        for pid in ranks:
-            os.kill(pid, signal.SIGKILL)
+        end(ranks)
     process.wait(20)
 
 
@@ -111,8 +117,7 @@ def test_attach_beside_run_says_why_not_and_watch_finds_it(tmp_path: Path) -> No
         # Somebody else may watch a job on this host, too.
         assert "no alarm so far" in seen.stdout or f"whichrank watch {tmp_path / 'out'}" in seen.stderr
     finally:
-        for pid in ranks:
-            os.kill(pid, signal.SIGKILL)
+        end(ranks)
         job.wait(60)
     assert tmp_path / "out" not in find_jobs.watched().values()
 
@@ -143,8 +148,7 @@ def test_watch_for_an_attached_job(tmp_path: Path) -> None:
         assert [line[0] for line in lines if line and line[0] in ("0", "1")] == ["0", "1"], seen.stdout
         assert "idle" in seen.stdout
     finally:
-        for pid in ranks:
-            os.kill(pid, signal.SIGKILL)
+        end(ranks)
         job.wait(20)
         assert watcher.wait(60) == 0
     assert not list(tmp_path.glob("whichrank-*")), "nothing is left of the watch"

@@ -12,6 +12,7 @@ from whichrank.evidence.collectors import processes
 from whichrank.evidence.collectors.processes import Stat
 from whichrank.model.errors import UsageError
 from whichrank.run.watch import private
+from whichrank.run.watch.results_folder import read_state
 from whichrank.worker.startup import FOLDER
 
 _TOGETHER = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", FOLDER)
@@ -74,7 +75,7 @@ def watched() -> dict[Path, Path]:
             out = private.results_of(folder) if mine and private.in_use(folder) else None
         except (OSError, ValueError):
             continue
-        if out is not None and out.is_dir():
+        if out is not None and out.is_dir() and read_state(out).get("state") != "ended":
             found[folder] = out
     return found
 

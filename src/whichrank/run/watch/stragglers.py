@@ -20,8 +20,10 @@ STEPS = 20
 """Steps, or collectives where nobody counts steps, that every rank must have made in the window."""
 GLANCES = 15
 """Of every rank in a block; a rank with fewer (it follows others under Join, or is held) says nothing."""
-LEAST = 0.08
-"""Share of the time: less is noise of arrivals, or not worth a word."""
+LEAST, LEAST_SOON = 0.1, 0.15
+"""Share of the time, over the whole window and over half of it: less is noise of arrivals, or not worth a word."""
+FAR = 0.75
+"""Times the share of the rank that waits least of the others: it must wait less than this."""
 SURE = 4.0
 """Standard errors that the difference must have."""
 MOST_BLOCKS = 0.8
@@ -89,7 +91,8 @@ class Stragglers:
         self._blocks.append(block)
         # The whole window, or its newest half: what has just begun is not to be hidden by what was before.
         members, blocks = {m.rank: m for m in ranks}, list(self._blocks)
-        self.now = _judge(members, blocks) or _judge(members, blocks[-FEWEST:])
+        self.now = _judge(members, blocks, LEAST) if len(blocks) == BLOCKS else None
+        self.now = self.now or _judge(members, blocks[-FEWEST:], LEAST_SOON)
         return self.now
 
     def _block(self, seconds: float, counts: dict[int, tuple[int, int, int, int]]) -> _Block | None:
@@ -106,7 +109,7 @@ class Stragglers:
         return _Block(seconds, shares, min(steps))
 
 
-def _judge(ranks: dict[int, Member], blocks: list[_Block]) -> Straggler | None:
+def _judge(ranks: dict[int, Member], blocks: list[_Block], least: float) -> Straggler | None:
     """Who waits least, if that is far less than all others, and nearly always."""
     if len(blocks) < FEWEST or sum(block.steps for block in blocks) < STEPS:
         return None
@@ -119,7 +122,9 @@ def _judge(ranks: dict[int, Member], blocks: list[_Block]) -> Straggler | None:
     gaps = [min(block.shares[other] for other in others) - block.shares[rank] for block in blocks]
     gap = min(mean[other] for other in others) - mean[rank]
     noise = stdev(gaps) / len(gaps) ** 0.5
-    if gap < max(LEAST, SURE * noise) or sum(each > 0 for each in gaps) < MOST_BLOCKS * len(gaps):
+    if gap < max(least, SURE * noise) or mean[rank] > FAR * (mean[rank] + gap):
+        return None
+    if sum(each > 0 for each in gaps) < MOST_BLOCKS * len(gaps):
         return None
     words = ranks[rank].words
     return Straggler(
