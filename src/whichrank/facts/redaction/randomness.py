@@ -1,0 +1,78 @@
+"""Random text told from identifiers: a key, a token or a hash has letters in an order that no name has.
+
+`letter_pairs.txt` holds, for each pair of characters, how much more often (in tenths of a bit) it occurs in
+identifiers than in random text (all signs that are no letter or digit count as one). It was counted over the names in CPython 3.11, numpy and torch 2.13 and the C++
+symbols of torch (`tools/letter_pairs.py`). Of identifiers with 16 or more characters 1 % have a mean below 0.32
+bits, of mangled symbols 0.1 % below 0.72; of random base62 with 20 characters 0.1 % are above -0.56.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from functools import cache, lru_cache
+
+from whichrank.facts.environment import HERE
+
+ALPHABET = string.ascii_letters + string.digits
+OTHER = len(ALPHABET)
+ZERO = 33 + 40
+"""The character that stands for no difference."""
+SHORTEST = 12
+
+CANDIDATE = re.compile(r"[A-Za-z0-9+/=_\-]{12,}|[A-Za-z0-9+/=_\-]{4,}(?:[.~!@$%^&*][A-Za-z0-9+/=_\-]{2,}){2,}")
+_HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")
+_SEGMENTS = re.compile(r"[/.=~!@$%^&*]+")
+_RANGE = re.compile(r"(.)\1{5,}")
+
+
+@cache
+def _pairs() -> list[list[float]]:
+    lines = (HERE / "letter_pairs.txt").read_text(encoding="ascii").splitlines()
+    return [[(ord(sign) - ZERO) / 10 for sign in line] for line in lines]
+
+
+@cache
+def _index() -> dict[str, int]:
+    return {sign: at for at, sign in enumerate(ALPHABET)}
+
+
+def likeness(token: str) -> float:
+    """Bits per pair by which this is more like an identifier than like random text."""
+    pairs, index = _pairs(), _index()
+    places = [index.get(sign, OTHER) for sign in token]
+    return sum(pairs[a][b] for a, b in zip(places, places[1:], strict=False)) / max(len(token) - 1, 1)
+
+
+@lru_cache(maxsize=1 << 16)
+def is_random(token: str) -> bool:
+    """Whether a token of `CANDIDATE` is random as a whole, or one of its parts between slashes and dots is."""
+    if _random_part(token):
+        return True
+    parts = _SEGMENTS.split(token)
+    return len(parts) > 1 and any(_random_part(part) for part in parts)
+
+
+def _random_part(token: str) -> bool:
+    token = token.strip("-_=+/.")
+    size = len(token)
+    if size < SHORTEST or token.isdigit() or _RANGE.search(token):
+        return False
+    digits = sum(sign.isdigit() for sign in token)
+    lower, upper = any(map(str.islower, token)), any(map(str.isupper, token))
+    if hexadecimal := _HEX.fullmatch(token):
+        return _random_hex(token, hexadecimal[1], digits)
+    kinds = lower + upper + (digits > 0)
+    if size < 16:  # too short to be sure: only what mixes everything
+        return kinds == 3 and digits >= 2 and likeness(token) < -0.8
+    if size < 20:
+        return kinds >= 2 and likeness(token) < -0.3
+    return kinds >= 2 and likeness(token) < 0.3 or likeness(token) < -0.5
+
+
+def _random_hex(token: str, inner: str, digits: int) -> bool:
+    """Hashes and keys; not addresses and ids of 64 bits with 0x, not numbers."""
+    if token[:2] in ("0x", "0X"):
+        return len(inner) > 16
+    mixed = digits > 0 and digits < len(inner)
+    return mixed and len(inner) >= 20
