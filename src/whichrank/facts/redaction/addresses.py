@@ -11,17 +11,17 @@ _PRIVATE = tuple(
     (int(net.network_address), net.prefixlen)
     for net in map(
         ipaddress.IPv4Network,
-        ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10", "192.0.2.0/24",
+        ("172.17.0.0/16", "172.18.0.0/16", "172.19.0.0/16", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10", "192.0.2.0/24",
          "198.51.100.0/24", "203.0.113.0/24"),
     )
 )  # fmt: skip
-"""RFC 1918, 3927, 6598 and 5737: the kind of network stays recognisable."""
+"""Docker's own network, RFC 1918, 3927, 6598 and 5737: the kind of network stays recognisable."""
 _STAND_IN = int(ipaddress.IPv4Address("198.18.0.0"))
 """RFC 2544: 512 networks of 256 that no host on the Internet has."""
 _RESERVED = int(ipaddress.IPv4Address("240.0.0.0"))
 
 _LEFT = r"(?:(?<![0-9A-Za-z_:.\-])|(?<=\\[nrtbf])|(?<=\dm))"
-UUID = r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}(?![0-9A-Fa-f])"
+UUID = r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}(?![0-9A-Fa-f])"
 MAC = (
     r"(?<![0-9A-Fa-f:\-])(?:[0-9A-Fa-f]{2}:){5,19}[0-9A-Fa-f]{2}(?![0-9A-Fa-f:])"
     r"|(?<![0-9A-Za-z\-])(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2}(?![0-9A-Za-z\-])"
@@ -29,10 +29,20 @@ MAC = (
 )
 V6 = _LEFT + r"(?:[0-9A-Fa-f]{0,4}:){2,7}(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9A-Fa-f]{1,4})?(?:/\d{1,3})?(?![0-9A-Za-z_])"
 V4 = r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2}(?!\d))?(?![\d])(?!\.\d)"
-DASHED = r"(?<![\d.\-_])(?:10|172|192)([-_])\d{1,3}\1\d{1,3}\1\d{1,3}(?![\d\-_]\d)"
-ANY = re.compile(f"(?P<uuid>{UUID})|(?P<mac>{MAC})|(?P<v6>{V6})|(?P<v4>{V4})")
+DASHED = r"(?<![\d.\-_])(?:10|172|192)(?:(?:-\d{1,3}){3}|(?:_\d{1,3}){3})(?![\d\-_]\d)"
+ALL = tuple(
+    re.compile(f"(?P<{kind}>{shape})")
+    for kind, shape in (
+        # Each begins so that few places of a text are tried.
+        ("uuid", r"(?<![0-9A-Fa-f])" + UUID),
+        ("mac", MAC),
+        ("ipv6", V6),
+        ("ipv4", V4),
+        ("dashed_ipv4", DASHED),
+    )
+)
 KERNEL_TABLE = re.compile(
-    r"(?m)^(\s{0,8}\d{1,6}: )([0-9A-F]{8}|[0-9A-F]{32})(:[0-9A-F]{4} )([0-9A-F]{8}|[0-9A-F]{32})(:[0-9A-F]{4} )"
+    r"(?m)(?:^|(?<=[\0\"'])|(?<=\\n))(\s{0,8}\d{1,6}: )([0-9A-F]{8}|[0-9A-F]{32})(:[0-9A-F]{4} )([0-9A-F]{8}|[0-9A-F]{32})(:[0-9A-F]{4} )"
 )
 """A row of /proc/net/tcp, udp or their 6: addresses in hexadecimal, in the byte order of the machine."""
 
@@ -48,6 +58,11 @@ class Addresses:
     def _digest(self, *parts: object) -> bytes:
         text = "\0".join(map(str, parts)).encode()
         return hashlib.blake2b(text, key=self._key, digest_size=32).digest()
+
+    def other(self, kind: str, text: str) -> str | None:
+        """What takes its place; None where that is not needed."""
+        make = {"uuid": self.uuid, "mac": self.mac, "ipv6": self.v6, "ipv4": self.v4, "dashed_ipv4": self.dashed}
+        return make[kind](text)
 
     def v4(self, text: str) -> str | None:
         """Another address, perhaps with its prefix length; None for what is no address or says nothing."""

@@ -54,7 +54,10 @@ def common_words() -> frozenset[str]:
 
 
 def is_common(name: str) -> bool:
-    return name.lower() in common_words()
+    """A common word, or several of them joined (all-reduce)."""
+    words = common_words()
+    name = name.lower()
+    return name in words or ("-" in name and all(part in words for part in name.split("-")))
 
 
 def is_public_domain(domain: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 FIRST, LAST = 0xF0000, 0x10FFFF
 """Planes 15 and 16, for private use: no text has them, and no pattern matches them."""
@@ -31,14 +31,53 @@ class Marks:
             self._shown.append(replacement)
         return mark
 
-    def sub(self, pattern: re.Pattern[str], change: Callable[[re.Match[str]], str | None]) -> None:
-        """Replace matches; None leaves one as it is."""
-
-        def changed(match: re.Match[str]) -> str:
+    def sub(self, pattern: re.Pattern[str], change: Callable[[re.Match[str]], str | None], words: Iterable[str] = ()) -> None:
+        """Replace matches; None leaves one as it is. With `words`, only near one of them (in lower case)."""
+        text, pieces, end = self.text, [], 0
+        for match in found(pattern, text, words):
             new = change(match)
-            return match.group() if new is None else new
-
-        self.text = pattern.sub(changed, self.text)
+            if new is not None:
+                pieces += [text[end : match.start()], new]
+                end = match.end()
+        if pieces:
+            self.text = "".join([*pieces, text[end:]])
 
     def restored(self) -> str:
         return MARK.sub(lambda match: self._shown[ord(match.group()) - FIRST], self.text)
+
+
+BEFORE, BEHIND = 200, 16_384
+"""How far a match may reach from a word that must be in it: within its line, or so many characters."""
+
+
+def found(pattern: re.Pattern[str], text: str, words: Iterable[str] = ()) -> Iterator[re.Match[str]]:
+    """Matches, looked for only near the words: a search for words costs a hundredth of that for a pattern."""
+    if not words:
+        yield from pattern.finditer(text)
+        return
+    for start, end in windows(text, words):
+        yield from pattern.finditer(text, start, end)
+
+
+def windows(text: str, words: Iterable[str]) -> list[tuple[int, int]]:
+    """The lines with one of these words in them, joined where they touch; of a monstrous line only a part."""
+    low = text.lower()
+    if len(low) != len(text):  # the one letter whose lower case is two
+        low = text.replace("\u0130", "I").lower()
+    spans = []
+    for word in words:
+        place = low.find(word)
+        while place >= 0:
+            start = max(text.rfind("\n", 0, place) + 1, place - BEFORE)
+            end = text.find("\n", place)
+            end = min(len(text) if end < 0 else end + 1, place + BEHIND)
+            spans.append((start, end))
+            place = low.find(word, max(end - BEFORE, place + 1) if end - place >= BEHIND else end)
+    spans.sort()
+    joined: list[tuple[int, int]] = []
+    for start, end in spans:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined

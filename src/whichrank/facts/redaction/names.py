@@ -206,7 +206,7 @@ def compact(numbers: Iterable[int]) -> str:
 
 
 def _is_strong(name: str, *, host: bool = False) -> bool:
-    if host and places.SHAPES.fullmatch(name):
+    if host and places.SHAPES.pattern.fullmatch(name):
         return True
     # A word with a number behind it (rank3, eth0, cuda:0) is a device unless it has the shape of a host.
     return len(name) > 2 and not harmless.is_common(name) and not name.isdigit() and not harmless.is_device(name)

@@ -19,11 +19,12 @@ OTHER = len(ALPHABET)
 ZERO = 33 + 40
 """The character that stands for no difference."""
 SHORTEST = 12
+FEWEST_SIGNS = 6
+"""Rows of dashes and the like have fewer different ones."""
 
 CANDIDATE = re.compile(r"[A-Za-z0-9+/=_\-]{12,}|[A-Za-z0-9+/=_\-]{4,}(?:[.~!@$%^&*][A-Za-z0-9+/=_\-]{2,}){2,}")
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")
 _SEGMENTS = re.compile(r"[/.=~!@$%^&*]+")
-_RANGE = re.compile(r"(.)\1{5,}")
 
 
 @cache
@@ -40,6 +41,7 @@ def _index() -> dict[str, int]:
 def likeness(token: str) -> float:
     """Bits per pair by which this is more like an identifier than like random text."""
     pairs, index = _pairs(), _index()
+    token = token.lower() if token.isupper() else token  # names of variables
     places = [index.get(sign, OTHER) for sign in token]
     return sum(pairs[a][b] for a, b in zip(places, places[1:], strict=False)) / max(len(token) - 1, 1)
 
@@ -47,7 +49,7 @@ def likeness(token: str) -> float:
 @lru_cache(maxsize=1 << 16)
 def is_random(token: str) -> bool:
     """Whether a token of `CANDIDATE` is random as a whole, or one of its parts between slashes and dots is."""
-    if _random_part(token):
+    if "=" not in token.rstrip("=") and _random_part(token):
         return True
     parts = _SEGMENTS.split(token)
     return len(parts) > 1 and any(_random_part(part) for part in parts)
@@ -56,7 +58,7 @@ def is_random(token: str) -> bool:
 def _random_part(token: str) -> bool:
     token = token.strip("-_=+/.")
     size = len(token)
-    if size < SHORTEST or token.isdigit() or _RANGE.search(token):
+    if size < SHORTEST or token.isdigit() or len(set(token)) < FEWEST_SIGNS:
         return False
     digits = sum(sign.isdigit() for sign in token)
     lower, upper = any(map(str.islower, token)), any(map(str.isupper, token))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from whichrank.facts.redaction import addresses, harmless, places, secrets
 from whichrank.facts.redaction.addresses import Addresses
-from whichrank.facts.redaction.marks import MARK, Marks
+from whichrank.facts.redaction.marks import MARK, Marks, found
 from whichrank.facts.redaction.names import Names, compact, members
 
 _HARD = re.compile(r"(?i)\.(?:com|org|edu|gov|mil|internal|lan|corp|intranet|localdomain|example|invalid|amazonaws)$")
@@ -51,18 +51,18 @@ class Learner:
 
     def _hosts(self, text: str) -> None:
         learn = self.names.learn_host
-        for sure, patterns in ((True, (*places.SURE_HOSTS, places.SHAPES)), (False, places.MAYBE_HOSTS)):
-            for pattern in patterns:
-                for match in pattern.finditer(text):
+        for sure, around in ((True, (*places.SURE_HOSTS, places.SHAPES)), (False, places.MAYBE_HOSTS)):
+            for place in around:
+                for match in found(place.pattern, text, place.words):
                     if text[match.end("n") : match.end("n") + 1] != "[":
                         learn(match["n"], sure=sure)
-        for match in places.LISTED.finditer(text):
+        for match in found(places.LISTED.pattern, text, places.LISTED.words):
             self._list(match["list"])
-        for match in places.NODELIST.finditer(text):
+        for match in found(places.NODELIST.pattern, text, places.NODELIST.words):
             if is_nodelist(match):
                 for name in members(match["head"], match["inner"], match["tail"]):
                     learn(name, sure=True)
-        for match in places.FQDN.finditer(text):
+        for match in found(places.FQDN.pattern, text, places.FQDN.words):
             name = match["n"]
             if is_domain(match) and any(sign.isdigit() for sign in name.partition(".")[0]) and name.count(".") > 1:
                 learn(name, sure=True)
@@ -79,17 +79,17 @@ class Learner:
                 self.names.learn_host(match[1], sure=False)
 
     def _people(self, text: str) -> None:
-        for sure, patterns in ((True, places.SURE_USERS), (False, places.MAYBE_USERS)):
-            for pattern in patterns:
-                for match in pattern.finditer(text):
+        for sure, around in ((True, places.SURE_USERS), (False, places.MAYBE_USERS)):
+            for place in around:
+                for match in found(place.pattern, text, place.words):
                     self.names.learn_user(match["n"], sure=sure)
-        for pattern in places.ACCOUNTS:
-            for match in pattern.finditer(text):
+        for place in places.ACCOUNTS:
+            for match in found(place.pattern, text, place.words):
                 self.names.learn_account(match["n"])
-        for match in places.EMAIL.finditer(text):
+        for match in found(places.EMAIL.pattern, text, places.EMAIL.words):
             self.names.learn_user(match["user"], sure=False)
-        for pattern in (places.PERSON, places.AUTHOR):
-            for match in pattern.finditer(text):
+        for place in (places.PERSON, places.AUTHOR):
+            for match in found(place.pattern, text, place.words):
                 if " " in match["n"].strip():
                     self.names.person(match["n"].strip())
 
@@ -149,13 +149,11 @@ class Redactor:
         return re.sub(r"[\x00-\x1f/\\]", "_", name)[:200] or "_"
 
     def _mail(self, marks: Marks) -> None:
-        if "@" in marks.text:
-            marks.sub(places.PERSON, lambda m: marks.put("person", self.names.person(m["n"])) if " " in m["n"].strip() else None)
-            marks.sub(places.EMAIL, lambda m: self._address(m, marks))
-        marks.sub(places.AUTHOR, lambda m: m["head"] + marks.put("person", self.names.person(m["n"])))
-        if "+" in marks.text:
-            marks.sub(places.PHONE, lambda m: marks.put("phone", "phone-number"))
-        marks.sub(places.SERIALS, lambda m: _grouped(m, marks, "serial", self.names.serial(m["n"])))
+        _at(marks, places.PERSON, lambda m: marks.put("person", self.names.person(m["n"])) if " " in m["n"].strip() else None)
+        _at(marks, places.EMAIL, lambda m: self._address(m, marks))
+        _at(marks, places.AUTHOR, lambda m: m["head"] + marks.put("person", self.names.person(m["n"])))
+        _at(marks, places.PHONE, lambda m: marks.put("phone", "phone-number"))
+        _at(marks, places.SERIALS, lambda m: _grouped(m, marks, "serial", self.names.serial(m["n"])))
 
     def _address(self, match: re.Match[str], marks: Marks) -> str | None:
         if harmless.is_public_domain(match["domain"]) and match["user"].lower() in harmless.USERS:
@@ -165,8 +163,8 @@ class Redactor:
 
     def _numbers(self, marks: Marks) -> None:
         marks.sub(addresses.KERNEL_TABLE, lambda m: self._kernel_row(m, marks))
-        marks.sub(addresses.ANY, lambda m: self._number(m, marks))
-        marks.sub(re.compile(addresses.DASHED), lambda m: self._put(marks, "ipv4", self._addresses.dashed(m.group())))
+        for pattern in addresses.ALL:
+            marks.sub(pattern, lambda m: self._number(m, marks))
 
     def _kernel_row(self, match: re.Match[str], marks: Marks) -> str:
         local, remote = (marks.put("ipv4", self._addresses.kernel_hex(match[at])) for at in (2, 4))
@@ -174,40 +172,28 @@ class Redactor:
 
     def _number(self, match: re.Match[str], marks: Marks) -> str | None:
         kind = match.lastgroup or ""
-        if kind == "v4":
-            before = match.string[max(0, match.start() - 20) : match.start()]
-            if _BEFORE_VERSION.search(before) and not match.group().startswith(("10.", "192.168.", "172.")):
-                return None
-            return self._put(marks, "ipv4", self._addresses.v4(match.group()))
-        if kind == "v6":
-            return self._put(marks, "ipv6", self._addresses.v6(match.group()))
-        if kind == "mac":
-            return self._put(marks, "mac", self._addresses.mac(match.group()))
-        return self._put(marks, "uuid", self._addresses.uuid(match.group()))
-
-    @staticmethod
-    def _put(marks: Marks, kind: str, other: str | None) -> str | None:
-        return None if other is None else marks.put(kind, other)
+        before = match.string[max(0, match.start() - 20) : match.start()]
+        if kind == "ipv4" and _BEFORE_VERSION.search(before) and not match.group().startswith(("10.", "192.168.", "172.")):
+            return None
+        other = self._addresses.other(kind, match.group())
+        return None if other is None else marks.put(kind.removeprefix("dashed_"), other)
 
     def _names(self, marks: Marks) -> None:
-        if "[" in marks.text:
-            marks.sub(places.NODELIST, lambda m: self._nodelist(m, marks))
-        marks.sub(places.FQDN, lambda m: self._domain(m, marks))
-        if ":/" in marks.text or ":\\/" in marks.text:
-            marks.sub(places.URL_HOST, lambda m: self._url_host(m, marks))
+        _at(marks, places.NODELIST, lambda m: self._nodelist(m, marks))
+        _at(marks, places.FQDN, lambda m: self._domain(m, marks))
+        _at(marks, places.URL_HOST, lambda m: self._url_host(m, marks))
         # Where a name must stand, whatever it is.
-        for pattern in places.SURE_USERS:
-            marks.sub(pattern, lambda m: _grouped(m, marks, "user", self.names.user(m["n"])))
-        for pattern in places.MAYBE_USERS:
-            marks.sub(pattern, lambda m: self._maybe_user(m, marks))
-        for pattern in places.ACCOUNTS:
-            marks.sub(pattern, lambda m: _grouped(m, marks, "account", self.names.account(m["n"])))
+        for place in places.SURE_USERS:
+            _at(marks, place, lambda m: _grouped(m, marks, "user", self.names.user(m["n"])))
+        for place in places.MAYBE_USERS:
+            _at(marks, place, lambda m: self._maybe_user(m, marks))
+        for place in places.ACCOUNTS:
+            _at(marks, place, lambda m: _grouped(m, marks, "account", self.names.account(m["n"])))
         if self._known is not None:
             marks.sub(self._known, lambda m: self._other(m, marks))
-        marks.sub(places.SHAPES, lambda m: _grouped(m, marks, "host", self.names.host(m["n"])))
-        if self._weak:
-            for pattern in places.SURE_HOSTS:
-                marks.sub(pattern, lambda m: self._weak_host(m, marks))
+        _at(marks, places.SHAPES, lambda m: _grouped(m, marks, "host", self.names.host(m["n"])))
+        for place in places.SURE_HOSTS if self._weak else ():
+            _at(marks, place, lambda m: self._weak_host(m, marks))
 
     def _maybe_user(self, match: re.Match[str], marks: Marks) -> str | None:
         if not self.names.user_is_one(match["n"], sure=False):
@@ -253,6 +239,10 @@ class Redactor:
             return None
         domain = names[0].partition(".")[2]
         return marks.put("host", f"host-[{compact(numbers)}]" + (f".{self.names.domain(domain)}" if domain else ""))
+
+
+def _at(marks: Marks, place: places.Place, change: Callable[[re.Match[str]], str | None]) -> None:
+    marks.sub(place.pattern, change, place.words)
 
 
 def _grouped(match: re.Match[str], marks: Marks, kind: str, other: str | None) -> str | None:

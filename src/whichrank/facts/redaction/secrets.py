@@ -10,7 +10,7 @@ from typing import NamedTuple
 from whichrank.facts.environment import rows
 from whichrank.facts.redaction import harmless
 from whichrank.facts.redaction.marks import MARK, Marks
-from whichrank.facts.redaction.randomness import CANDIDATE, is_random
+from whichrank.facts.redaction.randomness import CANDIDATE, is_random, likeness
 
 Hide = Callable[[str, str], str]
 """Kind and secret in, replacement out."""
@@ -44,6 +44,14 @@ _TAIL = r"[\w.\-]{0,40}"
 _SIGNS = r"\s{0,4}(?::=|=>|={1,3}|:)\s{0,4}"
 _QUOTED = r"\\{0,3}\"(?P<q2>[^\"\r\n]{1,8192}?)\\{0,3}\"|\\{0,3}'(?P<q1>[^'\r\n]{1,8192}?)\\{0,3}'|`(?P<q3>[^`\r\n]{1,8192})`"
 _BARE = r"(?P<bare>[^\s\"'`,;|<>()\[\]{}]{1,8192})"
+_WORDS = tuple(
+    "pass pwd secret token cred key authorization bearer cookie session csrf xsrf conn dsn webhook otp jwt seed mnemonic pw psk auth sig "
+    "pin sas pat kennwort contrase mot_de motdepasse".split()
+)
+"""One of these is in every name of a secret."""
+_SCHEMES = ("bearer", "basic ", "token ", "digest ", "negotiate ", "ntlm ", "apikey ", "api-key ", "splunk ", "genie", "key ")
+_COMMANDS = ("sshpass", "mysql", "mariadb", "curl", "wget", "http", "redis-cli", "ldap", "docker login", "htpasswd", "ipmitool", "smbclient",
+             "login", "echo")  # fmt: skip
 ASSIGNED = re.compile(
     rf"(?P<key>(?:{_KEYWORD}){_TAIL})(?P<sep>{_Q}?(?:\[\d*\])?\]?{_SIGNS})(?:{_QUOTED}|{_BARE})", re.IGNORECASE
 )
@@ -135,9 +143,9 @@ def worth_hiding(value: str, strength: str) -> bool:
         return False
     if strength == "strong":
         return True
-    # A name that may mean something else: only what is no plain word, number or path.
+    # A name that may mean something else: only what is no word, number, path or identifier.
     word = re.fullmatch(r"[A-Za-z]+|[\d.,:%+\-]+|\d+[a-zA-Z]{1,4}", bare)
-    return len(bare) >= 6 and not word and not harmless.is_common(bare) and not bare.startswith(("/", "0x", "./", "(", "torch.", "<"))
+    return len(bare) >= 6 and not word and not bare.startswith(("/", "0x", "./", "(", "<")) and likeness(bare) < 0.8
 
 
 def hide_all(marks: Marks, hide: Hide) -> None:
@@ -152,7 +160,7 @@ def hide_shaped(marks: Marks, hide: Hide) -> None:
     hide_urls(marks, hide)
     for token in tokens():
         if token.keyword in marks.text:
-            marks.sub(token.pattern, lambda m, kind=token.kind: hide(kind, m.group()))  # type: ignore[misc]
+            marks.sub(token.pattern, lambda m, kind=token.kind: hide(kind, m.group()), (token.keyword.lower(),))  # type: ignore[misc]
     hide_named(marks, hide)
 
 
@@ -164,7 +172,7 @@ def hide_blocks(marks: Marks, hide: Hide) -> None:
 
 def hide_urls(marks: Marks, hide: Hide) -> None:
     if ":/" in marks.text or ":\\/" in marks.text:
-        marks.sub(URL, lambda m: m["scheme"] + m["sep"] + _url(m["rest"], hide))
+        marks.sub(URL, lambda m: m["scheme"] + m["sep"] + _url(m["rest"], hide), (":/", ":\\/"))
 
 
 def _url(rest: str, hide: Hide) -> str:
@@ -208,14 +216,14 @@ def _parameter(match: re.Match[str], hide: Hide) -> str:
 
 
 def hide_named(marks: Marks, hide: Hide) -> None:
-    marks.sub(HEADER, lambda m: _valued(m, hide, "header", "strong"))
-    marks.sub(SCHEME, lambda m: _scheme(m, hide))
-    marks.sub(ENV_LINE, lambda m: _env_line(m, hide))
-    marks.sub(FLAG, lambda m: _assigned(m, hide, "flag"))
-    marks.sub(ASSIGNED, lambda m: _assigned(m, hide, "assignment"))
-    marks.sub(SAID, lambda m: _said(m, hide))
-    marks.sub(NETRC, lambda m: m["head"] + hide("login", m["user"]) + m["sep"] + hide("password", m["value"]))
-    marks.sub(SHORT_FLAGS, lambda m: m["head"] + hide("password", m["value"]))
+    marks.sub(HEADER, lambda m: _valued(m, hide, "header", "strong"), ("authorization", "cookie", "x-", "-token"))
+    marks.sub(SCHEME, lambda m: _scheme(m, hide), _SCHEMES)
+    marks.sub(ENV_LINE, lambda m: _env_line(m, hide), _WORDS)
+    marks.sub(FLAG, lambda m: _assigned(m, hide, "flag"), _WORDS)
+    marks.sub(ASSIGNED, lambda m: _assigned(m, hide, "assignment"), _WORDS)
+    marks.sub(SAID, lambda m: _said(m, hide), ("passw", "secret", "token", "key", "pin", "credential"))
+    marks.sub(NETRC, lambda m: m["head"] + hide("login", m["user"]) + m["sep"] + hide("password", m["value"]), ("password",))
+    marks.sub(SHORT_FLAGS, lambda m: m["head"] + hide("password", m["value"]), _COMMANDS)
 
 
 def _full_name(match: re.Match[str]) -> str:
@@ -322,8 +330,6 @@ def hide_random(marks: Marks, hide: Hide) -> None:
 
 def is_random_whole(token: str) -> bool:
     """Base64 with slashes is one token; a path with a random folder is not."""
-    from whichrank.facts.redaction.randomness import likeness
-
     slashes = token.count("/")
     return not slashes or (not token.startswith("/") and likeness(token) < 0.3 and len(token) / (slashes + 1) > 6)
 
