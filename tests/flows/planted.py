@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# ruff: noqa: E501
 import base64
 import random
 import string
@@ -12,13 +13,19 @@ def rnd(count, alphabet=string.ascii_letters + string.digits, seed=7):
 
 
 HEX = "0123456789abcdef"
-_JWT = ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (b'{"alg":"HS256"}', b'{"sub":"4711"}', b"signature-bytes-123"))
+_JWT = ".".join(
+    base64.urlsafe_b64encode(part).decode().rstrip("=")
+    for part in (b'{"alg":"HS256"}', b'{"sub":"4711"}', b"signature-bytes-123")
+)
 
 # kind: (line, what must be gone)
 SECRETS = {
     "aws id": ("AWS_ACCESS_KEY_ID=AKIA" + rnd(16, string.ascii_uppercase), "AKIA" + rnd(16, string.ascii_uppercase)),
     "aws session id": ("key ASIA" + rnd(16, string.ascii_uppercase) + ".", "ASIA" + rnd(16, string.ascii_uppercase)),
-    "aws secret": ("export AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzzzzKEY", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzzzzKEY"),
+    "aws secret": (
+        "export AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzzzzKEY",
+        "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzzzzKEY",
+    ),
     "aws secret bare": ("using wJalrXUtnFEMI/K7MDENG/bPxRfiCYqqqqqqqKEY now", "K7MDENG/bPxRfiCYqqqqqqqKEY"),
     "github": ("remote: https://x-access-token:ghs_" + rnd(36) + "@github.com/a/b.git", "ghs_" + rnd(36)),
     "github pat": ("token github_pat_" + rnd(60), "github_pat_" + rnd(60)),
@@ -32,7 +39,10 @@ SECRETS = {
     "discord hook": ("https://discord.com/api/webhooks/123456789/" + rnd(30), rnd(30)),
     "jwt": ("got " + _JWT + " from the server", _JWT),
     "bearer": ("> Authorization: Bearer " + rnd(18), rnd(18)),
-    "basic": ("-H 'Authorization: Basic " + base64.b64encode(b"anna:geheim99").decode() + "'", base64.b64encode(b"anna:geheim99").decode()),
+    "basic": (
+        "-H 'Authorization: Basic " + base64.b64encode(b"anna:geheim99").decode() + "'",
+        base64.b64encode(b"anna:geheim99").decode(),
+    ),
     "flag": ("python train.py --password Tr0ub4dor --lr 1e-4", "Tr0ub4dor"),
     "flag list": ("['train.py', '--db-password', 'Tr1ub4dor', '--lr']", "Tr1ub4dor"),
     "env quoted": ('export DB_PASSWORD="zwei Worte!7"', "zwei Worte!7"),
@@ -42,7 +52,10 @@ SECRETS = {
     "url password": ("postgres://svc:Pa55-w0rd!@db:5432/x", "Pa55-w0rd!"),
     "odbc": ("Server=db;Uid=svc;Password=Pa66-w0rd;Timeout=3", "Pa66-w0rd"),
     "azure key": ("AccountName=x;AccountKey=" + rnd(86) + "==;EndpointSuffix=core", rnd(86)),
-    "signed url": ("GET https://b.s3.amazonaws.com/k?X-Amz-Signature=" + rnd(64, HEX) + "&X-Amz-Expires=60", rnd(64, HEX)),
+    "signed url": (
+        "GET https://b.s3.amazonaws.com/k?X-Amz-Signature=" + rnd(64, HEX) + "&X-Amz-Expires=60",
+        rnd(64, HEX),
+    ),
     "sas": ("https://a.blob.core.windows.net/c?sv=2022&sig=abc%2Fdef%2Fghi%3D", "abc%2Fdef%2Fghi"),
     "cookie": ("Set-Cookie: session=" + rnd(26) + "; Path=/", rnd(26)),
     "netrc": ("machine api.wandb.ai login user password " + rnd(40, HEX), rnd(40, HEX)),
@@ -84,7 +97,11 @@ IDENTITIES = {
     "bucket": ("s3://zeta-train-data/shard0", "zeta-train-data"),
     "arn": ("arn:aws:iam::210987654321:role/x", "210987654321"),
 }
-PRIVATE_KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "\n".join(rnd(64, seed=s) for s in range(4)) + "\nAQID\n-----END OPENSSH PRIVATE KEY-----\n"
+PRIVATE_KEY = (
+    "-----BEGIN OPENSSH PRIVATE KEY-----\n"
+    + "\n".join(rnd(64, seed=s) for s in range(4))
+    + "\nAQID\n-----END OPENSSH PRIVATE KEY-----\n"
+)
 HARMLESS = """\
 x1:812:900 [3] NCCL INFO comm 0x7f1234567890 rank 3 nranks 4 cudaDev 3 nvmlDev 3 busId 6000 commId 0x69f5df2b75f53db7 - Init COMPLETE
 [rank3]:[E1115 10:00:00.123456789 ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=15, OpType=ALLREDUCE, NumelIn=1024)

@@ -15,8 +15,10 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+import whichrank.report
 from tests.flows.planted import HARMLESS, IDENTITIES, PRIVATE_KEY, SECRETS
 from whichrank.evidence.bundle import Bundle, load
 from whichrank.flows.diagnose import diagnose
@@ -96,7 +98,11 @@ def forms(tmp_path: Path) -> Path:
     (folder / "environ").write_bytes(b"\0".join(line.encode() for line in LINES))
     (folder / "lines.json").write_text(json.dumps({"lines": LINES, "text": TEXT}))
     for protocol in range(6):
-        dump = {"version": "2.10", "entries": [{"frames": [{"name": "f", "filename": line, "line": 3}]} for line in LINES], "text": TEXT}
+        dump = {
+            "version": "2.10",
+            "entries": [{"frames": [{"name": "f", "filename": line, "line": 3}]} for line in LINES],
+            "text": TEXT,
+        }
         (folder / f"fr_{protocol}").write_bytes(pickle.dumps(dump, protocol))
     with tarfile.open(folder / "logs.tar.gz", "w:gz") as archive:
         for name in ("home/mkowalski/quasar.log", "kite008/x.log"):
@@ -106,7 +112,9 @@ def forms(tmp_path: Path) -> Path:
     with zipfile.ZipFile(folder / "logs.zip", "w") as archive:
         archive.writestr("users/rjankovic/inner.log", raw)
         archive.writestr("nested.tar.gz", (folder / "logs.tar.gz").read_bytes())
-    words = last_words.Words(pid=7, rank=1, place="/home/mkowalski/t.py:3 f", error="quasar: Pa55-w0rd! from 10.20.30.41")
+    words = last_words.Words(
+        pid=7, rank=1, place="/home/mkowalski/t.py:3 f", error="quasar: Pa55-w0rd! from 10.20.30.41"
+    )
     (folder / "7.1.words").write_bytes(last_words.pack(words) + bytes(last_words.SLOT))
     return folder
 
@@ -135,9 +143,14 @@ def test_what_can_not_be_rewritten_is_left_out_and_listed(tmp_path):
     (folder / "link.log").symlink_to(folder / "secret")
     os.mkfifo(folder / "pipe")
     refused = {
-        "net.pcap": b"\xd4\xc3\xb2\xa1" + bytes(40), "core": b"\x7fELF" + os.urandom(200), "runs.db": b"SQLite format 3\0" + bytes(99),
-        "x.bin": os.urandom(4096), "id_rsa": b"key", "tls.pem": b"key", "mixed.log": b"plain text\n" + "wide text".encode("utf-16-le"),
-    }  # fmt: skip
+        "net.pcap": b"\xd4\xc3\xb2\xa1" + bytes(40),
+        "core": b"\x7fELF" + os.urandom(200),
+        "runs.db": b"SQLite format 3\0" + bytes(99),
+        "x.bin": os.urandom(4096),
+        "id_rsa": b"key",
+        "tls.pem": b"key",
+        "mixed.log": b"plain text\n" + "wide text".encode("utf-16-le"),
+    }
     for name, data in refused.items():
         (folder / name).write_bytes(data)
     done, out = scrubbed(folder, tmp_path)
@@ -145,6 +158,8 @@ def test_what_can_not_be_rewritten_is_left_out_and_listed(tmp_path):
     assert sorted(path.name for path in out.iterdir()) == [REPORT, "secret", "x.log"]
     report = json.loads((out / REPORT).read_text())
     assert {entry["path"] for entry in report["left_out"]} == {*refused, "link.log", "pipe"}
+    schema = Path(whichrank.report.__file__).parent / "schemas" / "scrub.schema.json"
+    jsonschema.validate(report, json.loads(schema.read_text()))
 
 
 def test_the_copy_is_private_and_never_written_over_anything(tmp_path):
@@ -201,7 +216,15 @@ def told(diagnosis):
     verdict = diagnosis.verdict
     code = [(Path(place.file).name, place.line, place.function) for place in verdict.culprits.code]
     found = sorted(finding.code for finding in diagnosis.findings)
-    return verdict.category, verdict.cause, verdict.culprits.ranks, verdict.victims, len(verdict.culprits.hosts), code, found
+    return (
+        verdict.category,
+        verdict.cause,
+        verdict.culprits.ranks,
+        verdict.victims,
+        len(verdict.culprits.hosts),
+        code,
+        found,
+    )
 
 
 def cases(archive: str, depth: int, tmp_path: Path) -> list[Path]:
@@ -217,7 +240,15 @@ def check_same(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["gloo_waits/send_left_out", "crashes/sigkill", "torch_output/conditional", "flight_recorder/gloo_skip", "nccl/conditional", "bundle"]
+    "name",
+    [
+        "gloo_waits/send_left_out",
+        "crashes/sigkill",
+        "torch_output/conditional",
+        "flight_recorder/gloo_skip",
+        "nccl/conditional",
+        "bundle",
+    ],
 )
 def test_the_copy_gives_the_same_verdict(name, tmp_path):
     check_same(SAMPLES / name, tmp_path)
@@ -225,7 +256,14 @@ def test_the_copy_gives_the_same_verdict(name, tmp_path):
 
 @pytest.mark.bars
 @pytest.mark.parametrize(
-    ("archive", "depth"), [("drills_nccl.tar.xz", 2), ("nccl_faults.tar.gz", 2), ("network.tar.gz", 2), ("run_nccl.tar.gz", 2), ("run_nccl_full.tar.gz", 2)]
+    ("archive", "depth"),
+    [
+        ("drills_nccl.tar.xz", 2),
+        ("nccl_faults.tar.gz", 2),
+        ("network.tar.gz", 2),
+        ("run_nccl.tar.gz", 2),
+        ("run_nccl_full.tar.gz", 2),
+    ],
 )
 def test_every_recorded_bundle_gives_the_same_verdict(archive, depth, tmp_path):
     found = cases(archive, depth, tmp_path)
@@ -236,7 +274,9 @@ def test_every_recorded_bundle_gives_the_same_verdict(archive, depth, tmp_path):
 
 def test_scrubbing_again_changes_nothing_more(tmp_path):
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "job.log").write_text(HARMLESS + "quasar:1:2 [0] NCCL INFO x\nDB_PASSWORD=hunter2\n/home/mkowalski/x\n")
+    (tmp_path / "in" / "job.log").write_text(
+        HARMLESS + "quasar:1:2 [0] NCCL INFO x\nDB_PASSWORD=hunter2\n/home/mkowalski/x\n"
+    )
     _, once = scrubbed(tmp_path / "in", tmp_path)
     scrub(once, tmp_path / "twice", key=b"k" * 16)
     assert (tmp_path / "twice" / "job.log").read_text() == (once / "job.log").read_text()

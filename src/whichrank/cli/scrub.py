@@ -21,7 +21,9 @@ _MOST_SHOWN = 40
 
 @click.command(name="scrub")
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, path_type=Path))
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where the copy goes (default: PATH-scrubbed).")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="Where the copy goes (default: PATH-scrubbed)."
+)
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 def command(path: Path, out: Path | None, quiet: bool) -> None:
     """Write a copy of PATH in which hosts, users, addresses and secrets are replaced.

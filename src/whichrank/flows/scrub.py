@@ -1,4 +1,4 @@
-"""A copy of evidence that is safe to share: learn the names, replace them everywhere, leave out what can't be rewritten."""
+"""A copy of evidence that is safe to share: names are learned and replaced, what can't be rewritten is left out."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ class Scrubbed:
         }
 
 
-def scrub(given: Path, out: Path, *, key: bytes, limits: Limits | None = None, progress: Progress | None = None) -> Scrubbed:
+def scrub(
+    given: Path, out: Path, *, key: bytes, limits: Limits | None = None, progress: Progress | None = None
+) -> Scrubbed:
     """Write the copy to `out`, a folder that does not exist yet or is empty: whole, or not at all."""
     out = Path(os.path.abspath(out))  # noqa: PTH100 - a link in place of the copy is not followed
     _check(given, out)
@@ -75,7 +77,9 @@ def scrub(given: Path, out: Path, *, key: bytes, limits: Limits | None = None, p
 
 def _check(given: Path, out: Path) -> None:
     if not given.exists():
-        raise UsageError(f"there is no file or folder '{given}'", "Give the folder of a bundle or of a run, or an archive.")
+        raise UsageError(
+            f"there is no file or folder '{given}'", "Give the folder of a bundle or of a run, or an archive."
+        )
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise UsageError(f"'{out}' is not an empty folder", "Give --out a folder that does not exist yet.")
     if given.is_dir() and out.resolve().is_relative_to(given.resolve()):
@@ -90,7 +94,7 @@ def _copy(files: Sequence[File], draft: Path, room: Path, key: bytes, progress: 
         progress("looking for names", done, len(leaves))
         _learn(leaf, listening)
     for file in files:
-        _learn_names(file, listening)
+        _learn_names(file, listening, names)
     names.close()
     redactor = Redactor(names, key)
     copier = _Copier(redactor, Replacing(names, redactor), room, progress, len(leaves))
@@ -101,10 +105,14 @@ def _copy(files: Sequence[File], draft: Path, room: Path, key: bytes, progress: 
     )
 
 
-def _learn_names(file: File, voice: Voice) -> None:
+def _learn_names(file: File, voice: Voice, names: Names) -> None:
+    """Names in paths: a folder that is called by a word of no trade is called by a person or a project."""
     voice.text(f"/{file.name}\n")
+    for folder in PurePosixPath(file.name).parts[:-1]:
+        if folder.isalpha() and folder.islower() and len(folder) > 4:
+            names.learn_user(folder, sure=False)
     for member in file.members:
-        _learn_names(member, voice)
+        _learn_names(member, voice, names)
 
 
 def _learn(leaf: File, voice: Voice) -> None:

@@ -13,7 +13,13 @@ from whichrank.model.last_words import MAGIC as WORDS
 
 ARCHIVES = ("zip", "tar")
 COMPRESSED = ("gz", "xz", "bz2", "zst")
-TEXTS = {"text": "utf-8", "utf-16-le": "utf-16-le", "utf-16-be": "utf-16-be", "utf-32-le": "utf-32-le", "utf-32-be": "utf-32-be"}
+TEXTS = {
+    "text": "utf-8",
+    "utf-16-le": "utf-16-le",
+    "utf-16-be": "utf-16-be",
+    "utf-32-le": "utf-32-le",
+    "utf-32-be": "utf-32-be",
+}
 
 _BINARY = {
     b"SQLite format 3\0": "an SQLite database",

@@ -34,7 +34,9 @@ def listen(content: dict[str, Any], voice: Voice) -> None:
     _walked(content, voice)
 
 
-def rewritten(content: dict[str, Any], voice: Voice, copied: Mapping[str, tuple[str, str]], left_out: Mapping[str, str]) -> bytes:
+def rewritten(
+    content: dict[str, Any], voice: Voice, copied: Mapping[str, tuple[str, str]], left_out: Mapping[str, str]
+) -> bytes:
     """The document for the copy; `copied`: old path -> new path and checksum, `left_out`: old path -> why."""
     hosts = content.get("hosts")
     for host in hosts if isinstance(hosts, list) else []:

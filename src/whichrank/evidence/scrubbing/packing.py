@@ -9,10 +9,10 @@ import shutil
 import tarfile
 import zipfile
 from collections.abc import Iterable
+from datetime import datetime, timezone
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
-from datetime import datetime, timezone
 
 Packed = tuple[str, Path, int]
 """Name in the archive, where the bytes are, time."""

@@ -132,7 +132,13 @@ def _latin(text: str) -> bytes:
 
 def _line(text: str) -> bytes:
     """UNICODE of protocol 0: one line, with what would end it spelled out."""
-    for sign, spelled in (("\\", "\\u005c"), ("\0", "\\u0000"), ("\n", "\\u000a"), ("\r", "\\u000d"), ("\x1a", "\\u001a")):
+    for sign, spelled in (
+        ("\\", "\\u005c"),
+        ("\0", "\\u0000"),
+        ("\n", "\\u000a"),
+        ("\r", "\\u000d"),
+        ("\x1a", "\\u001a"),
+    ):
         text = text.replace(sign, spelled)
     return b"V" + text.encode("raw-unicode-escape") + b"\n"
 
@@ -147,7 +153,9 @@ _STRINGS: dict[str, Callable[[str], bytes]] = {
     "BINUNICODE8": lambda text: b"\x8d" + struct.pack("<Q", len(_utf8(text))) + _utf8(text),
 }
 _LENGTHS: dict[str, Callable[[bytes], bytes]] = {
-    "SHORT_BINBYTES": lambda raw: b"C" + bytes([len(raw)]) + raw if len(raw) < 256 else b"B" + struct.pack("<I", len(raw)) + raw,
+    "SHORT_BINBYTES": lambda raw: (
+        b"C" + bytes([len(raw)]) + raw if len(raw) < 256 else b"B" + struct.pack("<I", len(raw)) + raw
+    ),
     "BINBYTES": lambda raw: b"B" + struct.pack("<I", len(raw)) + raw,
     "BINBYTES8": lambda raw: b"\x8e" + struct.pack("<Q", len(raw)) + raw,
     "BYTEARRAY8": lambda raw: b"\x96" + struct.pack("<Q", len(raw)) + raw,

@@ -30,10 +30,21 @@ def rewrite(source: BinaryIO, target: BinaryIO, voice: Voice, encoding: str = "u
         piece, rest = rest[:end], rest[end:]
         if piece:
             check(piece)
-            new = voice.text(piece.decode("utf-8", "surrogateescape"))
-            target.write(new.encode("utf-8", "surrogateescape"))
+            narrow = _is_latin(piece)
+            text = piece.decode("latin-1") if narrow else piece.decode("utf-8", "surrogateescape")
+            new = voice.text(text)
+            target.write(new.encode("latin-1", "replace") if narrow else new.encode("utf-8", "surrogateescape"))
         if not data:
             return
+
+
+def _is_latin(piece: bytes) -> bool:
+    """Not UTF-8, and nothing in it is: letters of one byte, as old editors and Windows write them."""
+    try:
+        piece.decode("utf-8")
+    except UnicodeDecodeError:
+        return piece.decode("utf-8", "ignore").isascii()
+    return False
 
 
 def _end(data: bytes, *, last: bool) -> int:

@@ -75,7 +75,11 @@ class Survey:
                 relative = path.relative_to(root)
                 count += 1
                 if count > self._limits.files:
-                    yield File(relative.as_posix(), path, left_out=f"this and what follows: more than {self._limits.files:,} files")
+                    yield File(
+                        relative.as_posix(),
+                        path,
+                        left_out=f"this and what follows: more than {self._limits.files:,} files",
+                    )
                     return
                 if entry.is_symlink():
                     yield File(relative.as_posix(), path, left_out="a link")

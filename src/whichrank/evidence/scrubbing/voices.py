@@ -9,9 +9,26 @@ from whichrank.facts.redaction import harmless, secrets
 from whichrank.facts.redaction.names import Names
 from whichrank.facts.redaction.redactor import Blocks, Learner, Redactor
 
-_HOST_KEYS = frozenset("host hostname host_name node node_name nodename fqdn master_addr server peer machine by".split())
-_USER_KEYS = frozenset("user username user_name owner author login logname submitted_by created_by".split())
-_ACCOUNT_KEYS = frozenset("account account_name allocation reservation entity tenant organization".split())
+_HOST_KEYS = frozenset(
+    [
+        "host",
+        "hostname",
+        "host_name",
+        "node",
+        "node_name",
+        "nodename",
+        "fqdn",
+        "master_addr",
+        "server",
+        "peer",
+        "machine",
+        "by",
+    ]
+)
+_USER_KEYS = frozenset(
+    ["user", "username", "user_name", "owner", "author", "login", "logname", "submitted_by", "created_by"]
+)
+_ACCOUNT_KEYS = frozenset(["account", "account_name", "allocation", "reservation", "entity", "tenant", "organization"])
 _REMEMBERED = 1 << 16
 _NAME = re.compile(r"[\w.\- ]{1,64}")
 

@@ -16,5 +16,10 @@ def rewrite(source: BinaryIO, target: BinaryIO, voice: Voice) -> None:
         if words is None:
             target.write(bytes(layout.SLOT))
             continue
-        texts = {name: voice.value(getattr(words, name)) for name in ("operation", "place", "error", "work")}
-        target.write(layout.pack(words._replace(**texts)))
+        new = words._replace(
+            operation=voice.value(words.operation),
+            place=voice.value(words.place),
+            error=voice.value(words.error),
+            work=voice.value(words.work),
+        )
+        target.write(layout.pack(new))

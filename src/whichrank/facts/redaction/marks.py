@@ -31,7 +31,9 @@ class Marks:
             self._shown.append(replacement)
         return mark
 
-    def sub(self, pattern: re.Pattern[str], change: Callable[[re.Match[str]], str | None], words: Iterable[str] = ()) -> None:
+    def sub(
+        self, pattern: re.Pattern[str], change: Callable[[re.Match[str]], str | None], words: Iterable[str] = ()
+    ) -> None:
         """Replace matches; None leaves one as it is. With `words`, only near one of them (in lower case)."""
         text, pieces, end = self.text, [], 0
         for match in found(pattern, text, words):
@@ -68,7 +70,8 @@ def windows(text: str, words: Iterable[str]) -> list[tuple[int, int]]:
     for word in words:
         place = low.find(word)
         while place >= 0:
-            start = max(text.rfind("\n", 0, place) + 1, place - BEFORE)
+            # With the line before, where a list names what this line gives the value of.
+            start = max(text.rfind("\n", 0, max(text.rfind("\n", 0, place), 0)) + 1, place - BEFORE)
             end = text.find("\n", place)
             end = min(len(text) if end < 0 else end + 1, place + BEHIND)
             spans.append((start, end))

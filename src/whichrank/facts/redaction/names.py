@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import quote
 
 from whichrank.facts.redaction import harmless, places
@@ -33,6 +34,7 @@ class Names:
     persons: dict[str, int] = field(default_factory=dict)
     others: dict[str, int] = field(default_factory=dict)
     """Serial numbers and the like."""
+    uids: dict[str, int] = field(default_factory=dict)
     secrets: dict[str, int] = field(default_factory=dict)
     spread: set[str] = field(default_factory=set)
     """Secrets that are looked for everywhere once they were seen beside a name."""
@@ -79,6 +81,10 @@ class Names:
         if re.fullmatch(r"(?i)n/?a|none|unknown|0x?0*|[0f:.\-]+|default|not|requested|unavailable|serial-\d+", name):
             return None
         return f"serial-{self.others.get(name.lower()) or self._next(self.others, name.lower())}"
+
+    def uid(self, number: str) -> str:
+        """A number stays one."""
+        return str(60_000 + (self.uids.get(number) or self._next(self.uids, number)))
 
     def secret(self, value: str) -> str:
         if re.fullmatch(r"redacted-\d+", value):
@@ -136,7 +142,12 @@ class Names:
         if len(self.spread) >= MOST_SECRETS:
             return
         short = len(value) < 6 or (value.isdigit() and len(value) < 8)
-        if short or harmless.is_common(value) or (value.isalpha() and len(value) < 10) or value.startswith(("/", "$", "<")):
+        if (
+            short
+            or harmless.is_common(value)
+            or (value.isalpha() and len(value) < 10)
+            or value.startswith(("/", "$", "<"))
+        ):
             return
         if re.fullmatch(r"[a-z_]+(?:[.(\[][\w.()\[\]'\"]*)+", value):  # code: os.environ["X"], args.password
             return
@@ -163,7 +174,9 @@ class Names:
         if not forms:
             return None
         ordered = sorted(forms, key=len, reverse=True)
-        return re.compile("|".join(re.escape(form) if len(form) >= 10 else LEFT + re.escape(form) + RIGHT for form in ordered))
+        return re.compile(
+            "|".join(re.escape(form) if len(form) >= 10 else LEFT + re.escape(form) + RIGHT for form in ordered)
+        )
 
     def other_name(self, name: str) -> tuple[str, str] | None:
         """Kind and other name of something that `known` found."""
@@ -217,7 +230,7 @@ def _natural(name: str) -> tuple[object, ...]:
 
 
 def _highest(table: dict[str, int]) -> int:
-    return max(max(table.values()), len(table))
+    return max(*table.values(), len(table))
 
 
 def _forms(value: str) -> Iterator[str]:
@@ -230,9 +243,12 @@ def _forms(value: str) -> Iterator[str]:
         yield base64.b64encode(value.encode()).decode().rstrip("=")
 
 
+_Node = dict[str, Any]
+
+
 def _trie(words: Iterable[str]) -> str:
     """One pattern for many words, with their common beginnings taken out: thousands of hosts cost what one costs."""
-    root: dict[str, dict] = {}  # type: ignore[type-arg]
+    root: _Node = {}
     for word in words:
         node = root
         for sign in word.lower():
@@ -241,18 +257,21 @@ def _trie(words: Iterable[str]) -> str:
     return _pattern(root)
 
 
-def _pattern(node: dict[str, dict]) -> str:  # type: ignore[type-arg]
-    # Iterative along single children, so that depth is bounded by the branches, not by the length.
+def _pattern(node: _Node) -> str:
     branches = []
     for sign, child in sorted(node.items(), reverse=True):
-        if not sign:
-            continue
-        run = sign
-        while len(child) == 1 and "" not in child:
-            (following, child), = child.items()
-            run += following
-        branches.append(re.escape(run) + _pattern(child))
+        if sign:
+            run, end = _run(sign, child)
+            branches.append(re.escape(run) + _pattern(end))
     if not branches:
         return ""
     joined = branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
     return f"(?:{joined})?" if "" in node else joined
+
+
+def _run(run: str, node: _Node) -> tuple[str, _Node]:
+    """Letters that only one word goes on with: depth is bounded by the branches, not by the length."""
+    while len(node) == 1 and "" not in node:
+        ((sign, node),) = node.items()
+        run += sign
+    return run, node

@@ -1,9 +1,10 @@
 """Random text told from identifiers: a key, a token or a hash has letters in an order that no name has.
 
 `letter_pairs.txt` holds, for each pair of characters, how much more often (in tenths of a bit) it occurs in
-identifiers than in random text (all signs that are no letter or digit count as one). It was counted over the names in CPython 3.11, numpy and torch 2.13 and the C++
-symbols of torch (`tools/letter_pairs.py`). Of identifiers with 16 or more characters 1 % have a mean below 0.32
-bits, of mangled symbols 0.1 % below 0.72; of random base62 with 20 characters 0.1 % are above -0.56.
+identifiers than in random text; signs that are no letter or digit count as one. It was counted over the names in
+CPython 3.11, numpy and torch 2.13 and the C++ symbols of torch (`tools/letter_pairs.py`). Of identifiers with 16 or
+more characters 1 % have a mean below 0.32 bits, of mangled symbols 0.1 % below 0.72; of random base62 with 20
+characters 0.1 % are above -0.56.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 import string
 from functools import cache, lru_cache
+from itertools import pairwise
 
 from whichrank.facts.environment import HERE
 
@@ -20,6 +22,8 @@ ZERO = 33 + 40
 """The character that stands for no difference."""
 SHORTEST = 12
 FEWEST_SIGNS = 6
+LONGEST_NUMBER = 20
+"""Digits of 64 bits; times in nanoseconds have 19."""
 """Rows of dashes and the like have fewer different ones."""
 
 CANDIDATE = re.compile(r"[A-Za-z0-9+/=_\-]{12,}|[A-Za-z0-9+/=_\-]{4,}(?:[.~!@$%^&*][A-Za-z0-9+/=_\-]{2,}){2,}")
@@ -43,7 +47,7 @@ def likeness(token: str) -> float:
     pairs, index = _pairs(), _index()
     token = token.lower() if token.isupper() else token  # names of variables
     places = [index.get(sign, OTHER) for sign in token]
-    return sum(pairs[a][b] for a, b in zip(places, places[1:], strict=False)) / max(len(token) - 1, 1)
+    return sum(pairs[a][b] for a, b in pairwise(places)) / max(len(token) - 1, 1)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -58,7 +62,9 @@ def is_random(token: str) -> bool:
 def _random_part(token: str) -> bool:
     token = token.strip("-_=+/.")
     size = len(token)
-    if size < SHORTEST or token.isdigit() or len(set(token)) < FEWEST_SIGNS:
+    if token.isdigit():
+        return size > LONGEST_NUMBER
+    if size < SHORTEST or len(set(token)) < FEWEST_SIGNS:
         return False
     digits = sum(sign.isdigit() for sign in token)
     lower, upper = any(map(str.islower, token)), any(map(str.isupper, token))
@@ -69,7 +75,7 @@ def _random_part(token: str) -> bool:
         return kinds == 3 and digits >= 2 and likeness(token) < -0.8
     if size < 20:
         return kinds >= 2 and likeness(token) < -0.3
-    return kinds >= 2 and likeness(token) < 0.3 or likeness(token) < -0.5
+    return (kinds >= 2 and likeness(token) < 0.3) or likeness(token) < -0.5
 
 
 def _random_hex(token: str, inner: str, digits: int) -> bool:

@@ -12,9 +12,13 @@ from whichrank.facts.redaction.marks import MARK, Marks, found
 from whichrank.facts.redaction.names import Names, compact, members
 
 _HARD = re.compile(r"(?i)\.(?:com|org|edu|gov|mil|internal|lan|corp|intranet|localdomain|example|invalid|amazonaws)$")
-_BEFORE_VERSION = re.compile(r"(?i)(?:version|release|==|>=|<=|~=|cudnn|driver|firmware|fw|vbios)[\s:=v]{0,4}$|(?<![a-z])v$")
+_BEFORE_VERSION = re.compile(
+    r"(?i)(?:version|release|==|>=|<=|~=|cudnn|driver|firmware|fw|vbios)[\s:=v]{0,4}$|(?<![a-z])v$"
+)
 _PLAIN_FLOW = re.compile(r"[A-Za-z0-9+/=]{4,}\s*$")
-_PEM_BODY = re.compile(r".{0,120}?[A-Za-z0-9+/=]{4,}[\s\"',\\]*|.{0,120}(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash|Encryption|Public-Lines|Private-Lines)[^\n]{0,200}\s*|\s*")
+_PEM_BODY = re.compile(
+    r".{0,120}?[A-Za-z0-9+/=]{4,}[\s\"',\\]*|.{0,120}(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash|Encryption|Public-Lines|Private-Lines)[^\n]{0,200}\s*|\s*"
+)
 
 
 def without_secrets(text: str) -> str:
@@ -68,7 +72,7 @@ class Learner:
                 learn(name, sure=True)
 
     def _list(self, text: str) -> None:
-        for match in re.finditer(r"([A-Za-z][\w.\-]*)(?:\[([\d,\-]+)\]([\w.\-]*))?", text.split(" ")[0]):
+        for match in re.finditer(r"([A-Za-z][\w.\-]*)(?:\[([\d,\-]+)\]([\w.\-]*))?", text.split(" ", maxsplit=1)[0]):
             if match[2]:
                 try:
                     for name in members(match[1], match[2], match[3]):
@@ -88,10 +92,38 @@ class Learner:
                 self.names.learn_account(match["n"])
         for match in found(places.EMAIL.pattern, text, places.EMAIL.words):
             self.names.learn_user(match["user"], sure=False)
-        for place in (places.PERSON, places.AUTHOR):
+        self._tables(text)
+        for place in (places.PERSON, places.AUTHOR, places.BRACKETED):
             for match in found(place.pattern, text, place.words):
                 if " " in match["n"].strip():
                     self.names.person(match["n"].strip())
+
+    def _tables(self, text: str) -> None:
+        """Columns of tables with bars: sacct -P, squeue -o, exports of databases."""
+        header: list[str] = []
+        for line in text.splitlines() if "|" in text else ():
+            cells = [cell.strip() for cell in line.split("|")]
+            titles = [cell.lower() for cell in cells]
+            if len(cells) < 3:
+                header = []
+            elif _TITLES.intersection(titles):
+                header = titles
+            elif header:
+                for title, cell in zip(header, cells, strict=False):
+                    self._cell(title, cell)
+
+    def _cell(self, title: str, cell: str) -> None:
+        if not re.fullmatch(r"[\w.@+\-]{2,63}", cell):
+            return
+        if title in ("user", "owner", "uid", "username"):
+            self.names.learn_user(cell, sure=False)
+        elif title in ("account", "group", "project", "reservation"):
+            self.names.learn_account(cell)
+        elif title in ("node", "nodelist", "host", "hostname", "nodes", "batchhost"):
+            self.names.learn_host(cell, sure=False)
+
+
+_TITLES = frozenset(("user", "account", "nodelist", "hostname", "host", "owner", "username"))
 
 
 class Redactor:
@@ -149,10 +181,16 @@ class Redactor:
         return re.sub(r"[\x00-\x1f/\\]", "_", name)[:200] or "_"
 
     def _mail(self, marks: Marks) -> None:
-        _at(marks, places.PERSON, lambda m: marks.put("person", self.names.person(m["n"])) if " " in m["n"].strip() else None)
+        _at(
+            marks,
+            places.PERSON,
+            lambda m: marks.put("person", self.names.person(m["n"])) if " " in m["n"].strip() else None,
+        )
+        _at(marks, places.BRACKETED, lambda m: m["head"] + marks.put("person", self.names.person(m["n"])))
         _at(marks, places.EMAIL, lambda m: self._address(m, marks))
         _at(marks, places.AUTHOR, lambda m: m["head"] + marks.put("person", self.names.person(m["n"])))
-        _at(marks, places.PHONE, lambda m: marks.put("phone", "phone-number"))
+        _at(marks, places.UIDS, lambda m: _grouped(m, marks, "uid", self.names.uid(m["n"])))
+        _at(marks, places.PHONE, lambda _: marks.put("phone", "phone-number"))
         _at(marks, places.SERIALS, lambda m: _grouped(m, marks, "serial", self.names.serial(m["n"])))
 
     def _address(self, match: re.Match[str], marks: Marks) -> str | None:
@@ -173,7 +211,11 @@ class Redactor:
     def _number(self, match: re.Match[str], marks: Marks) -> str | None:
         kind = match.lastgroup or ""
         before = match.string[max(0, match.start() - 20) : match.start()]
-        if kind == "ipv4" and _BEFORE_VERSION.search(before) and not match.group().startswith(("10.", "192.168.", "172.")):
+        if (
+            kind == "ipv4"
+            and _BEFORE_VERSION.search(before)
+            and not match.group().startswith(("10.", "192.168.", "172."))
+        ):
             return None
         other = self._addresses.other(kind, match.group())
         return None if other is None else marks.put(kind.removeprefix("dashed_"), other)
@@ -274,7 +316,7 @@ def is_nodelist(match: re.Match[str]) -> bool:
     padded = re.search(r"(?<!\d)0\d", inner) is not None
     several = "-" in inner or "," in inner
     called = re.search(r"(?i)(?:node|host|worker|compute|dgx|hgx|nid|login|srv|server|-)$", head)
-    return (padded or (several and called is not None)) and not match["tail"].startswith((".py", "."*2))
+    return (padded or (several and called is not None)) and not match["tail"].startswith((".py", "." * 2))
 
 
 class Blocks:
