@@ -1,5 +1,6 @@
 """Random text is told from names."""
 
+# ruff: noqa: E501
 from __future__ import annotations
 
 import random

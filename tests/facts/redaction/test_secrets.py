@@ -1,5 +1,6 @@
 """The table of tokens, and the face that notifications use."""
 
+# ruff: noqa: E501
 from __future__ import annotations
 
 import time
