@@ -19,7 +19,7 @@ Packed = tuple[str, Path, int]
 
 
 def compress(source: Path, target: BinaryIO, kind: str) -> None:
-    """One file in one of the kinds that `_streams` reads; no name and no time goes into the header."""
+    """One file in one of the kinds that `evidence/compressed.py` reads; no name and no time goes into the header."""
     with source.open("rb") as stream, _compressor(target, kind) as out:
         shutil.copyfileobj(stream, out, 1 << 18)
 
