@@ -462,7 +462,7 @@ BRACKETED = Place(
 )
 UIDS = Place(
     re.compile(
-        r"(?i)(?:\b(?:uid|auid|loginuid|oom_uid|user ?id)[=:][ \t]{0,8}(?:\w{1,40}\()?)(?P<n>[1-9]\d{3,9})(?!\d)"
+        r"(?i)(?:\b(?:uid|auid|loginuid|oom_uid|user ?id)[=:_][ \t]{0,8}(?:\w{1,40}\()?)(?P<n>[1-9]\d{3,9})(?!\d)"
     ),
     ("uid", "userid", "user id"),
 )

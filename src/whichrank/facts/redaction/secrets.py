@@ -135,7 +135,7 @@ PLAIN = re.compile(
 )
 """A word and a password behind it, without a sign between them."""
 PAIR = re.compile(
-    r"(?i)(?P<head>(?:auth|credentials?|login|userpass|basic_auth)[\"']?\s{0,3}[=:(]\s{0,3}[\[(]{0,2})(?P<q>[\"'])(?P<user>[^\"'\n]{1,128})(?P=q)"
+    r"(?i)(?P<head>(?:auth|credentials?|login|userpass|basic_auth)[\"']?\s{0,3}[=:]?\s{0,3}[\[(]{1,2})(?P<q>[\"'])(?P<user>[^\"'\n]{1,128})(?P=q)"
     r"(?P<sep>\s{0,3},\s{0,3})(?P<r>[\"'])(?P<value>[^\"'\n]{1,256})(?P=r)"
 )
 """auth=("user", "password")."""
