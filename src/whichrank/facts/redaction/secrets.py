@@ -134,6 +134,10 @@ PLAIN = re.compile(
     r";]{6,200})(?=[\s\"'`,;)]|$)"
 )
 """A word and a password behind it, without a sign between them."""
+HTPASSWD = re.compile(
+    r"(?P<head>\bhtpasswd\b[^\n]{0,100}?[ \t]-\w{0,8}b\w{0,8}[ \t]\S{1,200}[ \t])(?P<user>\S{1,128})[ \t]{1,4}"
+    r"(?P<value>\S{1,256})"
+)
 PAIR = re.compile(
     r"(?i)(?P<head>(?:auth|credentials?|login|userpass|basic_auth)[\"']?\s{0,3}[=:]?\s{0,3}[\[(]{1,2})(?P<q>[\"'])(?P<user>[^\"'\n]{1,128})(?P=q)"
     r"(?P<sep>\s{0,3},\s{0,3})(?P<r>[\"'])(?P<value>[^\"'\n]{1,256})(?P=r)"
@@ -400,6 +404,9 @@ def hide_named(marks: Marks, hide: Hide) -> None:
     marks.sub(SAID, lambda m: _said(m, hide), ("passw", "secret", "token", "key", "pin", "credential"))
     marks.sub(NAME_VALUE, lambda m: _name_value(m, hide), ("value",))
     marks.sub(PAIR, lambda m: _pair(m, hide), ("auth", "credential", "login", "userpass"))
+    marks.sub(
+        HTPASSWD, lambda m: m["head"] + hide("login", m["user"]) + " " + hide("password", m["value"]), ("htpasswd",)
+    )
     marks.sub(PLAIN, lambda m: _plain(m, hide), ("pass", "pw", "secret key"))
     marks.sub(
         NETRC, lambda m: m["head"] + hide("login", m["user"]) + m["sep"] + hide("password", m["value"]), ("password",)
