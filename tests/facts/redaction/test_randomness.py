@@ -33,7 +33,7 @@ def test_random_tokens_are_found(alphabet, size):
         "TORCH_NCCL_ASYNC_ERROR_HANDLING", "/usr/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py",
         "_verify_param_shape_across_processes", "ncclProxyProgressCreate", "DistributedDataParallel", "0x69f5df2b75f53db7",
         "1794755547148755050", "2026-11-15T05-51-12", "libtorch_cuda_linalg", "nvidia-cublas-cu12", "--------------------",
-        "store_based_barrier_key", "NCCL_SOCKET_IFNAME=eth0", "ProcessGroupNCCL::WorkNCCL", "conditional-collective",
+        "store_based_barrier_key", "NCCL_SOCKET_IFNAME=eth0", "ProcessGroupNCCL::WorkNCCL", "conditional-collective", "mlx5dv_reg_dmabuf_mr", "TCPDSACKIgnoredNoUndo", "1247585543688bps",
     ],
 )  # fmt: skip
 def test_names_are_not(name):

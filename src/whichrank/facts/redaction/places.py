@@ -113,7 +113,7 @@ MAYBE_HOSTS = _places(
     (
         # Files that NCCL, kernels and launchers name after a host and a process
         ".log .txt .out .err .json .core",
-        r"(?<=[./_])" + _H + r"(?=\.\d{2,8}\.(?:log|txt|out|err|json|core)\b)",
+        r"(?<=[./_])(?P<n>[A-Za-z][A-Za-z0-9\-]{3,62})(?=\.\d{2,8}\.(?:log|txt|out|err|json|core)\b)",
     ),
     # Open MPI, UCX and others: [host:pid] and [host:pid:thread:…]
     (

@@ -28,6 +28,7 @@ LONGEST_NUMBER = 20
 
 CANDIDATE = re.compile(r"[A-Za-z0-9+/=_\-]{12,}|[A-Za-z0-9+/=_\-]{4,}(?:[.~!@$%^&*][A-Za-z0-9+/=_\-]{2,}){2,}")
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")
+_AMOUNT = re.compile(r"\d+[A-Za-z]{1,6}")
 _SEGMENTS = re.compile(r"[/.=~!@$%^&*]+")
 
 
@@ -70,12 +71,14 @@ def _random_part(token: str) -> bool:
     lower, upper = any(map(str.islower, token)), any(map(str.isupper, token))
     if hexadecimal := _HEX.fullmatch(token):
         return _random_hex(token, hexadecimal[1], digits)
+    if _AMOUNT.fullmatch(token):
+        return False
     kinds = lower + upper + (digits > 0)
     if size < 16:  # too short to be sure: only what mixes everything
         return kinds == 3 and digits >= 2 and likeness(token) < -0.8
-    if size < 20:
-        return kinds >= 2 and likeness(token) < -0.3
-    return (kinds >= 2 and likeness(token) < 0.3) or likeness(token) < -0.5
+    # Names of kernel counters and of C functions are full of odd pairs, but not of digits.
+    bound = 0.3 if digits > 1 and size >= 20 else -0.3
+    return likeness(token) < (bound if kinds >= 2 else -0.5)
 
 
 def _random_hex(token: str, inner: str, digits: int) -> bool:
