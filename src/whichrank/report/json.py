@@ -51,8 +51,9 @@ def as_document(diagnosis: Diagnosis) -> dict[str, Any]:
             finding(index, found, diagnosis.consequence_of.get(index, ()))
             for index, found in enumerate(diagnosis.findings)
         ],
+        "hypotheses": [_hypothesis(h) for h in diagnosis.hypotheses] or None,
         "coverage": coverage(diagnosis.coverage),
-    } | ({"hypotheses": [_hypothesis(h) for h in diagnosis.hypotheses]} if diagnosis.hypotheses else {})
+    }
 
 
 def _hypothesis(told: Hypothesis) -> dict[str, Any]:
