@@ -33,17 +33,17 @@ THE CYCLE
     /opt/job/train.py:118 in sync_grads
   rank 3 holds world 5 and waits for tp 4
 
-WHAT TO DO NOW
+WHAT TO DO
   1. If the job still runs, take the next commands below first: stopping it
      destroys that evidence.
-  2. A hang does not end by itself: stop the job, mend the cause, restart from a
+  2. A hang does not end by itself: stop the job, fix the cause, restart from a
      checkpoint.
 
 HOW TO FIX IT
   1. Make the branch agree on all ranks.
   2. Or call the collective always.
 
-WHO ONLY WAITS
+WAITING RANKS (NOT THE CAUSE)
   ranks 0-1, 3 (3 of 4): not the cause
 
 IT COULD ALSO BE
@@ -104,7 +104,7 @@ def test_healthy_says_what_it_is_said_of_and_accuses_nobody():
     report = told(standin.healthy())
     assert report.startswith("Nothing wrong was found in 4 dumps.\nHEALTHY · 4 ranks")
     assert "read as flight_recorder: 4 files" in report
-    assert not {"WHO", "PROOF", "WHAT TO DO NOW", "HOW TO FIX IT"} & set(report.splitlines())
+    assert not {"WHO", "PROOF", "WHAT TO DO", "HOW TO FIX IT"} & set(report.splitlines())
 
 
 def test_unknown_names_the_next_step_and_no_certainty():
