@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 from whichrank.facts.environment import version
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Coverage, Ref, Skipped, Source
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.settings import Assignment, Baked, ObservedWait, Settings, SettingsCase, SettingsFile
+from whichrank.records.settings import Assignment, Baked, ObservedWait, Settings, SettingsFile, SettingsRule
 from whichrank.source import launch
 
-RULES = Path(__file__).parents[1] / "rules" / "config"
+RULES = Path(__file__).parents[1] / "rules" / "settings"
 PRESENT = "the environment"
 FILES_LIMIT = 20_000
 _WEIGHT = {"error": 0, "warning": 1, "info": 2}
@@ -54,14 +55,13 @@ def lint(
         None if hcas is None else frozenset(hcas),
         tuple(waits),
     )
-    case = SettingsCase(settings)
     findings: list[Finding] = []
     found: list[str] = []
     clear: list[str] = []
     skipped: list[Skipped] = []
     for name in rule_names():
-        rule = import_module(f"whichrank.rules.config.{name}")
-        answer = rule.judge(case)
+        rule = cast("SettingsRule", import_module(f"whichrank.rules.settings.{name}"))
+        answer = rule.judge(settings)
         if isinstance(answer, NotEvaluated):
             skipped.append(Skipped(rule.CODE, answer.missing))
         else:
@@ -75,9 +75,8 @@ def lint(
 
 
 def rule_names() -> list[str]:
-    """The files of the family that judge settings, told by their code and without importing the others."""
-    files = sorted(file for file in RULES.glob("*.py") if not file.stem.startswith("_"))
-    return [file.stem for file in files if b'\nCODE = "ENV' in file.read_bytes()]
+    """The rules that judge settings, by their files."""
+    return sorted(file.stem for file in RULES.glob("*.py") if not file.stem.startswith("_"))
 
 
 def _line(ref: Ref) -> int:

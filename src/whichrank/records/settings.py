@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, Severity, Subject
+from whichrank.model.findings import Finding, NotEvaluated, Severity, Subject
 
 How = Literal["export", "local", "conf", "image", "build", "manifest", "python", "process"]
 """export: reaches child processes; local: a shell variable that was not exported; build: only while an
@@ -117,10 +117,14 @@ class Settings:
         yield from together.values()
 
 
-class SettingsCase(NamedTuple):
-    """A case that holds settings and nothing else, for rules that judge only those."""
+class SettingsRule(Protocol):
+    """A rule of `env lint`. The module's docstring is its page. `judge` is pure: findings, an empty list for
+    "clear", or `NotEvaluated` with what was missing."""
 
-    settings: Settings
+    CODE: str
+    CAUSE: str
+
+    def judge(self, settings: Settings) -> list[Finding] | NotEvaluated: ...
 
 
 def flagged(
@@ -139,9 +143,3 @@ def flagged(
         evidence=(assignment.ref, *((assignment.value_ref,) if assignment.value_ref else ()), *also),
         fix=fix,
     )
-
-
-def settings_of(case: object) -> Settings | None:
-    """The settings of a case, if it has any."""
-    found = getattr(case, "settings", None)
-    return found if isinstance(found, Settings) else None

@@ -17,11 +17,9 @@ Limits: names that are not read any more at all are the subject of another rule.
 
 from __future__ import annotations
 
-from typing import Any
-
 from whichrank.facts.environment import Rename, catalogue, renames
-from whichrank.model.findings import Finding, NotEvaluated, Severity
-from whichrank.records.settings import Assignment, Settings, flagged, settings_of
+from whichrank.model.findings import Finding, Severity
+from whichrank.records.settings import Assignment, Settings, flagged
 
 CODE = "ENV103"
 CAUSE = "wrong-environment"
@@ -29,10 +27,7 @@ CAUSE = "wrong-environment"
 _OLDEST_IN_USE = (2, 13)
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding]:
     found = []
     for assignment in settings.assignments():
         rename = renames().get(assignment.name)

@@ -22,10 +22,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.settings import Assignment, ObservedWait, Settings, flagged, settings_of
+from whichrank.records.settings import Assignment, ObservedWait, Settings, flagged
 
 CODE = "ENV118"
 CAUSE = "wrong-environment"
@@ -36,9 +35,8 @@ HIDES = 4.0
 """A wait this many times longer than any that ended is no slowness."""
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None or not settings.waits:
+def judge(settings: Settings) -> list[Finding] | NotEvaluated:
+    if not settings.waits:
         return NotEvaluated("waits that were observed (flight-recorder dumps, or --gap)")
     found = []
     for group in sorted({wait.group for wait in settings.waits}):

@@ -21,12 +21,11 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any
 
 from whichrank.facts.environment import catalogue, in_family, neighbour, unread
 from whichrank.facts.near_names import nearest
-from whichrank.model.findings import Finding, NotEvaluated, Severity
-from whichrank.records.settings import Assignment, flagged, settings_of
+from whichrank.model.findings import Finding, Severity
+from whichrank.records.settings import Assignment, Settings, flagged
 
 CODE = "ENV101"
 CAUSE = "wrong-environment"
@@ -41,10 +40,7 @@ _UNPREFIXED = ("IB_", "P2P_", "SOCKET_", "SHM_", "NVLS_", "NET_GDR_", "NSOCKS_")
 _COMPLETE = ("NCCL_", "TORCH_NCCL_", "TORCH_FR_", "GLOO_")
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding]:
     known = catalogue()
     return [
         finding

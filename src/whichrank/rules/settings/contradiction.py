@@ -19,12 +19,11 @@ Limits: what a launcher adds is not known.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from whichrank.facts.environment import renames
 from whichrank.facts.values import is_true, number
-from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.settings import Assignment, Settings, flagged, settings_of
+from whichrank.model.findings import Finding
+from whichrank.records.settings import Assignment, Settings, flagged
 
 CODE = "ENV111"
 CAUSE = "wrong-environment"
@@ -32,10 +31,7 @@ CAUSE = "wrong-environment"
 Scope = dict[str, Assignment]
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding]:
     found: list[Finding] = []
     for scope in settings.scopes():
         sure = {name: a for name, a in scope.items() if a.sure and a.value is not None}

@@ -21,19 +21,14 @@ the two may still be read, by luck. Calls into other files are not followed.
 
 from __future__ import annotations
 
-from typing import Any
-
-from whichrank.model.findings import Finding, NotEvaluated, Severity
-from whichrank.records.settings import flagged, settings_of
+from whichrank.model.findings import Finding, Severity
+from whichrank.records.settings import Settings, flagged
 
 CODE = "ENV116"
 CAUSE = "wrong-environment"
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding]:
     found = []
     for file in settings.files:
         for late in file.late:

@@ -7,6 +7,7 @@ import pytest
 
 from whichrank.flows.env_lint import lint, read_path, rule_names
 from whichrank.model.findings import NotEvaluated
+from whichrank.records.settings import Settings
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "launch"
 FILES = sorted(path for path in SAMPLES.iterdir() if path.name != "ORIGIN")
@@ -34,16 +35,16 @@ def test_no_false_alarm_across_ranks():
 
 @pytest.mark.parametrize("name", rule_names())
 def test_a_rule_keeps_its_contract(name):
-    rule = import_module(f"whichrank.rules.config.{name}")
+    rule = import_module(f"whichrank.rules.settings.{name}")
     assert rule.CODE.startswith("ENV1")
     assert rule.CAUSE == "wrong-environment"
     for heading in ("What it finds", "Why it happens", "How it decides", "Example:", "Fix:", "Limits:"):
         assert heading in rule.__doc__, heading
-    assert isinstance(rule.judge(object()), NotEvaluated), "a case without settings can't be judged"
+    assert not rule.judge(Settings(())) or isinstance(rule.judge(Settings(())), NotEvaluated)
 
 
 def test_codes_are_unique():
-    codes = [import_module(f"whichrank.rules.config.{name}").CODE for name in rule_names()]
+    codes = [import_module(f"whichrank.rules.settings.{name}").CODE for name in rule_names()]
     assert len(set(codes)) == len(codes)
 
 

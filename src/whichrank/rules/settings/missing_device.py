@@ -17,10 +17,8 @@ Limits: says nothing about other hosts, nor whether the interface reaches them.
 
 from __future__ import annotations
 
-from typing import Any
-
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.settings import Assignment, flagged, settings_of
+from whichrank.records.settings import Assignment, Settings, flagged
 
 CODE = "ENV114"
 CAUSE = "wrong-environment"
@@ -28,10 +26,7 @@ CAUSE = "wrong-environment"
 _EXACT = frozenset({"GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"})
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding] | NotEvaluated:
     if settings.interfaces is None:
         return NotEvaluated("that these settings are for this host (--this-host)")
     found: list[Finding] = []

@@ -18,10 +18,9 @@ Limits: whether the interface exists and reaches the other hosts is not looked a
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.settings import Assignment, flagged, settings_of
+from whichrank.model.findings import Finding
+from whichrank.records.settings import Assignment, Settings, flagged
 
 CODE = "ENV108"
 CAUSE = "wrong-environment"
@@ -30,10 +29,7 @@ _PLAIN = {"GLOO_SOCKET_IFNAME": "Gloo", "TP_SOCKET_IFNAME": "TensorPipe"}
 _NCCL_LISTS = frozenset({"NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_OOB_NET_IFNAME"})
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding]:
     found = []
     for assignment in settings.assignments():
         value = assignment.value

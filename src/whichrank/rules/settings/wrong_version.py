@@ -17,11 +17,9 @@ Limits: for some of PyTorch's variables the first release is not known; nothing 
 
 from __future__ import annotations
 
-from typing import Any
-
 from whichrank.facts.environment import Variable, catalogue, renames
-from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.settings import Assignment, Settings, flagged, settings_of
+from whichrank.model.findings import Finding
+from whichrank.records.settings import Assignment, Settings, flagged
 
 CODE = "ENV104"
 CAUSE = "wrong-environment"
@@ -30,10 +28,7 @@ CAUSE = "wrong-environment"
 _IN_USE = {"NCCL": (2, 19), "PyTorch": (2, 2)}
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding]:
     known = catalogue()
     found = [_judge(settings, a, known[a.name]) for a in settings.assignments() if a.name in known]
     return [finding for finding in found if finding is not None]

@@ -17,10 +17,8 @@ Limits: base images are not opened.
 
 from __future__ import annotations
 
-from typing import Any
-
-from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.settings import Assignment, Baked, flagged, settings_of
+from whichrank.model.findings import Finding
+from whichrank.records.settings import Assignment, Baked, Settings, flagged
 
 CODE = "ENV115"
 CAUSE = "wrong-environment"
@@ -29,10 +27,7 @@ _FILES = frozenset({"NCCL_CONF_FILE", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL
 _DEVICES = frozenset({"NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "GLOO_SOCKET_IFNAME"})
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding]:
     found: list[Finding] = []
     for file in settings.files:
         found += [_baked(baked, file.kind) for baked in file.baked]

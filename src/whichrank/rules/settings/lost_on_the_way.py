@@ -18,20 +18,15 @@ Limits: a variable that was already exported outside stays exported when it is a
 
 from __future__ import annotations
 
-from typing import Any
-
 from whichrank.facts.environment import catalogue
-from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.settings import Assignment, flagged, settings_of
+from whichrank.model.findings import Finding
+from whichrank.records.settings import Assignment, Settings, flagged
 
 CODE = "ENV117"
 CAUSE = "wrong-environment"
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding]:
     found = []
     for file in settings.files:
         for lost in file.lost:

@@ -16,11 +16,9 @@ Limits: somebody may really want that many.
 
 from __future__ import annotations
 
-from typing import Any
-
 from whichrank.facts.values import number
-from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.settings import flagged, settings_of
+from whichrank.model.findings import Finding
+from whichrank.records.settings import Settings, flagged
 
 CODE = "ENV110"
 CAUSE = "wrong-environment"
@@ -30,10 +28,7 @@ _MANY = 100_000
 _BYTES_PER_ENTRY = 170  # measured: 2000 entries with 25 frames each are 339 KB
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding]:
     found = []
     for assignment in settings.assignments():
         size = number(assignment.value)

@@ -19,10 +19,9 @@ Limits: without the host's devices it is a possibility, not a fact.
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from whichrank.model.findings import Finding, NotEvaluated, Severity
-from whichrank.records.settings import Assignment, flagged, settings_of
+from whichrank.model.findings import Finding, Severity
+from whichrank.records.settings import Assignment, Settings, flagged
 
 CODE = "ENV107"
 CAUSE = "wrong-environment"
@@ -30,10 +29,7 @@ CAUSE = "wrong-environment"
 _FEW = 3
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding]:
     found = [
         _judge(a, settings.hcas) for a in settings.assignments() if a.name == "NCCL_IB_HCA" and a.value is not None
     ]

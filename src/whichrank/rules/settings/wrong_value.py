@@ -17,21 +17,16 @@ Limits: values that only a running shell knows are not judged.
 
 from __future__ import annotations
 
-from typing import Any
-
 from whichrank.facts.environment import catalogue
 from whichrank.facts.values import problem
-from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.settings import flagged, settings_of
+from whichrank.model.findings import Finding
+from whichrank.records.settings import Settings, flagged
 
 CODE = "ENV105"
 CAUSE = "wrong-environment"
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding]:
     found = []
     for assignment in settings.assignments():
         variable = catalogue().get(assignment.name)

@@ -18,10 +18,9 @@ Limits: a name that the script builds from the rank is not judged.
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.settings import Assignment, flagged, settings_of
+from whichrank.model.findings import Finding
+from whichrank.records.settings import Assignment, Settings, flagged
 
 CODE = "ENV109"
 CAUSE = "wrong-environment"
@@ -31,10 +30,7 @@ _PREFIXES = frozenset({
 })  # fmt: skip
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding]:
     return [finding for assignment in settings.assignments() if assignment.value for finding in _judge(assignment)]
 
 

@@ -15,20 +15,15 @@ Limits: a program may read such a name itself; then it is that program's setting
 
 from __future__ import annotations
 
-from typing import Any
-
 from whichrank.facts.environment import unread
-from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.settings import flagged, settings_of
+from whichrank.model.findings import Finding
+from whichrank.records.settings import Settings, flagged
 
 CODE = "ENV102"
 CAUSE = "wrong-environment"
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding]:
     found = []
     for assignment in settings.assignments():
         lore = unread().get(assignment.name)

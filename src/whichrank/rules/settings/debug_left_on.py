@@ -18,12 +18,11 @@ Limits: a transport may be off for a good reason on this fabric.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from whichrank.facts.environment import catalogue
 from whichrank.facts.values import is_true, number
 from whichrank.model.findings import Finding, NotEvaluated, Severity
-from whichrank.records.settings import Assignment, flagged, settings_of
+from whichrank.records.settings import Assignment, Settings, flagged
 
 CODE = "ENV112"
 CAUSE = "wrong-environment"
@@ -57,10 +56,7 @@ _VALUES: tuple[tuple[str, frozenset[str], str, Severity], ...] = (
 _LOUD = frozenset({"COLL", "ALL", "PROXY", "CALL", "P2P", "NET"})
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding] | NotEvaluated:
     if settings.purpose != "production":
         return NotEvaluated("that the job is a production job (--for production)")
     return [finding for a in settings.assignments() if a.value for finding in _judge(a)]

@@ -19,12 +19,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from whichrank.facts.environment import catalogue
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
-from whichrank.records.settings import Assignment, Settings, flagged, settings_of
+from whichrank.records.settings import Assignment, Settings, flagged
 
 CODE = "ENV113"
 CAUSE = "wrong-environment"
@@ -33,10 +32,7 @@ _LAUNCH = frozenset({"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "TORCHELASTIC_R
 _SHOWN = 8
 
 
-def judge(case: Any) -> list[Finding] | NotEvaluated:
-    settings = settings_of(case)
-    if settings is None:
-        return NotEvaluated("environment variables")
+def judge(settings: Settings) -> list[Finding] | NotEvaluated:
     scopes = [scope for scope in settings.scopes() if scope]
     captured = [scope for scope in scopes if next(iter(scope.values())).how == "process"]
     found = [*_captured(captured), *_manifests(settings)]
