@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from whichrank.model.evidence import Ref
@@ -12,6 +12,10 @@ from whichrank.model.findings import Finding, NotEvaluated, Severity, Subject
 How = Literal["export", "local", "conf", "image", "build", "manifest", "python", "process"]
 """export: reaches child processes; local: a shell variable that was not exported; build: only while an
 image is built; process: the environment of a process as captured."""
+
+
+UNKNOWN = "\0"
+"""Stands in a value for the part that is not known."""
 
 
 class Assignment(NamedTuple):
@@ -30,6 +34,8 @@ class Assignment(NamedTuple):
     """False inside a branch: it may not be set, and something else instead."""
     value_ref: Ref | None = None
     """Where the value stands, if not on the line of the name."""
+    partial: str = ""
+    """The value with UNKNOWN in the place of what only running the code would tell, where that is a part of it."""
 
 
 class Late(NamedTuple):
@@ -84,6 +90,24 @@ class SettingsFile:
     lost: list[Lost]
     baked: list[Baked]
     note: str = ""
+    unread: bool = False
+    """Nothing of it could be read: it must not count as clean."""
+    torch: tuple[int, ...] = ()
+    """The version that the file itself pins, by an image tag or an installation; of the whole file."""
+    nccl: tuple[int, ...] = ()
+    pinned: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    """The same for single scopes: torch and NCCL of a container or an image stage."""
+
+    included: dict[str, bool] = field(default_factory=dict)
+    """Files that it sources -> whether their variables are exported by that."""
+
+    def add(self, other: SettingsFile) -> None:
+        """Take over what a file inside this one set."""
+        self.assignments += other.assignments
+        self.late += other.late
+        self.lost += other.lost
+        self.baked += other.baked
+        self.torch, self.nccl = self.torch or other.torch, self.nccl or other.nccl
 
     @classmethod
     def empty(cls, label: str, kind: str) -> SettingsFile:
@@ -103,6 +127,16 @@ class Settings:
     """Network interfaces of the host where this applies; None where that is not this host."""
     hcas: frozenset[str] | None = None
     waits: tuple[ObservedWait, ...] = ()
+
+    def versions(self, assignment: Assignment) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """torch and NCCL where this assignment applies: as the user says, else as its file pins them."""
+        if self.torch or self.nccl:
+            return self.torch, self.nccl
+        file = next((f for f in self.files if f.label == assignment.ref.source), None)
+        if file is None:
+            return (), ()
+        torch, nccl = file.pinned.get(assignment.scope, ((), ()))
+        return torch or file.torch, nccl or file.nccl
 
     def assignments(self) -> Iterator[Assignment]:
         """Those that can reach a rank."""

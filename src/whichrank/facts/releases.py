@@ -1,0 +1,60 @@
+"""Which versions of torch and NCCL an image tag, a pin or a module name stands for."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+from whichrank.facts.environment import Version, rows, version
+
+
+class Release(NamedTuple):
+    """Versions that belong together; empty where not known."""
+
+    torch: Version = ()
+    nccl: Version = ()
+
+    def __or__(self, other: Release) -> Release:  # type: ignore[override]
+        """This one, with what the other says more exactly."""
+        return Release(other.torch or self.torch, other.nccl or self.nccl)
+
+
+_NUMBER = r"(\d+\.\d+(?:\.\d+){0,2})"
+_NGC = re.compile(r"nvidia[/+#_-]+pytorch[:_+@-](\d\d\.\d\d)|\bpytorch[:_+-](\d\d\.\d\d)-py3")
+# Wheels and the images that are made of them carry the NCCL of the wheel.
+_WHEEL = re.compile(
+    rf"(?<![\w.-])torch(?:\[[\w,]*\])?\s*(?:===?|~=)\s*v?{_NUMBER}"
+    rf"|pytorch/pytorch:{_NUMBER}|pytorch-training:{_NUMBER}|mosaicml/pytorch:{_NUMBER}|runpod/pytorch:{_NUMBER}"
+    rf"|[/:@_-]torch-?v?{_NUMBER}(?:[-+_]|$)"
+)
+_OTHER_TORCH = re.compile(
+    rf"(?<![\w/.-])pytorch(?:-cuda)?={{1,2}}{_NUMBER}(?![\d.]*-cuda)|(?<![\w/.-])(?:py)?torch/{_NUMBER}"
+    rf"|[:/]\S*pytorch[_-]{_NUMBER}(?![\d.]*-py3\b)|deeplearning-platform\S*pytorch-cu\d+\.(\d-\d+)"
+)
+_NCCL = re.compile(
+    rf"nvidia-nccl-cu\d\d\s*(?:===?|~=)\s*{_NUMBER}|libnccl(?:2|-dev)={_NUMBER}|(?<![\w/.-])(?:lib)?nccl/{_NUMBER}"
+    rf"|(?<![\w/.-])nccl={{1,2}}{_NUMBER}|\bNCCL_VERSION[= ]v?{_NUMBER}|nccl(?:\.git)?\s.*-b\s+v{_NUMBER}",
+    re.IGNORECASE,
+)
+
+
+@cache
+def _table() -> dict[str, Release]:
+    return {row["release"]: Release(version(row["torch"]), version(row["nccl"])) for row in rows("env_releases.csv")}
+
+
+def release_in(text: str) -> Release:
+    """The versions that a text pins: an image name, the arguments of pip, a module."""
+    found = Release()
+    if match := _NGC.search(text):
+        found |= _table().get(f"ngc {match[1] or match[2]}", Release())
+    if match := _WHEEL.search(text):
+        torch = version(next(group for group in match.groups() if group))
+        wheel = _table().get("wheel " + ".".join(map(str, torch[:2])), Release())
+        found = Release(torch, () if "rocm" in text else wheel.nccl)
+    elif match := _OTHER_TORCH.search(text):
+        found |= Release(version(next(group for group in match.groups() if group).replace("-", ".")))
+    if match := _NCCL.search(text):
+        found |= Release((), version(next(group for group in match.groups() if group)))
+    return found
