@@ -82,7 +82,8 @@ def _evidence_lost(scope: Scope, settings: Settings) -> Iterator[Finding]:
 def _by_release(
     scope: Scope, settings: Settings, dump: Assignment | None, ring: Assignment | None
 ) -> Iterator[Finding]:
-    torch = settings.torch[:2]
+    some = next(iter(scope.values()))
+    torch = settings.versions(some)[0][:2]
     if dump and is_true(dump.value) and not ring and torch and (2, 2) <= torch < (2, 11):
         message = f"{dump.name}=1 has nothing to write: before torch 2.11 the recorder is off unless given a size."
         name = "TORCH_FR_BUFFER_SIZE" if torch >= (2, 8) else "TORCH_NCCL_TRACE_BUFFER_SIZE"

@@ -32,7 +32,7 @@ def judge(settings: Settings) -> list[Finding]:
         variable = catalogue().get(assignment.name)
         if variable is None or assignment.value is None:
             continue
-        wrong = problem(variable, assignment.value, settings.nccl)
+        wrong = problem(variable, assignment.value, settings.versions(assignment)[1])
         if wrong is not None and wrong.fatal:
             message = f"{variable.name}={assignment.value}: {wrong.message}."
             found.append(flagged(CODE, assignment, "error", message, f"Values that are read: {variable.allowed}."))

@@ -40,7 +40,8 @@ def judge(settings: Settings) -> list[Finding]:
 
 
 def _renamed(settings: Settings, assignment: Assignment, rename: Rename) -> list[Finding]:
-    at_hand = settings.torch[:2] if rename.library == "torch" else settings.nccl
+    torch, nccl = settings.versions(assignment)
+    at_hand = torch[:2] if rename.library == "torch" else nccl
     since = ".".join(map(str, rename.since))
     if at_hand and at_hand < rename.since:
         return []

@@ -5,7 +5,7 @@ What it finds: variables that were removed before, or were added after, the NCCL
 Why it happens: scripts outlive the releases they were written for, and advice is written for newer ones.
 
 How it decides: by the first and last release that reads each variable. The version comes from --torch and
---nccl, or from the installation when the live environment is looked at. Without a version only variables that
+--nccl, from the image tag or pin in the file, or from the installation when the live environment is looked at. Without a version only variables that
 are gone from every release in use are reported.
 
 Example: `NCCL_TREE_THRESHOLD=0` (removed in 2.5); `TORCH_FR_BUFFER_SIZE` with torch 2.7.
@@ -35,7 +35,8 @@ def judge(settings: Settings) -> list[Finding]:
 
 
 def _judge(settings: Settings, assignment: Assignment, variable: Variable) -> Finding | None:
-    at_hand = settings.nccl if variable.library == "NCCL" else settings.torch[:2]
+    torch, nccl = settings.versions(assignment)
+    at_hand = nccl if variable.library == "NCCL" else torch[:2]
     first, last = variable.first, variable.last
     shown = ".".join(map(str, at_hand))
     if at_hand and first and at_hand < first:
