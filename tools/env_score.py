@@ -33,7 +33,9 @@ def hits(finding: Finding, fault: dict[str, object]) -> bool:
     name = str(fault.get("variable") or "")
     if Path(str(fault["file"])).name != file or abs(int(str(fault["line"])) - line) > 1:
         return False
-    return bool(name and re.search(rf"\b{re.escape(name)}\b", finding.message)) or KINDS.get(finding.code) == fault.get("kind")
+    return bool(name and re.search(rf"\b{re.escape(name)}\b", finding.message)) or KINDS.get(finding.code) == fault.get(
+        "kind"
+    )
 
 
 def main() -> int:
@@ -63,7 +65,9 @@ def main() -> int:
                 print(f"FALSE  {entry['path']}:{place(f)[1]} {f.code} {f.message}")
         for fault in faults:
             if fault not in heard:
-                print(f"MISSED {fault['file']}:{fault['line']} {fault.get('variable')} {fault.get('kind')}: {fault.get('why')}")
+                print(
+                    f"MISSED {fault['file']}:{fault['line']} {fault.get('variable')} {fault.get('kind')}: {fault.get('why')}"
+                )
         for f in quiet:
             print(f"info   {entry['path']}:{place(f)[1]} {f.code} {f.message}")
         for file in files:
@@ -73,7 +77,9 @@ def main() -> int:
     for name, (right, loud, heard, faults, quiet) in [*sorted(table.items()), ("all", total)]:
         precision = f"{right / loud:.2f}" if loud else "  - "
         recall = f"{heard / faults:.2f}" if faults else "  - "
-        print(f"{name:14} precision {precision} ({right}/{loud})  recall {recall} ({heard}/{faults})  stray infos {quiet}")
+        print(
+            f"{name:14} precision {precision} ({right}/{loud})  recall {recall} ({heard}/{faults})  stray infos {quiet}"
+        )
     return 0
 
 

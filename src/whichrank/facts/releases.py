@@ -15,7 +15,7 @@ class Release(NamedTuple):
     torch: Version = ()
     nccl: Version = ()
 
-    def __or__(self, other: Release) -> Release:  # type: ignore[override]
+    def __or__(self, other: Release) -> Release:
         """This one, with what the other says more exactly."""
         return Release(other.torch or self.torch, other.nccl or self.nccl)
 

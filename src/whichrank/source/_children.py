@@ -62,7 +62,9 @@ def _found(node: ast.AST, reader: _Dictionaries) -> Iterator[Child]:
 
 def _dictionary(node: ast.Dict, reader: _Dictionaries) -> Iterator[Child]:
     """`{"env_vars": {…}}`, and `{"name": NAME, "value": VALUE}` of container specifications."""
-    keys = {key.value: value for key, value in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant)}
+    keys = {
+        key.value: value for key, value in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant)
+    }
     for key, value in keys.items():
         if isinstance(key, str) and "env" in key.lower():
             yield Child(value, reader.pairs(value)[0], fresh=False, starts=False)
@@ -71,7 +73,13 @@ def _dictionary(node: ast.Dict, reader: _Dictionaries) -> Iterator[Child]:
 
 
 def _call(node: ast.Call, reader: _Dictionaries) -> Iterator[Child]:
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
+    name = (
+        node.func.attr
+        if isinstance(node.func, ast.Attribute)
+        else node.func.id
+        if isinstance(node.func, ast.Name)
+        else ""
+    )
     keywords = {k.arg: k.value for k in node.keywords if k.arg}
     if {"name", "value"} <= keys_of(keywords) and isinstance(keywords["name"], ast.Constant):
         yield Child(node, [(str(keywords["name"].value), keywords["value"], node)], fresh=False, starts=False)
@@ -96,7 +104,9 @@ def _ray(node: ast.Call, keywords: dict[str, ast.expr], reader: _Dictionaries) -
     """Workers of a cluster that runs already don't see the driver's os.environ."""
     environment = reader.constants.resolve(keywords["runtime_env"]) if "runtime_env" in keywords else None
     pairs: list[Pair] = []
-    for key, value in zip(environment.keys, environment.values, strict=True) if isinstance(environment, ast.Dict) else ():
+    for key, value in (
+        zip(environment.keys, environment.values, strict=True) if isinstance(environment, ast.Dict) else ()
+    ):
         if isinstance(key, ast.Constant) and key.value == "env_vars":
             pairs, fresh = reader.pairs(value)
     elsewhere = "address" in keywords or bool(node.args)

@@ -70,7 +70,8 @@ class Constants:
             return str(node.value)
         if isinstance(node, ast.JoinedStr):
             return "".join(
-                self.text(part.value if isinstance(part, ast.FormattedValue) else part, depth + 1) for part in node.values
+                self.text(part.value if isinstance(part, ast.FormattedValue) else part, depth + 1)
+                for part in node.values
             )
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             return self.text(node.left, depth + 1) + self.text(node.right, depth + 1)

@@ -66,9 +66,10 @@ def _resolved(node: ast.expr, constants: Constants | None) -> Iterator[Pair]:
 
 def _loop(node: ast.For, names: frozenset[str], constants: Constants) -> Iterator[Pair]:
     """`for k, v in SETTINGS.items(): os.environ[k] = v`."""
-    call = node.iter
-    items = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "items"
-    if not items or not isinstance(node.target, ast.Tuple) or len(node.target.elts) != 2:
+    method = node.iter.func if isinstance(node.iter, ast.Call) else None
+    if not isinstance(method, ast.Attribute) or method.attr != "items":
+        return
+    if not isinstance(node.target, ast.Tuple) or len(node.target.elts) != 2:
         return
     key = node.target.elts[0]
     for inner in ast.walk(node):
@@ -82,7 +83,7 @@ def _loop(node: ast.For, names: frozenset[str], constants: Constants) -> Iterato
             and _same(inner.args[0], key)
         )
         if direct or default:
-            yield from pairs(constants.resolve(call.func.value))  # type: ignore[union-attr]
+            yield from pairs(constants.resolve(method.value))
             return
 
 
@@ -90,9 +91,7 @@ def _same(a: ast.expr, b: ast.expr) -> bool:
     return isinstance(a, ast.Name) and isinstance(b, ast.Name) and a.id == b.id
 
 
-def _called(
-    call: ast.Call, func: ast.Attribute, names: frozenset[str], constants: Constants | None
-) -> Iterator[Pair]:
+def _called(call: ast.Call, func: ast.Attribute, names: frozenset[str], constants: Constants | None) -> Iterator[Pair]:
     putenv = func.attr == "putenv" and isinstance(func.value, ast.Name) and func.value.id == "os"
     if putenv or (func.attr == "setdefault" and is_environ(func.value, names)):
         if len(call.args) == 2:
@@ -110,7 +109,11 @@ def removed(tree: ast.AST, names: frozenset[str]) -> dict[str, int]:
         keys: list[ast.expr] = []
         if isinstance(node, ast.Delete):
             keys = [t.slice for t in node.targets if isinstance(t, ast.Subscript) and is_environ(t.value, names)]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in {"pop", "unsetenv"}:
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in {"pop", "unsetenv"}
+        ):
             if is_environ(node.func.value, names) and node.args:
                 keys = [node.args[0]]
         for key in keys:

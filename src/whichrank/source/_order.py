@@ -24,16 +24,38 @@ AT_CUDA = frozenset({
     "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER",
     "CUDA_MODULE_LOADING", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "HIP_VISIBLE_DEVICES",
 })  # fmt: skip
-_MAKES_GROUP = frozenset({
-    "init_process_group", "init_distributed", "init_device_mesh", "initialize_megatron", "Accelerator",
-    "PartialState", "TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig", "DPOConfig", "GRPOConfig",
-    "parse_args_into_dataclasses",
-})
+_MAKES_GROUP = frozenset(
+    {
+        "init_process_group",
+        "init_distributed",
+        "init_device_mesh",
+        "initialize_megatron",
+        "Accelerator",
+        "PartialState",
+        "TrainingArguments",
+        "Seq2SeqTrainingArguments",
+        "SFTConfig",
+        "DPOConfig",
+        "GRPOConfig",
+        "parse_args_into_dataclasses",
+    }
+)
 # Lightning makes the process group before it calls any of these; so do the loops that call callbacks.
-_HOOKS = frozenset({
-    "setup", "prepare_data", "configure_model", "configure_optimizers", "training_step", "validation_step", "forward",
-    "train_dataloader", "val_dataloader", "configure_sharded_model", "test_step",
-})
+_HOOKS = frozenset(
+    {
+        "setup",
+        "prepare_data",
+        "configure_model",
+        "configure_optimizers",
+        "training_step",
+        "validation_step",
+        "forward",
+        "train_dataloader",
+        "val_dataloader",
+        "configure_sharded_model",
+        "test_step",
+    }
+)
 _HOOK_OWNERS = ("LightningModule", "LightningDataModule", "Callback", "TrainerCallback")  # fmt: skip
 _COLLECTIVES = frozenset({
     "all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_to_all",
@@ -267,9 +289,12 @@ def last_name(func: ast.expr) -> str:
 
 
 def _dotted(func: ast.expr) -> str:
+    """`a.b.c` as text; a call in front of it (`Trainer().fit`) counts by its name."""
     parts: list[str] = []
     while isinstance(func, ast.Attribute):
         parts.append(func.attr)
         func = func.value
+    if isinstance(func, ast.Call):
+        func = func.func if isinstance(func.func, ast.Name) else ast.Name(last_name(func.func))
     parts.append(func.id if isinstance(func, ast.Name) else "")
     return ".".join(reversed(parts))

@@ -190,9 +190,7 @@ class _Image:
             for offset, row in enumerate(rest.split("\n"), 1):
                 name, equals, value = row.strip().partition("=")
                 if equals:
-                    self.out.assignments.append(
-                        Assignment(name, value, self.ref(line + offset), self.scope, "conf")
-                    )
+                    self.out.assignments.append(Assignment(name, value, self.ref(line + offset), self.scope, "conf"))
 
     def run(self, body: str, line: int) -> None:
         body = re.sub(r"^(?:--\S+\s+)+", "", body)
@@ -202,7 +200,9 @@ class _Image:
         self.out.baked += inner.baked
         for a in inner.assignments:
             written = a.how == "conf" or not re.search(r"\bexport\b|^RUN\b.*\bexport\b", a.ref.quote)
-            profile = re.search(r">>?\s*\S*(?:bashrc|\.profile|bash_profile|profile\.d/|/etc/profile|/etc/environment)", a.ref.quote)
+            profile = re.search(
+                r">>?\s*\S*(?:bashrc|\.profile|bash_profile|profile\.d/|/etc/profile|/etc/environment)", a.ref.quote
+            )
             judged = a.name in catalogue()
             if profile and judged:
                 why = "only interactive and login shells read that file, not the program that a container starts"
@@ -215,7 +215,10 @@ class _Image:
 
     def started(self, body: str, line: int) -> None:
         if body.lstrip().startswith("["):
-            words = [(m[1].replace('\\"', '"'), m[1], line + body.count("\n", 0, m.start())) for m in _JSON_WORD.finditer(body)]
+            words = [
+                (m[1].replace('\\"', '"'), m[1], line + body.count("\n", 0, m.start()))
+                for m in _JSON_WORD.finditer(body)
+            ]
             found = run_command(words, self.out.label, self.lines, list(self.carried))
         else:
             found = run_script(body, self.out.label, line, self.lines, list(self.carried))
@@ -229,4 +232,3 @@ def _script(body: str) -> str:
         inner = body[mark.end() :]
         return "\n" + re.sub(rf"^{mark[1]}\s*$", "", inner, flags=re.MULTILINE)
     return body
-

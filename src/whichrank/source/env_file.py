@@ -36,7 +36,9 @@ def read(text: str, label: str) -> SettingsFile:
             out.lost.append(Lost(name, ref, why, f"Write: {name}={value}"))
         unknown = "$" in text_value
         out.assignments.append(
-            Assignment(name, None if unknown else text_value, ref, label, "export", partial=text_value if unknown else "")
+            Assignment(
+                name, None if unknown else text_value, ref, label, "export", partial=text_value if unknown else ""
+            )
         )
     return out
 

@@ -80,7 +80,10 @@ def is_capture(head: bytes) -> bool:
 
 def kind_of(name: str, text: str) -> str:
     """The kind of a file, by its name, else by how it begins; empty where nothing reads it."""
-    if named := _by_name(name):
+    named = _by_name(name)
+    if named == "env-file" and re.search(r"^PATH=", text, re.MULTILINE) and re.search(r"^HOME=", text, re.MULTILINE):
+        return "environment"  # `env > rank0.env`
+    if named:
         return named
     if "\0" in text:
         return "environment"

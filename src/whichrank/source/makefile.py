@@ -54,7 +54,8 @@ def read(text: str, label: str) -> SettingsFile:
 def _top_level(make: _Make) -> list[list[tuple[int, str]]]:
     """Assignments are taken into `make`; returns the recipes as numbered lines."""
     recipes: list[list[tuple[int, str]]] = []
-    dead, define, index = [], False, 0
+    dead: list[bool] = []
+    define, index = False, 0
     while index < len(make.lines):
         start, line = index + 1, make.lines[index]
         index += 1
@@ -167,6 +168,8 @@ def _recipe(make: _Make, body: list[tuple[int, str]], given: list[Given]) -> Non
 
 def _run(make: _Make, first: int, rows: list[str], given: list[Given]) -> SettingsFile:
     text = "\n".join(rows)
-    text = re.sub(r"(?<!\$)\$[({](\w+)[)}]", lambda m: make.values.get(m[1], f"${{{m[1]}}}").replace(UNKNOWN, "$UNKNOWN"), text)
+    text = re.sub(
+        r"(?<!\$)\$[({](\w+)[)}]", lambda m: make.values.get(m[1], f"${{{m[1]}}}").replace(UNKNOWN, "$UNKNOWN"), text
+    )
     text = re.sub(r"(?<!\$)\$[({][^)}\n]*[)}]", "$UNKNOWN", text).replace("$$", "$")
     return run_script(text, make.out.label, first, make.lines, given)

@@ -33,8 +33,12 @@ _SCRIPTS = re.compile(
     r"run|setup|script|scripts|command|commands|cmd|entrypoint|\w*_commands|before_script|after_script|source|inline"
     r"|bash_command|user_?data|runcmd|prolog|epilog|launch|start_command|setup_command|\w*\.(?:sh|bash|sbatch|slurm)"
 )
-_IMAGES = frozenset({"image", "image_id", "docker_image", "container_image", "base_image", "imageUri", "image_uri", "Image"})
-_OWN_SHELLS = re.compile(r"(?:head_|worker_)?(?:setup|initialization|start_ray)_commands|(?:head|worker)_(?:setup|start_ray)_commands")
+_IMAGES = frozenset(
+    {"image", "image_id", "docker_image", "container_image", "base_image", "imageUri", "image_uri", "Image"}
+)
+_OWN_SHELLS = re.compile(
+    r"(?:head_|worker_)?(?:setup|initialization|start_ray)_commands|(?:head|worker)_(?:setup|start_ray)_commands"
+)
 
 
 def read(text: str, label: str) -> SettingsFile:
@@ -120,6 +124,8 @@ class _Manifest:
             return
         for key, value in node.entries():
             name = key.text
+            if self.form == "compose" and name.startswith("x-") and not path:
+                continue  # counts where a service refers to it
             if _PROSE.fullmatch(name) and not (self.form == "kubernetes" and self.kind == "ConfigMap" and path):
                 continue
             self.entry(name, key, value, scope, (*path, name), depth)
@@ -134,7 +140,7 @@ class _Manifest:
         elif _ENVIRONMENT.fullmatch(name) and value.kind != "scalar" and self.sets_something(value):
             self.environment(value, f"{self.group}:{value.line}")
         elif value.kind == "scalar" and _is_setting(name) and not value.null:
-            self.set(name, value, key.line, scope)
+            self.record(name, value, key.line, scope)
         elif self.form != "kubernetes" and _SCRIPTS.fullmatch(name) and value.kind in {"scalar", "list"}:
             self.script(name, value, scope)
         elif name in {"run_options", "worker_run_options", "head_run_options"} and value.kind == "list":
@@ -175,11 +181,11 @@ class _Manifest:
             return
         words: list[Node] = []
         for name in ("entrypoint", "command", "args"):
-            value = node.get(name)
-            if value is not None and value.kind == "list":
-                words += value.items
-            elif value is not None and value.kind == "scalar" and not value.null:
-                words += self.split(value)
+            part = node.get(name)
+            if part is not None and part.kind == "list":
+                words += part.items
+            elif part is not None and part.kind == "scalar" and not part.null:
+                words += self.split(part)
         if words:
             found = run_command(
                 [(w.text.replace("$$", "$"), *self.place(w)) for w in words],
@@ -201,7 +207,9 @@ class _Manifest:
 
         text, line = self.body(node)
         return [
-            Node("scalar", word.line, expand(word.raw.replace("$", "\\$"), lambda _n: None).text.replace("\\$", "$"), "'")
+            Node(
+                "scalar", word.line, expand(word.raw.replace("$", "\\$"), lambda _n: None).text.replace("\\$", "$"), "'"
+            )
             for word in split_words(text, line)
         ]
 
@@ -227,7 +235,7 @@ class _Manifest:
         for name, (value, line) in found.items():
             if value.null and node.kind == "map":
                 continue
-            text = self.set(name, value, line, scope) if judged else value.text
+            text = self.record(name, value, line, scope) if judged else value.text
             given.append(Given(name, text, line))
         return given
 
@@ -265,7 +273,7 @@ class _Manifest:
             self.lost(name, value.line, f"YAML reads {value.text} as a boolean: the variable becomes 'True' or 'False'",
                       'Write "1" or "0".')  # fmt: skip
 
-    def set(self, name: str, value: Node, line: int, scope: str) -> str:
+    def record(self, name: str, value: Node, line: int, scope: str) -> str:
         """Record one variable; returns its text with UNKNOWN for what is not known."""
         text = value.text.replace(TEMPLATE, UNKNOWN)
         text = re.sub(r"\$\([^)]*\)|\$\{[^}]*\}|(?<!\$)\$[A-Za-z_]\w*", _default, text)
@@ -304,7 +312,10 @@ class _Manifest:
             return node.text.replace(TEMPLATE, "${TEMPLATE}"), node.line
         rows = self.lines[node.line : max(node.last_line - 1, node.line + 1)]
         if node.style == ">":
-            rows = [f"{row} \\" if row.strip() and i + 1 < len(rows) and rows[i + 1].strip() else row for i, row in enumerate(rows)]
+            rows = [
+                f"{row} \\" if row.strip() and i + 1 < len(rows) and rows[i + 1].strip() else row
+                for i, row in enumerate(rows)
+            ]
         return "\n".join(rows), node.line + 1
 
     def script(self, name: str, node: Node, scope: str, given: list[Given] | None = None) -> None:
@@ -394,7 +405,7 @@ class _Manifest:
             if value.bare and not self.templated:
                 why = "a ConfigMap takes strings only, and refuses a bare number or boolean"
                 self.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
-            self.set(name, value, key.line, scope)
+            self.record(name, value, key.line, scope)
 
     def init_containers(self) -> None:
         """A variable of an init container alone does not reach the container that trains."""
@@ -413,7 +424,7 @@ class _Manifest:
 
     def pin(self, release: Release, scope: str) -> None:
         if scope and (release.torch or release.nccl):
-            self.out.pinned[scope] = tuple(release)
+            self.out.pinned[scope] = (release.torch, release.nccl)
         elif not scope:
             self.out.torch = release.torch or self.out.torch
             self.out.nccl = release.nccl or self.out.nccl

@@ -68,7 +68,7 @@ class _Program:
             for name, value, place in sets(node, names, self.constants):
                 if gone.get(name, 0) <= getattr(place, "lineno", 0):
                     self.own.setdefault(name, place)
-                    self.set(name, value, place, self.out.label, sure=node not in branches, what="os.environ")
+                    self.record(name, value, place, self.out.label, sure=node not in branches, what="os.environ")
             self.texts(node)
         for child in children(self.tree, self.constants, names):
             if child.node not in dead:
@@ -76,7 +76,7 @@ class _Program:
         self.late(names, dead)
         self.out.torch, self.out.nccl = self.release
 
-    def set(self, name: str, value: ast.expr, node: ast.AST, scope: str, *, sure: bool, what: str) -> None:
+    def record(self, name: str, value: ast.expr, node: ast.AST, scope: str, *, sure: bool, what: str) -> None:
         ref = self.ref(node)
         refused = isinstance(value, ast.Constant) and not isinstance(value.value, str) and value.value is not None
         if refused and (name in catalogue() or in_family(name)):
@@ -97,7 +97,7 @@ class _Program:
         given = []
         for name, value, node in child.pairs:
             if in_family(name) or name in catalogue() or name in unread():
-                self.set(name, value, node, scope, sure=True, what="an environment")
+                self.record(name, value, node, scope, sure=True, what="an environment")
             given.append(Given(name, self.constants.text(value), getattr(node, "lineno", 1)))
         if child.fresh and child.starts:
             self.left_behind(child)
@@ -119,7 +119,9 @@ class _Program:
         )
         for name, node in self.own.items():
             if name in catalogue() and name not in passed and not joins:
-                self.out.lost.append(Lost(name, self.ref(node), child.why, f"Put {name} into that environment.", "warning"))
+                self.out.lost.append(
+                    Lost(name, self.ref(node), child.why, f"Put {name} into that environment.", "warning")
+                )
 
     def take(self, found: SettingsFile, scope: str) -> None:
         """What a command line of the program sets or loses; lines are the program's already."""

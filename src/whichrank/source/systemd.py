@@ -43,7 +43,9 @@ def read(text: str, label: str) -> SettingsFile:
                 given[name] = Given(name, shown, at)
                 known = None if UNKNOWN in shown else shown
                 out.assignments[:] = [a for a in out.assignments if a.name != name]
-                out.assignments.append(Assignment(name, known, ref(at), label, "export", partial="" if known else shown))
+                out.assignments.append(
+                    Assignment(name, known, ref(at), label, "export", partial="" if known else shown)
+                )
         elif key == "UnsetEnvironment":
             for name, _, _ in _items(value, line):
                 given.pop(name or "", None)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 
 from whichrank.model.findings import Finding
-from whichrank.records.settings import Assignment, Settings, flagged
+from whichrank.records.settings import UNKNOWN, Assignment, Settings, flagged
 
 CODE = "ENV109"
 CAUSE = "wrong-environment"
@@ -31,12 +31,12 @@ _PREFIXES = frozenset({
 
 
 def judge(settings: Settings) -> list[Finding]:
-    return [finding for assignment in settings.assignments() if assignment.value for finding in _judge(assignment)]
+    return [finding for assignment in settings.assignments() for finding in _judge(assignment)]
 
 
 def _judge(assignment: Assignment) -> list[Finding]:
-    name, value = assignment.name, assignment.value or ""
-    if name != "NCCL_DEBUG_FILE" and name not in _PREFIXES:
+    name, value = assignment.name, (assignment.value or assignment.partial).replace(UNKNOWN, "…")
+    if not value or (name != "NCCL_DEBUG_FILE" and name not in _PREFIXES):
         return []
     # A shell expands "~" after "=" itself.
     if value.startswith("~") and assignment.how not in {"export", "local"}:
@@ -59,7 +59,7 @@ def _judge(assignment: Assignment) -> list[Finding]:
     if wrong:
         message = f"{name}={value}: only %h, %p and %% are expanded; %{wrong[0]} stays, and ranks share the file."
         return [flagged(CODE, assignment, "warning", message, fix)]
-    if "%p" not in value and not value.startswith("/dev/"):
+    if "%p" not in value and assignment.value and not value.startswith("/dev/"):
         message = f"{name}={value}: without %p all processes of a host write the same file, each truncating it."
         return [flagged(CODE, assignment, "warning", message, fix)]
     return []

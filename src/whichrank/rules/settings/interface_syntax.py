@@ -1,7 +1,7 @@
 """The name of an interface or device in a form that its reader does not know.
 
 What it finds: "^" and "=" given to Gloo or TensorPipe, which take plain names only; "^" in the middle of
-NCCL's list; spaces after commas; a name of one character; RDMA devices given as interfaces and the other way
+NCCL's list; spaces; patterns such as eth*; addresses; a name of one character; RDMA devices given as interfaces and the other way
 round.
 
 Why it happens: NCCL's list has a syntax of its own, and it is copied to variables that look alike.
@@ -35,7 +35,7 @@ def judge(settings: Settings) -> list[Finding]:
         value = assignment.value
         if not value:
             continue
-        if assignment.name in _PLAIN and re.search(r"[\^=]", value):
+        if assignment.name in _PLAIN and re.search(r"[\^=*?\s]", value):
             reader = _PLAIN[assignment.name]
             message = f"{assignment.name}={value}: {reader} takes plain interface names; ^ and = are NCCL's syntax."
             fix = f"Name one interface that reaches the other hosts: {assignment.name}=eth0."
@@ -51,9 +51,16 @@ def _nccl(assignment: Assignment, value: str) -> list[Finding]:
     if any(token.startswith("^") for token in tokens[1:]):
         message = f"{name}={value}: ^ counts only in front of the whole list."
         return [flagged(CODE, assignment, "warning", message, "Put ^ first, and only names to exclude after it.")]
-    if any(token != token.strip() for token in tokens):
+    if any(re.search(r"\s", token) for token in tokens):
         message = f"{name}='{value}': the space becomes part of the name, which then matches nothing."
-        return [flagged(CODE, assignment, "warning", message, f"Write {name}={value.replace(' ', '')}.")]
+        return [flagged(CODE, assignment, "warning", message, f"Write {name}={re.sub(r'[, ]+', ',', value.strip())}.")]
+    if any(re.search(r"[*?!\[\"']", token) for token in tokens):
+        message = f"{name}={value}: patterns and quotes are not expanded; a name is a prefix already."
+        fix = f"Write {name}={re.sub(chr(91) + '*?!' + chr(92) + chr(34) + chr(39) + chr(93), '', value)}."
+        return [flagged(CODE, assignment, "warning", message, fix)]
+    if any(re.match(r"\d{1,3}(?:\.\d{1,3}){3}(?:/\d+)?$", token) for token in tokens):
+        message = f"{name}={value}: this is an address; the variable takes names of interfaces or devices."
+        return [flagged(CODE, assignment, "warning", message, "Name the interface that has this address: ip -br addr.")]
     if name == "NCCL_SOCKET_IFNAME" and len(value) == 1:
         return [flagged(CODE, assignment, "warning", f"{name}={value}: a text of one character is ignored.")]
     if name == "NCCL_SOCKET_IFNAME" and any(re.match(r"mlx\d_\d", token) for token in tokens):

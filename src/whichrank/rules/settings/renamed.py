@@ -1,7 +1,6 @@
 """An old name: still read, with a deprecation warning.
 
-What it finds: NCCL_ASYNC_ERROR_HANDLING, TORCH_NCCL_TRACE_BUFFER_SIZE and others that have a newer name, and
-variables that are deprecated.
+What it finds: NCCL_ASYNC_ERROR_HANDLING, TORCH_NCCL_TRACE_BUFFER_SIZE and others that have a newer name.
 
 Why it happens: PyTorch renamed its NCCL_* variables in 2.2 and those of the flight recorder in 2.8.
 
@@ -17,7 +16,7 @@ Limits: names that are not read any more at all are the subject of another rule.
 
 from __future__ import annotations
 
-from whichrank.facts.environment import Rename, catalogue, renames
+from whichrank.facts.environment import Rename, renames
 from whichrank.model.findings import Finding, Severity
 from whichrank.records.settings import Assignment, Settings, flagged
 
@@ -33,9 +32,6 @@ def judge(settings: Settings) -> list[Finding]:
         rename = renames().get(assignment.name)
         if rename is not None and rename.still_read:
             found += _renamed(settings, assignment, rename)
-        elif (variable := catalogue().get(assignment.name)) and variable.caution.startswith("deprecated for"):
-            message = f"{assignment.name} is {variable.caution}; it still works."
-            found.append(flagged(CODE, assignment, "info", message))
     return found
 
 
@@ -50,6 +46,7 @@ def _renamed(settings: Settings, assignment: Assignment, rename: Rename) -> list
     if not rename.new:
         message = f"{rename.old} is deprecated since {since}: what it asks for is what happens anyway."
         return [flagged(CODE, assignment, "warning" if at_hand else "info", message, f"Remove {rename.old}.")]
-    message = f"{rename.old} is called {rename.new} since {rename.library} {since}; the old name gives a warning."
+    warns = "; the old name gives a warning" if rename.library == "torch" else "; the old name still works"
+    message = f"{rename.old} is called {rename.new} since {rename.library} {since}{warns}."
     severity: Severity = "warning" if at_hand and rename.library == "torch" else "info"
     return [flagged(CODE, assignment, severity, message, f"Write {rename.new} instead.")]

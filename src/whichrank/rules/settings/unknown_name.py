@@ -24,7 +24,7 @@ from functools import cache
 
 from whichrank.facts.environment import catalogue, in_family, neighbour, unread
 from whichrank.facts.near_names import nearest
-from whichrank.model.findings import Finding, Severity
+from whichrank.model.findings import Finding
 from whichrank.records.settings import Assignment, Settings, flagged
 
 CODE = "ENV101"
@@ -36,8 +36,6 @@ _HELPER = (
     r"|CONFIG|PARAMS?|VARS?|CMD|OPTIONS|SETTINGS|IMAGE|LOGS?|OUT|OUTPUT)$"
 )
 _UNPREFIXED = ("IB_", "P2P_", "SOCKET_", "SHM_", "NVLS_", "NET_GDR_", "NSOCKS_")
-# The catalogue has every name of these families; of the others it has those that were looked for.
-_COMPLETE = ("NCCL_", "TORCH_NCCL_", "TORCH_FR_", "GLOO_")
 
 
 def judge(settings: Settings) -> list[Finding]:
@@ -71,9 +69,8 @@ def _finding(assignment: Assignment, real: str) -> Finding:
     if real:
         message = f"{name} is read by no version of NCCL or PyTorch; the nearest real name is {real}."
         return flagged(CODE, assignment, "warning", message, f"Write {real} instead of {name}.")
-    severity: Severity = "warning" if name.startswith(_COMPLETE) else "info"
     message = f"{name} is read by no known version of NCCL or PyTorch, so it has no effect."
-    return flagged(CODE, assignment, severity, message, f"Remove {name}, or look up the name that was meant.")
+    return flagged(CODE, assignment, "warning", message, f"Remove {name}, or look up the name that was meant.")
 
 
 def _meant(assignment: Assignment) -> str:

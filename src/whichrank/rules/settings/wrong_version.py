@@ -39,7 +39,7 @@ def _judge(settings: Settings, assignment: Assignment, variable: Variable) -> Fi
     at_hand = nccl if variable.library == "NCCL" else torch[:2]
     first, last = variable.first, variable.last
     shown = ".".join(map(str, at_hand))
-    if at_hand and first and at_hand < first:
+    if at_hand and first and at_hand[:2] < first[:2]:  # of patch releases not all were looked at
         older = next((r.old for r in renames().values() if r.new == variable.name and r.still_read), "")
         fix = (
             f"With {variable.library} {shown} set {older} instead."

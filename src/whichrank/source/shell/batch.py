@@ -58,7 +58,9 @@ def listed(text: str, system: str) -> Listed:
             special.add(name.upper())
         elif equals and re.fullmatch(r"[A-Za-z_]\w*", name):
             sets.append((name, _unquoted(value)))
-        elif sets and not equals and (name != name.upper() or not name.strip("0123456789")) and _takes_list(sets[-1][0]):
+        elif (
+            sets and not equals and (name != name.upper() or not name.strip("0123456789")) and _takes_list(sets[-1][0])
+        ):
             split.append((sets[-1][0], item))
         elif re.fullmatch(r"[A-Za-z_]\w*", name):
             names.add(name)

@@ -16,7 +16,9 @@ def written_to(redirects: list[Redirect]) -> str:
     """The file that output goes to."""
     for redirect in redirects:
         if redirect.operator in {">", ">>", ">|", "&>"}:
-            return "".join(piece.text if piece.kind == "text" else piece.source for piece in pieces(redirect.target.raw))
+            return "".join(
+                piece.text if piece.kind == "text" else piece.source for piece in pieces(redirect.target.raw)
+            )
     return ""
 
 

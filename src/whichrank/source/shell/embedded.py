@@ -66,7 +66,12 @@ def run_command(
 def _on_many_hosts(command: list[Field]) -> list[Field]:
     """mpirun of an MPIJob has its hosts from the operator, not from its command line."""
     if command[0].text.rsplit("/", 1)[-1] in {"mpirun", "mpiexec"}:
-        return [command[0], Field("--hostfile", command[0].line), Field("/etc/mpi/hostfile", command[0].line), *command[1:]]
+        return [
+            command[0],
+            Field("--hostfile", command[0].line),
+            Field("/etc/mpi/hostfile", command[0].line),
+            *command[1:],
+        ]
     return [f._replace(text=f.text.replace("mpirun ", "mpirun --hostfile /etc/mpi/hostfile ", 1)) for f in command]
 
 

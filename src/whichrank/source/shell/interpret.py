@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from whichrank.facts.environment import catalogue, in_family
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import UNKNOWN, Assignment, Baked, Lost, SettingsFile
+from whichrank.records.settings import UNKNOWN, Assignment, Baked, How, Lost, SettingsFile
 from whichrank.source.shell import batch, documents, launchers
 from whichrank.source.shell.conditions import truth
 from whichrank.source.shell.state import Cut, Environment, Made, Variable
@@ -442,8 +442,9 @@ class Interpreter:
         """What the launcher starts."""
         program = launchers.base(command[0])
         body = next((r for r in redirects if r.body), None)
-        if body is not None and (not found.rest or found.rest[0].text in {"bash", "sh", "python", "python3"}):
-            if found.rest and found.rest[0].text.startswith("python"):
+        reader = found.rest[0].text.split()[0] if found.rest and found.rest[0].text.strip() else ""
+        if body is not None and (not found.rest or reader in {"bash", "sh", "python", "python3"}):
+            if reader.startswith("python"):
                 self.program(body)
             elif program != "kubectl":
                 self.inner(documents.unescaped(body), body.body_line, inner, sure=sure)
@@ -533,8 +534,8 @@ class Interpreter:
 
     def include(self, path: str, env: Environment, *, sure: bool, exported: bool = False) -> None:
         """A file that is sourced: followed where it is at hand."""
-        found = self.neighbour(path) if self.neighbour is not None and UNKNOWN not in path else None
-        self.out.included[path] = exported or env.export_all
+        found = self.neighbour(path) if self.neighbour is not None else None
+        self.out.included[path.replace(UNKNOWN, "")] = exported or env.export_all
         if found is None or self.nesting > NESTING_LIMIT:
             return
         label, text = found
@@ -561,14 +562,12 @@ class Interpreter:
     def written(self, name: str, value: str, line: int, how: str) -> None:
         unknown = UNKNOWN in value or "$" in value
         text = value.strip("\"'") if how == "profile" else value
-        mode = "conf" if how == "conf" else "export"
+        mode: How = "conf" if how == "conf" else "export"
         self.out.assignments.append(
             Assignment(name, None if unknown else text, self.ref(line), self.out.label, mode, partial=text)
         )
 
-    def document(
-        self, body: Redirect, redirects: list[Redirect], env: Environment, program: str = "cat"
-    ) -> None:
+    def document(self, body: Redirect, redirects: list[Redirect], env: Environment, program: str = "cat") -> None:
         """A here-document: a file that is written, or only text."""
         target = documents.written_to(redirects) or self.target
         how = documents.kind_of_target(target, body.body, program)

@@ -56,8 +56,8 @@ def is_training(command: Sequence[Field]) -> bool:
     program = base(command[0])
     if re.fullmatch(r"python[\d.]*", program) or program in _TRAINING:
         arguments = " ".join(field.text for field in command[1:4])
-        if program == "ray":
-            return False
+        if program == "ray":  # workers inherit what `ray start` has
+            return len(command) > 1 and command[1].text == "start"
         inline = len(command) > 1 and command[1].text == "-c" and "torch" not in arguments and "train" not in arguments
         return not inline and not _NOT_TRAINING.search(arguments) and arguments not in {"--version", "-V"}
     if program in _SHELLS:
@@ -72,7 +72,9 @@ def is_known(program: str) -> bool:
 
 
 # One-letter options of launchers whose next word is a value.
-_WITH_VALUE = frozenset({"-n", "-N", "-c", "-w", "-p", "-J", "-o", "-e", "-t", "-A", "-q", "-H", "-np", "-x", "-D", "-C"})
+_WITH_VALUE = frozenset(
+    {"-n", "-N", "-c", "-w", "-p", "-J", "-o", "-e", "-t", "-A", "-q", "-H", "-np", "-x", "-D", "-C"}
+)
 
 
 def command_at(words: Sequence[Field], start: int = 1) -> list[Field]:
@@ -218,7 +220,9 @@ def _srun(words: list[Field]) -> Passage:
 
 
 _HYDRA = re.compile(r"-(?:genv\w*|env\w*|ppn|perhost|rr|bootstrap|iface|hosts|f|launcher)$")
-_HOSTS = frozenset({"-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile", "--default-hostfile"})
+_HOSTS = frozenset(
+    {"-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile", "--default-hostfile"}
+)
 
 
 def _mpirun(words: list[Field]) -> Passage:

@@ -159,7 +159,7 @@ def word_end(text: str, start: int) -> int:
         elif char == "'":
             end = text.find("'", index + 1)
             index = size if end < 0 else end + 1
-        elif char in "\"`":
+        elif char in '"`':
             if top == char:
                 closers.pop()
             else:

@@ -16,6 +16,7 @@ _NAME = re.compile(r"\$(?:([A-Za-z_]\w*)|([0-9@*#?$!-]))")
 _BRACED = re.compile(r"([!#]?)([A-Za-z_]\w*|[0-9@*#?$!-])(\[(?:[^\]]*)\])?(.*)", re.DOTALL)
 _OPERATOR = re.compile(r":?[-=+?]|##?|%%?|//?|\^\^?|,,?|:|@")
 
+
 class Piece(NamedTuple):
     """A part of a word: text as it is, or something that is put in its place."""
 
@@ -25,8 +26,8 @@ class Piece(NamedTuple):
     quoted: bool
     operator: str = ""
     argument: str = ""
-    index: str = ""
-    """`@`, `*` or a subscript."""
+    subscript: str = ""
+    """`@`, `*` or a key of an array."""
     source: str = ""
 
 
@@ -184,7 +185,7 @@ def fields(word: Word, lookup: Lookup) -> list[Field]:
 
 
 def _elements(part: Piece, lookup: Lookup) -> list[Field] | None:
-    value = lookup(part.text) if part.kind == "variable" and part.index in {"@", "*"} else None
+    value = lookup(part.text) if part.kind == "variable" and part.subscript in {"@", "*"} else None
     if value is None or value.items is None:
         return None
     if part.operator.startswith("!"):
@@ -218,7 +219,7 @@ def _put_in(part: Piece, lookup: Lookup) -> Value | None:
     operator = part.operator.lstrip("!")
     if part.operator.startswith("!"):
         return None
-    if part.index:
+    if part.subscript:
         return _subscript(part, value, lookup)
     if value is not None and value.items is not None:
         value = Value(value.items[0].raw if value.items else "")
@@ -238,9 +239,9 @@ def _put_in(part: Piece, lookup: Lookup) -> Value | None:
 def _subscript(part: Piece, value: Value | None, lookup: Lookup) -> Value | None:
     if value is None or value.items is None:
         return None
-    if part.index in {"@", "*"}:
+    if part.subscript in {"@", "*"}:
         return Value(" ".join(expand(item.raw, lookup).text for item in value.items), line=value.line)
-    key = expand(part.index, lookup).text
+    key = expand(part.subscript, lookup).text
     if value.keys:
         found = next((i for k, i in zip(value.keys, value.items, strict=False) if k == key), None)
         return expand(found.raw, lookup) if found else None
