@@ -228,7 +228,7 @@ class _Manifest:
                     found[key.text] = (value, key.line)
                     self.check_type(key.text, value)
                 else:
-                    self.visit(value, scope, (key.text,), 1)
+                    self.entry(key.text, key, value, scope, ("", "", key.text), 1)
         for item in node.items:
             self.listed(item, found)
         given = []
@@ -322,7 +322,7 @@ class _Manifest:
         """Shell text under a key that is run."""
         if node.kind == "scalar":
             text, line = self.body(node)
-            self.take(run_script(text, self.out.label, line, self.lines, given), scope, apart=name in {"setup"})
+            self.take(run_script(text, self.out.label, line, self.lines, given), scope, apart=name == "setup" or self.form == "github")
             return
         scalars = [item for item in node.items if item.kind == "scalar"]
         if len(scalars) != len(node.items):
