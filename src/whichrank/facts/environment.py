@@ -111,6 +111,19 @@ def catalogue() -> dict[str, Variable]:
 
 
 @cache
+def others() -> dict[str, Variable]:
+    """Variables of other libraries whose values are checked too."""
+    return {
+        row["name"]: Variable(
+            row["name"], "", "", "", row["values"].replace("|", ", "), "", "", "", False, "", "", row["parser"],
+            row["values"], row["source"],
+        )
+        for row in rows("env_values.csv")
+        if row["name"] not in catalogue()
+    }  # fmt: skip
+
+
+@cache
 def renames() -> dict[str, Rename]:
     """Old name -> what it is called now."""
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ _OTHER_TORCH = re.compile(
 )
 _NCCL = re.compile(
     rf"nvidia-nccl-cu\d\d\s*(?:===?|~=)\s*{_NUMBER}|libnccl(?:2|-dev)={_NUMBER}|(?<![\w/.-])(?:lib)?nccl/{_NUMBER}"
-    rf"|(?<![\w/.-])nccl={{1,2}}{_NUMBER}|\bNCCL_VERSION[= ]v?{_NUMBER}|nccl(?:\.git)?\s.*-b\s+v{_NUMBER}",
+    rf"|(?<![\w/.-])nccl={{1,2}}{_NUMBER}|[:_-]nccl-?v?{_NUMBER}|\bNCCL_VERSION[= ]v?{_NUMBER}|nccl(?:\.git)?\s.*-b\s+v{_NUMBER}",
     re.IGNORECASE,
 )
 
@@ -57,4 +58,28 @@ def release_in(text: str) -> Release:
         found |= Release(version(next(group for group in match.groups() if group).replace("-", ".")))
     if match := _NCCL.search(text):
         found |= Release((), version(next(group for group in match.groups() if group)))
+    return found
+
+
+_SAID = re.compile(rf"\b(?:(py)?torch|NCCL)[ =]*v?{_NUMBER}", re.IGNORECASE)
+_NOT_SAID = re.compile(
+    r"since|from|before|after|until|need|requir|[<>]|older|newer|later|earlier|up to|and up|upgrad|was|only in|removed|added"
+    r"|deprecat|will|once|when",
+    re.IGNORECASE,
+)
+
+
+def said_in(comments: Iterable[str]) -> Release:
+    """The versions that comments say the job runs with ("torch 2.7 in this image"); nothing where they disagree."""
+    torch: set[Version] = set()
+    nccl: set[Version] = set()
+    for comment in comments:
+        if _NOT_SAID.search(comment):
+            continue
+        for match in _SAID.finditer(comment):
+            (nccl if match.group()[:4].upper() == "NCCL" else torch).add(version(match[2]))
+    found = Release(torch.pop() if len(torch) == 1 else (), nccl.pop() if len(nccl) == 1 else ())
+    if found.torch and not found.nccl and not nccl:
+        wheel = _table().get("wheel " + ".".join(map(str, found.torch[:2])), Release())
+        found = Release(found.torch, wheel.nccl)
     return found

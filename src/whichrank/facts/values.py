@@ -86,6 +86,17 @@ def _not_words(variable: Variable, value: str) -> Problem | None:
     return Problem(f"'{value}' is not the name of a network module (IB, Socket, or the name that a plugin has)")
 
 
+def _options(variable: Variable, value: str) -> Problem | None:
+    """`name:value,name:[a:1,b:2]`, as the CUDA allocator of PyTorch takes it."""
+    names = re.findall(r"(?:^|,)\s*([A-Za-z]\w*)\s*:", re.sub(r"\[[^\]]*\]", "", value))
+    wrong = [name for name in names if name not in variable.values]
+    if wrong:
+        return Problem(f"'{wrong[0]}' is not an option that is known; PyTorch raises at the first allocation")
+    if not names and value.strip():
+        return Problem(f"'{value}' is not a list of NAME:VALUE")
+    return None
+
+
 def _host_port(_variable: Variable, value: str) -> Problem | None:
     if re.fullmatch(r"\S+:\d{1,5}", value):
         return None
@@ -170,6 +181,7 @@ _CHECKS = {
     "nccl_warps": _nccl_warps,
     "not_words": _not_words,
     "host_port": _host_port,
+    "options": _options,
     "torch_bool": _torch_bool,
     "torch_int": _torch_int,
     "python_int": _python_int,

@@ -59,6 +59,16 @@ class Lost(NamedTuple):
     severity: Severity = "warning"
 
 
+class Clash(NamedTuple):
+    """Something that the launch asks for and that does not fit together."""
+
+    name: str
+    ref: Ref
+    why: str
+    fix: str
+    also: tuple[Ref, ...] = ()
+
+
 class Baked(NamedTuple):
     """A configuration file that an image carries."""
 
@@ -98,6 +108,11 @@ class SettingsFile:
     pinned: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     """The same for single scopes: torch and NCCL of a container or an image stage."""
 
+    clashes: list[Clash] = field(default_factory=list)
+    production: set[str] = field(default_factory=set)
+    """Scopes that a production job runs in; the label of the file for all of it."""
+    containers: list[tuple[str, str, str]] = field(default_factory=list)
+    """Scope, image and job of each container."""
     included: dict[str, bool] = field(default_factory=dict)
     """Files that it sources -> whether their variables are exported by that."""
 
@@ -107,6 +122,7 @@ class SettingsFile:
         self.late += other.late
         self.lost += other.lost
         self.baked += other.baked
+        self.clashes += other.clashes
         self.torch, self.nccl = self.torch or other.torch, self.nccl or other.nccl
 
     @classmethod

@@ -68,6 +68,8 @@ def _dictionary(node: ast.Dict, reader: _Dictionaries) -> Iterator[Child]:
     for key, value in keys.items():
         if isinstance(key, str) and "env" in key.lower():
             yield Child(value, reader.pairs(value)[0], fresh=False, starts=False)
+    if any(isinstance(key, str) and key in catalogue() for key in keys):  # settings under any name
+        yield Child(node, reader.pairs(node)[0], fresh=False, starts=False)
     if {"name", "value"} <= keys.keys() and isinstance(keys["name"], ast.Constant):
         yield Child(node, [(str(keys["name"].value), keys["value"], keys["name"])], fresh=False, starts=False)
 

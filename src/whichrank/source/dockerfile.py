@@ -48,9 +48,11 @@ def read(text: str, label: str) -> SettingsFile:
             stages.append(_Stage("0", ""))
         if stages and instruction != "FROM":
             stages[-1].instructions.append((instruction, body, line))
-    for index in _built(stages):
+    built = _built(stages)
+    for index in built:
         reader.stage(stages[index], index)
     reader.arguments_only()
+    reader.other_stages(stages, built)
     return out
 
 
@@ -153,6 +155,23 @@ class _Image:
                 why = "an ARG exists only while the image is built"
                 self.out.lost.append(Lost(name, self.ref(line), why, f"Write: ENV {name}=…"))
 
+    def other_stages(self, stages: list[_Stage], built: list[int]) -> None:
+        """What a stage that the image only copies files from sets, and the image itself does not."""
+        text = "\n".join(body for index in built for name, body, _ in stages[index].instructions if name == "COPY")
+        sources = {name.lower() for name in re.findall(r"--from=(\S+)", text)}
+        carried = {a.name for a in self.out.assignments}
+        for index, stage in enumerate(stages):
+            if index in built or not {stage.name, str(index)} & sources:
+                continue
+            inner = _Image(SettingsFile.empty(self.out.label, KIND), self.lines)
+            for instruction, body, line in stage.instructions:
+                if instruction == "ENV":
+                    inner.env(body, line)
+            for a in inner.out.assignments:
+                if a.name in catalogue() and a.name not in carried:
+                    why = f"stage '{stage.name}' sets it, and the final image takes only files from that stage"
+                    self.out.lost.append(Lost(a.name, a.ref, why, f"Write ENV {a.name}=… in the last stage."))
+
     def env(self, body: str, line: int) -> None:
         words = split_words(re.sub(r"(?m)(?<!\S)#", r"\\#", body), line)
         if words and "=" not in words[0].raw:  # the old form: ENV NAME the rest is the value
@@ -224,6 +243,7 @@ class _Image:
             found = run_script(body, self.out.label, line, self.lines, list(self.carried))
         self.out.assignments += [a._replace(scope=self.scope) for a in found.assignments]
         self.out.lost += found.lost
+        self.out.clashes += found.clashes
 
 
 def _script(body: str) -> str:

@@ -19,7 +19,8 @@ def is_deepspeed(label: str) -> bool:
 def read(text: str, label: str) -> SettingsFile:
     """The variables of the file. Quotes are taken off as dotenv readers do; DeepSpeed and docker keep them."""
     out = SettingsFile.empty(label, KIND)
-    raw = is_deepspeed(label)
+    docker = bool(re.search(r"--env-file", text)) or "docker" in label.rsplit("/", 1)[-1]
+    raw = is_deepspeed(label) or docker
     for number, line in enumerate(text.split("\n"), 1):
         match = _LINE.fullmatch(line.rstrip("\r"))
         if not match or line.lstrip().startswith("#"):
@@ -28,12 +29,17 @@ def read(text: str, label: str) -> SettingsFile:
         ref = Ref(label, f"line {number}", line.strip()[:QUOTE_LIMIT])
         text_value = _value(value, raw=raw)
         if raw and exported:
-            why = f"DeepSpeed takes the whole text before '=' for the name: '{line.partition('=')[0]}'"
+            reader = "docker" if docker else "DeepSpeed"
+            why = f"{reader} takes the whole text before '=' for the name: '{line.partition('=')[0]}'"
             out.lost.append(Lost(name, ref, why, f"Write: {name}={value}"))
             continue
         if (before or after) and not raw:
             why = "blanks around '=' are not allowed: shells and docker refuse the line or take them into the name"
             out.lost.append(Lost(name, ref, why, f"Write: {name}={value}"))
+        if docker and text_value != _value(value, raw=False):
+            why = f"docker run --env-file takes quotes and comments for parts of the value: {value}"
+            out.lost.append(Lost(name, ref, why, f"Write: {name}={_value(value, raw=False)}"))
+            text_value = _value(value, raw=False)
         unknown = "$" in text_value
         out.assignments.append(
             Assignment(
@@ -46,6 +52,6 @@ def read(text: str, label: str) -> SettingsFile:
 def _value(value: str, *, raw: bool) -> str:
     if raw:
         return value
-    if len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]:
-        return value[1:-1]
+    if match := re.match(r"([\"'])(.*?)\1\s*(?:#.*)?$", value):
+        return match[2]
     return re.split(r"\s+#", value, maxsplit=1)[0]

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from whichrank.facts.releases import said_in
 from whichrank.records.settings import SettingsFile
 
 if TYPE_CHECKING:
@@ -144,9 +145,21 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
         out: SettingsFile = reader(text, label, neighbour=neighbour)
     else:
         out = reader(text, label)
+    _described(out, text, label)
     if len(data) > SIZE_LIMIT:
         out.note = f"only the first {SIZE_LIMIT // 1024 // 1024} MiB were read"
     return out
+
+
+_PRODUCTION = re.compile(r"(?:^|[-_.])prod(?:uction)?(?:[-_.]|$)", re.IGNORECASE)
+
+
+def _described(out: SettingsFile, text: str, label: str) -> None:
+    """What the file's name and comments say of the job, where nothing firmer does."""
+    if _PRODUCTION.search(PurePosixPath(label).name):
+        out.production.add(label)
+    if not out.torch and not out.nccl and not out.pinned and "#" in text:
+        out.torch, out.nccl = said_in(re.findall(r"(?:^|\s)#(?!SBATCH|PBS|BSUB|!)([^\n]*)", text))
 
 
 def _unread(label: str) -> SettingsFile:

@@ -161,8 +161,12 @@ def _recipe(make: _Make, body: list[tuple[int, str]], given: list[Given]) -> Non
                 why = "each line of a recipe is a shell of its own: the next line does not see it"
                 fix = "Join the lines with && \\, or write export at the top of the Makefile."
                 make.out.lost.append(Lost(a.name, a.ref, why, fix))
-            make.out.assignments.append(a._replace(how="build") if alone and a.how == "local" else a)
+            scope = f"{make.out.label}:{a.ref.locator}" if found.production else a.scope
+            make.out.production |= {scope} if found.production else set()
+            how: How = "build" if alone and a.how == "local" else a.how
+            make.out.assignments.append(a._replace(how=how, scope=scope))
         make.out.lost += [lost for lost in found.lost if lost not in make.out.lost]
+        make.out.clashes += found.clashes
         make.out.torch, make.out.nccl = make.out.torch or found.torch, make.out.nccl or found.nccl
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from whichrank.facts.environment import catalogue, in_family
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
+from whichrank.records.settings import UNKNOWN, Assignment, Clash, Lost, SettingsFile
 from whichrank.source import conf, env_file
 from whichrank.source.shell.embedded import Given, run_command, run_script
 from whichrank.source.yaml_tree import TEMPLATE, Node, parse
@@ -94,6 +94,8 @@ class _Manifest:
         elif {"compute_environment", "distributed_type"} <= keys or "zero_optimization" in keys:
             self.form = "no-environment"
         self.group = f"{self.out.label}:{self.root.line}"
+        if self.form == "no-environment":
+            self.accelerate()
         if self.form == "sky":
             self.sky()
         else:
@@ -169,6 +171,8 @@ class _Manifest:
         scope = f"{group}:{node.line}"
         given: list[Given] = []
         init = "initContainers" in path
+        if not init:
+            self.out.containers.append((scope, same, group))
         for key, value in node.entries():
             if key.text in _IMAGES:
                 self.image(value, scope, whole=False)
@@ -322,7 +326,11 @@ class _Manifest:
         """Shell text under a key that is run."""
         if node.kind == "scalar":
             text, line = self.body(node)
-            self.take(run_script(text, self.out.label, line, self.lines, given), scope, apart=name == "setup" or self.form == "github")
+            self.take(
+                run_script(text, self.out.label, line, self.lines, given),
+                scope,
+                apart=name == "setup" or self.form == "github",
+            )
             return
         scalars = [item for item in node.items if item.kind == "scalar"]
         if len(scalars) != len(node.items):
@@ -362,9 +370,20 @@ class _Manifest:
         self.out.lost += [lost for lost in inner.lost if lost not in self.out.lost]
         self.out.late += inner.late
         self.out.baked += inner.baked
+        self.out.clashes += inner.clashes
+        self.out.production |= {scope} if inner.production else set()
         self.pin(Release(inner.torch, inner.nccl), "")
 
     # --- special forms ---
+
+    def accelerate(self) -> None:
+        """Accelerate's configuration: the address of the first host, for several of them."""
+        machines, address = self.root.get("num_machines"), self.root.get("main_process_ip")
+        several = machines is not None and machines.text.isdecimal() and machines.text not in {"0", "1"}
+        if several and address is not None and re.fullmatch(r"localhost|127\.\d+\.\d+\.\d+|::1", address.text):
+            why = "other machines can't reach the loopback address"
+            fix = "Give the address of the first machine."
+            self.out.clashes.append(Clash("main_process_ip", self.ref(address.line), why, fix))
 
     def sky(self) -> None:
         """SkyPilot: `envs` reach both scripts; what `setup` exports ends with it."""

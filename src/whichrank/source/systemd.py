@@ -59,6 +59,8 @@ def read(text: str, label: str) -> SettingsFile:
         found = run_command(words, label, lines, list(given.values()))
         out.assignments += found.assignments
         out.lost += [lost for lost in found.lost if lost not in out.lost]
+        out.clashes += found.clashes
+        out.production |= {label} if found.production else set()
         out.torch, out.nccl = found.torch, found.nccl
     return out
 

@@ -2,7 +2,8 @@
 
 What it finds: blocking wait (it removes the watchdog, and with it the dump); error handling switched off; a
 dump asked of a recorder that is off; one setting under two names with two values; InfiniBand disabled and
-demanded; limits that cross; a log file without a log.
+demanded; limits that cross; a log file without a log; a launch line that does not fit its environment (more
+processes than visible GPUs, a loopback address for several hosts, a launcher per rank that starts ranks itself).
 
 Why it happens: lists of settings are collected from several places.
 
@@ -18,6 +19,7 @@ Limits: what a launcher adds is not known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from whichrank.facts.environment import renames
@@ -42,6 +44,10 @@ def judge(settings: Settings) -> list[Finding]:
             *_limits(sure),
             *_logs(sure),
         ]
+    for file in settings.files:
+        for clash in file.clashes:
+            holder = Assignment(clash.name, None, clash.ref, file.label, "export")
+            found.append(flagged(CODE, holder, "warning", f"{clash.name}: {clash.why}.", clash.fix, also=clash.also))
     return found
 
 
@@ -118,6 +124,15 @@ def _transports(sure: Scope) -> Iterator[Finding]:
     if p2p and level and number(p2p.value) == 1:
         message = f"NCCL_P2P_DISABLE=1 switches off what NCCL_P2P_LEVEL={level.value} asks for."
         yield flagged(CODE, p2p, "warning", message, "Keep one of the two.", also=(level.ref,))
+    algorithm, nvls = sure.get("NCCL_ALGO"), sure.get("NCCL_NVLS_ENABLE")
+    if (
+        algorithm
+        and nvls
+        and number(nvls.value) == 0
+        and re.search(r"(?<![\^\w])nvls", algorithm.value or "", re.IGNORECASE)
+    ):
+        message = f"NCCL_NVLS_ENABLE=0 switches off what NCCL_ALGO={algorithm.value} asks for."
+        yield flagged(CODE, algorithm, "warning", message, "Keep one of the two.", also=(nvls.ref,))
     cumem, nvls = sure.get("NCCL_CUMEM_ENABLE"), sure.get("NCCL_NVLS_ENABLE")
     if cumem and nvls and number(cumem.value) == 0 and (number(nvls.value) or 0) > 0:
         message = "NCCL_CUMEM_ENABLE=0 switches NVLS off, and NCCL_NVLS_ENABLE asks for it."

@@ -1,6 +1,7 @@
 """Debugging and isolation settings in a production job.
 
-What it finds, with --for production only: verbose logs, checks of every call, synchronous launches,
+What it finds, with --for production, or in files that say so themselves (values-prod.yaml, train.py --production):
+verbose logs, checks of every call, synchronous launches,
 transports switched off for a test, forced algorithms.
 
 Why it happens: they helped once and stayed.
@@ -57,9 +58,13 @@ _LOUD = frozenset({"COLL", "ALL", "PROXY", "CALL", "P2P", "NET"})
 
 
 def judge(settings: Settings) -> list[Finding] | NotEvaluated:
-    if settings.purpose != "production":
+    if settings.purpose == "production":
+        return [finding for a in settings.assignments() if a.value for finding in _judge(a)]
+    marked = {scope for file in settings.files for scope in file.production}
+    if not marked or settings.purpose:
         return NotEvaluated("that the job is a production job (--for production)")
-    return [finding for a in settings.assignments() if a.value for finding in _judge(a)]
+    ours = [a for a in settings.assignments() if a.value and {a.scope, a.ref.source} & marked]
+    return [finding for a in ours for finding in _judge(a) if finding.severity != "info"]
 
 
 def _judge(assignment: Assignment) -> Iterator[Finding]:

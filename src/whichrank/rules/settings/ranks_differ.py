@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from whichrank.facts.environment import catalogue
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
-from whichrank.records.settings import Assignment, Settings, flagged
+from whichrank.records.settings import Assignment, Settings, SettingsFile, flagged
 
 CODE = "ENV113"
 CAUSE = "wrong-environment"
@@ -99,15 +99,29 @@ def _shown(value: str | None) -> str:
 
 
 def _manifests(settings: Settings) -> Iterator[Finding]:
-    """Different values in containers of one file; a container that lacks the variable may be no rank."""
+    """Different values in containers of one job, or a value in one of several that run the same image."""
     for file in settings.files:
-        if file.kind != "manifest":
-            continue
-        seen: dict[str, Assignment] = {}
+        seen: dict[tuple[str, str], Assignment] = {}
         for a in file.assignments:
             if not _must_match(a.name) or a.value is None or a.how != "manifest":
                 continue
-            earlier = seen.setdefault(a.name, a)
+            earlier = seen.setdefault((a.scope.rpartition(":")[0], a.name), a)
             if earlier.scope != a.scope and earlier.value != a.value:
                 message = f"{a.name} is '{earlier.value}' in one container and '{a.value}' in another."
                 yield flagged(CODE, a, "warning", message, "Give all containers the same value.", also=(earlier.ref,))
+        yield from _one_sided(file)
+
+
+def _one_sided(file: SettingsFile) -> Iterator[Finding]:
+    scopes: dict[tuple[str, str], list[str]] = {}
+    for scope, image, job in file.containers:
+        scopes.setdefault((image, job), []).append(scope)
+    for (image, _), members in scopes.items():
+        if len(members) < 2 or not image or image.isdecimal():
+            continue
+        for a in file.assignments:
+            if a.scope in members and a.how == "manifest" and a.name not in _LAUNCH and _must_match(a.name):
+                without = [s for s in members if not any(b.scope == s and b.name == a.name for b in file.assignments)]
+                if without:
+                    message = f"{a.name} is set in one container and not in the others, which run the same image."
+                    yield flagged(CODE, a, "warning", message, "Set it in all of them, or in none.")

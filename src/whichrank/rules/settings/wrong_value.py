@@ -17,7 +17,7 @@ Limits: values that only a running shell knows are not judged.
 
 from __future__ import annotations
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import catalogue, others
 from whichrank.facts.values import problem
 from whichrank.model.findings import Finding
 from whichrank.records.settings import Settings, flagged
@@ -29,7 +29,7 @@ CAUSE = "wrong-environment"
 def judge(settings: Settings) -> list[Finding]:
     found = []
     for assignment in settings.assignments():
-        variable = catalogue().get(assignment.name)
+        variable = catalogue().get(assignment.name) or others().get(assignment.name)
         if variable is None or assignment.value is None:
             continue
         wrong = problem(variable, assignment.value, settings.versions(assignment)[1])

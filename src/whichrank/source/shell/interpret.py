@@ -11,7 +11,7 @@ from whichrank.facts.environment import catalogue, in_family
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Baked, How, Lost, SettingsFile
-from whichrank.source.shell import batch, documents, launchers
+from whichrank.source.shell import batch, documents, fitting, launchers
 from whichrank.source.shell.conditions import truth
 from whichrank.source.shell.state import Cut, Environment, Made, Variable
 from whichrank.source.shell.syntax import (
@@ -69,6 +69,9 @@ class Interpreter:
     target: str = ""
     """Where the commands of a group write to."""
     muted: bool = False
+    under_srun: int = 0
+    tasks: tuple[int, int] = (0, 0)
+    """Tasks per node that Slurm starts, and the line that says so."""
 
     def run(self, text: str) -> SettingsFile:
         script = parse(text, self.first_line)
@@ -167,6 +170,8 @@ class Interpreter:
                     self.target = kept
                     continue
             self.node(step.node, here, sure=sure and not step.after)
+            if step.after:  # `cd x || exit` ends the script only if it fails
+                here.ended = False
 
     def node(self, node: Node, env: Environment, *, sure: bool) -> None:
         if isinstance(node, Simple):
@@ -396,6 +401,7 @@ class Interpreter:
             self.document(body, redirects, env, program=" ".join(f.text for f in command[:3]))
         elif launchers.is_training(command):
             self.arrive(env)
+            fitting.check(self, command, env)
 
     def onward(
         self,
@@ -408,7 +414,8 @@ class Interpreter:
     ) -> None:
         program, line = launchers.base(command[0]), command[0].line
         cut = Cut(found.why, found.fix, line, found.remote) if found.why else None
-        inner = env.through(found.passes, cut)
+        passes = None if launchers.passes_unknown(command, found.rest) else found.passes
+        inner = env.through(passes, cut)
         if program in _SLURM:
             inner = self.srun(command, env)
         elif program in {"singularity", "apptainer"}:
@@ -426,7 +433,9 @@ class Interpreter:
         for given in found.names:
             if given.text in env.variables and not env.variables[given.text].exported:
                 inner.missing.pop(given.text, None)
+        self.under_srun += program == "srun"
         self.behind(command, found, redirects, inner, sure=sure)
+        self.under_srun -= program == "srun"
         if program == "exec" and sure and found.rest:
             env.ended = True
 
@@ -469,11 +478,13 @@ class Interpreter:
             elif word.text.startswith("--export="):
                 given = word._replace(text=word.text.partition("=")[2])
         line = given.line if given is not None else env.slurm_line
+        self.own_tasks(command)
         passes = env.slurm
         found = None
         if given is not None:
             found = batch.listed(given.text, "SRUN")
             passes = found.passes if found.special or found.names or found.sets else None
+            passes = None if UNKNOWN in given.text and "\0=" not in given.text.replace(UNKNOWN, "\0") else passes
             self.split_at_commas(found, line)
         where = f"{launchers.base(command[0])} --export" if given is not None else "sbatch --export"
         why = f"{where} without ALL passes only the variables that it lists to the ranks"
@@ -482,6 +493,14 @@ class Interpreter:
         for name, text in found.sets if found is not None else ():
             self.assign(name, Value(text), line, inner, sure=True, exported=True)
         return inner
+
+    def own_tasks(self, command: list[Field]) -> None:
+        for index, word in enumerate(command):
+            value = word.text.partition("=")[2] or (command[index + 1].text if index + 1 < len(command) else "")
+            if word.text.startswith("--ntasks-per-node") and value.isdecimal():
+                self.tasks = (int(value[:6]), word.line)
+            elif word.text in {"-n", "-N", "--ntasks", "--nodes"} or word.text.startswith("--ntasks="):
+                self.tasks = (0, 0)
 
     def split_at_commas(self, found: batch.Listed, line: int) -> None:
         for name, piece in found.split:
@@ -495,6 +514,8 @@ class Interpreter:
         system, text = batch.directive(comment)
         if batch.is_directive(comment):
             self.release |= release_in(comment)
+            if count := batch.tasks_per_node(comment):
+                self.tasks = (count, line)
         if not system:
             return
         found = batch.listed(text, system)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from whichrank.records.settings import UNKNOWN
 from whichrank.source.shell.words import Field
 
 Passes = Callable[[str], bool]
@@ -371,6 +372,18 @@ PROGRAMS: dict[str, Callable[[list[Field]], Passage | None]] = {
     "kubectl": _kubectl, "oc": _kubectl, "systemd-run": _systemd_run, "ray": _ray, "deepspeed": _deepspeed,
     "qsub": _qsub,
 }  # fmt: skip
+
+
+_NAMING = frozenset({"-x", "-e", "--env", "-genv", "-genvlist", "--setenv", "-E"})
+
+
+def passes_unknown(command: list[Field], rest: list[Field]) -> bool:
+    """Options that only a run would tell: they may name any variable."""
+    options = command[1 : len(command) - len(rest)] if rest else command[1:]
+    for before, word in zip(command, options, strict=False):
+        if not word.text.strip(UNKNOWN) and word.text and (before.text in _NAMING or not before.text.startswith("-")):
+            return base(command[0]) not in {"ssh", "sudo", "su", "docker", "podman"} or before.text in _NAMING
+    return False
 
 
 def passage(command: list[Field]) -> Passage | None:
