@@ -92,7 +92,9 @@ def rows(name: str) -> Iterator[dict[str, str]]:
     """The rows of one data file of this folder."""
     try:
         with (HERE / name).open(encoding="utf-8", newline="") as stream:
-            yield from csv.DictReader(stream)
+            lines = csv.reader(stream)
+            head = next(lines, [])
+            yield from (dict(zip(head, line, strict=False)) for line in lines if line)
     except OSError as error:
         raise FactsError(f"the data file {name} can't be read: {error.strerror}") from error
 

@@ -22,21 +22,21 @@ class Release(NamedTuple):
 
 
 _NUMBER = r"(\d+\.\d+(?:\.\d+){0,2})"
-_NGC = re.compile(r"nvidia[/+#_-]+pytorch[:_+@-](\d\d\.\d\d)|\bpytorch[:_+-](\d\d\.\d\d)-py3")
+_NGC = r"nvidia[/+#_-]+pytorch[:_+@-](\d\d\.\d\d)|\bpytorch[:_+-](\d\d\.\d\d)-py3"
 # Wheels and the images that are made of them carry the NCCL of the wheel.
-_WHEEL = re.compile(
+_WHEEL = (
     rf"(?<![\w.-])torch(?:\[[\w,]*\])?\s*(?:===?|~=)\s*v?{_NUMBER}"
     rf"|pytorch/pytorch:{_NUMBER}|pytorch-training:{_NUMBER}|mosaicml/pytorch:{_NUMBER}|runpod/pytorch:{_NUMBER}"
     rf"|[/:@_-]torch-?v?{_NUMBER}(?:[-+_]|$)"
 )
-_OTHER_TORCH = re.compile(
+_OTHER_TORCH = (
     rf"(?<![\w/.-])pytorch(?:-cuda)?={{1,2}}{_NUMBER}(?![\d.]*-cuda)|(?<![\w/.-])(?:py)?torch/{_NUMBER}"
     rf"|[:/]\S*pytorch[_-]{_NUMBER}(?![\d.]*-py3\b)|deeplearning-platform\S*pytorch-cu\d+\.(\d-\d+)"
 )
-_NCCL = re.compile(
-    rf"nvidia-nccl-cu\d\d\s*(?:===?|~=)\s*{_NUMBER}|libnccl(?:2|-dev)={_NUMBER}|(?<![\w/.-])(?:lib)?nccl/{_NUMBER}"
-    rf"|(?<![\w/.-])nccl={{1,2}}{_NUMBER}|[:_-]nccl-?v?{_NUMBER}|\bNCCL_VERSION[= ]v?{_NUMBER}|nccl(?:\.git)?\s.*-b\s+v{_NUMBER}",
-    re.IGNORECASE,
+_NCCL = (
+    rf"(?i)nvidia-nccl-cu\d\d\s*(?:===?|~=)\s*{_NUMBER}|libnccl(?:2|-dev)={_NUMBER}|(?<![\w/.-])(?:lib)?nccl/{_NUMBER}"
+    rf"|(?<![\w/.-])nccl={{1,2}}{_NUMBER}|[:_-]nccl-?v?{_NUMBER}|\bNCCL_VERSION[= ]v?{_NUMBER}"
+    rf"|nccl(?:\.git)?\s.*-b\s+v{_NUMBER}"
 )
 
 
@@ -48,24 +48,25 @@ def _table() -> dict[str, Release]:
 def release_in(text: str) -> Release:
     """The versions that a text pins: an image name, the arguments of pip, a module."""
     found = Release()
-    if match := _NGC.search(text):
+    if not re.search(r"torch|nccl", text, re.IGNORECASE):
+        return found
+    if match := re.search(_NGC, text):
         found |= _table().get(f"ngc {match[1] or match[2]}", Release())
-    if match := _WHEEL.search(text):
+    if match := re.search(_WHEEL, text):
         torch = version(next(group for group in match.groups() if group))
         wheel = _table().get("wheel " + ".".join(map(str, torch[:2])), Release())
         found = Release(torch, () if "rocm" in text else wheel.nccl)
-    elif match := _OTHER_TORCH.search(text):
+    elif match := re.search(_OTHER_TORCH, text):
         found |= Release(version(next(group for group in match.groups() if group).replace("-", ".")))
-    if match := _NCCL.search(text):
+    if match := re.search(_NCCL, text):
         found |= Release((), version(next(group for group in match.groups() if group)))
     return found
 
 
-_SAID = re.compile(rf"\b(?:(py)?torch|NCCL)[ =]*v?{_NUMBER}", re.IGNORECASE)
-_NOT_SAID = re.compile(
-    r"since|from|before|after|until|need|requir|[<>]|older|newer|later|earlier|up to|and up|upgrad|was|only in|removed|added"
-    r"|deprecat|will|once|when",
-    re.IGNORECASE,
+_SAID = rf"(?i)\b(?:(py)?torch|NCCL)[ =]*v?{_NUMBER}"
+_NOT_SAID = (
+    r"(?i)since|from|before|after|until|need|requir|[<>]|older|newer|later|earlier|up to|and up|upgrad|was|only in|removed|added"
+    r"|deprecat|will|once|when"
 )
 
 
@@ -74,9 +75,9 @@ def said_in(comments: Iterable[str]) -> Release:
     torch: set[Version] = set()
     nccl: set[Version] = set()
     for comment in comments:
-        if _NOT_SAID.search(comment):
+        if "torch" not in comment and "NCCL" not in comment and "Torch" not in comment:
             continue
-        for match in _SAID.finditer(comment):
+        for match in re.finditer(_SAID, comment) if not re.search(_NOT_SAID, comment) else ():
             (nccl if match.group()[:4].upper() == "NCCL" else torch).add(version(match[2]))
     found = Release(torch.pop() if len(torch) == 1 else (), nccl.pop() if len(nccl) == 1 else ())
     if found.torch and not found.nccl and not nccl:

@@ -56,7 +56,7 @@ def _nccl(assignment: Assignment, value: str) -> list[Finding]:
         return [flagged(CODE, assignment, "warning", message, f"Write {name}=={value.replace('=', '')}.")]
     if name == "NCCL_IB_HCA" and value.startswith("^") and any(re.fullmatch(r"mlx\d?_?", token) for token in tokens):
         message = f"{name}={value}: names are prefixes, so this excludes every RDMA device that is called mlx5_…"
-        return [flagged(CODE, assignment, "warning", message, "Name the devices to exclude in full: ^mlx5_2.")]
+        return [flagged(CODE, assignment, "warning", message, "Name the devices to exclude in full: ^mlx5_0.")]
     if any(re.search(r"\s", token) for token in tokens):
         message = f"{name}='{value}': the space becomes part of the name, which then matches nothing."
         return [flagged(CODE, assignment, "warning", message, f"Write {name}={re.sub(r'[, ]+', ',', value.strip())}.")]

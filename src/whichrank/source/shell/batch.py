@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from whichrank.facts.environment import catalogue
 
-_DIRECTIVE = re.compile(r"#(?:SBATCH|PBS|BSUB|\$|COBALT|flux:|OAR)\s+(.*)")
+_DIRECTIVE = r"#(?:SBATCH|PBS|BSUB|\$|COBALT|flux:|OAR)\s+(.*)"
 _OPTION = {
-    "#SBATCH": re.compile(r"(?:^|\s)--export[= ](\"[^\"]*\"|'[^']*'|\S+)"),
-    "#PBS": re.compile(r"(?:^|\s)-v\s*(\"[^\"]*\"|'[^']*'|\S+)"),
-    "#$": re.compile(r"(?:^|\s)-v\s*(\"[^\"]*\"|'[^']*'|\S+)"),
-    "#BSUB": re.compile(r"(?:^|\s)-env\s+(\"[^\"]*\"|'[^']*'|\S+)"),
-    "#flux:": re.compile(r"(?:^|\s)--env[= ](\"[^\"]*\"|'[^']*'|\S+)"),
+    "#SBATCH": r"(?:^|\s)--export[= ](\"[^\"]*\"|'[^']*'|\S+)",
+    "#PBS": r"(?:^|\s)-v\s*(\"[^\"]*\"|'[^']*'|\S+)",
+    "#$": r"(?:^|\s)-v\s*(\"[^\"]*\"|'[^']*'|\S+)",
+    "#BSUB": r"(?:^|\s)-env\s+(\"[^\"]*\"|'[^']*'|\S+)",
+    "#flux:": r"(?:^|\s)--env[= ](\"[^\"]*\"|'[^']*'|\S+)",
 }
 _ITEM = re.compile(r"(?:[^,'\"]|'[^']*'|\"[^\"]*\")+")
 SPECIAL = frozenset({"ALL", "NONE", "NIL"})
@@ -37,13 +37,13 @@ class Listed(NamedTuple):
 def directive(comment: str) -> tuple[str, str]:
     """The batch system and the list of variables in a line such as `#SBATCH --export=ALL,A=1`."""
     for system, option in _OPTION.items():
-        if comment.startswith(system) and (match := option.search(comment[len(system) :])):
+        if comment.startswith(system) and (match := re.search(option, comment[len(system) :])):
             return system[1:], match[1]
     return "", ""
 
 
 def is_directive(comment: str) -> bool:
-    return bool(_DIRECTIVE.match(comment))
+    return comment.startswith(tuple(_OPTION)) and bool(re.match(_DIRECTIVE, comment))
 
 
 def tasks_per_node(comment: str) -> int:

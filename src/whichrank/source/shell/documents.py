@@ -9,7 +9,7 @@ from whichrank.records.settings import SettingsFile
 from whichrank.source.shell.syntax import Loop, Redirect, Simple
 from whichrank.source.shell.words import pieces
 
-_LOADS = re.compile(r"(?:grep|cat|sed|xargs|egrep|envsubst)\b.*?([\w./~${}-]*\.?env[\w.-]*)")
+_LOADS = r"(?:grep|cat|sed|xargs|egrep|envsubst)\b.*?([\w./~${}-]*\.?env[\w.-]*)"
 
 
 def written_to(redirects: list[Redirect]) -> str:
@@ -88,6 +88,6 @@ def read_rows(node: Loop) -> list[list[tuple[str, str, int]]]:
 def loads_file(raw: str) -> str:
     """The file in `export $(grep -v '^#' .env | xargs)`."""
     for piece in pieces(raw):
-        if piece.kind == "command" and (match := _LOADS.search(piece.text)):
+        if piece.kind == "command" and (match := re.search(_LOADS, piece.text)):
             return match[1]
     return ""

@@ -79,7 +79,6 @@ def _prepared(
     label: str, lines: list[str], given: list[Given], neighbour: Neighbour | None
 ) -> tuple[Interpreter, Environment]:
     shell = Interpreter(SettingsFile.empty(label, "shell"), lines, 1, neighbour)
-    shell.label = label
     env = Environment()
     for item in given:
         shell.assign(item.name, Value(item.text), item.line, env, sure=True, exported=True)

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from whichrank.source.shell.state import Environment
     from whichrank.source.shell.words import Field
 
-_LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
-_PRODUCTION = re.compile(r"(?:^|[/_=.-])prod(?:uction)?(?:$|[/_.-])")
-_RUNS_RANKS = re.compile(r"torchrun|torch\.distributed\.(?:run|launch)|accelerate")
+_LOOPBACK = r"localhost|127\.\d+\.\d+\.\d+|::1"
+_PRODUCTION = r"(?:^|[/_=.-])prod(?:uction)?(?:$|[/_.-])"
+_RUNS_RANKS = r"torchrun|torch\.distributed\.(?:run|launch)|accelerate"
 
 
 def check(shell: Interpreter, command: list[Field], env: Environment) -> None:
     """Look at one command that starts the training."""
     texts = [field.text for field in command]
-    if any(_PRODUCTION.search(text) for text in texts[1:]):
+    if any(re.search(_PRODUCTION, text) for text in texts[1:]):
         shell.out.production.add(shell.out.label)
-    if not any(_RUNS_RANKS.search(text) for text in texts[:4]):
+    if not any(re.search(_RUNS_RANKS, text) for text in texts[:4]):
         return
     nodes = _number(texts, "--nnodes", "--num_machines", "--num-machines")
     processes = _number(texts, "--nproc-per-node", "--nproc_per_node")
@@ -56,7 +56,7 @@ def _loopback(shell: Interpreter, texts: list[str], env: Environment, line: int)
             why = "the loopback interface does not reach the other hosts"
             _add(shell, Clash(name, shell.ref(at), why, "Name the interface that does.", (shell.ref(line),)))
     master = env.variables.get("MASTER_ADDR")
-    if master is not None and _LOOPBACK.fullmatch(master.value.text):
+    if master is not None and re.fullmatch(_LOOPBACK, master.value.text):
         at = master.made[0].line if master.made else line
         why = "every host waits for itself there: the address of the first host is needed on all of them"
         _add(shell, Clash("MASTER_ADDR", shell.ref(at), why, "Give the address of the first host.", (shell.ref(line),)))
@@ -65,7 +65,7 @@ def _loopback(shell: Interpreter, texts: list[str], env: Environment, line: int)
         option, _, value = text.partition("=")
         if option in {"--master-addr", "--master_addr", "--rdzv-endpoint", "--rdzv_endpoint", "--main_process_ip"}:
             value = value or (texts[index + 1] if index + 1 < len(texts) else "")
-            if UNKNOWN not in value and _LOOPBACK.fullmatch(value.rpartition(":")[0] if ":" in value else value):
+            if UNKNOWN not in value and re.fullmatch(_LOOPBACK, value.rpartition(":")[0] if ":" in value else value):
                 why = "every host waits for itself there: the address of the first host is needed on all of them"
                 _add(shell, Clash(option, shell.ref(line), why, "Give the address of the first host."))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from whichrank.facts.environment import catalogue, in_family
@@ -45,37 +44,32 @@ Neighbour = Callable[[str], tuple[str, str] | None]
 """Path as a script names it -> label and text of that file, where it is at hand."""
 
 
-@dataclass(slots=True)
 class Interpreter:
-    out: SettingsFile
-    lines: list[str]
-    first_line: int
-    neighbour: Neighbour | None = None
-    made: list[Made] = field(default_factory=list)
-    known: dict[tuple[str, int, str, str], Made] = field(default_factory=dict)
-    functions: dict[str, Function] = field(default_factory=dict)
-    called: set[str] = field(default_factory=set)
-    active: list[str] = field(default_factory=list)
-    release: Release = Release()
-    label: str = ""
-    """The file that is read at present: the script, or one that it sources."""
-    quotes: dict[str, list[str]] = field(default_factory=dict)
-    places: dict[int, str] = field(default_factory=dict)
-    """Order of an assignment -> the sourced file that it stands in."""
-    launches: list[int] = field(default_factory=list)
-    dynamic: bool = False
-    clock: int = 0
-    nesting: int = 0
-    target: str = ""
-    """Where the commands of a group write to."""
-    muted: bool = False
-    under_srun: int = 0
-    tasks: tuple[int, int] = (0, 0)
-    """Tasks per node that Slurm starts, and the line that says so."""
+    """One script, followed from its first command to its last."""
+
+    def __init__(
+        self, out: SettingsFile, lines: list[str], first_line: int = 1, neighbour: Neighbour | None = None
+    ) -> None:
+        self.out, self.lines, self.first_line, self.neighbour = out, lines, first_line, neighbour
+        self.label = out.label  # of the file that is read at present: the script, or one that it sources
+        self.made: list[Made] = []
+        self.known: dict[tuple[str, int, str, str], Made] = {}
+        self.functions: dict[str, Function] = {}
+        self.called: set[str] = set()
+        self.active: list[str] = []
+        self.release = Release()
+        self.quotes: dict[str, list[str]] = {}  # lines of sourced files
+        self.places: dict[int, str] = {}  # assignments that stand in a sourced file -> that file
+        self.launches: list[int] = []
+        self.dynamic = False  # it runs commands whose names it computes
+        self.clock = self.nesting = 0
+        self.target = ""  # where the commands of a group write to
+        self.muted = False  # inside a command that only prints
+        self.under_srun = 0
+        self.tasks = (0, 0)  # tasks per node that Slurm starts, and the line that says so
 
     def run(self, text: str) -> SettingsFile:
         script = parse(text, self.first_line)
-        self.label = self.out.label
         env = Environment()
         for comment in script.comments:
             self.directive(comment.text, comment.line, env)
@@ -148,7 +142,7 @@ class Interpreter:
     def export(self, name: str, env: Environment) -> None:
         variable = env.variables.get(name)
         if variable is not None:
-            variable.exported = True
+            env.variables[name] = variable._replace(exported=True)
             for made in variable.made:
                 made.how = "export"
         else:
@@ -339,7 +333,7 @@ class Interpreter:
                 elif exports:
                     self.export(name, env)
                 elif "n" in flags and program == "export" and name in env.variables:
-                    env.variables[name].exported = False
+                    env.variables[name] = env.variables[name]._replace(exported=False)
                     self.drop(env.variables[name], env)
 
     def command(self, command: list[Field], node: Simple | None, env: Environment, *, sure: bool) -> None:

@@ -44,8 +44,8 @@ _TRAINING = frozenset({
     "python3", "ray", "fabric", "torchtune", "swift", "xtuner", "dask-cuda-worker", "verl",
 })  # fmt: skip
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
-_TRAINS = re.compile(r"\.(?:sh|py|bash)$|_perf(?:_mpi)?$|(?:^|[/_-])(?:train|pretrain|finetune|worker)")
-_NOT_TRAINING = re.compile(r"-m\s+(?:pip|venv|ensurepip|compileall|json|http|zipfile|build)\b|(?:^|/)setup\.py\b|^-V$")
+_TRAINS = r"\.(?:sh|py|bash)$|_perf(?:_mpi)?$|(?:^|[/_-])(?:train|pretrain|finetune|worker)"
+_NOT_TRAINING = r"-m\s+(?:pip|venv|ensurepip|compileall|json|http|zipfile|build)\b|(?:^|/)setup\.py\b|^-V$"
 
 
 def base(field: Field) -> str:
@@ -60,12 +60,12 @@ def is_training(command: Sequence[Field]) -> bool:
         if program == "ray":  # workers inherit what `ray start` has
             return len(command) > 1 and command[1].text == "start"
         inline = len(command) > 1 and command[1].text == "-c" and "torch" not in arguments and "train" not in arguments
-        return not inline and not _NOT_TRAINING.search(arguments) and arguments not in {"--version", "-V"}
+        return not inline and not re.search(_NOT_TRAINING, arguments) and arguments not in {"--version", "-V"}
     if program in _SHELLS:
         return any(field.text.endswith((".sh", ".bash")) or not field.known for field in command[1:])
     if not command[0].known or command[0].text in {"$@", "$*"}:
         return True
-    return bool(_TRAINS.search(program))
+    return bool(re.search(_TRAINS, program))
 
 
 def is_known(program: str) -> bool:
@@ -85,7 +85,7 @@ def command_at(words: Sequence[Field], start: int = 1) -> list[Field]:
         if word.text.startswith("-") or words[index - 1].text in _WITH_VALUE:
             continue
         program = base(word)
-        if is_known(program) or re.fullmatch(r"python[\d.]*", program) or _TRAINS.search(program):
+        if is_known(program) or re.fullmatch(r"python[\d.]*", program) or re.search(_TRAINS, program):
             return list(words[index:])
         if word.raw in {'"$@"', "$@", '"${@}"', "$*"}:
             return list(words[index:])
@@ -220,7 +220,7 @@ def _srun(words: list[Field]) -> Passage:
     return Passage([wrapped], script=True) if wrapped is not None else Passage(command_at(words))
 
 
-_HYDRA = re.compile(r"-(?:genv\w*|env\w*|ppn|perhost|rr|bootstrap|iface|hosts|f|launcher)$")
+_HYDRA = r"-(?:genv\w*|env\w*|ppn|perhost|rr|bootstrap|iface|hosts|f|launcher)$"
 _HOSTS = frozenset(
     {"-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile", "--default-hostfile"}
 )
@@ -230,7 +230,7 @@ def _mpirun(words: list[Field]) -> Passage:
     """Open MPI passes what -x names to other hosts; MPICH and Intel MPI pass everything."""
     rest = command_at(words)
     options = words[1 : len(words) - len(rest)] if rest else words[1:]
-    hydra = any(_HYDRA.match(w.text) for w in options) or base(words[0]) == "mpiexec.hydra"
+    hydra = any(re.match(_HYDRA, w.text) for w in options) or base(words[0]) == "mpiexec.hydra"
     several = any(w.text.partition("=")[0] in _HOSTS for w in options)
     local = all(
         re.fullmatch(r"(?:localhost|127\.0\.0\.1)(?::\d+)?", f.text)

@@ -10,7 +10,7 @@ from whichrank.records.settings import UNKNOWN, How
 from whichrank.source.shell.words import Value
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Made:
     """One assignment of the script, and what became of it."""
 
@@ -47,14 +47,15 @@ class Cut(NamedTuple):
     """It starts ranks on other hosts: that ranks on this one have the variable does not help."""
 
 
-@dataclass(slots=True)
-class Variable:
+class Variable(NamedTuple):
+    """A variable at one moment; a change makes another one, so that copies of an environment are cheap."""
+
     value: Value
     exported: bool
     made: tuple[Made, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Environment:
     """One shell process."""
 
@@ -71,9 +72,10 @@ class Environment:
 
     def copy(self, *, apart: bool = False) -> Environment:
         """For a branch, or (apart) for a process of its own."""
-        variables = {n: Variable(v.value, v.exported, v.made) for n, v in self.variables.items()}
         level = self.level + 1 if apart else self.level
-        return Environment(variables, self.export_all, level, self.slurm, self.slurm_line, dict(self.missing))
+        return Environment(
+            dict(self.variables), self.export_all, level, self.slurm, self.slurm_line, dict(self.missing)
+        )
 
     def through(self, passes: Callable[[str], bool] | None, cut: Cut | None) -> Environment:
         """What a program that is started from here gets; the variables that `cut` keeps back are remembered."""
@@ -83,7 +85,7 @@ class Environment:
             if not variable.exported:
                 continue
             if passes is None or passes(name):
-                inner.variables[name] = Variable(variable.value, True, variable.made)
+                inner.variables[name] = variable
             elif cut is not None:
                 inner.missing[name] = (variable.made, cut)
         return inner
@@ -94,16 +96,18 @@ class Environment:
         if not left:
             self.ended = True
             return
-        names = {name for way in left for name in way.variables}
-        merged = {}
-        for name in names:
+        merged = dict(left[0].variables)
+        for name in {name for way in left for name in way.variables}:
             found = [way.variables.get(name) for way in left]
-            there = [v for v in found if v is not None]
-            same = len(there) == len(left) and all(v.value == there[0].value for v in there)
-            value = there[0].value if same else Value(UNKNOWN, fixed=False)
-            made = tuple(dict.fromkeys(id(m) for v in there for m in v.made))
-            by_id = {id(m): m for v in there for m in v.made}
-            merged[name] = Variable(value, any(v.exported for v in there), tuple(by_id[i] for i in made))
+            if any(v is not found[0] for v in found):
+                merged[name] = _either([v for v in found if v is not None], everywhere=None not in found)
         self.variables = merged
         self.export_all = any(way.export_all for way in left)
         self.slurm = left[0].slurm if all(way.slurm == left[0].slurm for way in left) else None
+
+
+def _either(found: list[Variable], *, everywhere: bool) -> Variable:
+    same = everywhere and all(v.value == found[0].value for v in found)
+    value = found[0].value if same else Value(UNKNOWN, fixed=False)
+    made = {id(m): m for v in found for m in v.made}
+    return Variable(value, any(v.exported for v in found), tuple(made.values()))

@@ -8,16 +8,17 @@ can't place is skipped, and nesting is bounded.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 DEPTH_LIMIT = 40
+# Most of a script: blanks and a word without quotes, variables or brackets, or the end of a line.
+_USUAL = re.compile(r"(?:[ \t\r\f\v]|\\\r?\n)*(?:([^\\'\"`$(){}\s;&|<>#][^\\'\"`$(){}\s;&|<>]*)(?=[\s;&|)]|\Z)|(\n))")
 _BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?\n)+")
 _OPERATOR = re.compile(r"&&|\|\||;;&|;&|;;|\|&|[;&|()\n]")
 _REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(?:<<<|<<-|<<|&>>|&>|>>|>&|<&|>\||<>|>|<)")
 _PLAIN = re.compile(r"[^\\'\"`$(){}\s;&|<>]+")
 _ARRAY = re.compile(r"[A-Za-z_]\w*(?:\[[^\]\s]*\])?\+?=$")
-_HEREDOC_MARK = re.compile(r"[\\'\"]")
+_HEREDOC_MARK = r"[\\'\"]"
 _RESERVED_END = frozenset({"then", "else", "elif", "fi", "do", "done", "esac", "}", ";;", ";&", ";;&", ")"})
 
 
@@ -28,42 +29,38 @@ class Word(NamedTuple):
     line: int
 
 
-@dataclass(slots=True)
 class Redirect:
-    operator: str
-    target: Word
-    body: str = ""
-    """The text of a here-document or here-string."""
-    body_line: int = 0
-    literal: bool = False
-    """The here-document is not expanded."""
+    """Where output goes or input comes from; with the text of a here-document or here-string."""
+
+    __slots__ = ("body", "body_line", "literal", "operator", "target")
+
+    def __init__(self, operator: str, target: Word) -> None:
+        self.operator, self.target = operator, target
+        self.body, self.body_line = "", 0
+        self.literal = False  # the here-document is not expanded
 
 
-@dataclass(slots=True)
-class Simple:
+class Simple(NamedTuple):
     """A command of words; assignments in front of it are still among them."""
 
     words: list[Word]
-    redirects: list[Redirect] = field(default_factory=list)
+    redirects: list[Redirect]
 
 
-@dataclass(slots=True)
-class Group:
+class Group(NamedTuple):
     body: list[Step]
     subshell: bool
-    redirects: list[Redirect] = field(default_factory=list)
+    redirects: list[Redirect]
 
 
-@dataclass(slots=True)
-class If:
+class If(NamedTuple):
     branches: list[tuple[list[Step], list[Step]]]
     """Condition and body of `if` and of each `elif`."""
     otherwise: list[Step]
-    redirects: list[Redirect] = field(default_factory=list)
+    redirects: list[Redirect]
 
 
-@dataclass(slots=True)
-class Loop:
+class Loop(NamedTuple):
     """`for`, `select`, `while` and `until`."""
 
     kind: str
@@ -71,18 +68,16 @@ class Loop:
     words: list[Word] | None
     condition: list[Step]
     body: list[Step]
-    redirects: list[Redirect] = field(default_factory=list)
+    redirects: list[Redirect]
 
 
-@dataclass(slots=True)
-class Case:
+class Case(NamedTuple):
     subject: Word
     arms: list[tuple[list[str], list[Step]]]
-    redirects: list[Redirect] = field(default_factory=list)
+    redirects: list[Redirect]
 
 
-@dataclass(slots=True)
-class Function:
+class Function(NamedTuple):
     name: str
     body: list[Step]
     line: int
@@ -91,15 +86,15 @@ class Function:
 Node: TypeAlias = "Simple | Group | If | Loop | Case | Function"
 
 
-@dataclass(slots=True)
 class Step:
     """One command of a list, and how it hangs together with those before it."""
 
-    node: Node
-    after: str = ""
-    """"&&" or "||" where it depends on the one before."""
-    apart: bool = False
-    """In a pipeline or in the background: it runs in a process of its own."""
+    __slots__ = ("after", "apart", "node")
+
+    def __init__(self, node: Node, after: str = "", apart: bool = False) -> None:
+        self.node = node
+        self.after = after  # "&&" or "||" where it depends on the one before
+        self.apart = apart  # in a pipeline or in the background: it runs in a process of its own
 
 
 class Comment(NamedTuple):
@@ -107,8 +102,7 @@ class Comment(NamedTuple):
     line: int
 
 
-@dataclass(slots=True)
-class Script:
+class Script(NamedTuple):
     body: list[Step]
     comments: list[Comment]
     whole: bool = True
@@ -199,6 +193,9 @@ class _Parser:
     def advance(self) -> None:
         """Read the next token into kind, text and line."""
         source = self.source
+        if usual := _USUAL.match(source, self.position):
+            self._usual(usual)
+            return
         while True:
             if blank := _BLANK.match(source, self.position):
                 self._move(blank.end())
@@ -227,6 +224,21 @@ class _Parser:
         if self.kind == "newline" and self.pending:
             self._here_documents()
 
+    def _usual(self, found: re.Match[str]) -> None:
+        end = found.end()
+        if found.lastindex == 1:
+            begin = found.start(1)
+            if begin - self.position > 1:
+                self.here += self.source.count("\n", self.position, begin)
+            self.kind, self.text, self.line = "word", found[1], self.here
+            self.position = end
+            return
+        self._move(end - 1)
+        self.kind, self.text, self.line = "newline", "\n", self.here
+        self._move(end)
+        if self.pending:
+            self._here_documents()
+
     def _move(self, end: int) -> None:
         self.here += self.source.count("\n", self.position, end)
         self.position = end
@@ -234,7 +246,7 @@ class _Parser:
     def _here_documents(self) -> None:
         """The bodies that stand below the line that was just ended."""
         for redirect in self.pending:
-            mark = _HEREDOC_MARK.sub("", redirect.target.raw)
+            mark = re.sub(_HEREDOC_MARK, "", redirect.target.raw)
             redirect.literal = mark != redirect.target.raw
             indent = r"[ \t]*" if redirect.operator.endswith("-") else ""
             end = re.compile(rf"^{indent}{re.escape(mark)}[ \t]*\r?$", re.MULTILINE).search(self.source, self.position)
@@ -303,7 +315,7 @@ class _Parser:
         return self.simple(depth)
 
     def simple(self, depth: int) -> Node | None:
-        node = Simple([])
+        node = Simple([], [])
         while True:
             if self.kind == "word":
                 if self.text == "[[" and not node.words:
@@ -345,7 +357,7 @@ class _Parser:
         text = self.source[self.position - 1 : end]
         self._move(end)
         self.advance()
-        return Simple([Word("((", line), Word(text.strip("()"), line)])
+        return Simple([Word("((", line), Word(text.strip("()"), line)], [])
 
     def double_bracket(self, node: Simple) -> None:
         """`[[ … ]]`, whose operators are none of the shell's."""
@@ -353,7 +365,7 @@ class _Parser:
         end = re.compile(r"\s\]\](?=[\s;&|)]|$)").search(self.source, self.position)
         stop = end.end() if end else len(self.source)
         inner, line = self.source[self.position : end.start() if end else stop], self.here
-        node.words += split_words(re.sub(r"(&&|\|\||[<>()|;])", r" '\1' ", inner), line)
+        node.words.extend(split_words(re.sub(r"(&&|\|\||[<>()|;])", r" '\1' ", inner), line))
         node.words.append(Word("]]", line))
         self._move(stop)
         self.advance()
@@ -363,7 +375,7 @@ class _Parser:
         body = self.steps(depth + 1)
         if self.at(close):
             self.advance()
-        return Group(body, subshell)
+        return Group(body, subshell, [])
 
     def function_body(self, name: Word, depth: int) -> Node:
         while self.at("(", ")"):
@@ -397,7 +409,7 @@ class _Parser:
             otherwise = self.steps(depth + 1)
         if self.at("fi"):
             self.advance()
-        return self.redirected(If(branches, otherwise))
+        return self.redirected(If(branches, otherwise, []))
 
     def loop(self, depth: int) -> Node:
         kind = self.text
@@ -419,7 +431,7 @@ class _Parser:
         body = self.steps(depth + 1)
         if self.at(close):
             self.advance()
-        return self.redirected(Loop(kind, name, words, test, body))
+        return self.redirected(Loop(kind, name, words, test, body, []))
 
     def loop_words(self) -> list[Word] | None:
         while self.kind == "newline":
@@ -435,7 +447,7 @@ class _Parser:
 
     def case(self, depth: int) -> Node:
         self.advance()
-        node = Case(Word(self.text, self.line), [])
+        node = Case(Word(self.text, self.line), [], [])
         self.advance()
         while self.kind == "newline":
             self.advance()

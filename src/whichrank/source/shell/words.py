@@ -13,8 +13,8 @@ from whichrank.source.shell.syntax import Word, split_words, word_end
 _RUN = re.compile(r"[^\\'\"`$]+")
 _IN_DOUBLE = re.compile(r"[^\\\"`$]+")
 _NAME = re.compile(r"\$(?:([A-Za-z_]\w*)|([0-9@*#?$!-]))")
-_BRACED = re.compile(r"([!#]?)([A-Za-z_]\w*|[0-9@*#?$!-])(\[(?:[^\]]*)\])?(.*)", re.DOTALL)
-_OPERATOR = re.compile(r":?[-=+?]|##?|%%?|//?|\^\^?|,,?|:|@")
+_BRACED = r"(?s)" r"([!#]?)([A-Za-z_]\w*|[0-9@*#?$!-])(\[(?:[^\]]*)\])?(.*)"
+_OPERATOR = r":?[-=+?]|##?|%%?|//?|\^\^?|,,?|:|@"
 
 
 class Piece(NamedTuple):
@@ -154,13 +154,13 @@ def _closing(raw: str, index: int) -> int:
 
 
 def _braced(inner: str, quoted: bool, source: str) -> Piece:
-    match = _BRACED.fullmatch(inner)
+    match = re.fullmatch(_BRACED, inner)
     if not match:
         return Piece("other", inner, quoted, source=source)
     prefix, name, index, rest = match.groups()
     if prefix == "#":
         return Piece("other", inner, quoted, source=source)
-    operator = _OPERATOR.match(rest)
+    operator = re.match(_OPERATOR, rest)
     sign = operator.group() if operator else ""
     subscript = (index or "")[1:-1]
     return Piece("variable", name, quoted, prefix + sign, rest[len(sign) :], subscript, source)
@@ -250,12 +250,12 @@ def _subscript(part: Piece, value: Value | None, lookup: Lookup) -> Value | None
     return None
 
 
-_ECHO = re.compile(r"\s*(?:echo|printf)\s+(?:-n\s+|(['\"])%s(?:\\n)?\1\s+)?(\S+|\"[^\"$`]*\"|'[^']*')\s*", re.DOTALL)
+_ECHO = r"(?s)" r"\s*(?:echo|printf)\s+(?:-n\s+|(['\"])%s(?:\\n)?\1\s+)?(\S+|\"[^\"$`]*\"|'[^']*')\s*"
 
 
 def _printed(part: Piece, lookup: Lookup) -> Value | None:
     """`$(echo text)` is the text; what other commands print is not known."""
-    match = _ECHO.fullmatch(part.text) if part.kind == "command" else None
+    match = re.fullmatch(_ECHO, part.text) if part.kind == "command" else None
     return expand(match[2], lookup) if match else None
 
 
