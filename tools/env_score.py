@@ -66,7 +66,8 @@ def main() -> int:
         for fault in faults:
             if fault not in heard:
                 print(
-                    f"MISSED {fault['file']}:{fault['line']} {fault.get('variable')} {fault.get('kind')}: {fault.get('why')}"
+                    f"MISSED {fault['file']}:{fault['line']} {fault.get('variable')} "
+                    f"{fault.get('kind')}: {fault.get('why')}"
                 )
         for f in quiet:
             print(f"info   {entry['path']}:{place(f)[1]} {f.code} {f.message}")

@@ -65,8 +65,8 @@ def release_in(text: str) -> Release:
 
 _SAID = rf"(?i)\b(?:(py)?torch|NCCL)[ =]*v?{_NUMBER}"
 _NOT_SAID = (
-    r"(?i)since|from|before|after|until|need|requir|[<>]|older|newer|later|earlier|up to|and up|upgrad|was|only in|removed|added"
-    r"|deprecat|will|once|when"
+    r"(?i)since|from|before|after|until|need|requir|[<>]|older|newer|later|earlier|up to|and up|upgrad|was|only in"
+    r"|removed|added|deprecat|will|once|when"
 )
 
 

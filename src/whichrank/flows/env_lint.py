@@ -122,10 +122,9 @@ def read_path(path: Path, kind: str | None = None) -> list[SettingsFile]:
     """One file given on the command line, or all files of a folder that set something somewhere."""
     if not path.is_dir():
         return [_read(path, kind, path.parent)]
-    found: list[SettingsFile] = []
-    for file in islice(sorted(path.rglob("*")), FILES_LIMIT):
-        if not _hidden(file.relative_to(path)) and not file.is_symlink() and file.is_file() and _wanted(file, kind):
-            found.append(_read(file, kind, path))
+    files = islice(sorted(path.rglob("*")), FILES_LIMIT)
+    shown = (file for file in files if not _hidden(file.relative_to(path)) and not file.is_symlink() and file.is_file())
+    found = [_read(file, kind, path) for file in shown if _wanted(file, kind)]
     if not found:
         raise UnreadableError(f"nothing in {path} sets an environment", "Name the files, or say --as what they are.")
     return found

@@ -12,8 +12,8 @@ from whichrank.source._constants import Constants
 from whichrank.source._environ import Pair, is_environ, named
 
 _STARTS = frozenset({
-    "run", "Popen", "call", "check_call", "check_output", "execve", "execvpe", "execle", "execlpe", "spawnve", "spawnvpe",
-    "create_subprocess_exec", "create_subprocess_shell", "system", "popen", "getoutput",
+    "run", "Popen", "call", "check_call", "check_output", "execve", "execvpe", "execle", "execlpe", "spawnve",
+    "spawnvpe", "create_subprocess_exec", "create_subprocess_shell", "system", "popen", "getoutput",
 })  # fmt: skip
 _MODULES = frozenset({"subprocess", "os", "sp", "asyncio", "sh"})
 
@@ -110,7 +110,7 @@ def _ray(node: ast.Call, keywords: dict[str, ast.expr], reader: _Dictionaries) -
         zip(environment.keys, environment.values, strict=True) if isinstance(environment, ast.Dict) else ()
     ):
         if isinstance(key, ast.Constant) and key.value == "env_vars":
-            pairs, fresh = reader.pairs(value)
+            pairs = reader.pairs(value)[0]
     elsewhere = "address" in keywords or bool(node.args)
     known = environment is None or isinstance(environment, ast.Dict)
     why = "the workers of a Ray cluster don't see the driver's os.environ"

@@ -113,9 +113,9 @@ def removed(tree: ast.AST, names: frozenset[str]) -> dict[str, int]:
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and node.func.attr in {"pop", "unsetenv"}
+            and is_environ(node.func.value, names)
         ):
-            if is_environ(node.func.value, names) and node.args:
-                keys = [node.args[0]]
+            keys = node.args[:1]
         for key in keys:
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
                 found[key.value] = max(found.get(key.value, 0), getattr(node, "lineno", 0))

@@ -60,7 +60,7 @@ def _built(stages: list[_Stage]) -> list[int]:
     """The last stage and its ancestors, oldest first."""
     order: list[int] = []
     index = len(stages) - 1
-    while 0 <= index and index not in order:
+    while index >= 0 and index not in order:
         order.insert(0, index)
         parent = stages[index].parent
         index = next((i for i in range(index - 1, -1, -1) if stages[i].name == parent), -1)

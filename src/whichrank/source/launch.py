@@ -38,10 +38,12 @@ _SUFFIXES = {
 # Formats that may set variables and that are not read; said to be so instead of "clean".
 _UNREADABLE = {
     ".tf": "Terraform", ".hcl": "HCL", ".nomad": "Nomad", ".toml": "TOML", ".ps1": "PowerShell", ".fish": "fish",
-    ".rb": "Ruby", ".groovy": "Groovy", ".lua": "Lua", ".ipynb": "a notebook", ".jl": "Julia", ".bat": "a Windows batch",
-    ".cmd": "a Windows batch", ".nix": "Nix", ".cue": "CUE", ".jsonnet": "Jsonnet", ".libsonnet": "Jsonnet",
-    ".ini": "INI", ".cfg": "INI", ".xml": "XML", ".go": "Go", ".ts": "TypeScript", ".js": "JavaScript", ".def": "Singularity",
-    ".sub": "HTCondor", ".star": "Starlark", ".dhall": "Dhall", ".pl": "Perl", ".tcl": "Tcl", ".nu": "nushell",
+    ".rb": "Ruby", ".groovy": "Groovy", ".lua": "Lua", ".ipynb": "a notebook", ".jl": "Julia",
+    ".bat": "a Windows batch file", ".cmd": "a Windows batch file",
+    ".nix": "Nix", ".cue": "CUE", ".jsonnet": "Jsonnet", ".libsonnet": "Jsonnet",
+    ".ini": "INI", ".cfg": "INI", ".xml": "XML", ".go": "Go", ".ts": "TypeScript", ".js": "JavaScript",
+    ".def": "a Singularity definition", ".sub": "HTCondor", ".star": "Starlark",
+    ".dhall": "Dhall", ".pl": "Perl", ".tcl": "Tcl", ".nu": "nushell",
 }  # fmt: skip
 
 
@@ -54,7 +56,7 @@ def _by_name(name: str) -> str:
         return "dockerfile"
     if base in {"makefile", "gnumakefile"} or base.startswith("makefile."):
         return "makefile"
-    if base.endswith("deepspeed_env") or base == ".env" or base.startswith(".env.") or base.endswith(".env"):
+    if base.endswith(("deepspeed_env", ".env")) or base.startswith(".env."):
         return "env-file"
     if base.endswith(".conf") and "systemd" in name:
         return "systemd"
@@ -99,29 +101,29 @@ def _by_content(text: str) -> str:
         return _by_interpreter(first)
     if re.match(r"(?:# syntax=|ARG\s|FROM\s+\S)", first) and re.search(r"^FROM\s+\S", text, re.MULTILINE):
         return "dockerfile"
-    if re.search(r"^\[(?:Service|Unit)\]\s*$", text, re.MULTILINE):
-        return "systemd"
     if first.lstrip().startswith("{") and re.search(r'"[\w.-]+"\s*:', text):
         return "json"
-    if re.search(r"^(?:apiVersion|kind|services|version|envs|num_nodes|runtime_env|env_vars):", text, re.MULTILINE):
-        return "manifest"
     from whichrank.source import captured
 
-    if captured.looks_like(text):
-        return "environment"
-    if re.search(r"^(?:import|from)\s+\w[\w.]*(?:\s+import\b|\s*$|\s+as\b)", text, re.MULTILINE):
-        return "python"
-    if re.search(r"^[\w.-]+\s*:(?!=).*\n\t", text, re.MULTILINE):
-        return "makefile"
-    if re.search(_SHELL, text, re.MULTILINE):
-        return "shell"
+    for kind, pattern in _TELLING.items():
+        if kind == "python" and captured.looks_like(text):
+            return "environment"
+        if re.search(pattern, text, re.MULTILINE):
+            return kind
     return ""
 
 
-_SHELL = (
-    r"^\s*(?:export\s+\w+|(?:\w+=\S*\s+)*(?:torchrun|srun|mpirun|mpiexec|python3?|accelerate|deepspeed|docker|env|sudo|ssh)\s"
-    r"|if\s+\[|for\s+\w+\s+in\s|set\s+-|source\s|setenv\s|[A-Za-z_]\w*=|#SBATCH|#PBS|#BSUB)"
-)
+# Kind -> what stands in a file of it; tried in this order.
+_TELLING = {
+    "systemd": r"^\[(?:Service|Unit)\]\s*$",
+    "manifest": r"^(?:apiVersion|kind|services|version|envs|num_nodes|runtime_env|env_vars):",
+    "python": r"^(?:import|from)\s+\w[\w.]*(?:\s+import\b|\s*$|\s+as\b)",
+    "makefile": r"^[\w.-]+\s*:(?!=).*\n\t",
+    "shell": (
+        r"^\s*(?:export\s+\w+|(?:\w+=\S*\s+)*(?:torchrun|srun|mpirun|mpiexec|python3?|accelerate|deepspeed|docker|env"
+        r"|sudo|ssh)\s|if\s+\[|for\s+\w+\s+in\s|set\s+-|source\s|setenv\s|[A-Za-z_]\w*=|#SBATCH|#PBS|#BSUB)"
+    ),
+}
 
 
 def _by_interpreter(first: str) -> str:

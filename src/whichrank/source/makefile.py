@@ -15,6 +15,7 @@ from whichrank.source.shell.embedded import Given, run_script
 
 KIND = "makefile"
 QUOTE_LIMIT = 300
+LINE_LIMIT = 20_000
 _SET = re.compile(
     r"(?:(?P<targets>[^=:#\t][^=:#]*?)\s*:(?!=)\s*)?(?P<words>(?:(?:export|override|unexport|private)\s+)*)"
     r"(?P<name>[A-Za-z_][\w.-]*)\s*(?P<operator>[:?+!]{0,3}=)\s*(?P<value>.*)"
@@ -54,40 +55,43 @@ def read(text: str, label: str) -> SettingsFile:
 def _top_level(make: _Make) -> list[list[tuple[int, str]]]:
     """Assignments are taken into `make`; returns the recipes as numbered lines."""
     recipes: list[list[tuple[int, str]]] = []
-    dead: list[bool] = []
-    define, index = False, 0
+    conditions, define, index = 0, False, 0
     while index < len(make.lines):
         start, line = index + 1, make.lines[index]
         index += 1
         if line.startswith("\t"):
-            if recipes and not any(dead):
+            if recipes:
                 recipes[-1].append((start, line[1:]))
             continue
         while line.rstrip().endswith("\\") and index < len(make.lines):
             line = line.rstrip()[:-1] + " " + make.lines[index].strip()
             index += 1
         word = line.split(maxsplit=1)[0] if line.split() else ""
+        conditions += (word in {"ifeq", "ifneq", "ifdef", "ifndef"}) - (word == "endif")
         if define or word == "define":
             define = word != "endef"
-        elif word in {"ifeq", "ifneq", "ifdef", "ifndef"}:
-            dead.append(False)
-        elif word == "endif" and dead:
-            dead.pop()
-        elif word.startswith("#") or word in {"else", "include", "-include"}:
-            continue
-        elif match := _SET.fullmatch(line):
-            _assign(make, match, start, sure=not dead)
-        elif word == "export":
-            make.exported |= set(line.split()[1:])
-        elif word == "unexport":
-            make.exported -= set(line.split()[1:])
-            for name in line.split()[1:]:
-                make.set_at.pop(name, None)
-        elif match := _RULE.fullmatch(line):
-            recipes.append([])
-            if ";" in match["rest"]:
-                recipes[-1].append((start, match["rest"].partition(";")[2]))
+        elif not word.startswith("#"):
+            _line(make, line, start, recipes, sure=conditions <= 0)
     return recipes
+
+
+def _line(make: _Make, line: str, start: int, recipes: list[list[tuple[int, str]]], *, sure: bool) -> None:
+    """One line outside of recipes: an assignment, an export, or the head of a rule."""
+    if len(line) > LINE_LIMIT:
+        return
+    words = line.split()
+    if match := _SET.fullmatch(line):
+        _assign(make, match, start, sure=sure)
+    elif words[:1] == ["export"]:
+        make.exported |= set(words[1:])
+    elif words[:1] == ["unexport"]:
+        make.exported -= set(words[1:])
+        for name in words[1:]:
+            make.set_at.pop(name, None)
+    elif match := _RULE.fullmatch(line):
+        recipes.append([])
+        if ";" in match["rest"]:
+            recipes[-1].append((start, match["rest"].partition(";")[2]))
 
 
 def _assign(make: _Make, match: re.Match[str], line: int, *, sure: bool) -> None:
@@ -115,7 +119,7 @@ def _assign(make: _Make, match: re.Match[str], line: int, *, sure: bool) -> None
 
 def _expanded(make: _Make, text: str) -> str:
     text = re.sub(r"\$[({](\w+)[)}]", lambda m: make.values.get(m[1], UNKNOWN), text)
-    return re.sub(r"\$[({][^)}]*[)}]|\$[@<^*?]", UNKNOWN, text).replace("$$", "$")
+    return re.sub(r"\$[({][^)}$]{0,400}[)}]|\$[@<^*?]", UNKNOWN, text).replace("$$", "$")
 
 
 def _ref(make: _Make, line: int) -> Ref:
@@ -143,8 +147,8 @@ def _recipe(make: _Make, body: list[tuple[int, str]], given: list[Given]) -> Non
     """The lines of a recipe: each with its continuations a script, or all together with .ONESHELL."""
     scripts: list[tuple[int, list[str]]] = []
     continued = False
-    for line, text in body:
-        text = text if continued else text.lstrip("@-+ ")
+    for line, written in body:
+        text = written if continued else written.lstrip("@-+ ")
         if scripts and (continued or make.one_shell):
             first, rows = scripts[-1]
             rows += [""] * (line - first - len(rows)) + [text]
@@ -175,5 +179,5 @@ def _run(make: _Make, first: int, rows: list[str], given: list[Given]) -> Settin
     text = re.sub(
         r"(?<!\$)\$[({](\w+)[)}]", lambda m: make.values.get(m[1], f"${{{m[1]}}}").replace(UNKNOWN, "$UNKNOWN"), text
     )
-    text = re.sub(r"(?<!\$)\$[({][^)}\n]*[)}]", "$UNKNOWN", text).replace("$$", "$")
+    text = re.sub(r"(?<!\$)\$[({][^)}\n$]{0,400}[)}]", "$UNKNOWN", text).replace("$$", "$")
     return run_script(text, make.out.label, first, make.lines, given)

@@ -20,6 +20,8 @@ from whichrank.source.yaml_tree import TEMPLATE, Node, parse
 KIND = "manifest"
 QUOTE_LIMIT = 300
 DEPTH_LIMIT = 60
+# Aliases make one node appear in many places; a file of people stays far below this.
+VISIT_LIMIT = 50_000
 _ENVIRONMENT = re.compile(
     r"(?:\w*[a-z_])?(?:env|Env|ENV)(?:s|_?vars?|Vars?|_?variables?|Variables?|ironment(?:_?[vV]ariables?)?)?"
     r"|environment(?:_?[vV]ariables?)?|Environment|variables"
@@ -36,6 +38,7 @@ _SCRIPTS = re.compile(
 _IMAGES = frozenset(
     {"image", "image_id", "docker_image", "container_image", "base_image", "imageUri", "image_uri", "Image"}
 )
+_OWN_PARTS = frozenset({"env", "environment", "command", "args", "entrypoint", "image", "build", "source"})
 _OWN_SHELLS = re.compile(
     r"(?:head_|worker_)?(?:setup|initialization|start_ray)_commands|(?:head|worker)_(?:setup|start_ray)_commands"
 )
@@ -61,7 +64,7 @@ def _read(text: str, label: str, *, json: bool) -> SettingsFile:
         out.unread = bool(out.note)
     lines = text.split("\n")
     for document in documents:
-        _Manifest(out, lines, document, templated=TEMPLATE in repr(text[:0]) or "{{" in text).read()
+        _Manifest(out, lines, document, templated="{{" in text).read()
     return out
 
 
@@ -75,8 +78,8 @@ class _Manifest:
     """"kubernetes", "compose", "sky", "ray", "github", "no-environment", or empty."""
     kind: str = ""
     group: str = ""
-    setup: list[tuple[Node, str]] = field(default_factory=list)
     inits: list[tuple[str, Ref]] = field(default_factory=list)
+    budget: int = VISIT_LIMIT
 
     def read(self) -> None:
         keys = {key.text for key, _ in self.root.pairs}
@@ -101,6 +104,8 @@ class _Manifest:
         else:
             self.visit(self.root, self.group, (), 0)
         self.init_containers()
+        if self.budget < 0:
+            self.out.note = "too large to be read whole"
 
     def ref(self, line: int) -> Ref:
         quote = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
@@ -115,7 +120,8 @@ class _Manifest:
     # --- structure ---
 
     def visit(self, node: Node, scope: str, path: tuple[str, ...], depth: int) -> None:
-        if depth > DEPTH_LIMIT or node.kind == "scalar":
+        self.budget -= 1
+        if depth > DEPTH_LIMIT or node.kind == "scalar" or self.budget < 0:
             return
         if node.kind == "list":
             for item in node.items:
@@ -126,6 +132,8 @@ class _Manifest:
             return
         for key, value in node.entries():
             name = key.text
+            if value.null or self.budget < 0:
+                continue
             if self.form == "compose" and name.startswith("x-") and not path:
                 continue  # counts where a service refers to it
             if _PROSE.fullmatch(name) and not (self.form == "kubernetes" and self.kind == "ConfigMap" and path):
@@ -183,6 +191,13 @@ class _Manifest:
         if init:
             self.inits += [(g.name, self.ref(g.line)) for g in given]
             return
+        self.started(node, scope, given)
+        for key, value in node.entries():
+            if key.text not in _OWN_PARTS and not _PROSE.fullmatch(key.text):
+                self.entry(key.text, key, value, scope, (*path, key.text), depth + 1)
+
+    def started(self, node: Node, scope: str, given: list[Given]) -> None:
+        """The command of a container, run with the variables that it gives."""
         words: list[Node] = []
         for name in ("entrypoint", "command", "args"):
             part = node.get(name)
@@ -191,18 +206,12 @@ class _Manifest:
             elif part is not None and part.kind == "scalar" and not part.null:
                 words += self.split(part)
         if words:
-            found = run_command(
-                [(w.text.replace("$$", "$"), *self.place(w)) for w in words],
-                self.out.label, self.lines, given, many_hosts=self.kind == "MPIJob",
-            )  # fmt: skip
+            texts = [(w.text.replace("$$", "$"), *self.body(w)) for w in words]
+            found = run_command(texts, self.out.label, self.lines, given, many_hosts=self.kind == "MPIJob")
             self.take(found, scope)
         source = node.get("source")
         if source is not None and source.kind == "scalar":
             self.script("source", source, scope, given)
-        for key, value in node.entries():
-            if key.text not in {"env", "environment", "command", "args", "entrypoint", "image", "build", "source"}:
-                if not _PROSE.fullmatch(key.text):
-                    self.entry(key.text, key, value, scope, (*path, key.text), depth + 1)
 
     def split(self, node: Node) -> list[Node]:
         """A command that is one string: compose splits it at blanks, without a shell."""
@@ -305,11 +314,6 @@ class _Manifest:
 
     # --- scripts ---
 
-    def place(self, node: Node) -> tuple[str, int]:
-        """The text of a scalar as a shell reads it, and its first line."""
-        text, line = self.body(node)
-        return text, line
-
     def body(self, node: Node) -> tuple[str, int]:
         """A block scalar by its lines (those of `>` joined as a shell joins them), other text as it is."""
         if node.style not in {"|", ">"}:
@@ -337,7 +341,7 @@ class _Manifest:
             self.visit(node, scope, (name,), 1)
             return
         if name in {"command", "cmd", "entrypoint"}:
-            words = [(item.text, *self.place(item)) for item in scalars]
+            words = [(item.text, *self.body(item)) for item in scalars]
             self.take(run_command(words, self.out.label, self.lines, given or []), scope)
             return
         if _OWN_SHELLS.fullmatch(name):
@@ -361,12 +365,13 @@ class _Manifest:
         """What a script inside sets goes to its container. Apart: that shell ends before the training starts."""
         launched = inner.note == "launched"
         for a in inner.assignments:
-            how = "build" if apart and not launched and a.how == "export" else a.how
+            written = re.search(r">>?\s*\S", a.ref.quote)  # into a file that later commands read
+            how = "build" if apart and not launched and a.how == "export" and not written else a.how
             self.out.assignments.append(a._replace(scope=scope, how=how))
             if how == "build":
-                self.lost(a.name, int(a.ref.locator.rpartition(" ")[2]),
-                          "each of these commands runs in a shell of its own, and this one ends before the training",
-                          "Put it into the environment block, or export it in the command that starts the training.")  # fmt: skip
+                why = "each of these commands runs in a shell of its own, and this one ends before the training"
+                fix = "Put it into the environment block, or export it in the command that starts the training."
+                self.lost(a.name, int(a.ref.locator.rpartition(" ")[2]), why, fix)
         self.out.lost += [lost for lost in inner.lost if lost not in self.out.lost]
         self.out.late += inner.late
         self.out.baked += inner.baked
@@ -395,7 +400,8 @@ class _Manifest:
                 self.script("setup", value, self.group)
             elif key.text not in {"run", "name"}:
                 self.visit(value, self.group, (key.text,), 1)
-                self.entry(key.text, key, value, self.group, (key.text,), 1) if key.text in _IMAGES else None
+                if key.text in _IMAGES:
+                    self.image(value, self.group, whole=True)
         run = self.root.get("run")
         if run is not None and run.kind == "scalar":
             self.script("run", run, self.group, given)

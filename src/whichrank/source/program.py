@@ -49,7 +49,7 @@ class _Program:
     constants: Constants = field(default_factory=Constants)
     own: dict[str, ast.AST] = field(default_factory=dict)
     """Variables that the program sets for itself, by the node that does."""
-    release: Release = Release()
+    release: Release = field(default_factory=Release)
 
     def ref(self, node: ast.AST | int) -> Ref:
         line = node if isinstance(node, int) else getattr(node, "lineno", 1)

@@ -4,9 +4,10 @@ What it finds: variables that were removed before, or were added after, the NCCL
 
 Why it happens: scripts outlive the releases they were written for, and advice is written for newer ones.
 
-How it decides: by the first and last release that reads each variable. The version comes from --torch and
---nccl, from the image tag or pin in the file, or from the installation when the live environment is looked at. Without a version only variables that
-are gone from every release in use are reported.
+How it decides: by the first and last release that reads each variable. The version comes from --torch and --nccl,
+from the file itself (an image tag, a pinned installation, a loaded module, a comment that says so), or from the
+installation when the live environment is looked at. Without a version only variables that are gone from every
+release in use are reported.
 
 Example: `NCCL_TREE_THRESHOLD=0` (removed in 2.5); `TORCH_FR_BUFFER_SIZE` with torch 2.7.
 

@@ -40,17 +40,17 @@ def kind_of_target(path: str, text: str = "", program: str = "") -> str:
         return "env"
     if name in {".bashrc", ".profile", ".bash_profile", ".zshrc"} or "/profile.d/" in path or path == "/etc/profile":
         return "profile"
-    if not text:
-        return ""
+    return _kind_of_document(name, text, program) if text else ""
+
+
+def _kind_of_document(name: str, text: str, program: str) -> str:
     if name.endswith((".sh", ".bash", ".sbatch", ".slurm", ".pbs", ".lsf", ".job")) or text.startswith("#!/bin/"):
         return "shell"
     if name.endswith(".py"):
         return "python"
     if name.endswith((".yaml", ".yml")) or program.startswith(("kubectl apply", "kubectl create", "oc apply")):
         return "manifest"
-    if name.startswith("Dockerfile") or program.startswith("docker build"):
-        return "dockerfile"
-    return ""
+    return "dockerfile" if name.startswith("Dockerfile") or program.startswith("docker build") else ""
 
 
 def other(kind: str, body: Redirect, out: SettingsFile) -> None:

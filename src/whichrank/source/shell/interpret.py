@@ -345,7 +345,7 @@ class Interpreter:
         elif program in _BUILTINS:
             _BUILTINS[program](self, command, env, sure)
         elif program in _PRINTS:
-            self.printed(command, redirects, env)
+            self.printed(command, redirects)
         else:
             self.start(command, redirects, env, sure=sure)
         for redirect in redirects:
@@ -505,20 +505,20 @@ class Interpreter:
                 self.out.lost.append(lost)
 
     def directive(self, comment: str, line: int, env: Environment) -> None:
-        system, text = batch.directive(comment)
+        system, given = batch.directive(comment)
         if batch.is_directive(comment):
             self.release |= release_in(comment)
             if count := batch.tasks_per_node(comment):
                 self.tasks = (count, line)
         if not system:
             return
-        found = batch.listed(text, system)
+        found = batch.listed(given, system)
         if system == "SBATCH":
             env.slurm, env.slurm_line = found.passes, line
         self.split_at_commas(found, line)
-        for name, value in found.sets:
-            value = re.sub(r"\$\{?\w+\}?", UNKNOWN, value)
-            self.assign(name, Value(value), line, env, sure=True, exported=True)
+        for name, text in found.sets:
+            value = Value(re.sub(r"\$\{?\w+\}?", UNKNOWN, text))
+            self.assign(name, value, line, env, sure=True, exported=True)
 
     def arrive(self, env: Environment) -> None:
         """The training starts with this environment."""
@@ -561,7 +561,7 @@ class Interpreter:
         env.export_all, self.label = before, kept
         env.ended = False
 
-    def printed(self, command: list[Field], redirects: list[Redirect], env: Environment) -> None:
+    def printed(self, command: list[Field], redirects: list[Redirect]) -> None:
         """`echo NCCL_X=1 >> /etc/nccl.conf` writes a setting; other output sets nothing."""
         target = documents.written_to(redirects) or self.target
         how = documents.kind_of_target(target)
@@ -649,7 +649,7 @@ def _eval(shell: Interpreter, command: list[Field], env: Environment, sure: bool
         shell.inner(text, command[0].line, env, sure=sure)
 
 
-def _end(_shell: Interpreter, _command: list[Field], env: Environment, sure: bool) -> None:
+def _end(_shell: Interpreter, _command: list[Field], env: Environment, _sure: bool) -> None:
     env.ended = True
 
 

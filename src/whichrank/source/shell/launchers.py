@@ -33,14 +33,16 @@ class Passage(NamedTuple):
 
 _TRANSPARENT = frozenset({
     "exec", "nohup", "time", "nice", "ionice", "numactl", "taskset", "timeout", "stdbuf", "setsid", "chrt", "command",
-    "builtin", "nsys", "ncu", "strace", "ltrace", "gdb", "conda", "mamba", "micromamba", "poetry", "uv", "pipenv", "pdm",
-    "hatch", "unbuffer", "xargs", "dumb-init", "tini", "gosu", "su-exec", "flock", "script", "watch", "tmux", "screen",
+    "builtin", "nsys", "ncu", "strace", "ltrace", "gdb", "conda", "mamba", "micromamba", "poetry", "uv", "pipenv",
+    "pdm", "hatch", "unbuffer", "xargs", "dumb-init", "tini",
+    "gosu", "su-exec", "flock", "script", "watch", "tmux", "screen",
     "bsub", "jsrun", "aprun", "horovodrun", "enroot", "catchsegv", "parallel", "perf", "rocprof",
     "doppler", "op", "chpst", "pixi", "module", "wait", "lrun", "flux", "ibrun", "whichrank", "dlprof", "py-spy",
 })  # fmt: skip
 _TRAINING = frozenset({
-    "torchrun", "accelerate", "deepspeed", "lightning", "colossalai", "composer", "fairseq-train", "fairseq-hydra-train",
-    "litgpt", "tune", "axolotl", "llamafactory-cli", "torchx", "vllm", "trl", "oumi", "mlx.launch", "nemo", "python",
+    "torchrun", "accelerate", "deepspeed", "lightning", "colossalai", "composer", "fairseq-train",
+    "fairseq-hydra-train", "litgpt", "tune", "axolotl", "llamafactory-cli", "torchx",
+    "vllm", "trl", "oumi", "mlx.launch", "nemo", "python",
     "python3", "ray", "fabric", "torchtune", "swift", "xtuner", "dask-cuda-worker", "verl",
 })  # fmt: skip
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
@@ -250,9 +252,7 @@ def _mpirun(words: list[Field]) -> Passage:
             names = (*names, *(options[index + 1]._replace(text=t) for t in options[index + 1].text.split(",")))
     if hydra or not several or (local and not listed):
         passes = None
-        if any(w.text in {"-genvnone", "-envnone"} for w in options):
-            passes = _listed(names)
-        elif any(w.text in {"-genvlist", "-envlist"} for w in options):
+        if any(w.text in {"-genvnone", "-envnone", "-genvlist", "-envlist"} for w in options):
             passes = _listed(names)
         return Passage(rest, passes, sets, why="mpirun was told to pass a list only", names=names,
                        fix="Add it to the list.")  # fmt: skip

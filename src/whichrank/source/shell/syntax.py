@@ -131,7 +131,7 @@ def split_words(text: str, first_line: int) -> list[Word]:
     return found
 
 
-def word_end(text: str, start: int) -> int:
+def word_end(text: str, start: int) -> int:  # noqa: C901, PLR0912 - one branch per character that means something
     """The index behind the word that begins at `start`, whatever is quoted or nested in it."""
     closers: list[str] = []
     index, size = start, len(text)
@@ -260,6 +260,10 @@ class _Parser:
     def at(self, *texts: str) -> bool:
         return self.kind in {"word", "operator"} and self.text in texts
 
+    def at_end(self) -> bool:
+        """Of a list of commands."""
+        return self.kind == "end" or self.at(*_RESERVED_END)
+
     def skip_newlines(self) -> None:
         while self.kind == "newline" or self.at(";"):
             self.advance()
@@ -274,7 +278,7 @@ class _Parser:
                 self.skip_newlines()
             while (after or piped) and self.kind == "newline":
                 self.advance()
-            if self.kind == "end" or self.at(*_RESERVED_END):
+            if self.at_end():
                 return found
             node = self.command(depth)
             if node is not None:
@@ -292,9 +296,7 @@ class _Parser:
                 if found:
                     found[-1].apart = True
                 self.advance()
-            elif self.at(";") or self.kind == "newline":
-                self.advance()
-            elif node is None and self.kind not in {"end"} and not self.at(*_RESERVED_END):
+            elif self.at(";") or self.kind == "newline" or (node is None and not self.at_end()):
                 self.advance()
 
     def command(self, depth: int) -> Node | None:
