@@ -117,7 +117,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     [
         ("a.yaml", BOMB),
         ("a.yaml", "[" * 50_000),
-        ("a.yaml", "a:\n" * 50_000),
+        ("a.yaml", "a:\n" * 20_000),
         ("a.yaml", "x: &x {<<: *x}\n"),
         ("a.json", "{" * 20_000),
         ("Makefile", "a=$(" * 20_000),

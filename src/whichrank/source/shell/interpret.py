@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
-from whichrank.facts.environment import catalogue, in_family
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Baked, How, Lost, SettingsFile
 from whichrank.source.shell import batch, documents, fitting, launchers
+from whichrank.source.shell.builtins import BUILTINS
 from whichrank.source.shell.conditions import truth
 from whichrank.source.shell.state import Cut, Environment, Made, Variable
 from whichrank.source.shell.syntax import (
@@ -342,8 +342,8 @@ class Interpreter:
         self.called.update(f.text for f in command if f.text in self.functions)
         if program in self.functions:
             self.call(program, command, env, sure=sure)
-        elif program in _BUILTINS:
-            _BUILTINS[program](self, command, env, sure)
+        elif program in BUILTINS:
+            BUILTINS[program](self, command, env, sure)
         elif program in _PRINTS:
             self.printed(command, redirects)
         else:
@@ -610,73 +610,3 @@ class Interpreter:
         if program in {"pip", "pip3", "conda", "mamba", "micromamba", "uv", "module", "ml", "apt-get", "apt", "docker",
                        "podman", "singularity", "apptainer", "srun", "enroot", "python", "python3", "git"}:  # fmt: skip
             self.release |= release_in(" ".join(f.text for f in command))
-
-
-def _unset(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> None:
-    for item in command[1:]:
-        if item.text == "SLURM_EXPORT_ENV":
-            env.slurm = None
-        variable = env.variables.get(item.text)
-        if variable is not None and sure:
-            shell.drop(variable, env)
-            del env.variables[item.text]
-
-
-def _set(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> None:
-    if shell.lines and shell.lines[0].startswith("#!") and "csh" in shell.lines[0]:
-        words = " ".join(f.text for f in command[1:])
-        if match := re.fullmatch(r"([A-Za-z_]\w*) ?= ?(.*)", words):
-            shell.assign(match[1], Value(match[2]), command[0].line, env, sure=sure, exported=False)
-        return
-    for index, item in enumerate(command[1:], 1):
-        if item.text == "--":
-            return
-        on = item.text[:1] == "-"
-        if item.text[:1] in {"-", "+"} and ("a" in item.text[1:] and len(item.text) < 8):
-            env.export_all = on
-        elif item.text == "allexport" and command[index - 1].text[1:].endswith("o"):
-            env.export_all = command[index - 1].text.startswith("-")
-
-
-def _source(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> None:
-    if len(command) > 1:
-        shell.include(command[1].text, env, sure=sure)
-
-
-def _eval(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> None:
-    text = " ".join(f.text for f in command[1:])
-    if UNKNOWN not in text:
-        shell.inner(text, command[0].line, env, sure=sure)
-
-
-def _end(_shell: Interpreter, _command: list[Field], env: Environment, _sure: bool) -> None:
-    env.ended = True
-
-
-def _setenv(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> None:
-    if len(command) > 2:
-        shell.assign(command[1].text, Value(command[2].text), command[1].line, env, sure=sure, exported=True)
-
-
-def _read(_shell: Interpreter, command: list[Field], env: Environment, _sure: bool) -> None:
-    for item in command[1:]:
-        if re.fullmatch(r"[A-Za-z_]\w*", item.text) and item.text not in env.variables:
-            env.variables[item.text] = Variable(Value(UNKNOWN, fixed=False), False)
-
-
-_BUILTINS: dict[str, Callable[[Interpreter, list[Field], Environment, bool], None]] = {
-    "unset": _unset,
-    "set": _set,
-    "source": _source,
-    ".": _source,
-    "eval": _eval,
-    "exit": _end,
-    "return": _end,
-    "setenv": _setenv,
-    "read": _read,
-}
-
-
-def judged(name: str) -> bool:
-    """A name that somebody of ours reads, or was meant to."""
-    return name in catalogue() or in_family(name)
