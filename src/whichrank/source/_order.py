@@ -255,12 +255,17 @@ def _makes_group(dotted: str) -> bool:
     return dotted in {"deepspeed.initialize", "hvd.init"} or fits or (name == "launch" and owner.endswith("fabric"))
 
 
+def _late_hook(name: str) -> bool:
+    """Lightning 1 calls prepare_data and this one hook before it makes the group."""
+    return name.startswith("on_") and name != "on_before_accelerator_backend_setup"
+
+
 def _hooks(tree: ast.Module) -> Iterator[tuple[Function, ast.AST]]:
     """Methods of Lightning's and others' classes that run when the group is there already."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and any(_dotted(b).endswith(_HOOK_OWNERS) for b in node.bases):
             for inner in node.body:
-                if isinstance(inner, ast.FunctionDef) and (inner.name in _HOOKS or inner.name.startswith("on_")):
+                if isinstance(inner, ast.FunctionDef) and (inner.name in _HOOKS or _late_hook(inner.name)):
                     yield inner, inner
 
 
