@@ -44,7 +44,6 @@ _MAKES_GROUP = frozenset(
 _HOOKS = frozenset(
     {
         "setup",
-        "prepare_data",
         "configure_model",
         "configure_optimizers",
         "training_step",
