@@ -23,7 +23,8 @@ def pages() -> dict[str, str]:
     written = {}
     index = ["# Rules\n", "One page per rule: what it finds, how it decides, how to fix it.\n"]
     index += ["| code | finds | cause | family |", "|---|---|---|---|"]
-    for module in discover_rules():
+    everything = [*discover_rules(), *discover_rules("settings")]
+    for module in sorted(everything, key=lambda module: str(module.CODE)):
         title, body = title_and_body(module)
         family = module.__name__.split(".")[-2].replace("_", "-")
         name = f"{module.CODE}.md"

@@ -157,21 +157,17 @@ def _with_aside(sources: Iterable[Source], aside: Iterable[Source]) -> list[Sour
     ]
 
 
-def discover_rules() -> list[ModuleType]:
-    """Every rule, by its file."""
+def discover_rules(judges: str = "case") -> list[ModuleType]:
+    """Every rule, by its file. A family whose package says `JUDGES = "settings"` judges those instead of a case."""
     package = import_module("whichrank.rules")
     found = []
     for family in iter_modules(package.__path__):
         if not family.ispkg:
             continue
         inner = import_module(f"{package.__name__}.{family.name}")
-        found += [import_module(f"{inner.__name__}.{module.name}") for module in iter_modules(inner.__path__)]
+        if getattr(inner, "JUDGES", "case") == judges:
+            found += [import_module(f"{inner.__name__}.{module.name}") for module in iter_modules(inner.__path__)]
     return sorted(found, key=lambda module: str(module.CODE))
-
-
-def diagnostic_rules() -> list[ModuleType]:
-    """The rules that judge evidence of a job; those on settings judge launch files, and `env lint` asks them."""
-    return [rule for rule in discover_rules() if not rule.CODE.startswith("ENV")]
 
 
 def judge(case: Case, rules: Sequence[Rule | ModuleType]) -> tuple[list[Finding], list[str], list[str], list[Skipped]]:
@@ -203,7 +199,7 @@ def _ask(rule: Rule | ModuleType, case: Case) -> list[Finding] | NotEvaluated:
 
 def conclude(case: Case, sources: Sequence[Source], *, why: bool = False) -> Diagnosis:
     """Judge a case and put the answer together; `why` keeps the hypotheses."""
-    said, found, clear, skipped = judge(case, diagnostic_rules())
+    said, found, clear, skipped = judge(case, discover_rules())
     findings = [joined(case, finding) for finding in said]
     choice = choose(
         findings,
