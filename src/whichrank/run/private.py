@@ -119,12 +119,13 @@ def install(folder: Path) -> None:
     inside.mkdir(parents=True)
     (inside / "__init__.py").write_text("")
     home = Path(layout.__file__).parent.parent
-    for name in _COPIED:
+    (inside / "guard").mkdir()
+    for name in (*_COPIED, *(f"worker/guard/{path.name}" for path in sorted((home / "worker/guard").glob("*.py")))):
         text = (home / name).read_text(encoding="utf-8")
         for room in ("model", "worker"):
             text = text.replace(f"from whichrank.{room}.", f"from {PACKAGE}.")
             text = text.replace(f"from whichrank.{room} ", f"from {PACKAGE} ")
-        (inside / Path(name).name).write_text(text, encoding="utf-8")
+        (inside / name.partition("/")[2]).write_text(text, encoding="utf-8")
     (folder / HOOK / "sitecustomize.py").write_text(_SITECUSTOMIZE.format(package=PACKAGE), encoding="utf-8")
 
 

@@ -343,6 +343,10 @@ def begin() -> None:
         sys.meta_path.insert(0, _Doorbell())
         os.register_at_fork(after_in_child=_forked)
         atexit.register(_ended)
+        if os.environ.get("WHICHRANK_GUARD"):
+            from whichrank.worker.guard.arrival import await_torch
+
+            await_torch(folder, _watch.name)
         if os.path.exists(f"{folder}/resume"):  # noqa: PTH110
             from whichrank.worker.resume import take_up
 
