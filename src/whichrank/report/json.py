@@ -11,7 +11,7 @@ import msgspec
 
 from whichrank import __version__
 from whichrank.model.evidence import Coverage, Ref
-from whichrank.model.findings import CodePlace, Endpoint, Finding, Hold, NextStep, Subject
+from whichrank.model.findings import CodePlace, Endpoint, Finding, Hold, NextStep, Subject, Witness
 from whichrank.model.verdict import Diagnosis, GroupInfo, JobInfo, RankInfo, Verdict, Wait
 
 NAME = "json"
@@ -67,13 +67,14 @@ def verdict(told: Verdict) -> dict[str, Any]:
             {"cause": other.cause, "confidence": _probability(other.confidence), "why": other.why}
             for other in told.alternatives
         ],
-        "certificate": [_hold(hold) for hold in told.certificate] or None,
+        "certificate": [_link(link) for link in told.certificate] or None,
     }
 
 
 def subject(meant: Subject) -> dict[str, Any]:
     return {
         "ranks": list(meant.ranks),
+        "candidates": list(meant.candidates),
         "hosts": list(meant.hosts),
         "gpus": [{"host": gpu.host, "index": gpu.index, "uuid": gpu.uuid} for gpu in meant.gpus],
         "links": [{"a": _endpoint(link.a), "b": _endpoint(link.b)} for link in meant.links],
@@ -174,6 +175,10 @@ def _ref(ref: Ref) -> dict[str, Any]:
         "host": ref.host,
         "time": ref.time,
     }
+
+
+def _link(link: Hold | Witness) -> dict[str, Any]:
+    return asdict(link) if isinstance(link, Witness) else _hold(link)
 
 
 def _hold(hold: Hold) -> dict[str, Any]:

@@ -129,11 +129,12 @@ def install(folder: Path) -> None:
     (folder / HOOK / "sitecustomize.py").write_text(_SITECUSTOMIZE.format(package=PACKAGE), encoding="utf-8")
 
 
-def variables(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
+def variables(folder: Path, environ: Mapping[str, str], guard: str = "") -> dict[str, str]:
     """What lets the hook in: its folder first on the path of every Python that the job starts."""
     old = environ.get("PYTHONPATH")
     path = os.pathsep.join([str(folder / HOOK), *([old] if old else [])])
-    return {"PYTHONPATH": path, startup.FOLDER: str(folder), tracing.WATCHER: str(os.getpid())}
+    told = {"PYTHONPATH": path, startup.FOLDER: str(folder), tracing.WATCHER: str(os.getpid())}
+    return {**told, startup.GUARD: guard} if guard else told
 
 
 def remove(folder: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from whichrank.model.evidence import Source
 from whichrank.records.clue import CodeClue
 from whichrank.records.dump import Dump
+from whichrank.records.guard import GuardFile
 from whichrank.records.host import HostClock
 from whichrank.records.log import LogEvent, Progress
 from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
@@ -21,6 +22,7 @@ from whichrank.timeline.arrivals import Late, find_late
 from whichrank.timeline.clocks import Clock, align
 from whichrank.timeline.connections import Connections, connect
 from whichrank.timeline.coords import coordinates
+from whichrank.timeline.guard.compare import Comparison, compare
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
 from whichrank.timeline.host_clocks import on_one_clock, refined
 from whichrank.timeline.lineup import Lineup, line_up
@@ -62,13 +64,16 @@ class Case:
     has_dumps: bool = False
     host_clocks: dict[str, HostClock] = field(default_factory=dict)
     """By host, where they were measured while the job ran."""
+    guards: list[GuardFile] = field(default_factory=list)
+    """What the guards of ranks wrote."""
     hardware: Hardware = field(default_factory=Hardware)
     """What hosts say of themselves: kernel logs, GPUs, ports, limits, packets."""
 
     @property
     def world(self) -> int:
         """How many ranks the evidence speaks of."""
-        return max(self.people.world, self.lineup.world if self.lineup else 0)
+        guarded = max((guard.world for guard in self.guards), default=0)
+        return max(self.people.world, self.lineup.world if self.lineup else 0, guarded)
 
     @cached_property
     def meetings(self) -> Meetings:
@@ -126,6 +131,11 @@ class Case:
         return refined(align(self.lineup), hosts, self.host_clocks)
 
     @cached_property
+    def guarded(self) -> Comparison | None:
+        """The records of guards, compared; None where fewer than two ranks have left any."""
+        return compare(self.guards)
+
+    @cached_property
     def coords(self) -> dict[int, dict[str, int]]:
         return coordinates(self.lineup.groups, self.lineup.world) if self.lineup else {}
 
@@ -163,6 +173,7 @@ def build_case(records: Iterable[Any]) -> Case:
         set_aside=_aside(run.aside, run.unplaced),
         has_dumps=lineup is not None,
         host_clocks=clocks,
+        guards=[r for r in pile if isinstance(r, GuardFile)],
         hardware=gather(pile, people, _signs_of_life(lineup, events, pile)),
     )
 

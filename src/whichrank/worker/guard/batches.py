@@ -43,9 +43,15 @@ class Batch:
 
 
 def _rows(tensor: Any, line: Any) -> Any:
+    """Checksums of the first samples; one operation for all of them where their bits come in whole words."""
     count = min(SAMPLES, tensor.shape[0])
     length = line.numel() // tensor.shape[0]
     most = max(1, min(length, SAMPLE_BYTES // line.element_size()))
+    size = most * line.element_size()
+    if size % 8 == 0 and (length * line.element_size()) % 8 == 0 and line.data_ptr() % 8 == 0:
+        rows = line[: count * length].view(count, length)[:, :most]
+        bits = rows.view(torch.int64)
+        return (bits * checksum.weights(line.device)[: bits.shape[1]]).sum(1)
     return checksum.sums([line[row * length : row * length + most] for row in range(count)])
 
 

@@ -54,8 +54,9 @@ class Collectives:
     """Counts the calls of every group, and keeps what was brought until it is written."""
 
     def __init__(self) -> None:
-        self.queue: deque[tuple[str, int, str]] = deque(maxlen=_QUEUE)
-        """Group, number of the call within it, signature."""
+        self.queue: deque[tuple[str, int, str, int]] = deque(maxlen=_QUEUE)
+        """Group, number of the call within it, signature, step."""
+        self.step = 0
         self.new: deque[dict[str, Any]] = deque()
         """Signatures and groups that have not been written yet."""
         self.counts: dict[str, int] = {}
@@ -83,7 +84,7 @@ class Collectives:
                              "r": list(dist.get_process_group_ranks(group))})  # fmt: skip
         self.counts[group_name] = number + 1
         signature = self._signature(name, call, tensor, group, args, kwargs)
-        self.queue.append((group_name, number, signature))
+        self.queue.append((group_name, number, signature, self.step))
         if self.strict is not None:
             self.strict(group_name, number, signature)
 
@@ -113,12 +114,13 @@ class Collectives:
         found: list[dict[str, Any]] = []
         runs: dict[str, dict[str, Any]] = {}
         for _ in range(len(self.queue)):
-            group, number, signature = self.queue.popleft()
+            group, number, signature, step = self.queue.popleft()
             run = runs.get(group)
             if run is None or run["n"] + len(run["x"]) != number:
-                run = runs[group] = {"t": "calls", "g": group, "n": number, "x": []}
+                run = runs[group] = {"t": "calls", "g": group, "n": number, "s": [step, step], "x": []}
                 found.append(run)
             run["x"].append(signature)
+            run["s"][1] = step
         told = [self.new.popleft() for _ in range(len(self.new))]
         for run in found:
             run["x"] = _packed(run["x"])

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 
 _WRAPPERS = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod.", "module.")
-LEARNED = ""
-"""Nothing says which ranks hold the same."""
+LEARNED, APART = "", "apart"
+"""Nothing says which ranks hold the same; replicas that may drift apart between two averagings."""
 
 
 class Found(NamedTuple):
@@ -71,7 +71,7 @@ class Replicas:
         self.ddp = wrapped(found, "DistributedDataParallel")
         for module in self.ddp:
             ignored = getattr(module, "parameters_to_ignore", ())
-            told = LEARNED if _averages_later(module, found.optimizers) else ranks_text(_ranks(module.process_group))
+            told = APART if _averages_later(module, found.optimizers) else ranks_text(_ranks(module.process_group))
             for name, parameter in module.module.named_parameters():
                 if name not in ignored:
                     self.by_id[id(parameter)] = told

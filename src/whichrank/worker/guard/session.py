@@ -52,7 +52,7 @@ class Guard:
         self.notes: Notes | None = None
         self.queue: deque[tuple[dict[str, Any], dict[str, Any], Any]] = deque(maxlen=4096)
         self.problems = 0
-        self._scans = 0
+        self._scans = self._numbered = 0
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._loss: Any = None
@@ -114,6 +114,8 @@ class Guard:
             self.find()
             watched = self.watched.get(id(optimizer))
         if watched is not None:
+            if watched.index < 0:  # the order of first steps is the same on every rank, that of the heap is not
+                watched.index, self._numbered = self._numbered, self._numbered + 1
             watched.timed(watched.before_step)
 
     def after_step(self, optimizer: Any) -> None:
@@ -122,6 +124,7 @@ class Guard:
             return
         loss, self._loss = self._loss, None
         watched.after_step(loss)
+        self.collectives.step = max(self.collectives.step, watched.count)
         if self.rank == 0 and not self.planned and watched.count == SETTLED and watched.index == 0:
             self.decide(watched)
 
@@ -140,7 +143,7 @@ class Guard:
                 continue
             mine = {id(parameter) for parameter in parameters}
             roots = [root for root in found.roots if any(id(p) in mine for p in root.parameters())]
-            self.watched[id(optimizer)] = Watched(self, len(self.watched), optimizer, names, replicas, roots)
+            self.watched[id(optimizer)] = Watched(self, optimizer, names, replicas, roots)
 
     def decide(self, watched: Watched) -> None:
         """How often to look: the time that it takes over the time that a step takes."""

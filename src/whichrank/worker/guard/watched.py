@@ -29,9 +29,9 @@ class Watched:
     """Told of the steps of one optimizer."""
 
     def __init__(  # noqa: PLR0913, PLR0917
-        self, guard: Guard, index: int, optimizer: Any, names: dict[int, str], replicas: Replicas, roots: list[Any]
+        self, guard: Guard, optimizer: Any, names: dict[int, str], replicas: Replicas, roots: list[Any]
     ) -> None:
-        self.guard, self.index, self.optimizer = guard, index, optimizer
+        self.guard, self.index, self.optimizer = guard, -1, optimizer
         self.names, self.replicas, self.roots = names, replicas, roots
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.gradients = Gradients(self.parameters, replicas.ddp)
