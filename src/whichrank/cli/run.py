@@ -25,7 +25,12 @@ from whichrank.model.settings import PURPOSES, Purpose
     "--for", "purpose", type=click.Choice(PURPOSES), default="production", help="Settings to run with (see env)."
 )
 @click.option(
-    "--guard", is_flag=False, flag_value="on", default="", type=click.Choice(["on", "strict"]), metavar="[=strict]",
+    "--guard",
+    is_flag=False,
+    flag_value="on",
+    default="",
+    type=click.Choice(["on", "strict"]),
+    metavar="[=strict]",
     help="Compare replicas, local gradients and collectives while the job runs; --guard=strict before each collective.",
 )
 @click.option("--guard-stop", is_flag=True, help="End the job as soon as the guard finds it going wrong.")

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whichrank.model.findings import Alternative, Category, CodePlace, Finding, Gpu, NextStep, NotEvaluated, Subject, Witness
+from whichrank.model.findings import (
+    Alternative,
+    Category,
+    CodePlace,
+    Finding,
+    Gpu,
+    NextStep,
+    NotEvaluated,
+    Subject,
+    Witness,
+)
 from whichrank.rules.telling import ranks_text
 from whichrank.timeline.case import Case
 from whichrank.timeline.guard.compare import Comparison, Saved
@@ -36,6 +46,12 @@ def since(wrong: Wrong) -> str:
     if wrong.good is None or wrong.good == wrong.step:
         return first
     return f"{first} (still equal {'at the start' if wrong.good < 0 else f'at step {wrong.good}'})"
+
+
+def replayed_otherwise(case: Case, wrong: Wrong) -> bool:
+    """Whether one of these ranks computed the micro-batch of that step again and got something else."""
+    replays = case.guarded.replays if case.guarded is not None else []
+    return any(f.rank in wrong.odd and n.said["s"] == wrong.step and not n.said["same"] for f, n in replays)
 
 
 def last_good(guarded: Comparison, wrong: Wrong) -> Saved | None:

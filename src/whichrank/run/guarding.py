@@ -75,7 +75,9 @@ class GuardWatch(Silent):
             comparison.settle()
         wrongs = comparison.wrongs()
         self.on_state(
-            GuardState(comparison.steps, comparison.compared, comparison.replicas.window, len(wrongs), len(comparison.off))
+            GuardState(
+                comparison.steps, comparison.compared, comparison.replicas.window, len(wrongs), len(comparison.off)
+            )
         )
         for wrong in wrongs:
             self._raise(wrong, comparison, last=last)
@@ -169,7 +171,9 @@ def why(wrong: Wrong) -> str:
         "sampler": f"samples with another {wrong.tensor}",
         "signature": f"brought another {wrong.detail.get('aspect', 'call')} to {wrong.detail.get('op', 'a collective')}",
     }.get(wrong.kind, "differs")
-    return f"{who(wrong).lower()} {what}" + (f" at step {wrong.step}" if wrong.step >= 0 and wrong.kind != "signature" else "")
+    return f"{who(wrong).lower()} {what}" + (
+        f" at step {wrong.step}" if wrong.step >= 0 and wrong.kind != "signature" else ""
+    )
 
 
 def keep_aside(folder: Path, out: Path) -> None:

@@ -100,9 +100,13 @@ def _fits(said: dict[str, Any]) -> bool:
     shape = _SHAPES.get(kind) if isinstance(kind, str) else None
     if shape is None or any(not isinstance(said.get(key), wanted) for key, wanted in shape.items()):
         return False
-    if any(isinstance(said.get(key), int) and not 0 <= said[key] < 1 << 62 for key in ("s", "o", "n", "q", "parts")):
+    if any(isinstance(said.get(key), int) and not 0 <= said[key] < 1 << 62 for key in ("s", "o", "q", "parts")):
         return False
-    if any(isinstance(text := said.get(key), str) and not _HEX.issuperset(text) for key in ("p", "u", "g") if kind != "group" and kind != "calls"):  # noqa: E501
+    if any(
+        isinstance(text := said.get(key), str) and not _HEX.issuperset(text)
+        for key in ("p", "u", "g")
+        if kind != "group" and kind != "calls"
+    ):  # noqa: E501
         return False
     check = _CHECKS.get(str(kind))
     return check is None or check(said)
@@ -110,7 +114,9 @@ def _fits(said: dict[str, Any]) -> bool:
 
 def _layout_fits(said: dict[str, Any]) -> bool:
     units, pieces = said["units"], said["pieces"]
-    if not all(isinstance(u, list) and len(u) >= 5 and all(isinstance(part, str) for part in (*u[:3], u[4])) for u in units):
+    if not all(
+        isinstance(u, list) and len(u) >= 5 and all(isinstance(part, str) for part in (*u[:3], u[4])) for u in units
+    ):
         return False
     return len(pieces) == said["parts"] <= 65_536 and all(
         isinstance(part, list)
@@ -121,7 +127,7 @@ def _layout_fits(said: dict[str, Any]) -> bool:
 
 def _calls_fit(said: dict[str, Any]) -> bool:
     packed = said["x"]
-    return (
+    return said["n"] >= 0 and (
         len(packed) == 2
         and isinstance(packed[0], list)
         and isinstance(packed[1], int)

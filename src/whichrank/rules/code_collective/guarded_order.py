@@ -31,4 +31,6 @@ CAUSE = "collective-order"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return guarded_calls.judge(case, CODE, CAUSE, "op", "Issue the collectives of a group in the same order on every rank.")
+    return guarded_calls.judge(
+        case, CODE, CAUSE, "op", "Issue the collectives of a group in the same order on every rank."
+    )

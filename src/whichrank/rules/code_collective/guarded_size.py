@@ -31,4 +31,6 @@ CAUSE = "size-mismatch"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return guarded_calls.judge(case, CODE, CAUSE, "n", "Pad to a size that all ranks share, or exchange the sizes first.")
+    return guarded_calls.judge(
+        case, CODE, CAUSE, "n", "Pad to a size that all ranks share, or exchange the sizes first."
+    )

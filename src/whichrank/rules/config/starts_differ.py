@@ -41,7 +41,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _finding(case: Case, wrong: Wrong) -> Finding:
-    what = {"code": "another version of the file", "version": "another version of"}.get(wrong.tensor, "another setting of")
+    what = {"code": "another version of the file", "version": "another version of"}.get(
+        wrong.tensor, "another setting of"
+    )
     values = "; ".join(f"rank {rank}: {value}" for rank, value in list(wrong.values.items())[:4])
     message = f"{guarded.who(wrong)} {'runs' if len(wrong.odd) == 1 else 'run'} with {what} {wrong.module} ({values})."
     fix = ("Start every rank from the same code, image and settings.",)

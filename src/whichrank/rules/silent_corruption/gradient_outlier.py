@@ -56,7 +56,9 @@ def _outlier(case: Case, comparison: Comparison, wrong: Wrong) -> Finding | None
         return None  # the same batch gives the same gradient again: unusual data
     times = f"{wrong.detail['ratio']:.3g} times"
     where = f", most of it in {wrong.module}" if wrong.module else ""
-    message = f"The local gradient of {guarded.who(wrong).lower()} was {times} that of the others at step {wrong.step}{where}"
+    message = (
+        f"The local gradient of {guarded.who(wrong).lower()} was {times} that of the others at step {wrong.step}{where}"
+    )
     if differing:
         message += f"; computed again, {differing} of {len(replays)} micro-batches gave another result."
     else:
@@ -87,6 +89,8 @@ def _replays(comparison: Comparison) -> list[Wrong]:
 
 
 def _replayed(case: Case, wrong: Wrong) -> Finding:
-    message = f"{guarded.who(wrong)} computed the same micro-batch twice at step {wrong.step} and got different results."
+    message = (
+        f"{guarded.who(wrong)} computed the same micro-batch twice at step {wrong.step} and got different results."
+    )
     fix = (guarded.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
-    return guarded.found(case, wrong, CODE, CAUSE, message, 0.8, fix, gpu=True, next=(_TEST,))
+    return guarded.found(case, wrong, CODE, CAUSE, message, 0.9, fix, gpu=True, next=(_TEST,))

@@ -9,7 +9,8 @@ carries it to all ranks within the same step, so that logs and checks behind it 
 
 ## How it decides
 `whichrank run --guard` looks at gradients before they are reduced. The first step at which values are not finite
-counts, unless they are finite again within three steps. Ranks that were not finite while others still were are the
+counts, unless they are finite again within three steps. Where the same micro-batch, computed again, gave another
+result, a rule on hardware says more. Ranks that were not finite while others still were are the
 origin; where all were at once, nobody is named. Steps that a gradient scaler skips don't count.
 
 ## Example
@@ -56,8 +57,9 @@ def _finding(case: Case, wrong: Wrong) -> Finding:
         if in_batch
         else "Look at the batch that this rank had at that step, and at divisions, logarithms and overflows on its path.",
     )
+    doubted = guarded.replayed_otherwise(case, wrong)
     return guarded.found(
-        case, wrong, CODE, CAUSE, message, 0.95 if wrong.odd else 0.6, fix, gpu=True,
+        case, wrong, CODE, CAUSE, message, 0.95 if wrong.odd and not doubted else 0.6, fix, gpu=True,
         alternatives=() if in_batch else (
             Alternative("gpu-computes-wrong", 0.04, "if it stays with the GPU and not with the data, suspect the hardware"),
         ),

@@ -75,7 +75,11 @@ def _message(wrong: Wrong, tensors: Wrong | None) -> str:
     if wrong.kind != "replica":
         theirs = {value for rank, value in wrong.values.items() if rank not in wrong.odd}
         mine = {value for rank, value in wrong.values.items() if rank in wrong.odd}
-        values = f"{' / '.join(sorted(mine))} instead of {' / '.join(sorted(theirs))}" if mine else " / ".join(sorted(theirs))
+        values = (
+            f"{' / '.join(sorted(mine))} instead of {' / '.join(sorted(theirs))}"
+            if mine
+            else " / ".join(sorted(theirs))
+        )
         drift = f"; its {tensors.module} ({tensors.tensor}) differs {guarded.since(tensors)}" if tensors else ""
         return f"{who} {'steps' if len(wrong.odd) == 1 else 'step'} with another {wrong.tensor} {guarded.since(wrong)}: {values}{drift}."
     more = f" and {wrong.others} more" if wrong.others else ""
@@ -85,11 +89,15 @@ def _message(wrong: Wrong, tensors: Wrong | None) -> str:
 
 def _advice(wrong: Wrong) -> tuple[str, ...]:
     if wrong.kind == "rate":
-        return ("Compute the length of the schedule from a number that all ranks share (all_reduce it), not from local data.",)
+        return (
+            "Compute the length of the schedule from a number that all ranks share (all_reduce it), not from local data.",
+        )
     if wrong.kind == "setting":
         return ("Set the optimizer up from the same values on every rank.",)
     if wrong.step < 0:
-        return ("Broadcast the model from rank 0 after it was made or loaded, or seed and load it the same on every rank.",)
+        return (
+            "Broadcast the model from rank 0 after it was made or loaded, or seed and load it the same on every rank.",
+        )
     return (
         "Look for code that changes this tensor on one rank alone (a branch on the rank, a missed broadcast).",
         "If there is none, test the memory and the GPU of that rank: dcgmi diag -r 4.",

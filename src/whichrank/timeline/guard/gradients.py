@@ -155,8 +155,12 @@ class Gradients:
             sides.append(set(pair)) if side is None else side.update(pair)
         _, _, step, told = next(iter(same.values()))
         among = tuple(sorted(set().union(*sides)))
-        refs = [told[r][0].ref(told[r][1], f"batch {' '.join(map(str, told[r][2]['b']))} at step {step}") for r in among]
-        return [Wrong("batch", step, (), among, tensor="batch", refs=refs[:4], detail={"sides": [sorted(s) for s in sides]})]
+        refs = [
+            told[r][0].ref(told[r][1], f"batch {' '.join(map(str, told[r][2]['b']))} at step {step}") for r in among
+        ]
+        return [
+            Wrong("batch", step, (), among, tensor="batch", refs=refs[:4], detail={"sides": [sorted(s) for s in sides]})
+        ]
 
     # -- what is not finite
 

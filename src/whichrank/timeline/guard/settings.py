@@ -137,4 +137,8 @@ def _shown(now: dict[str, Any], key: str) -> str:
     if key == "h":
         return str(now.get("hs"))[:300]
     rates = now.get("lr")
-    return ", ".join(f"{r:.9g}" if isinstance(r, (int, float)) else "?" for r in rates[:4]) if isinstance(rates, list) else "?"
+    return (
+        ", ".join(f"{r:.9g}" if isinstance(r, (int, float)) else "?" for r in rates[:4])
+        if isinstance(rates, list)
+        else "?"
+    )

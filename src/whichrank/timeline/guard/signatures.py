@@ -109,7 +109,9 @@ class Signatures:
         refs = []
         for rank in members:
             line = _run(told[rank], number)[1]
-            refs.append(told[rank].file.ref(line, f"call {number} of group {self._names[group]}: {shown(brought[rank])}"))
+            refs.append(
+                told[rank].file.ref(line, f"call {number} of group {self._names[group]}: {shown(brought[rank])}")
+            )
         chosen = odd[0] if odd else members[0]
         first, _, step, pace = _run(told[chosen], number)
         self.found.append(
@@ -128,7 +130,11 @@ def _run(calls: _Calls, number: int) -> tuple[int, int, float, float]:
 
 def _pace(steps: Any, calls: int) -> tuple[float, float]:
     """The step of the first call, and steps per call."""
-    if not isinstance(steps, list) or len(steps) != 2 or not all(isinstance(s, int) and 0 <= s < 1 << 62 for s in steps):
+    if (
+        not isinstance(steps, list)
+        or len(steps) != 2
+        or not all(isinstance(s, int) and 0 <= s < 1 << 62 for s in steps)
+    ):
         return 0.0, 0.0
     return float(steps[0]), (steps[1] - steps[0]) / max(calls - 1, 1)
 

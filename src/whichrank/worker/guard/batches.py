@@ -25,7 +25,7 @@ class Batch:
 
     def seen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A forward pass begins."""
-        found = list(_tensors((args, kwargs), 3))
+        found = list(tensors_in((args, kwargs), 3))
         self.inputs = tuple(found)
         for tensor in found:
             line = checksum.flat(tensor)
@@ -55,14 +55,14 @@ def _rows(tensor: Any, line: Any) -> Any:
     return checksum.sums([line[row * length : row * length + most] for row in range(count)])
 
 
-def _tensors(value: Any, depth: int) -> Any:
+def tensors_in(value: Any, depth: int) -> Any:
     """Tensors in nested containers, in order."""
     if isinstance(value, torch.Tensor):
         if not hasattr(value, "device_mesh"):
             yield value
     elif depth and isinstance(value, (list, tuple)):
         for each in value[:8]:
-            yield from _tensors(each, depth - 1)
+            yield from tensors_in(each, depth - 1)
     elif depth and isinstance(value, dict):
         for each in list(value.values())[:8]:
-            yield from _tensors(each, depth - 1)
+            yield from tensors_in(each, depth - 1)

@@ -63,7 +63,7 @@ class Collectives:
         self.before: Callable[[str, Any, Any], None] | None = None
         """Told of every call and its tensor before it is issued."""
         self.strict: Callable[[str, int, str], None] | None = None
-        self.muted = False
+        self.muted = self.refused = False
         self._known: dict[Any, str] = {}
 
     def note(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -185,6 +185,8 @@ def wrap(collectives: Collectives, problem: Callable[[BaseException], None]) -> 
 def _wrapped(name: str, original: Any, collectives: Collectives, problem: Any, is_compiling: Any) -> Any:
     @functools.wraps(original)
     def ours(*args: Any, **kwargs: Any) -> Any:
+        if collectives.refused:
+            raise RefusedError("a collective inside of a replay")
         if not is_compiling() and not collectives.muted:
             try:
                 collectives.note(name, args, kwargs)

@@ -55,7 +55,7 @@ class Gradients:
         """Norms of the gradients as they are now."""
         self.pending = False
         held = [(i, p.grad) for i, p in enumerate(self.parameters) if p.grad is not None and not p.grad.is_sparse]
-        self._stack(held, _norms([gradient for _, gradient in held]))
+        self._stack(held, norms_of([gradient for _, gradient in held]))
 
     def _keep(self, index: int) -> Any:
         def hook(parameter: Any) -> None:
@@ -85,7 +85,7 @@ class Gradients:
         return norms
 
 
-def _norms(gradients: list[Any]) -> list[Any]:
+def norms_of(gradients: list[Any]) -> list[Any]:
     if not gradients:
         return []
     with torch.no_grad():

@@ -45,7 +45,9 @@ class Unit(NamedTuple):
 class Layout:
     """Pieces by part; made anew when tensors come, go or move."""
 
-    def __init__(self, optimizer: Any, names: dict[int, str], replicas: Replicas, buffers: list[tuple[str, Any]]) -> None:
+    def __init__(
+        self, optimizer: Any, names: dict[int, str], replicas: Replicas, buffers: list[tuple[str, Any]]
+    ) -> None:
         self.units = list(_units(optimizer, names, replicas, buffers))
         size = sum(unit.size for unit in self.units)
         device = next((unit.tensor.device.type for unit in self.units if unit.kind == "parameter"), "cpu")
@@ -94,9 +96,7 @@ class Layout:
         return before == version
 
 
-def _units(
-    optimizer: Any, names: dict[int, str], replicas: Replicas, buffers: list[tuple[str, Any]]
-) -> Iterator[Unit]:
+def _units(optimizer: Any, names: dict[int, str], replicas: Replicas, buffers: list[tuple[str, Any]]) -> Iterator[Unit]:
     taken: set[str] = set()
     for number, group in enumerate(optimizer.param_groups):
         for index, parameter in enumerate(group["params"]):

@@ -71,7 +71,9 @@ def _scheduled(guard: Guard, args: tuple[Any, ...]) -> None:
 
 
 def _sampled(guard: Guard, sampler: Any) -> None:
-    said = {name: getattr(sampler, name, None) for name in ("num_replicas", "rank", "epoch", "seed", "shuffle", "drop_last")}
+    said = {
+        name: getattr(sampler, name, None) for name in ("num_replicas", "rank", "epoch", "seed", "shuffle", "drop_last")
+    }
     size = len(sampler.dataset) if hasattr(sampler.dataset, "__len__") else None
     guard.queue.append(({"t": "sampler", "size": size, "at": _place(), **said}, {}, None))
 

@@ -13,6 +13,7 @@ from whichrank.worker.guard.batches import Batch
 from whichrank.worker.guard.gradients import MOST_SHARDED, Gradients
 from whichrank.worker.guard.layout import MOVED, Layout
 from whichrank.worker.guard.models import Replicas, clean
+from whichrank.worker.guard.replay import Replays
 
 if TYPE_CHECKING:
     from whichrank.worker.guard.session import Guard
@@ -47,8 +48,10 @@ class Watched:
         self._slice_s: list[float] = []
         self._losses: list[tuple[int, Any]] = []
         self._shards: list[Any] = []
+        self.replays = Replays(self, guard.replay_every)
         for root in roots:
             root.register_forward_pre_hook(self._forward, with_kwargs=True)
+            root.register_forward_hook(self._returned)
 
     @property
     def looks(self) -> bool:
@@ -65,15 +68,22 @@ class Watched:
             self.guard.problem(error)
         self._spent += time.thread_time() - began
 
-    def _forward(self, _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _forward(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.looks and torch.is_grad_enabled() and not torch.compiler.is_compiling():
             self.timed(self.batch.seen, args, kwargs)
+            self.timed(self.replays.forward, module, args, kwargs)
+
+    def _returned(self, _module: Any, _args: Any, output: Any) -> None:
+        if self.replays.last is not None:
+            self.timed(self.replays.returned, output)
 
     def before_step(self) -> None:
         if self.gradients.pending:
             self.gradients.look()
         if not self.count:
             self.everything("start")
+        if not self.gradients.sharded:
+            self.replays.before_step(self.count, self.gradients.norms)
 
     def after_step(self, loss: Any) -> None:
         step, self.count = self.count, self.count + 1
