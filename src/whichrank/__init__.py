@@ -8,8 +8,8 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """For programs: `configure`, `process_group`, `checkpoint`. Loaded when used: importing whichrank loads nothing."""
-    if name in {"configure", "process_group"}:
+    """For programs: `configure`, `process_group`, `guard`, `checkpoint`. Loaded when used: importing whichrank loads nothing."""
+    if name in {"configure", "process_group", "guard"}:
         from importlib import import_module
 
         return getattr(import_module(f"whichrank.worker.{name}"), name)

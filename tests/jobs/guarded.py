@@ -39,7 +39,9 @@ def run_fault(guard: Any, name: str, seed: int, world: int, backend: str) -> dic
     guard.folder = str(records)
     try:
         made = setup.prepare(where, fault, plan, "fork")
-        os.environ.update({k: v for k, v in made.variables().items() if k in ("MASTER_PORT", "WORLD_SIZE", "MASTER_ADDR")})
+        os.environ.update(
+            {k: v for k, v in made.variables().items() if k in ("MASTER_PORT", "WORLD_SIZE", "MASTER_ADDR")}
+        )
         os.environ[plans.FOLDER] = str(where)
         sys.path.insert(0, str(where / "code"))
         began = time.monotonic()

@@ -83,7 +83,16 @@ def drill(
 def start(setup: Setup, policy: str, *, guard: bool = False) -> Job:
     """`whichrank run`, as a user would type it."""
     command = [sys.executable, "-c", "from whichrank.cli.main import main; main()"]
-    command += ["run", "--out", str(setup.folder / "out"), "--policy", policy, *(["--guard"] if guard else []), "--", *setup.command()]
+    command += [
+        "run",
+        "--out",
+        str(setup.folder / "out"),
+        "--policy",
+        policy,
+        *(["--guard"] if guard else []),
+        "--",
+        *setup.command(),
+    ]
     with (setup.folder / "output.log").open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - our own command
             command, env=setup.variables(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,

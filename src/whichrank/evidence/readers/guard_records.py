@@ -106,7 +106,7 @@ def _fits(said: dict[str, Any]) -> bool:
         isinstance(text := said.get(key), str) and not _HEX.issuperset(text)
         for key in ("p", "u", "g")
         if kind != "group" and kind != "calls"
-    ):  # noqa: E501
+    ):
         return False
     check = _CHECKS.get(str(kind))
     return check is None or check(said)

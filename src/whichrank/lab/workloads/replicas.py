@@ -46,8 +46,7 @@ def train(rank: Rank) -> None:
 def resume(rank: Rank, model: DistributedDataParallel) -> None:
     """Every rank loads the checkpoint of an earlier run by itself."""
     earlier = {
-        name: value + 0.01 if value.is_floating_point() else value
-        for name, value in model.module.state_dict().items()
+        name: value + 0.01 if value.is_floating_point() else value for name, value in model.module.state_dict().items()
     }
     for name, value in rank.at("checkpoint", earlier).items():
         model.module.state_dict()[name].copy_(value)

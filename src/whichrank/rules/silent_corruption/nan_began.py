@@ -8,8 +8,8 @@ A bad sample or a division by zero on one rank, an overflow on its path, a fault
 carries it to all ranks within the same step, so that logs and checks behind it show it everywhere.
 
 ## How it decides
-`whichrank run --guard` looks at gradients before they are reduced. The first step at which values are not finite
-counts, unless they are finite again within three steps. Where the same micro-batch, computed again, gave another
+`whichrank run --guard` looks at gradients before they are reduced. The first step that was taken with values that are
+not finite counts; a loss alone that is finite again within three steps does not. Where the same micro-batch, computed again, gave another
 result, a rule on hardware says more. Ranks that were not finite while others still were are the
 origin; where all were at once, nobody is named. Steps that a gradient scaler skips don't count.
 
@@ -59,7 +59,7 @@ def _finding(case: Case, wrong: Wrong) -> Finding:
     )
     doubted = guarded.replayed_otherwise(case, wrong)
     return guarded.found(
-        case, wrong, CODE, CAUSE, message, 0.95 if wrong.odd and not doubted else 0.6, fix, gpu=True,
+        case, wrong, CODE, CAUSE, message, 0.95 if wrong.odd and not doubted and wrong.detail["lasting"] else 0.6, fix, gpu=True,
         alternatives=() if in_batch else (
             Alternative("gpu-computes-wrong", 0.04, "if it stays with the GPU and not with the data, suspect the hardware"),
         ),

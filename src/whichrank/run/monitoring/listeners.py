@@ -11,7 +11,6 @@ from whichrank.model.verdict import Diagnosis
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.processes import Member
 
-
 if TYPE_CHECKING:
     from whichrank.run.watch.guarding import GuardState
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from whichrank.evidence.readers.guard_records import Lines
+from whichrank.run.monitoring.listeners import Silent
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.capture.files import read
 from whichrank.run.watch.capture.guards import SUFFIX
 from whichrank.run.watch.processes import Member
-from whichrank.run.monitoring.listeners import Silent
 from whichrank.timeline.guard.compare import Comparison
 from whichrank.timeline.guard.wrong import Wrong
 

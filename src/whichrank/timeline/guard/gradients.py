@@ -169,10 +169,11 @@ class Gradients:
         return [*self._origin(), *self._outliers, *self.twins()]
 
     def _origin(self) -> list[Wrong]:
-        """The first step at which somebody's values were not finite and did not become finite again."""
+        """The first step that somebody took with values that were not finite."""
         for (optimizer, step), told in sorted(self._bad.items(), key=lambda each: each[0][1]):
-            lasting = {r: each for r, each in told.items() if self._finite.get((optimizer, r), -1) <= step + MOST_LOST}
-            if not lasting:
+            lasting = any(self._finite.get((optimizer, rank), -1) <= step + MOST_LOST for rank in told)
+            # A gradient was stepped with, or it would not have been told; a loss alone may have been left out.
+            if not lasting and all(said["what"] == "loss" for _, _, said in told.values()):
                 continue
             everybody = len(told) >= self.world
             # A loss is of its own step; a gradient of one rank is told at the same step as those of the others.
@@ -183,7 +184,7 @@ class Gradients:
                 Wrong("nan", step, odd, tuple(range(self.world)), self._where(optimizer, heads[rank]),
                       str(heads[rank]["what"]), step - 1, {r: str(h["value"]) for r, h in heads.items()},
                       spread([f.ref(line, _quote(h, step)) for f, line, h in told.values()], odd),
-                      {"batch": heads[rank].get("batch"), "everybody": everybody})
+                      {"batch": heads[rank].get("batch"), "everybody": everybody, "lasting": lasting})
             ]  # fmt: skip
         return []
 

@@ -77,7 +77,7 @@ class Replicas:
             if text != MOVED:
                 self._tell(file, note.line, said["o"], -1, unit, WHOLE, text)
 
-    def _tell(  # noqa: PLR0913, PLR0917
+    def _tell(
         self, file: GuardFile, line: int, optimizer: int, step: int, unit: list[str], piece: int, text: str
     ) -> None:
         name, kind, replicas = unit[0], unit[1], unit[2]
@@ -123,7 +123,7 @@ class Replicas:
         elif not sure:
             self._learn(step, key, told, values, sides, changed=changed)
 
-    def _learn(  # noqa: PLR0913
+    def _learn(
         self, step: int, key: _Key, told: dict[int, tuple[str, GuardFile, int]], values: dict[int, str],
         sides: frozenset[frozenset[int]], *, changed: bool,
     ) -> None:  # fmt: skip
@@ -147,7 +147,7 @@ class Replicas:
             if len(side) > 1 and len(set(inside.values())) > 1:
                 self._wrong(step, key, told, inside, tuple(sorted(inside)), learned=True)
 
-    def _wrong(  # noqa: PLR0913
+    def _wrong(
         self, step: int, key: _Key, told: dict[int, tuple[str, GuardFile, int]], values: dict[int, str],
         among: tuple[int, ...], *, learned: bool,
     ) -> None:  # fmt: skip

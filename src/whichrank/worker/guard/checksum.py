@@ -6,7 +6,8 @@ are summed in a handful of operations: the time of small tensors is the time of 
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 

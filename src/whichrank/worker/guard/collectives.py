@@ -11,7 +11,8 @@ import functools
 import os
 import sys
 from collections import deque
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -60,11 +61,13 @@ class Collectives:
         self.new: deque[dict[str, Any]] = deque()
         """Signatures and groups that have not been written yet."""
         self.counts: dict[str, int] = {}
-        self.before: Callable[[str, Any, Any], None] | None = None
+        self.before: Callable[[str, Any], None] | None = None
         """Told of every call and its tensor before it is issued."""
-        self.strict: Callable[[str, int, str], None] | None = None
+        self.strict: Callable[[str, int, str, list[int]], None] | None = None
         self.muted = self.refused = False
         self._known: dict[Any, str] = {}
+        self._texts: dict[str, str] = {}
+        self._ranks: dict[str, list[int]] = {}
 
     def note(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         call = CALLS[name]
@@ -75,7 +78,7 @@ class Collectives:
             return  # not made yet, or this rank is not in it
         tensor = _given(call.tensor, args, kwargs)
         if self.before is not None:
-            self.before(name, tensor, group)
+            self.before(name, tensor)
         group_name = group.group_name
         number = self.counts.get(group_name)
         if number is None:
@@ -86,9 +89,19 @@ class Collectives:
         signature = self._signature(name, call, tensor, group, args, kwargs)
         self.queue.append((group_name, number, signature, self.step))
         if self.strict is not None:
-            self.strict(group_name, number, signature)
+            self.strict(group_name, number, signature, self._members(group_name, group))
 
-    def _signature(  # noqa: PLR0913, PLR0917
+    def _members(self, name: str, group: Any) -> list[int]:
+        found = self._ranks.get(name)
+        if found is None:
+            found = self._ranks[name] = list(dist.get_process_group_ranks(group))
+        return found
+
+    def text(self, signature: str) -> str:
+        """What a signature stands for; what this rank has never brought it can't spell out."""
+        return self._texts.get(signature, "something else")
+
+    def _signature(
         self, name: str, call: Call, tensor: Any, group: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> str:
         op = _reduction(_given(call.op, args, kwargs)) if call.op[1] else ""
@@ -104,6 +117,7 @@ class Collectives:
             found = f"{binascii.crc32(text.encode()):08x}"
             if len(self._known) < _MOST_SIGNATURES:
                 self._known[key] = found
+                self._texts[found] = text
                 place = f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}"
                 self.new.append({"t": "sig", "id": found, "op": name, "red": op, "n": size,
                                  "d": str(dtype)[6:] if dtype else "", "root": root, "at": place})  # fmt: skip

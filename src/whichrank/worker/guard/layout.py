@@ -7,7 +7,8 @@ even where one of them holds more tensors than another.
 from __future__ import annotations
 
 import binascii
-from typing import Any, Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from whichrank.worker.guard import checksum
 from whichrank.worker.guard.models import Replicas, local

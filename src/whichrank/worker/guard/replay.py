@@ -76,15 +76,13 @@ class Pass:
                 stack.callback(torch.cuda.set_rng_state, torch.cuda.get_rng_state(self.device), self.device)
                 torch.cuda.set_rng_state(self.device_random, self.device)
             guard.collectives.refused = True
-            stack.callback(setattr, guard.collectives, "refused", False)  # noqa: B010
+            stack.callback(setattr, guard.collectives, "refused", False)
             try:
                 with torch.enable_grad(), torch.autocast(*self.autocast):
                     output = inner(*self.args, **self.kwargs)
                 found = [tensor for tensor in tensors_in(output, 3) if tensor.requires_grad]
                 pairs = [(t, g) for t, g in zip(found, self.outputs) if g is not None]  # noqa: B905
-                gradients = torch.autograd.grad(
-                    [t for t, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True
-                )
+                gradients = torch.autograd.grad([t for t, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True)
             except RefusedError:
                 return None
         by_id = {id(p): gradient for p, gradient in zip(wanted, gradients)}  # noqa: B905
@@ -106,7 +104,9 @@ class Replays:
         self.watched, self.every = watched, every
         self.due = 0
         self.possible = not watched.gradients.sharded and not any(
-            type(module).__name__ in ("OptimizedModule", "SyncBatchNorm") for root in watched.roots for module in root.modules()
+            type(module).__name__ in ("OptimizedModule", "SyncBatchNorm")
+            for root in watched.roots
+            for module in root.modules()
         )
         self.last: Pass | None = None
         self._usual: list[list[float]] = []
@@ -152,7 +152,8 @@ class Replays:
         if not all(map(isfinite, norms)):
             return True
         strange = len(self._usual) >= LEARNED and any(
-            norm > JUMP * most > 0 for norm, most in zip(norms, map(max, zip(*self._usual)))  # noqa: B905
+            norm > JUMP * most > 0
+            for norm, most in zip(norms, map(max, zip(*self._usual)))  # noqa: B905
         )
         if not strange:
             self._usual = [*self._usual[1 - REMEMBERED :], norms]

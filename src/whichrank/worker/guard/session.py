@@ -66,8 +66,10 @@ class Guard:
         """Whether there is a job of several ranks to guard; begins when there is."""
         if self.notes is not None:
             return True
-        if self.problems or os.getpid() != self.pid and not self._adopt():
+        if self.problems:
             return False
+        if os.getpid() != self.pid:
+            self._adopt()
         if not torch.distributed.is_initialized() or torch.distributed.get_world_size() < 2:
             return False
         self._begin()
@@ -99,7 +101,7 @@ class Guard:
         except Exception as error:  # noqa: BLE001 - the job's gradients are not ours to lose
             self.problem(error)
 
-    def before_collective(self, name: str, tensor: Any, group: Any) -> None:
+    def before_collective(self, name: str, tensor: Any) -> None:
         if self.notes is None and not self.on:
             return
         for watched in self.watched.values():
@@ -188,20 +190,19 @@ class Guard:
         self.notes = Notes(self.path)
         self.notes.write([start.record(self.rank, torch.distributed.get_world_size())])
         if self.mode == "strict":
-            from whichrank.worker.guard.strict import Strict
+            from whichrank.worker.guard import strict
 
-            self.collectives.strict = Strict(self.rank, self.collectives).agree
+            self.collectives.strict = strict.of(self.rank, self.collectives)
         self._thread = threading.Thread(target=self._run, name="whichrank-guard", daemon=True)
         self._thread.start()
         atexit.register(self.end)
 
-    def _adopt(self) -> bool:
+    def _adopt(self) -> None:
         """In the child of a fork that becomes a rank itself: a file of its own."""
         from whichrank.worker.lastwords import start_ticks
 
         self.pid = os.getpid()
         self.path = f"{self.folder}/{self.pid}.{start_ticks()}.guard"
-        return True
 
     def _run(self) -> None:
         while not self._stopped.wait(BEAT_S):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import binascii
 import time
-from typing import TYPE_CHECKING, Any, Callable
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -29,7 +30,7 @@ SETTLED = 12
 class Watched:
     """Told of the steps of one optimizer."""
 
-    def __init__(  # noqa: PLR0913, PLR0917
+    def __init__(
         self, guard: Guard, optimizer: Any, names: dict[int, str], replicas: Replicas, roots: list[Any]
     ) -> None:
         self.guard, self.index, self.optimizer = guard, -1, optimizer

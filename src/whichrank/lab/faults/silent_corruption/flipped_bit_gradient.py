@@ -17,7 +17,7 @@ def inside(rank, point, value):
 
 
 def struck(rank, gradient):
-    if not rank.guilty or not rank.due:
+    if not rank.guilty or not rank.due or (rank.folder / "struck").exists():
         return None
     rank.strike()
     wrong = gradient.clone()

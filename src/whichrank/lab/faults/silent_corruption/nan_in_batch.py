@@ -12,4 +12,3 @@ def inside(rank, point, value):
     if point == "batch" and rank.guilty and rank.due:
         rank.strike()
         value[3, 5] = float("nan")
-    return None
