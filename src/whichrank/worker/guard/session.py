@@ -27,7 +27,7 @@ END_S = 5.0
 GRADIENTS, SLICES = 0.004, 0.003
 """Of the time of a step: what looks at gradients and at slices may take of the job's thread."""
 MOST_EVERY = 64
-MOST_SCANS = 16
+MOST_SCANS = 64
 PLAN = "guard.plan"
 
 
@@ -46,7 +46,10 @@ class Guard:
         self.pid = os.getpid()
         self.collectives = Collectives()
         self.collectives.before = self.before_collective
-        self.plan, self.planned = Plan(), False
+        every = _whole(os.environ.get("WHICHRANK_GUARD_EVERY", ""))
+        self.plan, self.planned = Plan(every or 1, every or 1), every > 0
+        self.paused = False
+        """Nothing is measured, steps are counted on: for measurements of what the guard costs."""
         self.replay_every = _whole(os.environ.get("WHICHRANK_GUARD_REPLAY", ""))
         """Steps between two micro-batches that are computed twice without any suspicion; 0 for never."""
         self.watched: dict[int, Watched] = {}
@@ -77,7 +80,7 @@ class Guard:
 
     def before_backward(self, tensors: Any) -> None:
         loss = tensors[0] if isinstance(tensors, (tuple, list)) and tensors else tensors
-        if not isinstance(loss, torch.Tensor) or not loss.requires_grad or not self.on:
+        if self.paused or not isinstance(loss, torch.Tensor) or not loss.requires_grad or not self.on:
             return
         if not self.watched:
             self.find()
@@ -102,7 +105,7 @@ class Guard:
             self.problem(error)
 
     def before_collective(self, name: str, tensor: Any) -> None:
-        if self.notes is None and not self.on:
+        if self.paused or (self.notes is None and not self.on):
             return
         for watched in self.watched.values():
             if watched.gradients.pending:
@@ -111,7 +114,7 @@ class Guard:
                 watched.sharded(tensor)
 
     def before_step(self, optimizer: Any) -> None:
-        if not self.on or _capturing():
+        if self.paused or not self.on or _capturing():
             return
         watched = self.watched.get(id(optimizer))
         if watched is None:
@@ -125,6 +128,9 @@ class Guard:
     def after_step(self, optimizer: Any) -> None:
         watched = self.watched.get(id(optimizer))
         if watched is None or _capturing():
+            return
+        if self.paused:
+            watched.count += 1
             return
         loss, self._loss = self._loss, None
         watched.after_step(loss)

@@ -70,7 +70,7 @@ class Watched:
         self._spent += time.thread_time() - began
 
     def _forward(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self.looks and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        if self.looks and not self.guard.paused and torch.is_grad_enabled() and not torch.compiler.is_compiling():
             self.timed(self.batch.seen, args, kwargs)
             self.timed(self.replays.forward, module, args, kwargs)
 
