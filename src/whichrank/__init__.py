@@ -8,7 +8,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """For programs: `configure`, `process_group`, `guard`, `checkpoint`. Loaded when used: importing whichrank loads nothing."""
+    """For programs: `configure`, `process_group`, `guard`, `checkpoint`. Loaded when used."""
     if name in {"configure", "process_group", "guard"}:
         from importlib import import_module
 

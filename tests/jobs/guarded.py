@@ -71,7 +71,7 @@ def run_fault(guard: Any, name: str, seed: int, world: int, backend: str) -> dic
 def main() -> None:
     names, seeds = sys.argv[1].split(","), sys.argv[2]
     world, backend = int(sys.argv[3]) if len(sys.argv) > 3 else 4, (sys.argv[4:] or ["gloo"])[0]
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ.update(OMP_NUM_THREADS="1", WHICHRANK_GUARD_EVERY="1")
     import torch
 
     from whichrank.worker.guard import arrival

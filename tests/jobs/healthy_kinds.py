@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel as DDP  # noqa: N817
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
@@ -179,7 +179,7 @@ def resumed() -> nn.Module:
     model = DDP(net())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     saved = torch.load(path)
-    os.unlink(path)
+    os.unlink(path)  # noqa: PTH108
     model.load_state_dict(saved["model"])
     optimizer.load_state_dict(saved["optimizer"])
     loop(model, optimizer, STEPS // 2)
@@ -267,7 +267,9 @@ def heavy_tail() -> nn.Module:
     model = DDP(net())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for step in range(STEPS):
-        scale = 10.0 ** (2 * torch.rand(1, generator=torch.Generator().manual_seed(77 * step + dist.get_rank())).item() - 1)
+        scale = 10.0 ** (
+            2 * torch.rand(1, generator=torch.Generator().manual_seed(77 * step + dist.get_rank())).item() - 1
+        )
         optimizer.zero_grad()
         model(scale * batch(step)).pow(2).mean().backward()
         optimizer.step()

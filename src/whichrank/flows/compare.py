@@ -1,4 +1,4 @@
-"""What `compare` does: two runs, and what differs between them, most suspicious first. One comparer per kind of input."""
+"""What `compare` does: what differs between two runs, most suspicious first. One comparer per kind of input."""
 
 from __future__ import annotations
 

@@ -56,10 +56,8 @@ def replayed_otherwise(case: Case, wrong: Wrong) -> bool:
 
 def last_good(guarded: Comparison, wrong: Wrong) -> Saved | None:
     """The newest checkpoint that was written while all was still well."""
-    if wrong.kind == "nan":
-        limit = wrong.step
-    else:
-        limit = wrong.good + 1 if wrong.good is not None else 0
+    good = wrong.step - 1 if wrong.kind == "nan" else wrong.good
+    limit = good + 1 if good is not None else 0
     fit = [saved for saved in guarded.saves if saved.step <= limit and saved.rank not in wrong.odd]
     return max(fit, key=lambda saved: (saved.step, -saved.rank), default=None)
 

@@ -12,7 +12,9 @@ def total(tensor: torch.Tensor) -> int:
     return checksum.sums([checksum.flat(tensor)]).tolist()[0]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8]
+)
 @pytest.mark.parametrize("count", [1, 3, 8, 1001])
 def test_one_flipped_bit_is_always_seen(dtype, count):
     tensor = torch.arange(count).to(dtype)

@@ -105,7 +105,7 @@ def _fits(said: dict[str, Any]) -> bool:
     if any(
         isinstance(text := said.get(key), str) and not _HEX.issuperset(text)
         for key in ("p", "u", "g")
-        if kind != "group" and kind != "calls"
+        if kind not in ("group", "calls")
     ):
         return False
     check = _CHECKS.get(str(kind))
@@ -127,7 +127,7 @@ def _layout_fits(said: dict[str, Any]) -> bool:
 
 def _calls_fit(said: dict[str, Any]) -> bool:
     packed = said["x"]
-    return said["n"] >= 0 and (
+    return bool(said["n"] >= 0) and (
         len(packed) == 2
         and isinstance(packed[0], list)
         and isinstance(packed[1], int)
@@ -141,7 +141,7 @@ def _group_fits(said: dict[str, Any]) -> bool:
 
 
 def _start_fits(said: dict[str, Any]) -> bool:
-    return 0 <= said["rank"] < said["world"] <= _WORLD
+    return bool(0 <= said["rank"] < said["world"] <= _WORLD)
 
 
 def _loss_fits(said: dict[str, Any]) -> bool:
@@ -155,8 +155,8 @@ _CHECKS = {
 
 
 def _begun(label: str, said: dict[str, Any]) -> GuardFile:
-    gpu = said.get("gpu") if isinstance(said.get("gpu"), dict) else {}
-    assert isinstance(gpu, dict)
+    told = said.get("gpu")
+    gpu: dict[str, Any] = told if isinstance(told, dict) else {}
     index, uuid = gpu.get("index"), gpu.get("uuid")
     attempt, host, pid = said.get("attempt"), said.get("host"), said.get("pid")
     return GuardFile(

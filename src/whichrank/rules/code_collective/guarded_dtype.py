@@ -4,14 +4,16 @@
 A call of torch.distributed to which one rank brought another data type than the other members of the group.
 
 ## Why it happens
-A cast on one rank alone, or a default that differs. NCCL often neither hangs nor prints: the result is wrong, and training goes on.
+A cast on one rank alone, or a default that differs.
+NCCL often neither hangs nor prints: the result is wrong, and training goes on.
 
 ## How it decides
 `whichrank run --guard` has every rank write down what it brings to each call, by group and number. The calls are lined
 up by number; the first that differs counts, and the majority names the odd rank.
 
 ## Example
-    call 21 of group default_pg: all_reduce(SUM, 4 elements of float64) at train.py:13     (rank 2; float32 on the others)
+    call 21 of group default_pg: all_reduce(SUM, 4 elements of float64) at train.py:13
+    (rank 2; float32 on the others)
 
 ## Fix
 Cast to one type on every rank before the call.

@@ -4,14 +4,16 @@
 A call of torch.distributed to which one rank brought another operation than the other members of the group.
 
 ## Why it happens
-A branch that orders or adds calls differently on one rank. NCCL often neither hangs nor prints: the result is wrong, and training goes on.
+A branch that orders or adds calls differently on one rank.
+NCCL often neither hangs nor prints: the result is wrong, and training goes on.
 
 ## How it decides
 `whichrank run --guard` has every rank write down what it brings to each call, by group and number. The calls are lined
 up by number; the first that differs counts, and the majority names the odd rank.
 
 ## Example
-    call 21 of group default_pg: broadcast(…) at train.py:13     (rank 2; all_reduce on the others)
+    call 21 of group default_pg: broadcast(…) at train.py:13
+    (rank 2; all_reduce on the others)
 
 ## Fix
 Issue the collectives of a group in the same order on every rank.

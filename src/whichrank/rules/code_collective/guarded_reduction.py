@@ -4,14 +4,16 @@
 A call of torch.distributed to which one rank brought another reduction than the other members of the group.
 
 ## Why it happens
-An operator that is chosen by a condition on local state. NCCL often neither hangs nor prints: the result is wrong, and training goes on.
+An operator that is chosen by a condition on local state.
+NCCL often neither hangs nor prints: the result is wrong, and training goes on.
 
 ## How it decides
 `whichrank run --guard` has every rank write down what it brings to each call, by group and number. The calls are lined
 up by number; the first that differs counts, and the majority names the odd rank.
 
 ## Example
-    call 21 of group default_pg: all_reduce(MAX, 3 elements of float32) at train.py:13     (rank 2; SUM on the others)
+    call 21 of group default_pg: all_reduce(MAX, 3 elements of float32) at train.py:13
+    (rank 2; SUM on the others)
 
 ## Fix
 Give the same operator on every rank.

@@ -9,8 +9,8 @@ carries it to all ranks within the same step, so that logs and checks behind it 
 
 ## How it decides
 `whichrank run --guard` looks at gradients before they are reduced. The first step that was taken with values that are
-not finite counts; a loss alone that is finite again within three steps does not. Where the same micro-batch, computed again, gave another
-result, a rule on hardware says more. Ranks that were not finite while others still were are the
+not finite counts; a loss alone that is finite again within three steps does not. Where the same micro-batch, computed
+again, gave another result, a rule on hardware says more. Ranks that were not finite while others still were are the
 origin; where all were at once, nobody is named. Steps that a gradient scaler skips don't count.
 
 ## Example
@@ -33,6 +33,11 @@ from whichrank.timeline.guard.wrong import Wrong
 CODE = "SILE302"
 CAUSE = "nan-origin"
 
+_HARDWARE = Alternative(
+    "gpu-computes-wrong", 0.04, "if it stays with the GPU and not with the data, suspect the hardware"
+)
+_TEST = NextStep("dcgmi diag -r 4", "on that GPU: tells whether it computes rightly", ("gpu-computes-wrong",), "load")
+
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     found = guarded.wrongs(case, "nan")
@@ -51,19 +56,18 @@ def _finding(case: Case, wrong: Wrong) -> Finding:
         message += f"; its batch holds {batch} already." if in_batch else ", before it was reduced into all others."
     else:
         message = f"The {wrong.tensor} of all ranks turned {value} at the same step {wrong.step}{where}."
-    fix = (
-        guarded.go_back(case, wrong),
-        "Look at the samples of that batch: they hold the value themselves."
-        if in_batch
-        else "Look at the batch that this rank had at that step, and at divisions, logarithms and overflows on its path.",
-    )
-    doubted = guarded.replayed_otherwise(case, wrong)
+    samples = "Look at the samples of that batch: they hold the value themselves."
+    path = "Look at the batch of this rank at that step, and at divisions, logarithms and overflows on its path."
+    sure = wrong.odd and wrong.detail["lasting"] and not guarded.replayed_otherwise(case, wrong)
     return guarded.found(
-        case, wrong, CODE, CAUSE, message, 0.95 if wrong.odd and not doubted and wrong.detail["lasting"] else 0.6, fix, gpu=True,
-        alternatives=() if in_batch else (
-            Alternative("gpu-computes-wrong", 0.04, "if it stays with the GPU and not with the data, suspect the hardware"),
-        ),
-        next=() if in_batch else (
-            NextStep("dcgmi diag -r 4", "on that GPU: tells whether it computes rightly", ("gpu-computes-wrong",), "load"),
-        ),
-    )  # fmt: skip
+        case,
+        wrong,
+        CODE,
+        CAUSE,
+        message,
+        0.95 if sure else 0.6,
+        (guarded.go_back(case, wrong), samples if in_batch else path),
+        gpu=True,
+        alternatives=() if in_batch else (_HARDWARE,),
+        next=() if in_batch else (_TEST,),
+    )

@@ -6,7 +6,7 @@ that is not the same on all ranks that hold a copy: which rank is the odd one, i
 
 ## Why it happens
 A rank missed the broadcast at the start, was seeded differently or did not load the checkpoint; its schedule has
-another length; a bit flipped in its memory; its GPU computed an update wrongly; code changed a tensor on one rank alone.
+another length; a bit flipped in its memory; its GPU computed an update wrongly; code changed a tensor on one rank.
 
 ## How it decides
 `whichrank run --guard` has every rank write down checksums of rotating slices, weighted by position. Which ranks must
@@ -81,7 +81,8 @@ def _message(wrong: Wrong, tensors: Wrong | None) -> str:
             else " / ".join(sorted(theirs))
         )
         drift = f"; its {tensors.module} ({tensors.tensor}) differs {guarded.since(tensors)}" if tensors else ""
-        return f"{who} {'steps' if len(wrong.odd) == 1 else 'step'} with another {wrong.tensor} {guarded.since(wrong)}: {values}{drift}."
+        verb = "steps" if len(wrong.odd) == 1 else "step"
+        return f"{who} {verb} with another {wrong.tensor} {guarded.since(wrong)}: {values}{drift}."
     more = f" and {wrong.others} more" if wrong.others else ""
     verb = "has" if len(wrong.odd or wrong.among) == 1 or (not wrong.odd and len(wrong.among) == 2) else "have"
     return f"{who} {verb} another {wrong.module} ({wrong.tensor}){more} than the other replicas {guarded.since(wrong)}."
@@ -90,7 +91,7 @@ def _message(wrong: Wrong, tensors: Wrong | None) -> str:
 def _advice(wrong: Wrong) -> tuple[str, ...]:
     if wrong.kind == "rate":
         return (
-            "Compute the length of the schedule from a number that all ranks share (all_reduce it), not from local data.",
+            "Compute the length of the schedule from a number that all ranks share: all_reduce it first.",
         )
     if wrong.kind == "setting":
         return ("Set the optimizer up from the same values on every rank.",)

@@ -46,7 +46,8 @@ def _sampler(case: Case, wrong: Wrong) -> Finding:
     mine = " / ".join(sorted({v for rank, v in wrong.values.items() if rank in wrong.odd or not wrong.odd}))
     theirs = sorted({v for rank, v in wrong.values.items() if rank not in wrong.odd})
     instead = f" instead of {' / '.join(theirs[:4])}" if wrong.odd and wrong.tensor != "rank" else ""
-    message = f"The DistributedSampler of {guarded.who(wrong).lower()} has {wrong.tensor} {mine}{instead}, in pass {wrong.detail['turn']}."
+    whose = guarded.who(wrong).lower()
+    message = f"The DistributedSampler of {whose} has {wrong.tensor} {mine}{instead}, in pass {wrong.detail['turn']}."
     fix = (
         "Give DistributedSampler the same seed on every rank, its own rank to each, and call set_epoch on all of them.",
         "Samples of that rank are drawn in another order: some are seen twice in an epoch, others not at all.",

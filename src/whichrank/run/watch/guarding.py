@@ -140,9 +140,10 @@ class GuardWatch(Silent):
         share = 100 * (look_s / max(gradients, 1) + slice_s / max(slices, 1)) / max(step_s, 1e-9)
         parts = self.comparison.replicas.window if self.comparison is not None else 0
         # The window so far was that of a look at every step.
+        often = "step" if gradients == 1 else f"{int(gradients)}th step"
         self.tell(
-            f"guard: all tensors are compared within {parts * int(slices) or '?'} steps, gradients at every "
-            f"{'' if gradients == 1 else f'{int(gradients)}th '}step; it takes {share:.2f} % of a step ({1000 * step_s:.0f} ms)"
+            f"guard: all tensors are compared within {parts * int(slices) or '?'} steps, gradients at every {often}; "
+            f"it takes {share:.2f} % of a step of {1000 * step_s:.0f} ms"
         )
 
     def summary(self) -> str:
@@ -152,8 +153,8 @@ class GuardWatch(Silent):
             why = next(iter(comparison.off.values()), "") if comparison is not None else ""
             return "guard: nothing could be compared" + (f" ({why})" if why else ": no optimizer stepped on two ranks")
         return (
-            f"guard: {comparison.compared:,} comparisons of {comparison.world} ranks over {comparison.steps + 1} steps, "
-            "all as they should be"
+            f"guard: {comparison.compared:,} comparisons of {comparison.world} ranks in {comparison.steps + 1} steps: "
+            "nothing differs that should be equal"
         )
 
 
@@ -169,7 +170,7 @@ def why(wrong: Wrong) -> str:
         "outlier": "has a local gradient far from all others",
         "batch": "get the same batches",
         "sampler": f"samples with another {wrong.tensor}",
-        "signature": f"brought another {wrong.detail.get('aspect', 'call')} to {wrong.detail.get('op', 'a collective')}",
+        "signature": f"brought another {wrong.detail.get('aspect')} to {wrong.detail.get('op')}",
     }.get(wrong.kind, "differs")
     return f"{who(wrong).lower()} {what}" + (
         f" at step {wrong.step}" if wrong.step >= 0 and wrong.kind != "signature" else ""

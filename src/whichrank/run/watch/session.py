@@ -44,7 +44,7 @@ def fresh_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"whichrank-run-{stamp}-{os.getpid()}"
 
 
-def run(
+def run(  # noqa: PLR0913, PLR0915 - what the command line asks for
     command: Sequence[str], out: Path | None, *, policy: Policy = "report", purpose: Purpose = "production", tell: Tell,
     audience: Audience | None = None, plan: Plan | None = None, fellows: Fellows | None = None,
     guard: str = "", guard_stop: bool = False,

@@ -114,14 +114,16 @@ class Signatures:
             )
         chosen = odd[0] if odd else members[0]
         first, _, step, pace = _run(told[chosen], number)
-        self.found.append(
-            Wrong(
-                "signature", int(step + (number - first) * pace + 0.5), odd, tuple(sorted(members)), self._names[group], aspect, None, values,
-                spread(refs, odd),
-                {"aspect": words, "call": number, "op": Counter(str(b.get("op")) for b in brought.values()).most_common(1)[0][0],
-                 "at": {rank: str(b.get("at", "")) for rank, b in brought.items()}, "place": str(brought[chosen].get("at"))},
-            )
-        )  # fmt: skip
+        detail = {
+            "aspect": words,
+            "call": number,
+            "op": Counter(str(b.get("op")) for b in brought.values()).most_common(1)[0][0],
+            "at": {rank: str(b.get("at", "")) for rank, b in brought.items()},
+            "place": str(brought[chosen].get("at")),
+        }
+        at, among = int(step + (number - first) * pace + 0.5), tuple(sorted(members))
+        name = self._names[group]
+        self.found.append(Wrong("signature", at, odd, among, name, aspect, None, values, spread(refs, odd), detail))
 
 
 def _run(calls: _Calls, number: int) -> tuple[int, int, float, float]:

@@ -83,7 +83,7 @@ class Layout:
         ]
 
     def _piece(self, index: int, piece: int) -> Any:
-        line = checksum.flat(self.units[index].tensor)
+        line: Any = checksum.flat(self.units[index].tensor)
         size = checksum.PIECE_BYTES // line.element_size()
         return line[piece * size : (piece + 1) * size]
 
@@ -108,7 +108,7 @@ def _units(optimizer: Any, names: dict[int, str], replicas: Replicas, buffers: l
             unit = _unit(name, "parameter", who, parameter)
             if unit is not None:
                 yield unit
-            state = optimizer.state.get(parameter) if parameter in optimizer.state else None
+            state: Any = optimizer.state.get(parameter) if parameter in optimizer.state else None
             for key in sorted(state) if isinstance(state, dict) else ():
                 unit = _unit(name, key, who, parameter, optimizer) if hasattr(state[key], "data_ptr") else None
                 if unit is not None:

@@ -25,7 +25,7 @@ SMALL = 1 << 20
 CLOSE = 0.02
 """Relative difference of norms below which results are taken for the same: sums in another order differ less."""
 LEARNED, REMEMBERED, JUMP = 4, 8, 8.0
-"""A gradient that is this many times the largest of the last steps is computed again; before so many steps nothing is."""
+"""A gradient that is JUMP times the largest of the last steps is computed again, once LEARNED steps are known."""
 AFTERWARDS = 3
 """Micro-batches that are computed twice after a suspicion: what happens now and then may happen again."""
 
@@ -37,7 +37,7 @@ class Pass:
         self.module, self.args, self.kwargs = module, args, kwargs
         self.inputs = [(tensor, tensor._version) for tensor in tensors_in((args, kwargs), 3)]  # noqa: SLF001
         self.random = torch.get_rng_state()
-        self.device = next((t.device for t, _ in self.inputs if t.device.type == "cuda"), None)
+        self.device: Any = next((t.device for t, _ in self.inputs if t.device.type == "cuda"), None)
         self.device_random = torch.cuda.get_rng_state(self.device) if self.device is not None else None
         kind = self.device.type if self.device is not None else "cpu"
         self.autocast = (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
@@ -139,10 +139,14 @@ class Replays:
             return
         worst = max(range(len(first)), key=lambda i: _distance(first[i], second[i]))
         same = _distance(first[worst], second[worst]) <= CLOSE
-        self.watched.guard.later({"t": "replay", "o": self.watched.index, "s": step, "same": same, "exact": first == second,
-                                  "first": f"{first[worst]:.6g}", "second": f"{second[worst]:.6g}",
-                                  "module": self.watched.names.get(id(self.watched.parameters[worst]), ""),
-                                  "why": "suspicion" if strange else "turn"})  # fmt: skip
+        module = self.watched.names.get(id(self.watched.parameters[worst]), "")
+        self.watched.guard.later(
+            {
+                "t": "replay", "o": self.watched.index, "s": step, "same": same, "exact": first == second,
+                "first": f"{first[worst]:.6g}", "second": f"{second[worst]:.6g}", "module": module,
+                "why": "suspicion" if strange else "turn",
+            }
+        )  # fmt: skip
 
     def _turn(self, step: int) -> bool:
         return bool(self.every) and step % self.every == 0

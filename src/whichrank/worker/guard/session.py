@@ -24,7 +24,7 @@ from whichrank.worker.guard.watched import SETTLED, Watched
 
 BEAT_S = 0.25
 END_S = 5.0
-GRADIENTS, SLICES = 0.004, 0.003
+GRADIENTS, SLICES = 0.003, 0.002
 """Of the time of a step: what looks at gradients and at slices may take of the job's thread."""
 MOST_EVERY = 64
 MOST_SCANS = 64

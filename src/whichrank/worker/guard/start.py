@@ -15,8 +15,8 @@ import torch
 _LIBRARIES = ("site-packages", "dist-packages")
 _OWN = ("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME", "TORCHELASTIC", "HOSTNAME", "PWD", "OLDPWD",
         "NCCL_HOSTID", "CUDA_VISIBLE_DEVICES", "TORCH_FR_DUMP", "TORCH_NCCL_DEBUG_INFO", "NCCL_DEBUG_FILE")  # fmt: skip
-_TELLING = ("NCCL_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "CUDA_", "CUBLAS_", "OMP_", "MKL_", "GLOO_", "PYTHONHASHSEED",
-            "NVIDIA_TF32", "KMP_", "HF_", "TOKENIZERS_")  # fmt: skip
+_TELLING = ("NCCL_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "CUDA_", "CUBLAS_", "OMP_", "MKL_", "GLOO_",
+            "PYTHONHASHSEED", "NVIDIA_TF32", "KMP_", "HF_", "TOKENIZERS_")  # fmt: skip
 _MOST_FILES = 2000
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
 from whichrank.worker.guard.collectives import Collectives, RefusedError
 
@@ -18,9 +18,9 @@ class Strict:
 
     def __init__(self, rank: int, collectives: Collectives) -> None:
         self.rank, self.collectives = rank, collectives
-        store = dist.distributed_c10d._get_default_store()  # noqa: SLF001 - the one store that all ranks share
+        store = c10d._get_default_store()  # noqa: SLF001 - the one store that all ranks share
         clone = getattr(store, "clone", None)
-        self.store = dist.PrefixStore("whichrank_guard", clone() if clone is not None else store)
+        self.store = c10d.PrefixStore("whichrank_guard", clone() if clone is not None else store)
         self.members: dict[str, list[int]] = {}
 
     def agree(self, group: str, number: int, signature: str, members: list[int]) -> None:

@@ -39,6 +39,7 @@ class Watched:
         self.gradients = Gradients(self.parameters, replicas.ddp)
         self.batch = Batch()
         self.count = 0
+        self._on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters)
         self.layout: Layout | None = None
         self._shape: tuple[int, int] = (-1, -1)
         self._rates: list[Any] = []
@@ -141,7 +142,7 @@ class Watched:
         pieces = layout.of_part(part)
         if pieces:
             sums, keep = _summed(pieces)
-            record = {"t": "slice", "o": self.index, "s": step, "ms": int(time.time() * 1000), "l": layout.id, "q": part,
+            record = {"t": "slice", "o": self.index, "s": step, "l": layout.id, "q": part,
                       "k": layout.parts * self.guard.plan.slices, "_p": keep}  # fmt: skip
             self.guard.later(record, {"p": sums})
 
@@ -201,7 +202,8 @@ class Watched:
     # -- how long things take
 
     def _measure(self) -> None:
-        now = time.perf_counter()
+        # Of a CPU the guard takes a share, of a GPU's step it takes time.
+        now = time.process_time() if self._on_cpu else time.perf_counter()
         self._slice_s.append(self._spent)
         self._paces.append(now - self._began)
         self._began, self._spent = now, 0.0
