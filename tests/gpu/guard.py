@@ -79,7 +79,7 @@ def collect(fault, seed, plan, where, folder, ranks):
         shutil.copy(path, records / path.name)
     try:
         told = diagnosed(records, fault, plan)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         told = {"error": f"{type(error).__name__}: {error}"}
     codes = [rank.returncode for rank in ranks]
     if any(codes):

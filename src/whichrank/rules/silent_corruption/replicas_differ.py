@@ -90,9 +90,7 @@ def _message(wrong: Wrong, tensors: Wrong | None) -> str:
 
 def _advice(wrong: Wrong) -> tuple[str, ...]:
     if wrong.kind == "rate":
-        return (
-            "Compute the length of the schedule from a number that all ranks share: all_reduce it first.",
-        )
+        return ("Compute the length of the schedule from a number that all ranks share: all_reduce it first.",)
     if wrong.kind == "setting":
         return ("Set the optimizer up from the same values on every rank.",)
     if wrong.step < 0:

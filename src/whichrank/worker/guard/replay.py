@@ -148,6 +148,11 @@ class Replays:
             }
         )  # fmt: skip
 
+    def heard(self, norms: list[float]) -> None:
+        """What came from a device a while ago."""
+        if self.possible and self._strange(norms):
+            self.due = AFTERWARDS
+
     def _turn(self, step: int) -> bool:
         return bool(self.every) and step % self.every == 0
 

@@ -27,7 +27,10 @@ END_S = 5.0
 GRADIENTS, SLICES = 0.003, 0.002
 """Of the time of a step: what looks at gradients and at slices may take of the job's thread."""
 MOST_EVERY = 64
-MOST_SCANS = 64
+EARLY_SCANS, MOST_SCANS = 3, 64
+"""Looks at the heap before an optimizer has stepped, and in all."""
+FORGOTTEN = 4096
+"""Steps of others after which an optimizer that does not step any more is let go, with its model."""
 PLAN = "guard.plan"
 
 
@@ -57,7 +60,7 @@ class Guard:
         self.notes: Notes | None = None
         self.queue: deque[tuple[dict[str, Any], dict[str, Any], Any]] = deque(maxlen=4096)
         self.problems = 0
-        self._scans = self._numbered = 0
+        self._scans = self._numbered = self._steps = 0
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._loss: Any = None
@@ -78,11 +81,16 @@ class Guard:
         self._begin()
         return True
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing may be measured now: what is launched while a graph is captured would become part of it."""
+        return self.paused or _capturing()
+
     def before_backward(self, tensors: Any) -> None:
         loss = tensors[0] if isinstance(tensors, (tuple, list)) and tensors else tensors
-        if self.paused or not isinstance(loss, torch.Tensor) or not loss.requires_grad or not self.on:
+        if self.idle or not isinstance(loss, torch.Tensor) or not loss.requires_grad or not self.on:
             return
-        if not self.watched:
+        if not self.watched and self._scans < EARLY_SCANS:
             self.find()
         if loss.numel() == 1:
             self._loss = loss.detach()
@@ -114,7 +122,7 @@ class Guard:
                 watched.sharded(tensor)
 
     def before_step(self, optimizer: Any) -> None:
-        if self.paused or not self.on or _capturing():
+        if self.idle or not self.on:
             return
         watched = self.watched.get(id(optimizer))
         if watched is None:
@@ -135,6 +143,10 @@ class Guard:
         loss, self._loss = self._loss, None
         watched.after_step(loss)
         self.collectives.step = max(self.collectives.step, watched.count)
+        self._steps += 1
+        watched.stepped = self._steps
+        if self._steps % 256 == 0:
+            self.watched = {key: w for key, w in self.watched.items() if self._steps - w.stepped < FORGOTTEN}
         if self.rank == 0 and not self.planned and watched.count == SETTLED and watched.index == 0:
             self.decide(watched)
 
@@ -227,11 +239,19 @@ class Guard:
                 break
             self.queue.popleft()
             records.append(_finished(record, held))
+            if event is not None and "g" in held:
+                self._heard(record["o"], held["g"])
         records = self.collectives.drain() + records
         if self.notes is not None:
             self.notes.write(records)
         if not self.planned and self.rank > 0:
             self._hear()
+
+    def _heard(self, optimizer: int, norms: Any) -> None:
+        """Gradients that were strange on a device: the next micro-batches are computed twice."""
+        for watched in list(self.watched.values()):
+            if watched.index == optimizer:
+                watched.replays.heard(norms.tolist())
 
     def _hear(self) -> None:
         with suppress(OSError, ValueError), open(f"{self.folder}/{PLAN}", encoding="ascii") as stream:  # noqa: PTH123

@@ -38,7 +38,7 @@ class Watched:
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.gradients = Gradients(self.parameters, replicas.ddp)
         self.batch = Batch()
-        self.count = 0
+        self.count = self.stepped = 0
         self._on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters)
         self.layout: Layout | None = None
         self._shape: tuple[int, int] = (-1, -1)
@@ -71,7 +71,7 @@ class Watched:
         self._spent += time.thread_time() - began
 
     def _forward(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self.looks and not self.guard.paused and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        if self.looks and not self.guard.idle and torch.is_grad_enabled() and not torch.compiler.is_compiling():
             self.timed(self.batch.seen, args, kwargs)
             self.timed(self.replays.forward, module, args, kwargs)
 
