@@ -85,12 +85,12 @@ def test_a_healthy_job_gives_the_same_bits_with_the_guard_and_without(tmp_path):
     without.mkdir()
     guarded = run(with_guard, "--guard", mode="healthy", steps=30)
     plain = run(without, mode="healthy", steps=30)
+    assert (guarded.returncode, plain.returncode) == (0, 0), guarded.stderr + plain.stderr
     finals = [
         sorted(line for line in each.stdout.splitlines() if line.startswith("final")) for each in (guarded, plain)
     ]
     assert finals[0] == finals[1]
     assert len(finals[0]) == 3
-    assert guarded.returncode == plain.returncode == 0
     assert "nothing differs that should be equal" in guarded.stderr
     assert not (with_guard / "out" / "verdict.json").exists()
     assert len(list((with_guard / "out" / "guard").glob("rank_*.guard.jsonl"))) == 3
