@@ -50,6 +50,7 @@ class Subject:
     """Who or what is meant; empty where nobody can be named."""
 
     ranks: tuple[int, ...] = ()
+    """Only those that are certain."""
     hosts: tuple[str, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     links: tuple[Link, ...] = ()
