@@ -24,6 +24,16 @@ from whichrank.model.settings import PURPOSES, Purpose
 @click.option(
     "--for", "purpose", type=click.Choice(PURPOSES), default="production", help="Settings to run with (see env)."
 )
+@click.option(
+    "--guard",
+    is_flag=False,
+    flag_value="on",
+    default="",
+    type=click.Choice(["on", "strict"]),
+    metavar="[=strict]",
+    help="Compare replicas, local gradients and collectives while the job runs; --guard=strict before each collective.",
+)
+@click.option("--guard-stop", is_flag=True, help="End the job as soon as the guard finds it going wrong.")
 @restart_options
 @node_options
 @monitor_options
@@ -31,7 +41,8 @@ from whichrank.model.settings import PURPOSES, Purpose
 @click.argument("command_line", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def command(
-    ctx: click.Context, /, out: Path | None, policy: str, purpose: str, quiet: bool, command_line: tuple[str, ...],
+    ctx: click.Context, /, out: Path | None, policy: str, purpose: str, guard: str, guard_stop: bool, quiet: bool,
+    command_line: tuple[str, ...],
     **wishes: Any,
 ) -> None:  # fmt: skip
     """Run COMMAND (torchrun, python, accelerate launch …) unchanged, and watch its ranks.
@@ -53,7 +64,8 @@ def command(
     try:
         code = run(
             command_line, out, policy=cast("Policy", policy), purpose=cast("Purpose", purpose), tell=tell,
-            audience=audience, plan=plan, fellows=fellows,
+            audience=audience, plan=plan, fellows=fellows, guard=guard or ("on" if guard_stop else ""),
+            guard_stop=guard_stop,
         )  # fmt: skip
     finally:
         audience.close()

@@ -11,7 +11,7 @@ import msgspec
 
 from whichrank import __version__
 from whichrank.model.evidence import Coverage, Ref
-from whichrank.model.findings import CodePlace, Endpoint, Finding, Hold, NextStep, Subject
+from whichrank.model.findings import CodePlace, Endpoint, Finding, Hold, NextStep, Subject, Witness
 from whichrank.model.verdict import Argument, Diagnosis, GroupInfo, Hypothesis, JobInfo, RankInfo, Verdict, Wait
 from whichrank.report._words import safe_json
 
@@ -88,7 +88,7 @@ def verdict(told: Verdict) -> dict[str, Any]:
             {"cause": other.cause, "confidence": _probability(other.confidence), "why": other.why}
             for other in told.alternatives
         ],
-        "certificate": [_hold(hold) for hold in told.certificate] or None,
+        "certificate": [_link(link) for link in told.certificate] or None,
     }
 
 
@@ -196,6 +196,10 @@ def _ref(ref: Ref) -> dict[str, Any]:
         "host": ref.host,
         "time": ref.time,
     }
+
+
+def _link(link: Hold | Witness) -> dict[str, Any]:
+    return asdict(link) if isinstance(link, Witness) else _hold(link)
 
 
 def _hold(hold: Hold) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from whichrank.model.evidence import Source
 from whichrank.records.clue import CodeClue
 from whichrank.records.dump import Dump
+from whichrank.records.guard import GuardFile
 from whichrank.records.host import HostClock
 from whichrank.records.log import LogEvent, Progress
 from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
@@ -25,6 +26,7 @@ from whichrank.timeline.collectives.meetings import Meetings, find_meetings
 from whichrank.timeline.collectives.nccl_calls import calls_as_dumps
 from whichrank.timeline.collectives.root import find_troubles, in_progress
 from whichrank.timeline.collectives.trouble import ARGUMENTS, Trouble
+from whichrank.timeline.guard.compare import Comparison, compare
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
 from whichrank.timeline.identity.coords import coordinates
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
@@ -65,13 +67,16 @@ class Case:
     has_dumps: bool = False
     host_clocks: dict[str, HostClock] = field(default_factory=dict)
     """By host, where they were measured while the job ran."""
+    guards: list[GuardFile] = field(default_factory=list)
+    """What the guards of ranks wrote."""
     hardware: Hardware = field(default_factory=Hardware)
     """What hosts say of themselves: kernel logs, GPUs, ports, limits, packets."""
 
     @property
     def world(self) -> int:
         """How many ranks the evidence speaks of."""
-        return max(self.people.world, self.lineup.world if self.lineup else 0)
+        guarded = max((guard.world for guard in self.guards), default=0)
+        return max(self.people.world, self.lineup.world if self.lineup else 0, guarded)
 
     @cached_property
     def index(self) -> Index:
@@ -149,6 +154,11 @@ class Case:
         return refined(align(self.lineup), hosts, self.host_clocks)
 
     @cached_property
+    def guarded(self) -> Comparison | None:
+        """The records of guards, compared; None where fewer than two ranks have left any."""
+        return compare(self.guards)
+
+    @cached_property
     def coords(self) -> dict[int, dict[str, int]]:
         return coordinates(self.lineup.groups, self.lineup.world) if self.lineup else {}
 
@@ -188,6 +198,7 @@ def build_case(records: Iterable[Any]) -> Case:
         set_aside=_aside(run.aside, run.unplaced),
         has_dumps=lineup is not None,
         host_clocks=clocks,
+        guards=[r for r in pile if isinstance(r, GuardFile)],
         hardware=gather(pile, people, _signs_of_life(lineup, events, pile)),
     )
 
