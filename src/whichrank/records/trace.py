@@ -101,3 +101,5 @@ class Trace:
     """Why the profile is not whole, or nothing."""
     profiler_steps: int = 0
     """How many different steps the profiler marked (`ProfilerStep#…`)."""
+    only_group: Collective | None = None
+    """The process group of a job that has but one."""

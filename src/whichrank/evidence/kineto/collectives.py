@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from whichrank.evidence.kineto import kinds
+from whichrank.facts.collective_names import operation
 from whichrank.records.trace import Collective
 
 # torch's scalar types by the names that the profiler uses (c10/core/ScalarType.h), and C's in annotations.
@@ -22,7 +22,7 @@ _RANKS = re.compile(r"\d+")
 
 def described(name: str, args: Any) -> Collective:
     """What the arguments say of the collective that this event is about."""
-    op = kinds.operation(args.collective or "") or kinds.operation(name)
+    op = operation(args.collective or "") or operation(name)
     size = SIZES.get(str(args.dtype).lower()) if args.dtype is not None else None
     sent, received = _bytes(args.sent, size), _bytes(args.received, size)
     if sent is None and args.shapes:

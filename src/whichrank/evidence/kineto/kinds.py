@@ -26,12 +26,6 @@ HOST = {
 }  # fmt: skip
 IGNORED = {"trace", "ac2g", "fwdbwd", "async", "external_correlation", "cuda_event", "cuda_profiler_range"}
 
-_COLLECTIVES = (
-    "all_?reduce", "all_?gather", "reduce_?scatter", "all_?to_?all", "send_?recv", "broadcast", "barrier", "reduce",
-    "gather", "scatter", "send", "recv",
-)  # fmt: skip
-OPERATIONS = re.compile(r"(?<![a-z])_?(?:" + "|".join(f"({name})" for name in _COLLECTIVES) + r")(?![a-z]{3})", re.I)
-_PLAIN = tuple(name.replace("_?", "_") for name in _COLLECTIVES)
 _COMMUNICATES = re.compile(
     r"^(?:void )?(?:nccl|rccl|msccl|hccl|hcom_|oneccl|ccl_)|nccl\w*Kernel|cross_device_reduce|nvshmem|deep_ep::|"
     r"(?:one|two)_shot_all_reduce|multimem_(?:one_shot|all)|all_?reduce_?(?:sum|kernel)|allreduce_fusion|"
@@ -64,12 +58,6 @@ def device_kind(name: str, kind: int) -> int:
 def host_kind(name: str, kind: int) -> int:
     """The kind of a span on the host: collectives of CPU back ends run there."""
     return COMMUNICATION if kind in (MARK, OPERATOR) and _HOST_COLLECTIVE.match(name) else kind
-
-
-def operation(name: str) -> str:
-    """The collective in torch's words, out of a kernel's or an annotation's name; "" where it does not tell."""
-    found = OPERATIONS.search(name.replace("-", "_"))
-    return _PLAIN[found.lastindex - 1] if found and found.lastindex else ""
 
 
 _DEVICE_PROCESS = re.compile(r"^/device:(?:GPU|TPU)|^Ascend Hardware|^CUDA functions$|\bStream #", re.IGNORECASE)

@@ -11,7 +11,7 @@ from whichrank.evidence.kineto.opening import is_trace, pieces
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Quality
-from whichrank.records.trace import Trace
+from whichrank.records.trace import Collective, Trace
 
 NAME = "kineto"
 _MOST_RANKS = 1 << 20
@@ -39,6 +39,7 @@ def read(item: Item) -> Reading:
     notes = _notes(table, batches, cut)
     trace = _identified(item, batches.around)
     trace.device, trace.host, trace.names, trace.lanes = device, host, names, lanes
+    trace.only_group = _only_group(batches.around)
     trace.collectives, trace.events, trace.cut = table.collectives, table.events, "; ".join(notes)
     trace.profiler_steps = sum("ProfilerStep" in name for name in table.names)
     quality: Quality = "partial" if notes else "complete"
@@ -85,6 +86,23 @@ def _identified(item: Item, around: dict[str, Any]) -> Trace:
         accelerator=str(first.get("name") or "")[:80] if isinstance(first, dict) else "",
         base_ns=_whole(around.get("baseTimeNanoseconds"), 1 << 62) or 0,
         reader=NAME,
+    )
+
+
+def _only_group(around: dict[str, Any]) -> Collective | None:
+    """The group of a job that has one only, by the profile's own list of groups."""
+    info = around.get("distributedInfo")
+    groups = info.get("pg_config") if isinstance(info, dict) else None
+    if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):
+        return None
+    ranks = groups[0].get("ranks")
+    known = isinstance(ranks, list) and all(isinstance(r, int) for r in ranks)
+    return Collective(
+        "",
+        group=str(groups[0].get("pg_name") or "0")[:120],
+        desc=str(groups[0].get("pg_desc") or "")[:120],
+        size=_whole(groups[0].get("pg_size"), _MOST_RANKS),
+        ranks=tuple(ranks) if known and isinstance(ranks, list) else None,
     )
 
 

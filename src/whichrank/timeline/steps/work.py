@@ -1,0 +1,126 @@
+"""What counts as work: the device's, or the host's operators where a profile has no device."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from whichrank.records.steps import CHECKPOINT, COLLECTOR, HOST, LOADER, SYNCHRONISING
+from whichrank.records.trace import COMMUNICATION, COMPUTE, MARK, MEMORY, OPERATOR, PYTHON, RUNTIME, Spans, Trace
+from whichrank.timeline.steps.intervals import Cover, union
+
+_LOADS = re.compile(r"enumerate\(DataLoader\)|DataLoaderIter|data_?loader\b.*(?:next|fetch)|^dataloader|\bget_batch\b", re.I)
+_SAVES = re.compile(r"checkpoint(?!_?wrapper|ed|Function|\.py\(\d+\): checkpoint)|torch\.save|\bsave_(?:model|state|pretrained)|"
+                    r"serialization\.py\(\d+\): save", re.I)  # fmt: skip
+_COLLECTS = re.compile(r"\bPython GC\b|\bgc\.collect|built-in (?:function|method) collect\b|^gc:|garbage", re.I)
+_SYNCS = re.compile(r"(?:Device|Stream|Event|Context|Queue)Synchronize|cudaMemcpy$|hipMemcpy$|cuMemcpy\w*to[HD]_v2$|"
+                    r"aten::(?:item|_local_scalar_dense|nonzero|is_nonzero)$|EventSync", re.I)  # fmt: skip
+_NOT_WORK = re.compile(r"^(?:autograd::|torch::autograd|c10d::|record_param_comms|torch::distributed|gloo:|mpi:|ucc:|"
+                       r"nccl:|ProfilerStep|detach$|aten::(?:item|_local_scalar_dense)$)")  # fmt: skip
+_INSIDE_WAIT = re.compile(r"c10d::|Work\.wait|\bwait\b", re.I)
+REASONS = (LOADER, CHECKPOINT, COLLECTOR, SYNCHRONISING, HOST)
+"""In the order in which they explain an idle moment."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Spans of work and communication on one clock, and the covers of each."""
+
+    spans: Spans
+    """Compute and memory."""
+    calls: Spans
+    """Communication."""
+    compute: Cover
+    communication: Cover
+    memory: Cover
+    on_device: bool
+    why: dict[int, Cover]
+    """Where the host was, by reason for idleness."""
+    why_spans: Spans
+    """The spans behind the reasons but for plain operators; `kind` is the reason."""
+
+
+def work_of(trace: Trace) -> Work:
+    """The work of a profile."""
+    device = trace.device.of(COMPUTE, COMMUNICATION, MEMORY)
+    reasons = _reasons(trace)
+    if len(device):
+        calls = device.of(COMMUNICATION)
+        spans = device.of(COMPUTE, MEMORY)
+    else:
+        calls = trace.host.of(COMMUNICATION)
+        spans = _leaves(trace, reasons[LOADER])
+    return Work(
+        spans=spans,
+        calls=calls,
+        compute=_cover(spans.of(COMPUTE)),
+        communication=_cover(calls),
+        memory=_cover(spans.of(MEMORY)),
+        on_device=bool(len(device)),
+        why=reasons,
+        why_spans=_why_spans(trace),
+    )
+
+
+def _cover(spans: Spans) -> Cover:
+    return union(spans.start, spans.end)
+
+
+def _leaves(trace: Trace, loading: Cover) -> Spans:
+    """Operators of the host that call no other: what a CPU job computes. Those of the data loader are not work."""
+    operators = trace.host.of(OPERATOR)
+    order = np.lexsort((-operators.end, operators.start, operators.lane))
+    operators = operators.where(order)
+    if not len(operators):
+        return operators
+    follows = np.concatenate((operators.lane[1:] == operators.lane[:-1], [False]))
+    inner = np.concatenate((operators.start[1:] < operators.end[:-1], [False]))
+    named = np.array([not _NOT_WORK.match(name) for name in trace.names], np.bool_)
+    keep = ~(follows & inner) & named[operators.name]
+    keep &= loading.within(operators.start, operators.end) * 2 <= operators.end - operators.start
+    found = operators.where(keep)
+    found = found.where(np.argsort(found.start, kind="stable"))
+    found.kind = np.full(len(found), COMPUTE, np.int8)
+    return found
+
+
+def _reasons(trace: Trace) -> dict[int, Cover]:
+    host = trace.host
+    flags = _flags(trace)
+    found = {}
+    for reason in (LOADER, CHECKPOINT, COLLECTOR, SYNCHRONISING):
+        rows = (flags[host.name] == reason) & _may(host, reason)
+        found[reason] = union(host.start[rows], host.end[rows])
+    busy = host.of(OPERATOR, RUNTIME)
+    found[HOST] = union(busy.start, busy.end)
+    return found
+
+
+def _why_spans(trace: Trace) -> Spans:
+    host, flags = trace.host, _flags(trace)
+    named = flags[host.name]
+    rows = (named >= 0) & np.where(named == SYNCHRONISING, host.kind == RUNTIME, np.isin(host.kind, (MARK, OPERATOR, PYTHON)))
+    spans = host.where(rows)
+    spans.kind = flags[spans.name]
+    return spans
+
+
+def _may(host: Spans, reason: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    kinds = (RUNTIME, OPERATOR) if reason == SYNCHRONISING else (MARK, OPERATOR, PYTHON)
+    return np.isin(host.kind, kinds)
+
+
+def _flags(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+    flags = np.full(max(1, len(trace.names)), -1, np.int8)
+    for index, name in enumerate(trace.names):
+        if _LOADS.search(name):
+            flags[index] = LOADER
+        elif _SAVES.search(name):
+            flags[index] = CHECKPOINT
+        elif _COLLECTS.search(name):
+            flags[index] = COLLECTOR
+        elif _SYNCS.search(name):
+            flags[index] = SYNCHRONISING
+    return flags
