@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from whichrank.records.steps import ARRIVE, WAIT, Links
+from whichrank.records.steps import ARRIVE, WAIT, RankSteps
+from whichrank.timeline.steps.collectives import payload
 from whichrank.timeline.steps.matching import Matched
 
 
@@ -104,15 +105,18 @@ class _Run:
             todo += [(other, end) for other in self.after.get(op, ())]
 
 
-def prepare(matched: Matched) -> Play | None:
-    """The recorded job as a play; None where there is nothing to replay."""
+def prepare(matched: Matched, less: int | None = None) -> Play | None:
+    """The recorded job as a play; None where there is nothing to replay.
+
+    `less` leaves out the time that ranks spent on one of the reasons for idleness.
+    """
     ranks = matched.ranks
     if not ranks or not len(matched.op):
         return None
     origin = min(matched.time(index, int(one.start[0])) for index, one in enumerate(ranks))
     number = _numbers(matched)
     chains = [
-        _chain(one.links, number[index], matched.time(index, int(one.start[0])) - origin, one.finish - int(one.start[0]))
+        _chain(one, number[index], matched.time(index, int(one.start[0])) - origin, less)
         for index, one in enumerate(ranks)
     ]
     ends = _ends(matched)
@@ -120,11 +124,15 @@ def prepare(matched: Matched) -> Play | None:
     return Play(chains, _transfers(matched, before, ends), before)
 
 
-def _chain(links: Links, number: Mapping[int, int], begin: int, length: int) -> Chain:
+def _chain(one: RankSteps, number: Mapping[int, int], begin: int, less: int | None) -> Chain:
     """One rank's links with the operations' numbers; waits for what it never arrived at are its own time."""
-    kinds, ops, own, arrived = [], [], [], set()
+    links = one.links
+    own, after = links.own, float(one.tail.sum())
+    if less is not None:
+        own, after = np.maximum(own - links.spent[:, less], 0), max(0.0, after - float(one.tail[less]))
+    kinds, ops, times, arrived = [], [], [], set()
     carried = 0.0
-    for kind, call, time in zip(links.kind.tolist(), links.call.tolist(), links.own.tolist(), strict=True):
+    for kind, call, time in zip(links.kind.tolist(), links.call.tolist(), own.tolist(), strict=True):
         op = number[call]
         if kind == WAIT and op not in arrived:  # begun before the first step
             carried += time
@@ -133,10 +141,9 @@ def _chain(links: Links, number: Mapping[int, int], begin: int, length: int) -> 
             arrived.add(op)
         kinds.append(kind)
         ops.append(op)
-        own.append(time + carried)
+        times.append(time + carried)
         carried = 0.0
-    last = int(links.at[-1]) - (int(links.at[0]) - int(links.own[0])) if len(links) else 0
-    return Chain(float(begin), kinds, ops, [*own, max(0.0, length - last) + carried])
+    return Chain(float(begin), kinds, ops, [*times, after + carried])
 
 
 def _numbers(matched: Matched) -> list[dict[int, int]]:
@@ -225,3 +232,63 @@ def span(times: Sequence[float] | None) -> float | None:
 def own_clock(chain: Chain) -> Any:
     """The rank's own time at each link and at its end."""
     return np.cumsum(np.asarray(chain.own, np.float64))
+
+
+def merged_buckets(play: Play, matched: Matched, together: int, cost: tuple[float, float]) -> Play | None:
+    """All-reduces that follow one another, `together` at a time; `cost` is (per call, per byte) in nanoseconds.
+
+    A merged one is ready when its last part is, as DDP's buckets are. None where there is nothing to merge.
+    """
+    into = _merging(play, matched, together)
+    if len(set(into.values())) == len(into):
+        return None
+    size: dict[int, float] = {}
+    for op, target in into.items():
+        size[target] = size.get(target, 0.0) + (payload(matched.what[op]) or 0)
+    merged = {target for op, target in into.items() if op != target}
+    transfer = {into.get(op, op): time for op, time in play.transfer.items() if into.get(op, op) == op}
+    transfer.update({target: cost[0] + cost[1] * size[target] for target in merged})
+    before: dict[int, set[int]] = {}
+    for op, earlier in play.before.items():
+        target = into.get(op, op)
+        before.setdefault(target, set()).update({into.get(e, e) for e in earlier} - {target})
+    ends = {op: place for place, op in enumerate(sorted(play.transfer))}
+    before = {op: {e for e in earlier if ends.get(e, -1) < ends.get(op, 0)} for op, earlier in before.items()}
+    return Play([_merged_chain(chain, into) for chain in play.chains], transfer, before)
+
+
+def _merging(play: Play, matched: Matched, together: int) -> dict[int, int]:
+    """Which operation each all-reduce becomes a part of: the last of its bunch. Bunches end with the step."""
+    into: dict[int, int] = {}
+    chain = max(play.chains, key=lambda one: len(one.op))
+    bunch: list[int] = []
+    place: tuple[object, ...] = ()
+    for kind, op in zip(chain.kind, chain.op, strict=True):
+        what = matched.what[op]
+        if kind != ARRIVE or what.op != "all_reduce":
+            continue
+        here = int(matched.step[op]), what.group, what.ranks, what.dtype
+        if here != place or len(bunch) == together:
+            into.update(dict.fromkeys(bunch, bunch[-1]) if bunch else {})
+            bunch, place = [], here
+        bunch.append(op)
+    into.update(dict.fromkeys(bunch, bunch[-1]) if bunch else {})
+    return into
+
+
+def _merged_chain(chain: Chain, into: Mapping[int, int]) -> Chain:
+    """The chain with arrivals at parts left out; a wait for a part is one for the whole, once it has begun."""
+    kinds, ops, own, carried = [], [], [], 0.0
+    arrived: set[int] = set()
+    for kind, op, time in zip(chain.kind, chain.op, chain.own, strict=False):
+        target = into.get(op, op)
+        carried += time
+        if (kind == ARRIVE and target != op) or (kind == WAIT and target not in arrived):
+            continue
+        kinds.append(kind)
+        ops.append(target)
+        own.append(carried)
+        carried = 0.0
+        if kind == ARRIVE:
+            arrived.add(target)
+    return Chain(chain.begin, kinds, ops, [*own, chain.own[-1] + carried])

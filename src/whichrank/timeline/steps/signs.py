@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from whichrank.records.trace import MARK, MEMORY, OPERATOR, RUNTIME, Spans, Trace
+from whichrank.timeline.steps.intervals import union
 from whichrank.timeline.steps.windows import Windows
 
 # Names by torch's reducer (torch/csrc/distributed/c10d/reducer.cpp), operators and marks.
@@ -20,6 +21,7 @@ NAMES = {
     "fsdp_unshards": r"^(?:FSDP::all_gather|FSDP\.|FullyShardedDataParallel\.)",
     "deepspeed": r"deepspeed|DeepSpeed",
 }
+TIMED = ("unused_searches", "bucket_copies")
 _PATTERNS = {key: re.compile(text) for key, text in NAMES.items()}
 _PAGEABLE = re.compile(r"Memcpy (?:HtoD|DtoH) .*Pageable")
 _LAUNCH = re.compile(r"launch", re.I)
@@ -33,6 +35,9 @@ def signs_of(trace: Trace, launched: np.ndarray[tuple[int], np.dtype[np.int64]],
     for key, pattern in _PATTERNS.items():
         chosen = [index for index, name in enumerate(trace.names) if pattern.search(name)]
         found[key] = float(counts[chosen].sum()) / steps if chosen else 0.0
+        if key in TIMED and chosen:
+            mine = host.where(np.isin(host.name, chosen))
+            found[f"{key}_ns"] = float(union(mine.start, mine.end).total) / steps
     moves = trace.device.of(MEMORY)
     pageable = [index for index, name in enumerate(trace.names) if _PAGEABLE.match(name)]
     mine = moves.where(np.isin(moves.name, pageable))
