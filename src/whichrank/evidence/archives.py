@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol
 
-from whichrank.evidence._streams import CHUNK, Stream, compression, inflate
+from whichrank.evidence.compressed import CHUNK, Stream, compression, inflate
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Quality, Source

@@ -11,9 +11,9 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, Literal, cast
 
-from whichrank.evidence.chunks import UTF16
 from whichrank.evidence.intake import claims, collect, discover_readers
 from whichrank.evidence.readers import flight_recorder
+from whichrank.evidence.text.chunks import UTF16
 from whichrank.fleet.local import Failure, map_ordered
 from whichrank.model.contracts import Item, Reader, Reading, Rule
 from whichrank.model.errors import UnreadableError
@@ -21,8 +21,8 @@ from whichrank.model.evidence import Coverage, Skipped, Source
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Diagnosis, JobInfo, ScheduledJob
-from whichrank.timeline import positions
 from whichrank.timeline.case import Case, build_case
+from whichrank.timeline.collectives import positions
 from whichrank.verdict.choose import Choice, choose
 
 Progress = Callable[[str, int, int], None]
@@ -66,7 +66,7 @@ def read_all(
 
 
 # Readers of running text: what they look for may stand anywhere in a log, not only at its beginning.
-ANYWHERE = ("torch_output", "nccl_log", "messages")
+ANYWHERE = ("torch_output", "nccl_log", "known_messages")
 # A log of NCCL alone that is larger than this is read once, by its own reader.
 LARGE = 8 << 20
 
@@ -77,9 +77,9 @@ def _read(item: Item) -> list[tuple[str, Reading]]:
     together = _read_together(item, shared) if len(shared) > 1 else {}
     results = [(reader.NAME, together.get(reader.NAME) or _read_by(reader, item)) for reader in chosen]
     if item.size > LARGE and [reader.NAME for reader in chosen] == ["nccl_log"]:
-        from whichrank.evidence.readers import messages
+        from whichrank.evidence.readers import known_messages
 
-        results.append((messages.NAME, messages.read_warnings(item, results[0][1].records)))
+        results.append((known_messages.NAME, known_messages.read_warnings(item, results[0][1].records)))
     useful = [(name, reading) for name, reading in results if reading.quality != "ignored"]
     return useful or results[:1]
 
@@ -93,10 +93,10 @@ def _read_by(reader: Reader, item: Item) -> Reading:
 
 def _read_together(item: Item, readers: Sequence[Reader]) -> dict[str, Reading]:
     """Running text is cut into lines and searched for words once, for all of its readers."""
-    from whichrank.evidence.readers import _together
+    from whichrank.evidence.text import shared_pass
 
     try:
-        readings = _together.read(item, [cast("Any", reader).Listener(item) for reader in readers])
+        readings = shared_pass.read(item, [cast("Any", reader).Listener(item) for reader in readers])
     except UnreadableError as error:
         readings = [Reading(quality="unusable", note=error.message) for _ in readers]
     return {reader.NAME: reading for reader, reading in zip(readers, readings, strict=True)}

@@ -16,22 +16,23 @@ from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
 from whichrank.records.ras import RasReport
 from whichrank.records.sighting import Sighting
 from whichrank.records.stack import ProcessStack
-from whichrank.timeline.activity import Activity, of_process
-from whichrank.timeline.arrivals import Late, find_late
-from whichrank.timeline.clocks import Clock, align
-from whichrank.timeline.connections import Connections, connect
-from whichrank.timeline.coords import coordinates
+from whichrank.timeline.clocks.collectives import Clock, align
+from whichrank.timeline.clocks.hosts import on_one_clock, refined
+from whichrank.timeline.clocks.log_times import with_year
+from whichrank.timeline.collectives.arrivals import Late, find_late
+from whichrank.timeline.collectives.lineup import Lineup, line_up
+from whichrank.timeline.collectives.meetings import Meetings, find_meetings
+from whichrank.timeline.collectives.nccl_calls import calls_as_dumps
+from whichrank.timeline.collectives.root import find_troubles, in_progress
+from whichrank.timeline.collectives.trouble import ARGUMENTS, Trouble
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
-from whichrank.timeline.host_clocks import on_one_clock, refined
-from whichrank.timeline.lineup import Lineup, line_up
-from whichrank.timeline.meetings import Meetings, find_meetings
-from whichrank.timeline.nccl_calls import calls_as_dumps
-from whichrank.timeline.own_reports import without_own_reports
-from whichrank.timeline.root import find_troubles, in_progress
-from whichrank.timeline.runs import choose_run
-from whichrank.timeline.times import with_year
-from whichrank.timeline.trouble import ARGUMENTS, Trouble
-from whichrank.timeline.who import People, is_launcher, meet
+from whichrank.timeline.identity.coords import coordinates
+from whichrank.timeline.identity.runs import choose_run
+from whichrank.timeline.identity.who import People, is_launcher, meet
+from whichrank.timeline.job_state.activity import Activity, of_process
+from whichrank.timeline.job_state.own_reports import without_own_reports
+from whichrank.timeline.job_state.statements import Index
+from whichrank.timeline.network.connections import Connections, connect
 
 
 @dataclass
@@ -69,6 +70,11 @@ class Case:
     def world(self) -> int:
         """How many ranks the evidence speaks of."""
         return max(self.people.world, self.lineup.world if self.lineup else 0)
+
+    @cached_property
+    def index(self) -> Index:
+        """Events by kind, and whose statements are whose."""
+        return Index(self)
 
     @cached_property
     def meetings(self) -> Meetings:

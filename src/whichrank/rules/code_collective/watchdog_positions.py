@@ -31,7 +31,7 @@ from whichrank.records.log import LogEvent
 from whichrank.rules import telling
 from whichrank.rules.doings import at_a_barrier_of_the_start
 from whichrank.timeline.case import Case
-from whichrank.timeline.stuck import DEFAULT, Standings, silent_in_timeouts, standings
+from whichrank.timeline.collectives.stuck import DEFAULT, Standings, silent_in_timeouts, standings
 
 CODE = "COLL115"
 CAUSE = "collective-desync"
