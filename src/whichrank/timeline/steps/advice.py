@@ -20,6 +20,8 @@ LEAST = 0.01
 """Gains below this share of the step are not worth a word."""
 TRUSTED = 0.05
 """A replay that misses the recorded time by more than this says little about other times."""
+LARGEST_BUCKET = 512 << 20
+"""All-reduces that are larger gain nothing from being merged."""
 _IDLE = {
     LOADER: (
         "Load data faster: ranks stand idle while they wait for the next batch.",
@@ -109,7 +111,7 @@ def _idle(scene: Scene) -> list[Advice]:
     for reason, (words, setting, confidence, key) in _IDLE.items():
         idle = np.array([float(one.idle[:, reason].sum()) for one in scene.matched.ranks])
         everywhere = float(np.median(idle)) / scene.steps
-        if everywhere < LEAST * scene.step_ns:
+        if everywhere < LEAST * scene.step_ns or (reason == HOST and not scene.matched.ranks[0].on_device):
             continue
         gain = _gain(scene, replay.prepare(scene.matched, less=reason)) if scene.play is not None else None
         gain = everywhere / 1e3 if gain is None else gain
@@ -187,9 +189,9 @@ def _buckets(scene: Scene) -> list[Advice]:
         gain = _gain(scene, replay.merged_buckets(scene.play, scene.matched, together, cost))
         if gain is not None and (best is None or gain > best[0]):
             best = gain, together
-    if best is None:
-        return []
     sizes = [payload(what) or 0 for what in scene.matched.what if what.op == "all_reduce"]
+    if best is None or max(sizes) > LARGEST_BUCKET:
+        return []
     now = max(sizes) / (1 << 20)
     times = f"{best[1]} times as large" if best[1] < 1 << 20 else "one for all gradients"
     wanted = now * best[1] if best[1] < 1 << 20 else sum(sizes) / scene.steps / (1 << 20)

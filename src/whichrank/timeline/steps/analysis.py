@@ -12,6 +12,7 @@ from whichrank.model.step_report import Advice, CollectiveShare, RankDrawing, Ra
 from whichrank.records.steps import IDLE_REASONS, RankSteps
 from whichrank.timeline.steps import collectives
 from whichrank.timeline.steps.advice import Scene, advise
+from whichrank.timeline.steps.intervals import union
 from whichrank.timeline.steps.matching import Matched, match
 from whichrank.timeline.steps.replay import Play, prepare, run, span
 from whichrank.timeline.steps.stragglers import Late, find_late
@@ -107,14 +108,15 @@ class Steps:
     def _waiting(self) -> list[float | None]:
         """By rank: the share of its time in collectives before their last member had come."""
         matched = self.matched
-        total = np.zeros(len(self.ranks))
-        sizes = np.diff(matched.first)
-        if not (sizes > 1).any():
+        if not (np.diff(matched.first) > 1).any():
             return [None] * len(self.ranks)
-        last = np.maximum.reduceat(matched.start, matched.first[:-1]) if len(matched.op) else np.empty(0)
-        wait = np.clip(np.minimum(last[matched.op], matched.end) - matched.start, 0, None)
-        np.add.at(total, matched.rank, wait)
-        return [100 * t / one.span if one.span else None for t, one in zip(total.tolist(), self.ranks, strict=True)]
+        last = np.maximum.reduceat(matched.start, matched.first[:-1])
+        until = np.minimum(last[matched.op], matched.end)
+        found: list[float | None] = []
+        for index, one in enumerate(self.ranks):
+            rows = matched.rank == index
+            found.append(100 * union(matched.start[rows], until[rows]).total / one.span if one.span else None)
+        return found
 
     def drawings(self) -> tuple[RankDrawing, ...]:
         """The rows of the map, on the common clock."""

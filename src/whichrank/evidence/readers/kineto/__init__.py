@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from whichrank.evidence.kineto.batches import Batches
-from whichrank.evidence.kineto.events import MOST_SPANS, Table, decoder
-from whichrank.evidence.kineto.opening import is_trace, pieces
+from whichrank.evidence.readers.kineto.batches import Batches
+from whichrank.evidence.readers.kineto.events import MOST_SPANS, Table, decoder
+from whichrank.evidence.trace_files import is_trace, pieces
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Quality
@@ -113,7 +113,7 @@ def rank_of_name(label: str) -> int | None:
     if said:
         return int(said[1])
     numbers = _NUMBER.findall(name.split(".json")[0].split(".pt.trace")[0])
-    return int(numbers[0]) if len(numbers) == 1 else None
+    return int(numbers[0]) if len(numbers) == 1 and int(numbers[0]) < 4096 else None  # a larger one is a pid or a date
 
 
 def _whole(value: Any, most: int) -> int | None:

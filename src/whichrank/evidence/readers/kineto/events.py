@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from whichrank.evidence.kineto import kinds
-from whichrank.evidence.kineto.collectives import described
+from whichrank.evidence.readers.kineto import kinds
+from whichrank.evidence.readers.kineto.collectives import described
 from whichrank.records.trace import COMMUNICATION, MARK, OPERATOR, PYTHON, Collective, Lane, Spans
 
 MOST_SPANS = 12_000_000

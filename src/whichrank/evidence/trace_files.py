@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from whichrank.evidence._streams import compression, inflate
+from whichrank.evidence.compressed import compression, inflate
 from whichrank.model.errors import UnreadableError
 
 PIECE = 1 << 20
