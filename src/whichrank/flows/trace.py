@@ -17,8 +17,7 @@ from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.model.step_report import StepReport
 from whichrank.records.steps import RankSteps
 from whichrank.records.trace import Trace
-from whichrank.timeline.case import Case
-from whichrank.timeline.steps.analysis import STATES, Steps, together
+from whichrank.timeline.steps.analysis import STATES, Profiled, Steps, together
 from whichrank.timeline.steps.reduce import reduced
 
 Progress = Callable[[str, int, int], None]
@@ -45,7 +44,7 @@ def trace(paths: Sequence[Given], *, jobs: int | None = None, progress: Progress
 
 def report(steps: Steps, sources: Sequence[Source]) -> StepReport:
     """Judge the steps and put the answer together."""
-    findings, coverage = _judged(Case(steps=steps), sources)
+    findings, coverage = _judged(Profiled(steps), sources)
     worlds = [one.world for one in steps.ranks if one.world]
     return StepReport(
         ranks=tuple(steps.shares),
@@ -108,7 +107,7 @@ def reader_of(item: Item) -> Reader | None:
     return None
 
 
-def _judged(case: Case, sources: Sequence[Source]) -> tuple[list[Finding], Coverage]:
+def _judged(case: Profiled, sources: Sequence[Source]) -> tuple[list[Finding], Coverage]:
     findings: list[Finding] = []
     found, clear, skipped = [], [], []
     for rule in profile_rules():

@@ -137,6 +137,13 @@ class Steps:
         return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class Profiled:
+    """A case that consists of profiles alone; rules on profiles look at nothing else."""
+
+    steps: Steps | None
+
+
 def _shares(one: RankSteps, waiting: float | None, offset: float) -> RankShares:
     whole = float(one.span)
     communication = float(one.communication.sum())
