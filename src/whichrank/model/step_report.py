@@ -29,7 +29,7 @@ class RankShares:
     idle_why: dict[str, float] = field(default_factory=dict)
     hta: dict[str, float | None] = field(default_factory=dict)
     waiting_pct: float | None = None
-    """Share of the time spent in collectives before the last member had arrived; None with one rank only."""
+    """Share of the time exposed in collectives whose last member had not arrived yet; None with one rank only."""
     clock_offset_us: float = 0.0
     on_device: bool = True
 

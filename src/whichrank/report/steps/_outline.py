@@ -61,10 +61,12 @@ def outline(report: StepReport) -> Outline:
 
 def headline(report: StepReport) -> str:
     """One sentence: what matters most."""
-    late = next((one for one in report.stragglers if one.cost_us_per_step), None)
+    least = 0.01 * (report.step_us or 0.0)
+    late = next((one for one in report.stragglers if (one.cost_us_per_step or 0.0) > least), None)
     if late is not None and late.cost_us_per_step:
-        share = f" ({100 * late.cost_us_per_step / report.step_us:.0f} % of it)" if report.step_us else ""
-        return f"Rank {late.rank} costs every step {duration(late.cost_us_per_step)}{share}: {late.doing}."
+        share = f" of {duration(report.step_us)}" if report.step_us else ""
+        why = late.doing.partition(": ")[0].partition(" (kernel")[0].partition(" enumerate(")[0]
+        return f"Rank {late.rank} is late and costs every step {duration(late.cost_us_per_step)}{share}: {why}."
     best = next((one for one in report.advice if one.gain_us_per_step), None)
     middle = {key: _middle(report.ranks, key) for key in ("compute_pct", "exposed_pct", "memory_pct", "idle_pct")}
     words = {

@@ -9,16 +9,18 @@ from functools import cached_property
 import numpy as np
 
 from whichrank.model.step_report import Advice, CollectiveShare, RankDrawing, RankShares, Straggler
-from whichrank.records.steps import IDLE_REASONS, RankSteps
+from whichrank.records.steps import EXPOSED, IDLE_REASONS, RankSteps
+from whichrank.records.trace import Bytes, Longs
 from whichrank.timeline.steps import collectives
 from whichrank.timeline.steps.advice import Scene, advise
-from whichrank.timeline.steps.intervals import union
+from whichrank.timeline.steps.intervals import Cover, union
 from whichrank.timeline.steps.matching import Matched, match
 from whichrank.timeline.steps.replay import Play, prepare, run, span
 from whichrank.timeline.steps.stragglers import Late, find_late
 
-STATES = ("compute", "compute and communication", "exposed communication", "memory copies", *(f"idle: {reason.replace('_', ' ')}" for reason in IDLE_REASONS))
+STATES = ("compute", "compute and communication", "exposed communication", "memory copies", *(f"idle: {reason.replace('_', ' ')}" for reason in IDLE_REASONS), "waiting for another rank")
 """What the states of a drawing mean."""
+WAITS = len(STATES) - 1
 MOST_LINKS = 400_000
 """Beyond this a replay takes longer than it is worth."""
 
@@ -102,20 +104,23 @@ class Steps:
 
     @cached_property
     def shares(self) -> list[RankShares]:
-        waiting = self._waiting()
-        return [_shares(one, waiting[i], float(self.matched.offset[i])) for i, one in enumerate(self.ranks)]
+        waits = [cover.total for cover in self.waiting] or [None] * len(self.ranks)
+        return [_shares(one, waits[i], float(self.matched.offset[i])) for i, one in enumerate(self.ranks)]
 
-    def _waiting(self) -> list[float | None]:
-        """By rank: the share of its time in collectives before their last member had come."""
+    @cached_property
+    def waiting(self) -> list[Cover]:
+        """By rank, on its own clock: in an exposed collective whose last member had not come yet."""
         matched = self.matched
         if not (np.diff(matched.first) > 1).any():
-            return [None] * len(self.ranks)
+            return []
         last = np.maximum.reduceat(matched.start, matched.first[:-1])
         until = np.minimum(last[matched.op], matched.end)
-        found: list[float | None] = []
+        found = []
         for index, one in enumerate(self.ranks):
             rows = matched.rank == index
-            found.append(100 * union(matched.start[rows], until[rows]).total / one.span if one.span else None)
+            shift = int(matched.offset[index]) - one.base_ns
+            alone = _in_state(one, EXPOSED)
+            found.append(union(matched.start[rows] + shift, until[rows] + shift) & alone)
         return found
 
     def drawings(self) -> tuple[RankDrawing, ...]:
@@ -126,11 +131,12 @@ class Steps:
         found = []
         for index, one in enumerate(self.ranks):
             shift = one.base_ns - int(self.matched.offset[index]) - origin
-            at = ((one.map.at + shift) / 1e3).round(1)
+            when, state = _with_waits(one, self.waiting[index] if self.waiting else Cover())
+            at = ((when + shift) / 1e3).round(1)
             label = f"rank {one.rank}" if one.rank is not None else one.source.rsplit("/", 1)[-1]
             found.append(
                 RankDrawing(
-                    label, one.rank, one.host_name or None, tuple(at.tolist()), tuple(one.map.state.tolist()),
+                    label, one.rank, one.host_name or None, tuple(at.tolist()), tuple(state.tolist()),
                     tuple(((one.start + shift) / 1e3).round(1).tolist()) if one.marked else (),
                 )  # fmt: skip
             )
@@ -144,7 +150,26 @@ class Profiled:
     steps: Steps | None
 
 
-def _shares(one: RankSteps, waiting: float | None, offset: float) -> RankShares:
+def _in_state(one: RankSteps, state: int) -> Cover:
+    """When the rank was in this state, as far as its map tells."""
+    rows = one.map.state[:-1] == state
+    return Cover(one.map.at[:-1][rows], one.map.at[1:][rows])
+
+
+def _with_waits(one: RankSteps, waits: Cover) -> tuple[Longs, Bytes]:
+    """The map with waits for others told apart from transfers."""
+    at = np.concatenate((one.map.at, waits.start, waits.end))
+    before = np.maximum(np.searchsorted(one.map.at, waits.end, side="right") - 1, 0)
+    state = np.concatenate((one.map.state, np.full(len(waits.start), WAITS, np.int8), one.map.state[before]))
+    order = np.lexsort((state == WAITS, at))
+    at, state = at[order], state[order]
+    last = np.concatenate((at[1:] > at[:-1], [True])) if len(at) else np.zeros(0, np.bool_)
+    at, state = at[last], state[last]
+    changes = np.concatenate(([True], state[1:-1] != state[:-2], [True])) if len(at) > 1 else np.ones(len(at), np.bool_)
+    return at[changes], state[changes]
+
+
+def _shares(one: RankSteps, waiting: int | None, offset: float) -> RankShares:
     whole = float(one.span)
     communication = float(one.communication.sum())
 
@@ -167,7 +192,7 @@ def _shares(one: RankSteps, waiting: float | None, offset: float) -> RankShares:
         overlap_pct=100 * (communication - float(one.exposed.sum())) / communication if communication else None,
         idle_why={name: share(float(one.idle[:, i].sum())) or 0.0 for i, name in enumerate(IDLE_REASONS)},
         hta={"compute_pct": compute, "idle_pct": idle, "overlap_pct": overlap},
-        waiting_pct=waiting,
+        waiting_pct=share(float(waiting)) if waiting is not None else None,
         clock_offset_us=offset / 1e3,
         on_device=one.on_device,
     )
