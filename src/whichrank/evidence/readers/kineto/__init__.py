@@ -35,6 +35,9 @@ def read(item: Item) -> Reading:
         cut = source.cut
     if not table.events and batches.unended:
         raise UnreadableError(f"{item.label}: no list of events in it")
+    other = batches.around.get("otherData")
+    if isinstance(other, dict) and str(other.get("written by")).startswith("whichrank"):
+        return Reading(quality="ignored", note="profiles that whichrank merged, not evidence")
     device, host, names, lanes = table.finish()
     notes = _notes(table, batches, cut)
     trace = _identified(item, batches.around)
