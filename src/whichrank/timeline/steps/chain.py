@@ -9,23 +9,24 @@ from __future__ import annotations
 import numpy as np
 
 from whichrank.records.steps import ARRIVE, OTHER, SYNCHRONISING, WAIT, WORKING, Links
-from whichrank.records.trace import Longs, Spans, Trace
-from whichrank.timeline.steps.intervals import Cover, gaps, union
+from whichrank.records.trace import Longs, Trace
+from whichrank.timeline.steps.intervals import Cover, gaps
 from whichrank.timeline.steps.work import REASONS, Work
 
 SHORT_NS = 2_000
 """Gaps that are shorter are the device's own pace, not waits."""
+LATE_NS = 1_000_000
+"""How late a host thread may note the end of what it moved, besides a tenth of the wait."""
 TOP = 4
 
 
 def link_up(trace: Trace, work: Work, launched: Longs, bounds: tuple[int, int], ready: Longs) -> tuple[Links, Longs]:
     """The chain between two moments, and how the time after its last link was spent."""
     start, end = bounds
-    calls = work.calls
-    waits = _waits(trace, work, launched, bounds)
+    waits, waited = _waits(trace, work, launched, bounds)
     at = np.concatenate((ready, waits.end))
     kind = np.concatenate((np.full(len(ready), ARRIVE, np.int8), np.full(len(waits.start), WAIT, np.int8)))
-    call = np.concatenate((np.arange(len(ready)), _ended_last(calls, waits.end))).astype(np.int32)
+    call = np.concatenate((np.arange(len(ready)), waited)).astype(np.int32)
     inside = (at >= start) & (at <= end)
     order = np.flatnonzero(inside)[np.lexsort((kind[inside], at[inside]))]
     at, kind, call = at[order], kind[order], call[order]
@@ -38,21 +39,29 @@ def link_up(trace: Trace, work: Work, launched: Longs, bounds: tuple[int, int], 
     return links, spent[-1]
 
 
-def _waits(trace: Trace, work: Work, launched: Longs, bounds: tuple[int, int]) -> Cover:
-    """Times in which the rank could not go on before a collective had ended."""
+def _waits(trace: Trace, work: Work, launched: Longs, bounds: tuple[int, int]) -> tuple[Cover, Longs]:
+    """Times in which the rank could not go on before a collective had ended, and those collectives."""
     calls = work.calls
     idle = gaps(work.compute | work.memory, *bounds)
     long = idle.end - idle.start > SHORT_NS
     start, end = idle.start[long], idle.end[long]
     if not len(calls) or not len(start):
-        return Cover()
-    ends = np.sort(calls.end)
+        return Cover(), np.empty(0, np.int64)
+    order = np.argsort(calls.end, kind="stable")
+    ends = calls.end[order]
     last = np.searchsorted(ends, end, side="right") - 1
-    over = np.where(last >= 0, ends[np.maximum(last, 0)], -1)
-    ended = over > start
+    over, which = ends[np.maximum(last, 0)], order[np.maximum(last, 0)]
+    ended = (last >= 0) & (over > start)
+    if not work.on_device:
+        # A thread of the host that moves data notes its end a little after it has woken the one that waits.
+        soon = np.minimum(last + 1, len(ends) - 1)
+        slack = np.maximum(LATE_NS, (end - start) // 10)
+        near = ~ended & (end - start > LATE_NS // 5) & (ends[soon] >= end) & (ends[soon] - end < slack)
+        near &= calls.start[order[soon]] <= start + LATE_NS
+        over, which, ended = np.where(near, end, over), np.where(near, order[soon], which), ended | near
     if work.on_device:
         ended &= _could_not_begin(trace, work, launched, end, over)
-    return Cover(start[ended], over[ended])
+    return Cover(start[ended], over[ended]), which[ended]
 
 
 def _could_not_begin(trace: Trace, work: Work, launched: Longs, resumed: Longs, over: Longs) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -67,13 +76,6 @@ def _could_not_begin(trace: Trace, work: Work, launched: Longs, resumed: Longs, 
         sat = (index >= 0) & (waiting.end[np.maximum(index, 0)] >= over)
     found: np.ndarray[tuple[int], np.dtype[np.bool_]] = queued | sat
     return found
-
-
-def _ended_last(calls: Spans, moments: Longs) -> Longs:
-    """The collective whose end each moment is."""
-    order = np.argsort(calls.end, kind="stable")
-    place = np.searchsorted(calls.end[order], moments, side="right") - 1
-    return order[np.maximum(place, 0)]
 
 
 def _spent(work: Work, waiting: Cover, edges: Longs) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
@@ -114,12 +116,3 @@ def _top(trace: Trace, work: Work, edges: Longs) -> tuple[np.ndarray[tuple[int, 
     top[stretch[best], rank[best]] = keys[best] % wide
     top_ns[stretch[best], rank[best]] = sums[best]
     return top, top_ns
-
-
-def idle_cover(work: Work) -> Cover:
-    """Everything that is not idle."""
-    return work.compute | work.memory | work.communication
-
-
-def merged(spans: Spans) -> Cover:
-    return union(spans.start, spans.end)

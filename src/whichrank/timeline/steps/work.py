@@ -19,7 +19,6 @@ _SYNCS = re.compile(r"(?:Device|Stream|Event|Context|Queue)Synchronize|cudaMemcp
                     r"aten::(?:item|_local_scalar_dense|nonzero|is_nonzero)$|EventSync", re.I)  # fmt: skip
 _NOT_WORK = re.compile(r"^(?:autograd::|torch::autograd|c10d::|record_param_comms|torch::distributed|gloo:|mpi:|ucc:|"
                        r"nccl:|ProfilerStep|detach$|aten::(?:item|_local_scalar_dense)$)")  # fmt: skip
-_INSIDE_WAIT = re.compile(r"c10d::|Work\.wait|\bwait\b", re.I)
 REASONS = (LOADER, CHECKPOINT, COLLECTOR, SYNCHRONISING, HOST)
 """In the order in which they explain an idle moment."""
 
@@ -51,7 +50,7 @@ def work_of(trace: Trace) -> Work:
         spans = device.of(COMPUTE, MEMORY)
     else:
         calls = trace.host.of(COMMUNICATION)
-        spans = _leaves(trace, reasons[LOADER])
+        spans = _operators(trace, reasons[LOADER])
     return Work(
         spans=spans,
         calls=calls,
@@ -68,19 +67,22 @@ def _cover(spans: Spans) -> Cover:
     return union(spans.start, spans.end)
 
 
-def _leaves(trace: Trace, loading: Cover) -> Spans:
-    """Operators of the host that call no other: what a CPU job computes. Those of the data loader are not work."""
+def _operators(trace: Trace, loading: Cover) -> Spans:
+    """Operators of the host that do work, the outermost of each: what a CPU job computes.
+
+    What only calls others or waits (autograd's engine, c10d) is left out, and so is what the data loader does.
+    """
     operators = trace.host.of(OPERATOR)
-    order = np.lexsort((-operators.end, operators.start, operators.lane))
-    operators = operators.where(order)
-    if not len(operators):
-        return operators
-    follows = np.concatenate((operators.lane[1:] == operators.lane[:-1], [False]))
-    inner = np.concatenate((operators.start[1:] < operators.end[:-1], [False]))
     named = np.array([not _NOT_WORK.match(name) for name in trace.names], np.bool_)
-    keep = ~(follows & inner) & named[operators.name]
+    keep = named[operators.name] if len(operators) else np.zeros(0, np.bool_)
     keep &= loading.within(operators.start, operators.end) * 2 <= operators.end - operators.start
     found = operators.where(keep)
+    found = found.where(np.lexsort((-found.end, found.start, found.lane)))
+    outer = np.ones(len(found), np.bool_)
+    for lane in np.unique(found.lane):
+        rows = np.flatnonzero(found.lane == lane)
+        outer[rows[1:]] = found.start[rows][1:] >= np.maximum.accumulate(found.end[rows])[:-1]
+    found = found.where(outer)
     found = found.where(np.argsort(found.start, kind="stable"))
     found.kind = np.full(len(found), COMPUTE, np.int8)
     return found
