@@ -10,12 +10,24 @@ from whichrank.model.errors import UsageError
 
 
 @click.command(name="profile", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where the profiles go (default: a new folder).")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="Where the profiles go (default: a new folder)."
+)
 @click.option("--ranks", help="Ranks to profile, such as 0,3 or 0-7 (default: all).")
-@click.option("--skip", type=click.IntRange(min=0), default=10, show_default=True, help="Optimizer steps before it begins.")
+@click.option(
+    "--skip", type=click.IntRange(min=0), default=10, show_default=True, help="Optimizer steps before it begins."
+)
 @click.option("--steps", type=click.IntRange(min=1, max=1000), default=5, show_default=True, help="Steps to record.")
-@click.option("--seconds", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Stop after this long at the latest.")
-@click.option("--max-mb", type=click.IntRange(min=1), default=256, show_default=True, help="Largest profile of a rank to keep.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.1),
+    default=60.0,
+    show_default=True,
+    help="Stop after this long at the latest.",
+)
+@click.option(
+    "--max-mb", type=click.IntRange(min=1), default=256, show_default=True, help="Largest profile of a rank to keep."
+)
 @click.option("--shapes/--no-shapes", default=True, show_default=True, help="Record sizes of tensors and collectives.")
 @click.option("--stacks", is_flag=True, help="Record Python stacks too (costs more).")
 @click.option("--nvtx", is_flag=True, help="Also put NVTX ranges around operators and collectives, for Nsight Systems.")
@@ -49,9 +61,7 @@ def command(
     from whichrank.run import profile
 
     place = out or _fresh()
-    wishes = profile.Wishes(
-        chosen(ranks), skip, steps, seconds, max_mb << 20, shapes=shapes, stacks=stacks, nvtx=nvtx
-    )
+    wishes = profile.Wishes(chosen(ranks), skip, steps, seconds, max_mb << 20, shapes=shapes, stacks=stacks, nvtx=nvtx)
 
     def tell(text: str) -> None:
         if not quiet:

@@ -80,7 +80,9 @@ def command(
     if output is not None and not quiet:
         from whichrank.report.steps._outline import headline
 
-        click.echo(f"{headline(report) if report.ranks else 'No profile could be read.'}\nThe report is in {output}.", err=True)
+        click.echo(
+            f"{headline(report) if report.ranks else 'No profile could be read.'}\nThe report is in {output}.", err=True
+        )
     ctx.exit(exit_code(report))
 
 

@@ -92,7 +92,7 @@ class Pieces:
 
 def _isal() -> Any:
     try:
-        module = import_module("isal.igzip")
+        module: Any = import_module("isal.igzip")
         module.IsalError = import_module("isal.isal_zlib").IsalError
     except ImportError:
         return None

@@ -63,4 +63,6 @@ def bus_factor(operation: str, ranks: int) -> float:
     """Bus bandwidth over algorithm bandwidth (nccl-tests doc/PERFORMANCE.md)."""
     if operation == "all_reduce":
         return 2 * (ranks - 1) / ranks
-    return (ranks - 1) / ranks if operation in ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter") else 1.0
+    return (
+        (ranks - 1) / ranks if operation in ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter") else 1.0
+    )

@@ -19,7 +19,13 @@ from whichrank.report.steps.perfetto import Process, Slice, Track, render
 
 MOST_SLICES = 1_500_000
 """Of all ranks together: what a browser can show. Of each rank the longest are kept."""
-CATEGORIES = {COMPUTE: "kernel", COMMUNICATION: "communication", MEMORY: "memory", MARK: "annotation", OPERATOR: "operator"}
+CATEGORIES = {
+    COMPUTE: "kernel",
+    COMMUNICATION: "communication",
+    MEMORY: "memory",
+    MARK: "annotation",
+    OPERATOR: "operator",
+}
 
 
 def merge(
@@ -31,13 +37,14 @@ def merge(
     try:
         with collect(paths) as intake:
             items = [item for item in intake.items if item.label in wanted]
-            opened = gzip.open(draft, "wb", compresslevel=4) if target.suffix == ".gz" else draft.open("wb")
-            with opened as out:
+            with gzip.open(draft, "wb", 4) if target.suffix == ".gz" else draft.open("wb") as out:
                 for piece in render(_processes(items, wanted, progress)):
                     out.write(piece)
         draft.replace(target)
     except OSError as error:
-        raise UsageError(f"can't write {target}: {error.strerror}", "Give --perfetto a file in a folder you may write to.") from error
+        raise UsageError(
+            f"can't write {target}: {error.strerror}", "Give --perfetto a file in a folder you may write to."
+        ) from error
     finally:
         draft.unlink(missing_ok=True)
 
@@ -74,7 +81,12 @@ def _chosen(trace: Trace, most: int) -> Spans:
         ends = np.maximum.accumulate(host.end[rows])
         outer[rows[1:]] = host.start[rows][1:] >= ends[:-1]
     host = host.where(outer)
-    joined = Spans(*(np.concatenate((getattr(device, c), getattr(host, c))) for c in ("start", "end", "name", "lane", "kind", "link", "comm")))
+    joined = Spans(
+        *(
+            np.concatenate((getattr(device, c), getattr(host, c)))
+            for c in ("start", "end", "name", "lane", "kind", "link", "comm")
+        )
+    )
     if len(joined) > most:
         length = joined.end - joined.start
         joined = joined.where(np.argpartition(-length, most)[:most])

@@ -21,7 +21,7 @@ from whichrank.timeline.steps.analysis import STATES, Profiled, Steps, together
 from whichrank.timeline.steps.reduce import reduced
 
 Progress = Callable[[str, int, int], None]
-OTHERS: tuple[str, ...] = ()
+OTHERS = ("nsys", "nccl_inspector")
 """Readers of profiles that are loaded only for files that Kineto's does not claim."""
 SUFFIX = "_in_profiles"
 """Rules that judge profiles are named so."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +43,7 @@ class Spans:
 
     def where(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Spans:
         """These rows alone."""
-        columns = (self.start, self.end, self.name, self.lane, self.kind, self.link, self.comm)
+        columns: tuple[Any, ...] = (self.start, self.end, self.name, self.lane, self.kind, self.link, self.comm)
         return Spans(*(column[rows] for column in columns))
 
     def of(self, *kinds: int) -> Spans:

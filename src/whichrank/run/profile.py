@@ -66,7 +66,9 @@ def run(command: Sequence[str], out: Path, wishes: Wishes, tell: Callable[[str],
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for error in sorted(out.glob("rank-*.error.txt")):
-        tell(f"{error.stem.removesuffix('.error')}: {error.read_text(encoding='utf-8', errors='replace').strip()[:300]}")
+        tell(
+            f"{error.stem.removesuffix('.error')}: {error.read_text(encoding='utf-8', errors='replace').strip()[:300]}"
+        )
     return code
 
 

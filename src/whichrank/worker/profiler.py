@@ -70,9 +70,9 @@ class Profile:
             self.start()
 
     def start(self) -> None:
-        import torch
         from torch.profiler import ProfilerActivity, profile, schedule
 
+        torch: Any = sys.modules["torch"]
         if self.nvtx:
             self.ranges = torch.autograd.profiler.emit_nvtx(record_shapes=self.shapes)
             self.ranges.__enter__()
@@ -232,4 +232,4 @@ def begin() -> None:
     import atexit
 
     atexit.register(_profile.end)
-    sys.meta_path.insert(0, _Bell())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Bell())

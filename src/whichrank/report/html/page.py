@@ -11,7 +11,10 @@ from whichrank.report._words import safe
 
 HERE = Path(__file__).parent
 # Everything is in the file: nothing may be loaded, sent or framed.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
 
 
 def text(words: str) -> str:
@@ -49,7 +52,9 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], words: Sequenc
     """A table; columns with words are aligned left, numbers right."""
 
     def cells(row: Sequence[str], tag: str) -> str:
-        return "".join(f'<{tag}{"" if i in words else " class=n"}>{text(cell)}</{tag}>' for i, cell in enumerate(row))
+        return "".join(f"<{tag}{'' if i in words else ' class=n'}>{text(cell)}</{tag}>" for i, cell in enumerate(row))
 
     body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{cells(headings, "th")}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        f'<div class="scroll"><table><thead><tr>{cells(headings, "th")}</tr></thead><tbody>{body}</tbody></table></div>'
+    )

@@ -73,7 +73,9 @@ def headline(report: StepReport) -> str:
         "compute_pct": "compute", "exposed_pct": "exposed communication", "memory_pct": "memory copies",
         "idle_pct": "idle",
     }  # fmt: skip
-    parts = ", ".join(f"{middle[k]:.0f} % {words[k]}" for k in sorted(middle, key=lambda k: -(middle[k] or 0)) if middle[k])
+    parts = ", ".join(
+        f"{middle[k]:.0f} % {words[k]}" for k in sorted(middle, key=lambda k: -(middle[k] or 0)) if middle[k]
+    )
     tail = f" Most to gain: {best.what}" if best is not None else ""
     return f"The time goes to {parts}.{tail}" if parts else "The profile holds no work."
 
@@ -82,7 +84,10 @@ def _label(report: StepReport) -> str:
     steps = max(one.steps for one in report.ranks)
     parts = [f"step {duration(report.step_us)}"] if report.step_us else []
     parts += [counted(steps, "step")] if steps else []
-    parts.append(counted(len(report.ranks), "rank") + (f" of {report.world}" if report.world and report.world != len(report.ranks) else ""))
+    parts.append(
+        counted(len(report.ranks), "rank")
+        + (f" of {report.world}" if report.world and report.world != len(report.ranks) else "")
+    )
     if report.matched:
         parts.append(f"{report.matched:,} collectives matched")
     offset = max((abs(one.clock_offset_us) for one in report.ranks), default=0.0)

@@ -12,7 +12,19 @@ from whichrank.report.html.rank_map import SCRIPT, Row, State, rank_map
 from whichrank.report.steps._outline import duration, outline
 
 NAME = "html"
-COLOURS = ("--compute", "--overlap", "--exposed", "--memory", "--loader", "--checkpoint", "--collector", "--sync", "--host", "--other", "--wait")
+COLOURS = (
+    "--compute",
+    "--overlap",
+    "--exposed",
+    "--memory",
+    "--loader",
+    "--checkpoint",
+    "--collector",
+    "--sync",
+    "--host",
+    "--other",
+    "--wait",
+)
 PARTS = (
     ("compute_pct", "compute", "--compute"), ("moving_pct", "exposed communication", "--exposed"),
     ("waiting_pct", "waiting for another rank", "--wait"), ("memory_pct", "memory copies", "--memory"),
@@ -29,7 +41,8 @@ def render(report: StepReport) -> Iterator[str]:
 
 def _parts(report: StepReport) -> Iterator[str]:
     told = outline(report)
-    yield f'<header><p class="kicker">Where the step time goes</p><h1>{text(told.headline)}</h1><p class="label">{text(told.label)}</p></header>\n'
+    yield '<header><p class="kicker">Where the step time goes</p>'
+    yield f'<h1>{text(told.headline)}</h1><p class="label">{text(told.label)}</p></header>\n'
     if report.ranks:
         yield _cards(report)
     if report.drawings:
@@ -39,7 +52,10 @@ def _parts(report: StepReport) -> Iterator[str]:
             for d in report.drawings
         ]
         states = [State(name, COLOURS[i]) for i, name in enumerate(report.states)]
-        hint = "One row per rank, on one clock that the collectives align. Wheel zooms, drag moves, double click shows everything; click the legend to hide a state."
+        hint = (
+            "One row per rank, on one clock that the collectives align. Wheel zooms, drag moves, "
+            "double click shows everything; click the legend to hide a state."
+        )
         yield section("Ranks over time", rank_map(rows, states), hint=hint)
     if report.stragglers:
         yield section("Who is late", *(_late(one) for one in report.stragglers))
@@ -70,12 +86,15 @@ def _cards(report: StepReport) -> str:
         (duration(report.step_us), "a step", ""),
         (middle("compute_pct"), "compute", ""),
         (middle("exposed_pct"), "exposed communication", ""),
-        (middle("waiting_pct"), "waiting for another rank", "") if len(report.ranks) > 1
+        (middle("waiting_pct"), "waiting for another rank", "")
+        if len(report.ranks) > 1
         else (middle("overlap_pct"), "of communication hidden", ""),
         (middle("idle_pct"), "idle", ""),
         (duration(cost) if report.stragglers else "none", "lost to late ranks per step", "warn" if cost else ""),
     ]
-    shown = "".join(f'<div class="card {css}"><b>{text(value)}</b><span>{text(name)}</span></div>' for value, name, css in cards)
+    shown = "".join(
+        f'<div class="card {css}"><b>{text(value)}</b><span>{text(name)}</span></div>' for value, name, css in cards
+    )
     return f'<div class="cards">{shown}</div>\n'
 
 
@@ -85,7 +104,8 @@ def _late(one: Straggler) -> str:
         cost = "hidden: costs nothing"
     host = f" on {one.host}" if one.host else ""
     return (
-        f'<div class="item"><div class="gain">rank {one.rank}{text(host)}<small>{one.steps} of {one.of_steps} steps</small></div>'
+        f'<div class="item"><div class="gain">rank {one.rank}{text(host)}'
+        f"<small>{one.steps} of {one.of_steps} steps</small></div>"
         f"<div><p><strong>{text(duration(one.late_us_per_step))} late per step</strong>, {text(cost)}</p>"
         f'<p class="why">{text(one.doing)}</p></div></div>'
     )
@@ -107,7 +127,10 @@ def _advice(one: Advice, most: float, step_us: float | None) -> str:
 
 
 def _legend() -> str:
-    names = [*((name, colour) for _, name, colour in PARTS), *((f"idle: {key.replace('_', ' ')}", COLOURS[4 + i]) for i, key in enumerate(IDLE))]
+    names = [
+        *((name, colour) for _, name, colour in PARTS),
+        *((f"idle: {key.replace('_', ' ')}", COLOURS[4 + i]) for i, key in enumerate(IDLE)),
+    ]
     spans = "".join(f'<span><i style="background:var({colour})"></i>{text(name)}</span>' for name, colour in names)
     return f'<div class="legend" style="margin-bottom:10px">{spans}</div>'
 
@@ -122,7 +145,9 @@ def _bars(ranks: tuple[RankShares, ...], late: set[int]) -> str:
     rows = []
     for one in ranks[:MOST_BARS]:
         pieces = [(_part(one, key), colour, name) for key, name, colour in PARTS]
-        pieces += [(one.idle_why.get(key, 0.0), COLOURS[4 + i], f"idle: {key.replace('_', ' ')}") for i, key in enumerate(IDLE)]
+        pieces += [
+            (one.idle_why.get(key, 0.0), COLOURS[4 + i], f"idle: {key.replace('_', ' ')}") for i, key in enumerate(IDLE)
+        ]
         bar = "".join(
             f'<i style="width:{value:.2f}%;background:var({colour})" title="{text(name)} {value:.1f} %"></i>'
             for value, colour, name in pieces
@@ -130,6 +155,9 @@ def _bars(ranks: tuple[RankShares, ...], late: set[int]) -> str:
         )
         name = f"rank {one.rank}" if one.rank is not None else one.file.rsplit("/", 1)[-1]
         css = ' class="late"' if one.rank in late and one.rank is not None else ""
-        rows.append(f'<span{css}>{text(name)}</span><div class="bar">{bar}</div><span class="end">{text(duration(one.step_us))}</span>')
+        rows.append(
+            f'<span{css}>{text(name)}</span><div class="bar">{bar}</div>'
+            f'<span class="end">{text(duration(one.step_us))}</span>'
+        )
     left = f'<p class="hint">{len(ranks) - MOST_BARS} more ranks (in the JSON)</p>' if len(ranks) > MOST_BARS else ""
     return f'<div class="bars">{"".join(rows)}</div>{left}'

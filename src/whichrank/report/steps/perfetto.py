@@ -40,7 +40,11 @@ class Process(NamedTuple):
 def render(processes: Iterable[Process]) -> Iterator[bytes]:
     """The file, piece by piece; never more than one rank is held."""
     encode = msgspec.json.Encoder().encode
-    yield b'{"displayTimeUnit":"ms","otherData":{"written by":' + encode(f"whichrank {__version__}") + b'},"traceEvents":[\n'
+    yield (
+        b'{"displayTimeUnit":"ms","otherData":{"written by":'
+        + encode(f"whichrank {__version__}")
+        + b'},"traceEvents":[\n'
+    )
     first = True
     for process in processes:
         lines = [encode(event) for event in _titles(process)]

@@ -49,7 +49,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not slow or len(slow) < len(known) / 2:
         return []
     worst = min(slow, key=lambda c: (c.busbw_gbs or 0) / (c.expected_gbs or 1))
-    words = f"{worst.op} of {(worst.bytes or 0) >> 20} MiB moves {worst.busbw_gbs:.3g} GB/s, {worst.expected_gbs:.0f} are usual"
+    size = f"{(worst.bytes or 0) >> 20} MiB"
+    words = f"{worst.op} of {size} moves {worst.busbw_gbs:.3g} GB/s, {worst.expected_gbs:.0f} are usual"
     return [
         Finding(
             code=CODE,

@@ -40,8 +40,10 @@ CODE = "SLOW302"
 CAUSE = "input-bound"
 LEAST, LATE = 0.10, 0.03
 FIX = (
-    "Give the loader more workers and let it prefetch: DataLoader(num_workers=…, prefetch_factor=…, "
-    "persistent_workers=True, pin_memory=True).",
+    (
+        "Give the loader more workers and let it prefetch: DataLoader(num_workers=…, prefetch_factor=…, "
+        "persistent_workers=True, pin_memory=True)."
+    ),
     "Look at the storage and the CPU of the slow ranks' hosts; decode and tokenise ahead of time.",
 )
 

@@ -144,7 +144,11 @@ def _overlap(scene: Scene) -> list[Advice]:
 
 def _bandwidth(scene: Scene) -> list[Advice]:
     """Collectives as fast as this hardware usually is."""
-    slow = {(s.op, s.bytes): s for s in scene.collectives if s.busbw_gbs and s.expected_gbs and s.busbw_gbs < 0.7 * s.expected_gbs}
+    slow = {
+        (s.op, s.bytes): s
+        for s in scene.collectives
+        if s.busbw_gbs and s.expected_gbs and s.busbw_gbs < 0.7 * s.expected_gbs
+    }
     if not slow or scene.play is None:
         return []
     faster = {}
@@ -202,7 +206,11 @@ def _buckets(scene: Scene) -> list[Advice]:
 
 def _settings(scene: Scene) -> list[Advice]:
     """Settings that people get wrong, as the profile shows them."""
-    signs = {key: float(np.median([one.signs.get(key, 0.0) for one in scene.matched.ranks])) for one in scene.matched.ranks for key in one.signs}
+    signs = {
+        key: float(np.median([one.signs.get(key, 0.0) for one in scene.matched.ranks]))
+        for one in scene.matched.ranks
+        for key in one.signs
+    }
     found = []
     if signs.get("unused_searches"):
         why = f"DDP searches the graph for unused parameters {signs['unused_searches']:.0f} times per step"
@@ -213,7 +221,9 @@ def _settings(scene: Scene) -> list[Advice]:
         why = f"{signs['bucket_copies']:.0f} copies between gradients and buckets per step"
         gain = signs.get("bucket_copies_ns", 0.0) / 1e3
         words = "Let gradients live in DDP's buckets."
-        found.append(Advice(words, "DistributedDataParallel(gradient_as_bucket_view=True)", gain, 0.6, why, "bucket-view"))
+        found.append(
+            Advice(words, "DistributedDataParallel(gradient_as_bucket_view=True)", gain, 0.6, why, "bucket-view")
+        )
     if signs.get("pageable_copies"):
         why = f"{signs['pageable_copies']:.0f} copies from or to pageable memory per step; each stops the host"
         words = "Copy from pinned memory, without waiting."

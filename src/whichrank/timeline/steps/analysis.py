@@ -18,7 +18,14 @@ from whichrank.timeline.steps.matching import Matched, match
 from whichrank.timeline.steps.replay import Play, prepare, run, span
 from whichrank.timeline.steps.stragglers import Late, find_late
 
-STATES = ("compute", "compute and communication", "exposed communication", "memory copies", *(f"idle: {reason.replace('_', ' ')}" for reason in IDLE_REASONS), "waiting for another rank")
+STATES = (
+    "compute",
+    "compute and communication",
+    "exposed communication",
+    "memory copies",
+    *(f"idle: {reason.replace('_', ' ')}" for reason in IDLE_REASONS),
+    "waiting for another rank",
+)
 """What the states of a drawing mean."""
 WAITS = len(STATES) - 1
 MOST_LINKS = 400_000
@@ -104,7 +111,7 @@ class Steps:
 
     @cached_property
     def shares(self) -> list[RankShares]:
-        waits = [cover.total for cover in self.waiting] or [None] * len(self.ranks)
+        waits: list[int | None] = [cover.total for cover in self.waiting] or [None] * len(self.ranks)
         return [_shares(one, waits[i], float(self.matched.offset[i])) for i, one in enumerate(self.ranks)]
 
     @cached_property
@@ -136,9 +143,13 @@ class Steps:
             label = f"rank {one.rank}" if one.rank is not None else one.source.rsplit("/", 1)[-1]
             found.append(
                 RankDrawing(
-                    label, one.rank, one.host_name or None, tuple(at.tolist()), tuple(state.tolist()),
+                    label,
+                    one.rank,
+                    one.host_name or None,
+                    tuple(at.tolist()),
+                    tuple(state.tolist()),
                     tuple(((one.start + shift) / 1e3).round(1).tolist()) if one.marked else (),
-                )  # fmt: skip
+                )
             )
         return tuple(found)
 

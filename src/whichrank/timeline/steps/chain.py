@@ -64,7 +64,9 @@ def _waits(trace: Trace, work: Work, launched: Longs, bounds: tuple[int, int]) -
     return Cover(start[ended], over[ended]), which[ended]
 
 
-def _could_not_begin(trace: Trace, work: Work, launched: Longs, resumed: Longs, over: Longs) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _could_not_begin(
+    trace: Trace, work: Work, launched: Longs, resumed: Longs, over: Longs
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Whether what ended a gap had been launched before the collective's end, or the host waited for that end."""
     device = trace.device
     place = np.minimum(np.searchsorted(device.start, resumed, side="left"), len(device) - 1)
@@ -93,7 +95,9 @@ def _spent(work: Work, waiting: Cover, edges: Longs) -> np.ndarray[tuple[int, in
     return spent
 
 
-def _top(trace: Trace, work: Work, edges: Longs) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int32]], np.ndarray[tuple[int, int], np.dtype[np.int64]]]:
+def _top(
+    trace: Trace, work: Work, edges: Longs
+) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int32]], np.ndarray[tuple[int, int], np.dtype[np.int64]]]:
     """What took the most time in each stretch: kernels or operators, and the host's marks for waiting."""
     count = len(edges) - 1
     names = np.concatenate((work.spans.name, work.why_spans.name)).astype(np.int64)

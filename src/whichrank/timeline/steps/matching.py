@@ -70,19 +70,34 @@ def match(ranks: Sequence[RankSteps]) -> Matched:
                 steps.append(int(key[0]) if isinstance(key[0], int) else -1)
         op = np.array([numbers[key] for key, _ in keys], np.int32)
         rows.append((op, np.full(len(op), index, np.int32), np.arange(len(op), dtype=np.int32)))
-    op, rank, call = (np.concatenate(parts) if parts else np.empty(0, np.int32) for parts in zip(*rows, strict=True)) if rows else (np.empty(0, np.int32),) * 3
+    op, rank, call = (
+        (np.concatenate(parts) if parts else np.empty(0, np.int32) for parts in zip(*rows, strict=True))
+        if rows
+        else (np.empty(0, np.int32),) * 3
+    )
     order = np.lexsort((rank, op))
     op, rank, call = op[order], rank[order], call[order]
     start, end = _times(ranks, rank, call)
     offset, error = _aligned(ranks, op, rank, end, what)
-    found = Matched(list(ranks), op, rank, call, start - offset[rank], end - offset[rank], offset, error, what, np.array(steps, np.int64))
+    found = Matched(
+        list(ranks),
+        op,
+        rank,
+        call,
+        start - offset[rank],
+        end - offset[rank],
+        offset,
+        error,
+        what,
+        np.array(steps, np.int64),
+    )
     return _parted(found)
 
 
 def _keys(one: RankSteps) -> list[tuple[tuple[object, ...], Collective]]:
     """What identifies each call on every rank that takes part: the step, the group, the operation, and how often."""
     seen: dict[tuple[object, ...], int] = defaultdict(int)
-    found = []
+    found: list[tuple[tuple[object, ...], Collective]] = []
     marked = one.marked
     for what, step in zip(one.calls.what.tolist(), one.calls.step.tolist(), strict=True):
         collective = one.collectives[what]
@@ -106,7 +121,9 @@ def _times(ranks: Sequence[RankSteps], rank: Ints, call: Ints) -> tuple[Longs, L
     return start, end
 
 
-def _aligned(ranks: Sequence[RankSteps], op: Ints, rank: Ints, end: Longs, what: Sequence[Collective]) -> tuple[Longs, Longs]:
+def _aligned(
+    ranks: Sequence[RankSteps], op: Ints, rank: Ints, end: Longs, what: Sequence[Collective]
+) -> tuple[Longs, Longs]:
     """What each rank's clock is ahead of the others', by the medians of its differences."""
     count = len(ranks)
     offset = np.zeros(count, np.float64)

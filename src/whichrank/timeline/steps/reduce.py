@@ -16,6 +16,7 @@ from whichrank.timeline.steps.signs import signs_of
 from whichrank.timeline.steps.windows import Windows, launched_at, windows
 from whichrank.timeline.steps.work import REASONS, Work, work_of
 
+
 def reduced(trace: Trace) -> RankSteps:
     """One rank's steps, collectives and chain."""
     launched = launched_at(trace)
@@ -67,9 +68,7 @@ def reduced(trace: Trace) -> RankSteps:
 
 
 def _joined(work: Work) -> Spans:
-    return Spans(
-        np.concatenate((work.spans.start, work.calls.start)), np.concatenate((work.spans.end, work.calls.end))
-    )
+    return Spans(np.concatenate((work.spans.start, work.calls.start)), np.concatenate((work.spans.end, work.calls.end)))
 
 
 def _idle(work: Work, steps: Windows) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
@@ -92,14 +91,14 @@ def _calls(trace: Trace, work: Work, steps: Windows, launched: Longs) -> tuple[C
     what = np.array([known.setdefault(collective, len(known)) for collective in told], np.int32)
     step = np.searchsorted(steps.start, spans.start, side="right") - 1
     step = np.where(spans.start < steps.end[-1], step, -1).astype(np.int32)
-    return Calls(spans.start, spans.end, what, spans.name, spans.lane, step), list(known)
+    return Calls(spans.start, spans.end, what, spans.name, spans.lane, step.astype(np.int32)), list(known)
 
 
 def _launch_of(trace: Trace, spans: Spans, launched: Longs) -> Longs:
     """When each of these spans of the device was launched."""
     order = np.argsort(trace.device.start, kind="stable")
     place = np.searchsorted(trace.device.start[order], spans.start)
-    found = spans.start.copy()
+    found: Longs = spans.start.copy()
     for row, first in enumerate(place.tolist()):
         for candidate in range(first, min(first + 8, len(order))):
             index = order[candidate]
@@ -144,7 +143,11 @@ def _around(trace: Trace, noted: Spans, moment: int) -> Collective | None:
     return best
 
 
-def _names(trace: Trace, top: np.ndarray[tuple[int, int], np.dtype[np.int32]], calls: np.ndarray[tuple[int], np.dtype[np.int32]]) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int32]]]:
+def _names(
+    trace: Trace,
+    top: np.ndarray[tuple[int, int], np.dtype[np.int32]],
+    calls: np.ndarray[tuple[int], np.dtype[np.int32]],
+) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int32]]]:
     """Only the names that are still used, and where each old number went (-1 stays -1)."""
     kept = np.unique(np.concatenate((top.reshape(-1), calls)))
     kept = kept[kept >= 0]

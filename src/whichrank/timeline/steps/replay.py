@@ -208,7 +208,9 @@ def without_waits(play: Play) -> Play:
             if kept:
                 own.append(carried)
                 carried = 0.0
-        chains.append(Chain(chain.begin, [ARRIVE] * sum(keep), [o for o, k in zip(chain.op, keep, strict=True) if k], own))
+        chains.append(
+            Chain(chain.begin, [ARRIVE] * sum(keep), [o for o, k in zip(chain.op, keep, strict=True) if k], own)
+        )
     return Play(chains, play.transfer, play.before, play.members)
 
 

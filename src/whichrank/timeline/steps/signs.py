@@ -13,7 +13,7 @@ from whichrank.timeline.steps.windows import Windows
 # Names by torch's reducer (torch/csrc/distributed/c10d/reducer.cpp), operators and marks.
 NAMES = {
     "unused_searches": r"ddp\.reducer::search_unused_parameters",
-    "bucket_copies": r"reducer::copy_bucket_to_grad|reducer::(?:mul_out|copy_)|torch::distributed::reducer::(?:mul_out|copy_)",
+    "bucket_copies": r"reducer::(?:copy_bucket_to_grad|mul_out|copy_)",
     "forwards": r"^DistributedDataParallel\.forward$",
     "optimizer_steps": r"^Optimizer\.step#",
     "items": r"^aten::(?:_local_scalar_dense)$",
@@ -24,7 +24,7 @@ NAMES = {
 TIMED = ("unused_searches", "bucket_copies")
 _PATTERNS = {key: re.compile(text) for key, text in NAMES.items()}
 _PAGEABLE = re.compile(r"Memcpy (?:HtoD|DtoH) .*Pageable")
-_LAUNCH = re.compile(r"launch", re.I)
+_LAUNCH = re.compile(r"launch", re.IGNORECASE)
 
 
 def signs_of(trace: Trace, launched: np.ndarray[tuple[int], np.dtype[np.int64]], windows: Windows) -> dict[str, float]:

@@ -80,7 +80,9 @@ def lateness(matched: Matched) -> tuple[Floats, list[int]]:
 def _levelled(matched: Matched) -> npt.NDArray[np.int64]:
     """When the ranks were level: the ends of the operations that at least half of their members waited for."""
     waited = np.zeros(len(matched.what))
-    numbers = {(r, c): o for o, r, c in zip(matched.op.tolist(), matched.rank.tolist(), matched.call.tolist(), strict=True)}
+    numbers = {
+        (r, c): o for o, r, c in zip(matched.op.tolist(), matched.rank.tolist(), matched.call.tolist(), strict=True)
+    }
     for index, one in enumerate(matched.ranks):
         for call in np.unique(one.links.call[one.links.kind == WAIT]).tolist():
             waited[numbers[index, call]] += 1
@@ -135,7 +137,8 @@ def _excess(ranks: Sequence[RankSteps]) -> Floats:
     """
     work = np.array([float(one.compute.sum()) for one in ranks])
     slower = np.array([max(0.0, work[i] - float(np.median(np.delete(work, i)))) for i in range(len(ranks))])
-    return np.maximum(_own_excess(ranks), slower)
+    found: Floats = np.maximum(_own_excess(ranks), slower)
+    return found
 
 
 def _own_excess(ranks: Sequence[RankSteps]) -> Floats:
@@ -154,7 +157,7 @@ def _own_by_step(one: RankSteps, common: Sequence[int]) -> Floats:
     own = np.bincount(step, one.links.own.astype(np.float64), minlength=len(one.ids))
     own[-1] += one.tail.sum()
     where = {int(number): index for index, number in enumerate(one.ids)}
-    return own[[where[number] for number in common]]
+    return np.asarray(own[[where[number] for number in common]], np.float64)
 
 
 def as_others(play: Play, index: int) -> tuple[list[float], float]:

@@ -34,12 +34,14 @@ def launched_at(trace: Trace) -> Longs:
     if not len(calls):
         calls = host.where(host.link >= 0)
     if not len(calls) or not len(device):
-        return device.start.copy()
+        own: Longs = device.start.copy()
+        return own
     order = np.argsort(calls.link, kind="stable")
     links, starts = calls.link[order], calls.start[order]
     place = np.minimum(np.searchsorted(links, device.link), len(links) - 1)
     known = (links[place] == device.link) & (device.link >= 0)
-    return np.where(known, np.minimum(starts[place], device.start), device.start)
+    found: Longs = np.where(known, np.minimum(starts[place], device.start), device.start)
+    return found
 
 
 def host_steps(trace: Trace) -> tuple[Longs, Longs, Longs]:

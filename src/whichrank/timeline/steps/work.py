@@ -11,14 +11,24 @@ from whichrank.records.steps import CHECKPOINT, COLLECTOR, HOST, LOADER, SYNCHRO
 from whichrank.records.trace import COMMUNICATION, COMPUTE, MARK, MEMORY, OPERATOR, PYTHON, RUNTIME, Spans, Trace
 from whichrank.timeline.steps.intervals import Cover, union
 
-_LOADS = re.compile(r"enumerate\(DataLoader\)|DataLoaderIter|data_?loader\b.*(?:next|fetch)|^dataloader|\bget_batch\b", re.I)
-_SAVES = re.compile(r"checkpoint(?!_?wrapper|ed|Function|\.py\(\d+\): checkpoint)|torch\.save|\bsave_(?:model|state|pretrained)|"
-                    r"serialization\.py\(\d+\): save", re.I)  # fmt: skip
-_COLLECTS = re.compile(r"\bPython GC\b|\bgc\.collect|built-in (?:function|method) collect\b|^gc:|garbage", re.I)
-_SYNCS = re.compile(r"(?:Device|Stream|Event|Context|Queue)Synchronize|cudaMemcpy$|hipMemcpy$|cuMemcpy\w*to[HD]_v2$|"
-                    r"aten::(?:item|_local_scalar_dense|nonzero|is_nonzero)$|EventSync", re.I)  # fmt: skip
-_NOT_WORK = re.compile(r"^(?:autograd::|torch::autograd|c10d::|record_param_comms|torch::distributed|gloo:|mpi:|ucc:|"
-                       r"nccl:|ProfilerStep|detach$|aten::(?:item|_local_scalar_dense)$)")  # fmt: skip
+_LOADS = re.compile(
+    r"enumerate\(DataLoader\)|DataLoaderIter|data_?loader\b.*(?:next|fetch)|^dataloader|\bget_batch\b", re.IGNORECASE
+)
+_SAVES = re.compile(
+    r"checkpoint(?!_?wrapper|ed|Function|\.py\(\d+\): checkpoint)|torch\.save|\bsave_(?:model|state|pretrained)|"
+    r"serialization\.py\(\d+\): save", re.IGNORECASE,
+)  # fmt: skip
+_COLLECTS = re.compile(
+    r"\bPython GC\b|\bgc\.collect|built-in (?:function|method) collect\b|^gc:|garbage", re.IGNORECASE
+)
+_SYNCS = re.compile(
+    r"(?:Device|Stream|Event|Context|Queue)Synchronize|cudaMemcpy$|hipMemcpy$|cuMemcpy\w*to[HD]_v2$|"
+    r"aten::(?:item|_local_scalar_dense|nonzero|is_nonzero)$|EventSync", re.IGNORECASE,
+)  # fmt: skip
+_NOT_WORK = re.compile(
+    r"^(?:autograd::|torch::autograd|c10d::|record_param_comms|torch::distributed|gloo:|mpi:|ucc:|nccl:|ProfilerStep|"
+    r"detach$|aten::(?:item|_local_scalar_dense)$)"
+)
 REASONS = (LOADER, CHECKPOINT, COLLECTOR, SYNCHRONISING, HOST)
 """In the order in which they explain an idle moment."""
 
@@ -103,7 +113,9 @@ def _reasons(trace: Trace) -> dict[int, Cover]:
 def _why_spans(trace: Trace) -> Spans:
     host, flags = trace.host, _flags(trace)
     named = flags[host.name]
-    rows = (named >= 0) & np.where(named == SYNCHRONISING, host.kind == RUNTIME, np.isin(host.kind, (MARK, OPERATOR, PYTHON)))
+    rows = (named >= 0) & np.where(
+        named == SYNCHRONISING, host.kind == RUNTIME, np.isin(host.kind, (MARK, OPERATOR, PYTHON))
+    )
     spans = host.where(rows)
     spans.kind = flags[spans.name]
     return spans

@@ -152,10 +152,10 @@ class _Names(_Numbers):
         return number
 
 
-class _Calls(dict[str, bool]):
+class _Calls(dict[Any, bool]):
     """Whether calls of the driver by this name launch something or wait for something."""
 
-    def __missing__(self, key: str) -> bool:
+    def __missing__(self, key: Any) -> bool:
         self[key] = useful = kinds.launches_or_waits(key or "")
         return useful
 
@@ -164,16 +164,16 @@ class _Calls(dict[str, bool]):
 class Table:
     """Spans collected so far."""
 
-    names: _Names = field(default_factory=lambda: _Names())
-    categories: _Numbers = field(default_factory=lambda: _Numbers())
-    lanes: _Numbers = field(default_factory=lambda: _Numbers())
+    names: _Names = field(default_factory=_Names)
+    categories: _Numbers = field(default_factory=_Numbers)
+    lanes: _Numbers = field(default_factory=_Numbers)
     titles: dict[tuple[str, Place, Place], str] = field(default_factory=dict)
     collectives: list[Collective] = field(default_factory=list)
     columns: list[tuple[np.ndarray[Any, Any], ...]] = field(default_factory=list)
     count: int = 0
     events: int = 0
     odd: int = 0
-    calls: _Calls = field(default_factory=lambda: _Calls())
+    calls: _Calls = field(default_factory=_Calls)
     _known: dict[Any, int] = field(default_factory=dict)
 
     def add(self, batch: list[Any]) -> None:
@@ -217,7 +217,7 @@ class Table:
         )
         self.count += len(spans)
 
-    def _comms(self, name: np.ndarray[Any, Any], names: list[str], args: list[Args]) -> np.ndarray[Any, Any]:
+    def _comms(self, name: np.ndarray[Any, Any], names: list[Any], args: list[Args]) -> np.ndarray[Any, Any]:
         """The collectives that spans of telling names carry arguments of."""
         found = np.full(len(name), -1, np.int32)
         for row in np.flatnonzero(np.isin(name, self.names.telling)).tolist():
