@@ -60,7 +60,7 @@ def _shares(a: Sequence[RankShares], b: Sequence[RankShares], scale: float) -> l
         before, after = _time(a, key), _time(b, key)
         if before is not None and after is not None:
             why = f"{abs(after - before) / 1e3:.1f} ms per step {'more' if after > before else 'less'}"
-            found.append(Difference(name, _ms(before), _ms(after), _suspicion(after - before, scale), why))
+            found.append(Difference(name, _ms(before), _ms(after), 0.9 * _suspicion(after - before, scale), why))
     reasons = {key for one in (*a, *b) for key in one.idle_why}
     for reason in sorted(reasons):
         before, after = (median(one.idle_why.get(reason, 0.0) * one.step_us / 100 for one in side) for side in (a, b))

@@ -43,10 +43,10 @@ def read(item: Item) -> Reading:
         except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError):
             broken += 1
             continue
-        if isinstance(header.get("rank"), int) and isinstance(header.get("n_ranks"), int):
-            # The rank is the communicator's; the largest communicator is the whole job.
-            if world is None or header["n_ranks"] > world:
-                rank, world = header["rank"], header["n_ranks"]
+        # The rank is the communicator's; the largest communicator is the whole job.
+        members = header.get("n_ranks")
+        if isinstance(members, int) and isinstance(header.get("rank"), int) and members > (world or 0):
+            rank, world = header["rank"], members
         host = str(metadata.get("hostname") or host)[:200]
         rows.append((start, end, known.setdefault(what, len(known)), len(rows)))
     if not rows:
