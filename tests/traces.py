@@ -28,7 +28,9 @@ class Rank:
     events: list[dict[str, Any]] = field(default_factory=list)
     number: int = 100
 
-    def kernel(self, length: float, name: str = "gemm", stream: int = 7, start: float | None = None, **args: Any) -> None:
+    def kernel(
+        self, length: float, name: str = "gemm", stream: int = 7, start: float | None = None, **args: Any
+    ) -> None:
         """A kernel that was launched long before it runs."""
         begun = self.now if start is None else start
         self.number += 1
@@ -55,7 +57,9 @@ class Rank:
     def step(self, number: int, start: float, end: float) -> None:
         self._add("user_annotation", f"ProfilerStep#{number}", start, end - start)
 
-    def _add(self, cat: str, name: str, start: float, length: float, pid: int = 42, tid: int = 42, args: Any = None) -> None:
+    def _add(
+        self, cat: str, name: str, start: float, length: float, pid: int = 42, tid: int = 42, args: Any = None
+    ) -> None:
         event = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": round(start + self.clock, 3)}
         self.events.append({**event, "dur": round(length, 3), "args": args or {}})
 
@@ -88,7 +92,9 @@ def meet(ranks: list[Rank], length: float, *, wait: bool = True, name: str = ALL
             one.now = end
 
 
-def job(folder: Path, world: int = 4, steps: int = 4, extra: Any = None, clocks: Any = None, wait: bool = True) -> list[Rank]:
+def job(
+    folder: Path, world: int = 4, steps: int = 4, extra: Any = None, clocks: Any = None, wait: bool = True
+) -> list[Rank]:
     """A job of equal ranks: three kernels, an all-reduce, an optimizer kernel per step; `extra(rank, step)` comes first."""
     ranks = [Rank(r, world, (clocks or {}).get(r, 0.0)) for r in range(world)]
     for step in range(steps):

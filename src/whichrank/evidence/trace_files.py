@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
-from whichrank.evidence.compressed import compression, inflate
+from whichrank.evidence.compressed import Gzip, Inflated, Stream, compression, inflate
 from whichrank.model.errors import UnreadableError
 
 PIECE = 1 << 20
@@ -67,33 +67,16 @@ class Pieces:
             while data := self.raw.read(PIECE):
                 yield data
             return
-        fast = _isal() if self.kind == "gz" else None
-        if fast is not None:
-            yield from self._fast(fast)
-            return
-        stream = inflate(self.raw, self.kind)
+        stream = _fast(self.raw) if self.kind == "gz" else inflate(self.raw, self.kind)
         while data := stream.read(PIECE):
             yield data
         self.cut = stream.cut
 
-    def _fast(self, isal: Any) -> Iterator[bytes]:
-        """The same with Intel's decompressor, which is about twice as fast where it is installed."""
-        with isal.IGzipFile(fileobj=self.raw, mode="rb") as stream:
-            while not self.cut:
-                try:
-                    data = stream.read(PIECE)
-                except (EOFError, OSError, zlib.error, isal.IsalError) as error:
-                    self.cut = f"the compressed data ends early or is damaged ({error})"
-                    return
-                if not data:
-                    return
-                yield cast("bytes", data)
 
-
-def _isal() -> Any:
+def _fast(raw: BinaryIO) -> Stream:
+    """gzip with Intel's decompressor where it is installed: about twice as fast."""
     try:
-        module: Any = import_module("isal.igzip")
-        module.IsalError = import_module("isal.isal_zlib").IsalError
+        isal: Any = import_module("isal.isal_zlib")
     except ImportError:
-        return None
-    return module
+        return inflate(raw, "gz")
+    return Inflated(raw, lambda: Gzip(isal.decompressobj(wbits=31)), isal.IsalError)

@@ -20,7 +20,11 @@ def test_equal_ranks_have_no_straggler(tmp_path):
     ("doing", "reason", "name"),
     [
         (lambda one: one.kernel(2000, "slow_kernel"), "compute", "slow_kernel"),
-        (lambda one: one.host_time(2000, "enumerate(DataLoader)#_Iter.__next__"), "data-loader", "enumerate(DataLoader)"),
+        (
+            lambda one: one.host_time(2000, "enumerate(DataLoader)#_Iter.__next__"),
+            "data-loader",
+            "enumerate(DataLoader)",
+        ),
         (lambda one: one.host_time(2000, "Python GC"), "garbage-collection", "garbage"),
         (lambda one: one.host_time(2000, "torch.save (checkpoint)"), "checkpoint", "checkpoint"),
         (lambda one: one.host_time(2000, "aten::foo", "cpu_op"), "host", "host"),

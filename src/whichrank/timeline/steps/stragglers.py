@@ -87,6 +87,8 @@ def _levelled(matched: Matched) -> npt.NDArray[np.int64]:
         for call in np.unique(one.links.call[one.links.kind == WAIT]).tolist():
             waited[numbers[index, call]] += 1
     members = np.diff(matched.first)
+    if not any(one.compute.any() for one in matched.ranks):  # nothing shows who waits: every operation levels them
+        waited = members.astype(np.float64)
     ops = np.flatnonzero((waited * 2 >= members) & (members > 1))
     return np.sort(np.array([matched.end[matched.first[op]] for op in ops.tolist()], np.int64))
 
@@ -110,7 +112,7 @@ def find_late(matched: Matched, play: Play | None, recorded: float | None) -> li
         often = int((late[index] > max(SHARE * typical, LEAST_NS) / 2).sum())
         if often < OFTEN * count and late[index].max() < typical / 2:
             continue
-        cost = _cost(play, index, recorded, count)
+        cost = _cost(play, index, recorded, count) if any(one.compute.any() for one in ranks) else None
         reason, doing = _doing(ranks, index, count)
         found.append(Late(index, float(each[index]), cost, often, count, reason, doing))
     return sorted(found, key=lambda one: (-(one.cost_ns or 0), -one.late_ns))
@@ -136,6 +138,8 @@ def _excess(ranks: Sequence[RankSteps]) -> Floats:
     at the same work; where waits don't show (all of it overlaps), the work's own length tells.
     """
     work = np.array([float(one.compute.sum()) for one in ranks])
+    if not work.any():  # collectives alone, as NCCL's Inspector logs them: nothing tells own time from waiting
+        return np.full(len(ranks), np.inf)
     slower = np.array([max(0.0, work[i] - float(np.median(np.delete(work, i)))) for i in range(len(ranks))])
     found: Floats = np.maximum(_own_excess(ranks), slower)
     return found

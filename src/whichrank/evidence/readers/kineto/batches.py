@@ -129,6 +129,10 @@ class Batches(Generic[T]):
             yield over[0]
             self._closing(over[1], iter(()))
             return
+        ends = [close for close in _CLOSE.finditer(buffer) if not buffer[close.end() :].strip(_SPACE + b"}")]
+        if ends:  # whole, but for events that are not valid
+            yield self._mended(buffer[: ends[0].start() + 1])
+            return
         try:
             yield self.decode(b"[" + buffer.rstrip(_SPACE + b",") + b"]")
         except _WRONG:

@@ -195,8 +195,10 @@ class Table:
             start = _nanoseconds([e.ts for e in spans])
             length = np.fromiter(map(_DURATION, spans), np.float64, len(spans))
             name = np.fromiter(map(self.names.__getitem__, names), np.int32, len(spans))
+            if not np.isfinite(length).all():
+                raise TypeError("a span without a duration")
         except TypeError:
-            whole = [e for e in spans if e.ts is not None and e.dur is not None and e.name is not None]
+            whole = [e for e in spans if e.name is not None and _finite(e.ts) and _finite(e.dur)]
             self.odd += len(spans) - len(whole)
             self.events -= len(whole)
             self.add(whole)
@@ -220,9 +222,12 @@ class Table:
     def _comms(self, name: np.ndarray[Any, Any], names: list[Any], args: list[Args]) -> np.ndarray[Any, Any]:
         """The collectives that spans of telling names carry arguments of."""
         found = np.full(len(name), -1, np.int32)
-        for row in np.flatnonzero(np.isin(name, self.names.telling)).tolist():
-            if args[row].collective is not None or args[row].shapes is not _NOTHING:
-                found[row] = self._comm(described(names[row], args[row]))
+        rows = {row for row, arg in enumerate(args) if arg.collective is not None}
+        rows.update(
+            r for r in np.flatnonzero(np.isin(name, self.names.telling)).tolist() if args[r].shapes is not _NOTHING
+        )
+        for row in rows:
+            found[row] = self._comm(described(names[row], args[row]))
         return found
 
     def _comm(self, found: Collective) -> int:
@@ -282,6 +287,10 @@ class Table:
 
 
 _NO_ARGS = Args()
+
+
+def _finite(value: Any) -> bool:
+    return value is not None and abs(value) < float("inf")
 
 
 def _streams(lanes: list[Lane], lane: Any, stream: Any, spans: Spans) -> None:
