@@ -94,7 +94,7 @@ def _ranks(a: StepReport, b: StepReport, scale: float) -> list[Difference]:
     old, new = before[rank], next(one for one in b.ranks if one.rank == rank)
     values = [(one.compute_pct or 0) * one.step_us / 100 for one in (old, new)]
     why = f"the others changed by {typical / 1e3:.1f} ms"
-    return [Difference(f"compute of rank {rank}", _ms(values[0]), _ms(values[1]), _suspicion(more, scale), why)]
+    return [Difference(f"compute of rank {rank}", _ms(values[0]), _ms(values[1]), 0.95 * _suspicion(more, scale), why)]
 
 
 def _late(a: StepReport, b: StepReport, scale: float) -> list[Difference]:

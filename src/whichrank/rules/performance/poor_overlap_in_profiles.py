@@ -18,7 +18,8 @@ that is the late rank's finding. Where the steps can be replayed, going on witho
 Let gradients be reduced while the rest is computed: bucket sizes (DDP), prefetching (FSDP), overlap_comm (DeepSpeed).
 
 ## Limits
-What must wait (a tensor-parallel all_reduce whose result the next layer needs) can't be overlapped by a setting.
+What must wait (a tensor-parallel all_reduce whose result the next layer needs) can't be overlapped by a setting. With
+profiles of some ranks only it is noted, not claimed: the time may be a wait for a rank that was not profiled.
 """
 
 from __future__ import annotations
@@ -28,13 +29,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, NotEvaluated
+from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
     from whichrank.timeline.steps.analysis import Steps
-
-from whichrank.model.findings import Subject
 
 CODE = "PERF301"
 CAUSE = "poor-overlap"
@@ -60,13 +59,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 def _finding(steps: Steps, exposed: float, share: float | None) -> Finding:
     worst = max(steps.ranks, key=lambda one: int(one.exposed.sum()))
     hidden = 1 - worst.exposed.sum() / max(1, int(worst.communication.sum()))
+    world = max((one.world or 0) for one in steps.ranks)
+    whole = len(steps.ranks) >= world
     least = f"; at most {share:.0%} of the step could be saved" if share is not None else ""
     return Finding(
         code=CODE,
         cause=CAUSE,
         category="slow",
-        severity="warning",
-        confidence=round(min(0.85, 0.5 + exposed / 2), 2),
+        severity="warning" if whole else "info",
+        confidence=round(min(0.85, 0.5 + exposed / 2) * (1.0 if whole else 0.5), 2),
         subject=Subject(),
         message=f"{exposed:.0%} of each step is communication that no computation hides{least}.",
         evidence=(
