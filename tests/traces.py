@@ -85,8 +85,8 @@ def meet(ranks: list[Rank], length: float, *, wait: bool = True, name: str = ALL
     end = max(start.values()) + length
     group = {"Process Group Name": "0", "Group size": len(ranks), "Process Group Ranks": str([r.rank for r in ranks])}
     for one in ranks:
-        one.kernel(end - start[one.rank], name, 20, start[one.rank], **{"Collective name": "allreduce", "dtype": "Float",
-                   "In msg nelems": 1_000_000, "Out msg nelems": 1_000_000, **group, **args})  # fmt: skip
+        told = {"Collective name": "allreduce", "dtype": "Float", "In msg nelems": 10**6, "Out msg nelems": 10**6}
+        one.kernel(end - start[one.rank], name, 20, start[one.rank], **{**told, **group, **args})
         one.free = end  # type: ignore[attr-defined]
         if wait:
             one.now = end
@@ -95,7 +95,7 @@ def meet(ranks: list[Rank], length: float, *, wait: bool = True, name: str = ALL
 def job(
     folder: Path, world: int = 4, steps: int = 4, extra: Any = None, clocks: Any = None, wait: bool = True
 ) -> list[Rank]:
-    """A job of equal ranks: three kernels, an all-reduce, an optimizer kernel per step; `extra(rank, step)` comes first."""
+    """A job of equal ranks: kernels, an all-reduce and an optimizer kernel per step; `extra(rank, step)` comes first."""
     ranks = [Rank(r, world, (clocks or {}).get(r, 0.0)) for r in range(world)]
     for step in range(steps):
         begun = {one.rank: one.now for one in ranks}

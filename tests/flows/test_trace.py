@@ -121,7 +121,8 @@ def test_one_damaged_profile_costs_only_itself(tmp_path):
 def test_the_merged_file_is_on_one_clock(tmp_path):
     job(tmp_path / "job", clocks={1: 5_000_000.0, 3: -40.0})
     merged = tmp_path / "all.json.gz"
-    assert run(["trace", str(tmp_path / "job"), "--perfetto", str(merged), "--quiet", "--output", str(tmp_path / "r.txt")]) == 0
+    out = ["--perfetto", str(merged), "--quiet", "--output", str(tmp_path / "r.txt")]
+    assert run(["trace", str(tmp_path / "job"), *out]) == 0
     found = json.loads(gzip.decompress(merged.read_bytes()))["traceEvents"]
     ends = {}
     for event in found:

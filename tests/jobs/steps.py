@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -83,8 +84,7 @@ def main():
         optimizer.zero_grad()
         times.append(time.monotonic() - begun)
     if dist.get_rank() == 0 and os.environ.get("TIMES"):
-        with open(os.environ["TIMES"], "w") as stream:
-            json.dump(times, stream)
+        Path(os.environ["TIMES"]).write_text(json.dumps(times))
     dist.destroy_process_group()
     sys.exit(int(os.environ.get("CODE", "0")))
 

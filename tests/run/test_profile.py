@@ -29,7 +29,8 @@ def profile(out, world, *options, job=None, **variables):
 
 
 def test_chosen_ranks_of_a_real_job(tmp_path):
-    done = profile(tmp_path / "out", 3, "--skip", "2", "--steps", "4", "--ranks", "0-1", KIND="host", SLOW="1", STEPS="10")
+    options = ("--skip", "2", "--steps", "4", "--ranks", "0-1")
+    done = profile(tmp_path / "out", 3, *options, KIND="host", SLOW="1", STEPS="10")
     assert done.returncode == 0, done.stderr[-2000:]
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["rank-0.json.gz", "rank-1.json.gz", "trace.html"]
     report = trace([tmp_path / "out"])
@@ -79,6 +80,5 @@ def test_a_hundred_milliseconds_on_one_of_eight_ranks(tmp_path, kind, turn):
     without = statistics.median(json.loads(times.read_text())[2:])
     (late,) = trace([out]).stragglers
     measured = (with_it - without) * 1e6
-    print(f"BAR {kind} rank {slow}: late {late.late_us_per_step:.0f} cost {late.cost_us_per_step:.0f} measured {measured:.0f}")
     assert (late.rank, late.reason) == (slow, {"compute": "compute", "host": "host", "data": "data-loader"}[kind])
     assert late.late_us_per_step == pytest.approx(measured, rel=0.1)

@@ -48,27 +48,27 @@ def _inflated(head: bytes) -> bytes:
 
 
 @contextmanager
-def pieces(path: Path) -> Iterator[Pieces]:
+def pieces(path: Path, size: int = 0) -> Iterator[Pieces]:
     """The plain bytes of a trace, one piece after another."""
     with path.open("rb") as raw:
-        yield Pieces(raw)
+        yield Pieces(raw, size or PIECE)
 
 
 class Pieces:
     """Iterates over pieces of about a megabyte; `cut` tells afterwards why the data ended early, if it did."""
 
-    def __init__(self, raw: BinaryIO) -> None:
+    def __init__(self, raw: BinaryIO, size: int) -> None:
         head = raw.read(8)
         raw.seek(0)
-        self.raw, self.kind, self.cut = raw, compression(head), ""
+        self.raw, self.size, self.kind, self.cut = raw, size, compression(head), ""
 
     def __iter__(self) -> Iterator[bytes]:
         if not self.kind:
-            while data := self.raw.read(PIECE):
+            while data := self.raw.read(self.size):
                 yield data
             return
         stream = _fast(self.raw) if self.kind == "gz" else inflate(self.raw, self.kind)
-        while data := stream.read(PIECE):
+        while data := stream.read(self.size):
             yield data
         self.cut = stream.cut
 

@@ -126,7 +126,8 @@ def test_what_is_not_quite_json_is_mended(tmp_path):
 
 
 def test_nanoseconds_survive_microseconds_since_1970(tmp_path):
-    text = '[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1683564901548726.123,"dur":0.457,"args":{"stream":7}}]'
+    text = '[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,'
+    text += '"ts":1683564901548726.123,"dur":0.457,"args":{"stream":7}}]'
     (trace,) = read(written(tmp_path / "t.json", text.encode())).records
     assert (int(trace.device.start[0]), int(trace.device.end[0])) == (1683564901548726123, 1683564901548726580)
     (trace,) = read(written(tmp_path / "u.json", [kernel(ts=1683564901548726, dur=3)])).records
@@ -201,7 +202,8 @@ def test_devices_by_the_names_of_their_processes(tmp_path):
 @pytest.mark.parametrize(
     ("name", "rank"),
     [
-        ("rank-3.json.gz", 3), ("rank3_trace.json", 3), ("trace_rank_12.pt.trace.json", 12), ("worker0.pt.trace.json", 0),
+        ("rank-3.json.gz", 3), ("rank3_trace.json", 3), ("trace_rank_12.pt.trace.json", 12),
+        ("worker0.pt.trace.json", 0),
         ("node7_4242.1690000000000.pt.trace.json.gz", None), ("trace.json", None), ("7.json", 7),
         ("pid_123456.json", None),
     ],
@@ -211,7 +213,7 @@ def test_ranks_by_file_names(name, rank):
 
 
 def test_odd_types_cost_only_what_is_odd(tmp_path):
-    odd = [kernel(), {**kernel("b"), "ts": "12"}, {**kernel("c"), "pid": [1]}, {**kernel("d"), "args": 3}, 
+    odd = [kernel(), {**kernel("b"), "ts": "12"}, {**kernel("c"), "pid": [1]}, {**kernel("d"), "args": 3},
            {**kernel("e"), "dur": None}, {"ph": "Q"}, {"name": "no phase"}, {**kernel("f"), "name": 3}]  # fmt: skip
     reading = read(written(tmp_path / "t.json", {"traceEvents": odd}))
     assert len(reading.records[0].device) >= 2

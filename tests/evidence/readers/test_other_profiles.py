@@ -82,7 +82,8 @@ def line(rank, number, start, length, **extra):
         "header": {"id": "0x7f8c496ae9f661", "rank": rank, "n_ranks": 4, "nnodes": 1},
         "metadata": {"inspector_output_format_version": "v4.0", "dump_timestamp_us": start + length + 700,
                      "hostname": "node0", "pid": 100 + rank},
-        "coll_perf": {"coll": "AllReduce", "coll_sn": number, "coll_msg_size_bytes": 64 << 20, "coll_exec_time_us": length,
+        "coll_perf": {"coll": "AllReduce", "coll_sn": number, "coll_msg_size_bytes": 64 << 20,
+                      "coll_exec_time_us": length,
                       "coll_timing_source": "kernel_gpu", "coll_algobw_gbs": 1.0, "coll_busbw_gbs": 1.5,
                       "event_trace_ts": {"coll_start_ts": start - 50, "coll_stop_ts": start - 45, "kernel_events": [
                           {"channel_id": 0, "kernel_start_ts": start, "kernel_stop_ts": start + length}]}, **extra},

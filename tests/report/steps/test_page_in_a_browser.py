@@ -53,11 +53,12 @@ def drawn(browser):
 
 
 def view(browser):
-    return [float(v) for v in browser.execute_script("return document.querySelector('[data-map]').dataset.view").split()]
+    text = browser.execute_script("return document.querySelector('[data-map]').dataset.view")
+    return [float(value) for value in text.split()]
 
 
 def settle(browser):
-    browser.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()))")
+    browser.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))")
 
 
 def test_the_map_draws_and_zooms(browser, tmp_path):
@@ -113,6 +114,7 @@ def test_hundreds_of_ranks_stay_usable(browser, tmp_path):
 def test_nothing_is_loaded_and_nothing_fails(browser, tmp_path):
     browser.get_log("performance")
     shown(browser, trace([SAMPLE / "rank-0.json.gz"]), tmp_path)
-    asked = [line["message"] for line in browser.get_log("performance") if "Network.requestWillBeSent" in line["message"]]
+    said = [line["message"] for line in browser.get_log("performance")]
+    asked = [line for line in said if "Network.requestWillBeSent" in line]
     assert all('"url":"file:' in line or '"url":"data:' in line for line in asked)
     assert [line for line in browser.get_log("browser") if line["level"] == "SEVERE"] == []

@@ -36,7 +36,7 @@ def test_every_operation_is_that_of_sets(a, b):
 def test_what_lies_between_two_moments_is_counted(a, x, y):
     low, high = min(x, y), max(x, y)
     assert int(made(a).within(low, high)) == len({t for t in moments(a) if low <= t < high})
-    assert held(gaps(made(a), low, high)) == {t for t in range(low, high)} - moments(a)
+    assert held(gaps(made(a), low, high)) == set(range(low, high)) - moments(a)
 
 
 def test_intervals_of_a_cover_are_in_order_and_apart():

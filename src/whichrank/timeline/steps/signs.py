@@ -31,9 +31,10 @@ def signs_of(trace: Trace, launched: np.ndarray[tuple[int], np.dtype[np.int64]],
     """Counts per step (or nanoseconds, where the name ends so)."""
     steps = max(1, len(windows.ids))
     host, found = trace.host.of(MARK, OPERATOR), {}
+    used = [(index, trace.names[index][:160]) for index in np.unique(host.name).tolist()]
     counts = np.bincount(host.name, minlength=len(trace.names)) if len(trace.names) else np.zeros(0, np.int64)
     for key, pattern in _PATTERNS.items():
-        chosen = [index for index, name in enumerate(trace.names) if pattern.search(name)]
+        chosen = [index for index, name in used if pattern.search(name)]
         found[key] = float(counts[chosen].sum()) / steps if chosen else 0.0
         if key in TIMED and chosen:
             mine = host.where(np.isin(host.name, chosen))
@@ -54,7 +55,7 @@ def _launches(trace: Trace, launched: np.ndarray[tuple[int], np.dtype[np.int64]]
         return {}
     delay = device.start - launched
     calls = trace.host.of(RUNTIME)
-    launching = [index for index, name in enumerate(trace.names) if _LAUNCH.search(name)]
+    launching = [index for index in np.unique(calls.name).tolist() if _LAUNCH.search(trace.names[index][:160])]
     mine: Spans = calls.where(np.isin(calls.name, launching))
     return {
         "kernels": len(device) / steps,

@@ -29,6 +29,7 @@ _NOT_WORK = re.compile(
     r"^(?:autograd::|torch::autograd|c10d::|record_param_comms|torch::distributed|gloo:|mpi:|ucc:|nccl:|ProfilerStep|"
     r"detach$|aten::(?:item|_local_scalar_dense)$)"
 )
+Flags = np.ndarray[tuple[int], np.dtype[np.int8]]
 REASONS = (LOADER, CHECKPOINT, COLLECTOR, SYNCHRONISING, HOST)
 """In the order in which they explain an idle moment."""
 
@@ -54,7 +55,8 @@ class Work:
 def work_of(trace: Trace) -> Work:
     """The work of a profile."""
     device = trace.device.of(COMPUTE, COMMUNICATION, MEMORY)
-    reasons = _reasons(trace)
+    flags = _flags(trace)
+    reasons = _reasons(trace, flags)
     if len(device):
         calls = device.of(COMMUNICATION)
         spans = device.of(COMPUTE, MEMORY)
@@ -69,7 +71,7 @@ def work_of(trace: Trace) -> Work:
         memory=_cover(spans.of(MEMORY)),
         on_device=bool(len(device)),
         why=reasons,
-        why_spans=_why_spans(trace),
+        why_spans=_why_spans(trace, flags),
     )
 
 
@@ -98,9 +100,8 @@ def _operators(trace: Trace, loading: Cover) -> Spans:
     return found
 
 
-def _reasons(trace: Trace) -> dict[int, Cover]:
+def _reasons(trace: Trace, flags: Flags) -> dict[int, Cover]:
     host = trace.host
-    flags = _flags(trace)
     found = {}
     for reason in (LOADER, CHECKPOINT, COLLECTOR, SYNCHRONISING):
         rows = (flags[host.name] == reason) & _may(host, reason)
@@ -110,8 +111,8 @@ def _reasons(trace: Trace) -> dict[int, Cover]:
     return found
 
 
-def _why_spans(trace: Trace) -> Spans:
-    host, flags = trace.host, _flags(trace)
+def _why_spans(trace: Trace, flags: Flags) -> Spans:
+    host = trace.host
     named = flags[host.name]
     rows = (named >= 0) & np.where(
         named == SYNCHRONISING, host.kind == RUNTIME, np.isin(host.kind, (MARK, OPERATOR, PYTHON))
@@ -126,9 +127,11 @@ def _may(host: Spans, reason: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]
     return np.isin(host.kind, kinds)
 
 
-def _flags(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+def _flags(trace: Trace) -> Flags:
+    """What the host's spans of each name are about."""
     flags = np.full(max(1, len(trace.names)), -1, np.int8)
-    for index, name in enumerate(trace.names):
+    for index in np.unique(trace.host.name).tolist():
+        name = trace.names[index][:160]
         if _LOADS.search(name):
             flags[index] = LOADER
         elif _SAVES.search(name):

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from whichrank.evidence.readers.kineto.batches import Batches
-from whichrank.evidence.readers.kineto.events import MOST_SPANS, Table, decoder
+from whichrank.evidence.readers.kineto.events import MOST_SPANS, Table, decoder, span_class
 from whichrank.evidence.trace_files import is_trace, pieces
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
@@ -27,9 +27,10 @@ def sniff(head: bytes, name: str) -> bool:
 
 def read(item: Item) -> Reading:
     """The spans of one process as columns."""
-    table = Table()
+    kind = span_class(_beginning(item))
+    table = Table(kind=kind)
     with pieces(item.path) as source:
-        batches: Batches[Any] = Batches(source, decoder(_beginning(item)))
+        batches: Batches[Any] = Batches(source, decoder(kind))
         for batch in batches:
             table.add(batch)
         cut = source.cut
@@ -51,8 +52,8 @@ def read(item: Item) -> Reading:
 
 
 def _beginning(item: Item) -> bytes:
-    with pieces(item.path) as source:
-        return next(iter(source), b"")[: 1 << 16]
+    with pieces(item.path, 1 << 16) as source:
+        return next(iter(source), b"")
 
 
 def _notes(table: Table, batches: Batches[Any], cut: str) -> list[str]:

@@ -23,7 +23,7 @@ LONGEST_NAME = 512
 SHORT_US = 20
 """Calls of the driver that neither launch nor wait are passed over when they are shorter: there are many of them."""
 _NOTHING = msgspec.Raw(b"")
-_DURATION, _CATEGORY = attrgetter("dur"), attrgetter("cat")
+_DURATION, _CATEGORY, _PLACE = attrgetter("dur"), attrgetter("cat"), attrgetter("pid", "tid")
 _STREAM, _CORRELATION = attrgetter("stream"), attrgetter("correlation")
 _EXACT = re.compile(rb'"ts"\s*:\s*\d{14,}\.\d')
 Place = int | str | float | None
@@ -91,9 +91,13 @@ _REST = tuple(
 )
 
 
-def decoder(first: bytes = b"") -> Callable[[bytes], list[Any]]:
-    """How to decode a batch of events; the first bytes of the file tell how exact it must be."""
-    span = ExactSpan if _EXACT.search(first) else Span
+def span_class(first: bytes) -> Any:
+    """What spans are decoded to; the first bytes of the file tell how exact it must be."""
+    return ExactSpan if _EXACT.search(first) else Span
+
+
+def decoder(span: Any = Span) -> Callable[[bytes], list[Any]]:
+    """How to decode a batch of events."""
     union: Any = span
     for other in (Title, *_REST):
         union = union | other
@@ -174,16 +178,18 @@ class Table:
     events: int = 0
     odd: int = 0
     calls: _Calls = field(default_factory=_Calls)
+    kind: Any = Span
+    """The class that the decoder gives to spans."""
     _known: dict[Any, int] = field(default_factory=dict)
 
     def add(self, batch: list[Any]) -> None:
         """The spans of one batch."""
         self.events += len(batch)
-        calls = self.calls
+        calls, kind = self.calls, self.kind
         spans = [
             event
             for event in batch
-            if (event.__class__ is Span or event.__class__ is ExactSpan)
+            if event.__class__ is kind
             and (event.cat != "cuda_runtime" or calls[event.name] or (event.dur or 0) > SHORT_US)
         ]
         if len(spans) < len(batch):
@@ -210,7 +216,7 @@ class Table:
                 start,
                 start + length.astype(np.int64),
                 name,
-                np.fromiter(map(self.lanes.__getitem__, [(e.pid, e.tid) for e in spans]), np.int32, len(spans)),
+                np.fromiter(map(self.lanes.__getitem__, map(_PLACE, spans)), np.int32, len(spans)),
                 np.fromiter(map(self.categories.__getitem__, map(_CATEGORY, spans)), np.int32, len(spans)),
                 _whole(_STREAM, args),
                 _whole(_CORRELATION, args),
