@@ -42,10 +42,19 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
         return []
     signs = [*(s.sign for s in mine[-2:]), *told, *waiting]
     what = building.short(mine[-1].sign.text if mine else told[0].text, 100)
-    ranks = statements.unless_all(case, statements.ranks_of([s.sign for s in mine]))
-    ranks = ranks if len(ranks) == 1 else ()
+    ranks = _who(case, mine)
     who = building.who(case, ranks, []) if ranks else "A rank"
     return [building.found(case, claim, signs, tell.format(who=who, what=what), _sure(case, claim, mine, told), ranks)]
+
+
+def _who(case: Case, mine: list[Seen]) -> tuple[int, ...]:
+    """The one rank that said what it does; who timed out only waits, and then it is who did not come."""
+    waited = {event.rank for event in statements.events(case, "watchdog_timeout", "gloo_timeout")}
+    spoke = [rank for rank in statements.ranks_of([s.sign for s in mine]) if rank not in waited]
+    ranks = statements.unless_all(case, tuple(spoke))
+    if not ranks and len(case.first_to_fail) == 1:
+        return tuple(case.first_to_fail)
+    return ranks if len(ranks) == 1 else ()
 
 
 def _waited_elsewhere(case: Case) -> list[Statement]:

@@ -11,6 +11,17 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,512}(?:
 # torch's own `[rank3]:` is global; torchrun's tee prefix `[default3]:` has the local rank, and with
 # a template the global one after a bar: `[default3|11]:`.
 _RANK = re.compile(r"\[(?:rank|RANK|Rank|global_rank)[ =:]?(\d{1,7})\](:? ?)")
+# A script's own tag: `rank 3: `, `rank3 | `, `rank 0/4 | `, `r3 INFO `, `[node0 rank0] `; `[3] ` only behind a time.
+# torch's own words have a capital: `Rank 0: Completed store-based barrier`.
+_LEVEL = r"(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL)"
+_TAGGED = re.compile(
+    rf"(?:(?:rank|RANK)[ _=:-]?(\d{{1,6}})(?:/\d{{1,6}})?(?:[:,]| ?\||(?= {_LEVEL}\b)| -(?= ))"
+    rf"|[rR](\d{{1,6}})(?:(?= {{1,3}}{_LEVEL}\b)| ?\|)) ?"
+)
+_IN_BRACKET = re.compile(r"\[[\w. -]{1,60}[ ,:]rank[ _=:]?(\d{1,6})\]:? ?")
+_BARE = re.compile(r"\[(\d{1,4})\] (?=[A-Za-z])")
+_HOST_TOKEN = re.compile(rf"([A-Za-z][\w.-]{{0,60}}\d[\w.-]{{0,20}}) (?={_LEVEL}\b|\[?rank[ _=]?\d)")
+_LEVEL_BEFORE_RANK = re.compile(rf"{_LEVEL} ?:? {{0,3}}(?:- )?(?=\[?rank[ _=]?\d)")
 _TEE = re.compile(r"\[(?!node|host|nid)[A-Za-z_]{1,40}(\d{1,4})(?:\|(\d{1,7}))?\]:")
 _MPI = re.compile(r"(.{0,40}?)\[(?:[\w.@-]{0,80}@)?\d{1,10},(\d{1,7})\]<std(?:out|err|diag)>:? ?")
 _RAY = re.compile(r"\(([\w.:<>-]{0,60} ?)pid=(\d{1,10})(?:, ip=([\w.:-]{1,60}))?\) ?")
@@ -133,10 +144,8 @@ def _peel_who(voice: Voice) -> bool:
         match = _BUILD.match(text)
     elif first in " 0123456789" and (match := _TASK.match(text)):
         voice.task = int(match[1])
-    elif voice.host is None and (match := _HOST.match(text)):
-        voice.host = match[1]
     else:
-        match = None
+        match = _tag(voice, text)
     if match is None and "]<std" in text[:160] and (match := _MPI.match(text)):
         voice.rank = int(match[2])
     if match is None:
@@ -145,6 +154,19 @@ def _peel_who(voice: Voice) -> bool:
         voice.speaker += match[0].strip()[:200]
     voice.text = text[match.end() :]
     return True
+
+
+def _tag(voice: Voice, text: str) -> re.Match[str] | None:
+    """The rank or the host that a script or its logger puts before the words."""
+    if voice.rank is None and (match := _TAGGED.match(text)):
+        voice.rank = int(match[1] or match[2])
+        return match
+    if voice.host is None:
+        match = _HOST.match(text) or (_HOST_TOKEN.match(text) if voice.time_ns is not None else None)
+        if match:
+            voice.host = match[1]
+            return match
+    return _LEVEL_BEFORE_RANK.match(text) if voice.rank is None else None
 
 
 def _bracket(voice: Voice, text: str) -> re.Match[str] | None:
@@ -159,6 +181,9 @@ def _bracket(voice: Voice, text: str) -> re.Match[str] | None:
         voice.rank = int(match[2]) if match[2] else voice.rank
     elif match := _POD.match(text):
         voice.host = match[1]
+    elif voice.rank is None and not voice.by_torch:
+        match = _IN_BRACKET.match(text) or (_BARE.match(text) if voice.time_ns is not None else None)
+        voice.rank = int(match[1]) if match else None
     return match
 
 

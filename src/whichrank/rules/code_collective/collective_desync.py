@@ -71,7 +71,11 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         category="hang",
         severity="error",
         confidence=confidence,
-        subject=Subject(ranks=trouble.ranks, code=telling.place(lineup, due)),
+        subject=Subject(
+            ranks=trouble.ranks,
+            code=telling.place(lineup, due),
+            candidates=() if trouble.ranks else trouble.candidates,
+        ),
         message=_message(case, trouble, telling.step(lineup, due)),
         evidence=telling.evidence(lineup, trouble),
         victims=trouble.victims,

@@ -113,7 +113,7 @@ def _nobody(case: Case, standing: Standings) -> Finding:
         category="hang",
         severity="error",
         confidence=0.5 if everybody else 0.4,
-        subject=Subject(),
+        subject=Subject(candidates=missing if not everybody and len(missing) < len(waiting) else ()),
         message=(
             f"{telling.ranks_text(waiting).capitalize()} timed out in work {standing.target} of "
             f"{_group(standing)}{rest}."

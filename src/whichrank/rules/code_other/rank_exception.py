@@ -31,10 +31,11 @@ Without prefixes or one file per rank, nothing says whose traceback it is: run w
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from whichrank.facts.messages import signatures
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import building
+from whichrank.rules import building, telling
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import deaths, exceptions, statements
@@ -79,7 +80,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     raised = exceptions.own_exceptions(case) or exceptions.unclaimed_cuda_errors(case)
     if raised:
         return [_finding(case, group, first=i == 0) for i, group in enumerate(_grouped(raised)[:_MOST])]
-    return _by_exit_code(case) or _by_the_first_end(case) or _by_its_last_line(case) or _by_one_task(case)
+    return (
+        _in_a_thread(case)
+        or _by_exit_code(case)
+        or _by_the_first_end(case)
+        or _by_its_last_line(case)
+        or _by_one_task(case)
+    )
 
 
 def _grouped(raised: list[Statement]) -> list[list[Statement]]:
@@ -103,6 +110,25 @@ def _finding(case: Case, group: list[Statement], *, first: bool) -> Finding:
     message = f"{who} {verb} {building.short(signs[0].ref.quote)}{place}{rest}."
     sure = 0.9 if statements.ranks_of(signs) else 0.75
     return building.found(case, _CLAIM, signs, message, sure if first else 0.45, ranks)
+
+
+def _in_a_thread(case: Case) -> list[Finding]:
+    """A thread of the rank that did not come ended with an exception: what it fed ran dry."""
+    told = [
+        e
+        for e in statements.events(case, "traceback")
+        if e.text("thread") and not e.number("ignored") and exceptions.nature(e) in ("own", "known")
+    ]
+    missing = tuple(case.first_to_fail)
+    fitting = [e for e in told if e.rank is None or e.rank in missing]
+    if len(missing) != 1 or len(fitting) != 1 or len(fitting) != len(told):
+        return []
+    sign = statements.statement(case, fitting[0])
+    message = (
+        f"A thread of {telling.who(case, missing[0])} ended with {building.short(sign.ref.quote)}; the rank went on "
+        f"without it and no longer came to the collective{building.others(case, missing)}."
+    )
+    return [building.found(case, replace(_CLAIM, category="hang"), [sign], message, 0.65, missing)]
 
 
 def _by_exit_code(case: Case) -> list[Finding]:

@@ -45,7 +45,7 @@ _FIX = (
     "Check from another node that the port is open while the first node waits: nc -vz HOST PORT.",
 )
 _AFTERWARDS = ("heartbeat", "shutdown", "shut down", "close", "keep-alive")
-_CLASSES = {"RendezvousConnectionError": 0.72, "RendezvousTimeoutError": 0.5, "RendezvousParameterError": 0.7}
+_CLASSES = {"RendezvousConnectionError": 0.72, "RendezvousTimeoutError": 0.45, "RendezvousParameterError": 0.7}
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:

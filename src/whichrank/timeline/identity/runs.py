@@ -118,11 +118,17 @@ def _place_unnamed(dumps: list[Dump]) -> None:
                 progress = True
 
 
+LARGEST_WORLD = 1 << 17
+"""Nobody runs more ranks; a larger number in a name is something else, unless the evidence states such a world."""
+
+
 def _drop_impossible_ranks(dumps: list[Dump]) -> None:
-    """A number in a file name that is in none of the dump's groups is no rank."""
+    """A number in a file name that is in none of the dump's groups, or beyond every group's, is not a rank."""
+    stated = max((rank for dump in dumps for group in dump.groups for rank in (group.members or ())[-1:]), default=0)
     for dump in dumps:
         members = [set(group.members) for group in dump.groups if group.members]
-        if dump.rank is not None and members and dump.rank not in set.union(*members):
+        inside = dump.rank in set.union(*members) if members else (dump.rank or 0) <= max(stated, LARGEST_WORLD)
+        if dump.rank is not None and not inside:
             dump.rank = None
 
 
@@ -131,8 +137,10 @@ def choose_run(dumps: Sequence[Dump]) -> Run:
     run = Run()
     if not dumps:
         return run
-    pool = list(dumps)
-    _drop_impossible_ranks(pool)
+    # A recorder that holds nothing says nothing about when: it goes with the run that the others tell of.
+    pool = [dump for dump in dumps if len(dump)] or list(dumps)
+    empty = [dump for dump in dumps if not len(dump) and dump not in pool]
+    _drop_impossible_ranks([*pool, *empty])
     parts = [part for cluster in _clusters(pool) for part in _attempts(cluster)]
     sizes = Counter({index: len({dump.rank for dump in part}) for index, part in enumerate(parts)})
     newest = max(range(len(parts)), key=lambda index: (sizes[index] * 4 >= max(sizes.values()), index))
@@ -140,7 +148,7 @@ def choose_run(dumps: Sequence[Dump]) -> Run:
         if index != newest:
             when = "an earlier" if index < newest else "another"
             run.aside += [(dump, f"belongs to {when} run or attempt") for dump in part]
-    kept, copies = _without_copies(parts[newest])
+    kept, copies = _without_copies([*parts[newest], *empty])
     run.aside += copies
     _place_unnamed(kept)
     run.unplaced = [dump for dump in kept if dump.rank is None]

@@ -14,6 +14,7 @@ from whichrank.records.log import LogEvent
 from whichrank.records.nccl import NcclProcess
 from whichrank.records.ras import RasReport
 from whichrank.records.stack import ProcessStack, main_thread
+from whichrank.timeline.identity.runs import LARGEST_WORLD
 
 # Processes that launch ranks; their stacks are no rank's.
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch/distributed/run", "accelerate", "deepspeed", "srun", "mpirun")
@@ -124,6 +125,12 @@ def _sizes(nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequen
     sizes += [size for e in events if e.kind in _TELL_SIZE and (size := e.number("size")) is not None]
     sizes += [e.rank + 1 for e in events if e.rank is not None]
     return sizes
+
+
+def with_likely_ranks(events: Sequence[LogEvent], stated: int) -> list[LogEvent]:
+    """The events, without ranks that no world has: a number in a name may be a pid or a date."""
+    most = max(stated, LARGEST_WORLD)
+    return [replace(e, rank=None) if e.rank is not None and e.rank > most else e for e in events]
 
 
 def is_launcher(stack: ProcessStack) -> bool:

@@ -57,11 +57,7 @@ def of_cause(case: Case, cause: str, roles: tuple[Role, ...] = ("root", "hint"))
     if not case.sightings:
         return []
     names = [s.id for s in signatures().values() if s.cause == cause and s.role in roles]
-    return [
-        s
-        for s in seen(case, *names)
-        if not statements.survived_at(case, s.sign.ref.source, s.sighting.line, s.sign.rank)
-    ]
+    return [s for s in seen(case, *names) if not statements.message_dismissed(case, s.sighting)]
 
 
 def activities() -> tuple[str, ...]:

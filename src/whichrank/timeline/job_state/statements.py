@@ -106,8 +106,8 @@ def events(case: Case, *kinds: str) -> list[LogEvent]:
 
 
 def of_kind(case: Case, *kinds: str) -> list[Statement]:
-    """Events of these kinds that were not survived, as signs."""
-    return [statement(case, event) for event in events(case, *kinds) if not survived(case, event)]
+    """Events of these kinds that were not survived, as statements."""
+    return [statement(case, event) for event in events(case, *kinds) if not dismissed(case, event)]
 
 
 def said(case: Case, *phrases: str) -> list[Statement]:
@@ -130,7 +130,7 @@ def _said_elsewhere(case: Case, phrases: Sequence[str], told: set[tuple[str, str
         for s in case.index.roots
         if any(phrase in s.ref.quote for phrase in phrases)
         and (s.ref.source, s.ref.locator) not in told
-        and not survived_at(case, s.ref.source, s.line, s.rank)
+        and not message_dismissed(case, s)
     ]
 
 
@@ -149,7 +149,7 @@ def known(case: Case, cause: str) -> list[Statement]:
             weight=table[s.signature].weight,
         )
         for s in case.index.roots
-        if table[s.signature].cause == cause and not survived_at(case, s.ref.source, s.line, s.rank)
+        if table[s.signature].cause == cause and not message_dismissed(case, s)
     ]
 
 
@@ -228,6 +228,23 @@ def survived(case: Case, event: LogEvent) -> bool:
     return survived_at(case, event.ref.source, event.line, event.rank)
 
 
+def dismissed(case: Case, event: LogEvent) -> bool:
+    """Whether an event is no cause: training went on, and it is not what one rank alone said before it failed first."""
+    if not survived(case, event):
+        return False
+    return event.rank not in case.first_to_fail or any(e.rank != event.rank for e in case.index.kinds[event.kind])
+
+
+def message_dismissed(case: Case, message: Sighting) -> bool:
+    """The same for a known message."""
+    rank = told_rank(message)
+    if not survived_at(case, message.ref.source, message.line, message.rank):
+        return False
+    return rank not in case.first_to_fail or any(
+        told_rank(s) != rank for s in case.sightings if s.signature == message.signature
+    )
+
+
 def survived_at(case: Case, source: str, line: int, rank: int | None) -> bool:
     """Whether training went on after this line of a file."""
     known = case.index.survived
@@ -245,7 +262,11 @@ def _survived(case: Case, source: str, line: int, rank: int | None) -> bool:
     steps = progress.step[begin:]
     if rank is not None and len(np.unique(steps[progress.rank[begin:] == rank])) >= _STEPS_AFTER:
         return True
-    return len(np.unique(steps)) >= _STEPS_AFTER_BY_ANYBODY
+    counted = np.unique(steps[steps >= 0])
+    # A script may print every hundredth step only: what counts is how far it got.
+    return len(np.unique(steps)) >= _STEPS_AFTER_BY_ANYBODY or (
+        len(counted) >= _STEPS_AFTER and int(counted[-1] - counted[0]) >= _STEPS_AFTER_BY_ANYBODY
+    )
 
 
 def went_on(case: Case, found: Statement) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import lru_cache
 
-from whichrank.evidence.readers.torch_output import communication, exits, process, progress, watchdog
+from whichrank.evidence.readers.torch_output import communication, completion, exits, process, progress, watchdog
 from whichrank.evidence.readers.torch_output.bounded_events import FIRST
 from whichrank.evidence.readers.torch_output.found import Found, Matcher
 from whichrank.evidence.readers.torch_output.listener import MARKS, Hearing
@@ -142,6 +142,8 @@ class Listener:
         return self._reading()
 
     def _reading(self) -> Reading:
+        for number, voice, how in completion.read(self._item, self._breaks, self._clock):
+            self._hearing.emit(number, voice, Found("run_finished", {"how": how}))
         records: list[object] = [*self._hearing.keeper.events()]
         steps = progress.read(self._item, self._breaks, self._clock, self._rank)
         records += [steps] if steps is not None else []
