@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from whichrank.evidence.intake import Given, collect
+from whichrank.evidence.trace_files import is_trace
 from whichrank.evidence.readers import kineto
-from whichrank.fleet.local import Failure, map_ordered
 from whichrank.model.contracts import Item, Reader, Reading
 from whichrank.model.errors import UnreadableError, UsageError
 from whichrank.model.evidence import Coverage, Skipped, Source
@@ -19,6 +19,9 @@ from whichrank.records.steps import RankSteps
 from whichrank.records.trace import Trace
 from whichrank.timeline.steps.analysis import STATES, Profiled, Steps, together
 from whichrank.timeline.steps.reduce import reduced
+
+if TYPE_CHECKING:
+    from whichrank.evidence.intake import Given
 
 Progress = Callable[[str, int, int], None]
 OTHERS = ("nsys", "nccl_inspector")
@@ -67,19 +70,55 @@ def read_profiles(
     paths: Sequence[Given], *, jobs: int | None = None, progress: Progress | None = None
 ) -> tuple[list[RankSteps], list[Source]]:
     """Every profile below the paths, reduced; and what became of each file."""
+    single = _single(paths)
+    if single is not None:  # the commonest case needs neither archives nor workers
+        return _sorted([single], [_attempted(single)], [])
+    from whichrank.evidence.intake import collect
+    from whichrank.fleet.local import map_ordered
+
     told = (lambda done, total: progress("reading", done, total)) if progress is not None else None
     with collect(paths) as intake:
         results = map_ordered(_read, intake.items, jobs=jobs, size=lambda item: item.size, progress=told)
-        items = list(intake.items)
+    return _sorted(intake.items, results, intake.refused)
+
+
+def _single(paths: Sequence[Given]) -> Item | None:
+    """The one profile that was given, as a file or as all that a folder holds."""
+    if len(paths) != 1 or paths[0] == "-":
+        return None
+    path = paths[0].resolve()
+    if path.is_dir():
+        inside = list(islice(path.iterdir(), 2))
+        if len(inside) != 1:
+            return None
+        path = inside[0]
+    if path.is_symlink() or not path.is_file():
+        return None
+    status = path.stat()
+    item = Item(path, path.name, status.st_size, status.st_mtime_ns)
+    return item if is_trace(item.head()) else None
+
+
+def _attempted(item: Item) -> tuple[str, Reading] | str:
+    try:
+        return _read(item)
+    except (ValueError, TypeError, ArithmeticError, LookupError, OSError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _sorted(
+    items: Sequence[Item], results: Sequence[Any], refused: Sequence[Source]
+) -> tuple[list[RankSteps], list[Source]]:
+    """Profiles and sources; what gave no result says why."""
     ranks: list[RankSteps] = []
-    sources = list(intake.refused)
+    sources = list(refused)
     for item, result in zip(items, results, strict=True):
-        if isinstance(result, Failure):
-            sources.append(Source(item.label, "", "unusable", result.message))
-            continue
-        name, reading = result
-        ranks += reading.records
-        sources.append(Source(item.label, name, reading.quality, reading.note))
+        if isinstance(result, tuple):
+            name, reading = result
+            ranks += reading.records
+            sources.append(Source(item.label, name, reading.quality, reading.note))
+        else:
+            sources.append(Source(item.label, "", "unusable", getattr(result, "message", str(result))))
     return ranks, sources
 
 
