@@ -95,7 +95,7 @@ def meet(ranks: list[Rank], length: float, *, wait: bool = True, name: str = ALL
 def job(
     folder: Path, world: int = 4, steps: int = 4, extra: Any = None, clocks: Any = None, wait: bool = True
 ) -> list[Rank]:
-    """A job of equal ranks: kernels, an all-reduce and an optimizer kernel per step; `extra(rank, step)` comes first."""
+    """Equal ranks: kernels, an all-reduce and an optimizer kernel per step; `extra(rank, step)` comes first."""
     ranks = [Rank(r, world, (clocks or {}).get(r, 0.0)) for r in range(world)]
     for step in range(steps):
         begun = {one.rank: one.now for one in ranks}

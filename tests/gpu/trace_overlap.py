@@ -18,8 +18,8 @@ os.environ["NCCL_HOSTID"] = os.environ["RANK"]
 torch.cuda.set_device(0)
 dist.init_process_group("nccl")
 rank = dist.get_rank()
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(2048, 2048) for _ in range(8)]).cuda(),
-    bucket_cap_mb=16)
+layers = torch.nn.Sequential(*[torch.nn.Linear(2048, 2048) for _ in range(8)]).cuda()
+model = torch.nn.parallel.DistributedDataParallel(layers, bucket_cap_mb=16)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
 for step in range(20):
     if rank == 1 and os.environ["KIND"] == "host":

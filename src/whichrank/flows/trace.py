@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from whichrank.evidence.trace_files import is_trace
 from whichrank.evidence.readers import kineto
+from whichrank.evidence.trace_files import is_trace
 from whichrank.model.contracts import Item, Reader, Reading
 from whichrank.model.errors import UnreadableError, UsageError
 from whichrank.model.evidence import Coverage, Skipped, Source

@@ -193,7 +193,7 @@ class Table:
             and (event.cat != "cuda_runtime" or calls[event.name] or (event.dur or 0) > SHORT_US)
         ]
         if len(spans) < len(batch):
-            self._titles(event for event in batch if event.__class__ is Title)
+            self._titles([event for event in batch if event.__class__ is Title])
         if self.count >= MOST_SPANS or not spans:
             return
         names = [e.name for e in spans]
