@@ -22,6 +22,7 @@ from whichrank.model.evidence import Coverage, Skipped, Source
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Diagnosis, JobInfo, ScheduledJob
+from whichrank.records.trace import Trace
 from whichrank.timeline.case import Case, build_case
 from whichrank.timeline.collectives import positions
 from whichrank.timeline.job_state.joined import joined
@@ -97,7 +98,17 @@ def _read(item: Item) -> list[tuple[str, Reading]]:
 
         results.append((known_messages.NAME, known_messages.read_warnings(item, results[0][1].records)))
     useful = [(name, reading) for name, reading in results if reading.quality != "ignored"]
-    return useful or results[:1]
+    return [(name, _reduced(reading)) for name, reading in useful or results[:1]]
+
+
+def _reduced(reading: Reading) -> Reading:
+    """Profiles become summaries where they are read: megabytes need not travel between processes."""
+    if not any(isinstance(record, Trace) for record in reading.records):
+        return reading
+    from whichrank.timeline.steps.reduce import reduced
+
+    reading.records = [reduced(record) if isinstance(record, Trace) else record for record in reading.records]
+    return reading
 
 
 def _read_by(reader: Reader, item: Item) -> Reading:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whichrank.model.evidence import Source
 from whichrank.records.clue import CodeClue
@@ -17,6 +17,7 @@ from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
 from whichrank.records.ras import RasReport
 from whichrank.records.sighting import Sighting
 from whichrank.records.stack import ProcessStack
+from whichrank.records.steps import RankSteps
 from whichrank.timeline.clocks.collectives import Clock, align
 from whichrank.timeline.clocks.hosts import on_one_clock, refined
 from whichrank.timeline.clocks.log_times import with_year
@@ -37,6 +38,9 @@ from whichrank.timeline.job_state.outcome import Finish, finish
 from whichrank.timeline.job_state.own_reports import without_own_reports
 from whichrank.timeline.job_state.statements import Index
 from whichrank.timeline.network.connections import Connections, connect
+
+if TYPE_CHECKING:
+    from whichrank.timeline.steps.analysis import Steps
 
 
 @dataclass
@@ -69,6 +73,8 @@ class Case:
     """By host, where they were measured while the job ran."""
     guards: list[GuardFile] = field(default_factory=list)
     """What the guards of ranks wrote."""
+    steps: Steps | None = None
+    """Profiles of the ranks, where there are any."""
     hardware: Hardware = field(default_factory=Hardware)
     """What hosts say of themselves: kernel logs, GPUs, ports, limits, packets."""
 
@@ -199,8 +205,19 @@ def build_case(records: Iterable[Any]) -> Case:
         has_dumps=lineup is not None,
         host_clocks=clocks,
         guards=[r for r in pile if isinstance(r, GuardFile)],
+        steps=_profiles(pile),
         hardware=gather(pile, people, _signs_of_life(lineup, events, pile)),
     )
+
+
+def _profiles(pile: Iterable[Any]) -> Steps | None:
+    """The profiles together; what compares them is loaded only where there are any."""
+    profiles = [r for r in pile if isinstance(r, RankSteps)]
+    if not profiles:
+        return None
+    from whichrank.timeline.steps.analysis import together
+
+    return together(profiles)
 
 
 def _signs_of_life(lineup: Lineup | None, events: Iterable[LogEvent], pile: Iterable[Any]) -> list[int]:

@@ -126,7 +126,12 @@ def install(folder: Path) -> None:
             text = text.replace(f"from whichrank.{room}.", f"from {PACKAGE}.")
             text = text.replace(f"from whichrank.{room} ", f"from {PACKAGE} ")
         (inside / name.partition("/")[2]).write_text(text, encoding="utf-8")
-    (folder / HOOK / "sitecustomize.py").write_text(_SITECUSTOMIZE.format(package=PACKAGE), encoding="utf-8")
+    (folder / HOOK / "sitecustomize.py").write_text(hook_source(PACKAGE), encoding="utf-8")
+
+
+def hook_source(package: str) -> str:
+    """The sitecustomize that calls `begin` of the package's module `startup`."""
+    return _SITECUSTOMIZE.format(package=package)
 
 
 def variables(folder: Path, environ: Mapping[str, str], guard: str = "") -> dict[str, str]:
