@@ -146,7 +146,7 @@ def discover_rules() -> list[ModuleType]:
     package = import_module("whichrank.rules")
     found = []
     for family in iter_modules(package.__path__):
-        if not family.ispkg:
+        if not family.ispkg or family.name == "code":  # those on training code judge no case; `lint` asks them
             continue
         inner = import_module(f"{package.__name__}.{family.name}")
         found += [import_module(f"{inner.__name__}.{module.name}") for module in iter_modules(inner.__path__)]

@@ -25,7 +25,7 @@ def render(diagnosis: Diagnosis) -> Iterator[str]:
     try:
         encoded = msgspec.json.encode(document, enc_hook=operator.index)
     except UnicodeEncodeError:  # A lone surrogate from a file name or a quote.
-        encoded = msgspec.json.encode(_writable(document), enc_hook=operator.index)
+        encoded = msgspec.json.encode(writable(document), enc_hook=operator.index)
     yield msgspec.json.format(encoded, indent=2).decode() + "\n"
 
 
@@ -199,12 +199,12 @@ def _probability(value: float) -> float:
     return round(float(value), 4)
 
 
-def _writable(value: Any) -> Any:
+def writable(value: Any) -> Any:
     """The same values, with what UTF-8 can't hold spelled out."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, dict):
-        return {_writable(key): _writable(inner) for key, inner in value.items()}
+        return {writable(key): writable(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_writable(inner) for inner in value]
+        return [writable(inner) for inner in value]
     return value

@@ -1,0 +1,101 @@
+"""What each path communicates, as sequences that can be compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op
+from whichrank.source.code.index import Function
+from whichrank.source.code.values import differs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from whichrank.source.code.analysis import Analysis
+
+P2P = frozenset({"send", "recv", "isend", "irecv", "batch"})
+QUIET = frozenset(
+    {
+        "rank_zero_only",
+        "on_main_process",
+        "on_local_main_process",
+        "on_last_process",
+        "master_only",
+        "main_process_only",
+        "rank0_only",
+    }
+)
+LONGEST = 200
+DEEPEST = 8
+
+
+class Step(NamedTuple):
+    """One operation on a path, with the calls that lead to it; a loop or a shared branch has a key of several."""
+
+    key: tuple[object, ...]
+    op: Op
+    via: tuple[Enter, ...] = ()
+
+
+class Sequences:
+    """Flattens events; what functions do is worked out once."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        self.known: dict[Function, list[Step]] = {}
+
+    def of_function(self, function: Function, depth: int = 0) -> list[Step]:
+        if any(name in QUIET for name in function.decorators()):
+            return []
+        known = self.known.get(function)
+        if known is None:
+            self.known[function] = []  # while it is worked out
+            known = self.known[function] = self.of(self.analysis.summary(function).events, depth + 1)
+        return known
+
+    def of(self, events: Iterable[Event], depth: int = 0) -> list[Step]:
+        """The operations of a path; point-to-point operations are matched elsewhere."""
+        steps: list[Step] = []
+        for event in events:
+            if isinstance(event, Leave):
+                break
+            if len(steps) > LONGEST or depth > DEEPEST:
+                break
+            steps += self._one(event, depth)
+        return steps
+
+    def _one(self, event: Event, depth: int) -> list[Step]:
+        if isinstance(event, Op):
+            return [Step((event.name, event.group), event)] if event.kind not in P2P else []
+        if isinstance(event, Enter):
+            inner = self.of_function(event.function, depth)
+            return [Step(step.key, step.op, (event, *step.via)) for step in inner]
+        if isinstance(event, Fork):
+            return self._fork(event, depth)
+        if isinstance(event, Loop):
+            body = self.of(event.body, depth)
+            return [Step(("loop", *keys(body)), body[0].op, body[0].via), *_rest(body)] if body else []
+        if isinstance(event, First):
+            return self.of(event.body, depth)
+        if isinstance(event, Attempt):
+            return [*self.of(event.body, depth), *self.of(event.orelse, depth), *self.of(event.final, depth)]
+        return []
+
+    def _fork(self, event: Fork, depth: int) -> list[Step]:
+        one, two = self.of(event.then, depth), self.of(event.other, depth)
+        if keys(one) == keys(two):
+            return one
+        first = (one or two)[0]
+        if differs(event.test):
+            longer = max(one, two, key=len)
+            return longer
+        return [Step(("if", event.text, keys(one), keys(two)), first.op, first.via), *_rest([*one, *two])]
+
+
+def _rest(steps: list[Step]) -> list[Step]:
+    """The further operations of a loop or branch: shown, but part of the first one's key."""
+    return [Step((), step.op, step.via) for step in steps[1:] if step.key or step.op]
+
+
+def keys(steps: Iterable[Step]) -> tuple[tuple[object, ...], ...]:
+    return tuple(step.key for step in steps if step.key)
