@@ -26,7 +26,9 @@ HEALTHY, FINDINGS, NOT_ENOUGH = 0, 1, 3
 @click.option("--ignore", multiple=True, metavar="CODE", help="Not these rules.")
 @click.option("--fix", is_flag=True, help="Change the files where the fix is mechanical (needs whichrank[lint]).")
 @click.option("--diff", is_flag=True, help="Show those changes as a patch instead.")
-@click.option("--format", "format_", type=click.Choice(("text", "json", "sarif")), help="How to tell it (default: text).")
+@click.option(
+    "--format", "format_", type=click.Choice(("text", "json", "sarif")), help="How to tell it (default: text)."
+)
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.pass_context
@@ -76,7 +78,9 @@ def command(
 
 def _existing(text: str) -> Path:
     if not Path(text).exists():
-        raise UsageError(f"there is no file or folder '{text}'", "Give Python files or the folder of the training code.")
+        raise UsageError(
+            f"there is no file or folder '{text}'", "Give Python files or the folder of the training code."
+        )
     return Path(text)
 
 
@@ -101,9 +105,7 @@ def _rendered(result: CodeLint, format_: str, output: Path | None) -> Iterator[s
 
     paint = terminal()["paint"] if output is None and sys.stdout.isatty() else plain
     shown = {label: str(file.path) for label, file in result.files.items()}
-    return _lint_text.render(
-        result.findings, result.coverage, result.lines, shown, len(result.suppressed), paint
-    )
+    return _lint_text.render(result.findings, result.coverage, result.lines, shown, len(result.suppressed), paint)
 
 
 def _fixes(ctx: click.Context, result: CodeLint, output: Path | None, *, apply: bool) -> None:

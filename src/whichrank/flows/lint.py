@@ -78,7 +78,9 @@ def lint(
         progress("following", 0, 1)
     case, analysis = read_project(modules)
     deep = {function.module.label for function in analysis.too_deep}
-    noted = tuple(_with_note(s, "some functions are nested too deeply to follow") if s.path in deep else s for s in sources)
+    noted = tuple(
+        _with_note(s, "some functions are nested too deeply to follow") if s.path in deep else s for s in sources
+    )
     findings, found, clear, skipped = _judge(case, rules)
     lines = {module.label: module.lines for module in modules}
     kept, suppressed = _without_ignored(_distinct(findings), lines)
@@ -130,7 +132,9 @@ def _below(folder: Path) -> Iterator[Path]:
             if name.endswith(".py"):
                 count += 1
                 if count > MANY_FILES:
-                    raise UsageError(f"more than {MANY_FILES:,} Python files below {folder}", "Give the training code alone.")
+                    raise UsageError(
+                        f"more than {MANY_FILES:,} Python files below {folder}", "Give the training code alone."
+                    )
                 yield Path(root, name)
 
 
@@ -167,7 +171,9 @@ def _read(file: CodeFile) -> tuple[Module | None, Source]:
         module = read_module(data.decode(encoding), file.label, file.name)
     except (LookupError, *PARSE_ERRORS) as error:
         line = f" on line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        return None, Source(file.label, READER, "unusable", f"not Python that can be parsed: {type(error).__name__}{line}")
+        return None, Source(
+            file.label, READER, "unusable", f"not Python that can be parsed: {type(error).__name__}{line}"
+        )
     blind = list(blind_spots(module))
     if not blind:
         return module, Source(file.label, READER, "complete")

@@ -123,6 +123,8 @@ def _spec(frame: Frame, made: Call) -> Collective | None:
 
 
 def _in_module(made: Call, prefix: str) -> bool:
+    if prefix == "deepspeed":
+        return made.full == f"deepspeed.{made.name}"
     if made.full.startswith(prefix + "."):
         return True
     if prefix == "torch.distributed":
@@ -276,7 +278,15 @@ def _enter(frame: Frame, made: Call, target: Function) -> Value:
     source = rank_sources("call").get(made.name)
     if source is not None and returns.ranks is None and not made.args:
         return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
-    return Value(taint, length, tags, returns.ranks, returns.thing, returns.items)
+    items = (
+        tuple(_substituted(frame, item, target, bound) for item in returns.items) if returns.items else returns.items
+    )
+    return Value(taint, length, tags, returns.ranks, returns.thing, items)
+
+
+def _substituted(frame: Frame, value: Value, target: Function, bound: dict[str, Value]) -> Value:
+    taint = frame.analysis.substitute(value.taint, target, bound)
+    return value._replace(taint=taint, length=frame.analysis.substitute(value.length, target, bound))
 
 
 def _construct(frame: Frame, made: Call, target: Class) -> Value:

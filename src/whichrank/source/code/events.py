@@ -54,6 +54,8 @@ class Fork:
     line: int
     then: list[Event]
     other: list[Event]
+    given: tuple[tuple[str, bool], ...] = ()
+    """Conditions that hold on all ranks where these ranks part: `not x` of `not x and rank == 0`."""
 
 
 @dataclass(eq=False, slots=True)
@@ -103,6 +105,12 @@ class First:
     text: str
     body: list[Event]
 
+
+# What says that a library lacks something, or that somebody pressed a key: the same on all ranks.
+ALIKE = frozenset({
+    "ImportError", "ModuleNotFoundError", "AttributeError", "NotImplementedError", "KeyboardInterrupt", "TypeError",
+    "GeneratorExit", "StopIteration", "NameError", "SystemExit", "PackageNotFoundError", "StopAsyncIteration",
+})  # fmt: skip
 
 Event: TypeAlias = "Op | Enter | Leave | Fork | Loop | Attempt | First | Risk"
 

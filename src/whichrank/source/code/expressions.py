@@ -16,6 +16,7 @@ from whichrank.source.code.values import (
     UNKNOWN,
     WORLD,
     Origin,
+    Taint,
     Value,
     constant,
     differs,
@@ -35,6 +36,7 @@ AGREED = frozenset({
 WORLD_NAMES = frozenset(
     {"world_size", "world", "num_processes", "nprocs", "n_ranks", "num_ranks", "ngpus", "WORLD_SIZE"}
 )
+WRAPPERS = frozenset({"ddp", "fsdp", "deepspeed"})
 CARRIED = frozenset({"wrapped_output"})
 """Tags that what is computed from a value keeps."""
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -113,28 +115,43 @@ def _attribute(frame: Frame, node: ast.expr) -> Value:
     text = dotted(node)
     if text and text in frame.paths:
         return frame.paths[text]
-    if isinstance(node.value, ast.Name) and node.value.id == "self" and frame.owner is not None:
-        written = frame.analysis.attribute(frame.owner, node.attr)
-        if written is not None and (written.taint or node.attr not in rank_sources("attribute")):
-            return written
-    else:
-        base = evaluate(frame, node.value)
-        if node.attr in AGREED:
-            return UNKNOWN
-        if node.attr == "module" and base.tags & {"ddp", "fsdp", "deepspeed"}:
-            return base._replace(tags=(base.tags - {"ddp", "fsdp", "deepspeed"}) | {"unwrapped"})
-        if isinstance(base.thing, Class) and "itself" not in base.tags:
-            written = frame.analysis.attribute(base.thing, node.attr)
-            if written is not None:
-                return written
-        if base.taint or base.tags & CARRIED:
-            return Value(base.taint, base.length if node.attr in {"data", "T", "grad"} else CLEAN, base.tags & CARRIED)
+    own = isinstance(node.value, ast.Name) and node.value.id == "self" and frame.owner is not None
+    base = Value(thing=frame.owner) if own else evaluate(frame, node.value)
     source = rank_sources("attribute").get(node.attr)
+    held = _member(frame, base, node.attr)
+    if held is not None and (held.taint or source is None):
+        return held
     if source is not None:
         return rank_value(frame, node, text or node.attr, source.kind, source.axis)
     if node.attr in WORLD_NAMES:
         return constant(WORLD)
-    return reference(frame, text) if text else UNKNOWN
+    return reference(frame, text) if not own and not base.taint and text else _part(base, node.attr)
+
+
+def _member(frame: Frame, base: Value, name: str) -> Value | None:
+    """An attribute or a bound method of an object of the project."""
+    if not isinstance(base.thing, Class) or "itself" in base.tags:
+        return None
+    written = frame.analysis.attribute(base.thing, name)
+    if written is not None:
+        return written
+    method = frame.analysis.project.method(base.thing, name)
+    if method is None:
+        return None
+    if "property" in method.decorators() or "cached_property" in method.decorators():
+        return frame.analysis.summary(method).returns
+    return Value(thing=method, tags=frozenset({"itself"}))
+
+
+def _part(base: Value, name: str) -> Value:
+    """An attribute of something of which little is known."""
+    if name in AGREED:
+        return UNKNOWN
+    if name == "module" and base.tags & WRAPPERS:
+        return base._replace(tags=(base.tags - WRAPPERS) | {"unwrapped"})
+    if base.taint or base.tags & CARRIED:
+        return Value(base.taint, base.length if name in {"data", "T", "grad"} else CLEAN, base.tags & CARRIED)
+    return UNKNOWN
 
 
 def _binary(frame: Frame, node: ast.expr) -> Value:
@@ -168,7 +185,7 @@ def _unary(frame: Frame, node: ast.expr) -> Value:
     assert isinstance(node, ast.UnaryOp)
     value = evaluate(frame, node.operand)
     if isinstance(node.op, ast.Not):
-        return Value(value.taint, ranks=per_rank(operator.not_, value))
+        return Value(_in_doubt(value), ranks=per_rank(operator.not_, value))
     if isinstance(node.op, ast.USub):
         return value._replace(ranks=per_rank(operator.neg, value))
     return value._replace(ranks=None)
@@ -226,8 +243,13 @@ def _logic(both: bool, one: Value, other: Value) -> Value:
         if ranks is None:
             ranks = _decided(one, other, True)
     tags = (one.tags | other.tags) & CARRIED
-    result = Value(union(one.taint, other.taint), tags=tags, ranks=ranks)
+    result = Value(union(_in_doubt(one), _in_doubt(other)), tags=tags, ranks=ranks)
     return result._replace(thing=one.thing or other.thing, tags=one.tags | other.tags) if not both else result
+
+
+def _in_doubt(value: Value) -> Taint:
+    """Why the truth of a value may differ; `local_rank != -1` is the same everywhere."""
+    return value.taint if differs(value) else CLEAN
 
 
 def _decided(one: Value, other: Value, by: bool) -> tuple[Any, ...] | None:
@@ -263,11 +285,19 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
         tags = merged.tags
         if _is_none(one) or _is_none(two):
             tags |= {"optional"}
-        kinds = ({t for t in one.tags if t.startswith("dtype:")}, {t for t in two.tags if t.startswith("dtype:")})
-        if kinds[0] != kinds[1]:
-            tags = (tags - kinds[0] - kinds[1]) | {"dtype differs"}
+        if _other_type(one, two):
+            tags = frozenset(tag for tag in tags if not tag.startswith(("dtype:", "cast:"))) | {"dtype differs"}
         merged = merged._replace(taint=union(merged.taint, test.taint), length=shape, tags=tags)
     return merged
+
+
+def _other_type(one: Value, two: Value) -> bool:
+    """Whether the two are tensors of different types: one was cast and the other was not, or both are known."""
+    for prefix in ("cast:", "dtype:"):
+        kinds = [{tag for tag in value.tags if tag.startswith(prefix)} for value in (one, two)]
+        if kinds[0] != kinds[1] and (prefix == "cast:" or (kinds[0] and kinds[1])):
+            return True
+    return False
 
 
 def _is_none(value: Value) -> bool:

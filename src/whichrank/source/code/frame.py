@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whichrank.facts.collectives import rank_sources
-from whichrank.source.code.events import Attempt, Event, Exit, First, Fork, Handler, Leave, Loop, matters
+from whichrank.source.code.events import ALIKE, Attempt, Event, Exit, First, Fork, Handler, Leave, Loop, matters
 from whichrank.source.code.expressions import WORLD_NAMES, chosen, evaluate, rank_value
 from whichrank.source.code.index import Class, Function, dotted, last_name
 from whichrank.source.code.loops import BATCH_NAMES, LOADER_NAME, elements, turns
@@ -194,7 +194,8 @@ class Frame:
             if _returns(then) != _returns(other):
                 self.left = union(self.left, test.taint)
         if then or other:
-            self.emit(Fork(test, ast.unparse(node.test)[:160], node.lineno, then, other))
+            given = self._given(node.test) if split else ()
+            self.emit(Fork(test, ast.unparse(node.test)[:160], node.lineno, then, other, given))
         if ended and not other_ended:
             return False
         if other_ended and not ended:
@@ -202,6 +203,20 @@ class Frame:
             return False
         self.env, self.paths = _merged(test, env, self.env), _merged(test, own, self.paths)
         return ended and other_ended
+
+    def _given(self, test: ast.expr) -> tuple[tuple[str, bool], ...]:
+        """The parts of `a and not b and rank == 0` that are the same on all ranks."""
+        if not isinstance(test, ast.BoolOp):
+            return ()
+        found = []
+        wanted = isinstance(test.op, ast.And)
+        for part in test.values:
+            truth, inner = wanted, part
+            if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not):
+                truth, inner = not wanted, part.operand
+            if isinstance(inner, ast.Name | ast.Attribute) and not differs(self.aside(inner)[1]):
+                found.append((ast.unparse(inner)[:160], truth))
+        return tuple(found)
 
     def loop(self, node: ast.stmt) -> bool:
         assert isinstance(node, ast.For | ast.AsyncFor)
@@ -255,20 +270,22 @@ class Frame:
         orelse, _ = self.inside(node.orelse)
         after = self.env
         handlers, all_end = [], ended
+        imports = any(isinstance(statement, ast.Import | ast.ImportFrom) for statement in node.body)
         envs = [] if ended else [after]
         for item in node.handlers:
             self.env = {**before, **{k: v for k, v in after.items() if k in before}}
-            if item.name:
+            types = tuple(last_name(t) for t in _types(item.type))
+            alike = (bool(types) and set(types) <= ALIKE) or imports
+            if item.name and not alike:
                 self.env[item.name] = Value(
                     frozenset({Origin("exception", "an exception on this rank", *self.at(item))})
                 )
             mine = [dict(self.env)]
             events, handler_ended = self.inside(item.body)
             all_end = all_end and handler_ended
-            types = tuple(last_name(t) for t in _types(item.type))
             handlers.append(Handler(types, item.lineno, events, _definitely(events) == "raise"))
             if not handler_ended:
-                envs.append(_caught(mine[0], self.env, self.at(item), bool(matters(body) or body)))
+                envs.append(self.env if alike else _caught(mine[0], self.env, self.at(item)))
         self.env = _all_merged(envs) if envs else after
         final, final_ended = self.inside(node.finalbody)
         if any(map(matters, (body, orelse, final, *(h.body for h in handlers)))):
@@ -384,7 +401,7 @@ def _merged(test: Value, one: dict[str, Value], two: dict[str, Value]) -> dict[s
     return merged
 
 
-def _caught(before: dict[str, Value], after: dict[str, Value], at: tuple[str, int], _known: bool) -> dict[str, Value]:
+def _caught(before: dict[str, Value], after: dict[str, Value], at: tuple[str, int]) -> dict[str, Value]:
     """What a handler assigned differs between the ranks that failed and the others."""
     origin: Taint = frozenset({Origin("exception", "whether this rank got an exception", *at)})
     changed = {

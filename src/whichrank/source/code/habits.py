@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from whichrank.facts.environment import catalogue
 from whichrank.records.code import Habit
 from whichrank.source._environ import environ_names
 from whichrank.source._order import too_late
@@ -115,6 +116,9 @@ def _late(module: Module) -> Iterator[Habit]:
     except RecursionError:
         return
     for late in found:
+        variable = catalogue().get(late.name)
+        if variable is not None and variable.when_read == "every communicator init":
+            continue  # groups that are made later still see it
         line, event = getattr(late.node, "lineno", 1), getattr(late.event_node, "lineno", 1)
         said = f"{late.name} is set too late: {late.event} on line {event}, before this line"
         yield Habit("set late", place(module, line), said, (place(module, event),))

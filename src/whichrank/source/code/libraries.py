@@ -251,15 +251,15 @@ def _tensor(frame: Frame, made: Call) -> Value | None:
         )
         return Value(own, taint, tags)
     if made.name in _DTYPES and isinstance(made.node.func, ast.Attribute) and not made.args:
-        kept = frozenset(tag for tag in made.receiver.tags if not tag.startswith("dtype:"))
-        return made.receiver._replace(tags=kept | {f"dtype:{_DTYPES[made.name]}"}, ranks=None)
+        kept = frozenset(tag for tag in made.receiver.tags if not tag.startswith(("dtype:", "cast:")))
+        return made.receiver._replace(tags=kept | {f"cast:{_DTYPES[made.name]}"}, ranks=None)
     if made.name == "to" and isinstance(made.node.func, ast.Attribute):
         kept = made.receiver.tags
         for node in [*made.node.args, *(k.value for k in made.node.keywords)]:
             if last_name(node).startswith(("float", "bfloat", "int", "half", "double")) and isinstance(
                 node, ast.Attribute
             ):
-                kept = frozenset(t for t in kept if not t.startswith("dtype:")) | {f"dtype:{node.attr}"}
+                kept = frozenset(t for t in kept if not t.startswith(("dtype:", "cast:"))) | {f"cast:{node.attr}"}
         return made.receiver._replace(tags=kept, ranks=None)
     if made.full == "torch.tensor" and made.args:
         first = made.args[0]

@@ -9,18 +9,13 @@ from typing import NamedTuple
 from whichrank.model.evidence import Ref
 from whichrank.records.code import Disagreement, Operation, Parting, Reason, Shape
 from whichrank.source.code.analysis import Analysis
-from whichrank.source.code.events import Attempt, Enter, Event, Exit, First, Fork, Handler, Leave, Loop, Op, Risk
+from whichrank.source.code.events import ALIKE, Attempt, Enter, Event, Exit, First, Fork, Handler, Leave, Loop, Op, Risk
 from whichrank.source.code.frame import ending, exits
 from whichrank.source.code.index import Function, Module
 from whichrank.source.code.sequences import QUIET, Sequences, Step, keys
 from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, differs
 
-QUOTE = 300
-# What says that a library lacks something, or that somebody pressed a key: the same on all ranks.
-ALIKE = frozenset({
-    "ImportError", "ModuleNotFoundError", "AttributeError", "NotImplementedError", "KeyboardInterrupt", "TypeError",
-    "GeneratorExit", "StopIteration", "NameError", "SystemExit", "PackageNotFoundError", "StopAsyncIteration",
-})  # fmt: skip
+QUOTE, FAR = 300, 3
 _WITHIN_REPLICA = re.compile(
     r"tp|tensor|model_parallel|pp|pipeline|cp|context|sp_|sequence|intra|local|node", re.IGNORECASE
 )
@@ -120,13 +115,14 @@ class Judge:
         one_end, two_end = ending(event.then), ending(event.other)
         if "raise" in {one_end, two_end}:
             return  # an error ends the job on all ranks
-        here, there = self.sequences.of(event.then), self.sequences.of(event.other)
+        assumed = dict(event.given)
+        here, there = self.sequences.of(event.then, 0, assumed), self.sequences.of(event.other, 0, assumed)
         shape: Shape = "branch"
         left = {one_end, two_end} - {None}
         if len(left) == 1 and None in {one_end, two_end}:
             kind = next(iter(left))
             assert kind is not None
-            skipped = self._skipped(after, kind)
+            skipped = self._skipped(after, kind, assumed)
             if one_end is not None:
                 there = [*there, *skipped]
             else:
@@ -136,6 +132,10 @@ class Judge:
             (here if one_end == "continue" else there).extend(self._skipped(after, "break"))
             shape = "break"
         here, there = self._concerned(here, event.test, reasons), self._concerned(there, event.test, reasons)
+        files = [reason for reason in reasons if reason.kind == "file"]
+        near = any(reason.file == self.function.module.label for reason in files)
+        if len(files) == len(reasons) and not (near and _made_by_one(event, after)):
+            return  # a file that is there or not, for all ranks alike
         if keys(here) != keys(there):
             self._add(shape, reasons, event.line, event.text, here, there, test_value=event.test)
         elif not left:
@@ -152,11 +152,11 @@ class Judge:
                     self._add(kind, reasons, event.line, event.text, [], skipped)  # type: ignore[arg-type]
                     return
 
-    def _skipped(self, rest: Rest | None, kind: Exit) -> list[Step]:
+    def _skipped(self, rest: Rest | None, kind: Exit, assumed: dict[str, bool] | None = None) -> list[Step]:
         """The operations that a rank does not reach when it leaves here."""
         steps: list[Step] = []
         while rest is not None:
-            steps += self.sequences.of(rest.events)
+            steps += self.sequences.of(rest.events, 0, assumed)
             if rest.loop is not None:
                 if kind == "continue":
                     return steps
@@ -171,7 +171,7 @@ class Judge:
 
     def _concerned(self, steps: list[Step], test: Value, reasons: list[Origin]) -> list[Step]:
         """Without the operations whose group lies on one side of the condition as a whole."""
-        return [step for step in steps if not step.key or not self._within(step.op, test, reasons)]
+        return [step for step in steps if not _far(step) and (not step.key or not self._within(step.op, test, reasons))]
 
     def _within(self, op: Op, test: Value, reasons: list[Origin]) -> bool:
         kinds = {reason.kind for reason in reasons}
@@ -260,7 +260,8 @@ class Judge:
             if not handler.raises:
                 self._swallowed(event, handler, caught)
             names = {step.op.name for step in body}
-            if caught and not any(step.op.name in names for step in caught):
+            fallback = bool(body) and self._after_risk(event.body)[0] is None
+            if caught and not fallback and not any(step.op.name in names for step in caught):
                 reason = Origin("exception", "only a rank that failed gets here", *self._at(handler.line))
                 self._add("except", [reason], handler.line, "", caught, [])
         stopped = any(
@@ -363,6 +364,17 @@ class Judge:
             (m for m in self.analysis.project.modules.values() if m.label == origin.file), self.function.module
         )
         return Reason(origin.kind, origin.what, place(module, origin.line))
+
+
+def _made_by_one(event: Fork, after: Rest) -> bool:
+    """Whether one rank alone does something around a test for a file: it may make that file meanwhile."""
+    blocks = [event.then, event.other, after.events]
+    return any(isinstance(inner, Fork) and differs(inner.test) for block in blocks for inner in block)
+
+
+def _far(step: Step) -> bool:
+    """Behind several calls, and under a further condition there: likely a way that these callers never take."""
+    return not step.sure and len(step.via) >= FAR
 
 
 def _first_difference(here: list[Step], there: list[Step]) -> Step | None:

@@ -9,7 +9,7 @@ from whichrank.source.code.index import Function
 from whichrank.source.code.values import differs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from whichrank.source.code.analysis import Analysis
 
@@ -35,6 +35,8 @@ class Step(NamedTuple):
     key: tuple[object, ...]
     op: Op
     via: tuple[Enter, ...] = ()
+    sure: bool = True
+    """Whether the path always comes here, once it is taken."""
 
 
 class Sequences:
@@ -53,7 +55,7 @@ class Sequences:
             known = self.known[function] = self.of(self.analysis.summary(function).events, depth + 1)
         return known
 
-    def of(self, events: Iterable[Event], depth: int = 0) -> list[Step]:
+    def of(self, events: Iterable[Event], depth: int = 0, assumed: Mapping[str, bool] | None = None) -> list[Step]:
         """The operations of a path; point-to-point operations are matched elsewhere."""
         steps: list[Step] = []
         for event in events:
@@ -61,40 +63,42 @@ class Sequences:
                 break
             if len(steps) > LONGEST or depth > DEEPEST:
                 break
-            steps += self._one(event, depth)
+            steps += self._one(event, depth, assumed)
         return steps
 
-    def _one(self, event: Event, depth: int) -> list[Step]:
+    def _one(self, event: Event, depth: int, assumed: Mapping[str, bool] | None) -> list[Step]:
         if isinstance(event, Op):
             return [Step((event.name, event.group), event)] if event.kind not in P2P else []
         if isinstance(event, Enter):
             inner = self.of_function(event.function, depth)
-            return [Step(step.key, step.op, (event, *step.via)) for step in inner]
+            return [Step(step.key, step.op, (event, *step.via), step.sure) for step in inner]
         if isinstance(event, Fork):
-            return self._fork(event, depth)
+            return self._fork(event, depth, assumed)
         if isinstance(event, Loop):
-            body = self.of(event.body, depth)
-            return [Step(("loop", *keys(body)), body[0].op, body[0].via), *_rest(body)] if body else []
+            body = self.of(event.body, depth, assumed)
+            return _folded(("loop", *keys(body)), body, body[0].sure) if body else []
         if isinstance(event, First):
-            return self.of(event.body, depth)
+            return self.of(event.body, depth, assumed)
         if isinstance(event, Attempt):
-            return [*self.of(event.body, depth), *self.of(event.orelse, depth), *self.of(event.final, depth)]
+            blocks = (event.body, event.orelse, event.final)
+            return [step for block in blocks for step in self.of(block, depth, assumed)]
         return []
 
-    def _fork(self, event: Fork, depth: int) -> list[Step]:
-        one, two = self.of(event.then, depth), self.of(event.other, depth)
+    def _fork(self, event: Fork, depth: int, assumed: Mapping[str, bool] | None) -> list[Step]:
+        if assumed and event.text in assumed:
+            return self.of(event.then if assumed[event.text] else event.other, depth, assumed)
+        one, two = self.of(event.then, depth, assumed), self.of(event.other, depth, assumed)
         if keys(one) == keys(two):
             return one
-        first = (one or two)[0]
         if differs(event.test):
-            longer = max(one, two, key=len)
-            return longer
-        return [Step(("if", event.text, keys(one), keys(two)), first.op, first.via), *_rest([*one, *two])]
+            return max(one, two, key=len)
+        return _folded(("if", event.text, keys(one), keys(two)), [*one, *two], False)
 
 
-def _rest(steps: list[Step]) -> list[Step]:
-    """The further operations of a loop or branch: shown, but part of the first one's key."""
-    return [Step((), step.op, step.via) for step in steps[1:] if step.key or step.op]
+def _folded(key: tuple[object, ...], steps: list[Step], sure: bool) -> list[Step]:
+    """A loop or a branch as one key; its further operations are shown, but are part of that key."""
+    first, *rest = steps
+    return [Step(key, first.op, first.via, sure), *(Step((), step.op, step.via, sure) for step in rest)]
 
 
 def keys(steps: Iterable[Step]) -> tuple[tuple[object, ...], ...]:

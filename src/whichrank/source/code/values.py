@@ -89,8 +89,16 @@ def join(values: Iterable[Value]) -> Value:
         frozenset().union(*(v.tags for v in several)),
         same_ranks,
         next((v.thing for v in several if v.thing is not None), None),
-        first.items if all(v.items == first.items for v in several) else None,
+        _items(several),
     )
+
+
+def _items(several: list[Value]) -> tuple[Value, ...] | None:
+    """Tuples of one length, joined place by place."""
+    lengths = {len(value.items) if value.items is not None else -1 for value in several}
+    if len(lengths) != 1 or -1 in lengths or max(lengths) > 8:
+        return None
+    return tuple(join(each) for each in zip(*(value.items or () for value in several), strict=True))
 
 
 def _same(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> bool:
