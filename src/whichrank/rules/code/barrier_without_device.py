@@ -30,7 +30,5 @@ CAUSE = ""
 def judge(case: Any) -> list[Finding] | NotEvaluated:
     if not is_program(case):
         return NO_PROGRAM
-    fix = (
-        "Call torch.cuda.set_device(local_rank) first, pass device_id= to init_process_group, or device_ids= to barrier.",
-    )
+    fix = ("Call torch.cuda.set_device(local_rank) first, or pass device_id= to init_process_group.",)
     return [habit(CODE, CAUSE, "info", found, fix) for found in case.habits if found.what == "no device"]

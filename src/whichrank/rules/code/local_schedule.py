@@ -29,7 +29,5 @@ CAUSE = "replica-divergence"
 def judge(case: Any) -> list[Finding] | NotEvaluated:
     if not is_program(case):
         return NO_PROGRAM
-    fix = (
-        "Use a length that all ranks share: the minimum of all by all_reduce, or a number of steps from the configuration.",
-    )
+    fix = ("Use a length that all ranks share: the minimum by all_reduce, or a number from the configuration.",)
     return [habit(CODE, CAUSE, "warning", found, fix) for found in case.habits if found.what == "local schedule"]

@@ -40,8 +40,8 @@ def judge(case: Any) -> list[Finding] | NotEvaluated:
             continue
         cause = "conditional-collective" if parting.reasons[0].kind in {"rank", "time"} else CAUSE
         message = (
-            f"Ranks may leave `while {parting.test}` at different turns, and each turn calls {shown(parting.concerned)}: "
-            f"it depends on {because(parting.reasons)}."
+            f"Ranks may leave `while {parting.test}` at different turns, and each turn calls "
+            f"{shown(parting.concerned)}: it depends on {because(parting.reasons)}."
         )
         fix = ("Test a value that all ranks share: all-reduce it (or a flag) in every turn.",)
         found.append(parted(CODE, cause, parting, message, fix))

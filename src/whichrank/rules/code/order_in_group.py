@@ -40,7 +40,7 @@ def judge(case: Any) -> list[Finding] | NotEvaluated:
         message = (
             f"{shown(parting.concerned)} is called in another order on every rank: {because(parting.reasons)}."
             if set_order
-            else f"Ranks call the same operations in different orders at `{parting.test}`, by {because(parting.reasons)}."
+            else f"Ranks call the same operations in another order at `{parting.test}`, by {because(parting.reasons)}."
         )
         fix = ("Use one order on all ranks: sorted(…), or the same sequence of calls outside of the branch.",)
         found.append(parted(CODE, CAUSE, parting, message, fix))

@@ -3,7 +3,8 @@
 What it finds: a `for` loop over this rank's own shard, data set or filtered list, with a collective
 (DistributedDataParallel's backward included) in its body.
 
-Why it happens: shards are seldom equal: a slice `[rank::world_size]`, one file per rank, samples dropped by a filter. The rank that runs out first leaves the loop, and the others wait for it.
+Why it happens: shards are seldom equal: a slice `[rank::world_size]`, one file per rank,
+samples dropped by a filter. The rank that runs out first leaves the loop, and the others wait for it.
 
 How it decides: the length of what is looped over is followed like a value. A DistributedSampler, Accelerate's
 prepare() and samplers of the project that pad or round make it equal; so does `zip` with a range whose length
@@ -41,7 +42,7 @@ def judge(case: Any) -> list[Finding] | NotEvaluated:
             f"{shown(parting.concerned)}: the length depends on {because(parting.reasons)}."
         )
         fix = (
-            "Give every rank the same number of turns: a DistributedSampler, or the minimum of all lengths by all_reduce.",
+            "Give every rank the same number of turns: a DistributedSampler, or the minimum by all_reduce.",
             "Or let ranks run out of data: `with model.join():` around the loop (DDP).",
         )
         found.append(parted(CODE, CAUSE, parting, message, fix))

@@ -1,4 +1,4 @@
-"""The whole project: every function read once its callers are known, summaries kept, findings' raw material gathered."""
+"""The whole project: every function is read once its callers are known, and its summary is kept."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ class Summary:
     generator: bool = False
     writes: dict[str, Value] = field(default_factory=dict)
     env: dict[str, Value] = field(default_factory=dict)
+    splits: int = 0
+    """How many of its conditions may differ between ranks."""
 
 
 @dataclass(slots=True)
@@ -119,7 +121,7 @@ class Analysis:
         made.events, made.env = frame.out, frame.env
         made.turns, made.generator = frame.turns, frame.generator
         made.returns = self._returned(frame)
-        made.writes = frame.writes
+        made.writes, made.splits = frame.writes, frame.splits
         return made
 
     def _returned(self, frame: Frame) -> Value:
@@ -139,8 +141,7 @@ class Analysis:
         arguments = function.node.args if function.node is not None else None
         for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs] if arguments else []:
             if argument.arg == name and argument.annotation is not None:
-                found = function.module.classes.get(last_name(argument.annotation))
-                return found
+                return function.module.classes.get(last_name(argument.annotation))
         return None
 
     def called(self, target: Function, bound: Mapping[str, Value]) -> None:
@@ -158,9 +159,7 @@ class Analysis:
         return self.attributes[key]
 
     def _written(self, owner: Class, name: str, depth: int) -> Value | None:
-        values = []
-        for method in owner.writers.get(name, ()):
-            values.append(self.summary(method).writes.get(name, UNKNOWN))
+        values = [self.summary(method).writes.get(name, UNKNOWN) for method in owner.writers.get(name, ())]
         if not values and depth < 4:
             for base in owner.bases:
                 found = self.project.find(base)
@@ -203,7 +202,7 @@ class Analysis:
                     todo += value.length if origin.length else value.taint
         return sorted(found, key=lambda o: (_WEIGHT.get(o.kind, 5), o.file, o.line, o.what))
 
-    def note_call(self, frame: Frame, op: Op, made: Call, spec: Collective, arguments: tuple[Value, Value]) -> None:
+    def note_call(self, op: Op, made: Call, spec: Collective, arguments: tuple[Value, Value]) -> None:
         self.operations += 1
         payload = UNKNOWN
         if spec.payload is not None and spec.payload < len(made.args):

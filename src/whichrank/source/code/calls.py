@@ -23,7 +23,8 @@ COMMON = frozenset({
     "start", "stop", "join", "format", "split", "forward", "step", "backward", "train", "eval", "to", "cuda", "cpu",
     "save", "load", "state_dict", "load_state_dict", "parameters", "zero_grad", "reset", "compute", "log", "info",
     "__init__", "__call__", "setup", "build", "apply", "put", "send", "recv", "wait", "extend", "clear", "sort", "size",
-    "index", "count", "map", "filter", "reduce", "gather", "scatter", "set", "view", "item", "print", "debug", "warning",
+    "index", "count", "map", "filter", "reduce", "gather", "scatter", "set", "view", "item", "print", "debug",
+    "warning",
 })  # fmt: skip
 # Python and torch say the same of any input: kinds and shapes of objects, not what this rank holds.
 SAME_EVERYWHERE = frozenset({
@@ -161,7 +162,7 @@ def _operation(frame: Frame, made: Call, spec: Collective) -> Value:
     if spec.kind == "group" and "use_local_synchronization" in made.keywords:
         return UNKNOWN
     frame.emit(event)
-    frame.analysis.note_call(frame, event, made, spec, (root, op))
+    frame.analysis.note_call(event, made, spec, (root, op))
     _make_uniform(frame, made, spec)
     if spec.kind == "group":
         return libraries.group_value(made)
@@ -190,9 +191,9 @@ def _cleanse(frame: Frame, node: ast.expr) -> None:
         return _cleanse(frame, node.func.value)  # x.detach(), x.view(-1)
     text = dotted(node)
     if isinstance(node, ast.Name) and node.id in frame.env:
-        frame.env[node.id] = Value(tags=frame.env[node.id].tags - CARRIED)
+        frame.env[node.id] = Value(tags=(frame.env[node.id].tags - CARRIED) | {"shared"})
     elif text:
-        frame.paths[text] = UNKNOWN
+        frame.paths[text] = Value(tags=frozenset({"shared"}))
         if text.startswith("self."):
             frame.writes[text[5:]] = UNKNOWN
     if isinstance(node, ast.List | ast.Tuple):
@@ -215,8 +216,10 @@ def _target(frame: Frame, made: Call) -> Function | Class | None:
         found = frame.analysis.project.find(made.full)
         if isinstance(found, Function | Class):
             return found
-    if not isinstance(func, ast.Attribute):
-        return None
+    return _method_called(frame, made, func) if isinstance(func, ast.Attribute) else None
+
+
+def _method_called(frame: Frame, made: Call, func: ast.Attribute) -> Function | None:
     if isinstance(func.value, ast.Name) and func.value.id in {"self", "cls"} and frame.owner is not None:
         own = _method(frame, frame.owner, made.name)
         if own is not None:
@@ -297,8 +300,7 @@ def _construct(frame: Frame, made: Call, target: Class) -> Value:
         frame.analysis.called(init, bound)
         frame.emit(Enter(init, made.node.lineno, frame.function, bound))
     value = Value(thing=target, tags=libraries.class_tags(frame, target))
-    value = value._replace(length=frame.analysis.substitute(object_length(frame, value), init, bound))
-    return value
+    return value._replace(length=frame.analysis.substitute(object_length(frame, value), init, bound))
 
 
 def _source(frame: Frame, made: Call) -> Value | None:
@@ -339,13 +341,16 @@ def _unknown(frame: Frame, made: Call) -> Value:
         return constant(WORLD) if made.name == "get_world_size" and not made.args else UNKNOWN
     parts = [made.receiver, *made.args, *(v for k, v in made.keywords.items() if k not in libraries.PLACEMENT)]
     carried = frozenset().union(*(part.tags & CARRIED for part in parts)) if parts else frozenset()
-    if made.name[:1].isupper():
-        return Value(tags=carried) if carried else UNKNOWN  # an object made with a rank is not itself one
+    if made.name[:1].isupper():  # an object made with a rank is not itself one; made with a list, it may be as long
+        length = union(*(part.length for part in parts))
+        return Value(length=length, tags=carried) if carried or length else UNKNOWN
     if made.name in libraries.KEEPS_RECEIVER:
         return made.receiver._replace(ranks=None)
     value = mixed(parts)
     if made.name in libraries.SHAPED_BY_CONTENT and value.taint:
         return value._replace(length=value.taint)
+    if made.name in libraries.SHARDS and (marks := union(*(v.taint for v in [*made.args, *made.keywords.values()]))):
+        return value._replace(length=marks)
     return value
 
 

@@ -82,13 +82,11 @@ def mixed(parts: list[Value]) -> Value:
     return Value(taint, tags=tags) if taint or tags else UNKNOWN
 
 
-def _constant(_frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.Constant)
+def _constant(_frame: Frame, node: ast.Constant) -> Value:
     return constant(node.value)
 
 
-def _name(frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.Name)
+def _name(frame: Frame, node: ast.Name) -> Value:
     known = frame.lookup(node.id)
     if known is not None:
         return known
@@ -110,8 +108,7 @@ def reference(frame: Frame, text: str) -> Value:
     return UNKNOWN
 
 
-def _attribute(frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.Attribute)
+def _attribute(frame: Frame, node: ast.Attribute) -> Value:
     text = dotted(node)
     if text and text in frame.paths:
         return frame.paths[text]
@@ -154,8 +151,7 @@ def _part(base: Value, name: str) -> Value:
     return UNKNOWN
 
 
-def _binary(frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.BinOp)
+def _binary(frame: Frame, node: ast.BinOp) -> Value:
     left, right = evaluate(frame, node.left), evaluate(frame, node.right)
     result = mixed([left, right])
     if isinstance(node.op, ast.Mult):
@@ -181,8 +177,7 @@ def _times(left: Any, right: Any) -> Any:
     return left * right
 
 
-def _unary(frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.UnaryOp)
+def _unary(frame: Frame, node: ast.UnaryOp) -> Value:
     value = evaluate(frame, node.operand)
     if isinstance(node.op, ast.Not):
         return Value(_in_doubt(value), ranks=per_rank(operator.not_, value))
@@ -191,8 +186,7 @@ def _unary(frame: Frame, node: ast.expr) -> Value:
     return value._replace(ranks=None)
 
 
-def _compare(frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.Compare)
+def _compare(frame: Frame, node: ast.Compare) -> Value:
     left = evaluate(frame, node.left)
     rights = [evaluate(frame, item) for item in node.comparators]
     if len(rights) > 1:
@@ -221,8 +215,7 @@ def _chain(node: ast.Compare, left: Value, rights: list[Value]) -> Value:
     return Value(taint, ranks=ranks)
 
 
-def _boolean(frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.BoolOp)
+def _boolean(frame: Frame, node: ast.BoolOp) -> Value:
     value = evaluate(frame, node.values[0])
     for item in node.values[1:]:
         inside, other = frame.aside(item)
@@ -262,8 +255,7 @@ def _decided(one: Value, other: Value, by: bool) -> tuple[Any, ...] | None:
     return None
 
 
-def _conditional(frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.IfExp)
+def _conditional(frame: Frame, node: ast.IfExp) -> Value:
     test = evaluate(frame, node.test)
     then, one = frame.aside(node.body)
     other, two = frame.aside(node.orelse)
@@ -280,7 +272,7 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
         merged = merged._replace(ranks=picked)
     elif merged.ranks is not None and one.ranks != two.ranks:
         merged = merged._replace(ranks=None)
-    if differs(test):
+    if differs(test) and not ("shared" in one.tags and "shared" in two.tags):
         shape = union(merged.length, test.taint) if _other_length(one, two) else merged.length
         tags = merged.tags
         if _is_none(one) or _is_none(two):
@@ -311,8 +303,7 @@ def _other_length(one: Value, two: Value) -> bool:
     return known and per_rank(len, one) != per_rank(len, two)
 
 
-def _sequence(frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.List | ast.Tuple)
+def _sequence(frame: Frame, node: ast.List | ast.Tuple) -> Value:
     items = tuple(evaluate(frame, item) for item in node.elts)
     if any(isinstance(item, ast.Starred) for item in node.elts):
         return mixed(list(items))._replace(length=union(*(item.length for item in items)))
@@ -321,14 +312,12 @@ def _sequence(frame: Frame, node: ast.expr) -> Value:
     return mixed(list(items))._replace(items=items, ranks=ranks if items else (kind(()),) * WORLD)
 
 
-def _set(frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.Set)
+def _set(frame: Frame, node: ast.Set) -> Value:
     items = [evaluate(frame, item) for item in node.elts]
     return mixed(items)._replace(tags=frozenset({"set"}), ranks=per_rank(lambda *each: set(each), *items))
 
 
-def _subscript(frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.Subscript)
+def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     base = evaluate(frame, node.value)
     if dotted(node.value).endswith("environ") and isinstance(node.slice, ast.Constant):
         return environment(frame, node, node.slice.value)
@@ -357,8 +346,7 @@ def environment(frame: Frame, node: ast.AST, name: object) -> Value:
     return rank_value(frame, node, f"the environment variable {name}", source.kind, source.axis)
 
 
-def _comprehension(frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp)
+def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
     from whichrank.source.code.loops import elements, turns
 
     saved = dict(frame.env)
@@ -389,15 +377,13 @@ def _lambda(_frame: Frame, _node: ast.expr) -> Value:
     return UNKNOWN
 
 
-def _named(frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.NamedExpr)
+def _named(frame: Frame, node: ast.NamedExpr) -> Value:
     value = evaluate(frame, node.value)
     frame.bind(node.target, value)
     return value
 
 
-def _yielded(frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.Yield | ast.YieldFrom)
+def _yielded(frame: Frame, node: ast.Yield | ast.YieldFrom) -> Value:
     if node.value is None:
         frame.yielded(UNKNOWN)
         return UNKNOWN
@@ -406,19 +392,17 @@ def _yielded(frame: Frame, node: ast.expr) -> Value:
     return UNKNOWN
 
 
-def _call(frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.Call)
+def _call(frame: Frame, node: ast.Call) -> Value:
     from whichrank.source.code.calls import call
 
     return call(frame, node)
 
 
-def _starred(frame: Frame, node: ast.expr) -> Value:
-    assert isinstance(node, ast.Starred)
+def _starred(frame: Frame, node: ast.Starred) -> Value:
     return evaluate(frame, node.value)
 
 
-_HANDLERS: dict[type[ast.expr], Callable[[Frame, ast.expr], Value]] = {
+_HANDLERS: dict[type[ast.expr], Callable[[Frame, Any], Value]] = {
     ast.Constant: _constant, ast.Name: _name, ast.Attribute: _attribute, ast.BinOp: _binary, ast.UnaryOp: _unary,
     ast.Compare: _compare, ast.BoolOp: _boolean, ast.IfExp: _conditional, ast.List: _sequence, ast.Tuple: _sequence,
     ast.Set: _set, ast.Subscript: _subscript, ast.ListComp: _comprehension, ast.SetComp: _comprehension,

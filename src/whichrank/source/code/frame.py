@@ -55,6 +55,8 @@ class Frame:
         self.writes: dict[str, Value] = {}
         self.no_sync = self.joined = self.trying = 0
         self.generator = False
+        self.splits = 0
+        """Conditions so far on which ranks differ."""
         for name in function.params:
             self.env[name] = self._parameter(name)
 
@@ -161,29 +163,27 @@ class Frame:
             changed = known._replace(taint=union(known.taint, value.taint), ranks=None, items=None)
             (self.env if text in self.env else self.paths)[text] = changed
 
-    def assign(self, node: ast.stmt) -> bool:
-        assert isinstance(node, ast.Assign | ast.AnnAssign)
+    def assign(self, node: ast.Assign | ast.AnnAssign) -> bool:
         if node.value is not None:
             value = evaluate(self, node.value)
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 self.bind(target, value)
         return False
 
-    def augment(self, node: ast.stmt) -> bool:
-        assert isinstance(node, ast.AugAssign)
+    def augment(self, node: ast.AugAssign) -> bool:
         binary = ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
         value = evaluate(self, binary)
         self.bind(node.target, value._replace(ranks=None) if self.loops else value)
         return False
 
-    def condition(self, node: ast.stmt) -> bool:
-        assert isinstance(node, ast.If)
+    def condition(self, node: ast.If) -> bool:
         if last_name(node.test) == "TYPE_CHECKING":
             return False
         test = evaluate(self, node.test)
         split = differs(test)
         before, paths = dict(self.env), dict(self.paths)
         if split:
+            self.splits += 1
             self.control.append(test.taint)
         then, ended = self.inside(node.body)
         env, own = self.env, self.paths
@@ -218,8 +218,7 @@ class Frame:
                 found.append((ast.unparse(inner)[:160], truth))
         return tuple(found)
 
-    def loop(self, node: ast.stmt) -> bool:
-        assert isinstance(node, ast.For | ast.AsyncFor)
+    def loop(self, node: ast.For | ast.AsyncFor) -> bool:
         source = evaluate(self, node.iter)
         counted = turns(self, source)
         item = elements(self, source, node.iter)
@@ -245,8 +244,7 @@ class Frame:
                     mine[name] = join([value, mine.get(name, UNKNOWN)])
         return events, ended
 
-    def while_loop(self, node: ast.stmt) -> bool:
-        assert isinstance(node, ast.While)
+    def while_loop(self, node: ast.While) -> bool:
         events: list[Event] = []
         test = UNKNOWN
         self.loops.append(CLEAN)
@@ -258,11 +256,9 @@ class Frame:
         self.loops.pop()
         if matters(events):
             self.emit(Loop("while", ast.unparse(node.test)[:160], node.lineno, events, CLEAN, test, self.joined > 0))
-        endless = isinstance(node.test, ast.Constant) and bool(node.test.value) and "break" not in _exits(events)
-        return endless
+        return isinstance(node.test, ast.Constant) and bool(node.test.value) and "break" not in _exits(events)
 
-    def attempt(self, node: ast.stmt) -> bool:
-        assert isinstance(node, ast.Try)
+    def attempt(self, node: ast.Try) -> bool:
         before = dict(self.env)
         self.trying += 1
         body, ended = self.inside(node.body)
@@ -293,8 +289,7 @@ class Frame:
             self.emit(Attempt(node.lineno, body, handlers, final, line, orelse))
         return final_ended or (all_end and not node.orelse)
 
-    def with_block(self, node: ast.stmt) -> bool:
-        assert isinstance(node, ast.With | ast.AsyncWith)
+    def with_block(self, node: ast.With | ast.AsyncWith) -> bool:
         quiet = joined = 0
         first = ""
         for item in node.items:
@@ -335,16 +330,14 @@ class Frame:
         self.emit(Leave(kinds[type(node)], node.lineno))
         return True
 
-    def expression(self, node: ast.stmt) -> bool:
-        assert isinstance(node, ast.Expr)
+    def expression(self, node: ast.Expr) -> bool:
         evaluate(self, node.value)
         if isinstance(node.value, ast.Call) and dotted(node.value.func) in ENDS:
             self.emit(Leave("exit", node.lineno))
             return True
         return False
 
-    def definition(self, node: ast.stmt) -> bool:
-        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    def definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         function = self.function.module.defs.get(node)
         if function is not None and function.owner is None:
             names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
@@ -355,12 +348,11 @@ class Frame:
             self.analysis.closures[function] = self.env
         return False
 
-    def class_body(self, node: ast.stmt) -> bool:
-        assert isinstance(node, ast.ClassDef)
+    def class_body(self, _node: ast.ClassDef) -> bool:
+        """Methods are read on their own."""
         return False
 
-    def match(self, node: ast.stmt) -> bool:
-        assert isinstance(node, ast.Match)
+    def match(self, node: ast.Match) -> bool:
         subject = evaluate(self, node.subject)
         arms: list[list[Event]] = []
         before = dict(self.env)

@@ -13,8 +13,10 @@ from whichrank.source.code.index import Module, dotted, last_name, resolve
 from whichrank.source.code.partings import place
 
 _SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "manual_seed_all"})
-_SYNCS = frozenset({"DistributedDataParallel", "DDP", "FullyShardedDataParallel", "FSDP", "broadcast", "prepare", "initialize",
-                    "sync_module_states", "load_state_dict", "broadcast_parameters", "fully_shard", "setup"})  # fmt: skip
+_SYNCS = frozenset({
+    "DistributedDataParallel", "DDP", "FullyShardedDataParallel", "FSDP", "broadcast", "prepare", "initialize",
+    "sync_module_states", "load_state_dict", "broadcast_parameters", "fully_shard", "setup",
+})  # fmt: skip
 
 
 def habits(module: Module) -> Iterator[Habit]:

@@ -22,10 +22,15 @@ KEEPS_RECEIVER = frozenset({
     "bfloat16", "double", "share_memory", "pin_memory", "numpy", "compile", "parameters",
 })  # fmt: skip
 SHAPED_BY_CONTENT = frozenset({"nonzero", "unique", "masked_select", "argwhere", "flatnonzero", "compress"})
+SHARDS = frozenset({"shard", "split_dataset_by_node"})
 _SHAPED = frozenset({"zeros", "ones", "empty", "full", "randn", "rand", "arange", "new_empty", "new_zeros", "new_ones"})
 _WRAPPERS = {
     "DistributedDataParallel": "ddp", "DDP": "ddp", "FullyShardedDataParallel": "fsdp", "FSDP": "fsdp",
     "fully_shard": "fsdp",
+}  # fmt: skip
+_TRAINERS = {
+    "Accelerator": frozenset({"accelerator", "state"}), "PartialState": frozenset({"accelerator", "state"}),
+    "AcceleratorState": frozenset({"accelerator", "state"}), "Fabric": frozenset({"fabric"}),
 }  # fmt: skip
 _DTYPES = {
     "half": "float16",
@@ -93,15 +98,15 @@ def special(frame: Frame, made: Call) -> Value | None:
     """Calls that the engine has to know by name: None for all others."""
     if wrapped := made.receiver.tags & {"ddp", "fsdp", "deepspeed"} if made.receiver_text else frozenset():
         if made.name in {"__call__", "forward"}:
-            return _forward(frame, made, sorted(wrapped)[0])
+            return _forward(frame, made, min(wrapped))
     elif isinstance(made.node.func, ast.Name):
         local = frame.lookup(made.node.func.id)
         if local is not None and (tags := local.tags & {"ddp", "fsdp", "deepspeed"}) and "itself" not in local.tags:
-            return _forward(frame, made, sorted(tags)[0])
+            return _forward(frame, made, min(tags))
     if isinstance(made.node.func, ast.Attribute) and made.receiver_text:
         held = _attribute_value(frame, made)
         if held is not None and (tags := held.tags & {"ddp", "fsdp", "deepspeed"}):
-            return _forward(frame, made, sorted(tags)[0])
+            return _forward(frame, made, min(tags))
     _schedule(frame, made)
     for known in (_collection, _spawned, _tensor, _unwrapped):
         value = known(frame, made)
@@ -135,22 +140,18 @@ def _forward(frame: Frame, made: Call, tag: str) -> Value:
 
 
 def _collection(frame: Frame, made: Call) -> Value | None:
+    """Loaders, samplers and what trainers prepare."""
     if made.name == "DataLoader" or made.name.endswith("DataLoader"):
-        return _loader(frame, made)
+        return _loader(made)
     if made.name in _EQUAL_SAMPLERS:
         return Value(tags=frozenset({"equal sampler"}))
     if made.name == "islice" and len(made.args) > 1:
         first, bound = made.args[0], made.args[-1]
         return Value(first.taint, bound.taint, first.tags)
-    if made.name in {"Accelerator", "PartialState", "AcceleratorState"}:
-        return Value(tags=frozenset({"accelerator", "state"}))
+    if made.name in _TRAINERS:
+        return Value(tags=_TRAINERS[made.name])
     if made.name == "fully_shard" and made.node.args:
-        name = last_name(made.node.args[0])
-        if name in frame.env:
-            frame.env[name] = frame.env[name].tagged("fsdp")
-        return made.args[0].tagged("fsdp")
-    if made.name == "Fabric":
-        return Value(tags=frozenset({"fabric"}))
+        return _sharded(frame, made)
     if made.name == "prepare" and (is_a(frame, made, "accelerator")):
         return _prepared(frame, made)
     if made.full == "deepspeed.initialize":
@@ -158,7 +159,15 @@ def _collection(frame: Frame, made: Call) -> Value | None:
     return None
 
 
-def _loader(frame: Frame, made: Call) -> Value:
+def _sharded(frame: Frame, made: Call) -> Value:
+    """fully_shard() changes the module it is given."""
+    name = last_name(made.node.args[0])
+    if name in frame.env:
+        frame.env[name] = frame.env[name].tagged("fsdp")
+    return made.args[0].tagged("fsdp")
+
+
+def _loader(made: Call) -> Value:
     """Batches: their number follows the sampler, or the data set where there is none."""
     sampler = made.keywords.get("sampler") or made.keywords.get("batch_sampler")
     dataset = made.args[0] if made.args else made.keywords.get("dataset", UNKNOWN)

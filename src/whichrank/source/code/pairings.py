@@ -60,9 +60,19 @@ class _Player:
             root = not self.callers[function]
             if function in own or root:
                 result = self._play(function)
-                if result is not None and (result.shape == "cycle" or root):
+                if result is not None and (result.shape == "cycle" or (root and self._whole(function, own))):
                     found.setdefault((result.operation.ref.source, result.operation.ref.locator), result)
         return list(found.values())
+
+    def _whole(self, root: Function, own: list[Function]) -> bool:
+        """Whether this function reaches all that sends or receives: else the other half may be elsewhere."""
+        seen, todo = {root}, [root]
+        while todo:
+            for event in _flat(self.analysis.summary(todo.pop()).events):
+                if isinstance(event, Enter) and event.function not in seen:
+                    seen.add(event.function)
+                    todo.append(event.function)
+        return seen.issuperset(own)
 
     def _spread(self, own: list[Function]) -> None:
         todo = list(own)
@@ -99,7 +109,8 @@ class _Player:
                 if self._fork(event, rank, todo, depth):
                     return True
             elif isinstance(event, Loop | First | Attempt) and self._reaches(event.body):
-                if self._follow(event.body, rank, todo, depth) and not isinstance(event, Loop):
+                left = self._follow(event.body, rank, todo, depth)
+                if left and not isinstance(event, Loop):
                     return True
         return False
 

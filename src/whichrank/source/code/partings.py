@@ -12,7 +12,7 @@ from whichrank.source.code.analysis import Analysis
 from whichrank.source.code.events import ALIKE, Attempt, Enter, Event, Exit, First, Fork, Handler, Leave, Loop, Op, Risk
 from whichrank.source.code.frame import ending, exits
 from whichrank.source.code.index import Function, Module
-from whichrank.source.code.sequences import QUIET, Sequences, Step, keys
+from whichrank.source.code.sequences import Sequences, Step, keys
 from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, differs
 
 QUOTE, FAR = 300, 3
@@ -58,7 +58,7 @@ class Judge:
         if not _speaks(summary.events):
             return
         steps = self.sequences.of(summary.events)
-        if steps and any(name in QUIET for name in function.decorators()):
+        if steps and self.sequences.on_one_rank(function):
             reason = Origin("rank", "the decorator lets one rank run it", function.module.label, function.line)
             self._add("decorated", [reason], function.line, "", steps, [], doers=1)
             return
@@ -120,8 +120,7 @@ class Judge:
         shape: Shape = "branch"
         left = {one_end, two_end} - {None}
         if len(left) == 1 and None in {one_end, two_end}:
-            kind = next(iter(left))
-            assert kind is not None
+            kind: Exit = one_end or two_end or "return"
             skipped = self._skipped(after, kind, assumed)
             if one_end is not None:
                 there = [*there, *skipped]
@@ -134,9 +133,12 @@ class Judge:
         here, there = self._concerned(here, event.test, reasons), self._concerned(there, event.test, reasons)
         files = [reason for reason in reasons if reason.kind == "file"]
         near = any(reason.file == self.function.module.label for reason in files)
-        if len(files) == len(reasons) and not (near and _made_by_one(event, after)):
-            return  # a file that is there or not, for all ranks alike
-        if keys(here) != keys(there):
+        if len(files) == len(reasons) and not (near and self.analysis.summary(self.function).splits > 1):
+            return  # a file that is there or not, for all ranks alike: no rank does anything alone around it
+        made = [[s for s in self.sequences.of(arm) if s.op.kind == "group"] for arm in (event.then, event.other)]
+        if keys(made[0]) != keys(made[1]):  # a group is made by all ranks at once, whatever follows
+            self._add("branch", reasons, event.line, event.text, *made, test_value=event.test)
+        elif keys(here) != keys(there):
             self._add(shape, reasons, event.line, event.text, here, there, test_value=event.test)
         elif not left:
             self._details(reasons, here, there)
@@ -364,12 +366,6 @@ class Judge:
             (m for m in self.analysis.project.modules.values() if m.label == origin.file), self.function.module
         )
         return Reason(origin.kind, origin.what, place(module, origin.line))
-
-
-def _made_by_one(event: Fork, after: Rest) -> bool:
-    """Whether one rank alone does something around a test for a file: it may make that file meanwhile."""
-    blocks = [event.then, event.other, after.events]
-    return any(isinstance(inner, Fork) and differs(inner.test) for block in blocks for inner in block)
 
 
 def _far(step: Step) -> bool:

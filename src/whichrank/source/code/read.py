@@ -98,8 +98,8 @@ def blind_spots(module: Module) -> Iterator[tuple[int, str]]:
             if name in _DYNAMIC and (isinstance(node.func, ast.Name) or name == "import_module"):
                 yield node.lineno, _DYNAMIC[name]
             elif name == "setattr" and len(node.args) == 3 and dotted(node.args[0]):
-                target = resolve(module, dotted(node.args[0]))
-                if target.startswith("torch") or target in module.imports.values():
+                changed = resolve(module, dotted(node.args[0]))
+                if changed.startswith("torch") or changed in module.imports.values():
                     yield node.lineno, f"setattr() on {dotted(node.args[0])}"
         elif isinstance(node, ast.Assign):
             for target in node.targets:
