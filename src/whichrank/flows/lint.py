@@ -188,7 +188,9 @@ def _with_note(source: Source, note: str) -> Source:
 
 def _judge(case: ProgramCase, rules: Iterable[ModuleType]) -> tuple[list[Finding], list[str], list[str], list[Skipped]]:
     findings: list[Finding] = []
-    found, clear, skipped = [], [], []
+    found: list[str] = []
+    clear: list[str] = []
+    skipped: list[Skipped] = []
     for rule in rules:
         try:
             answer = rule.judge(case)

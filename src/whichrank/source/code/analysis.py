@@ -126,7 +126,7 @@ class Analysis:
 
     def _returned(self, frame: Frame) -> Value:
         value = join(frame.returns)
-        if len(frame.returns) > 1 and any(v.ranks is not None and v.ranks[0] is None for v in frame.returns):
+        if frame.left and any(v.ranks is not None and v.ranks[0] is None for v in frame.returns):
             value = value._replace(tags=value.tags | {"optional"})
         return value
 

@@ -33,7 +33,7 @@ SAME_EVERYWHERE = frozenset({
     "get_backend", "is_nccl_available", "is_complex", "print", "super",
 })  # fmt: skip
 RISKY = frozenset({
-    "open", "load", "read", "loads", "next", "get", "fetch", "download", "decode", "float", "int", "urlopen", "unlink",
+    "open", "load", "read", "loads", "next", "fetch", "download", "decode", "float", "int", "urlopen", "unlink",
     "remove", "rename", "makedirs", "mkdir", "read_text", "write_text", "save", "parse",
 })  # fmt: skip
 

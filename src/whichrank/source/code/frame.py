@@ -147,7 +147,7 @@ class Frame:
             items = value.items if value.items is not None and len(value.items) == len(target.elts) else None
             for number, each in enumerate(target.elts):
                 inner = each.value if isinstance(each, ast.Starred) else each
-                whole = Value(value.taint, tags=value.tags & {"wrapped_output", "element", "ddp", "loader"})
+                whole = Value(value.taint, tags=value.tags & {"wrapped_output", "ddp", "loader"})
                 self.bind(inner, items[number] if items is not None else whole)
         elif isinstance(target, ast.Subscript):
             evaluate(self, target.slice)

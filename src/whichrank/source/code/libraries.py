@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.index import Class, last_name
+from whichrank.source.code.loops import rounds
 from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, per_rank, union
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ _DTYPES = {
     "long": "int64",
 }
 _EQUAL_SAMPLERS = frozenset({"DistributedSampler", "DistributedBatchSampler", "RandomSampler", "SequentialSampler"})
-_ROUND = re.compile(r"\bceil\b|//\s*(?:self\.)?_?(?:world|num_replicas|num_shards|nranks)|total_size|drop_last|pad")
 _SCHEDULE = re.compile(r"(?:LR|LRScheduler|get_\w*_schedule\w*)$")
 NAMED = {
     "accelerator": re.compile(r"(?:^|\.|_)accelerator$|^PartialState$"),
@@ -171,22 +171,13 @@ def _loader(made: Call) -> Value:
     """Batches: their number follows the sampler, or the data set where there is none."""
     sampler = made.keywords.get("sampler") or made.keywords.get("batch_sampler")
     dataset = made.args[0] if made.args else made.keywords.get("dataset", UNKNOWN)
-    if sampler is not None and ("equal sampler" in sampler.tags or _rounds(sampler)):
+    if sampler is not None and ("equal sampler" in sampler.tags or rounds(sampler)):
         length = CLEAN
     else:
         length = union(dataset.length, sampler.length if sampler is not None else CLEAN)
-        if isinstance(dataset.thing, Class) and _rounds(dataset):
+        if isinstance(dataset.thing, Class) and rounds(dataset):
             length = CLEAN
     return Value(CLEAN, length, frozenset({"loader"}))
-
-
-def _rounds(value: Value) -> bool:
-    """Whether a class of the project makes its shards equal itself."""
-    if not isinstance(value.thing, Class):
-        return False
-    node = value.thing.node
-    lines = value.thing.module.lines[node.lineno - 1 : node.end_lineno]
-    return any(_ROUND.search(line) for line in lines)
 
 
 def _prepared(frame: Frame, made: Call) -> Value:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
 
 LOADER_NAME = re.compile(r"(?:\w*_)?(?:data_?)?loader\d?$", re.IGNORECASE)
+_ROUND = re.compile(r"\bceil\b|//\s*(?:self\.)?_?(?:world|num_replicas|num_shards|nranks)|total_size|drop_last|pad")
 BATCH_NAMES = frozenset({"batch", "minibatch", "micro_batch", "microbatch"})
 
 
@@ -55,7 +56,7 @@ def turns(frame: Frame, value: Value) -> Value:
 def object_length(frame: Frame, value: Value) -> Taint:
     """Why objects of a class of the project differ in length, from its own __len__ or __iter__."""
     owner = value.thing
-    if not isinstance(owner, Class):
+    if not isinstance(owner, Class) or rounds(value):
         return CLEAN
     for name in ("__len__", "__iter__"):
         method = frame.analysis.project.method(owner, name)
@@ -63,3 +64,12 @@ def object_length(frame: Frame, value: Value) -> Taint:
             summary = frame.analysis.summary(method)
             return summary.returns.taint if name == "__len__" else summary.turns
     return CLEAN
+
+
+def rounds(value: Value) -> bool:
+    """Whether a class of the project makes its shards equal itself."""
+    if not isinstance(value.thing, Class):
+        return False
+    node = value.thing.node
+    lines = value.thing.module.lines[node.lineno - 1 : node.end_lineno]
+    return any(_ROUND.search(line) for line in lines)

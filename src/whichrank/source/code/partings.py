@@ -86,8 +86,8 @@ class Judge:
                 shape: Shape = "thread" if later.kind == "thread" else "callback"
                 self._add(shape, [reason], later.line, "", shared, [])
 
-    def _walk(self, events: list[Event], outer: Rest | None) -> None:
-        paired = self._paired(events)
+    def _walk(self, events: list[Event], outer: Rest | None, paired: frozenset[int] = frozenset()) -> None:
+        paired = paired | self._paired(events)
         for number, event in enumerate(events):
             after = Rest(events[number + 1 :], outer)
             if isinstance(event, Fork):
@@ -101,7 +101,7 @@ class Judge:
             elif isinstance(event, Attempt):
                 self._attempt(event)
                 for inner in (event.body, event.orelse, event.final, *(h.body for h in event.handlers)):
-                    self._walk(inner, after)
+                    self._walk(inner, after, paired)
             elif isinstance(event, First):
                 self._first(event)
                 self._walk(event.body, after)
@@ -131,10 +131,6 @@ class Judge:
             (here if one_end == "continue" else there).extend(self._skipped(after, "break"))
             shape = "break"
         here, there = self._concerned(here, event.test, reasons), self._concerned(there, event.test, reasons)
-        files = [reason for reason in reasons if reason.kind == "file"]
-        near = any(reason.file == self.function.module.label for reason in files)
-        if len(files) == len(reasons) and not (near and self.analysis.summary(self.function).splits > 1):
-            return  # a file that is there or not, for all ranks alike: no rank does anything alone around it
         made = [[s for s in self.sequences.of(arm) if s.op.kind == "group"] for arm in (event.then, event.other)]
         if keys(made[0]) != keys(made[1]):  # a group is made by all ranks at once, whatever follows
             self._add("branch", reasons, event.line, event.text, *made, test_value=event.test)
@@ -169,7 +165,15 @@ class Judge:
         return steps
 
     def _reasons(self, test: Value) -> list[Origin]:
-        return self.analysis.resolve(test.taint) if differs(test) else []
+        return self._likely(self.analysis.resolve(test.taint)) if differs(test) else []
+
+    def _likely(self, reasons: list[Origin]) -> list[Origin]:
+        """A file is there or not for all ranks alike, unless some rank does something alone around the test."""
+        files = [reason for reason in reasons if reason.kind == "file"]
+        if len(files) < len(reasons):
+            return reasons
+        near = any(reason.file == self.function.module.label for reason in files)
+        return reasons if near and self.analysis.summary(self.function).splits > 1 else []
 
     def _concerned(self, steps: list[Step], test: Value, reasons: list[Origin]) -> list[Step]:
         """Without the operations whose group lies on one side of the condition as a whole."""
@@ -193,22 +197,33 @@ class Judge:
 
     def _paired(self, events: list[Event]) -> set[int]:
         """Branches by rank that make up for each other: `if rank: barrier()` … `if not rank: barrier()`."""
-        forks = [e for e in events if isinstance(e, Fork) and e.test.ranks is not None and differs(e.test)]
+        forks = [e for e in _level(events) if isinstance(e, Fork) and differs(e.test)]
         if len(forks) < 2:
             return set()
         found: set[int] = set()
         for number, one in enumerate(forks):
             if id(one) in found or exits(one.then) or exits(one.other):
                 continue
-            mine = self._by_rank(one)
             for other in forks[number + 1 :]:
-                if id(other) in found or exits(other.then) or exits(other.other):
-                    continue
-                both = [a + b for a, b in zip(mine, self._by_rank(other), strict=True)]
-                if both[0] and all(seq == both[0] for seq in both):
+                if (
+                    id(other) not in found
+                    and not exits(other.then)
+                    and not exits(other.other)
+                    and self._even(one, other)
+                ):
                     found |= {id(one), id(other)}
                     break
         return found
+
+    def _even(self, one: Fork, other: Fork) -> bool:
+        """Whether every rank does the same in the two branches together."""
+        if one.test.ranks is not None and other.test.ranks is not None:
+            both = [a + b for a, b in zip(self._by_rank(one), self._by_rank(other), strict=True)]
+            return bool(both[0]) and all(seq == both[0] for seq in both)
+        if other.text not in {f"not {one.text}", one.text.removeprefix("not ")} or other.text == one.text:
+            return False
+        arms = [keys(self.sequences.of(arm)) for arm in (one.then, one.other, other.then, other.other)]
+        return arms[0] + arms[3] == arms[1] + arms[2]
 
     def _by_rank(self, fork: Fork) -> list[tuple[object, ...]]:
         arms = keys(self.sequences.of(fork.then)), keys(self.sequences.of(fork.other))
@@ -236,7 +251,7 @@ class Judge:
             reasons = self._reasons(event.test)
             shape: Shape = "while"
         else:
-            reasons = self.analysis.resolve(event.length)
+            reasons = self._likely(self.analysis.resolve(event.length))
             shape = "loop"
             if "set" in event.test.tags and not reasons:
                 reasons = [
@@ -390,6 +405,15 @@ def _first_difference(here: list[Step], there: list[Step]) -> Step | None:
             if step.op.name == "backward" and step.op.function is chosen.op.function:
                 return step
     return chosen
+
+
+def _level(events: list[Event]) -> Iterator[Event]:
+    """The events of a block, those inside a try included: they run in one go."""
+    for event in events:
+        yield event
+        if isinstance(event, Attempt):
+            for block in (event.body, event.orelse, event.final):
+                yield from _level(block)
 
 
 def _constant_text(text: str) -> bool:
