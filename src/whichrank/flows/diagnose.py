@@ -50,9 +50,10 @@ def diagnose(
     answer = conclude(case, _with_aside(sources, case.set_aside))
     if source is None:
         return answer
+    from whichrank.flows.lint_places import explained
     from whichrank.source.excerpts import find_excerpts
 
-    return replace(answer, excerpts=find_excerpts(source, answer.verdict.culprits.code))
+    return replace(answer, excerpts=explained(source, find_excerpts(source, answer.verdict.culprits.code)))
 
 
 def read_all(

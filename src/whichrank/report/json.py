@@ -43,7 +43,7 @@ def as_document(diagnosis: Diagnosis) -> dict[str, Any]:
         "waits": [_wait(wait) for wait in diagnosis.waits],
         "standings": [{"place": s.place, "doing": s.doing, "ranks": list(s.ranks)} for s in diagnosis.standings],
         "excerpts": [
-            {"code": _code(e.place), "path": e.path, "first": e.first, "lines": list(e.lines)}
+            {"code": _code(e.place), "path": e.path, "first": e.first, "lines": list(e.lines), "said": list(e.said)}
             for e in diagnosis.excerpts
         ],
         "findings": [
