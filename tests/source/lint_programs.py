@@ -47,7 +47,8 @@ def score_file(path: Path, score: Score, result: CodeLint | None = None) -> None
     used: set[int] = set()
     for line, causes in wrong:
         lines = {line} | near
-        hit = next((i for i, (at, cause, _) in enumerate(told) if i not in used and at in lines and cause in causes), None)
+        fitting = (i for i, (at, cause, _) in enumerate(told) if i not in used and at in lines and cause in causes)
+        hit = next(fitting, None)
         if hit is None:
             score.misses.append(f"{path.name}:{line} {'|'.join(sorted(causes))}")
         else:

@@ -72,6 +72,8 @@ class Schedule:
 class Analysis:
     project: Project
     seeded: bool = False
+    local_gradients: bool = False
+    """Whether models are sharded, so that each rank sees a part of the gradients."""
     known: dict[tuple[Function, str], Value] = field(default_factory=dict)
     gathering: dict[tuple[Function, str], list[Value]] = field(default_factory=lambda: defaultdict(list))
     summaries: dict[Function, Summary] = field(default_factory=dict)
@@ -87,6 +89,7 @@ class Analysis:
     def run(self) -> None:
         """Read everything twice: what callers bring is known the second time."""
         self.seeded = any(_seeds(module) for module in self.project.modules.values())
+        self.local_gradients = any(_shards(module) for module in self.project.modules.values())
         for turn in range(2):
             self.summaries.clear()
             self.attributes.clear()
@@ -227,3 +230,9 @@ def _seeds(module: Module) -> bool:
             if not names & rank_sources("attribute").keys() and "get_rank" not in names:
                 return True
     return False
+
+
+def _shards(module: Module) -> bool:
+    return any(
+        name.rpartition(".")[2] in {"FullyShardedDataParallel", "fully_shard"} for name in module.imports.values()
+    )

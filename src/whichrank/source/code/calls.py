@@ -32,6 +32,7 @@ SAME_EVERYWHERE = frozenset({
     "get_world_size", "device_count", "is_floating_point", "is_tensor", "dim", "ndimension", "getLogger", "get_logger",
     "get_backend", "is_nccl_available", "is_complex", "print", "super",
 })  # fmt: skip
+FILLS = frozenset({"append", "extend", "add", "insert", "update", "appendleft"})
 RISKY = frozenset({
     "open", "load", "read", "loads", "next", "fetch", "download", "decode", "float", "int", "urlopen", "unlink",
     "remove", "rename", "makedirs", "mkdir", "read_text", "write_text", "save", "parse",
@@ -79,7 +80,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
     source = _source(frame, made)
     if source is not None:
         return source
-    builtin = _BUILTINS.get(made.name) if not made.receiver_text else None
+    builtin = _BUILTINS.get(made.name) if isinstance(made.node.func, ast.Name) else None
     if builtin is not None:
         return builtin(frame, made)
     return _unknown(frame, made)
@@ -334,6 +335,8 @@ def _source(frame: Frame, made: Call) -> Value | None:
 
 def _unknown(frame: Frame, made: Call) -> Value:
     """A call into a library: what it gets may show in what it returns."""
+    if made.name in FILLS and isinstance(made.node.func, ast.Attribute):
+        frame.put_into(made.node.func.value, mixed(made.args), grows=True)
     if frame.trying and (made.name in RISKY or any(value.taint for value in made.args)):
         origin = Origin("exception", f"{made.name}() may fail on one rank alone", *frame.at(made.node))
         frame.emit(Risk(origin, made.node.lineno))

@@ -122,7 +122,8 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
         return rank_value(frame, node, text or node.attr, source.kind, source.axis)
     if node.attr in WORLD_NAMES:
         return constant(WORLD)
-    return reference(frame, text) if not own and not base.taint and text else _part(base, node.attr)
+    known = not own and not base.taint and text and node.attr != "grad"
+    return reference(frame, text) if known else _part(frame, node, base)
 
 
 def _member(frame: Frame, base: Value, name: str) -> Value | None:
@@ -140,12 +141,15 @@ def _member(frame: Frame, base: Value, name: str) -> Value | None:
     return Value(thing=method, tags=frozenset({"itself"}))
 
 
-def _part(base: Value, name: str) -> Value:
+def _part(frame: Frame, node: ast.Attribute, base: Value) -> Value:
     """An attribute of something of which little is known."""
+    name = node.attr
     if name in AGREED:
         return UNKNOWN
     if name == "module" and base.tags & WRAPPERS:
         return base._replace(tags=(base.tags - WRAPPERS) | {"unwrapped"})
+    if name == "grad" and frame.analysis.local_gradients:
+        return Value(frozenset({Origin("data", "this rank's part of the gradients", *frame.at(node))}))
     if base.taint or base.tags & CARRIED:
         return Value(base.taint, base.length if name in {"data", "T", "grad"} else CLEAN, base.tags & CARRIED)
     return UNKNOWN

@@ -151,17 +151,18 @@ class Frame:
                 self.bind(inner, items[number] if items is not None else whole)
         elif isinstance(target, ast.Subscript):
             evaluate(self, target.slice)
-            self._into(target.value, value)
+            self.put_into(target.value, value)
 
-    def _into(self, holder: ast.expr, value: Value) -> None:
-        """Something is put into a container."""
+    def put_into(self, holder: ast.expr, value: Value, *, grows: bool = False) -> None:
+        """Something is put into a container, which may be longer then on some ranks."""
         text = dotted(holder)
-        if not value.taint or not text:
+        where = self.env if text in self.env else self.paths
+        known = where.get(text)
+        if known is None:
             return
-        known = self.env.get(text) or self.paths.get(text)
-        if known is not None:
-            changed = known._replace(taint=union(known.taint, value.taint), ranks=None, items=None)
-            (self.env if text in self.env else self.paths)[text] = changed
+        length = union(known.length, *self.control, *self.loops) if grows else known.length
+        if value.taint or length != known.length or grows:
+            where[text] = known._replace(taint=union(known.taint, value.taint), length=length, ranks=None, items=None)
 
     def assign(self, node: ast.Assign | ast.AnnAssign) -> bool:
         if node.value is not None:

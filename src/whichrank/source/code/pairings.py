@@ -44,11 +44,17 @@ class _Player:
         self.reach: set[Function] = set()
         """Functions that send or receive, themselves or through others."""
         self.callers: dict[Function, set[Function]] = defaultdict(set)
+        self.guarded: set[Function] = set()
+        """Functions that some ranks alone call: they say nothing by themselves."""
 
     def all(self) -> list[Pairing]:
         own = []
         for function, summary in self.analysis.summaries.items():
             flat = list(_flat(summary.events))
+            for event in flat:
+                if isinstance(event, Fork) and differs(event.test):
+                    inside = [*_flat(event.then), *_flat(event.other)]
+                    self.guarded |= {inner.function for inner in inside if isinstance(inner, Enter)}
             for event in flat:
                 if isinstance(event, Enter):
                     self.callers[event.function].add(function)
@@ -58,7 +64,7 @@ class _Player:
         found: dict[tuple[str, str], Pairing] = {}
         for function in sorted(self.reach, key=lambda f: (f.module.label, f.line)):
             root = not self.callers[function]
-            if function in own or root:
+            if root or (function in own and function not in self.guarded):
                 result = self._play(function)
                 if result is not None and (result.shape == "cycle" or (root and self._whole(function, own))):
                     found.setdefault((result.operation.ref.source, result.operation.ref.locator), result)
@@ -137,7 +143,7 @@ def _take(op: Op, rank: int, todo: list[tuple[Op, int]]) -> None:
             todo.append((op, -1))
         return
     peer = op.peer.ranks[rank] if op.peer.ranks is not None else None
-    if not isinstance(peer, int) or isinstance(peer, bool) or not 0 <= peer < WORLD or op.group:
+    if not isinstance(peer, int) or isinstance(peer, bool) or not 0 <= peer < WORLD or op.group or peer == rank:
         raise UnknownPathError
     todo.append((op, peer))
 

@@ -130,7 +130,9 @@ class Judge:
         elif left == {"continue", "break"}:
             (here if one_end == "continue" else there).extend(self._skipped(after, "break"))
             shape = "break"
-        here, there = self._concerned(here, event.test, reasons), self._concerned(there, event.test, reasons)
+        crossed = _crossed(here, there)
+        if not crossed:
+            here, there = self._concerned(here, event.test, reasons), self._concerned(there, event.test, reasons)
         made = [[s for s in self.sequences.of(arm) if s.op.kind == "group"] for arm in (event.then, event.other)]
         if keys(made[0]) != keys(made[1]):  # a group is made by all ranks at once, whatever follows
             self._add("branch", reasons, event.line, event.text, *made, test_value=event.test)
@@ -381,6 +383,13 @@ class Judge:
             (m for m in self.analysis.project.modules.values() if m.label == origin.file), self.function.module
         )
         return Reason(origin.kind, origin.what, place(module, origin.line))
+
+
+def _crossed(here: list[Step], there: list[Step]) -> bool:
+    """The same operations on the same groups in another order: a cycle, whoever the members are."""
+    one, two = keys(here), keys(there)
+    plain = all(len(key) == 2 for key in (*one, *two))
+    return plain and one != two and sorted(map(str, one)) == sorted(map(str, two)) and len({key[1] for key in one}) > 1
 
 
 def _far(step: Step) -> bool:

@@ -62,16 +62,12 @@ def _reduction(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
 
 def _payload(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
     payload, op = noted.payload, noted.op
-    if "dtype differs" in payload.tags:
-        reasons = analysis.resolve(payload.taint) or [_itself(noted)]
+    reasons = analysis.resolve(payload.taint) if "dtype differs" in payload.tags else []
+    if reasons:
         yield Disagreement("dtype", operation(op), _reasons(analysis, reasons), "its type differs between ranks")
     reasons = [o for o in analysis.resolve(payload.length) if o.kind in {"rank", "data"}]
     if reasons and op.kind == "collective" and not op.group:
         yield Disagreement("size", operation(op), _reasons(analysis, reasons), "its size differs between ranks")
-
-
-def _itself(noted: Noted) -> Origin:
-    return Origin("rank", "a branch by rank", noted.op.function.module.label, noted.op.line)
 
 
 def _reasons(analysis: Analysis, origins: list[Origin]) -> tuple[Reason, ...]:
