@@ -24,25 +24,37 @@ MAIN = '\nif __name__ == "__main__":\n    main()\n'
 HABITS = {
     "LINT201": (
         "def main():\n    s = torch.utils.data.DistributedSampler([])\n    for epoch in range(3):\n        list(s)\n",
-        "def main():\n    s = torch.utils.data.DistributedSampler([])\n    for epoch in range(3):\n"
-        "        s.set_epoch(epoch)\n",
+        (
+            "def main():\n    s = torch.utils.data.DistributedSampler([])\n    for epoch in range(3):\n"
+            "        s.set_epoch(epoch)\n"
+        ),
     ),
     "LINT203": (
-        "def main():\n    dist.init_process_group('gloo', timeout=timedelta(hours=1))\n    dist.new_group([0])\n"
-        "    dist.destroy_process_group()\n",
-        "def main():\n    dist.init_process_group('gloo', timeout=timedelta(hours=1))\n"
-        "    dist.new_group([0], timeout=timedelta(hours=1))\n    dist.destroy_process_group()\n",
+        (
+            "def main():\n    dist.init_process_group('gloo', timeout=timedelta(hours=1))\n    dist.new_group([0])\n"
+            "    dist.destroy_process_group()\n"
+        ),
+        (
+            "def main():\n    dist.init_process_group('gloo', timeout=timedelta(hours=1))\n"
+            "    dist.new_group([0], timeout=timedelta(hours=1))\n    dist.destroy_process_group()\n"
+        ),
     ),
     "LINT204": (
-        "def main():\n    dist.init_process_group('nccl')\n    os.environ['NCCL_DEBUG'] = 'INFO'\n"
-        "    dist.destroy_process_group()\n",
-        "def main():\n    os.environ['NCCL_DEBUG'] = 'INFO'\n    dist.init_process_group('nccl')\n"
-        "    dist.destroy_process_group()\n",
+        (
+            "def main():\n    dist.init_process_group('nccl')\n    os.environ['NCCL_DEBUG'] = 'INFO'\n"
+            "    dist.destroy_process_group()\n"
+        ),
+        (
+            "def main():\n    os.environ['NCCL_DEBUG'] = 'INFO'\n    dist.init_process_group('nccl')\n"
+            "    dist.destroy_process_group()\n"
+        ),
     ),
     "LINT205": (
         "def main():\n    dist.init_process_group('nccl')\n    dist.barrier()\n    dist.destroy_process_group()\n",
-        "def main():\n    torch.cuda.set_device(0)\n    dist.init_process_group('nccl')\n    dist.barrier()\n"
-        "    dist.destroy_process_group()\n",
+        (
+            "def main():\n    torch.cuda.set_device(0)\n    dist.init_process_group('nccl')\n    dist.barrier()\n"
+            "    dist.destroy_process_group()\n"
+        ),
     ),
     "LINT206": (
         "def main():\n    dist.init_process_group('gloo')\n",

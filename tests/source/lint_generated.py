@@ -1,7 +1,7 @@
 """Programs by the taxonomy of an MPI corpus (MBI): call ordering, call matching, groups, roots and other parameters.
 
-The idea and the classes are the corpus's; the programs are torch's. Every class has wrong and right ones, each operation in
-each setting: inline, in a function, in a method, behind a loop.
+The idea and the classes are the corpus's; the programs are torch's. Every class has wrong and right ones, each
+operation in each setting: inline, in a function, in a method, behind a loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ ROOTED = {
     "scatter": "dist.scatter(x, scatter_list=parts if rank == {root} else None, src={root})",
 }
 HEAD = "import torch\nimport torch.distributed as dist\n\n"
-START = "rank, world = dist.get_rank(), dist.get_world_size()\nx = torch.ones(4)\nparts = [torch.ones(4) for _ in range(world)]\n"
+START = (
+    "rank, world = dist.get_rank(), dist.get_world_size()\n"
+    "x = torch.ones(4)\nparts = [torch.ones(4) for _ in range(world)]\n"
+)
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,12 @@ def _matching() -> Iterator[tuple[str, str, str, str]]:
         both = wrong_way + _branch(other, [send.format(mine), recv.format(mine)], [])
         yield kind, f"both-send-{name}", both, "p2p-deadlock"
         first = _branch(one, [recv.format(theirs), send.format(theirs)], [])
-        yield kind, f"both-recv-{name}", first + _branch(other, [recv.format(mine), send.format(mine)], []), "p2p-deadlock"
+        yield (
+            kind,
+            f"both-recv-{name}",
+            first + _branch(other, [recv.format(mine), send.format(mine)], []),
+            "p2p-deadlock",
+        )
         turns = _branch(one, [send.format(theirs), recv.format(theirs)], [])
         yield kind, f"in-turn-{name}", turns + _branch(other, [recv.format(mine), send.format(mine)], []), ""
         free = _branch(one, ["r = dist.isend(x, dst=" + theirs + ")", recv.format(theirs), "r.wait()"], [])
@@ -114,15 +122,26 @@ def _groups() -> Iterator[tuple[str, str, str, str]]:
         inner = CALLS[name][:-1] + ", group=g)"
         whole = CALLS[name][:-1] + ", group=h)"
         yield kind, f"members-{name}", makes + _branch("rank < 2", [inner], []), ""
-        yield kind, f"one-member-{name}", makes + _branch("rank == 0", [inner], []), "rank0-only-collective|conditional-collective"
+        yield (
+            kind,
+            f"one-member-{name}",
+            makes + _branch("rank == 0", [inner], []),
+            "rank0-only-collective|conditional-collective",
+        )
         yield kind, f"not-all-{name}", makes + _branch("rank != 3", [whole], []), "conditional-collective"
         yield kind, f"other-group-{name}", makes + _branch("rank < 2", [inner, whole], [whole]), ""
         crossed = _branch("rank == 0", [inner, whole], [whole, inner])
         yield kind, f"crossed-{name}", makes + crossed, "process-group-order"
     made = _branch("rank < 2", ["g = dist.new_group([0, 1])"], [])
     yield kind, "made-by-some", made, "conditional-collective"
-    yield kind, "made-by-one", _branch("rank == 0", ["g = dist.new_group([0, 1])"], []), "rank0-only-collective|conditional-collective"
-    alike = "for r in range(0, world, 2):\n    g = dist.new_group([r, r + 1])\n    if rank in (r, r + 1):\n        mine = g\n"
+    yield (
+        kind,
+        "made-by-one",
+        _branch("rank == 0", ["g = dist.new_group([0, 1])"], []),
+        "rank0-only-collective|conditional-collective",
+    )
+    alike = "for r in range(0, world, 2):\n    g = dist.new_group([r, r + 1])\n"
+    alike += "    if rank in (r, r + 1):\n        mine = g\n"
     yield kind, "made-by-all", alike, ""
 
 

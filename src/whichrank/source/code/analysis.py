@@ -85,12 +85,14 @@ class Analysis:
     too_deep: list[Function] = field(default_factory=list)
     operations: int = 0
     depth: int = 0
+    gathers: bool = True
+    """The first of two readings: what callers bring is only collected."""
 
     def run(self) -> None:
         """Read everything twice: what callers bring is known the second time."""
         self.seeded = any(_seeds(module) for module in self.project.modules.values())
         self.local_gradients = any(_shards(module) for module in self.project.modules.values())
-        for turn in range(2):
+        for self.gathers in (True, False):
             self.summaries.clear()
             self.attributes.clear()
             self.noted.clear()
@@ -102,7 +104,7 @@ class Analysis:
                     self.summary(module.body)
                 for function in module.everything:
                     self.summary(function)
-            if turn == 0:
+            if self.gathers:
                 self.known = {key: join(values) for key, values in self.gathering.items()}
                 self.gathering.clear()
 
@@ -224,7 +226,7 @@ _WEIGHT = {"rank": 0, "part": 1, "data": 2, "exception": 3, "time": 4}
 
 def _seeds(module: Module) -> bool:
     """Whether the program seeds its random numbers alike on all ranks."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Call) and last_name(node.func) in SEEDS and node.args:
             names = {last_name(n) for n in ast.walk(node.args[0]) if isinstance(n, ast.Name | ast.Attribute)}
             if not names & rank_sources("attribute").keys() and "get_rank" not in names:

@@ -224,7 +224,7 @@ class Frame:
         counted = turns(self, source)
         item = elements(self, source, node.iter)
         self.loops.append(counted.length)
-        again = len(self.loops) <= _TWICE
+        again = len(self.loops) <= _TWICE and not self.analysis.gathers
         for last in (False, True) if again else (True,):
             self.bind(node.target, item)
             events, _ = self._turn(node.body)
@@ -249,7 +249,7 @@ class Frame:
         events: list[Event] = []
         test = UNKNOWN
         self.loops.append(CLEAN)
-        for _ in range(2 if len(self.loops) <= _TWICE else 1):
+        for _ in range(2 if len(self.loops) <= _TWICE and not self.analysis.gathers else 1):
             head, test = self.aside(node.test)
             self.loops[-1] = test.taint if differs(test) else CLEAN
             body, _ended = self._turn(node.body)
@@ -341,13 +341,15 @@ class Frame:
     def definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         function = self.function.module.defs.get(node)
         if function is not None and function.owner is None:
-            names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-            caught = (
-                union(*(self.env[name].taint for name in names if name in self.env)) if self.function.node else CLEAN
-            )
+            caught = self._caught_by(node) if self.function.node is not None else CLEAN
             self.env[node.name] = Value(caught, thing=function, tags=frozenset({"itself"}))
             self.analysis.closures[function] = self.env
         return False
+
+    def _caught_by(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Taint:
+        """What a nested function takes from the variables around it."""
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        return union(*(self.env[name].taint for name in names if name in self.env))
 
     def class_body(self, _node: ast.ClassDef) -> bool:
         """Methods are read on their own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from whichrank.facts.environment import catalogue
@@ -12,6 +13,7 @@ from whichrank.source._order import too_late
 from whichrank.source.code.index import Module, dotted, last_name, resolve
 from whichrank.source.code.partings import place
 
+_SETS = re.compile(r"environ\s*\[[^\]]*\]\s*=[^=]|environ\.(?:setdefault|update)|putenv|environ\s*\|=")
 _SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "manual_seed_all"})
 _SYNCS = frozenset({
     "DistributedDataParallel", "DDP", "FullyShardedDataParallel", "FSDP", "broadcast", "prepare", "initialize",
@@ -22,7 +24,7 @@ _SYNCS = frozenset({
 def habits(module: Module) -> Iterator[Habit]:
     """All that is found in one file."""
     calls: dict[str, list[ast.Call]] = {}
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Call):
             full = resolve(module, dotted(node.func)) if dotted(node.func) else ""
             name = full.rpartition(".")[2] if isinstance(node.func, ast.Name) else last_name(node.func)
@@ -49,7 +51,7 @@ def _no_set_epoch(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[
     """A shuffling DistributedSampler gives the same order every epoch unless it is told the epoch."""
     if "set_epoch" in calls or not _is_program(module):
         return
-    epochs = [n for n in ast.walk(module.tree) if isinstance(n, ast.For) and "epoch" in ast.unparse(n.target).lower()]
+    epochs = [n for n in module.nodes if isinstance(n, ast.For) and "epoch" in ast.unparse(n.target).lower()]
     for call in calls.get("DistributedSampler", []):
         if not _is_false(_keyword(call, "shuffle")) and epochs:
             ref = place(module, call.lineno)
@@ -111,7 +113,7 @@ def _unseeded(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[Habi
 
 
 def _late(module: Module) -> Iterator[Habit]:
-    if not any("environ" in line or "putenv" in line for line in module.lines):
+    if not any(_SETS.search(line) for line in module.lines):
         return
     try:
         found = too_late(module.tree, environ_names(module.tree))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
@@ -58,6 +57,8 @@ class Module:
     name: str
     tree: ast.Module
     lines: list[str]
+    nodes: list[ast.AST] = field(default_factory=list)
+    """Every node of the tree, walked once."""
     imports: dict[str, str] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)
     classes: dict[str, Class] = field(default_factory=dict)
@@ -126,7 +127,7 @@ def read_module(text: str, label: str, name: str) -> Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in the program are not ours to report
         tree = ast.parse(text)
-    module = Module(label, name, tree, text.split("\n"))
+    module = Module(label, name, tree, text.split("\n"), list(ast.walk(tree)))
     module.body = Function(module, "<module>", tree.body)
     _imports(module)
     _definitions(module, tree.body, None, None)
@@ -135,7 +136,7 @@ def read_module(text: str, label: str, name: str) -> Module:
 
 def _imports(module: Module) -> None:
     package = module.name if module.label.endswith("__init__.py") else module.name.rpartition(".")[0]
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.split(".")[0]
@@ -229,11 +230,3 @@ def last_name(node: ast.AST) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
-
-
-_COLLECTIVE_HINT = re.compile(r"distribut|accelerat|lightning|deepspeed|horovod|fsdp|ddp", re.IGNORECASE)
-
-
-def speaks_of_ranks(text: str) -> bool:
-    """Whether a file may concern distributed training at all."""
-    return _COLLECTIVE_HINT.search(text) is not None

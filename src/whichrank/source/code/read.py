@@ -88,7 +88,7 @@ def _schedules(analysis: Analysis) -> Iterator[Habit]:
 
 def blind_spots(module: Module) -> Iterator[tuple[int, str]]:
     """What reading can't follow."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Call):
             name = last_name(node.func)
             if name in _DYNAMIC and (isinstance(node.func, ast.Name) or name == "import_module"):
