@@ -8,7 +8,7 @@ import pytest
 
 from tests.source.lint_programs import SAMPLES, Score, labels, score_file, score_folder
 
-PROGRAMS = sorted(path for folder in ("blind", "more", "third") for path in (SAMPLES / folder).glob("*.py"))
+PROGRAMS = sorted(path for folder in ("blind", "more", "third", "fourth") for path in (SAMPLES / folder).glob("*.py"))
 
 MISSED = {
     "09_grad_none_wrong": "`p.grad is None` is the same on all ranks in most programs: naming it would be noise",

@@ -44,7 +44,7 @@ def judge(case: Any) -> list[Finding] | NotEvaluated:
             or not hidden(parting)
         ):
             continue
-        cause = CAUSE if parting.doers == 1 else "conditional-collective"
+        cause = CAUSE if parting.doers == 1 and not parting.there else "conditional-collective"
         message = (
             f"{shown(parting.concerned)} is collective, and only some ranks call it"
             + (f" under `{parting.test}`" if parting.test else "")

@@ -51,7 +51,7 @@ def judge(case: Any) -> list[Finding] | NotEvaluated:
             continue
         if hidden(parting) or makes_group(parting) or same_in_other_order(parting):
             continue
-        cause = CAUSE if parting.doers == 1 else "conditional-collective"
+        cause = CAUSE if parting.doers == 1 and not parting.there else "conditional-collective"
         who = "one rank" if parting.doers == 1 else "some ranks"
         condition = f" under `{parting.test}`" if parting.test else ""
         message = (

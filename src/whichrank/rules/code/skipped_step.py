@@ -37,7 +37,11 @@ def judge(case: Any) -> list[Finding] | NotEvaluated:
         return NO_PROGRAM
     found = []
     for parting in case.partings:
-        if parting.shape not in {"return", "continue", "exit"} or main_kind(parting) in BY_RANK or not hidden(parting):
+        if (
+            parting.shape not in {"return", "continue", "exit", "skipped step"}
+            or main_kind(parting) in BY_RANK
+            or not hidden(parting)
+        ):
             continue
         message = (
             f"A rank skips the step at `{parting.test}` by itself and the others wait in {shown(parting.concerned)}: "

@@ -34,6 +34,7 @@ class Summary:
     generator: bool = False
     writes: dict[str, Value] = field(default_factory=dict)
     env: dict[str, Value] = field(default_factory=dict)
+    fills: dict[str, Taint] = field(default_factory=dict)
     splits: int = 0
     """How many of its conditions may differ between ranks."""
 
@@ -126,7 +127,7 @@ class Analysis:
         made.events, made.env = frame.out, frame.env
         made.turns, made.generator = frame.turns, frame.generator
         made.returns = self._returned(frame)
-        made.writes, made.splits = frame.writes, frame.splits
+        made.writes, made.splits, made.fills = frame.writes, frame.splits, frame.fills
         return made
 
     def _returned(self, frame: Frame) -> Value:

@@ -274,6 +274,10 @@ def _enter(frame: Frame, made: Call, target: Function) -> Value:
     frame.emit(Enter(target, made.node.lineno, frame.function, bound))
     summary = frame.analysis.summary(target)
     returns = summary.returns
+    for name, filled in summary.fills.items():
+        node = _argument_node(made, target, name)
+        if node is not None:
+            frame.put_into(node, Value(frame.analysis.substitute(filled, target, bound)))
     taint = frame.analysis.substitute(returns.taint, target, bound)
     length = frame.analysis.substitute(summary.turns if summary.generator else returns.length, target, bound)
     if summary.generator and any("loader" in value.tags for value in bound.values()):
@@ -286,6 +290,15 @@ def _enter(frame: Frame, made: Call, target: Function) -> Value:
         tuple(_substituted(frame, item, target, bound) for item in returns.items) if returns.items else returns.items
     )
     return Value(taint, length, tags, returns.ranks, returns.thing, items)
+
+
+def _argument_node(made: Call, target: Function, name: str) -> ast.expr | None:
+    for keyword in made.node.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    params = [p for p in target.params if not (target.is_method and p in {"self", "cls"})]
+    place = params.index(name) if name in params else len(made.node.args)
+    return made.node.args[place] if place < len(made.node.args) else None
 
 
 def _substituted(frame: Frame, value: Value, target: Function, bound: dict[str, Value]) -> Value:
@@ -337,6 +350,8 @@ def _unknown(frame: Frame, made: Call) -> Value:
     """A call into a library: what it gets may show in what it returns."""
     if made.name in FILLS and isinstance(made.node.func, ast.Attribute):
         frame.put_into(made.node.func.value, mixed(made.args), grows=True)
+    elif made.name.endswith("_") and made.args and isinstance(made.node.func, ast.Attribute):
+        frame.put_into(made.node.func.value, mixed(made.args))  # add_(), copy_() and the like
     if frame.trying and (made.name in RISKY or any(value.taint for value in made.args)):
         origin = Origin("exception", f"{made.name}() may fail on one rank alone", *frame.at(made.node))
         frame.emit(Risk(origin, made.node.lineno))
@@ -350,6 +365,8 @@ def _unknown(frame: Frame, made: Call) -> Value:
     if made.name in libraries.KEEPS_RECEIVER:
         return made.receiver._replace(ranks=None)
     value = mixed(parts)
+    if made.receiver.length and made.name not in libraries.REDUCES:
+        value = value._replace(length=made.receiver.length)
     if made.name in libraries.SHAPED_BY_CONTENT and value.taint:
         return value._replace(length=value.taint)
     if made.name in libraries.SHARDS and (marks := union(*(v.taint for v in [*made.args, *made.keywords.values()]))):

@@ -45,6 +45,8 @@ class Enter:
 class Leave:
     kind: Exit
     line: int
+    empty: bool = False
+    """A return without a value."""
 
 
 @dataclass(eq=False, slots=True)

@@ -53,7 +53,9 @@ class Frame:
         self.turns: Taint = CLEAN
         self.loops: list[Taint] = []
         self.writes: dict[str, Value] = {}
-        self.no_sync = self.joined = self.trying = 0
+        self.fills: dict[str, Taint] = {}
+        """What is put into containers that callers passed."""
+        self.no_sync = self.joined = self.trying = self.alone = 0
         self.generator = False
         self.splits = 0
         """Conditions so far on which ranks differ."""
@@ -160,6 +162,9 @@ class Frame:
         known = where.get(text)
         if known is None:
             return
+        value = value._replace(taint=union(value.taint, *self.control))
+        if value.taint and text in self.function.params:
+            self.fills[text] = union(self.fills.get(text, CLEAN), value.taint)
         length = union(known.length, *self.control, *self.loops) if grows else known.length
         if value.taint or length != known.length or grows:
             where[text] = known._replace(taint=union(known.taint, value.taint), length=length, ranks=None, items=None)
@@ -186,10 +191,14 @@ class Frame:
         if split:
             self.splits += 1
             self.control.append(test.taint)
+        world = asks_world(node.test)
+        self.alone += world == "one"
         then, ended = self.inside(node.body)
+        self.alone += (world == "many") - (world == "one")
         env, own = self.env, self.paths
         self.env, self.paths = before, paths
         other, other_ended = self.inside(node.orelse)
+        self.alone -= world == "many"
         if split:
             self.control.pop()
             if _returns(then) != _returns(other):
@@ -202,7 +211,8 @@ class Frame:
         if other_ended and not ended:
             self.env, self.paths = env, own
             return False
-        self.env, self.paths = _merged(test, env, self.env), _merged(test, own, self.paths)
+        self.env = _merged(test, env, self.env, world)
+        self.paths = _merged(test, own, self.paths, world)
         return ended and other_ended
 
     def _given(self, test: ast.expr) -> tuple[tuple[str, bool], ...]:
@@ -323,8 +333,10 @@ class Frame:
             value = evaluate(self, node.value) if node.value is not None else UNKNOWN
             if node.value is None:
                 value = Value(ranks=(None,) * 4)
-            self.returns.append(value._replace(taint=union(value.taint, *self.control, self.left)))
-            self.emit(Leave("return", node.lineno))
+            if not self.alone:  # what a world of one returns differs from nobody's
+                self.returns.append(value._replace(taint=union(value.taint, *self.control, self.left)))
+            empty = node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
+            self.emit(Leave("return", node.lineno, empty))
             return True
         if isinstance(node, ast.Raise) and node.exc is not None:
             evaluate(self, node.exc)
@@ -386,14 +398,29 @@ def _types(node: ast.expr | None) -> list[ast.expr]:
     return list(node.elts) if isinstance(node, ast.Tuple) else [node]
 
 
-def _merged(test: Value, one: dict[str, Value], two: dict[str, Value]) -> dict[str, Value]:
+def _merged(test: Value, one: dict[str, Value], two: dict[str, Value], world: str) -> dict[str, Value]:
     """Variables after a branch; those that an arm changed depend on the condition."""
     merged = dict(two)
     for name in one.keys() | two.keys():
         a, b = one.get(name, UNKNOWN), two.get(name, UNKNOWN)
         if a is not b:
-            merged[name] = chosen(test, a, b)
+            shared = a if world == "many" else b if world == "one" else UNKNOWN
+            merged[name] = shared if "shared" in shared.tags else chosen(test, a, b)
     return merged
+
+
+_WORLD = re.compile(
+    r"is_initialized|is_available|world_size|num_processes|n_gpu|is_dist|_dist\b|distributed|initialized|use_ddp|is_ddp|\bddp\b"
+)
+
+
+def asks_world(test: ast.expr) -> str:
+    """Whether a condition holds in a world of one ("one") or of many ("many"); empty where it asks something else."""
+    text = ast.unparse(test)
+    if not _WORLD.search(text) or "rank" in text:
+        return ""
+    negated = text.startswith("not ") or re.search(r"== 1\b|<= 1\b|< 2\b", text) is not None
+    return "one" if negated else "many"
 
 
 def _caught(before: dict[str, Value], after: dict[str, Value], at: tuple[str, int]) -> dict[str, Value]:

@@ -23,6 +23,10 @@ KEEPS_RECEIVER = frozenset({
     "bfloat16", "double", "share_memory", "pin_memory", "numpy", "compile", "parameters",
 })  # fmt: skip
 SHAPED_BY_CONTENT = frozenset({"nonzero", "unique", "masked_select", "argwhere", "flatnonzero", "compress"})
+REDUCES = frozenset({
+    "sum", "mean", "max", "min", "item", "size", "any", "all", "norm", "numel", "argmax", "argmin", "std", "var", "dim",
+    "prod", "count", "index", "get", "pop", "nelement", "amax", "amin", "median", "logsumexp",
+})  # fmt: skip
 SHARDS = frozenset({"shard", "split_dataset_by_node"})
 _SHAPED = frozenset({"zeros", "ones", "empty", "full", "randn", "rand", "arange", "new_empty", "new_zeros", "new_ones"})
 _WRAPPERS = {

@@ -55,7 +55,7 @@ class Judge:
         self.function = function
         summary = self.analysis.summary(function)
         self.generator = summary.generator
-        if not _speaks(summary.events):
+        if not _speaks(summary.events) and function.name != "training_step":
             return
         steps = self.sequences.of(summary.events)
         if steps and self.sequences.on_one_rank(function):
@@ -112,6 +112,8 @@ class Judge:
         reasons = self._reasons(event.test)
         if not reasons:
             return
+        if self.function.name == "training_step":
+            self._skipped_step(event, reasons)
         one_end, two_end = ending(event.then), ending(event.other)
         if "raise" in {one_end, two_end}:
             return  # an error ends the job on all ranks
@@ -141,6 +143,18 @@ class Judge:
         elif not left:
             self._details(reasons, here, there)
             self._maybe(event, after, reasons)
+
+    def _skipped_step(self, event: Fork, reasons: list[Origin]) -> None:
+        """Lightning skips backward where training_step returns nothing."""
+        owner = self.function.owner
+        bases = self.analysis.project.lineage(owner) if owner is not None else ()
+        if not any(base.rpartition(".")[2] == "LightningModule" for base in bases):
+            return
+        for leave in (*event.then, *event.other):
+            if isinstance(leave, Leave) and leave.empty:
+                backward = Op("backward", "collective", self.function, leave.line, tag="lightning_module")
+                step = Step(("backward", ""), backward)
+                self._add("skipped step", reasons, event.line, event.text, [step], [])
 
     def _maybe(self, event: Fork, after: Rest, reasons: list[Origin]) -> None:
         """An arm that may leave under a further condition."""
