@@ -15,7 +15,7 @@ from whichrank.source.code.index import Function, Module
 from whichrank.source.code.sequences import Sequences, Step, keys
 from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, differs
 
-QUOTE, FAR = 300, 3
+QUOTE, FAR, MOST_FORKS = 300, 3, 64
 _WITHIN_REPLICA = re.compile(
     r"tp|tensor|model_parallel|pp|pipeline|cp|context|sp_|sequence|intra|local|node", re.IGNORECASE
 )
@@ -214,7 +214,7 @@ class Judge:
     def _paired(self, events: list[Event]) -> set[int]:
         """Branches by rank that make up for each other: `if rank: barrier()` … `if not rank: barrier()`."""
         forks = [e for e in _level(events) if isinstance(e, Fork) and differs(e.test)]
-        if len(forks) < 2:
+        if not 2 <= len(forks) <= MOST_FORKS:
             return set()
         found: set[int] = set()
         for number, one in enumerate(forks):

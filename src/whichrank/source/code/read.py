@@ -25,7 +25,10 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
     analysis.run()
     judge = Judge(analysis)
     for function in list(analysis.summaries):
-        judge.judge(function)
+        try:
+            judge.judge(function)
+        except RecursionError:
+            analysis.too_deep.append(function)
     judge.judge_later()
     case = ProgramCase(judge.partings, judge.disagreements, pairings(analysis), operations=analysis.operations)
     case.disagreements += _disagreements(analysis)
