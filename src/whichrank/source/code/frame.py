@@ -186,12 +186,14 @@ class Frame:
         if last_name(node.test) == "TYPE_CHECKING":
             return False
         test = evaluate(self, node.test)
+        world = asks_world(node.test)
+        if world == "one":
+            test = UNKNOWN  # in a world of one, nothing differs
         split = differs(test)
         before, paths = dict(self.env), dict(self.paths)
         if split:
             self.splits += 1
             self.control.append(test.taint)
-        world = asks_world(node.test)
         self.alone += world == "one"
         then, ended = self.inside(node.body)
         self.alone += (world == "many") - (world == "one")
@@ -416,6 +418,11 @@ _WORLD = re.compile(
 
 def asks_world(test: ast.expr) -> str:
     """Whether a condition holds in a world of one ("one") or of many ("many"); empty where it asks something else."""
+    if isinstance(test, ast.BoolOp):
+        parts = {asks_world(part) for part in test.values}
+        if isinstance(test.op, ast.And) and "one" in parts:
+            return "one"
+        return parts.pop() if len(parts) == 1 else ""
     text = ast.unparse(test)
     if not _WORLD.search(text) or "rank" in text:
         return ""
