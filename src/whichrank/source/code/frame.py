@@ -269,7 +269,7 @@ class Frame:
         self.loops.pop()
         if matters(events):
             self.emit(Loop("while", ast.unparse(node.test)[:160], node.lineno, events, CLEAN, test, self.joined > 0))
-        return isinstance(node.test, ast.Constant) and bool(node.test.value) and "break" not in _exits(events)
+        return isinstance(node.test, ast.Constant) and bool(node.test.value) and "break" not in exits(events)
 
     def attempt(self, node: ast.Try) -> bool:
         before = dict(self.env)
@@ -292,7 +292,7 @@ class Frame:
             mine = [dict(self.env)]
             events, handler_ended = self.inside(item.body)
             all_end = all_end and handler_ended
-            handlers.append(Handler(types, item.lineno, events, _definitely(events) == "raise"))
+            handlers.append(Handler(types, item.lineno, events, ending(events) == "raise"))
             if not handler_ended:
                 envs.append(self.env if alike else _caught(mine[0], self.env, self.at(item)))
         self.env = _all_merged(envs) if envs else after
@@ -451,43 +451,41 @@ def _all_merged(envs: list[dict[str, Value]]) -> dict[str, Value]:
 
 
 def _returns(events: list[Event]) -> bool:
-    return "return" in _exits(events)
+    return "return" in exits(events)
 
 
-def _exits(events: list[Event]) -> set[Exit]:
+def exits(events: list[Event]) -> set[Exit]:
     """Ways in which these events may leave their block, at any depth of branches."""
     found: set[Exit] = set()
     for event in events:
         if isinstance(event, Leave):
             found.add(event.kind)
         elif isinstance(event, Fork):
-            found |= _exits(event.then) | _exits(event.other)
+            found |= exits(event.then) | exits(event.other)
         elif isinstance(event, Loop):
-            found |= _exits(event.body) - {"break", "continue"}
+            found |= exits(event.body) - {"break", "continue"}
         elif isinstance(event, Attempt):
-            found |= _exits(event.body)
+            found |= exits(event.body)
             for handler in event.handlers:
-                found |= _exits(handler.body)
+                found |= exits(handler.body)
         elif isinstance(event, First):
-            found |= _exits(event.body)
+            found |= exits(event.body)
     return found
 
 
-def _definitely(events: list[Event]) -> Exit | None:
+def ending(events: list[Event]) -> Exit | None:
     """How these events end, if they never reach the end of their block."""
     for event in events:
         if isinstance(event, Leave):
             return event.kind
         if isinstance(event, Fork):
-            one, two = _definitely(event.then), _definitely(event.other)
+            one, two = ending(event.then), ending(event.other)
             if one is not None and two is not None:
                 return one if one != "raise" else two
-        if isinstance(event, First) and (inner := _definitely(event.body)):
+        if isinstance(event, First) and (inner := ending(event.body)):
             return inner
     return None
 
-
-exits, ending = _exits, _definitely
 
 _STATEMENTS: dict[type[ast.stmt], Callable[[Frame, Any], bool]] = {
     ast.Assign: Frame.assign, ast.AnnAssign: Frame.assign, ast.AugAssign: Frame.augment, ast.If: Frame.condition,

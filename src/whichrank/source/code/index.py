@@ -66,8 +66,6 @@ class Module:
     """All functions, nested ones and methods too."""
     body: Function | None = None
     defs: dict[ast.AST, Function] = field(default_factory=dict)
-    blind: list[tuple[int, str]] = field(default_factory=list)
-    """What can't be followed: line and words."""
 
 
 @dataclass(slots=True)
