@@ -120,3 +120,36 @@ Event: TypeAlias = "Op | Enter | Leave | Fork | Loop | Attempt | First | Risk"
 def matters(events: list[Event]) -> bool:
     """Whether anything in there can be out of step."""
     return any(not isinstance(event, Risk) for event in events)
+
+
+def exits(events: list[Event]) -> set[Exit]:
+    """Ways in which these events may leave their block, at any depth of branches."""
+    found: set[Exit] = set()
+    for event in events:
+        if isinstance(event, Leave):
+            found.add(event.kind)
+        elif isinstance(event, Fork):
+            found |= exits(event.then) | exits(event.other)
+        elif isinstance(event, Loop):
+            found |= exits(event.body) - {"break", "continue"}
+        elif isinstance(event, Attempt):
+            found |= exits(event.body)
+            for handler in event.handlers:
+                found |= exits(handler.body)
+        elif isinstance(event, First):
+            found |= exits(event.body)
+    return found
+
+
+def ending(events: list[Event]) -> Exit | None:
+    """How these events end, if they never reach the end of their block."""
+    for event in events:
+        if isinstance(event, Leave):
+            return event.kind
+        if isinstance(event, Fork):
+            one, two = ending(event.then), ending(event.other)
+            if one is not None and two is not None:
+                return one if one != "raise" else two
+        if isinstance(event, First) and (inner := ending(event.body)):
+            return inner
+    return None

@@ -8,10 +8,24 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whichrank.facts.collectives import rank_sources
-from whichrank.source.code.events import ALIKE, Attempt, Event, Exit, First, Fork, Handler, Leave, Loop, matters
-from whichrank.source.code.expressions import WORLD_NAMES, chosen, evaluate, rank_value
+from whichrank.source.code.events import (
+    ALIKE,
+    Attempt,
+    Event,
+    Exit,
+    First,
+    Fork,
+    Handler,
+    Leave,
+    Loop,
+    ending,
+    exits,
+    matters,
+)
+from whichrank.source.code.expressions import WORLD_NAMES, evaluate, rank_value
 from whichrank.source.code.index import Class, Function, dotted, last_name
 from whichrank.source.code.loops import BATCH_NAMES, LOADER_NAME, elements, turns
+from whichrank.source.code.merging import all_merged, asks_world, caught, merged
 from whichrank.source.code.values import (
     CLEAN,
     UNKNOWN,
@@ -213,8 +227,8 @@ class Frame:
         if other_ended and not ended:
             self.env, self.paths = env, own
             return False
-        self.env = _merged(test, env, self.env, world)
-        self.paths = _merged(test, own, self.paths, world)
+        self.env = merged(test, env, self.env, world)
+        self.paths = merged(test, own, self.paths, world)
         return ended and other_ended
 
     def _given(self, test: ast.expr) -> tuple[tuple[str, bool], ...]:
@@ -294,8 +308,8 @@ class Frame:
             all_end = all_end and handler_ended
             handlers.append(Handler(types, item.lineno, events, ending(events) == "raise"))
             if not handler_ended:
-                envs.append(self.env if alike else _caught(mine[0], self.env, self.at(item)))
-        self.env = _all_merged(envs) if envs else after
+                envs.append(self.env if alike else caught(mine[0], self.env, self.at(item)))
+        self.env = all_merged(envs) if envs else after
         final, final_ended = self.inside(node.finalbody)
         if any(map(matters, (body, orelse, final, *(h.body for h in handlers)))):
             line = node.finalbody[0].lineno if node.finalbody else node.lineno
@@ -400,91 +414,8 @@ def _types(node: ast.expr | None) -> list[ast.expr]:
     return list(node.elts) if isinstance(node, ast.Tuple) else [node]
 
 
-def _merged(test: Value, one: dict[str, Value], two: dict[str, Value], world: str) -> dict[str, Value]:
-    """Variables after a branch; those that an arm changed depend on the condition."""
-    merged = dict(two)
-    for name in one.keys() | two.keys():
-        a, b = one.get(name, UNKNOWN), two.get(name, UNKNOWN)
-        if a is not b:
-            shared = a if world == "many" else b if world == "one" else UNKNOWN
-            merged[name] = shared if "shared" in shared.tags else chosen(test, a, b)
-    return merged
-
-
-_WORLD = re.compile(
-    r"is_initialized|is_available|world_size|num_processes|n_gpu|is_dist|_dist\b|distributed|initialized|use_ddp|is_ddp|\bddp\b"
-)
-
-
-def asks_world(test: ast.expr) -> str:
-    """Whether a condition holds in a world of one ("one") or of many ("many"); empty where it asks something else."""
-    if isinstance(test, ast.BoolOp):
-        parts = {asks_world(part) for part in test.values}
-        if isinstance(test.op, ast.And) and "one" in parts:
-            return "one"
-        return parts.pop() if len(parts) == 1 else ""
-    text = ast.unparse(test)
-    if not _WORLD.search(text) or "rank" in text:
-        return ""
-    negated = text.startswith("not ") or re.search(r"== 1\b|<= 1\b|< 2\b", text) is not None
-    return "one" if negated else "many"
-
-
-def _caught(before: dict[str, Value], after: dict[str, Value], at: tuple[str, int]) -> dict[str, Value]:
-    """What a handler assigned differs between the ranks that failed and the others."""
-    origin: Taint = frozenset({Origin("exception", "whether this rank got an exception", *at)})
-    changed = {
-        name: value._replace(taint=union(value.taint, origin), ranks=None)
-        for name, value in after.items()
-        if before.get(name) is not value
-    }
-    return {**after, **changed}
-
-
-def _all_merged(envs: list[dict[str, Value]]) -> dict[str, Value]:
-    merged = dict(envs[0])
-    for env in envs[1:]:
-        for name, value in env.items():
-            if merged.get(name) is not value:
-                merged[name] = join([merged.get(name, UNKNOWN), value])
-    return merged
-
-
 def _returns(events: list[Event]) -> bool:
     return "return" in exits(events)
-
-
-def exits(events: list[Event]) -> set[Exit]:
-    """Ways in which these events may leave their block, at any depth of branches."""
-    found: set[Exit] = set()
-    for event in events:
-        if isinstance(event, Leave):
-            found.add(event.kind)
-        elif isinstance(event, Fork):
-            found |= exits(event.then) | exits(event.other)
-        elif isinstance(event, Loop):
-            found |= exits(event.body) - {"break", "continue"}
-        elif isinstance(event, Attempt):
-            found |= exits(event.body)
-            for handler in event.handlers:
-                found |= exits(handler.body)
-        elif isinstance(event, First):
-            found |= exits(event.body)
-    return found
-
-
-def ending(events: list[Event]) -> Exit | None:
-    """How these events end, if they never reach the end of their block."""
-    for event in events:
-        if isinstance(event, Leave):
-            return event.kind
-        if isinstance(event, Fork):
-            one, two = ending(event.then), ending(event.other)
-            if one is not None and two is not None:
-                return one if one != "raise" else two
-        if isinstance(event, First) and (inner := ending(event.body)):
-            return inner
-    return None
 
 
 _STATEMENTS: dict[type[ast.stmt], Callable[[Frame, Any], bool]] = {

@@ -9,8 +9,22 @@ from typing import NamedTuple
 from whichrank.model.evidence import Ref
 from whichrank.records.code import Disagreement, Operation, Parting, Reason, Shape
 from whichrank.source.code.analysis import Analysis
-from whichrank.source.code.events import ALIKE, Attempt, Enter, Event, Exit, First, Fork, Handler, Leave, Loop, Op, Risk
-from whichrank.source.code.frame import ending, exits
+from whichrank.source.code.events import (
+    ALIKE,
+    Attempt,
+    Enter,
+    Event,
+    Exit,
+    First,
+    Fork,
+    Handler,
+    Leave,
+    Loop,
+    Op,
+    Risk,
+    ending,
+    exits,
+)
 from whichrank.source.code.index import Function, Module
 from whichrank.source.code.sequences import Sequences, Step, keys
 from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, differs
