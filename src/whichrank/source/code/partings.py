@@ -148,7 +148,10 @@ class Judge:
             shape = "break"
         crossed = _crossed(here, there)
         if not crossed:
-            here, there = self._concerned(here, event.test, reasons), self._concerned(there, event.test, reasons)
+            here, there = (
+                [s for s in self._concerned(side, event.test, reasons) if not _asks_for_group(event.text, s.op)]
+                for side in (here, there)
+            )
         made = [[s for s in self.sequences.of(arm) if s.op.kind == "group"] for arm in (event.then, event.other)]
         if keys(made[0]) != keys(made[1]):  # a group is made by all ranks at once, whatever follows
             self._add("branch", reasons, event.line, event.text, *made, test_value=event.test)
@@ -411,6 +414,11 @@ class Judge:
             (m for m in self.analysis.project.modules.values() if m.label == origin.file), self.function.module
         )
         return Reason(origin.kind, origin.what, place(module, origin.line))
+
+
+def _asks_for_group(test: str, op: Op) -> bool:
+    """`if group is not None: all_reduce(x, group=group)`: members have one, and they are all there."""
+    return bool(op.group) and op.group in test and op.kind not in {"group", "init"}
 
 
 def _crossed(here: list[Step], there: list[Step]) -> bool:
