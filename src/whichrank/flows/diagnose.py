@@ -52,9 +52,10 @@ def diagnose(
     answer = together(answers, jobs_in_it) if jobs_in_it else answers[0][1]
     if source is None:
         return answer
+    from whichrank.flows.lint_places import explained
     from whichrank.source.excerpts import find_excerpts
 
-    return replace(answer, excerpts=find_excerpts(source, answer.verdict.culprits.code))
+    return replace(answer, excerpts=explained(source, find_excerpts(source, answer.verdict.culprits.code)))
 
 
 Outcome = tuple[Item, "list[tuple[str, Reading]] | Failure"]
@@ -173,7 +174,7 @@ def discover_rules(judges: str = "case") -> list[ModuleType]:
     package = import_module("whichrank.rules")
     found = []
     for family in iter_modules(package.__path__):
-        if not family.ispkg:
+        if not family.ispkg or family.name == "code":  # those on training code judge no case; `lint` asks them
             continue
         inner = import_module(f"{package.__name__}.{family.name}")
         if getattr(inner, "JUDGES", "case") == judges:

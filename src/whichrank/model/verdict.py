@@ -145,6 +145,8 @@ class Excerpt:
     path: str
     first: int
     lines: tuple[str, ...]
+    said: tuple[str, ...] = ()
+    """What `lint` says of the place: why ranks part here."""
 
 
 @dataclass(frozen=True, slots=True)

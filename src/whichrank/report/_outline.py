@@ -188,7 +188,7 @@ def _excerpt(excerpt: Excerpt) -> Point:
         f"{'→' if number == excerpt.place.line else ' '} {number:>5}  {line}"
         for number, line in enumerate(excerpt.lines, excerpt.first)
     )
-    return Point(f"{excerpt.path}:{excerpt.place.line}{whose}", verbatim=tuple(numbered))
+    return Point(f"{excerpt.path}:{excerpt.place.line}{whose}", excerpt.said, verbatim=tuple(numbered))
 
 
 def _standings(diagnosis: Diagnosis) -> list[Point]:

@@ -26,8 +26,9 @@ def render(diagnosis: Diagnosis) -> Iterator[str]:
     try:
         encoded = msgspec.json.encode(document, enc_hook=operator.index)
     except UnicodeEncodeError:  # A lone surrogate from a file name or a quote.
-        encoded = msgspec.json.encode(_writable(document), enc_hook=operator.index)
-    yield safe_json(msgspec.json.format(encoded, indent=2).decode()) + "\n"
+        encoded = msgspec.json.encode(writable(document), enc_hook=operator.index)
+    yield safe_json(msgspec.json.format(encoded, indent=2).decode()) + "
+"
 
 
 def as_document(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def as_document(diagnosis: Diagnosis) -> dict[str, Any]:
         "waits": [_wait(wait) for wait in diagnosis.waits],
         "standings": [{"place": s.place, "doing": s.doing, "ranks": list(s.ranks)} for s in diagnosis.standings],
         "excerpts": [
-            {"code": _code(e.place), "path": e.path, "first": e.first, "lines": list(e.lines)}
+            {"code": _code(e.place), "path": e.path, "first": e.first, "lines": list(e.lines), "said": list(e.said)}
             for e in diagnosis.excerpts
         ],
         "findings": [
@@ -225,12 +226,12 @@ def _probability(value: float) -> float:
     return round(float(value), 4)
 
 
-def _writable(value: Any) -> Any:
+def writable(value: Any) -> Any:
     """The same values, with what UTF-8 can't hold spelled out."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, dict):
-        return {_writable(key): _writable(inner) for key, inner in value.items()}
+        return {writable(key): writable(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_writable(inner) for inner in value]
+        return [writable(inner) for inner in value]
     return value
