@@ -8,8 +8,9 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 from whichrank.worker.rehearsal import wire
 
@@ -22,6 +23,16 @@ class Settings:
 
     address = ""
     roots: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = (str(Path(__file__).parents[2]), sys.prefix, sys.base_prefix, "<")
+    known: ClassVar[dict[str, bool]] = {}
+
+    @classmethod
+    def owns(cls, file: str) -> bool:
+        """Whether a file is part of the user's program."""
+        if file not in cls.known:
+            library = file.startswith(cls.libraries) or "site-packages" in file
+            cls.known[file] = file.startswith(cls.roots) and not library
+        return cls.known[file]
 
 
 class Line:
@@ -124,10 +135,9 @@ def stack(frame: FrameType | None = None) -> list[Place]:
     found: list[Place] = []
     below: FrameType | None = None
     at: FrameType | None = frame or sys._getframe(1)  # noqa: SLF001
-    roots = Settings.roots
     while at is not None and len(found) < DEPTH:
         name = at.f_code.co_filename
-        if name.startswith(roots) and "site-packages" not in name:
+        if Settings.owns(name):
             if below is not None and not found:
                 found.append(("", 0, called(below)))
             found.append((name, at.f_lineno, at.f_code.co_name))

@@ -35,7 +35,8 @@ def main() -> None:
     from whichrank.worker.rehearsal import prepare
 
     notes = prepare.everything(setup)
-    say(answers, {"ready": True, "notes": notes, "network": network, "torch": prepare.version()})
+    files = try_cover(setup) if setup["namespaces"] else "not wanted"
+    say(answers, {"ready": True, "notes": notes, "network": network, "files": files, "torch": prepare.version()})
     gc.collect()
     gc.freeze()
     for line in sys.stdin:
@@ -51,6 +52,20 @@ def main() -> None:
         _, status = os.waitpid(pid, 0)
         if status:
             say(answers, {"outcome": "failed", "error": f"the referee ended with status {status}"})
+
+
+def try_cover(setup: dict[str, Any]) -> str:
+    """Whether the file systems can be covered, tried in a child that is thrown away; "" or why not."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(writing, confine.cover_files(Path(setup["room"])).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as stream:
+        why = stream.read().decode()
+    os.waitpid(pid, 0)
+    return why
 
 
 def say(answers: Any, record: dict[str, Any]) -> None:

@@ -74,7 +74,7 @@ def listen_for_stacks(folder: Path) -> None:
 def told(failure: BaseException) -> dict[str, Any]:
     """An exception for the record: what, where in the user's code, and which library raised it."""
     frames = list(_frames(failure.__traceback__))
-    own = [place for place in frames if place[0].startswith(client.Settings.roots) and "site-packages" not in place[0]]
+    own = [place for place in frames if client.Settings.owns(place[0])]
     chain = []
     at: BaseException | None = failure
     while at is not None and len(chain) < 6:

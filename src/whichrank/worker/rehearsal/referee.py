@@ -212,7 +212,7 @@ class Referee:
             facts = {key: value for key, value in header.items() if key not in ("t", "kind")}
             seat.notes[kind] = facts
             if len(self.notes) < 500:
-                self.notes.append({"rank": seat.rank, "kind": kind, "calls": seat.calls, **facts})
+                self.notes.append({"rank": seat.rank, "kind": kind, "calls": seat.calls, "steps": seat.steps, **facts})
 
     # Completion.
     def block(self, seat: Seat, header: dict[str, Any], kind: str, what: str, wake: float | None = None) -> None:

@@ -117,7 +117,7 @@ class Finder:
         spec = PathFinder.find_spec(name, path, target)
         if spec is None or not isinstance(spec.loader, SourceFileLoader) or spec.origin is None:
             return spec
-        if spec.origin.startswith(client.Settings.roots) and "site-packages" not in spec.origin:
+        if client.Settings.owns(spec.origin):
             spec.loader = Loader(spec.loader.name, spec.loader.path)
         return spec
 

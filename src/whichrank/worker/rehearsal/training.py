@@ -84,6 +84,8 @@ class Batches:
             raise
         self.count += 1
         Plan.batches += 1
+        if Plan.batches == 1:
+            client.note("batch")
         if Plan.guilty and Plan.kind == "empty" and Plan.batches == Plan.at:
             client.note("injected")
             return emptied(batch)
@@ -125,6 +127,8 @@ def watch_losses() -> None:
         def wrapper(*args: Any, **options: Any) -> Any:
             result = function(*args, **options)
             Plan.losses += 1
+            if Plan.losses == 1:
+                client.note("loss")
             if Plan.guilty and Plan.kind == "nan" and Plan.losses == Plan.at:
                 client.note("injected")
                 return result * float("nan")
