@@ -15,6 +15,8 @@ NETWORK = ("URLError", "gaierror", "ConnectionError", "ConnectTimeout", "NewConn
            "LocalEntryNotFoundError", "OfflineModeIsEnabled", "HTTPError", "ProxyError")  # fmt: skip
 SURROUNDINGS = ("ModuleNotFoundError", "ImportError", "FileNotFoundError", "PermissionError", "MemoryError",
                 "NotImplementedError", "KeyboardInterrupt", "ArgumentError")  # fmt: skip
+INTERNAL = ("AttributeError", "AssertionError")
+"""Raised inside a library: more likely a stand-in that lacks something than a mistake of the script."""
 NO_GPU = ("cuda", "cudnn", "nccl", "triton", "not compiled with", "no nvidia", "hip ", "gpu")
 PHASES = (
     ("rank-stuck-in-data-loading", ("dataloader", "dataset", "__getitem__", "_next_data", "load_batch", "fetch")),
@@ -46,9 +48,10 @@ def crash(positions: dict[int, Position]) -> Ending:
     if ours(error):
         return Ending("", down, f"{said}. A rehearsal lacks what the script needed there.")
     raised = (error["raised_in"] or ["", 0, ""])[0]
-    if "/torch/distributed/" in raised.replace("\\", "/") and error["type"] in ("ValueError", "RuntimeError", "TypeError"):
+    if any(part in raised for part in ("/torch/distributed/", "/worker/rehearsal/group.py")) and error["type"] in ("ValueError", "RuntimeError", "TypeError"):
         return Ending("invalid-collective-call", down, f"{said}.")
-    if len(down) == len(positions):
+    alike = [p for p in positions.values() if p.error and p.error["message"] == error["message"]]
+    if len(down) == len(positions) or len(alike) > len(positions) / 2:
         return Ending("", down, f"the script fails on every rank: {wording.error(first)}")
     return Ending("rank-exception", down, f"{said}; the other ranks would wait for it until they time out or are ended.")
 
@@ -69,8 +72,10 @@ def ours(error: dict[str, Any]) -> bool:
     if kinds & set(NETWORK) or kinds & set(SURROUNDINGS) or error["type"] == "SystemExit":
         return True
     raised = (error["raised_in"] or ["", 0, ""])[0]
-    library = "site-packages" in raised or "/torch/" in raised
-    return library and "/torch/distributed/" not in raised and any(sign in text for sign in NO_GPU)
+    library = ("site-packages" in raised or "/torch/" in raised) and "/torch/distributed/" not in raised
+    if "/worker/rehearsal/" in raised:
+        return error["type"] not in ("ValueError",)
+    return library and (error["type"] in INTERNAL or any(sign in text for sign in NO_GPU))
 
 
 def stuck(record: dict[str, Any], positions: dict[int, Position]) -> Ending:
@@ -84,7 +89,7 @@ def stuck(record: dict[str, Any], positions: dict[int, Position]) -> Ending:
             f"{wording.ranks(ranks)} sleep for {late['waited_s']:.0f} s while the others wait in a collective with a "
             f"time-out of {late['limit_s']:.0f} s."
         )
-        return Ending(phase(frames, joined=True), ranks, text, found)
+        return Ending(_cause(frames, [positions[rank] for rank in ranks]), ranks, text, found)
     idle = [p for p in positions.values() if p.state == "running"]
     if not idle:
         return Ending("", (), "ranks that never joined do nothing, and the others wait for them")
@@ -95,13 +100,19 @@ def stuck(record: dict[str, Any], positions: dict[int, Position]) -> Ending:
     where = next((f" at {frames[0]}" for _, frames in own if frames), "")
     text = f"{wording.ranks(ranks)} do nothing{where}, and the others wait for them."
     every = [place for _, frames in told for place in frames]
-    joined = all(p.joined for p in idle)
-    return Ending(phase(every, joined=joined), ranks, text, tuple(frames[0] for _, frames in own if frames))
+    return Ending(_cause(every, idle), ranks, text, tuple(frames[0] for _, frames in own if frames))
 
 
-def phase(frames: list[CodePlace], *, joined: bool) -> str:
+def _cause(frames: list[CodePlace], ranks: list[Position]) -> str:
+    """A rank that has not made its process group yet is missing there, whatever it does instead."""
+    if not all(position.joined for position in ranks):
+        return "missing-rank-at-init"
+    return phase(frames)
+
+
+def phase(frames: list[CodePlace]) -> str:
     words = [f"{place.file.rpartition('/')[2]} {place.function}".lower() for place in frames]
     for cause, signs in PHASES:
         if any(sign in word for word in words for sign in signs):
             return cause
-    return "rank-stuck-in-user-code" if joined else "rank-stuck-in-preprocessing"
+    return "rank-stuck-in-user-code"

@@ -46,7 +46,7 @@ def judge(record: dict[str, Any]) -> Judgement:
     positions = read(record)
     silent = _replicas(record, positions)
     if outcome in ("finished", "steps", "limit"):
-        made = _groups_made(record, positions) if outcome == "finished" else None
+        made = _groups_made(record, positions, whole=True) if outcome == "finished" else None
         return Judgement(tuple(one for one in (silent, made) if one is not None))
     if outcome == "crashed":
         return _crashed(record, positions, silent)
@@ -72,6 +72,7 @@ def _nobody(record: dict[str, Any]) -> Judgement:
 def _diverged(record: dict[str, Any], positions: dict[int, Position]) -> Judgement:
     finding = (
         _not_joined(record, positions)
+        or _groups_made(record, positions, whole=False)
         or _broken(record, positions)
         or _paired(record, positions)
         or _parted(record, positions)
@@ -138,7 +139,7 @@ def _mismatch(
     for rank, call in calls.items():
         values.setdefault(wording.brought(what, call), []).append(rank)
     ordered = sorted(values.items(), key=lambda item: len(item[1]))
-    minority = tuple(sorted(ordered[0][1])) if len(ordered) > 1 and len(ordered[0][1]) < len(ordered[-1][1]) else ()
+    minority = tuple(sorted(ordered[0][1])) if len(ordered) == 2 and len(ordered[0][1]) < len(ordered[-1][1]) else ()
     first = next(iter(calls.values()))
     said = "; ".join(f"{wording.ranks(ranks)} {value}" for value, ranks in ordered[::-1][:4])
     place = f" at {first.place}" if first.place else ""
@@ -175,7 +176,7 @@ def _parted(record: dict[str, Any], positions: dict[int, Position]) -> Finding |
     parted = parting.find(positions, record["groups"])
     if parted is None:
         return None
-    cause, why = _cause(parted, positions, record)
+    cause, why = _cause(parted, positions)
     message = wording.parted(parted, positions, why)
     refs = _parting_refs(parted, positions)
     deviating = parted.deviating if parted.certain or cause == "rank0-only-collective" else ()
@@ -183,11 +184,19 @@ def _parted(record: dict[str, Any], positions: dict[int, Position]) -> Finding |
     return _finding(cause, deviating, parted.others, message, refs, confidence=confidence)
 
 
-def _cause(parted: parting.Parting, positions: dict[int, Position], record: dict[str, Any]) -> tuple[str, str]:
+def _cause(parted: parting.Parting, positions: dict[int, Position]) -> tuple[str, str]:
     """The slug of the taxonomy, and what the source says about why."""
     theirs, call = parted.theirs, parted.call
-    if parted.manner in ("ended", "left"):
-        return _left(parted, positions)
+    caught = _caught(parted, positions)
+    if caught:
+        return "conditional-collective", caught
+    loops = _left_loops(parted, positions)
+    if loops:
+        return _left(loops, parted, positions)
+    if parted.manner == "ended":
+        return _ended(parted, positions)
+    if parted.manner == "left":
+        return _elsewhere(parted, positions)
     if parted.manner == "differs":
         return "collective-desync", ""
     if parted.manner == "swapped":
@@ -203,39 +212,89 @@ def _cause(parted: parting.Parting, positions: dict[int, Position], record: dict
     return "conditional-collective", wording.because(around)
 
 
-def _left(parted: parting.Parting, positions: dict[int, Position]) -> tuple[str, str]:
-    """Ranks that ended, or are somewhere behind: they left a loop, or the others are where they never were."""
+def _caught(parted: parting.Parting, positions: dict[int, Position]) -> str:
+    """An error that only the deviating ranks caught, in a `try` around the call that the others wait in."""
+    place = parted.call.place
+    frames = [place] if place else []
+    if parted.others:
+        frames += positions[parted.others[0]].frames
+    elsewhere = {(c["file"], c["line"]) for rank in parted.others for c in positions[rank].caught}
+    for rank in parted.deviating:
+        for one in positions[rank].caught:
+            around = any(f.file == one["file"] and one["line"] <= f.line <= one["last"] for f in frames if f)
+            if around and (one["file"], one["line"]) not in elsewhere:
+                return (
+                    f"Rank {rank} caught {one['error']} in the `try` of line {one['line']} and went on without the call."
+                )
+    return ""
+
+
+def _left_loops(parted: parting.Parting, positions: dict[int, Position]) -> list[tuple[int, int, bool]]:
+    """The loops in which the others still are, and behind which the deviating ranks are already, innermost first."""
+    theirs, ours = positions[parted.deviating[0]], positions[parted.others[0]]
+    if theirs.state == "ended" or parted.call.key not in {call.key for call in theirs.history}:
+        return []
+    lines = {(frame.file, frame.function): frame.line for frame in theirs.frames}
+    loops: list[tuple[int, int, bool]] = []
+    for frame in ours.frames:
+        at = lines.get((frame.file, frame.function))
+        around = view.around(frame.file, frame.line).loops
+        if at is None:
+            loops += around
+        elif at != frame.line:
+            left = [loop for loop in around if at > loop[1]]
+            return loops + left if left else []
+    return []
+
+
+def _left(
+    loops: list[tuple[int, int, bool]], parted: parting.Parting, positions: dict[int, Position]
+) -> tuple[str, str]:
+    """They left a loop early: out of data, or by a decision of their own."""
+    deviating, waiting = [positions[rank] for rank in parted.deviating], positions[parted.others[0]]
+    fewer = [p for p in deviating if p.times_out > waiting.times_out]
+    if fewer and fewer[0].exhausted:
+        return "uneven-inputs", f"The data loader of rank {fewer[0].rank} ran out after {fewer[0].exhausted['batches']} batches."
+    if any(leaves for _, _, leaves in loops):
+        first = next(line for line, _, leaves in loops if leaves)
+        return "conditional-collective", f"They left the loop of line {first} before the others."
+    return "uneven-inputs", f"Their loop of line {loops[0][0]} ended before that of the others."
+
+
+def _ended(parted: parting.Parting, positions: dict[int, Position]) -> tuple[str, str]:
+    """The deviating ranks have ended."""
     call, deviating = parted.call, [positions[rank] for rank in parted.deviating]
-    around = view.around(call.place.file, call.place.line) if call.place else view.Surroundings()
-    went_round = all(call.key in [one.key for one in position.history] for position in deviating)
-    if parted.deviating == (0,) and not went_round and parted.theirs is not None:
-        return "rank0-only-collective", wording.because(_around(parted.theirs))
-    if not went_round:
-        alone = parted.theirs is not None and len(parted.deviating) == 1
-        if alone and parted.theirs is not None and _around(parted.theirs).on_rank:
-            return "rank0-only-collective", wording.because(_around(parted.theirs))
-        return "conditional-collective", wording.because(around)
-    ran_out = [p for p in deviating if p.exhausted]
     waiting = positions[parted.others[0]]
-    longer = waiting.exhausted is None or any(
-        p.exhausted and waiting.exhausted and p.exhausted["batches"] < waiting.exhausted["batches"] for p in ran_out
-    )
-    if (ran_out and longer) or (around.loops and not around.loops[0][2] and not around.swallowed):
-        return "uneven-inputs", _batches(deviating, waiting)
-    if parted.manner == "ended":
-        return "teardown-hang", "They left the training loop and ended while the others still train."
+    if not all(call.key in {one.key for one in position.history} for position in deviating):
+        return "conditional-collective", wording.because(_around(call))
+    if any(p.left_at for p in deviating):
+        place = next(p.left_at[0] for p in deviating if p.left_at)
+        return "teardown-hang", f"They ended the program at {place}, while the others still train."
+    if any(p.times_out > waiting.times_out for p in deviating):
+        out = next(p for p in deviating if p.times_out > waiting.times_out)
+        batches = out.exhausted["batches"] if out.exhausted else 0
+        return "uneven-inputs", f"The data loader of rank {out.rank} ran out after {batches} batches."
+    loops = [loop for frame in waiting.frames for loop in view.around(frame.file, frame.line).loops]
+    if loops and not any(leaves for _, _, leaves in loops):
+        return "uneven-inputs", f"Their loop of line {loops[0][0]} ended before that of the others."
+    return ("conditional-collective" if loops else "teardown-hang"), "They left the training loop before the others."
+
+
+def _elsewhere(parted: parting.Parting, positions: dict[int, Position]) -> tuple[str, str]:
+    """The deviating ranks are in a call from which no way leads back to that of the others."""
+    theirs = parted.theirs
+    if theirs is None:
+        return "conditional-collective", wording.because(_around(parted.call))
+    made = {call.key for rank in positions if rank not in parted.deviating for call in positions[rank].history}
+    around = _around(theirs)
+    if theirs.key not in made and len(parted.deviating) == 1:
+        alone = parted.deviating == (0,) or around.on_rank
+        return ("rank0-only-collective" if alone else "conditional-collective"), wording.because(around)
     return "conditional-collective", wording.because(around)
 
 
 def _around(made: Made) -> view.Surroundings:
     return view.around(made.place.file, made.place.line) if made.place else view.Surroundings()
-
-
-def _batches(deviating: list[Position], waiting: Position) -> str:
-    ran_out = next((p for p in deviating if p.exhausted), None)
-    if ran_out is None or ran_out.exhausted is None:
-        return "Their loop ended before that of the others."
-    return f"The data loader of rank {ran_out.rank} was exhausted after {ran_out.exhausted['batches']} batches."
 
 
 def _unexplained(positions: dict[int, Position]) -> Finding:
@@ -286,12 +345,15 @@ def _replicas(record: dict[str, Any], positions: dict[int, Position]) -> Finding
     return _finding("replica-divergence", culprits, (), message, [ref])
 
 
-def _groups_made(record: dict[str, Any], positions: dict[int, Position]) -> Finding | None:
+def _groups_made(record: dict[str, Any], positions: dict[int, Position], *, whole: bool) -> Finding | None:
     """Groups must be created by all ranks in the same order."""
     made = {int(rank): calls for rank, calls in record["new_groups"].items()}
     if not made:
         return None
     lists = {rank: [tuple(one["members"]) for one in made.get(rank, [])] for rank in positions}
+    if not whole:  # in the middle of a run, as far as all ranks have come
+        shortest = min(map(len, lists.values()))
+        lists = {rank: one[:shortest] for rank, one in lists.items()}
     usual = max(lists.values(), key=lambda one: sum(1 for other in lists.values() if other == one))
     odd = tuple(sorted(rank for rank, one in lists.items() if one != usual))
     if not odd:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from whichrank.rehearse.positions import Made, Position, strange
+from whichrank.rehearse.positions import Made, Position, Ways
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ def find(positions: dict[int, Position], groups: dict[str, Any]) -> Blocked | No
     }
     if not waits:
         return None
-    ring = _cycle(waits)
+    ways, ring = Ways(positions), _cycle(waits)
     if ring:
-        odd = tuple(rank for rank in ring if strange(positions[rank]))
+        odd = tuple(rank for rank in ring if ways.strange(rank))
         if odd and len(odd) < len(ring):
             return Blocked(tuple(ring), waits, odd, cycle=False)
         faithless = tuple(
@@ -37,10 +37,9 @@ def find(positions: dict[int, Position], groups: dict[str, Any]) -> Blocked | No
         if faithless and len(set(faithless)) < len(ring):
             return Blocked(tuple(ring), waits, tuple(sorted(set(faithless))), cycle=False)
         return Blocked(tuple(ring), waits, tuple(sorted(ring)), cycle=True)
-    if any(p.call is not None and p.call.op not in ("send", "recv") and strange(p) for p in positions.values()):
-        guilty = tuple(r for r, p in positions.items() if strange(p) and r in waits.values())
-        if guilty:
-            return Blocked(tuple(sorted(r for r in waits if waits[r] in guilty)), waits, guilty, cycle=False)
+    guilty = tuple(rank for rank in positions if rank in waits.values() and ways.strange(rank))
+    if guilty:
+        return Blocked(tuple(sorted(r for r in waits if waits[r] in guilty)), waits, guilty, cycle=False)
     return _orphan(positions, waits)
 
 

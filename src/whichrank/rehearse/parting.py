@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from whichrank.rehearse.positions import Key, Made, Position, strange
+from whichrank.rehearse.positions import Key, Made, Position, Ways
 
 Manner = Literal["skipped", "added", "swapped", "left", "ended", "differs"]
 
@@ -51,7 +51,7 @@ def missing(position: Position, positions: dict[int, Position], groups: dict[str
         if other.call is not None and other.call.group == call.group and other.call.seq == call.seq
         and other.call.op not in ("send", "recv")
     }  # fmt: skip
-    agreeing = {rank for rank in here if positions[rank].call.op == call.op}  # type: ignore[union-attr]
+    agreeing = {rank for rank in here if positions[rank].key == position.key}
     return set(members) - agreeing
 
 
@@ -77,7 +77,8 @@ def find(positions: dict[int, Position], groups: dict[str, Any]) -> Parting | No
 def _deviating(positions: dict[int, Position], waits: dict[int, set[int]]) -> tuple[set[int], bool]:
     """Those who did what they never did before; else those who have ended or are fewer."""
     awaited = set().union(*waits.values()) if waits else set()
-    odd = {rank for rank, position in positions.items() if strange(position) and rank in awaited}
+    ways = Ways(positions)
+    odd = {rank for rank, position in positions.items() if position.state != "ended" and rank in awaited and ways.strange(rank)}
     if odd and len(odd) < len(positions) / 2:
         return odd, True
     by_side = {key: set(ranks) for key, ranks in sides(positions).items()}

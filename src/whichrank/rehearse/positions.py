@@ -34,6 +34,10 @@ class Made:
         """As people call it: what the line calls, and the collective inside where that is another."""
         said = self.via.rpartition(".")[2]
         plain = said.replace("_tensor", "").replace("_into", "").replace("_single", "").replace("_object", "")
+        if said in ("_wrapped_call_impl", "_call_impl"):
+            return f"forward ({self.op})"
+        if said in ("wrapper", "inner", "decorate_context", "_fn"):
+            return self.op
         if not said or plain.lstrip("i") in (self.op, self.op.lstrip("i")) or said in ("wrapper", "backward_"):
             return said or self.op
         return f"{said} ({self.op})"
@@ -57,7 +61,26 @@ class Position:
     steps: int
     joined: bool
     exhausted: dict[str, Any] | None
+    """When its data loader ran out last."""
     what: str
+    calls: int = 0
+    caught: tuple[dict[str, Any], ...] = ()
+
+    open: tuple[Made, ...] = ()
+    """Calls that it has handed in and that are not complete, oldest first."""
+    left_at: tuple[CodePlace, ...] = ()
+    """Where it called sys.exit, if it did."""
+
+    @property
+    def times_out(self) -> int:
+        """How often its data loaders have run out."""
+        return int(self.exhausted["times"]) if self.exhausted else 0
+
+    @property
+    def just_ran_out(self) -> bool:
+        """Whether its loader ran out between its last two calls, or after them."""
+        mine = 0 if self.state == "ended" else 1
+        return self.exhausted is not None and self.calls - int(self.exhausted["calls"]) <= mine
 
     @property
     def key(self) -> Key:
@@ -68,8 +91,9 @@ class Position:
 
     @property
     def coming(self) -> list[Key]:
-        """What it waits for and what it would do next."""
-        return [call.key for call in ([self.call] if self.call else []) + list(self.after)]
+        """What it has started and not finished, and what it would do next."""
+        started = list(self.open) or ([self.call] if self.call else [])
+        return [call.key for call in (*started, *self.after)]
 
 
 def read(record: dict[str, Any]) -> dict[int, Position]:
@@ -97,6 +121,10 @@ def _position(rank: int, told: dict[str, Any], after: Sequence[dict[str, Any]]) 
         told["joined"],
         told["exhausted"],
         waits.get("what", ""),
+        told["calls"],
+        tuple(told.get("caught") or ()),
+        tuple(made(one) for one in told["open"]),
+        places(told.get("left_at") or [], rank),
     )
 
 
@@ -112,17 +140,37 @@ def places(frames: Iterable[Sequence[Any]], rank: int | None = None) -> tuple[Co
     return tuple(CodePlace(file, line, function, rank) for file, line, function in frames if file)
 
 
-def strange(position: Position) -> bool:
-    """Whether the rank's last call followed the one before it for the first time, while others used to follow."""
-    if position.state == "ended":
+RECENT = 6
+"""How many of a rank's last steps from call to call are looked at."""
+
+
+class Ways:
+    """The steps from one call to the next that the ranks have made."""
+
+    def __init__(self, positions: dict[int, Position]) -> None:
+        self.steps = {rank: _steps(position) for rank, position in positions.items()}
+        self.world = len(positions)
+        self.support: dict[tuple[Key, Key], int] = {}
+        for steps in self.steps.values():
+            for step in set(steps):
+                self.support[step] = self.support.get(step, 0) + 1
+        self.usual: dict[Key, int] = {}
+        for (before, _), count in self.support.items():
+            self.usual[before] = max(self.usual.get(before, 0), count)
+
+    def strange(self, rank: int) -> bool:
+        """Whether a rank recently went a way that few ranks ever went, and it never before, where most go another."""
+        steps = self.steps[rank]
+        for index in range(max(0, len(steps) - RECENT), len(steps)):
+            step = steps[index]
+            few = self.support[step] <= self.world / 2 and self.usual[step[0]] > self.support[step]
+            if few and step not in steps[:index] and any(one[0] == step[0] for one in steps[:index]):
+                return True
+            if few and not steps[:index] and self.usual[step[0]] > self.world / 2:
+                return True
         return False
+
+
+def _steps(position: Position) -> list[tuple[Key, Key]]:
     keys = [call.key for call in position.history]
-    if position.call is not None and position.call.key in keys:
-        last = len(keys) - 1 - keys[::-1].index(position.call.key)
-    else:
-        last = len(keys) - 1
-    if last < 1:
-        return False
-    before, now = keys[last - 1], keys[last]
-    followed = {keys[i + 1] for i in range(last - 1) if keys[i] == before}
-    return bool(followed) and now not in followed
+    return list(zip(keys, keys[1:], strict=False))

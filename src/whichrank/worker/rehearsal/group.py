@@ -123,7 +123,7 @@ class RehearsedGroup(dist.ProcessGroup):  # type: ignore[misc]
         return self.my_rank
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
-        return self.backend
+        return "rehearsal"  # for "gloo" and "nccl" torch's own code looks for their C++ objects
 
     def getGroupName(self) -> str:  # noqa: N802
         return self.label
@@ -201,8 +201,14 @@ class RehearsedGroup(dist.ProcessGroup):  # type: ignore[misc]
         number = client.connect().post(header, [raw(tensor) for tensor in inputs])
         return number, taking(outputs) if outputs else nothing
 
+    def root(self, opts: Any) -> int:
+        root = int(opts.rootRank) if opts is not None else 0
+        if not 0 <= root < len(self.members):
+            raise ValueError(f"invalid root rank: {root} (expected 0 <= rank < {len(self.members)})")
+        return root
+
     def broadcast(self, tensors: list[torch.Tensor], opts: Any = None) -> Pending:
-        root = opts.rootRank if opts is not None else 0
+        root = self.root(opts)
         mine = tensors if root == self.my_rank else []
         counts = sum(tensor.numel() for tensor in tensors)
         return Pending([self.post("broadcast", mine, tensors, root=root, count=counts)], tensors)
@@ -215,7 +221,7 @@ class RehearsedGroup(dist.ProcessGroup):  # type: ignore[misc]
         return self.allreduce(tensors, opts)
 
     def reduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Pending:
-        root = opts.rootRank
+        root = self.root(opts)
         out = tensors if root == self.my_rank else []
         return Pending([self.post("reduce", tensors, out, root=root, reduce=reduction(opts))], tensors)
 
@@ -238,12 +244,12 @@ class RehearsedGroup(dist.ProcessGroup):  # type: ignore[misc]
         return joined([self.allgather([column], [t], opts) for column, t in zip(columns, inputs, strict=True)])
 
     def gather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Pending:
-        root = opts.rootRank
+        root = self.root(opts)
         out = outputs[0] if root == self.my_rank and outputs else []
         return Pending([self.post("gather", inputs, out, root=root, outs=[part.numel() for part in out])], out)
 
     def scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Pending:
-        root = opts.rootRank
+        root = self.root(opts)
         parts = inputs[0] if root == self.my_rank and inputs else []
         ins = [part.numel() for part in parts]
         count = sum(tensor.numel() for tensor in outputs)

@@ -43,6 +43,7 @@ def live(run: Any, stacks: Path) -> NoReturn:
         code = 0
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else 0 if ending.code is None else 1
+        client.note("left", at=told(ending)["at"])
         if code:
             error = told(ending)
     except BaseException as failure:  # noqa: BLE001 - however the script fails, the referee hears of it

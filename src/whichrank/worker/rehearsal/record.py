@@ -58,6 +58,8 @@ def told(seat: Seat, server: Server, at: list[Any] | None) -> dict[str, Any]:
         "joined": seat.joined,
         "threads": seat.threads,
         "exhausted": seat.notes.get("exhausted"),
+        "left_at": (seat.notes.get("left") or {}).get("at"),
+        "caught": [note for note in server.referee.notes if note["kind"] == "caught" and note["rank"] == seat.rank][:20],
         "waits": None
         if wait is None
         else {"kind": wait.kind, "what": wait.what, "at": wait.at, "call": wait.call.told() if wait.call else None},

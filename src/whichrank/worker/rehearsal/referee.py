@@ -210,7 +210,7 @@ class Referee:
             seat.code, seat.error = header["code"], header.get("error")
         else:
             facts = {key: value for key, value in header.items() if key not in ("t", "kind")}
-            seat.notes[kind] = facts
+            seat.notes[kind] = {**facts, "calls": seat.calls}
             if len(self.notes) < 500:
                 self.notes.append({"rank": seat.rank, "kind": kind, "calls": seat.calls, "steps": seat.steps, **facts})
 

@@ -14,7 +14,9 @@ from typing import Any
 
 from whichrank.worker.rehearsal import client
 
-PROBE = "__whichrank_try__"
+PROBE, CAUGHT = "__whichrank_try__", "__whichrank_caught__"
+WORDS = 40
+"""Caught errors that a rank tells."""
 NOT_INJECTED = (StopIteration, ImportError, AttributeError, KeyboardInterrupt, GeneratorExit, NotImplementedError)
 ENDS = ("exit", "_exit", "abort", "kill", "destroy_process_group")
 
@@ -25,6 +27,7 @@ class Plan:
     place: tuple[str, int] | None = None
     guilty = False
     seen: set[tuple[str, int]]
+    words = 0
 
 
 def swallows(node: ast.Try) -> ast.ExceptHandler | None:
@@ -65,7 +68,22 @@ class Probes(ast.NodeTransformer):
             for one in ast.walk(probe):
                 one.lineno, one.col_offset, one.end_lineno, one.end_col_offset = first.lineno, 0, first.lineno, 0  # type: ignore[attr-defined]
             node.body.insert(0, probe)
+        if handler is not None:
+            self.watch(node)
         return node
+
+    def watch(self, node: ast.Try) -> None:
+        """A word from every handler that swallows."""
+        for handler in node.handlers:
+            arguments = [ast.Constant(self.name), ast.Constant(node.lineno), ast.Constant(_last_line(node))]
+            word: ast.stmt = ast.Expr(ast.Call(ast.Name(CAUGHT, ast.Load()), arguments, []))
+            for one in ast.walk(word):
+                one.lineno, one.col_offset, one.end_lineno, one.end_col_offset = handler.lineno, 0, handler.lineno, 0  # type: ignore[attr-defined]
+            handler.body.insert(0, word)
+
+
+def _last_line(node: ast.Try) -> int:
+    return max(one.end_lineno or one.lineno for one in node.body)
 
 
 def probe(name: str, line: int, kinds: Callable[[], Any]) -> None:
@@ -80,6 +98,14 @@ def probe(name: str, line: int, kinds: Callable[[], Any]) -> None:
         if failure is not None:
             client.note("injected", error=type(failure).__name__)
             raise failure
+
+
+def caught(name: str, line: int, last: int) -> None:
+    """Called by the script when one of its handlers runs."""
+    if client.current() is not None and Plan.words < WORDS:
+        Plan.words += 1
+        error = sys.exc_info()[1]
+        client.note("caught", file=name, line=line, last=last, error=f"{type(error).__name__}: {error}"[:200])
 
 
 def exception(kinds: Any) -> BaseException | None:
@@ -126,6 +152,7 @@ def run(path: str, arguments: list[str], module: str | None = None) -> None:
     """As `python SCRIPT ARGUMENTS…` would; `module` for `python -m`."""
     Plan.seen = set()
     setattr(builtins, PROBE, probe)
+    setattr(builtins, CAUGHT, caught)
     sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
     sys.argv = [path, *arguments]
     sys.path[0] = os.getcwd() if module else str(Path(path).parent)  # noqa: PTH109

@@ -36,6 +36,7 @@ class Plan:
     steps = 0
     losses = 0
     batches = 0
+    times_out = 0
 
 
 def install(workers: int) -> None:
@@ -80,7 +81,8 @@ class Batches:
         try:
             batch = next(self.inner)
         except StopIteration:
-            client.note("exhausted", batches=self.count, at=client.stack())
+            Plan.times_out += 1
+            client.note("exhausted", batches=self.count, times=Plan.times_out, at=client.stack())
             raise
         self.count += 1
         Plan.batches += 1
