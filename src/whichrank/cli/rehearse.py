@@ -16,10 +16,16 @@ HEALTHY, FINDINGS, NOT_ENOUGH = 0, 1, 3
 @click.command(name="rehearse", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--world-size", "-n", "world", type=click.IntRange(2, 64), default=4, show_default=True, help="Ranks.")
 @click.option("--steps", type=click.IntRange(min=1), help="Stop after this many optimizer steps.")
-@click.option("--time-limit", "limit", type=click.FloatRange(min=10), default=110, show_default=True, help="Seconds in all.")
-@click.option("--explore", type=click.IntRange(0, 200), default=6, show_default=True, help="Variations to try, 0 for none.")
+@click.option(
+    "--time-limit", "limit", type=click.FloatRange(min=10), default=110, show_default=True, help="Seconds in all."
+)
+@click.option(
+    "--explore", type=click.IntRange(0, 200), default=6, show_default=True, help="Variations to try, 0 for none."
+)
 @click.option("--python", help="Interpreter with the script's torch (default: the one that runs whichrank).")
-@click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="What the ranks print goes into this file.")
+@click.option(
+    "--log", type=click.Path(dir_okay=False, path_type=Path), help="What the ranks print goes into this file."
+)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to tell it.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file instead of stdout.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
@@ -51,7 +57,8 @@ def command(
     outcome = rehearse(options, told)
     document = as_document(
         world=outcome.world, rehearsed=outcome.rehearsed, reason=outcome.reason, divergence=outcome.divergence,
-        findings=outcome.findings, looked=outcome.coverage, runs=[asdict(run) for run in outcome.runs], torch=outcome.torch,
+        findings=outcome.findings, looked=outcome.coverage, runs=[asdict(run) for run in outcome.runs],
+        torch=outcome.torch,
     )  # fmt: skip
     write([json.dumps(document, indent=2) + "\n"] if form == "json" else text(document), output)
     wrong = any(finding.severity != "info" for finding in outcome.findings)

@@ -18,6 +18,7 @@ SURROUNDINGS = ("ModuleNotFoundError", "ImportError", "FileNotFoundError", "Perm
 INTERNAL = ("AttributeError", "AssertionError")
 """Raised inside a library: more likely a stand-in that lacks something than a mistake of the script."""
 NO_GPU = ("cuda", "cudnn", "nccl", "triton", "not compiled with", "no nvidia", "hip ", "gpu")
+LIBRARIES = ("site-packages", "/lib/python", "/whichrank/worker/", "<")
 PHASES = (
     ("rank-stuck-in-data-loading", ("dataloader", "dataset", "__getitem__", "_next_data", "load_batch", "fetch")),
     ("rank-stuck-in-checkpoint", ("checkpoint", "save", "serialization")),
@@ -48,12 +49,18 @@ def crash(positions: dict[int, Position]) -> Ending:
     if ours(error):
         return Ending("", down, f"{said}. A rehearsal lacks what the script needed there.")
     raised = (error["raised_in"] or ["", 0, ""])[0]
-    if any(part in raised for part in ("/torch/distributed/", "/worker/rehearsal/group.py")) and error["type"] in ("ValueError", "RuntimeError", "TypeError"):
+    if any(part in raised for part in ("/torch/distributed/", "/worker/rehearsal/group.py")) and error["type"] in (
+        "ValueError",
+        "RuntimeError",
+        "TypeError",
+    ):
         return Ending("invalid-collective-call", down, f"{said}.")
     alike = [p for p in positions.values() if p.error and p.error["message"] == error["message"]]
     if len(down) == len(positions) or len(alike) > len(positions) / 2:
         return Ending("", down, f"the script fails on every rank: {wording.error(first)}")
-    return Ending("rank-exception", down, f"{said}; the other ranks would wait for it until they time out or are ended.")
+    return Ending(
+        "rank-exception", down, f"{said}; the other ranks would wait for it until they time out or are ended."
+    )
 
 
 def _by_status(first: Position, down: tuple[int, ...]) -> Ending:
@@ -74,7 +81,7 @@ def ours(error: dict[str, Any]) -> bool:
     raised = (error["raised_in"] or ["", 0, ""])[0]
     library = ("site-packages" in raised or "/torch/" in raised) and "/torch/distributed/" not in raised
     if "/worker/rehearsal/" in raised:
-        return error["type"] not in ("ValueError",)
+        return bool(error["type"] != "ValueError")
     return library and (error["type"] in INTERNAL or any(sign in text for sign in NO_GPU))
 
 
@@ -86,7 +93,7 @@ def stuck(record: dict[str, Any], positions: dict[int, Position]) -> Ending:
         found = tuple(places(at, int(rank))[0] for rank, at in late["ranks"].items() if places(at))
         frames = [place for rank, at in late["ranks"].items() for place in places(at, int(rank))]
         text = (
-            f"{wording.ranks(ranks)} sleep for {late['waited_s']:.0f} s while the others wait in a collective with a "
+            f"{wording.do(ranks, 'sleep', 'sleeps')} for {late['waited_s']:.0f} s while the others wait with a "
             f"time-out of {late['limit_s']:.0f} s."
         )
         return Ending(_cause(frames, [positions[rank] for rank in ranks]), ranks, text, found)
@@ -94,11 +101,10 @@ def stuck(record: dict[str, Any], positions: dict[int, Position]) -> Ending:
     if not idle:
         return Ending("", (), "ranks that never joined do nothing, and the others wait for them")
     told = [(p, places(record["ranks"][str(p.rank)]["running_at"] or [], p.rank)) for p in idle]
-    own = [(p, [place for place in frames if "site-packages" not in place.file and "/lib/python" not in place.file])
-           for p, frames in told]  # fmt: skip
+    own = [(p, [place for place in frames if not any(part in place.file for part in LIBRARIES)]) for p, frames in told]
     ranks = tuple(sorted(p.rank for p in idle))
     where = next((f" at {frames[0]}" for _, frames in own if frames), "")
-    text = f"{wording.ranks(ranks)} do nothing{where}, and the others wait for them."
+    text = f"{wording.do(ranks, 'do', 'does')} nothing{where}, and the others wait."
     every = [place for _, frames in told for place in frames]
     return Ending(_cause(every, idle), ranks, text, tuple(frames[0] for _, frames in own if frames))
 

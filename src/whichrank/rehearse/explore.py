@@ -1,4 +1,4 @@
-"""What else may happen in a real run: an error on one rank that the script catches, a NaN, an empty batch, other seeds."""
+"""What else may happen in a real run: an error that one rank catches, a NaN, an empty batch, other seeds."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def busy(record: dict[str, Any]) -> list[str]:
         return []
     notes = []
     for rank, told in list(running.items())[:3]:
-        frames = [f"{file.rpartition('/')[2]}:{line} in {name}" for file, line, name in told["running_at"] or [] if file]
+        frames = [
+            f"{file.rpartition('/')[2]}:{line} in {name}" for file, line, name in told["running_at"] or [] if file
+        ]
         if frames:
             notes.append(f"rank {rank} was still busy at {frames[0]} while {len(waiting)} ranks waited")
     return notes

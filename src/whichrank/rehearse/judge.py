@@ -44,7 +44,7 @@ def judge(record: dict[str, Any]) -> Judgement:
     if not record["ranks"]:
         return _nobody(record)
     positions = read(record)
-    silent = _replicas(record, positions)
+    silent = _replicas(record)
     if outcome in ("finished", "steps", "limit"):
         made = _groups_made(record, positions, whole=True) if outcome == "finished" else None
         return Judgement(tuple(one for one in (silent, made) if one is not None))
@@ -111,9 +111,9 @@ def _broken(record: dict[str, Any], positions: dict[int, Position]) -> Finding |
         if not pair and len({(call.op, call.place, call.via) for call in calls.values()}) > 1:
             # Different lines: whoever skipped a call came to the next one of the same kind.
             parted = _parted(record, positions)
-            if parted is not None and parted.cause not in ("collective-desync",):
+            if parted is not None and parted.cause != "collective-desync":
                 return parted
-        return _mismatch(MISMATCH[what], what, calls, positions, pair)
+        return _mismatch(MISMATCH[what], what, calls, pair)
     return None
 
 
@@ -132,9 +132,7 @@ def _front(record: dict[str, Any], group: str, pair: list[int] | None) -> dict[i
     return calls
 
 
-def _mismatch(
-    cause: str, what: str, calls: dict[int, Made], positions: dict[int, Position], pair: list[int] | None
-) -> Finding:
+def _mismatch(cause: str, what: str, calls: dict[int, Made], pair: list[int] | None) -> Finding:
     values: dict[str, list[int]] = {}
     for rank, call in calls.items():
         values.setdefault(wording.brought(what, call), []).append(rank)
@@ -160,7 +158,9 @@ def _paired(record: dict[str, Any], positions: dict[int, Position]) -> Finding |
     if found is None:
         return None
     refs = [_call_ref(rank, call) for rank in found.ranks if (call := positions[rank].call) is not None][:6]
-    refs += [_ref(positions[rank], positions[rank].what or "ended") for rank in found.guilty if positions[rank].call is None]
+    refs += [
+        _ref(positions[rank], positions[rank].what or "ended") for rank in found.guilty if positions[rank].call is None
+    ]
     certificate = tuple(
         Hold(rank, call.op, f"rank {found.waits[rank]}", call.place)
         for rank in found.ranks
@@ -177,7 +177,7 @@ def _parted(record: dict[str, Any], positions: dict[int, Position]) -> Finding |
     if parted is None:
         return None
     cause, why = _cause(parted, positions)
-    message = wording.parted(parted, positions, why)
+    message = wording.parted(parted, why)
     refs = _parting_refs(parted, positions)
     deviating = parted.deviating if parted.certain or cause == "rank0-only-collective" else ()
     confidence = 0.9 if parted.certain else 0.6
@@ -193,23 +193,23 @@ def _cause(parted: parting.Parting, positions: dict[int, Position]) -> tuple[str
     loops = _left_loops(parted, positions)
     if loops:
         return _left(loops, parted, positions)
-    if parted.manner == "ended":
-        return _ended(parted, positions)
-    if parted.manner == "left":
-        return _elsewhere(parted, positions)
+    if parted.manner in ("ended", "left"):
+        return (_ended if parted.manner == "ended" else _elsewhere)(parted, positions)
     if parted.manner == "differs":
         return "collective-desync", ""
     if parted.manner == "swapped":
         other = theirs is not None and theirs.group != call.group
         return ("process-group-order" if other else "collective-order"), ""
-    if parted.manner == "added" and theirs is not None and theirs.place is not None:
-        around = view.around(theirs.place.file, theirs.place.line)
-        single = len(parted.deviating) == 1
-        if parted.deviating == (0,) or (around.on_rank and single):
-            return "rank0-only-collective", wording.because(around)
-        return "conditional-collective", wording.because(around)
-    around = view.around(call.place.file, call.place.line) if call.place else view.Surroundings()
-    return "conditional-collective", wording.because(around)
+    if parted.manner == "added" and theirs is not None:
+        return _alone(parted, theirs), wording.because(_around(theirs))
+    return "conditional-collective", wording.because(_around(call))
+
+
+def _alone(parted: parting.Parting, theirs: Made) -> str:
+    """A call that the others don't make: by rank 0 or under a branch on the rank, or by some condition."""
+    single = len(parted.deviating) == 1
+    by_rank = parted.deviating == (0,) or (single and _around(theirs).on_rank)
+    return "rank0-only-collective" if by_rank else "conditional-collective"
 
 
 def _caught(parted: parting.Parting, positions: dict[int, Position]) -> str:
@@ -223,9 +223,7 @@ def _caught(parted: parting.Parting, positions: dict[int, Position]) -> str:
         for one in positions[rank].caught:
             around = any(f.file == one["file"] and one["line"] <= f.line <= one["last"] for f in frames if f)
             if around and (one["file"], one["line"]) not in elsewhere:
-                return (
-                    f"Rank {rank} caught {one['error']} in the `try` of line {one['line']} and went on without the call."
-                )
+                return f"Rank {rank} caught {one['error']} in the `try` of line {one['line']} and went on."
     return ""
 
 
@@ -254,7 +252,8 @@ def _left(
     deviating, waiting = [positions[rank] for rank in parted.deviating], positions[parted.others[0]]
     fewer = [p for p in deviating if p.times_out > waiting.times_out]
     if fewer and fewer[0].exhausted:
-        return "uneven-inputs", f"The data loader of rank {fewer[0].rank} ran out after {fewer[0].exhausted['batches']} batches."
+        batches = fewer[0].exhausted["batches"]
+        return "uneven-inputs", f"The data loader of rank {fewer[0].rank} ran out after {batches} batches."
     if any(leaves for _, _, leaves in loops):
         first = next(line for line, _, leaves in loops if leaves)
         return "conditional-collective", f"They left the loop of line {first} before the others."
@@ -286,11 +285,8 @@ def _elsewhere(parted: parting.Parting, positions: dict[int, Position]) -> tuple
     if theirs is None:
         return "conditional-collective", wording.because(_around(parted.call))
     made = {call.key for rank in positions if rank not in parted.deviating for call in positions[rank].history}
-    around = _around(theirs)
-    if theirs.key not in made and len(parted.deviating) == 1:
-        alone = parted.deviating == (0,) or around.on_rank
-        return ("rank0-only-collective" if alone else "conditional-collective"), wording.because(around)
-    return "conditional-collective", wording.because(around)
+    cause = "conditional-collective" if theirs.key in made else _alone(parted, theirs)
+    return cause, wording.because(_around(theirs))
 
 
 def _around(made: Made) -> view.Surroundings:
@@ -301,7 +297,9 @@ def _unexplained(positions: dict[int, Position]) -> Finding:
     waiting = [rank for rank, position in positions.items() if position.state == "waiting"]
     first = positions[waiting[0] if waiting else next(iter(positions))]
     message = f"All ranks wait and nothing can go on: {wording.standing(positions)}."
-    return _finding("collective-desync", (), tuple(waiting), message, [_ref(first, first.what or first.state)], confidence=0.5)
+    return _finding(
+        "collective-desync", (), tuple(waiting), message, [_ref(first, first.what or first.state)], confidence=0.5
+    )
 
 
 # Other ends.
@@ -320,14 +318,18 @@ def _stuck(record: dict[str, Any], positions: dict[int, Position]) -> Judgement:
     verdict = ends.stuck(record, positions)
     if not verdict.cause:
         return Judgement(followed=False, reason=verdict.message)
-    refs = [Ref(p.file, f"line {p.line}", view.source_line(p.file, p.line) or p.function, p.rank) for p in verdict.places]
-    waiting = [rank for rank, position in positions.items() if position.state == "waiting" and rank not in verdict.ranks]
+    refs = [
+        Ref(p.file, f"line {p.line}", view.source_line(p.file, p.line) or p.function, p.rank) for p in verdict.places
+    ]
+    waiting = [
+        rank for rank, position in positions.items() if position.state == "waiting" and rank not in verdict.ranks
+    ]
     refs += [_ref(positions[rank], positions[rank].what) for rank in waiting[:1]]
     finding = _finding(verdict.cause, verdict.ranks, tuple(waiting), verdict.message, refs, confidence=0.7)
     return Judgement((finding,), _divergence(record, positions, finding))
 
 
-def _replicas(record: dict[str, Any], positions: dict[int, Position]) -> Finding | None:
+def _replicas(record: dict[str, Any]) -> Finding | None:
     told = record.get("replicas")
     if not told:
         return None
@@ -358,7 +360,7 @@ def _groups_made(record: dict[str, Any], positions: dict[int, Position], *, whol
     odd = tuple(sorted(rank for rank, one in lists.items() if one != usual))
     if not odd:
         return None
-    sample = next((calls for rank, calls in made.items() if calls), [])
+    sample: list[Any] = next((calls for calls in made.values() if calls), [])
     place = next(((f, line, n) for f, line, n in sample[0]["at"] if f), ("", 0, "")) if sample else ("", 0, "")
     message = (
         f"{wording.ranks(odd)} created other process groups than the rest: every rank has to call new_group for every "

@@ -1,4 +1,4 @@
-"""Sends and receives that block each other: a cycle that no order of arrival can resolve, or a partner that never comes."""
+"""Sends and receives that block each other: a cycle, or a partner that never comes."""
 
 from __future__ import annotations
 

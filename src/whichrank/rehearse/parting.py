@@ -67,7 +67,8 @@ def find(positions: dict[int, Position], groups: dict[str, Any]) -> Parting | No
         return None
     first = _largest(others, positions)
     call = positions[first].call
-    assert call is not None
+    if call is None:
+        return None
     same = tuple(rank for rank in others if positions[rank].key == positions[first].key)
     theirs = _in_question(guilty & waits[first] or guilty, positions)
     manner = _manner(positions[theirs], positions[first])
@@ -78,7 +79,11 @@ def _deviating(positions: dict[int, Position], waits: dict[int, set[int]]) -> tu
     """Those who did what they never did before; else those who have ended or are fewer."""
     awaited = set().union(*waits.values()) if waits else set()
     ways = Ways(positions)
-    odd = {rank for rank, position in positions.items() if position.state != "ended" and rank in awaited and ways.strange(rank)}
+    odd = {
+        rank
+        for rank, position in positions.items()
+        if position.state != "ended" and rank in awaited and ways.strange(rank)
+    }
     if odd and len(odd) < len(positions) / 2:
         return odd, True
     by_side = {key: set(ranks) for key, ranks in sides(positions).items()}
@@ -125,11 +130,13 @@ def _manner(theirs: Position, ours: Position) -> Manner:
     if theirs.key == ours.key:
         return "differs"
     a, b = theirs.coming, ours.coming
+    # Going round a loop again looks like one more call; but a call that all make is not the one too much.
+    everyday = theirs.key in {call.key for call in ours.history}
     best: tuple[float, int, Manner] = (0.0, 0, "left")
     for shift in range(1, min(5, len(b))):
         best = max(best, (_agreement(a, b[shift:]), -2 * shift, "skipped"))
     for shift in range(1, min(7, len(a))):
-        best = max(best, (_agreement(a[shift:], b), -2 * shift - 1, "added"))
+        best = max(best, (_agreement(a[shift:], b), -2 * shift - (20 if everyday else 1), "added"))
     if len(a) > 1 and len(b) > 1 and a[0] == b[1] and a[1] == b[0]:
         best = max(best, (_agreement(a[2:], b[2:]) if len(a) > 2 and len(b) > 2 else 1.0, -1, "swapped"))
     return best[2] if best[0] > 0.5 else "left"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from whichrank.model.findings import CodePlace
@@ -173,4 +174,4 @@ class Ways:
 
 def _steps(position: Position) -> list[tuple[Key, Key]]:
     keys = [call.key for call in position.history]
-    return list(zip(keys, keys[1:], strict=False))
+    return list(pairwise(keys))

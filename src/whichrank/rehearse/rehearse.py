@@ -94,9 +94,13 @@ def _on_stage(options: Options, script: Path, folder: Path, outcome: Outcome, te
             return
     notes = scratch.copy(script.parent, folder / "copy")
     outcome.notes += [f"namespaces are not available ({stage.ready['files']}): rehearsed in a scratch copy", *notes]
-    with Stage(_setup(options, folder / "copy" / script.name, folder, namespaces=False), interpreter(options.python)) as stage:
+    with Stage(
+        _setup(options, folder / "copy" / script.name, folder, namespaces=False), interpreter(options.python)
+    ) as stage:
         _play(options, stage, outcome, tell, began)
-        outcome.findings = [explore.moved(finding, str(folder / "copy"), str(script.parent)) for finding in outcome.findings]
+        outcome.findings = [
+            explore.moved(finding, str(folder / "copy"), str(script.parent)) for finding in outcome.findings
+        ]
 
 
 def _setup(options: Options, script: Path, folder: Path, *, namespaces: bool) -> dict[str, Any]:
@@ -135,13 +139,17 @@ def _play(options: Options, stage: Stage, outcome: Outcome, tell: Tell, began: f
     outcome.findings += judgement.findings
     if record["outcome"] == "limit":
         reached = max((told["steps"] for told in record["ranks"].values()), default=0)
-        outcome.notes.append(f"stopped by the time limit after {reached} optimizer steps; what comes later was not rehearsed")
+        outcome.notes.append(
+            f"stopped by the time limit after {reached} optimizer steps; what comes later was not rehearsed"
+        )
         outcome.notes += explore.busy(record)
     if judgement.followed and not judgement.findings:
         _explore(options, stage, outcome, plain, record, end, tell)
 
 
-def _one(stage: Stage, request: dict[str, Any], end: float, what: str, outcome: Outcome) -> tuple[dict[str, Any], Judgement]:
+def _one(
+    stage: Stage, request: dict[str, Any], end: float, what: str, outcome: Outcome
+) -> tuple[dict[str, Any], Judgement]:
     limit = max(3.0, end - time.monotonic() - 3.0)
     record = stage.ask({**request, "limit_s": min(limit, request.get("limit_s", limit))}, limit + GRACE_S)
     ranks = record.get("ranks", {}).values()
@@ -151,7 +159,13 @@ def _one(stage: Stage, request: dict[str, Any], end: float, what: str, outcome: 
 
 
 def _explore(
-    options: Options, stage: Stage, outcome: Outcome, plain: dict[str, Any], record: dict[str, Any], end: float, tell: Tell
+    options: Options,
+    stage: Stage,
+    outcome: Outcome,
+    plain: dict[str, Any],
+    record: dict[str, Any],
+    end: float,
+    tell: Tell,
 ) -> None:
     """One thing changed at a time; a finding only if the program goes on and the ranks part."""
     took = record["seconds"]

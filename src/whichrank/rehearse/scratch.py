@@ -6,7 +6,18 @@ import os
 import shutil
 from pathlib import Path
 
-SKIPPED = {".git", ".hg", ".venv", "venv", "__pycache__", "node_modules", ".mypy_cache", ".pytest_cache", "wandb", "mlruns"}
+SKIPPED = {
+    ".git",
+    ".hg",
+    ".venv",
+    "venv",
+    "__pycache__",
+    "node_modules",
+    ".mypy_cache",
+    ".pytest_cache",
+    "wandb",
+    "mlruns",
+}
 COPIED_BYTES, FILES = 1 << 20, 20_000
 
 

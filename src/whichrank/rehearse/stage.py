@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -83,8 +84,8 @@ class Stage:
 
     def ask(self, request: dict[str, Any], patience_s: float) -> dict[str, Any]:
         """Send one request, get one record."""
-        assert self.process is not None
-        assert self.process.stdin is not None
+        if self.process is None or self.process.stdin is None:
+            raise StageError("the rehearsal has not started")
         try:
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
@@ -117,18 +118,16 @@ class Stage:
             return f"{self.python} has no torch"
         return f"the rehearsal ended early: {lines[-1] if lines else 'no output'}"
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.process is not None:
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             self.process.wait()
             if self.process.stdin is not None:
-                try:
+                with suppress(BrokenPipeError):
                     self.process.stdin.close()
-                except BrokenPipeError:
-                    pass
         if self.answers >= 0:
             os.close(self.answers)
         shutil.rmtree(self.room, ignore_errors=True)

@@ -55,10 +55,15 @@ def around(path: str, line: int) -> Surroundings:
         if isinstance(node, (ast.For, ast.While, ast.AsyncFor)):
             leaves = any(isinstance(one, (ast.Break, ast.Return)) for one in ast.walk(node))
             loops.append((node.lineno, node.end_lineno or node.lineno, leaves))
-        if isinstance(node, ast.Try) and swallowed is None and any(_inside(one, line) for one in node.body):
-            if any(not any(isinstance(x, ast.Raise) for x in ast.walk(handler)) for handler in node.handlers):
-                swallowed = node.lineno
+        if isinstance(node, ast.Try) and swallowed is None and _swallows(node, line):
+            swallowed = node.lineno
     return Surroundings(tuple(conditions), tuple(loops), swallowed)
+
+
+def _swallows(node: ast.Try, line: int) -> bool:
+    """Whether an error in this line would be caught, and the program go on."""
+    quiet = [not any(isinstance(one, ast.Raise) for one in ast.walk(handler)) for handler in node.handlers]
+    return any(quiet) and any(_inside(one, line) for one in node.body)
 
 
 def source_line(path: str, line: int) -> str:

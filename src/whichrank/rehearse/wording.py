@@ -14,16 +14,22 @@ if TYPE_CHECKING:
 
 FIXES = {
     "conditional-collective": (
-        "Let every rank make the call: move it out of the branch, or decide the branch on a value that all ranks "
-        "share (all_reduce the condition first).",
+        (
+            "Let every rank make the call: move it out of the branch, or decide the branch on a value that all ranks "
+            "share (all_reduce the condition first)."
+        ),
     ),
     "rank0-only-collective": (
-        "Move the call out of the branch on the rank: every rank of the group has to make it. Only what is local "
-        "(printing, writing a file) belongs under the branch.",
+        (
+            "Move the call out of the branch on the rank: every rank of the group has to make it. Only what is local "
+            "(printing, writing a file) belongs under the branch."
+        ),
     ),
     "uneven-inputs": (
-        "Give every rank the same number of batches: drop_last=True with DistributedSampler, or all_reduce(MIN) the "
-        "number of steps before the loop.",
+        (
+            "Give every rank the same number of batches: drop_last=True with DistributedSampler, or all_reduce(MIN) "
+            "the number of steps before the loop."
+        ),
         "Or wrap the loop in DistributedDataParallel's join() or torch.distributed.algorithms.Join.",
     ),
     "collective-order": ("Start the collectives in the same order on all ranks (sort what is iterated over).",),
@@ -31,8 +37,10 @@ FIXES = {
         "Create and use process groups in the same order on all ranks: every rank calls new_group for every group.",
     ),
     "p2p-deadlock": (
-        "Let one side receive first (by the parity of the rank), or use isend/irecv or batch_isend_irecv and wait "
-        "afterwards.",
+        (
+            "Let one side receive first (by the parity of the rank), or use isend/irecv or batch_isend_irecv and wait "
+            "afterwards."
+        ),
     ),
     "p2p-unmatched": ("Give every send its receive, and every receive its send, on the same group with the same tag.",),
     "size-mismatch": ("Bring the same number of elements on all ranks: pad, or exchange the sizes first.",),
@@ -70,21 +78,29 @@ def ranks(numbers: Iterable[int]) -> str:
     return f"{'rank' if len(ordered) == 1 else 'ranks'} {text}{more}"
 
 
-def parted(found: Parting, positions: dict[int, Position], why: str) -> str:
+def do(numbers: Iterable[int], many: str, one: str) -> str:
+    """`Rank 3 waits`, `Ranks 0-2 wait`."""
+    members = sorted(set(numbers))
+    text = ranks(members)
+    return f"{text[0].upper()}{text[1:]} {one if len(members) == 1 else many}"
+
+
+def parted(found: Parting, why: str) -> str:
     who, others = ranks(found.deviating), ranks(found.others)
+    wait = f"{others} {'waits' if len(found.others) == 1 else 'wait'}"
     verb = "s" if len(found.deviating) == 1 else ""
     call = described(found.call)
     theirs = described(found.theirs) if found.theirs else ""
     if found.manner == "skipped":
-        text = f"{who} skip{verb} {call} and go{'es' if verb else ''} on to {theirs}; {others} wait"
+        text = f"{who} skip{verb} {call} and go{'es' if verb else ''} on to {theirs}; {wait}"
     elif found.manner == "added":
-        text = f"{who} call{verb} {theirs}, which the other ranks don't; {others} wait in {call}"
+        text = f"{who} call{verb} {theirs}, which the other ranks don't; {wait} in {call}"
     elif found.manner == "swapped":
         text = f"{who} call{verb} {theirs} before {call}; {others} the other way round"
     elif found.manner == "ended":
-        text = f"{who} ended while {others} wait in {call}"
+        text = f"{who} ended while {wait} in {call}"
     else:
-        text = f"{who} {'is' if verb else 'are'} in {theirs or 'something else'} while {others} wait in {call}"
+        text = f"{who} {'is' if verb else 'are'} in {theirs or 'something else'} while {wait} in {call}"
     return f"{text[0].upper()}{text[1:]}. {why}".strip()
 
 
@@ -106,12 +122,12 @@ def because(around: view.Surroundings) -> str:
 def brought(what: str, call: Made) -> str:
     signature = call.signature
     if what == "size":
-        return f"bring {signature.get('count') or signature.get('splits_in') or 0} elements"
+        return f"with {signature.get('count') or signature.get('splits_in') or 0} elements"
     if what == "root":
-        return f"name root {signature.get('root')}"
+        return f"with root {signature.get('root')}"
     if what == "reduce":
-        return f"reduce by {signature.get('reduce')}"
-    return f"bring {signature.get('dtype')}"
+        return f"by {signature.get('reduce')}"
+    return f"with {signature.get('dtype')}"
 
 
 def paired(found: Blocked, positions: dict[int, Position]) -> str:
@@ -119,11 +135,15 @@ def paired(found: Blocked, positions: dict[int, Position]) -> str:
     for rank in found.ranks[:6]:
         call = positions[rank].call
         if call is not None:
-            said.append(f"rank {rank} waits in {call.op} with rank {found.waits.get(rank)}{f' at {call.place}' if call.place else ''}")
+            where = f" at {call.place}" if call.place else ""
+            said.append(f"rank {rank} waits in {call.op} with rank {found.waits.get(rank)}{where}")
     text = "; ".join(said)
     if found.cycle:
         return f"Sends and receives wait for each other in a circle: {text}."
-    guilty = [f"rank {r} is in {positions[r].key[0]}{f' at {positions[r].place}' if positions[r].place else ''}" for r in found.guilty[:3]]
+    guilty = [
+        f"rank {r} is in {positions[r].key[0]}{f' at {positions[r].place}' if positions[r].place else ''}"
+        for r in found.guilty[:3]
+    ]
     return f"{text}, but the partner does not come: {'; '.join(guilty)}."
 
 

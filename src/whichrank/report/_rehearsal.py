@@ -46,8 +46,8 @@ def text(document: dict[str, Any]) -> Iterator[str]:
     yield "\nRehearsed:\n"
     for run in document["runs"]:
         end = OUTCOMES.get(run["outcome"], run["outcome"])
-        calls = counted(run["calls"], "call")
-        yield f"  {safe(run['what'])}: {end}, {calls} compared, {counted(run['steps'], 'step')}, {run['seconds']:.1f} s\n"
+        size = f"{counted(run['calls'], 'call')} compared, {counted(run['steps'], 'step')}, {run['seconds']:.1f} s"
+        yield f"  {safe(run['what'])}: {end}, {size}\n"
     for source in document["coverage"]["sources"]:
         if source["note"]:
             yield f"  note: {safe(source['note'])}\n"

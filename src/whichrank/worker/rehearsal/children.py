@@ -33,7 +33,7 @@ class Spawned:
     def pids(self) -> list[int]:
         return sorted(self.left)
 
-    def join(self, timeout: float | None = None) -> bool:  # noqa: ARG002
+    def join(self, timeout: float | None = None) -> bool:
         while self.left:
             pid, status = os.waitpid(-1, 0)
             if pid in self.left:

@@ -134,7 +134,7 @@ def stack(frame: FrameType | None = None) -> list[Place]:
     """The user's own frames, innermost first; before them the library call that they made."""
     found: list[Place] = []
     below: FrameType | None = None
-    at: FrameType | None = frame or sys._getframe(1)  # noqa: SLF001
+    at: FrameType | None = frame or sys._getframe(1)
     while at is not None and len(found) < DEPTH:
         name = at.f_code.co_filename
         if Settings.owns(name):

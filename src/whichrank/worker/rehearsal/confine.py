@@ -112,17 +112,25 @@ def call(function: str, *arguments: Any) -> None:
 def guard(allowed: tuple[str, ...], *, network: bool) -> None:
     """Refuse writes outside these folders, and connections to other hosts, from Python code."""
     writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-    changing = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.link", "os.truncate", "shutil.rmtree"}
+    changing = {
+        "os.mkdir",
+        "os.remove",
+        "os.rename",
+        "os.rmdir",
+        "os.symlink",
+        "os.link",
+        "os.truncate",
+        "shutil.rmtree",
+    }
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(arguments[0], (str, bytes)):
-            if isinstance(arguments[2], int) and arguments[2] & writes:
-                check(os.fsdecode(arguments[0]))
-        elif event in changing and isinstance(arguments[0], (str, bytes)):
-            check(os.fsdecode(arguments[0]))
-        elif event == "socket.connect" and network and isinstance(arguments[1], tuple):
+        if event == "socket.connect" and network and isinstance(arguments[1], tuple):
             if str(arguments[1][0]) not in ("127.0.0.1", "::1", "localhost"):
                 raise PermissionError("a rehearsal does not talk to other hosts")
+            return
+        opens = event == "open" and isinstance(arguments[2], int) and arguments[2] & writes
+        if (opens or event in changing) and isinstance(arguments[0], (str, bytes)):
+            check(os.fsdecode(arguments[0]))
 
     def check(path: str) -> None:
         real = os.path.realpath(path)

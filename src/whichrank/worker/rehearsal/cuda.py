@@ -25,7 +25,9 @@ def on_cpu(device: Any) -> Any:
         return device
     if isinstance(device, int):
         return "cpu"
-    kind = device.type if isinstance(device, torch.device) else device.partition(":")[0] if isinstance(device, str) else ""
+    kind = (
+        device.type if isinstance(device, torch.device) else device.partition(":")[0] if isinstance(device, str) else ""
+    )
     return "cpu" if kind in ("cuda", "xpu", "hpu", "npu", "mps") else device
 
 
@@ -90,14 +92,14 @@ class Event:
 
 class _GeneratorKind(type(torch.Generator)):  # type: ignore[misc]
     def __instancecheck__(cls, thing: object) -> bool:
-        return isinstance(thing, torch._C.Generator)  # noqa: SLF001
+        return isinstance(thing, torch._C.Generator)
 
 
-class Generator(torch._C.Generator, metaclass=_GeneratorKind):  # type: ignore[misc] # noqa: SLF001
+class Generator(torch._C.Generator, metaclass=_GeneratorKind):  # type: ignore[misc]
     """torch.Generator(device="cuda") on the CPU."""
 
     def __new__(cls, device: Any = "cpu") -> Any:
-        return torch._C.Generator(device=on_cpu(device))  # noqa: SLF001
+        return torch._C.Generator(device=on_cpu(device))
 
 
 def properties(*_: Any) -> SimpleNamespace:
@@ -145,7 +147,8 @@ def answer_cuda() -> None:
         "memory_reserved": zero, "max_memory_reserved": zero, "memory_cached": zero, "memory_stats": lambda *_: {},
         "memory_summary": lambda *_, **__: "", "mem_get_info": lambda *_: (79 * GIB, 80 * GIB), "utilization": zero,
         "set_per_process_memory_fraction": none, "get_device_name": lambda *_: "rehearsed GPU",
-        "get_device_capability": lambda *_: (9, 0), "get_device_properties": properties, "get_arch_list": lambda: ["sm_90"],
+        "get_device_capability": lambda *_: (9, 0), "get_device_properties": properties,
+        "get_arch_list": lambda: ["sm_90"],
         "can_device_access_peer": yes, "Stream": Stream, "ExternalStream": Stream, "Event": Event,
         "current_stream": lambda *_: Stream(), "default_stream": lambda *_: Stream(), "set_stream": none,
         "stream": lambda *_: contextlib.nullcontext(), "device": lambda *_: contextlib.nullcontext(),
@@ -206,7 +209,7 @@ def with_device(function: Any) -> Any:
 def make_tensors() -> None:
     from torch.utils import _device
 
-    constructors = _device._device_constructors()  # noqa: SLF001
+    constructors = _device._device_constructors()
     for name, function in list(vars(torch).items()):
         if name in LIKE or (callable(function) and _known(function, constructors)):
             setattr(torch, name, with_device(function))

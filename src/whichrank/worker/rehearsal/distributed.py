@@ -31,9 +31,9 @@ def install() -> None:
     replace("monitored_barrier", monitored_barrier)
     replace("TCPStore", tcp)
     replace("FileStore", file)
-    c10d._store_based_barrier = lambda *_, **__: None  # noqa: SLF001 - the referee sees who has joined
-    c10d._get_object_coll_device = lambda *_: "cpu"  # noqa: SLF001
-    c10d._get_pg_default_device = lambda *_: torch.device("cpu")  # noqa: SLF001
+    c10d._store_based_barrier = lambda *_, **__: None
+    c10d._get_object_coll_device = lambda *_: "cpu"
+    c10d._get_pg_default_device = lambda *_: torch.device("cpu")
 
 
 def replace(name: str, function: Any) -> None:
@@ -125,10 +125,10 @@ def new_group(
 def get_backend(group: Any = None) -> str:
     """What the script asked for."""
     _get_backend(group)
-    pg = group if isinstance(group, RehearsedGroup) else c10d._get_default_group()  # noqa: SLF001
+    pg = group if isinstance(group, RehearsedGroup) else c10d._get_default_group()
     return dist.Backend(pg.backend if pg.backend in dist.Backend.backend_list else "gloo")
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
     """A barrier: the referee tells who is missing anyway."""
-    (group or c10d._get_default_group()).monitored_barrier(timeout, wait_all_ranks)  # noqa: SLF001
+    (group or c10d._get_default_group()).monitored_barrier(timeout, wait_all_ranks)

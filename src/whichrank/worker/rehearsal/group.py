@@ -15,7 +15,7 @@ from whichrank.worker.rehearsal.values import fill, raw
 Take = Callable[[bytearray], None]
 
 
-class Pending(dist._Work):  # type: ignore[misc] # noqa: SLF001 - the class that backends derive from
+class Pending(dist._Work):  # type: ignore[misc]
     """Calls that were handed in. Their results are written into the tensors when somebody waits."""
 
     def __init__(self, posted: Sequence[tuple[int, Take]], tensors: Sequence[torch.Tensor] = ()) -> None:
@@ -24,7 +24,7 @@ class Pending(dist._Work):  # type: ignore[misc] # noqa: SLF001 - the class that
         self.source = -1
         self.future: Any = None
 
-    def wait(self, timeout: timedelta | None = None) -> bool:  # noqa: ARG002
+    def wait(self, timeout: timedelta | None = None) -> bool:
         while self.posted:
             number, take = self.posted[0]
             header, payload = client.connect().wait(number)
@@ -225,13 +225,13 @@ class RehearsedGroup(dist.ProcessGroup):  # type: ignore[misc]
         out = tensors if root == self.my_rank else []
         return Pending([self.post("reduce", tensors, out, root=root, reduce=reduction(opts))], tensors)
 
-    def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Pending:  # noqa: ARG002
+    def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Pending:
         posted = []
         for parts, tensor in zip(outputs, inputs, strict=False):
             posted.append(self.post("all_gather", [tensor], parts, outs=[part.numel() for part in parts]))
         return Pending(posted, [part for parts in outputs for part in parts])
 
-    def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Pending:  # noqa: ARG002
+    def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Pending:
         share = output.numel() // max(1, len(self.members))
         outs = [share] * len(self.members)
         return Pending([self.post("all_gather", [tensor], [output], outs=outs)], [output])
@@ -255,7 +255,9 @@ class RehearsedGroup(dist.ProcessGroup):  # type: ignore[misc]
         count = sum(tensor.numel() for tensor in outputs)
         return Pending([self.post("scatter", parts, outputs, root=root, count=count, ins=ins)], outputs)
 
-    def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Pending:
+    def reduce_scatter(
+        self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None
+    ) -> Pending:
         posted = []
         for out, parts in zip(outputs, inputs, strict=True):
             ins = [part.numel() for part in parts]
@@ -271,8 +273,13 @@ class RehearsedGroup(dist.ProcessGroup):  # type: ignore[misc]
         return joined([self.reduce_scatter_single(o, i, opts) for o, i in zip(outputs, inputs, strict=True)])
 
     def all_to_all_single(
-        self, output: torch.Tensor, tensor: torch.Tensor, out_splits: Any = None, in_splits: Any = None, opts: Any = None
-    ) -> Pending:  # noqa: ARG002
+        self,
+        output: torch.Tensor,
+        tensor: torch.Tensor,
+        out_splits: Any = None,
+        in_splits: Any = None,
+        opts: Any = None,
+    ) -> Pending:
         facts = {"splits_in": self.splits(tensor, in_splits), "splits_out": self.splits(output, out_splits)}
         return Pending([self.post("all_to_all", [tensor], [output], count=0, **facts)], [output])
 
@@ -285,14 +292,14 @@ class RehearsedGroup(dist.ProcessGroup):  # type: ignore[misc]
         share = size_of([tensor]) // len(self.members)
         return [share] * len(self.members)
 
-    def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> Pending:  # noqa: ARG002
+    def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> Pending:
         facts = {"splits_in": [size_of([t]) for t in inputs], "splits_out": [size_of([t]) for t in outputs]}
         return Pending([self.post("all_to_all", inputs, outputs, count=0, **facts)], outputs)
 
-    def barrier(self, opts: Any = None) -> Pending:  # noqa: ARG002
+    def barrier(self, opts: Any = None) -> Pending:
         return Pending([self.post("barrier")])
 
-    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:  # noqa: ARG002
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         Pending([self.post("barrier")]).wait()
 
     def send(self, tensors: list[torch.Tensor], peer: int, tag: int = 0) -> Pending:

@@ -76,7 +76,7 @@ def told(failure: BaseException) -> dict[str, Any]:
     """An exception for the record: what, where in the user's code, and which library raised it."""
     frames = list(_frames(failure.__traceback__))
     own = [place for place in frames if client.Settings.owns(place[0])]
-    chain = []
+    chain: list[str] = []
     at: BaseException | None = failure
     while at is not None and len(chain) < 6:
         chain.append(type(at).__name__)

@@ -48,7 +48,9 @@ def told(seat: Seat, server: Server, at: list[Any] | None) -> dict[str, Any]:
     waits = [wait for wait in seat.waits.values() if wait.main] or list(seat.waits.values())
     wait = waits[0] if waits else None
     code = server.code(seat)
-    state = "ended" if seat.ended and code in (0, None) else "crashed" if seat.ended else "waiting" if wait else "running"
+    state = (
+        "ended" if seat.ended and code in (0, None) else "crashed" if seat.ended else "waiting" if wait else "running"
+    )
     return {
         "state": state,
         "code": code,
@@ -59,7 +61,9 @@ def told(seat: Seat, server: Server, at: list[Any] | None) -> dict[str, Any]:
         "threads": seat.threads,
         "exhausted": seat.notes.get("exhausted"),
         "left_at": (seat.notes.get("left") or {}).get("at"),
-        "caught": [note for note in server.referee.notes if note["kind"] == "caught" and note["rank"] == seat.rank][:20],
+        "caught": [note for note in server.referee.notes if note["kind"] == "caught" and note["rank"] == seat.rank][
+            :20
+        ],
         "waits": None
         if wait is None
         else {"kind": wait.kind, "what": wait.what, "at": wait.at, "call": wait.call.told() if wait.call else None},

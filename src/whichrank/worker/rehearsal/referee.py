@@ -116,7 +116,7 @@ class Referee:
             seat.threads, seat.offset = header["threads"], max(seat.offset, header["off"])
         getattr(self, f"hear_{header['t']}")(seat, header, payload)
 
-    def hear_group(self, seat: Seat, header: dict[str, Any], _payload: bytearray) -> None:
+    def hear_group(self, _seat: Seat, header: dict[str, Any], _payload: bytearray) -> None:
         name = header["g"]
         if name not in self.groups:
             self.groups[name] = Group(name, header["members"], header["timeout"], header["backend"])
@@ -278,7 +278,9 @@ class Referee:
     # Time.
     def wake(self) -> bool:
         """When everybody waits: let the clock jump to the earliest sleeper. False if nobody sleeps."""
-        sleepers = [(w.wake, seat, w) for seat in self.seats.values() for w in seat.waits.values() if w.wake is not None]
+        sleepers = [
+            (w.wake, seat, w) for seat in self.seats.values() for w in seat.waits.values() if w.wake is not None
+        ]
         if not sleepers:
             return False
         earliest = min(when for when, _, _ in sleepers)
@@ -298,9 +300,13 @@ class Referee:
             return
         for seat in self.seats.values():
             for wait in seat.waits.values():
-                limit = self.groups[wait.call.group].timeout_s if wait.call else 1800.0 if wait.kind == "init" else ALWAYS_S
+                limit = (
+                    self.groups[wait.call.group].timeout_s if wait.call else 1800.0 if wait.kind == "init" else ALWAYS_S
+                )
                 if now - wait.since > limit:
-                    stuck = {str(one.rank): sleep.at for one, sleep in sleeping if one is not seat and one.rank is not None}
+                    stuck = {
+                        str(one.rank): sleep.at for one, sleep in sleeping if one is not seat and one.rank is not None
+                    }
                     if stuck:
                         self.late = {"ranks": stuck, "waited_s": now - wait.since, "limit_s": limit}
                     return

@@ -56,7 +56,7 @@ class Probes(ast.NodeTransformer):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def visit_Try(self, node: ast.Try) -> ast.Try:  # noqa: N802 - the name that ast calls
+    def visit_Try(self, node: ast.Try) -> ast.Try:
         self.generic_visit(node)
         handler = swallows(node)
         if handler is not None and can_fail(node):
@@ -75,7 +75,8 @@ class Probes(ast.NodeTransformer):
     def watch(self, node: ast.Try) -> None:
         """A word from every handler that swallows."""
         for handler in node.handlers:
-            arguments = [ast.Constant(self.name), ast.Constant(node.lineno), ast.Constant(_last_line(node))]
+            arguments: list[ast.expr] = [ast.Constant(self.name), ast.Constant(node.lineno)]
+            arguments.append(ast.Constant(_last_line(node)))
             word: ast.stmt = ast.Expr(ast.Call(ast.Name(CAUGHT, ast.Load()), arguments, []))
             for one in ast.walk(word):
                 one.lineno, one.col_offset, one.end_lineno, one.end_col_offset = handler.lineno, 0, handler.lineno, 0  # type: ignore[attr-defined]
@@ -153,7 +154,7 @@ def run(path: str, arguments: list[str], module: str | None = None) -> None:
     Plan.seen = set()
     setattr(builtins, PROBE, probe)
     setattr(builtins, CAUGHT, caught)
-    sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, Finder)
     sys.argv = [path, *arguments]
     sys.path[0] = os.getcwd() if module else str(Path(path).parent)  # noqa: PTH109
     if module:

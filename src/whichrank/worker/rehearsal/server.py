@@ -118,7 +118,7 @@ class Server:
             self.referee.activity += 1
 
     # Outcomes.
-    def outcome(self) -> str | None:
+    def outcome(self) -> str | None:  # noqa: PLR0911 - one line for each
         referee = self.referee
         if any(note["kind"] == "spawn" for note in referee.notes):
             return "spawn"
@@ -167,7 +167,9 @@ class Server:
     def running(self) -> list[Seat | int]:
         """Ranks that are busy with something of their own; a child that never said hello by its pid."""
         seats = self.referee.seats.values()
-        busy: list[Seat | int] = [seat for seat in seats if seat.rank is not None and not seat.ended and not seat.blocked]
+        busy: list[Seat | int] = [
+            seat for seat in seats if seat.rank is not None and not seat.ended and not seat.blocked
+        ]
         hello = {seat.pid for seat in seats}
         busy += [pid for pid in self.children if pid not in self.exits and pid not in hello]
         if self.referee.world and len(self.referee.ranks()) < self.referee.world and not busy:

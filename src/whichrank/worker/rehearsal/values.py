@@ -25,7 +25,7 @@ _PAIRWISE = {
 def results(signatures: Sequence[dict[str, Any]], payloads: Sequence[Bytes]) -> list[Bytes]:
     """The bytes that each member of a group gets, in the order of the group."""
     first, count = signatures[0], len(payloads)
-    op, root = first["op"], first.get("root")
+    op, root = first["op"], int(first.get("root") or 0)
     nothing: list[Bytes] = [b""] * count
     if op == "broadcast":
         return [payloads[root]] * count
@@ -72,7 +72,8 @@ def raw(tensor: torch.Tensor) -> memoryview:
     flat = tensor.detach().contiguous().reshape(-1)
     if flat.numel() == 0:
         return memoryview(b"")
-    return memoryview(flat.view(torch.uint8).numpy()).cast("B")
+    data: Any = flat.view(torch.uint8).numpy()
+    return memoryview(data).cast("B")
 
 
 def fill(tensor: torch.Tensor, data: bytearray | memoryview) -> None:
