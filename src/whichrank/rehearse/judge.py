@@ -45,7 +45,7 @@ def judge(record: dict[str, Any]) -> Judgement:
         return _nobody(record)
     positions = read(record)
     silent = _replicas(record)
-    if outcome in ("finished", "steps", "limit"):
+    if outcome in ("finished", "steps", "limit", "drifted"):
         made = _groups_made(record, positions, whole=True) if outcome == "finished" else None
         return Judgement(tuple(one for one in (silent, made) if one is not None))
     if outcome == "crashed":

@@ -61,6 +61,7 @@ OUTCOMES = {
     "limit": "stopped by the time limit",
     "diverged": "the ranks diverged",
     "crashed": "a rank failed",
+    "drifted": "the replicas drifted apart",
     "stuck": "a rank got stuck",
     "late": "a rank kept the others waiting for too long",
     "unfinished": "ended with calls that don't fit",

@@ -273,7 +273,8 @@ class Referee:
         if len(said) == self.world:
             del self.prints[model, step]
             if len({one["print"] for one in said.values()}) > 1:
-                self.replicas = {"model": model, "step": step, "ranks": {str(rank): one for rank, one in said.items()}}
+                ranks = {str(rank): one for rank, one in said.items()}
+                self.replicas = {"model": model, "step": step, "ranks": ranks, "since": time.monotonic()}
 
     # Time.
     def wake(self) -> bool:

@@ -126,6 +126,8 @@ class Server:
             return "limit"
         if self.steps is not None and self.everybody(lambda seat: seat.steps >= (self.steps or 0)):
             return "steps"
+        if referee.replicas and time.monotonic() - referee.replicas["since"] > SETTLE_S:
+            return "drifted"
         if self.all_gone():
             return "crashed" if self.failed() else "unfinished" if self.leftovers() else "finished"
         if self.failed():
