@@ -5,6 +5,8 @@ The classes are MBI's, as far as torch has the feature: call ordering, call matc
 them all and prints recall and precision per class.
 """
 
+# ruff: noqa: E501 - programs as one line each
+
 from __future__ import annotations
 
 import json
@@ -41,7 +43,12 @@ CALLS = {
     "barrier": "dist.barrier()",
     "all_gather_object": "dist.all_gather_object([None] * world, rank)",
 }
-WHO = {"rank 0": "rank == 0", "the last": "rank == world - 1", "odd ranks": "rank % 2", "by data": "float(torch.tensor(rank)) > 2"}
+WHO = {
+    "rank 0": "rank == 0",
+    "the last": "rank == world - 1",
+    "odd ranks": "rank % 2",
+    "by data": "float(torch.tensor(rank)) > 2",
+}
 
 
 class Program(NamedTuple):
@@ -82,7 +89,9 @@ def matching() -> Iterator[Program]:
     for index, (name, call) in enumerate(CALLS.items()):
         who, test = list(WHO.items())[(index + 1) % len(WHO)]
         extra = f"if {test}:\n    {call}\ndist.all_reduce(torch.ones(3))"
-        agreed = f"flag = torch.tensor([1.0 if {test} else 0.0])\ndist.all_reduce(flag)\nif flag.item() > 0:\n    {call}"
+        agreed = (
+            f"flag = torch.tensor([1.0 if {test} else 0.0])\ndist.all_reduce(flag)\nif flag.item() > 0:\n    {call}"
+        )
         yield program("call matching", f"{name} by {who} alone", extra, *wrong)
         yield program("call matching", f"{name} agreed upon, right", agreed)
     other = "if rank == 1:\n    dist.broadcast(value, 0)\nelse:\n    dist.all_reduce(value)"
@@ -125,7 +134,13 @@ def parameters() -> Iterator[Program]:
 
 def groups() -> Iterator[Program]:
     make = "rows = [dist.new_group([i, i + 1]) for i in range(0, world, 2)]\nmine = rows[rank // 2]\n"
-    wrong = ("process-group-order", "conditional-collective", "collective-order", "collective-desync", "rank0-only-collective")
+    wrong = (
+        "process-group-order",
+        "conditional-collective",
+        "collective-order",
+        "collective-desync",
+        "rank0-only-collective",
+    )
     cases = {
         "two groups crossed": make + "a, b = (None, mine) if rank % 2 else (mine, None)\ndist.all_reduce(value, group=a)\ndist.all_reduce(value, group=b)",
         "sub-group by one": make + "if rank == 0:\n    dist.all_reduce(value, group=mine)",

@@ -241,7 +241,8 @@ def _left_loops(parted: parting.Parting, positions: dict[int, Position]) -> list
             loops += around
         elif at != frame.line:
             left = [loop for loop in around if at > loop[1]]
-            return loops + left if left else []
+            # Behind the whole call in which the others are: its loops are left, too.
+            return loops + left if at > frame.line else []
     return []
 
 

@@ -138,7 +138,8 @@ def _manner(theirs: Position, ours: Position) -> Manner:
     for shift in range(1, min(7, len(a))):
         best = max(best, (_agreement(a[shift:], b), -2 * shift - (20 if everyday else 1), "added"))
     if len(a) > 1 and len(b) > 1 and a[0] == b[1] and a[1] == b[0]:
-        best = max(best, (_agreement(a[2:], b[2:]) if len(a) > 2 and len(b) > 2 else 1.0, -1, "swapped"))
+        rest = _agreement(a[2:], b[2:]) if len(a) > 2 and len(b) > 2 else float(len(a) == len(b))
+        best = max(best, (rest, -1, "swapped"))
     return best[2] if best[0] > 0.5 else "left"
 
 

@@ -64,6 +64,7 @@ class Inbox:
         """The frames that are complete now, and whether the connection is still open."""
         frames: list[tuple[dict[str, Any], bytearray]] = []
         while True:
+            payload = self.header is not None
             try:
                 count = self._fill(connection)
             except BlockingIOError:
@@ -74,7 +75,7 @@ class Inbox:
                 return frames, False
             while (frame := self._cut()) is not None:
                 frames.append(frame)
-            if count < self.CHUNK:
+            if count < self.CHUNK and not payload:
                 return frames, True
 
     def _fill(self, connection: socket.socket) -> int:
