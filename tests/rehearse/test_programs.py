@@ -65,7 +65,7 @@ for step in range(5):
     if step == 3 and dist.get_rank() == 1:
         continue
     dist.barrier()
-open("/tmp/whichrank-rehearsal-wrote-this", "w").write("x")
+open("OUTSIDE", "w").write("x")
 """
 
 
@@ -92,7 +92,7 @@ def work(rank, world, word):
     os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="29501")
     dist.init_process_group("nccl", rank=rank, world_size=world)
     dist.all_reduce(torch.ones(3 if rank == 2 and word == "bad" else 2).cuda(rank))
-    open("/tmp/whichrank-rehearsal-wrote-this", "w").write("x")
+    open("OUTSIDE", "w").write("x")
     dist.destroy_process_group()
 
 if __name__ == "__main__":
@@ -105,12 +105,12 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(("word", "causes"), [("bad", ["size-mismatch"]), ("good", [])])
 def test_scripts_that_spawn_their_ranks(tmp_path, word, causes):
     script = tmp_path / "spawns.py"
-    script.write_text(SPAWNS)
+    script.write_text(SPAWNS.replace("OUTSIDE", str(tmp_path / "outside")))
     outcome = rehearse(Options(script, (word,), world=3, explorations=0))
     assert outcome.rehearsed, outcome.reason
     assert [finding.cause for finding in outcome.findings] == causes
     assert outcome.world == 3
-    assert not Path("/tmp/whichrank-rehearsal-wrote-this").exists()
+    assert not (tmp_path / "outside").exists()
 
 
 SWALLOWS = """\
@@ -160,8 +160,8 @@ def test_what_can_t_be_followed_is_said(tmp_path):
 @pytest.mark.slow
 def test_without_namespaces_a_copy_is_used_and_writes_outside_are_refused(tmp_path):
     script = tmp_path / "writes.py"
-    script.write_text(SKIPS.replace("step == 3", "step == 9"))
+    script.write_text(SKIPS.replace("step == 3", "step == 9").replace("OUTSIDE", str(tmp_path / "outside")))
     outcome = rehearse(Options(script, world=2, namespaces=False, explorations=0))
     assert not outcome.rehearsed
     assert "outside its scratch copy" in outcome.reason
-    assert not Path("/tmp/whichrank-rehearsal-wrote-this").exists()
+    assert not (tmp_path / "outside").exists()

@@ -11,6 +11,8 @@ BEYOND = 12
 """Optimizer steps to go on after the change."""
 SEED = 1_000_003
 HANDLERS = 8
+OF_THE_CHANGE = ("size-mismatch", "dtype-mismatch")
+"""What an empty batch brings about by itself; it says nothing about the way that the ranks go."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,6 +190,8 @@ def _add(outcome: Outcome, judgement: Judgement, exploration: Exploration) -> No
     for finding in judgement.findings:
         if (finding.cause, finding.evidence[0].locator) in known:
             continue
+        if finding.cause in explore.OF_THE_CHANGE and exploration.request["kind"] != "seed":
+            continue
         outcome.findings.append(
             replace(
                 finding,

@@ -30,6 +30,8 @@ def main() -> None:
     setup = json.loads(sys.stdin.readline())
     network = confine.leave_network() if setup["namespaces"] else "not wanted"
     os.environ.update(setup["environment"])
+    if not setup["namespaces"]:
+        move_home(Path(setup["scratch"]))
     os.chdir(setup["cwd"])
     sys.path[:0] = setup["path"]
     from whichrank.worker.rehearsal import prepare
@@ -52,6 +54,17 @@ def main() -> None:
         _, status = os.waitpid(pid, 0)
         if status:
             say(answers, {"outcome": "failed", "error": f"the referee ended with status {status}"})
+
+
+def move_home(scratch: Path) -> None:
+    """Temporary files and what goes into the home folder stay in the scratch copy; models in a cache can be read."""
+    home = Path.home()
+    os.environ.setdefault("HF_HOME", str(home / ".cache" / "huggingface"))
+    os.environ.setdefault("TORCH_HOME", str(home / ".cache" / "torch"))
+    for name, variable in (("tmp", "TMPDIR"), ("home", "HOME")):
+        folder = scratch / name
+        folder.mkdir(exist_ok=True)
+        os.environ[variable] = str(folder)
 
 
 def try_cover(setup: dict[str, Any]) -> str:
@@ -86,7 +99,7 @@ def rehearse(plan: dict[str, Any], network: str) -> dict[str, Any]:
     output = os.open(plan.get("log") or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     files = confine.cover_files(Path(plan["room"])) if plan["namespaces"] else "not wanted"
     if files:
-        confine.guard((plan["scratch"], tempfile.gettempdir()), network=bool(network))
+        confine.guard((plan["scratch"],), network=bool(network))
     os.chdir(plan["cwd"])
     stacks = Path(tempfile.mkdtemp(prefix="whichrank-stacks-"))
     address = f"\0whichrank-{os.getpid()}-{time.monotonic_ns()}"

@@ -172,9 +172,8 @@ class Server:
         busy: list[Seat | int] = [
             seat for seat in seats if seat.rank is not None and not seat.ended and not seat.blocked
         ]
-        hello = {seat.pid for seat in seats}
-        busy += [pid for pid in self.children if pid not in self.exits and pid not in hello]
-        if self.referee.world and len(self.referee.ranks()) < self.referee.world and not busy:
+        if self.referee.world is None or len(self.referee.ranks()) < self.referee.world:
+            # Ranks are missing: whoever is no rank yet may become one, or start one.
             busy += [pid for pid in self.children if pid not in self.exits and not self.plays(pid)]
         return busy
 
