@@ -34,20 +34,20 @@ def check(path: Path, world: int = 4) -> Outcome:
     return outcome
 
 
-@pytest.mark.slow
+@pytest.mark.job
 @pytest.mark.parametrize("name", QUICK)
 def test_programs(name):
     check(PROGRAMS / f"{name}.py")
 
 
-@pytest.mark.slow
+@pytest.mark.job
 @pytest.mark.bars
 @pytest.mark.parametrize("name", sorted(p.stem for p in PROGRAMS.glob("*.py") if p.stem not in QUICK))
 def test_more_programs(name):
     check(PROGRAMS / f"{name}.py", world=8)
 
 
-@pytest.mark.slow
+@pytest.mark.job
 @pytest.mark.bars
 def test_generated_classes():
     scores = rehearse_all()
@@ -69,7 +69,7 @@ open("OUTSIDE", "w").write("x")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.job
 def test_the_command_tells_both_sides_and_keeps_its_schema(whichrank, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SKIPS)
@@ -101,7 +101,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.job
 @pytest.mark.parametrize(("word", "causes"), [("bad", ["size-mismatch"]), ("good", [])])
 def test_scripts_that_spawn_their_ranks(tmp_path, word, causes):
     script = tmp_path / "spawns.py"
@@ -128,7 +128,7 @@ for step in range(6):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.job
 def test_an_error_on_one_rank_that_is_caught(tmp_path):
     script = tmp_path / "swallows.py"
     script.write_text(SWALLOWS)
@@ -146,7 +146,7 @@ dist.barrier()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.job
 def test_what_can_t_be_followed_is_said(tmp_path):
     script = tmp_path / "needs_network.py"
     script.write_text(NEEDS_NETWORK)
@@ -157,7 +157,7 @@ def test_what_can_t_be_followed_is_said(tmp_path):
     assert outcome.coverage.sources[0].quality == "unusable"
 
 
-@pytest.mark.slow
+@pytest.mark.job
 def test_without_namespaces_a_copy_is_used_and_writes_outside_are_refused(tmp_path):
     script = tmp_path / "writes.py"
     script.write_text(SKIPS.replace("step == 3", "step == 9").replace("OUTSIDE", str(tmp_path / "outside")))
