@@ -57,7 +57,8 @@ def main() -> None:
         low, middle, high = interval(without, with_it)
         base = statistics.median(without)
         print(
-            f"{part}: {100 * middle / base:+.2f} % of {1e3 * base:.1f} ms [{100 * low / base:+.2f}, {100 * high / base:+.2f}]"
+            f"{part}: {100 * middle / base:+.2f} % of {1e3 * base:.1f} ms "
+            f"[{100 * low / base:+.2f}, {100 * high / base:+.2f}]"
         )
 
 

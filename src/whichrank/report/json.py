@@ -27,8 +27,7 @@ def render(diagnosis: Diagnosis) -> Iterator[str]:
         encoded = msgspec.json.encode(document, enc_hook=operator.index)
     except UnicodeEncodeError:  # A lone surrogate from a file name or a quote.
         encoded = msgspec.json.encode(writable(document), enc_hook=operator.index)
-    yield safe_json(msgspec.json.format(encoded, indent=2).decode()) + "
-"
+    yield safe_json(msgspec.json.format(encoded, indent=2).decode()) + "\n"
 
 
 def as_document(diagnosis: Diagnosis) -> dict[str, Any]:
