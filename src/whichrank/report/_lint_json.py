@@ -10,6 +10,7 @@ from whichrank import __version__
 from whichrank.model.evidence import Coverage
 from whichrank.model.findings import Finding
 from whichrank.report import json as shapes
+from whichrank.report._words import safe_json
 
 
 def render(findings: Sequence[Finding], coverage: Coverage, suppressed: Sequence[Finding]) -> Iterator[str]:
@@ -25,4 +26,4 @@ def render(findings: Sequence[Finding], coverage: Coverage, suppressed: Sequence
         "coverage": shapes.coverage(coverage),
     }
     encoded = msgspec.json.encode(shapes.writable(document))
-    yield msgspec.json.format(encoded, indent=2).decode() + "\n"
+    yield safe_json(msgspec.json.format(encoded, indent=2).decode()) + "\n"
