@@ -41,8 +41,8 @@ from whichrank.model.settings import PURPOSES, Purpose
 @click.argument("command_line", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def command(
-    ctx: click.Context, /, out: Path | None, policy: str, purpose: str, guard: str | None, guard_stop: bool, quiet: bool,
-    command_line: tuple[str, ...],
+    ctx: click.Context, /, out: Path | None, policy: str, purpose: str, guard: str | None, guard_stop: bool,
+    quiet: bool, command_line: tuple[str, ...],
     **wishes: Any,
 ) -> None:  # fmt: skip
     """Run COMMAND (torchrun, python, accelerate launch …) unchanged, and watch its ranks.
