@@ -28,7 +28,7 @@ from whichrank.model.settings import PURPOSES, Purpose
     "--guard",
     is_flag=False,
     flag_value="on",
-    default="",
+    default=None,
     type=click.Choice(["on", "strict"]),
     metavar="[=strict]",
     help="Compare replicas, local gradients and collectives while the job runs; --guard=strict before each collective.",
@@ -41,8 +41,8 @@ from whichrank.model.settings import PURPOSES, Purpose
 @click.argument("command_line", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def command(
-    ctx: click.Context, /, out: Path | None, policy: str, purpose: str, guard: str, guard_stop: bool, quiet: bool,
-    command_line: tuple[str, ...],
+    ctx: click.Context, /, out: Path | None, policy: str, purpose: str, guard: str | None, guard_stop: bool,
+    quiet: bool, command_line: tuple[str, ...],
     **wishes: Any,
 ) -> None:  # fmt: skip
     """Run COMMAND (torchrun, python, accelerate launch …) unchanged, and watch its ranks.
