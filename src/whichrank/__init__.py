@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 __version__ = "0.1.0"
+__all__ = ["__version__", "checkpoint", "configure", "process_group"]
 
 
 def __getattr__(name: str) -> Any:

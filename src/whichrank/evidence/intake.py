@@ -37,6 +37,7 @@ IGNORED = {
     "verdict.json": REPORT,
     "report.md": REPORT,
     "run.json": REPORT,
+    "scrub-report.json": "what scrub replaced and left out, not evidence",
     "history.jsonl": HISTORY,
     "history.older.jsonl": HISTORY,
     "manifest.json": "the list of a bundle's files, not evidence",

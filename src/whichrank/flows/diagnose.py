@@ -39,6 +39,7 @@ def diagnose(
     source: Path | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
+    why: bool = False,
 ) -> Diagnosis:
     """Read everything below the paths and say what went wrong."""
     with collect(paths) as intake:
@@ -47,7 +48,7 @@ def diagnose(
         progress("judging", 0, 0)
     outcomes = list(zip(intake.items, results, strict=True))
     jobs_in_it = sorted({item.job for item in intake.items if item.job})
-    answers = [_judged(outcomes, intake.refused, job) for job in jobs_in_it or [""]]
+    answers = [_judged(outcomes, intake.refused, job, why=why) for job in jobs_in_it or [""]]
     answer = together(answers, jobs_in_it) if jobs_in_it else answers[0][1]
     if source is None:
         return answer
@@ -59,7 +60,7 @@ def diagnose(
 Outcome = tuple[Item, "list[tuple[str, Reading]] | Failure"]
 
 
-def _judged(outcomes: Sequence[Outcome], refused: Sequence[Source], job: str) -> tuple[Case, Diagnosis]:
+def _judged(outcomes: Sequence[Outcome], refused: Sequence[Source], job: str, *, why: bool) -> tuple[Case, Diagnosis]:
     """The answer for one job: what files of its own say, and those that are nobody's in particular."""
     sources, records = list(refused), []
     for item, outcome in outcomes:
@@ -68,7 +69,7 @@ def _judged(outcomes: Sequence[Outcome], refused: Sequence[Source], job: str) ->
             records += found
             sources += noted
     case = build_case(records)
-    return case, conclude(case, _with_aside(sources, case.set_aside))
+    return case, conclude(case, _with_aside(sources, case.set_aside), why=why)
 
 
 def read_all(
@@ -211,8 +212,8 @@ def _ask(rule: Rule | ModuleType, case: Case) -> list[Finding] | NotEvaluated:
     return answer
 
 
-def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:
-    """Judge a case and put the answer together."""
+def conclude(case: Case, sources: Sequence[Source], *, why: bool = False) -> Diagnosis:
+    """Judge a case and put the answer together; `why` keeps the hypotheses."""
     said, found, clear, skipped = judge(case, diagnostic_rules())
     findings = [joined(case, finding) for finding in said]
     choice = choose(
@@ -233,7 +234,7 @@ def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:
         groups=positions.groups(case),
         waits=positions.waits(case),
         standings=positions.standings(case),
-        hypotheses=choice.hypotheses,
+        hypotheses=choice.hypotheses if why else (),
         coverage=Coverage(tuple(sources), tuple(found), tuple(clear), tuple(skipped)),
     )
 

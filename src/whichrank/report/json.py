@@ -13,6 +13,7 @@ from whichrank import __version__
 from whichrank.model.evidence import Coverage, Ref
 from whichrank.model.findings import CodePlace, Endpoint, Finding, Hold, NextStep, Subject
 from whichrank.model.verdict import Argument, Diagnosis, GroupInfo, Hypothesis, JobInfo, RankInfo, Verdict, Wait
+from whichrank.report._words import safe_json
 
 NAME = "json"
 SCHEMA_VERSION = 1
@@ -26,7 +27,7 @@ def render(diagnosis: Diagnosis) -> Iterator[str]:
         encoded = msgspec.json.encode(document, enc_hook=operator.index)
     except UnicodeEncodeError:  # A lone surrogate from a file name or a quote.
         encoded = msgspec.json.encode(_writable(document), enc_hook=operator.index)
-    yield msgspec.json.format(encoded, indent=2).decode() + "\n"
+    yield safe_json(msgspec.json.format(encoded, indent=2).decode()) + "\n"
 
 
 def as_document(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -50,8 +51,9 @@ def as_document(diagnosis: Diagnosis) -> dict[str, Any]:
             finding(index, found, diagnosis.consequence_of.get(index, ()))
             for index, found in enumerate(diagnosis.findings)
         ],
+        "hypotheses": [_hypothesis(h) for h in diagnosis.hypotheses] or None,
         "coverage": coverage(diagnosis.coverage),
-    } | ({"hypotheses": [_hypothesis(h) for h in diagnosis.hypotheses]} if diagnosis.hypotheses else {})
+    }
 
 
 def _hypothesis(told: Hypothesis) -> dict[str, Any]:
