@@ -52,14 +52,12 @@ def main() -> None:
             for profiled in (True, False) if turn % 2 else (False, True):
                 took = times(Path(place), profiled=profiled, shapes=not chosen.no_shapes)
                 for part, steps in parts.items():
-                    gained[part][profiled] += took[steps]
+                    gained[part][profiled].extend(took[steps])
     for part, (without, with_it) in gained.items():
         low, middle, high = interval(without, with_it)
         base = statistics.median(without)
-        print(
-            f"{part}: {100 * middle / base:+.2f} % of {1e3 * base:.1f} ms "
-            f"[{100 * low / base:+.2f}, {100 * high / base:+.2f}]"
-        )
+        shown = [f"{100 * value / base:+.2f}" for value in (middle, low, high)]
+        print(f"{part}: {shown[0]} % of {1e3 * base:.1f} ms [{shown[1]}, {shown[2]}]")
 
 
 def interval(a: list[float], b: list[float]) -> tuple[float, float, float]:

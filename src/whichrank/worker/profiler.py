@@ -135,6 +135,8 @@ class Profile:
 
     def write(self, running: Any) -> None:
         try:
+            # On Linux a thread has a priority of its own: writing must not take a core from the steps that follow.
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
             name = f"{self.folder}/rank-{_rank()}"
             draft = f"{self.folder}/.rank-{_rank()}.{os.getpid()}.json.gz"
             running.export_chrome_trace(draft)
