@@ -22,7 +22,7 @@ def render(report: StepReport) -> Iterator[str]:
     try:
         encoded = msgspec.json.encode(as_document(report), enc_hook=operator.index)
     except UnicodeEncodeError:
-        encoded = msgspec.json.encode(base.writable(as_document(report)), enc_hook=operator.index)  # noqa: SLF001
+        encoded = msgspec.json.encode(base.writable(as_document(report)), enc_hook=operator.index)
     yield msgspec.json.format(encoded, indent=2).decode() + "\n"
 
 
