@@ -98,8 +98,8 @@ class Collectives:
         return found
 
     def text(self, signature: str) -> str:
-        """What a signature stands for; what this rank has never brought it can't spell out."""
-        return self._texts.get(signature, "something else")
+        """What a signature stands for: operation, reduction, elements, type and root."""
+        return self._texts.get(signature, "a call that was not kept")
 
     def _signature(
         self, name: str, call: Call, tensor: Any, group: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -28,7 +28,7 @@ class Strict:
         if len(members) < 2:
             return
         key = f"{group}/{number}"
-        self.store.set(f"{key}/{self.rank}", signature)
+        self.store.set(f"{key}/{self.rank}", f"{signature} {self.collectives.text(signature)}")
         keys = [f"{key}/{rank}" for rank in members]
         self.store.wait(keys, timedelta(seconds=PATIENCE_S))
         said = [bytes(value).decode("ascii", "replace") for value in self.store.multi_get(keys)]
@@ -42,7 +42,7 @@ class Strict:
         for rank, signature in said.items():
             counts.setdefault(signature, []).append(rank)
         sides = "; ".join(
-            f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:8]))}: {self.collectives.text(signature)}"
+            f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:8]))}: {signature.partition(' ')[2]}"
             for signature, ranks in sorted(counts.items(), key=lambda side: len(side[1]))
         )
         return f"whichrank guard: ranks do not agree on call {number} of group {group}: {sides}"
