@@ -20,6 +20,7 @@ def command(ctx: click.Context, a: Path, b: Path, format_: str, output: Path | N
 
     \b
     whichrank compare out-before/guard out-after/guard    # records of run --guard: the first tensor that differs
+    whichrank compare profiles-before/ profiles-after/    # profiler traces: what became slower, where, by how much
 
     Most suspicious first. Exit code 0: no difference; 1: differences.
     """

@@ -5,24 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from whichrank.model.difference import Difference
 from whichrank.model.errors import UsageError
-
-Suspicion = float
-"""From 0 to 1: how likely this difference is the reason for the others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    what: str
-    a: str
-    b: str
-    suspicion: Suspicion
-    why: str
-
-    def as_json(self) -> dict[str, Any]:
-        return {"what": self.what, "a": self.a, "b": self.b, "suspicion": self.suspicion, "why": self.why}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +22,12 @@ class Kind:
 
 def kinds() -> list[Kind]:
     """Those there are; each is loaded when asked."""
-    from whichrank.flows import compare_guards
+    from whichrank.flows import compare_guards, compare_traces
 
-    return [Kind("guard", compare_guards.holds, compare_guards.compare)]
+    return [
+        Kind("guard records", compare_guards.holds, compare_guards.compare),
+        Kind("profiler traces", compare_traces.holds, compare_traces.compare),
+    ]
 
 
 def compare(a: Path, b: Path) -> tuple[list[Difference], list[str]]:

@@ -10,8 +10,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from whichrank.flows.compare import Difference
 from whichrank.flows.guard import read
+from whichrank.model.difference import Difference
 from whichrank.records.guard import GuardFile
 
 ROUNDING = 1e-3

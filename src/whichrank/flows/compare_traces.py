@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
-from whichrank.evidence.intake import Given
-from whichrank.flows.trace import trace
+from whichrank.evidence.intake import Given, collect
+from whichrank.flows.trace import reader_of, trace
+from whichrank.model.difference import Difference
 from whichrank.model.step_report import CollectiveShare, RankShares, StepReport
 
 SHARES = (
@@ -18,15 +19,16 @@ LEAST = 0.02
 """Changes below this share of the step are noise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One thing that differs; `suspicion` says how much of the change it may explain, from 0 to 1."""
+def holds(path: Path) -> bool:
+    """Whether there is a profile below this path."""
+    with collect([path]) as intake:
+        return any(reader_of(item) is not None for item in intake.items)
 
-    what: str
-    a: str
-    b: str
-    suspicion: float
-    why: str
+
+def compare(a: Path, b: Path) -> tuple[list[Difference], list[str]]:
+    """The differences between the profiles below two paths, and what was looked at."""
+    one, other = trace([a]), trace([b])
+    return differences(one, other), [f"profiles of {len(one.ranks)} and {len(other.ranks)} ranks"]
 
 
 def compare_traces(a: Sequence[Given], b: Sequence[Given], *, jobs: int | None = None) -> list[Difference]:
