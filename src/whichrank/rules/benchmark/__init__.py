@@ -1,0 +1,1 @@
+"""Rules about measured collectives: a run of a benchmark in, findings out."""
