@@ -75,7 +75,7 @@ def measure(everyone: Crew, engine: Engine, wishes: Wishes, progress: Progress) 
     """Ask all hosts at once: first about themselves, then about each other."""
     launch = replace(wishes.launch, hosts=len(engine.hosts), load=wishes.full)
     progress("starting", 0, 4)
-    everyone.ask_all({"do": "hello"}, _START_S)
+    hello = everyone.ask_all({"do": "hello"}, _START_S)
     progress("host checks", 1, 4)
     answers = everyone.ask_all({"do": "probe", "launch": asdict(launch)}, _PROBES_S)
     token = secrets.token_hex(16)
@@ -86,7 +86,7 @@ def measure(everyone: Crew, engine: Engine, wishes: Wishes, progress: Progress) 
     paces: list[Pace] = []
     if wishes.full and not wishes.quick:
         progress("work", 3, 4)
-        paces = _paces(everyone, launch)
+        paces = _paces(everyone, launch, _waves(hello))
     progress("done", 4, 4)
     probed = [
         HostProbes(host, _results(answers[host]), everyone.lost.get(host, ""))
@@ -113,11 +113,21 @@ def _results(reply: Reply) -> dict[str, ProbeResult]:
     return found
 
 
-def _paces(everyone: Crew, launch: Launch) -> list[Pace]:
-    """The same work on all hosts; those that are slow, and as many others, do it once more, two at a time."""
+def _waves(hello: Mapping[str, Reply]) -> list[list[str]]:
+    """Hosts that can work at the same time: containers on one machine (one boot) would disturb each other."""
+    machines: dict[str, list[str]] = {}
+    for host, reply in hello.items():
+        boot = reply.result.get("boot_id") if isinstance(reply.result, dict) else None
+        machines.setdefault(str(boot or host), []).append(host)
+    most = max(map(len, machines.values()), default=0)
+    return [[hosts[number] for hosts in machines.values() if number < len(hosts)] for number in range(most)]
+
+
+def _paces(everyone: Crew, launch: Launch, waves: Sequence[Sequence[str]]) -> list[Pace]:
+    """The same work on all hosts; those that are slow, and as many others, do it once more, one by one."""
     from statistics import median
 
-    first = _work(everyone, everyone.hosts, launch, alone=False)
+    first = [pace for wave in waves for pace in _work(everyone, wave, launch, alone=False)]
     if len(first) < 3:
         return first
     usual = median(pace.seconds for pace in first)

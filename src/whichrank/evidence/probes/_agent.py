@@ -45,8 +45,9 @@ class Agent:
         import socket
 
         from whichrank import __version__
+        from whichrank.evidence.collectors.processes import boot_id
 
-        return {"version": __version__, "hostname": socket.gethostname(), "pid": os.getpid()}
+        return {"version": __version__, "hostname": socket.gethostname(), "boot_id": boot_id()}
 
     def _probe(self, request: dict[str, Any]) -> dict[str, Any]:
         """The probes that were asked for, all at once; by default those that load nothing."""

@@ -35,7 +35,9 @@ _BLOCKED = ("dropped", "rejected", "unreachable", "mute", "broken")
 
 
 def judge(inspection: Inspection) -> list[Finding] | NotEvaluated:
-    attempts = [a for a in inspection.attempts if a.outcome != "unresolved"]
+    # A connection to an address that the other host does not have says nothing about the way to it.
+    own = inspection.addresses
+    attempts = [a for a in inspection.attempts if a.outcome != "unresolved" and a.address in own.get(a.b, [a.address])]
     if not attempts:
         return NotEvaluated("connections between at least two hosts")
     failed = [a for a in attempts if a.outcome in _BLOCKED]
