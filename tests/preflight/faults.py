@@ -43,7 +43,9 @@ def _clock(cluster: Cluster) -> None:
 
 
 def _name(cluster: Cluster) -> None:
-    lines = (cluster.folder / "etc_hosts").read_text().replace(f"{cluster.host('node7').address} node7", "10.77.0.99 node7")
+    lines = (
+        (cluster.folder / "etc_hosts").read_text().replace(f"{cluster.host('node7').address} node7", "10.77.0.99 node7")
+    )
     cluster.hosts_lines["node2"] = lines
 
 
@@ -108,5 +110,3 @@ def _place(finding: dict) -> frozenset[str]:
     subject = finding["subject"]
     ends = {end["host"] for link in subject["links"] for end in (link["a"], link["b"])}
     return frozenset({*subject["hosts"], *ends})
-
-

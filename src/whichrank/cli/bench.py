@@ -118,7 +118,9 @@ def plan_of(options: dict[str, Any]) -> Plan:
 
 def _tell(result: BenchResult) -> None:
     bandwidth = "" if result.busbw_gbs is None else f"  busbw {result.busbw_gbs:.3f} GB/s"
-    click.echo(f"{result.collective} {result.bytes} bytes, {result.ranks} ranks: {result.time_us:.1f} us{bandwidth}", err=True)
+    click.echo(
+        f"{result.collective} {result.bytes} bytes, {result.ranks} ranks: {result.time_us:.1f} us{bandwidth}", err=True
+    )
 
 
 def _picture(run: BenchRun, path: Path) -> None:

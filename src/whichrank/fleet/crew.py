@@ -68,7 +68,9 @@ class ProcessChannel:
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(0.5)
         self.errors.seek(0)
-        lines = [line.strip() for line in self.errors.read(8192).decode("utf-8", "replace").splitlines() if line.strip()]
+        lines = [
+            line.strip() for line in self.errors.read(8192).decode("utf-8", "replace").splitlines() if line.strip()
+        ]
         code = self.process.poll()
         return lines[-1][:300] if lines else f"its command ended with code {code}" if code is not None else "no answer"
 

@@ -101,7 +101,9 @@ class Search:
 
     def _failed_with(self, host: str, main: set[str]) -> int:
         return sum(
-            1 for (a, b), r in self.results.items() if not any(r) and ((a == host and b in main) or (b == host and a in main))
+            1
+            for (a, b), r in self.results.items()
+            if not any(r) and ((a == host and b in main) or (b == host and a in main))
         )
 
     @staticmethod

@@ -142,7 +142,9 @@ class _Host:
 
     def complaint(self) -> str:
         self.errors.seek(0)
-        lines = [line.strip() for line in self.errors.read(1 << 20).decode("utf-8", "replace").splitlines() if line.strip()]
+        lines = [
+            line.strip() for line in self.errors.read(1 << 20).decode("utf-8", "replace").splitlines() if line.strip()
+        ]
         telling = [line for line in lines if line.startswith("rank ") or "Error" in line]
         return (telling or lines or ["no words"])[-1][:300]
 

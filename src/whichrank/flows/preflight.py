@@ -149,7 +149,9 @@ def _work(everyone: Crew, hosts: Sequence[str], launch: Launch, *, alone: bool) 
         if work is not None and not work.why:
             throttled = work.values.get("throttled")
             seconds = sum(work.values["rounds_s"])
-            found.append(Pace(host, seconds, work.values["cpu_s"], throttled if isinstance(throttled, int) else None, alone))
+            found.append(
+                Pace(host, seconds, work.values["cpu_s"], throttled if isinstance(throttled, int) else None, alone)
+            )
     return found
 
 
@@ -178,7 +180,9 @@ def judge(inspection: Inspection) -> Preflight:
         for rule in rules("preflight_host"):
             check = _ask(rule, host, inspection.launch)
             if check is None:
-                missing.setdefault(rule.CODE, host.missing(rule.PROBE) if host.absent(rule.PROBE) else "nothing to check")
+                missing.setdefault(
+                    rule.CODE, host.missing(rule.PROBE) if host.absent(rule.PROBE) else "nothing to check"
+                )
                 continue
             states.setdefault(rule.CODE, set()).add(check.state)
             own.append(HostCheck(rule.CHECK, rule.CODE, check.state, check.value, check.why))
@@ -208,7 +212,9 @@ def _ask(rule: ModuleType, host: HostProbes, launch: Launch) -> Check | None:
     try:
         check: Check | None = rule.judge(values, host, launch)
     except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:  # another host sent nonsense
-        return unknown(f"the answer of the probe {rule.PROBE} can't be understood ({type(error).__name__}: {error})"[:200])
+        return unknown(
+            f"the answer of the probe {rule.PROBE} can't be understood ({type(error).__name__}: {error})"[:200]
+        )
     return check
 
 
@@ -263,5 +269,3 @@ def _exclude(findings: Iterable[Finding]) -> list[str]:
         elif finding.severity == "error" and finding.code in ("PREF104", "PREF105", "PREF106"):
             named |= dict.fromkeys(finding.subject.hosts)
     return list(named)
-
-

@@ -90,11 +90,15 @@ def _learn_addresses(peers: _Peers, found: Measurements, launch: Launch) -> None
     by_name = {name: host for host, name in peers.name.items()}
     for host, reply in asked.items():
         if isinstance(reply.result, dict):
-            found.names[host] = {by_name[str(n)]: [str(a) for a in own] for n, own in reply.result.items() if n in by_name}
+            found.names[host] = {
+                by_name[str(n)]: [str(a) for a in own] for n, own in reply.result.items() if n in by_name
+            }
     probed = peers.crew.ask_all({"do": "probe", "probes": ["interfaces"], "launch": {"port": launch.port}}, _ASK_S)
     for host, reply in probed.items():
         value = (reply.result or {}).get("interfaces", {}).get("value") if isinstance(reply.result, dict) else None
-        own = [(str(a).partition("/")[0], i) for i in (value or {}).get("interfaces", []) for a in i.get("addresses", [])]
+        own = [
+            (str(a).partition("/")[0], i) for i in (value or {}).get("interfaces", []) for a in i.get("addresses", [])
+        ]
         found.addresses[host] = [a for a, i in own if i.get("name") != "lo" and not a.lower().startswith("fe80")]
         used = [i for a, i in own if any(a in answers.get(host, []) for answers in found.names.values())]
         used = used or [i for a, i in own if i.get("name") != "lo"]

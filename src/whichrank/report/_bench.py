@@ -39,7 +39,18 @@ class Told(Protocol):
     def coverage(self) -> Coverage: ...
 
 
-_FIELDS = ("collective", "bytes", "dtype", "ranks", "time_us", "algbw_gbs", "busbw_gbs", "expected_gbs", "correct", "spread")
+_FIELDS = (
+    "collective",
+    "bytes",
+    "dtype",
+    "ranks",
+    "time_us",
+    "algbw_gbs",
+    "busbw_gbs",
+    "expected_gbs",
+    "correct",
+    "spread",
+)
 
 
 def document(told: Told) -> dict[str, Any]:

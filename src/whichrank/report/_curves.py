@@ -42,7 +42,9 @@ class _Axes:
 
 def svg(curves: Mapping[str, Points], across: str, up: str) -> str:
     axes = _Axes(curves)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDE}" height="{_HIGH}" font-family="sans-serif" font-size="12">']
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDE}" height="{_HIGH}" font-family="sans-serif" font-size="12">'
+    ]
     for power in range(axes.x[0], axes.x[1] + 1):
         x, _ = axes.place(10.0**power, 10.0 ** axes.y[0])
         parts.append(f'<path d="M{x:.1f} {_TOP}V{_HIGH - _BOTTOM}" stroke="#ddd"/>')
@@ -55,9 +57,15 @@ def svg(curves: Mapping[str, Points], across: str, up: str) -> str:
         colour = _COLOURS[number % len(_COLOURS)]
         way = " ".join(f"{x:.1f},{y:.1f}" for x, y in (axes.place(*point) for point in points))
         parts.append(f'<polyline points="{way}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(f'<text x="{_WIDE - _RIGHT + 8}" y="{_TOP + 14 + 16 * number}" fill="{colour}">{escape(name)}</text>')
-    parts.append(f'<text x="{(_WIDE - _RIGHT + _LEFT) / 2}" y="{_HIGH - 10}" text-anchor="middle">{escape(across)}</text>')
-    parts.append(f'<text transform="translate(14 {_HIGH / 2}) rotate(-90)" text-anchor="middle">{escape(up)}</text></svg>')
+        parts.append(
+            f'<text x="{_WIDE - _RIGHT + 8}" y="{_TOP + 14 + 16 * number}" fill="{colour}">{escape(name)}</text>'
+        )
+    parts.append(
+        f'<text x="{(_WIDE - _RIGHT + _LEFT) / 2}" y="{_HIGH - 10}" text-anchor="middle">{escape(across)}</text>'
+    )
+    parts.append(
+        f'<text transform="translate(14 {_HIGH / 2}) rotate(-90)" text-anchor="middle">{escape(up)}</text></svg>'
+    )
     return "".join(parts)
 
 
@@ -108,7 +116,9 @@ class _Canvas:
             at = (y * self.wide + x) * 3
             self.pixels[at : at + 3] = bytes(colour)
 
-    def line(self, a: tuple[float, float], b: tuple[float, float], colour: tuple[int, int, int], thick: int = 1) -> None:
+    def line(
+        self, a: tuple[float, float], b: tuple[float, float], colour: tuple[int, int, int], thick: int = 1
+    ) -> None:
         steps = int(max(abs(b[0] - a[0]), abs(b[1] - a[1]))) + 1
         for step in range(steps + 1):
             x, y = (round(a[i] + (b[i] - a[i]) * step / steps) for i in (0, 1))
@@ -127,7 +137,8 @@ class _Canvas:
         head = struct.pack(">IIBBBBB", self.wide, self.high, 8, 2, 0, 0, 0)
         chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(rows, 6)), (b"IEND", b""))
         return b"\x89PNG\r\n\x1a\n" + b"".join(
-            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+            for name, data in chunks
         )
 
 
@@ -141,6 +152,8 @@ _FONT = _glyphs(
     "0ehjlphe 14c4444e 2eh1248v 3v2421he 426aiv22 5vgu11he 668gghee 7v124888 8ehhehhe 9ehhf12c "
     "ae01fhhf bggmphhu c00eggheg d11djhhf e00ehvge f69so888 g0fhhf1e hggmphhh i40c444e j2062 2ic kgikokih lc44444e "
     "m00qlllh n00mphhh o00ehhhe p00uhugg q00fhf11 r00mpggg s00ege1u t88s8896 u00hhhjd v00hhha4 w00hhlla x00ha4ah "
-    "y00hhf1e z00v248v (2488842 )8422248 _000000v -000v000 ,00000c48 .00000cc / 1122448g :0cc0cc0 ?eh12404".replace(" 2ic", "2ic").replace("/ 1", "/1")
+    "y00hhf1e z00v248v (2488842 )8422248 _000000v -000v000 ,00000c48 .00000cc / 1122448g :0cc0cc0 ?eh12404".replace(
+        " 2ic", "2ic"
+    ).replace("/ 1", "/1")
 )
 _FONT[" "] = (0,) * 7

@@ -91,7 +91,7 @@ def _findings(told: Told) -> Iterator[str]:
 def _matrix(hosts: Mapping[str, Sequence[HostCheck]]) -> Iterator[str]:
     """Hosts × checks; of a single host a list with values."""
     if len(hosts) == 1:
-        (name, checks), = hosts.items()
+        ((name, checks),) = hosts.items()
         width = max((len(c.check) for c in checks), default=0)
         yield f"{safe(name)}\n"
         for check in checks:
@@ -103,7 +103,9 @@ def _matrix(hosts: Mapping[str, Sequence[HostCheck]]) -> Iterator[str]:
     if len(hosts) <= _WIDE:
         columns = list(hosts)
         width, wide = max(map(len, names), default=0), [max(4, len(host)) for host in columns]
-        yield " " * width + "  " + " ".join(f"{safe(h):<{w}}" for h, w in zip(columns, wide, strict=True)).rstrip() + "\n"
+        yield (
+            " " * width + "  " + " ".join(f"{safe(h):<{w}}" for h, w in zip(columns, wide, strict=True)).rstrip() + "\n"
+        )
         for name in names:
             cells = (f"{MARKS.get(states[h].get(name, ''), '-'):<{w}}" for h, w in zip(columns, wide, strict=True))
             yield f"{name:<{width}}  " + " ".join(cells).rstrip() + "\n"
@@ -112,7 +114,12 @@ def _matrix(hosts: Mapping[str, Sequence[HostCheck]]) -> Iterator[str]:
         bad = [h for h in hosts if states[h].get(name) == "unhealthy"]
         blind = [h for h in hosts if states[h].get(name) == "unknown"]
         good = sum(1 for h in hosts if states[h].get(name) == "healthy")
-        yield f"{name}: {good} ok" + (f", BAD {listed(bad, 8)}" if bad else "") + (f", ? {len(blind)}" if blind else "") + "\n"
+        yield (
+            f"{name}: {good} ok"
+            + (f", BAD {listed(bad, 8)}" if bad else "")
+            + (f", ? {len(blind)}" if blind else "")
+            + "\n"
+        )
 
 
 def _grouped(unknown: Sequence[tuple[str, HostCheck]]) -> dict[str, str]:
@@ -167,7 +174,11 @@ def html(told: Told) -> Iterator[str]:
     yield "</table>"
     bad = [link for link in told.links if link.state == "unhealthy"]
     if bad:
-        yield "<h2>Links</h2><ul>" + "".join(f"<li>{escape(safe(x.a))} – {escape(safe(x.b))}: {escape(safe(x.why))}</li>" for x in bad) + "</ul>"
+        yield (
+            "<h2>Links</h2><ul>"
+            + "".join(f"<li>{escape(safe(x.a))} – {escape(safe(x.b))}: {escape(safe(x.why))}</li>" for x in bad)
+            + "</ul>"
+        )
     yield "\n"
 
 

@@ -80,8 +80,9 @@ def _on_the_bus(place: Place) -> list[str]:
     """Addresses of NVIDIA's GPUs, whether the driver knows them or not."""
     found = []
     for device in place.entries("/sys/bus/pci/devices"):
-        vendor, kind = place.read(f"/sys/bus/pci/devices/{device.name}/vendor"), place.read(
-            f"/sys/bus/pci/devices/{device.name}/class"
+        vendor, kind = (
+            place.read(f"/sys/bus/pci/devices/{device.name}/vendor"),
+            place.read(f"/sys/bus/pci/devices/{device.name}/class"),
         )
         if vendor == _NVIDIA and (kind or "").startswith(_GPU_CLASSES):
             found.append(device.name)

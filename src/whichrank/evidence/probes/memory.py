@@ -25,7 +25,11 @@ def measure(place: Place) -> dict[str, Any]:
     for line in (place.read("/proc/meminfo") or "").splitlines():
         name, _, rest = line.partition(":")
         word = rest.split()[:1]
-        if word and word[0].isdigit() and name in ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree", "HugePages_Free"):
+        if (
+            word
+            and word[0].isdigit()
+            and name in ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree", "HugePages_Free")
+        ):
             found[name] = int(word[0]) * 1024
     pressure = re.search(r"^full avg10=([\d.]+)", place.read("/proc/pressure/memory") or "", re.MULTILINE)
     if pressure:
@@ -71,7 +75,11 @@ def _in_use(proc: Path, folder: str) -> tuple[set[str], set[int]]:
         try:
             uid = entry.stat().st_uid
             maps = (entry / "maps").read_text(encoding="utf-8", errors="replace")
-            used |= {line.rpartition(f"{folder}/")[2].removesuffix(" (deleted)") for line in maps.splitlines() if folder in line}
+            used |= {
+                line.rpartition(f"{folder}/")[2].removesuffix(" (deleted)")
+                for line in maps.splitlines()
+                if folder in line
+            }
             for handle in (entry / "fd").iterdir():
                 target = str(handle.readlink())
                 if target.startswith(f"{folder}/"):

@@ -49,5 +49,3 @@ def _throttled(place: Place) -> int | None:
 
     value = limits.measure(place).get("throttled")
     return value if isinstance(value, int) else None
-
-

@@ -47,5 +47,21 @@ def judge(run: BenchRun) -> list[Finding] | NotEvaluated:
         return []
     words = f"{speed:.0f} GB/s on an {fact.gpu} node: NVLS is off (with it {fact.low:.0f}-{fact.high:.0f} GB/s)"
     ref = Ref(run.origin, f"all_reduce {best.bytes} bytes", f"busbw {speed:.2f} GB/s")
-    told = [Ref(run.origin, f"setting {k}", f"{k}={v}") for k, v in run.settings.items() if k in ("NCCL_NVLS_ENABLE", "NCCL_ALGO")]
-    return [Finding(CODE, CAUSE, "slow", "warning", 0.8, Subject(hosts=tuple(dict.fromkeys(run.hosts))), f"{words}.", (ref, *told), FIX)]
+    told = [
+        Ref(run.origin, f"setting {k}", f"{k}={v}")
+        for k, v in run.settings.items()
+        if k in ("NCCL_NVLS_ENABLE", "NCCL_ALGO")
+    ]
+    return [
+        Finding(
+            CODE,
+            CAUSE,
+            "slow",
+            "warning",
+            0.8,
+            Subject(hosts=tuple(dict.fromkeys(run.hosts))),
+            f"{words}.",
+            (ref, *told),
+            FIX,
+        )
+    ]

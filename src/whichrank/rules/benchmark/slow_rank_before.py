@@ -44,7 +44,12 @@ def judge(run: BenchRun) -> list[Finding] | NotEvaluated:
             least = bool(waits) and median(waits[rank]) == min(median(w) for w in waits)
             message = f"rank {rank}: {_WORDS[name]} takes {times:.2f} times as long as on the other ranks"
             message += "; it waits least in the barrier." if least else "."
-            ref = Ref(run.origin, f"stragglers {name}", f"rank {rank}: {median(ranks[rank]) * 1e3:.2f} ms, median {middle * 1e3:.2f} ms", rank)
+            ref = Ref(
+                run.origin,
+                f"stragglers {name}",
+                f"rank {rank}: {median(ranks[rank]) * 1e3:.2f} ms, median {middle * 1e3:.2f} ms",
+                rank,
+            )
             host = tuple(run.hosts[rank : rank + 1])
             findings.append(
                 Finding(CODE, CAUSE, "slow", "warning", 0.8, Subject(ranks=(rank,), hosts=host), message, (ref,), FIX)

@@ -40,4 +40,8 @@ def judge(run: BenchRun) -> list[Finding] | NotEvaluated:
     names = ", ".join(dict.fromkeys(r.collective for r in wrong))
     message = f"{names} delivered wrong data ({len(wrong)} of {len(checked)} results)."
     cause = CAUSE if run.backend != "gloo" else "unknown"
-    return [Finding(CODE, cause, "corruption", "error", 0.9, Subject(hosts=tuple(dict.fromkeys(run.hosts))), message, refs, FIX)]
+    return [
+        Finding(
+            CODE, cause, "corruption", "error", 0.9, Subject(hosts=tuple(dict.fromkeys(run.hosts))), message, refs, FIX
+        )
+    ]

@@ -51,7 +51,10 @@ def judge(inspection: Inspection) -> list[Finding] | NotEvaluated:
             also = " The rendezvous port passes, so the job would start and then hang."
         first = cases[0]
         message = f"Connections {words} {where} are {_how(cases)}.{also}"
-        refs = [measured("connect", f"{a.a} → {a.b} ({a.address}:{a.port}): {a.outcome}, {a.detail}", a.a) for a in cases[:4]]
+        refs = [
+            measured("connect", f"{a.a} → {a.b} ({a.address}:{a.port}): {a.outcome}, {a.detail}", a.a)
+            for a in cases[:4]
+        ]
         findings.append(found(CODE, CAUSE, "hang", subject, message, refs or [measured("connect", first.outcome)], FIX))
     return findings
 

@@ -29,7 +29,12 @@ from whichrank.rules.between_hosts import found, hosts, measured
 CODE = "PREF110"
 CAUSE = "wrong-environment"
 FIX = ("Bring the named host to the state of the others, or leave it out of the job.",)
-_CAUSES = {"nccl": "nccl-version-mismatch", "driver": "driver-mismatch", "memlock": "memlock-ulimit", "shm": "shm-too-small"}
+_CAUSES = {
+    "nccl": "nccl-version-mismatch",
+    "driver": "driver-mismatch",
+    "memlock": "memlock-ulimit",
+    "shm": "shm-too-small",
+}
 _ERRORS = ("nccl", "torch")
 _SIZES = ("shm", "memory")
 
@@ -60,7 +65,9 @@ def _odd_ones(trait: str, answers: Mapping[str, str]) -> list[Finding]:
     found_ = []
     for value in dict.fromkeys(v for v in answers.values() if v != usual):
         odd = tuple(sorted(host for host, own in answers.items() if own == value))
-        words = f"{trait}: {', '.join(odd[:6])} {'has' if len(odd) == 1 else 'have'} {value}, {count} hosts have {usual}"
+        words = (
+            f"{trait}: {', '.join(odd[:6])} {'has' if len(odd) == 1 else 'have'} {value}, {count} hosts have {usual}"
+        )
         found_.append(_finding(trait, odd, words))
     return found_
 

@@ -38,10 +38,15 @@ def judge(inspection: Inspection) -> list[Finding] | NotEvaluated:
     for subject, words in located(inspection.slow):
         names = {*subject.hosts, *(end.host for link in subject.links for end in (link.a, link.b))}
         pairs = bool(subject.links)
-        own = [r for r in rates if ({r.a, r.b} <= names if pairs else bool(names & {r.a, r.b})) and (r.gbits or 0) < usual]
+        own = [
+            r for r in rates if ({r.a, r.b} <= names if pairs else bool(names & {r.a, r.b})) and (r.gbits or 0) < usual
+        ]
         if not own:
             continue
-        refs = [measured("rate", f"{r.a} → {r.b}: {r.gbits:.3f} Gb/s (median of all pairs {usual:.3f})", r.a) for r in own[:4]]
+        refs = [
+            measured("rate", f"{r.a} → {r.b}: {r.gbits:.3f} Gb/s (median of all pairs {usual:.3f})", r.a)
+            for r in own[:4]
+        ]
         message = f"Slow: {min(r.gbits or 0 for r in own):.3f} Gb/s where {usual:.3f} Gb/s is usual, {words}."
         findings.append(found(CODE, CAUSE, "slow", subject, message, refs, FIX))
     return findings

@@ -49,7 +49,9 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
     for library, name, variable in (("NCCL", nccl, "NCCL_SOCKET_IFNAME"), ("Gloo", gloo, "GLOO_SOCKET_IFNAME")):
         wished = text(chosen, variable)
         if not name:
-            return unhealthy(told, f"{library} finds no interface{f' that matches {variable}={wished}' if wished else ''}")
+            return unhealthy(
+                told, f"{library} finds no interface{f' that matches {variable}={wished}' if wished else ''}"
+            )
         if name == "lo" or name.startswith("127."):
             return unhealthy(told, f"{library} would use loopback ({name}): no other host can be reached over it")
         if name.startswith(_CONTAINERS) and not wished:
@@ -63,7 +65,11 @@ def by_nccl(usable: list[Mapping[str, Any]], wished: str) -> str:
     if wished:
         exclude, exact = wished.startswith("^"), wished.lstrip("^").startswith("=")
         words = [word for word in wished.lstrip("^=").split(",") if word]
-        fits = {n for n in names if any(n == w.partition(":")[0] if exact else n.startswith(w.partition(":")[0]) for w in words)}
+        fits = {
+            n
+            for n in names
+            if any(n == w.partition(":")[0] if exact else n.startswith(w.partition(":")[0]) for w in words)
+        }
         return next((n for n in names if (n in fits) != exclude), "")
     first = [n for n in names if n.startswith("ib")] or [n for n in names if not n.startswith(_LAST)]
     rest = [n for prefix in _LAST for n in names if n.startswith(prefix)]

@@ -38,7 +38,9 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
     quota = number(host.values("limits") or {}, "cpu_quota")
     usable = min(allowed, quota) if quota is not None else allowed
     ranks = launch.ranks_per_host or 1
-    why = f"quota of {quota:g} CPUs" if quota is not None and quota < allowed else f"CPUs {values.get('allowed')} allowed"
+    why = (
+        f"quota of {quota:g} CPUs" if quota is not None and quota < allowed else f"CPUs {values.get('allowed')} allowed"
+    )
     if usable < ranks:
         return unhealthy(round(usable, 2), f"{ranks} rank(s), {why}")
     return healthy(round(usable, 2), why)

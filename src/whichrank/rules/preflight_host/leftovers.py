@@ -33,7 +33,9 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
     orphans = items(values, "orphans")
     if orphans:
         first = orphans[0]
-        words = f"{len(orphans)} rank(s) of a dead job still run: pid {first.get('pid')} ({text(first, 'command')[:80]})"
+        words = (
+            f"{len(orphans)} rank(s) of a dead job still run: pid {first.get('pid')} ({text(first, 'command')[:80]})"
+        )
         return unhealthy(len(orphans), words, quote=words)
     # A service may keep a GPU open without working on it; the driver's own list has only those that do.
     busy = {pid for gpu in items(host.values("gpus") or {}, "gpus") for pid in gpu.get("pids") or []}

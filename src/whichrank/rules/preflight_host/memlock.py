@@ -28,7 +28,9 @@ CODE = "PREH115"
 CAUSE = "memlock-ulimit"
 CHECK = "memlock"
 PROBE = "limits"
-FIX = ("Set it to unlimited: limits.conf, LimitMEMLOCK=infinity of the service that starts jobs, or --ulimit memlock=-1.",)
+FIX = (
+    "Set it to unlimited: limits.conf, LimitMEMLOCK=infinity of the service that starts jobs, or --ulimit memlock=-1.",
+)
 _ENOUGH = 16 << 30
 """Own threshold: NCCL and UCX register buffers of this order on a full node."""
 

@@ -33,7 +33,9 @@ FIX = ("Correct the host's line in /etc/hosts, or DNS.",)
 def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
     name, addresses = text(values, "hostname"), [str(a) for a in values.get("addresses") or []]
     if not addresses:
-        return unhealthy(name, f"{name} does not resolve on this host", severity="error" if launch.hosts > 1 else "warning")
+        return unhealthy(
+            name, f"{name} does not resolve on this host", severity="error" if launch.hosts > 1 else "warning"
+        )
     own = {
         str(a).partition("/")[0]
         for interface in items(host.values("interfaces") or {}, "interfaces")

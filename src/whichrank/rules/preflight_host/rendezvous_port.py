@@ -33,4 +33,6 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
         return healthy(launch.port, "free")
     who = items(values, "listeners")
     by = f"pid {who[0].get('pid')} ({text(who[0], 'command')[:80]})" if who else "a process of another user"
-    return unhealthy(launch.port, f"port {launch.port} is taken by {by}", severity="warning" if launch.hosts > 1 else "error")
+    return unhealthy(
+        launch.port, f"port {launch.port} is taken by {by}", severity="warning" if launch.hosts > 1 else "error"
+    )
