@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +11,6 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any
 
 from whichrank.fleet.crew import Crew, Reply, crew
 from whichrank.fleet.engines import Engine
@@ -69,6 +69,24 @@ def preflight(
     with crew(engine, agent or [sys.executable, *AGENT]) as everyone:
         inspection = measure(everyone, engine, wishes, progress or (lambda *_: None))
     return judge(inspection)
+
+
+def of_copies(port: int, wishes: Wishes) -> Preflight | None:
+    """This process is one of N copies that a launcher started: rank 0 leads and has the result, the others serve it."""
+    from whichrank.evidence.probes import _agent
+    from whichrank.fleet import copies
+    from whichrank.fleet.engines import here
+
+    if os.environ["RANK"] != "0":
+        copies.follow(_agent.serve_socket, port)
+        return None
+    everyone, idle = copies.lead([sys.executable, *AGENT], port)
+    try:
+        hosts = replace(here.engine(), hosts=tuple(everyone.channels))
+        return judge(measure(everyone, hosts, wishes, lambda *_: None))
+    finally:
+        everyone.close()
+        copies.say_end(idle)
 
 
 def measure(everyone: Crew, engine: Engine, wishes: Wishes, progress: Progress) -> Inspection:

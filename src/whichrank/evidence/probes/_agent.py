@@ -123,6 +123,12 @@ def main() -> int:
     return 0
 
 
+def serve_socket(connection: Any) -> None:
+    """The same over a connection."""
+    with connection.makefile("wb") as answers:
+        serve(_Lines(connection), answers)  # type: ignore[arg-type]
+
+
 class _Lines:
     """Lines of an unbuffered stream: `select` must see what a buffer would hide."""
 
