@@ -12,7 +12,6 @@ from pathlib import Path
 
 from whichrank.lab import catalogue, place
 from whichrank.lab.hosts import Host, LabError, Network, command, inside, ip
-
 from whichrank.lab.workloads.plan import FOLDER
 
 ROOT = Path(__file__).parents[2]

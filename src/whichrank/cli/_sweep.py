@@ -64,6 +64,8 @@ def _json(told: Sweep) -> list[str]:
         "gain": told.gain,
         "noise": told.noise,
         "reason": told.reason,
-        "trials": [{"settings": dict(t.settings), "speeds": list(t.speeds), "failed": t.failed or None} for t in told.trials],
+        "trials": [
+            {"settings": dict(t.settings), "speeds": list(t.speeds), "failed": t.failed or None} for t in told.trials
+        ],
     }
     return [json.dumps(document, indent=2) + "\n"]

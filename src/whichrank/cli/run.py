@@ -24,6 +24,7 @@ from whichrank.model.settings import PURPOSES, Purpose
 @click.option(
     "--for", "purpose", type=click.Choice(PURPOSES), default="production", help="Settings to run with (see env)."
 )
+@click.option("--preflight", "gate", is_flag=True, help="Check this host first; don't start the job on an error.")
 @restart_options
 @node_options
 @monitor_options
@@ -31,8 +32,8 @@ from whichrank.model.settings import PURPOSES, Purpose
 @click.argument("command_line", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def command(
-    ctx: click.Context, /, out: Path | None, policy: str, purpose: str, quiet: bool, command_line: tuple[str, ...],
-    **wishes: Any,
+    ctx: click.Context, /, out: Path | None, policy: str, purpose: str, quiet: bool, gate: bool,
+    command_line: tuple[str, ...], **wishes: Any,
 ) -> None:  # fmt: skip
     """Run COMMAND (torchrun, python, accelerate launch …) unchanged, and watch its ranks.
 
@@ -47,6 +48,11 @@ def command(
         if not quiet:
             click.echo(text if "\n" in text else f"whichrank: {text}", err=True)
 
+    if gate:
+        from whichrank.cli._gate import refuses
+
+        if refuses(tell):
+            ctx.exit(1)
     plan = plan_of(wishes)
     fellows = fellows_of(wishes, command_line, tell, out)
     audience = Monitors(Wishes(**wishes), job_name(command_line), tell)

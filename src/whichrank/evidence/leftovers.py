@@ -104,7 +104,11 @@ def remove(left: Leftover) -> str:
     try:
         if file.is_symlink() or file.stat().st_ino != left.inode:
             return "is another one by now"
-        again = find(file.parent, []) if left.kind == "segment" else list(_locks([file.parent.parent, file.parent.parent.parent]))
+        again = (
+            find(file.parent, [])
+            if left.kind == "segment"
+            else list(_locks([file.parent.parent, file.parent.parent.parent]))
+        )
         if not any(found.name == left.name and found.inode == left.inode for found in again):
             return "is in use by now"
         file.unlink()

@@ -37,7 +37,11 @@ class SocketChannel:
 
 def told(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether this process is one of several copies."""
-    return all(name in environ for name in NAMES) and environ.get("WORLD_SIZE", "1").isdigit() and int(environ["WORLD_SIZE"]) > 1
+    return (
+        all(name in environ for name in NAMES)
+        and environ.get("WORLD_SIZE", "1").isdigit()
+        and int(environ["WORLD_SIZE"]) > 1
+    )
 
 
 def lead(command: list[str], port: int, limit_s: float = _MEET_S) -> tuple[Crew, list[socket.socket]]:
@@ -76,7 +80,9 @@ def follow(serve: Callable[[socket.socket], None], port: int, limit_s: float = _
             break
         except OSError as error:
             if time.monotonic() > deadline:
-                raise UsageError(f"rank 0 does not answer at {address}:{port}: {error}", "Is MASTER_ADDR right?") from error
+                raise UsageError(
+                    f"rank 0 does not answer at {address}:{port}: {error}", "Is MASTER_ADDR right?"
+                ) from error
             time.sleep(0.2)
     connection.settimeout(None)
     connection.sendall(socket.gethostname().encode() + b"\n")

@@ -44,7 +44,9 @@ class Sweep:
     seconds: float
 
 
-def candidates(backend: str, *, nodes: int, gpus: int, interfaces: Sequence[str], hcas: Sequence[str]) -> list[Settings]:
+def candidates(
+    backend: str, *, nodes: int, gpus: int, interfaces: Sequence[str], hcas: Sequence[str]
+) -> list[Settings]:
     """What this hardware allows, one change at a time."""
     if backend == "gloo":
         return [{"GLOO_SOCKET_IFNAME": name} for name in interfaces] if nodes > 1 or len(interfaces) > 1 else []
@@ -61,12 +63,17 @@ def candidates(backend: str, *, nodes: int, gpus: int, interfaces: Sequence[str]
             found += [{"NCCL_IB_HCA": name} for name in hcas] if len(hcas) > 1 else []
             found += [{"NCCL_IB_QPS_PER_CONNECTION": "4"}]
         else:
-            found += [{"NCCL_SOCKET_NTHREADS": str(t), "NCCL_NSOCKS_PERTHREAD": str(s)} for t, s in ((2, 2), (4, 4), (8, 1))]
+            found += [
+                {"NCCL_SOCKET_NTHREADS": str(t), "NCCL_NSOCKS_PERTHREAD": str(s)} for t, s in ((2, 2), (4, 4), (8, 1))
+            ]
     return found
 
 
 def sweep(
-    run: Callable[[Settings], float], tried: Sequence[Settings], budget_s: float, tell: Callable[[str], None] = lambda _: None
+    run: Callable[[Settings], float],
+    tried: Sequence[Settings],
+    budget_s: float,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Sweep:
     """`run` gives the speed of one fresh run with these settings; it may raise."""
     began = time.monotonic()
@@ -96,7 +103,15 @@ def sweep(
     trials = [Trial(by_number[n], tuple(speeds[n]), failed.get(n, "")) for n in by_number]
     best = next((n for n in alive if n >= 0 and n not in failed and median(speeds[n]) > median(speeds[-1])), None)
     if best is None:
-        return Sweep(DEFAULTS, 0.0, _noise(speeds[-1]), trials, None, "nothing was faster than the defaults", time.monotonic() - began)
+        return Sweep(
+            DEFAULTS,
+            0.0,
+            _noise(speeds[-1]),
+            trials,
+            None,
+            "nothing was faster than the defaults",
+            time.monotonic() - began,
+        )
     return _rematch(attempt, best, by_number, trials, began, budget_s)
 
 

@@ -154,8 +154,8 @@ def discover_rules() -> list[ModuleType]:
 
 
 def diagnostic_rules() -> list[ModuleType]:
-    """The rules that judge evidence of a job; those on settings judge launch files, and `env lint` asks them."""
-    return [rule for rule in discover_rules() if not rule.CODE.startswith("ENV")]
+    """The rules that judge evidence of a job; `env lint`, `preflight` and `bench` ask those on what they look at."""
+    return [rule for rule in discover_rules() if not rule.CODE.startswith(("ENV", "PRE", "BNCH"))]
 
 
 def judge(case: Case, rules: Sequence[Rule | ModuleType]) -> tuple[list[Finding], list[str], list[str], list[Skipped]]:

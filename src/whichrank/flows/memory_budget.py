@@ -113,7 +113,9 @@ def _nccl(job: Job, facts: Mapping[str, int]) -> list[Part]:
 
 
 def _channels(job: Job, facts: Mapping[str, int], transport: Transport) -> int:
-    usual = {"p2p": facts["channels_nvlink"], "net": facts["channels_net"], "socket": facts["channels_socket"]}[transport]
+    usual = {"p2p": facts["channels_nvlink"], "net": facts["channels_net"], "socket": facts["channels_socket"]}[
+        transport
+    ]
     least = max(_setting(job, "NCCL_MIN_CTAS", 0), _setting(job, "NCCL_MIN_NCHANNELS", 0))
     most = min(_setting(job, "NCCL_MAX_CTAS", 64), _setting(job, "NCCL_MAX_NCHANNELS", 64))
     return max(min(usual, most), least)

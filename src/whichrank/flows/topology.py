@@ -39,7 +39,9 @@ def read(paths: Sequence[Path]) -> Map:
             found.unread[str(path)] = str(error)
     if not (found.hosts or found.graphs or found.cables):
         why = "; ".join(found.unread.values()) or "no file"
-        raise UnreadableError(f"no topology in it: {why}", "Give NCCL_TOPO_DUMP_FILE, nvidia-smi topo -m or ibnetdiscover.")
+        raise UnreadableError(
+            f"no topology in it: {why}", "Give NCCL_TOPO_DUMP_FILE, nvidia-smi topo -m or ibnetdiscover."
+        )
     return found
 
 
@@ -68,7 +70,9 @@ def of_matrix(said: bytes, label: str) -> HostTopology | None:
     matrix = next((record for record in records if isinstance(record, GpuTopology)), None)
     if matrix is None:
         return None
-    gpus = sorted({int(name[3:]) for pair in matrix.cells for name in pair if name.startswith("GPU") and name[3:].isdigit()})
+    gpus = sorted(
+        {int(name[3:]) for pair in matrix.cells for name in pair if name.startswith("GPU") and name[3:].isdigit()}
+    )
     nics = [name for name in matrix.nics.values()] or sorted({b for _, b in matrix.cells if b.startswith("NIC")})
     named = {label_: name for label_, name in matrix.nics.items()}
     paths = {
@@ -149,7 +153,9 @@ def notes(host: HostTopology) -> list[str]:
                         "load nvidia_peermem or use DMA-BUF")  # fmt: skip
     for (a, b), path in host.between.items():
         if path not in _P2P:
-            told.append(f"GPU {a} and GPU {b} meet at {MEANING.get(path, path)} ({path}): copies go through host memory")
+            told.append(
+                f"GPU {a} and GPU {b} meet at {MEANING.get(path, path)} ({path}): copies go through host memory"
+            )
     return told
 
 
@@ -158,7 +164,9 @@ def drawing(host: HostTopology) -> list[str]:
     columns = [*(f"GPU{g}" for g in host.gpus), *host.nics]
     lines = ["      " + " ".join(f"{c:>8}" for c in columns) + "   NCCL takes"]
     for gpu in host.gpus:
-        cells = ["X" if other == gpu else host.between.get((min(gpu, other), max(gpu, other)), "?") for other in host.gpus]
+        cells = [
+            "X" if other == gpu else host.between.get((min(gpu, other), max(gpu, other)), "?") for other in host.gpus
+        ]
         cells += [host.paths.get((gpu, nic), "?") for nic in host.nics]
         way = adapter_of(host, gpu)
         lines.append(f"GPU{gpu:<3}" + " ".join(f"{c:>8}" for c in cells) + (f"   {way[0]} ({way[1]})" if way else ""))

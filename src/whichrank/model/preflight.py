@@ -45,7 +45,7 @@ class Check:
     """What the evidence says, where it is not the value."""
 
 
-def healthy(value: str | int | float | None = None, why: str = "") -> Check:
+def healthy(value: str | float | None = None, why: str = "") -> Check:
     return Check("healthy", value, why)
 
 
@@ -54,7 +54,7 @@ def unknown(why: str) -> Check:
 
 
 def unhealthy(
-    value: str | int | float | None,
+    value: str | float | None,
     why: str,
     *,
     severity: Severity = "error",

@@ -20,7 +20,9 @@ _PREFIX = re.compile(r"^\s*(?:\[[\w.,:-]{1,80}\](?:<std(?:out|err)>)?:?|\d{1,6}:
 _RANK = re.compile(
     r"^#?\s*Rank\s+(\d+)(?: Group\s+\d+)? Pid\s+\d+ on\s+(\S+) device\s+\d+ \[[\w:.]{1,20}\] (.{1,80}?)\s*$"
 )
-_NAMED = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|broadcast|alltoallv?|sendrecv|gather|scatter|reduce|hypercube)_perf\b")
+_NAMED = re.compile(
+    r"\b(all_reduce|all_gather|reduce_scatter|broadcast|alltoallv?|sendrecv|gather|scatter|reduce|hypercube)_perf\b"
+)
 _NAMES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
 _TYPES = {"float": "float32", "half": "float16", "double": "float64", "int": "int32", "int8": "int8", "uint8": "uint8"}
 _BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)")
@@ -133,7 +135,11 @@ def _number(word: str) -> float | None:
 def _nccl(number: str) -> str:
     """22809 is 2.28.9; before 2.9 it was 2804 for 2.8.4."""
     value = int(number)
-    return f"{value // 10000}.{value // 100 % 100}.{value % 100}" if value >= 10000 else f"{value // 1000}.{value // 100 % 10}.{value % 100}"
+    return (
+        f"{value // 10000}.{value // 100 % 100}.{value % 100}"
+        if value >= 10000
+        else f"{value // 1000}.{value // 100 % 10}.{value % 100}"
+    )
 
 
 # -- JSON

@@ -38,7 +38,7 @@ def measure(place: Place) -> dict[str, Any]:
         shm = os.statvfs(SHM)
         found |= {"shm_size": shm.f_blocks * shm.f_frsize, "shm_free": shm.f_bavail * shm.f_frsize}
         found["stale"] = stale_segments()
-    elif recorded := re.search(r"^\S+\s+(\d+)\s+\d+\s+(\d+)\s+\d+%\s+/dev/shm$", place.read("commands/df") or "", re.M):
+    elif recorded := re.search(r"^\S+\s+(\d+)\s+\d+\s+(\d+)\s+\d+%\s+/dev/shm$", place.read("commands/df") or "", re.MULTILINE):
         found |= {"shm_size": int(recorded[1]) * 1024, "shm_free": int(recorded[2]) * 1024}
     return found
 
