@@ -148,7 +148,8 @@ class Cluster:
     def inside(self, name: str, *words: str, check: bool = True, **more: object) -> subprocess.CompletedProcess[str]:
         """A command with the network and the hosts file of a host."""
         hosts = self.folder / f"hosts.{name}"
-        script = f"mount --make-rprivate / && mount --bind {hosts if hosts.exists() else self.folder / 'etc_hosts'} /etc/hosts"
+        hosts = hosts if hosts.exists() else self.folder / "etc_hosts"
+        script = f"mount --make-rprivate / && mount --bind {hosts} /etc/hosts"
         return subprocess.run(
             ["ip", "netns", "exec", self.host(name).namespace, "unshare", "--mount", "sh", "-c",
              f'{script} && exec "$@"', "sh", *words],

@@ -54,28 +54,47 @@ def _throttle(cluster: Cluster) -> None:
 
 
 FAULTS = {
-    "blocked_port": Planted(lambda c: wires.close_ports(c.host("node3"), "30000-65535"), ("PREF102",), frozenset({"node3"})),
-    "rejected_port": Planted(lambda c: wires.reject_ports(c.host("node5"), "29500"), ("PREF102",), frozenset({"node5"})),
+    "blocked_port": Planted(
+        lambda c: wires.close_ports(c.host("node3"), "30000-65535"), ("PREF102",), frozenset({"node3"})
+    ),
+    "rejected_port": Planted(
+        lambda c: wires.reject_ports(c.host("node5"), "29500"), ("PREF102",), frozenset({"node5"})
+    ),
     "dropped_pair": Planted(
-        lambda c: wires.drop(c.network, c.host("node2"), c.host("node6")), ("PREF102",), link=frozenset({"node2", "node6"})
+        lambda c: wires.drop(c.network, c.host("node2"), c.host("node6")),
+        ("PREF102",),
+        link=frozenset({"node2", "node6"}),
     ),
     "one_way": Planted(_one_way, ("PREF103",), frozenset({"node4"}), also=frozenset({"PREF102"})),
     "one_way_pair": Planted(
-        lambda c: wires.one_way(c.network, c.host("node7"), c.host("node1")), ("PREF103",),
-        link=frozenset({"node7", "node1"}), also=frozenset({"PREF102"}),
+        lambda c: wires.one_way(c.network, c.host("node7"), c.host("node1")),
+        ("PREF103",),
+        link=frozenset({"node7", "node1"}),
+        also=frozenset({"PREF102"}),
     ),
-    "loss": Planted(lambda c: wires.lose(c.network, c.host("node2"), 5), ("PREF104",), frozenset({"node2"}), also=frozenset({"PREF106"})),
-    "path_mtu": Planted(
-        lambda c: wires.shrink_path_mtu(c.network, c.host("node5"), 1514), ("PREF105",), frozenset({"node5"}),
+    "loss": Planted(
+        lambda c: wires.lose(c.network, c.host("node2"), 5),
+        ("PREF104",),
+        frozenset({"node2"}),
         also=frozenset({"PREF106"}),
     ),
-    "rate_limit": Planted(lambda c: wires.limit(c.network, c.host("node6"), "50mbit"), ("PREF106",), frozenset({"node6"})),
+    "path_mtu": Planted(
+        lambda c: wires.shrink_path_mtu(c.network, c.host("node5"), 1514),
+        ("PREF105",),
+        frozenset({"node5"}),
+        also=frozenset({"PREF106"}),
+    ),
+    "rate_limit": Planted(
+        lambda c: wires.limit(c.network, c.host("node6"), "50mbit"), ("PREF106",), frozenset({"node6"})
+    ),
     "wrong_name": Planted(_name, ("PREF107",), frozenset({"node2"}), also=frozenset({"PREF102"}), restart="node2"),
     "small_shm": Planted(_shm, ("PREH113",), frozenset({"node6"}), also=frozenset({"PREF110"}), restart="node6"),
     "low_memlock": Planted(_memlock, ("PREF110",), frozenset({"node3"}), restart="node3"),
     "clock": Planted(_clock, ("PREF108",), frozenset({"node1"}), restart="node1"),
-    "throttled_cpu": Planted(_throttle, ("PREF109",), frozenset({"node8"}), also=frozenset({"PREF106"}), restart="node8"),
-}  # fmt: skip
+    "throttled_cpu": Planted(
+        _throttle, ("PREF109",), frozenset({"node8"}), also=frozenset({"PREF106"}), restart="node8"
+    ),
+}
 
 
 @contextmanager

@@ -28,7 +28,7 @@ FORMATS = ("text", "json", "markdown", "html", "junit")
 @click.option("--thorough", is_flag=True, help="Test every pair of hosts: finds one slow pair among many.")
 @click.option("--quick", is_flag=True, help="Only the hosts themselves, nothing between them.")
 @click.option("--map", "maps", type=click.Path(exists=True, dir_okay=False, path_type=Path), multiple=True,
-              help="Draw the topology: NCCL_TOPO_DUMP_FILE, nvidia-smi topo -m, ibnetdiscover, iblinkinfo.")  # fmt: skip
+              help="Draw the topology in these: NCCL's dumps, nvidia-smi topo -m, ibnetdiscover.")  # fmt: skip
 @click.option("--model-params", metavar="N", help="Budget of GPU memory for communication: 7B, 350M.")
 @click.option("--strategy", type=click.Choice(("none", "ddp", "fsdp")), default="ddp", help="For the budget.")
 @click.option("--units", type=click.IntRange(1), default=1, help="For the budget: parts that FSDP wraps (layers).")

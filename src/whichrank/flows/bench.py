@@ -19,7 +19,7 @@ from typing import IO, Any
 from whichrank.facts.bandwidth import COLLECTIVES, expected
 from whichrank.fleet.engines import Engine
 from whichrank.model.errors import UnreadableError, UsageError
-from whichrank.model.evidence import Coverage, Skipped, Source
+from whichrank.model.evidence import Coverage, Quality, Skipped, Source
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.bench import BenchResult, BenchRun
 
@@ -68,7 +68,9 @@ def bench(run: BenchRun) -> Bench:
     """Put what is known of such machines beside the results, and judge."""
     run = replace(run, results=[_with_expectation(run, result) for result in run.results])
     findings: list[Finding] = []
-    found, clear, skipped = [], [], []
+    found: list[str] = []
+    clear: list[str] = []
+    skipped: list[Skipped] = []
     for rule in _rules():
         answer = rule.judge(run)
         if isinstance(answer, NotEvaluated):
@@ -77,7 +79,7 @@ def bench(run: BenchRun) -> Bench:
             findings += answer
             (found if answer else clear).append(rule.CODE)
     findings.sort(key=lambda f: (_ORDER[f.severity], f.code))
-    quality = "partial" if run.failures else "complete"
+    quality: Quality = "partial" if run.failures else "complete"
     note = "; ".join(f"{name}: {why}" for name, why in run.failures.items())
     coverage = Coverage((Source(run.origin, "bench", quality, note),), tuple(found), tuple(clear), tuple(skipped))
     return Bench(run, findings, coverage)
@@ -124,7 +126,7 @@ class _Host:
 
     def __init__(self, name: str, command: Sequence[str], stack: ExitStack) -> None:
         self.name = name
-        self.errors: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
+        self.errors: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         self.process = subprocess.Popen(  # noqa: S603 - our own program, by the engine that the user chose
             list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, start_new_session=True
         )
@@ -153,7 +155,11 @@ def _read(hosts: Sequence[_Host], plan: Plan, tell: Callable[[BenchResult], None
     """Lines of the first host until all have ended; who fails or takes too long ends everything."""
     import threading
 
-    late = threading.Timer(plan.limit_s, lambda: [host.process.kill() for host in hosts])
+    def give_up() -> None:
+        for host in hosts:
+            host.process.kill()
+
+    late = threading.Timer(plan.limit_s, give_up)
     late.daemon = True
     late.start()
     lines: list[dict[str, Any]] = []

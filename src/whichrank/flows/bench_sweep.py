@@ -1,7 +1,7 @@
 """Which settings really help: candidates are tried side by side with the defaults, and the best must win a rematch.
 
-Runs differ by themselves. So everything is measured in interleaved rounds, the weak are dropped early, and the winner is
-compared with the defaults once more on fresh runs: only a gain that is larger than the noise of both is told.
+Runs differ by themselves. So everything is measured in interleaved rounds, the weak are dropped early, and the winner
+is compared with the defaults once more on fresh runs: only a gain that is larger than the noise of both is told.
 """
 
 from __future__ import annotations

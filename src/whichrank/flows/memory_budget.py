@@ -68,8 +68,8 @@ def budget(job: Job) -> list[Part]:
     gradients = job.parameters * (job.gradient_bytes or job.parameter_bytes)
     if job.strategy == "ddp" and gradients:
         octets = 0 if job.bucket_view else gradients
-        parts.append(Part("DDP buckets", octets, "gradient_as_bucket_view: gradients live in the buckets" if job.bucket_view
-                          else "a second copy of all gradients; gradient_as_bucket_view=True saves it"))  # fmt: skip
+        how = "a second copy of all gradients; gradient_as_bucket_view=True saves it"
+        parts.append(Part("DDP buckets", octets, "gradients live in the buckets" if job.bucket_view else how))
     if job.strategy == "fsdp" and job.parameters:
         unit = job.parameters * job.parameter_bytes // max(1, job.units)
         whole = job.parameters * (job.gradient_bytes or job.parameter_bytes) // max(1, job.units)

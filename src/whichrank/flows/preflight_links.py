@@ -64,7 +64,7 @@ def measure(everyone: Crew, engine: Engine, launch: Launch, token: str, wishes: 
         {host: r.result for host, r in served.items() if isinstance(r.result, dict)}, {}, {},
     )  # fmt: skip
     _learn_addresses(peers, found, launch)
-    _connect(peers, found, launch, wishes.connect_s)
+    _connect(peers, found, wishes.connect_s)
     _volleys(peers, found, thorough=wishes.thorough)
     if wishes.full:
         _rates(peers, found, thorough=wishes.thorough)
@@ -106,7 +106,7 @@ def _learn_addresses(peers: _Peers, found: Measurements, launch: Launch) -> None
             peers.mtu[host] = used[0]["mtu"]
 
 
-def _connect(peers: _Peers, found: Measurements, launch: Launch, limit_s: float) -> None:
+def _connect(peers: _Peers, found: Measurements, limit_s: float) -> None:
     """Every host to every other, on the rendezvous port and on one of the kernel's choice, all at once."""
     requests: dict[str, dict[str, Any]] = {}
     meant: dict[str, list[tuple[str, int, str]]] = {}
@@ -176,8 +176,10 @@ def _in_rounds(hosts: Sequence[str], test: Callable[[Sequence[Pair]], dict[Pair,
             rounds += 1
         # What failed is tested once more: a passing disturbance is not blamed.
         while bad:
-            used: set[str] = set()
-            now = [p for p in bad if not used & set(p) and not used.update(p)]
+            now: list[Pair] = []
+            for pair in bad:
+                if not {host for other in now for host in other} & set(pair):
+                    now.append(pair)
             test(now)
             bad = [p for p in bad if p not in now]
             rounds += 1
@@ -205,12 +207,8 @@ def _round_of_volleys(peers: _Peers, found: Measurements, pairs: Sequence[Pair])
             }  # fmt: skip
     sent = peers.crew.ask(requests, _ASK_S)
     counts = peers.crew.ask({b: {"do": "counts", "volley": names[a, b]} for a, b in names}, _ASK_S)
-    return {
-        (a, b): [
-            volley for way in ((a, b), (b, a)) if way in names and (volley := _volley(way, sent[way[0]], counts[way[1]]))
-        ]
-        for a, b in pairs
-    }  # fmt: skip
+    told = {way: _volley(way, sent[way[0]], counts[way[1]]) for way in names}
+    return {(a, b): [v for way in ((a, b), (b, a)) if (v := told.get(way)) is not None] for a, b in pairs}
 
 
 def _large(peers: _Peers, a: str, b: str) -> list[int]:
@@ -321,9 +319,10 @@ def states(inspection: Inspection) -> list[LinkCheck]:
     def say(a: str, b: str, state: str, why: str) -> None:
         pairs.setdefault((min(a, b), max(a, b)), []).append((state, why))
 
-    for a in inspection.attempts:
-        fine = a.outcome in ("connected", "other service", "refused")
-        say(a.a, a.b, "healthy" if fine else "unhealthy", "" if fine else f"{a.a} → {a.b} port {a.port}: {a.outcome}")
+    for tried in inspection.attempts:
+        fine = tried.outcome in ("connected", "other service", "refused")
+        why = "" if fine else f"{tried.a} → {tried.b} port {tried.port}: {tried.outcome}"
+        say(tried.a, tried.b, "healthy" if fine else "unhealthy", why)
     for v in inspection.volleys:
         if _loses(v):
             share = 1 - v.arrived.get(_SMALL, 0) / v.sent[_SMALL]
@@ -338,10 +337,10 @@ def states(inspection: Inspection) -> list[LinkCheck]:
     slow = _judged(inspection.rates)
     for (a, b), tests in slow.items():
         own = [r.gbits for r in inspection.rates if {r.a, r.b} == {a, b} and r.gbits is not None]
-        told = f"{min(own):.3f} Gb/s" if own else "no throughput"
-        say(a, b, "healthy" if any(tests) else "unhealthy", "" if any(tests) else f"slow: {told}")
+        rate = f"{min(own):.3f} Gb/s" if own else "no throughput"
+        say(a, b, "healthy" if any(tests) else "unhealthy", "" if any(tests) else f"slow: {rate}")
     found = []
     for (one, other), told in pairs.items():
-        bad = list(dict.fromkeys(why for state, why in told if state == "unhealthy"))
+        bad = list(dict.fromkeys(words for state, words in told if state == "unhealthy"))
         found.append(LinkCheck(one, other, "unhealthy" if bad else "healthy", "; ".join(bad[:3])))
     return found

@@ -30,7 +30,7 @@ class Map:
 
 
 def read(paths: Sequence[Path]) -> Map:
-    """Topology and graph dumps of NCCL, `nvidia-smi topo -m`, ibnetdiscover, iblinkinfo; told apart by their content."""
+    """Topology and graph dumps of NCCL, `nvidia-smi topo -m`, ibnetdiscover, iblinkinfo; told apart by content."""
     found = Map()
     for path in paths:
         try:
@@ -73,15 +73,16 @@ def of_matrix(said: bytes, label: str) -> HostTopology | None:
     gpus = sorted(
         {int(name[3:]) for pair in matrix.cells for name in pair if name.startswith("GPU") and name[3:].isdigit()}
     )
-    nics = [name for name in matrix.nics.values()] or sorted({b for _, b in matrix.cells if b.startswith("NIC")})
-    named = {label_: name for label_, name in matrix.nics.items()}
+    nics = list(matrix.nics.values()) or sorted({b for _, b in matrix.cells if b.startswith("NIC")})
+    named = dict(matrix.nics)
     paths = {
         (int(a[3:]), named.get(b, b)): _word(cell)
         for (a, b), cell in matrix.cells.items() if a.startswith("GPU") and b.startswith("NIC")
     }  # fmt: skip
     between = {
         (int(a[3:]), int(b[3:])): _word(cell)
-        for (a, b), cell in matrix.cells.items() if a.startswith("GPU") and b.startswith("GPU") and int(a[3:]) < int(b[3:])
+        for (a, b), cell in matrix.cells.items()
+        if a.startswith("GPU") and b.startswith("GPU") and int(a[3:]) < int(b[3:])
     }  # fmt: skip
     return HostTopology(tuple(gpus), tuple(nics), paths, between, {}, label, matrix.host or "")
 
@@ -129,9 +130,9 @@ def cable_of(found: Map, host: str, adapter: str | None) -> Cable | None:
     for cable in found.cables:
         for near, far in ((cable.a, cable.b), (cable.b, cable.a)):
             words = near.node.split()
-            if not near.is_switch and words and words[0].partition(".")[0] == short and device in words[1:]:
-                if not port or near.port == int(port):
-                    return Cable(near, far, cable.speed, cable.state, cable.trouble)
+            ours = not near.is_switch and words and words[0].partition(".")[0] == short and device in words[1:]
+            if ours and (not port or near.port == int(port)):
+                return Cable(near, far, cable.speed, cable.state, cable.trouble)
     return None
 
 
@@ -149,7 +150,7 @@ def notes(host: HostTopology) -> list[str]:
                 "they share no PCIe switch"
             )
         elif host.gdr.get(nic) is False:
-            told.append(f"GPU {gpu} and {nic} share a PCIe switch ({path}), but NCCL found no GPUDirect RDMA for {nic}: "
+            told.append(f"GPU {gpu} and {nic} share a PCIe switch ({path}), but NCCL found no GPUDirect RDMA there: "
                         "load nvidia_peermem or use DMA-BUF")  # fmt: skip
     for (a, b), path in host.between.items():
         if path not in _P2P:

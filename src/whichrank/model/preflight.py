@@ -88,7 +88,7 @@ class LinkCheck:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """What pairings have shown: hosts that fail with everybody, groups that fail only towards the others, single pairs."""
+    """What pairings have shown: hosts that fail with everybody, groups that fail towards the others, single pairs."""
 
     hosts: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()

@@ -9,7 +9,8 @@ PATHS = ("LOC", "NVL", "PIX", "PXB", "PHB", "NODE", "SYS")
 """From near to far, in NCCL's and nvidia-smi's words."""
 MEANING = {
     "LOC": "the same device", "NVL": "NVLink", "PIX": "one PCIe switch", "PXB": "several PCIe switches, not the CPU",
-    "PHB": "the PCIe host bridge of a CPU", "NODE": "host bridges of one NUMA node", "SYS": "the link between CPU sockets",
+    "PHB": "the PCIe host bridge of a CPU", "NODE": "host bridges of one NUMA node",
+    "SYS": "the link between CPU sockets",
 }  # fmt: skip
 
 

@@ -60,8 +60,8 @@ def document(told: Told) -> dict[str, Any]:
         **findings_document(told.findings, told.coverage),
         "results": [{name: getattr(result, name) for name in _FIELDS} for result in run.results],
         "job": {
-            "backend": run.backend, "device": run.device, "hosts": list(run.hosts), "torch": run.torch, "nccl": run.nccl,
-            "settings": dict(run.settings),
+            "backend": run.backend, "device": run.device, "hosts": list(run.hosts), "torch": run.torch,
+            "nccl": run.nccl, "settings": dict(run.settings),
         },
         "failures": dict(run.failures),
         "stragglers": {name: [list(rounds) for rounds in ranks] for name, ranks in run.stragglers.items()},
@@ -79,8 +79,10 @@ def text(told: Told) -> Iterator[str]:
         for step in finding.fix[:2]:
             yield f"    fix: {safe(step)}\n"
     hosts = len(set(run.hosts)) or 1
-    yield f"\n{safe(run.backend or run.origin)} on {safe(run.device)}, {len(run.hosts) or '?'} ranks on {hosts} host(s)\n"
-    yield f"{'collective':<15}{'bytes':>12}{'ranks':>6}{'time us':>12}{'algbw':>9}{'busbw':>9}{'expected':>9}  noise  correct\n"
+    ranks = len(run.hosts) or "?"
+    yield f"\n{safe(run.backend or run.origin)} on {safe(run.device)}, {ranks} ranks on {hosts} host(s)\n"
+    yield f"{'collective':<15}{'bytes':>12}{'ranks':>6}{'time us':>12}{'algbw':>9}{'busbw':>9}{'expected':>9}"
+    yield "  noise  correct\n"
     for r in run.results:
         yield (
             f"{r.collective:<15}{r.bytes:>12}{r.ranks:>6}{r.time_us:>12.1f}{_gb(r.algbw_gbs):>9}{_gb(r.busbw_gbs):>9}"
@@ -121,11 +123,13 @@ def html(told: Told) -> Iterator[str]:
     from whichrank.report._curves import series, svg
 
     yield "<!doctype html><meta charset=utf-8><title>whichrank bench</title>"
-    yield "<style>body{font:14px sans-serif;margin:2em}td,th{padding:2px 9px;text-align:right}</style><h1>Bench</h1><ul>"
+    yield "<style>body{font:14px sans-serif;margin:2em}td,th{padding:2px 9px;text-align:right}</style>"
+    yield "<h1>Bench</h1><ul>"
     for finding in told.findings:
         yield f"<li><b>{finding.severity}</b> {escape(safe(finding.message))}</li>"
     yield "</ul>" + svg(series(told.run.results), "message size (bytes)", "bus bandwidth (GB/s)")
-    yield "<table><tr><th>collective<th>bytes<th>ranks<th>time us<th>algbw<th>busbw<th>expected<th>noise<th>correct</tr>"
+    titles = ("collective", "bytes", "ranks", "time us", "algbw", "busbw", "expected", "noise", "correct")
+    yield "<table><tr>" + "".join(f"<th>{title}" for title in titles) + "</tr>"
     for r in told.run.results:
         cells = (r.collective, r.bytes, r.ranks, f"{r.time_us:.1f}", _gb(r.algbw_gbs), _gb(r.busbw_gbs),
                  _gb(r.expected_gbs), _share(r.spread), _right(r.correct))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Curves over sizes on two logarithmic axes: as SVG for pages, as PNG for chats. Drawn by hand: no library is needed."""
+"""Curves over sizes on two logarithmic axes: as SVG for pages, as PNG for chats. No library is needed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any
 
@@ -42,9 +43,7 @@ class _Axes:
 
 def svg(curves: Mapping[str, Points], across: str, up: str) -> str:
     axes = _Axes(curves)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDE}" height="{_HIGH}" font-family="sans-serif" font-size="12">'
-    ]
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDE}" height="{_HIGH}" font-family="sans-serif">']
     for power in range(axes.x[0], axes.x[1] + 1):
         x, _ = axes.place(10.0**power, 10.0 ** axes.y[0])
         parts.append(f'<path d="M{x:.1f} {_TOP}V{_HIGH - _BOTTOM}" stroke="#ddd"/>')
@@ -94,7 +93,7 @@ def png(curves: Mapping[str, Points], across: str, up: str) -> bytes:
     for number, (name, points) in enumerate(curves.items()):
         colour = _rgb(_COLOURS[number % len(_COLOURS)])
         places = [axes.place(*point) for point in points]
-        for a, b in zip(places, places[1:], strict=False):
+        for a, b in pairwise(places):
             canvas.line(a, b, colour, 2)
         canvas.text(_WIDE - _RIGHT + 8, _TOP + 6 + 14 * number, name, colour)
     canvas.text((_WIDE - _RIGHT) // 2, _HIGH - 18, across, black)

@@ -41,7 +41,8 @@ def document(told: Told) -> dict[str, Any]:
         **findings_document(told.findings, told.coverage),
         "hosts": [
             {"host": host, "checks": [
-                {"check": c.check, "code": c.code, "state": c.state, "value": c.value, "why": c.why or None} for c in checks
+                {"check": c.check, "code": c.code, "state": c.state, "value": c.value, "why": c.why or None}
+                for c in checks
             ]}
             for host, checks in told.hosts.items()
         ],
@@ -127,8 +128,8 @@ def _grouped(unknown: Sequence[tuple[str, HostCheck]]) -> dict[str, str]:
     for host, check in unknown:
         found.setdefault((check.check, check.why), []).append(host)
     told: dict[str, str] = {}
-    for (check, why), hosts in found.items():
-        told[why] = f"{told[why]}, {check}" if why in told else f"{check} on {listed(hosts, 4)}"
+    for (name, why), hosts in found.items():
+        told[why] = f"{told[why]}, {name}" if why in told else f"{name} on {listed(hosts, 4)}"
     return told
 
 
@@ -156,10 +157,12 @@ def _md(words: str) -> str:
 def html(told: Told) -> Iterator[str]:
     """One page without anything from outside."""
     style = (
-        "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:3px 7px}"
+        "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
+        "td,th{border:1px solid #ccc;padding:3px 7px}"
         ".unhealthy{background:#f8b4b4}.healthy{background:#c6efce}.unknown{background:#eee}"
     )
-    yield f"<!doctype html><meta charset=utf-8><title>whichrank preflight</title><style>{style}</style><h1>Preflight</h1><ul>"
+    yield f"<!doctype html><meta charset=utf-8><title>whichrank preflight</title><style>{style}</style>"
+    yield "<h1>Preflight</h1><ul>"
     for finding in told.findings:
         yield f"<li><b>{finding.severity}</b> {escape(safe(finding.message))} <code>{finding.code}</code></li>"
     names = list(dict.fromkeys(c.check for checks in told.hosts.values() for c in checks))
@@ -167,9 +170,12 @@ def html(told: Told) -> Iterator[str]:
     for name in names:
         yield f"<tr><th>{escape(name)}</th>"
         for checks in told.hosts.values():
-            check = next((c for c in checks if c.check == name), None)
-            words = "" if check is None else escape(safe(str(check.value if check.value is not None else check.why)))
-            yield f'<td class="{check.state if check else ""}" title="{escape(safe(check.why)) if check else ""}">{words}</td>'
+            found = next((c for c in checks if c.check == name), None)
+            if found is None:
+                yield "<td></td>"
+                continue
+            words = escape(safe(str(found.value if found.value is not None else found.why)))
+            yield f'<td class="{found.state}" title="{escape(safe(found.why))}">{words}</td>'
         yield "</tr>"
     yield "</table>"
     bad = [link for link in told.links if link.state == "unhealthy"]
@@ -199,7 +205,8 @@ def junit(told: Told) -> Iterator[str]:
     between = [f for f in told.findings if f.code.startswith("PREF")]
     yield f'<testsuite name="between hosts" tests="{max(1, len(between))}" failures="{len(between)}">\n'
     for finding in between:
-        yield f'<testcase classname="between" name="{finding.code}"><failure message="{_xml(finding.message)}"/></testcase>\n'
+        yield f'<testcase classname="between" name="{finding.code}">'
+        yield f'<failure message="{_xml(finding.message)}"/></testcase>\n'
     if not between:
         yield '<testcase classname="between" name="links"/>\n'
     yield "</testsuite>\n</testsuites>\n"

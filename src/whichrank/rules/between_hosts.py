@@ -9,7 +9,7 @@ from whichrank.model.findings import Category, Endpoint, Finding, Link, Severity
 from whichrank.model.preflight import Blame
 
 
-def found(
+def found(  # noqa: PLR0913 - the parts of a finding
     code: str,
     cause: str,
     category: Category,

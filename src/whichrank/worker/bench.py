@@ -57,7 +57,8 @@ def measure(prepared: collectives.Prepared, budget_s: float, device: Any) -> Tim
 
 def _batch(call: Callable[[], None], calls: int, device: Any) -> float:
     if device.type == "cuda":
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        event: Any = torch.cuda.Event
+        begin, end = event(enable_timing=True), event(enable_timing=True)
         begin.record()
         for _ in range(calls):
             call()
@@ -135,7 +136,8 @@ def about(backend: str, device: Any) -> dict[str, Any]:
     """The machine as the results need it; of every rank its host."""
     hosts: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(hosts, socket.gethostname())
-    nccl = ".".join(map(str, torch.cuda.nccl.version())) if backend == "nccl" else None
+    library: Any = torch.cuda.nccl
+    nccl = ".".join(map(str, library.version())) if backend == "nccl" else None
     return {
         "backend": backend, "torch": torch.__version__, "nccl": nccl, "hosts": hosts,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",

@@ -1,4 +1,4 @@
-"""Collectives as a benchmark runs them: buffers of the size that nccl-tests would print, one call, and its result checked."""
+"""Collectives as a benchmark runs them: buffers sized as nccl-tests print them, one call, its result checked."""
 
 from __future__ import annotations
 

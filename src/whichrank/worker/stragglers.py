@@ -43,7 +43,7 @@ def _works(device: Any) -> dict[str, Callable[[], Any]]:
     size = 4096 if device.type == "cuda" else 256
     a, b = (torch.randn(size, size, device=device) for _ in range(2))
     big = torch.zeros((256 << 20 if device.type == "cuda" else 16 << 20) // 4, device=device)
-    works: dict[str, Callable[[], Any]] = {"compute": lambda: a @ b, "memory": lambda: big.clone()}
+    works: dict[str, Callable[[], Any]] = {"compute": lambda: a @ b, "memory": big.clone}
     if device.type == "cuda":
         host = torch.zeros(64 << 20, dtype=torch.uint8).pin_memory()
         there = torch.empty_like(host, device=device)

@@ -152,7 +152,8 @@ def _from_json(text: str, label: str) -> BenchRun:
         raise UnreadableError(f"{label} is cut or no JSON: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("results"), list):
         raise UnreadableError(f"{label} is JSON, but not of nccl-tests")
-    config = document.get("config") if isinstance(document.get("config"), dict) else {}
+    given = document.get("config")
+    config: dict[str, Any] = given if isinstance(given, dict) else {}
     devices = [d for d in config.get("devices") or [] if isinstance(d, dict)]
     ranks = len(devices)
     # Without MPI only the first device is written (nccl-tests 2.17-2.19): the number of GPUs is beside it.
@@ -177,13 +178,14 @@ def _json_results(row: dict[str, Any], told: str, ranks: int) -> Iterator[BenchR
         if not isinstance(cells, dict):
             continue
         time = cells.get("time", cells.get("cpu_time"))
-        numbers = [time, cells.get("alg_bw"), cells.get("bus_bw")]
+        numbers: list[Any] = [time, cells.get("alg_bw"), cells.get("bus_bw")]
         if not all(isinstance(n, (int, float)) for n in numbers):  # "nan" is a string there
             continue
         wrong = cells.get("nwrong")
+        right = wrong == 0 if isinstance(wrong, (int, float)) else None
         kind = str(row.get("type", ""))
         yield BenchResult(
-            _NAMES.get(name, name) or "unknown", int(row.get("size") or 0), _TYPES.get(kind, kind), ranks, float(numbers[0]),
-            float(numbers[1]), float(numbers[2]), None if not isinstance(wrong, (int, float)) else wrong == 0,
+            _NAMES.get(name, name) or "unknown", int(row.get("size") or 0), _TYPES.get(kind, kind), ranks,
+            float(numbers[0]), float(numbers[1]), float(numbers[2]), right,
             in_place=key == "in_place",
         )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -22,7 +23,7 @@ def refine(gpus: list[dict[str, Any]]) -> str:
     except Exception:  # noqa: BLE001 - NVML's own error class is known only where it is installed
         return ""
     for gpu in gpus:
-        handle = _quietly(nvml, lambda gpu=gpu: nvml.nvmlDeviceGetHandleByUUID(str(gpu["uuid"]).encode()))
+        handle = _quietly(nvml, partial(nvml.nvmlDeviceGetHandleByUUID, str(gpu["uuid"]).encode()))
         if handle is not None:
             _values(nvml, handle, gpu)
     return "NVML"
@@ -46,7 +47,7 @@ def _values(nvml: Any, handle: Any, gpu: dict[str, Any]) -> None:
         if value is not None:
             gpu["values"][key] = str(value)
     if not gpu["links"]:
-        states = [(n, _quietly(nvml, lambda n=n: nvml.nvmlDeviceGetNvLinkState(handle, n))) for n in range(_MOST_LINKS)]
+        states = [(n, _quietly(nvml, partial(nvml.nvmlDeviceGetNvLinkState, handle, n))) for n in range(_MOST_LINKS)]
         gpu["links"] = [{"link": n, "active": bool(state)} for n, state in states if state is not None]
 
 

@@ -70,10 +70,10 @@ def _addresses(place: Place) -> tuple[dict[str, list[str]], list[str]]:
         rows = json.loads(said)
     except ValueError:
         return {}, []
-    found = {
-        str(row.get("ifname")): [f"{a.get('local')}/{a.get('prefixlen')}" for a in row.get("addr_info", []) if "local" in a]
-        for row in rows if isinstance(row, dict)
-    }  # fmt: skip
+    found: dict[str, list[str]] = {}
+    for row in rows if isinstance(rows, list) else []:
+        own = [a for a in row.get("addr_info", []) if "local" in a]
+        found[str(row.get("ifname"))] = [f"{a['local']}/{a.get('prefixlen')}" for a in own]
     return found, list(found)
 
 

@@ -14,6 +14,7 @@ NAME = "memory"
 LIMIT_S = 8.0
 SHM = "/dev/shm"  # noqa: S108 - looked at, never written
 _OF_JOBS = re.compile(r"^(?:nccl-|torch_|gloo|__KMP_REGISTERED_LIB_|cuda\.shm|sem\.|psm_|vader_segment|ucx_)")
+_DF = re.compile(r"^\S+\s+(\d+)\s+\d+\s+(\d+)\s+\d+%\s+/dev/shm$", re.MULTILINE)
 _MOST = 4096
 YOUNG_S = 60.0
 """A segment is made first and mapped a moment later: a young one is not called stale."""
@@ -38,17 +39,15 @@ def measure(place: Place) -> dict[str, Any]:
         shm = os.statvfs(SHM)
         found |= {"shm_size": shm.f_blocks * shm.f_frsize, "shm_free": shm.f_bavail * shm.f_frsize}
         found["stale"] = stale_segments()
-    elif recorded := re.search(r"^\S+\s+(\d+)\s+\d+\s+(\d+)\s+\d+%\s+/dev/shm$", place.read("commands/df") or "", re.MULTILINE):
+    elif recorded := _DF.search(place.read("commands/df") or ""):
         found |= {"shm_size": int(recorded[1]) * 1024, "shm_free": int(recorded[2]) * 1024}
     return found
 
 
 def stale_segments(folder: Path = Path(SHM), proc: Path = Path("/proc")) -> list[dict[str, Any]]:
     """Segments of training jobs that no process has mapped or open; only told where all processes could be seen."""
-    files = []
-    for file in sorted(folder.iterdir())[:_MOST] if folder.is_dir() else []:
-        if _OF_JOBS.match(file.name) and not file.is_symlink() and file.is_file():
-            files.append(file)
+    every = sorted(folder.iterdir())[:_MOST] if folder.is_dir() else []
+    files = [file for file in every if _OF_JOBS.match(file.name) and not file.is_symlink() and file.is_file()]
     if not files:
         return []
     used, blind = _in_use(proc, str(folder))

@@ -24,6 +24,7 @@ def measure(place: Place) -> dict[str, Any]:
     if not devices:
         raise Missing("no PCI bus in /sys")
     groups = len(place.entries("/sys/kernel/iommu_groups"))
+    loaded = place.read("/proc/modules") or ""
     cmdline = place.read("/proc/cmdline") or ""
     kinds = [place.read(f"/sys/kernel/iommu_groups/{n.name}/type") for n in place.entries("/sys/kernel/iommu_groups")]
     return {
@@ -33,7 +34,7 @@ def measure(place: Place) -> dict[str, Any]:
         "iommu_groups": groups,
         "iommu_translates": groups > 0 and "iommu=pt" not in cmdline and any(k in ("DMA", "DMA-FQ") for k in kinds),
         "virtual": "hypervisor" in (place.read("/proc/cpuinfo") or ""),
-        "modules": [m for m in ("nvidia_peermem", "nv_peer_mem", "gdrdrv") if f"{m} " in (place.read("/proc/modules") or "")],
+        "modules": [m for m in ("nvidia_peermem", "nv_peer_mem", "gdrdrv") if f"{m} " in loaded],
         "kernel": (place.read("/proc/sys/kernel/osrelease") or ""),
         "open_module": "Open Kernel Module" in (place.read("/proc/driver/nvidia/version") or ""),
     }  # fmt: skip

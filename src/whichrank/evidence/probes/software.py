@@ -25,7 +25,7 @@ _ENVIRONMENT = re.compile(r"^(?:NCCL_|TORCH_NCCL_|GLOO_|UCX_|FI_|CUDA_|OMP_NUM_T
 
 
 def measure(place: Place) -> dict[str, Any]:
-    """`versions` by name, `nccl` libraries with path and version, and the settings that ranks started here would get."""
+    """`versions` by name, `nccl` libraries with path and version, and the settings that ranks here would get."""
     driver = _DRIVER.search(place.read("/proc/driver/nvidia/version") or "")
     versions = {"kernel": place.read("/proc/sys/kernel/osrelease"), "driver": driver[1] if driver else None}
     found: dict[str, Any] = {
@@ -51,10 +51,8 @@ def _packages() -> dict[str, str | None]:
 
 def _libraries(place: Place) -> list[dict[str, Any]]:
     """In the order in which a loader would meet them: LD_PRELOAD, torch's own, LD_LIBRARY_PATH, the system's."""
-    candidates: list[tuple[str, Path]] = []
-    for name in re.split(r"[: ]", place.environ.get("LD_PRELOAD", "")):
-        if "libnccl.so" in name:
-            candidates.append(("LD_PRELOAD", Path(name)))
+    preloaded = re.split(r"[: ]", place.environ.get("LD_PRELOAD", ""))
+    candidates = [("LD_PRELOAD", Path(name)) for name in preloaded if "libnccl.so" in name]
     for package in ("nvidia.nccl", "torch"):
         candidates += [("torch", file) for file in _of_package(package)]
     for folder in place.environ.get("LD_LIBRARY_PATH", "").split(":"):

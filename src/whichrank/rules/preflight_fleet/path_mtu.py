@@ -28,7 +28,7 @@ from whichrank.rules.between_hosts import found, located, measured
 CODE = "PREF105"
 CAUSE = "mtu-mismatch"
 FIX = (
-    "Raise the MTU of the switch port or tunnel on that path, or lower the MTU of the hosts' interfaces to what passes.",
+    "Raise the MTU of the switch port or tunnel on that path, or lower that of the hosts' interfaces to what passes.",
     "Until then: sysctl net.ipv4.tcp_mtu_probing=1 on the hosts.",
 )
 

@@ -39,7 +39,7 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check 
     forced = [lib for lib in found if lib.get("origin") in ("LD_PRELOAD", "LD_LIBRARY_PATH")]
     for library in forced:
         if ours is not None and library.get("version") != ours.get("version"):
-            words = f"{library.get('origin')} has NCCL {library.get('version') or 'of unknown version'} " \
-                    f"({text(library, 'path')}), torch brings {ours.get('version')}"  # fmt: skip
+            version = library.get("version") or "of unknown version"
+            words = f"{library.get('origin')} has NCCL {version}, torch brings {ours.get('version')}"
             return unhealthy(text(library, "version"), words, severity="warning")
     return healthy(text(first, "version") or None, text(first, "path"))

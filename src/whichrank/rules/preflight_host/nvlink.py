@@ -61,7 +61,7 @@ def _counted(links: list[Mapping[str, Any]]) -> str:
         if recovered:
             return f"link {link.get('link')} was retrained ({recovered} recovery errors)"
     for key in {k for link in links for k in link if "replay" in k.lower() or "crc" in k.lower()}:
-        counts = [(link.get(key), link.get("link")) for link in links if _count(link.get(key))]
+        counts = [(int(link[key]), link.get("link")) for link in links if _count(link.get(key))]
         if len(counts) > 2:
             value, worst = max(counts)
             if value - median([count for count, _ in counts]) > _FAR:

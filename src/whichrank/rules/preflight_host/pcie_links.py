@@ -50,10 +50,10 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check 
             return unhealthy(words, f"{where}: {words}", severity="warning" if "corrected" in words else "error")
     reported = [gpu.get("values") or {} for gpu in items(host.values("gpus") or {}, "gpus")]
     for index, state in enumerate(reported):
-        width, most = str(state.get("pcie_width", "")), str(state.get("pcie_width_max", ""))
-        told += width.isdigit() and most.isdigit()
-        if width.isdigit() and most.isdigit() and int(width) < int(most):
-            return unhealthy(f"x{width}", f"GPU {index}: {width} of {most} lanes", gpus=(index,))
+        lanes, all_lanes = str(state.get("pcie_width", "")), str(state.get("pcie_width_max", ""))
+        told += lanes.isdigit() and all_lanes.isdigit()
+        if lanes.isdigit() and all_lanes.isdigit() and int(lanes) < int(all_lanes):
+            return unhealthy(f"x{lanes}", f"GPU {index}: {lanes} of {all_lanes} lanes", gpus=(index,))
     return healthy("full width") if told else unknown("no device here tells its PCIe link")
 
 

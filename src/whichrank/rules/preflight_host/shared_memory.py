@@ -1,4 +1,4 @@
-"""/dev/shm is too small for the ranks of this host.
+"""Shared memory (/dev/shm) is too small for the ranks of this host.
 
 What it finds: a /dev/shm of 64 MiB (Docker's default) or less, or with little room left.
 
@@ -41,6 +41,6 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
     if free < need:
         default = ", Docker's default" if size == _PER_RANK else ""
         ranks = f" for {launch.ranks_per_host} ranks" if launch.ranks_per_host else ""
-        words = f"/dev/shm has {told}{default}: too little{ranks}"
+        words = f"shared memory (/dev/shm) has {told}{default}: too little{ranks}"
         return unhealthy(told, words)
     return healthy(told)

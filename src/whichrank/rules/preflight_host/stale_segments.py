@@ -32,7 +32,7 @@ _SHARE = 0.1
 
 def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:  # noqa: ARG001
     if "stale" not in values:
-        return unknown("/dev/shm could not be searched")
+        return unknown("shared memory could not be searched")
     stale = [segment for segment in items(values, "stale") if segment.get("certain")]
     held = sum(int(number(segment, "bytes") or 0) for segment in stale)
     told = f"{len(stale)} segments, {held / (1 << 20):,.0f} MiB"
