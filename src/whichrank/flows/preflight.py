@@ -102,12 +102,15 @@ def measure(everyone: Crew, engine: Engine, wishes: Wishes, progress: Progress) 
         progress("between hosts", 2, 4)
         between = links.measure(everyone, engine, launch, token, wishes)
     paces: list[Pace] = []
+    loaded: dict[str, dict[str, ProbeResult]] = {}
     if wishes.full and not wishes.quick:
         progress("work", 3, 4)
-        paces = _paces(everyone, launch, _waves(hello))
+        waves = _waves(hello)
+        paces = _paces(everyone, launch, waves)
+        loaded = {host: found for wave in waves for host, found in _loaded(everyone, wave, launch, "disk_speed").items()}
     progress("done", 4, 4)
     probed = [
-        HostProbes(host, _results(answers[host]), everyone.lost.get(host, ""))
+        HostProbes(host, {**_results(answers[host]), **loaded.get(host, {})}, everyone.lost.get(host, ""))
         if host in answers
         else HostProbes(host, unreached=everyone.lost.get(host, "no answer"))
         for host in engine.hosts
@@ -158,12 +161,16 @@ def _paces(everyone: Crew, launch: Launch, waves: Sequence[Sequence[str]]) -> li
     return [*first, *(pace for paces in again for pace in paces)]
 
 
+def _loaded(everyone: Crew, hosts: Sequence[str], launch: Launch, probe: str) -> dict[str, dict[str, ProbeResult]]:
+    """A probe that loads a host, on these hosts at the same time."""
+    request = {"do": "probe", "probes": [probe], "launch": asdict(launch)}
+    return {host: _results(reply) for host, reply in everyone.ask(dict.fromkeys(hosts, request), _PROBES_S).items()}
+
+
 def _work(everyone: Crew, hosts: Sequence[str], launch: Launch, *, alone: bool) -> list[Pace]:
-    request = {"do": "probe", "probes": ["work"], "launch": asdict(launch)}
-    answers = everyone.ask(dict.fromkeys(hosts, request), _PROBES_S)
     found = []
-    for host, reply in answers.items():
-        work = _results(reply).get("work")
+    for host, results in _loaded(everyone, hosts, launch, "work").items():
+        work = results.get("work")
         if work is not None and not work.why:
             throttled = work.values.get("throttled")
             seconds = sum(work.values["rounds_s"])

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from whichrank.evidence.collectors.tools import NO_ANSWER
 from whichrank.evidence.probes import Absent, Missing, Place
 from whichrank.model.contracts import Item
 
@@ -25,7 +26,8 @@ def measure(place: Place) -> dict[str, Any]:
     bus = _on_the_bus(place)
     said, why = place.output(_COMMANDS["report"], _ASK_S)
     gpus = _read(said) if said else []
-    if not gpus and why and (bus or _has_driver(place)):
+    # A program that is there and does not answer is trouble; one that is not there is none.
+    if not gpus and why and (bus or _has_driver(place) or NO_ANSWER in why):
         return {"gpus": [], "pci": bus, "trouble": why, "visible": _visible(place)}
     if not gpus and not bus:
         raise Absent("no NVIDIA GPU")

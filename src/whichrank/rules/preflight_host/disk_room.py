@@ -1,7 +1,7 @@
 """There is no room, or no permission, where dumps and checkpoints will go.
 
 What it finds: a folder without write permission, with less than 1 GiB or 1 % free, without inodes; with --full a
-write speed below 20 MB/s.
+write speed below 5 MB/s.
 
 Why it happens: full disks, read-only mounts, a network file system that crawls.
 
@@ -27,8 +27,8 @@ CAUSE = "disk-full"
 CHECK = "disk"
 PROBE = "disk"
 FIX = ("Free space there, or let dumps and checkpoints go elsewhere.",)
-_LEAST, _SHARE, _SLOW = 1 << 30, 0.01, 20.0
-"""Own thresholds: one checkpoint of a small model does not fit below; a laptop's disk writes faster."""
+_LEAST, _SHARE, _SLOW = 1 << 30, 0.01, 5.0
+"""Own thresholds: one checkpoint of a small model does not fit below; a single hard disk of 2005 writes faster."""
 
 
 def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:  # noqa: ARG001
@@ -43,8 +43,9 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
             return unhealthy(f"{free / 2**20:,.0f} MiB", f"{path}: {free / 2**20:,.0f} MiB free")
         if number(folder, "inodes_free") == 0:
             return unhealthy("no inodes", f"{path}: no inodes left")
+    for folder in items(host.values("disk_speed") or {}, "folders"):
         speed = number(folder, "write_mb_s")
         if speed is not None and speed < _SLOW:
-            return unhealthy(f"{speed} MB/s", f"{path} writes {speed} MB/s", severity="warning")
+            return unhealthy(f"{speed} MB/s", f"{text(folder, 'path')} writes {speed} MB/s", severity="warning")
     room = min(number(folder, "free") or 0 for folder in folders)
     return healthy(f"{room / 2**30:,.0f} GiB free")
