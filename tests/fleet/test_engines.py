@@ -57,7 +57,8 @@ def test_ssh_quotes_the_command_and_refuses_odd_names():
 def test_pods_by_labels(tmp_path, monkeypatch):
     program = tmp_path / "kubectl"
     program.write_text(
-        '#!/bin/sh\necho \'{"items": [{"metadata": {"name": "w-0"}, "status": {"phase": "Running", "podIP": "10.1.0.4"}},'
+        '#!/bin/sh\necho \'{"items": [{"metadata": {"name": "w-0"},'
+        ' "status": {"phase": "Running", "podIP": "10.1.0.4"}},'
         ' {"metadata": {"name": "w-1"}, "status": {"phase": "Pending"}}]}\'\n'
     )
     program.chmod(0o755)

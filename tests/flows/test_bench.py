@@ -146,9 +146,17 @@ def test_the_slow_rank_is_found_by_its_own_work():
 def old(rows, columns="redop"):
     """v2.0 to v2.11: no root, and an error instead of a count."""
     named = " redop" if columns else ""
-    lines = ["# nThread 1 nGpus 2 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20 validation: 1", "#"]
-    lines += [f"#   Rank {n:2d} Pid {100 + n:6d} on dgx01 device {n:2d} [0x{n:02x}] NVIDIA A100-SXM4-40GB" for n in range(2)]
-    lines += ["#", f"#       size         count    type  {named}     time   algbw   busbw  error     time   algbw   busbw  error"]
+    lines = [
+        "# nThread 1 nGpus 2 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20 validation: 1",
+        "#",
+    ]
+    lines += [
+        f"#   Rank {n:2d} Pid {100 + n:6d} on dgx01 device {n:2d} [0x{n:02x}] NVIDIA A100-SXM4-40GB" for n in range(2)
+    ]
+    lines += [
+        "#",
+        f"#       size         count    type  {named}     time   algbw   busbw  error     time   algbw   busbw  error",
+    ]
     for size, time, alg, bus in rows:
         op = "     sum" if columns else ""
         half = f"{time:7.1f}  {alg:6.2f}  {bus:6.2f}  2e-07"
@@ -162,9 +170,10 @@ def new(rows, version, ranks=8, wrong="0", prefix=""):
     lines += ["# Collective test starting: all_reduce_perf"] if version >= "2.17" else []
     place = "[0000:{0:02x}:00]" if version >= "2.16" else "[0x{0:02x}]"
     lines += [
-        f"#  Rank {n:2d} Group  0 Pid {100 + n:6d} on   h100-{n // 8} device {n % 8:2d} {place.format(n)} {H100}" for n in range(ranks)
+        f"#  Rank {n:2d} Group  0 Pid {100 + n:6d} on   h100-{n // 8} device {n % 8:2d} {place.format(n)} {H100}"
+        for n in range(ranks)
     ]
-    lines.append("#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong")
+    lines.append("#       size         count      type   redop    root" + "     time   algbw   busbw #wrong" * 2)
     for size, time, alg, bus in rows:
         half = f"{time:7.1f}  {alg:6.2f}  {bus:6.2f}  {wrong:>5s}"
         lines.append(f"{size:12d}  {size // 4:12d}  {'float':>8s}  {'sum':>6s}  {'-1':>6s}  {half}  {half}")
@@ -217,7 +226,9 @@ def test_json_of_nccl_tests(version):
     assert run.results[1].correct is None
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"results": 3}', b"\x00\xff" * 50, b"# size time algbw busbw\n1 2 3\n"])
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b'{"results": 3}', b"\x00\xff" * 50, b"# size time algbw busbw\n1 2 3\n"]
+)
 def test_what_is_no_output_of_nccl_tests(damage):
     with pytest.raises(UnreadableError):
         nccl_tests.read(damage, "x")

@@ -76,7 +76,9 @@ def test_paths_by_the_tree():
     assert host.paths == {(0, "mlx5_0"): "PIX", (0, "mlx5_1"): "SYS", (1, "mlx5_0"): "SYS", (1, "mlx5_1"): "PXB"}
     assert host.between == {(0, 1): "SYS"}
     assert any("copies go through host memory" in note for note in topology.notes(host))
-    linked = read_topology(SYSTEM.format(links='<nvlink target="ffff:ff:ff" count="18" tclass="0x068000"/>', gdr="0"), "x")
+    linked = read_topology(
+        SYSTEM.format(links='<nvlink target="ffff:ff:ff" count="18" tclass="0x068000"/>', gdr="0"), "x"
+    )
     assert linked.between == {(0, 1): "NVL"}
     assert [n for n in topology.notes(linked) if "nvidia_peermem" in n]
 

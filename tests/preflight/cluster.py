@@ -97,15 +97,20 @@ class Cluster:
             etc_hosts=hosts, shm=self.shm[name], name=name, extra=self.extra.get(name, ""), config=config
         )
         self.daemons[name] = subprocess.Popen(
-            ["ip", "netns", "exec", host.namespace, "unshare", "--mount", "--uts", "sh", "-c", script],
+            [*self._group(name), "ip", "netns", "exec", host.namespace, "unshare", "--mount", "--uts", "--pid",
+             "--fork", "--kill-child", "--mount-proc", "sh", "-c", script],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=(self.folder / f"log.{name}").open("wb"),
             env={**os.environ, FOLDER: str(self.folder)}, start_new_session=True,
         )  # fmt: skip
-        if name in self.throttled:
-            group = Path("/sys/fs/cgroup/cpu") / f"{self.folder.name}-{name}"
-            group.mkdir(exist_ok=True)
-            (group / "cpu.cfs_quota_us").write_text(str(int(100_000 * self.throttled[name])))
-            (group / "cgroup.procs").write_text(str(self.daemons[name].pid))
+
+    def _group(self, name: str) -> list[str]:
+        """What puts the host into a control group of its own, where it is to be throttled."""
+        if name not in self.throttled:
+            return []
+        group = Path("/sys/fs/cgroup/cpu") / f"{self.folder.name}-{name}"
+        group.mkdir(exist_ok=True)
+        (group / "cpu.cfs_quota_us").write_text(str(int(100_000 * self.throttled[name])))
+        return ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
 
     def as_new(self, name: str) -> None:
         """Forget what was planted on a host; it must start anew."""
@@ -115,7 +120,7 @@ class Cluster:
 
     def stop_host(self, name: str) -> None:
         daemon = self.daemons.pop(name)
-        daemon.terminate()
+        daemon.kill()  # --kill-child ends what runs there
         daemon.wait(10)
         with suppress(OSError):
             (Path("/sys/fs/cgroup/cpu") / f"{self.folder.name}-{name}").rmdir()
@@ -165,7 +170,7 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         for daemon in self.daemons.values():
-            daemon.terminate()
+            daemon.kill()  # --kill-child ends what runs there
         for daemon in self.daemons.values():
             daemon.wait(10)
         self.network.down()

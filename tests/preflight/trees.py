@@ -1,4 +1,4 @@
-"""Trees of machines that this one is not: the recorded report of an H200, and /sys and /proc as such hosts have them."""
+"""Trees of machines that this one is not: the recorded report of an H200, /sys and /proc as such hosts have them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ def report(count: int, changes: dict[int, list[tuple[str, str]]] | None = None) 
 def machine(root: Path, gpus: int = 8, nics: int = 8, changes: dict[int, list[tuple[str, str]]] | None = None) -> Path:
     """A host of two sockets: GPU n and adapter n below one PCIe switch each."""
     write(root, "commands/nvidia-smi_-q_-x", report(gpus, changes))
-    write(root, "proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release\n")
+    write(
+        root,
+        "proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release\n",
+    )
     write(root, "proc/cpuinfo", "processor : 0\nmodel name\t: Intel(R) Xeon(R) Platinum 8480C\n")
     write(root, "proc/cmdline", "BOOT_IMAGE=/vmlinuz iommu=pt\n")
     write(root, "proc/modules", "nvidia_peermem 16384 0 - Live 0x0\n")
@@ -47,7 +51,9 @@ def machine(root: Path, gpus: int = 8, nics: int = 8, changes: dict[int, list[tu
     write(root, "sys/devices/system/cpu/online", "0-191\n")
     write(root, "sys/devices/system/node/node0/cpulist", "0-95\n")
     write(root, "sys/devices/system/node/node1/cpulist", "96-191\n")
-    write(root, "commands/dmesg", "[    0.000000] Linux version 6.8.0-45-generic\n[   12.000001] nvidia: module loaded\n")
+    write(
+        root, "commands/dmesg", "[    0.000000] Linux version 6.8.0-45-generic\n[   12.000001] nvidia: module loaded\n"
+    )
     for number in range(gpus):
         device(root, number, f"0000:{number + 0x10:02x}:00.0", "0x030200", "0x10de", "32.0 GT/s PCIe")
     for number in range(nics):

@@ -60,9 +60,9 @@ def engine_of(options: dict[str, Any]) -> Engine:
 
         return kubernetes.engine(k8s, container)
     if ray:
-        from whichrank.fleet.engines import ray as ray_engine
+        from whichrank.fleet.engines.ray_nodes import engine as ray_engine
 
-        return ray_engine.engine(ray)
+        return ray_engine(ray)
     from whichrank.fleet.engines import here
 
     return here.engine()

@@ -107,7 +107,9 @@ def measure(everyone: Crew, engine: Engine, wishes: Wishes, progress: Progress) 
         progress("work", 3, 4)
         waves = _waves(hello)
         paces = _paces(everyone, launch, waves)
-        loaded = {host: found for wave in waves for host, found in _loaded(everyone, wave, launch, "disk_speed").items()}
+        loaded = {
+            host: found for wave in waves for host, found in _loaded(everyone, wave, launch, "disk_speed").items()
+        }
     progress("done", 4, 4)
     probed = [
         HostProbes(host, {**_results(answers[host]), **loaded.get(host, {})}, everyone.lost.get(host, ""))

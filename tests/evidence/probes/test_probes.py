@@ -55,7 +55,12 @@ def test_a_child_may_crash_raise_or_lack_what_it_looks_for():
     def missing():
         raise Missing("may not be read")
 
-    work = {"crash": (lambda: os._exit(3), 5.0), "error": (lambda: 1 / 0, 5.0), "absent": (absent, 5.0), "missing": (missing, 5.0)}
+    work = {
+        "crash": (lambda: os._exit(3), 5.0),
+        "error": (lambda: 1 / 0, 5.0),
+        "absent": (absent, 5.0),
+        "missing": (missing, 5.0),
+    }
     answers = _child.bounded(work)
     assert answers["crash"].why == "the probe crashed before it could answer"
     assert "ZeroDivisionError" in answers["error"].why

@@ -1,7 +1,7 @@
 """The nodes of a running Ray cluster: the command runs there as a child of a small actor, and its streams come here.
 
-Ray's own Python starts that actor; `python -m whichrank.fleet.engines.ray NODE ADDRESS -- COMMAND…` is the relay on
-this side. Needs `whichrank[ray]`.
+Ray's own Python starts that actor; `python -m whichrank.fleet.engines.ray_nodes NODE ADDRESS -- COMMAND…` is the relay
+on this side. Needs `whichrank[ray]`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def engine(address: str = "auto") -> Engine:
     ray.shutdown()
 
     def wrap(host: str, command: Sequence[str]) -> list[str]:
-        return [sys.executable, "-m", "whichrank.fleet.engines.ray", ids[host], address, "--", *command]
+        return [sys.executable, "-m", "whichrank.fleet.engines.ray_nodes", ids[host], address, "--", *command]
 
     return Engine("ray", tuple(nodes), wrap, addresses=addresses)
 
