@@ -41,19 +41,24 @@ def draw(paths: Sequence[Path], hosts: Sequence[str], ranks: int, format_: str, 
 
 
 def tell_budget(
-    text: str, strategy: str, units: int, hosts: int, ranks: int, format_: str, output: Path | None
+    text: str, strategy: str, units: int, size: tuple[int, int], measure: bool, format_: str, output: Path | None
 ) -> int:  # fmt: skip
     """Part by part, and the sum."""
     import os
 
-    from whichrank.flows.memory_budget import Job, budget, parameters
+    from whichrank.flows.memory_budget import Job, budget, measured, parameters
 
     try:
         count = parameters(text)
     except ValueError as error:
         raise UsageError(f"'{text}' is no number of parameters", "Write 7B, 350M or 1300000000.") from error
     settings = {name: value for name, value in os.environ.items() if name.startswith("NCCL_")}
-    job = Job(hosts * ranks, ranks, count, strategy=strategy, units=units, settings=settings)  # type: ignore[arg-type]
+    hosts, ranks = size
+    seen = measured() if measure else {}
+    job = Job(
+        hosts * ranks, ranks, count, strategy=strategy, units=units, settings=settings,  # type: ignore[arg-type]
+        context_bytes=seen.get("context_bytes"),
+    )  # fmt: skip
     parts = budget(job)
     total = sum(part.octets for part in parts)
     if format_ == "json":
@@ -61,5 +66,8 @@ def tell_budget(
         write([json.dumps(document, indent=2) + "\n"], output)
         return 0
     lines = [f"{part.octets / 2**20:>10,.0f} MiB  {part.what}: {part.how}\n" for part in parts]
-    write([*lines, f"{total / 2**20:>10,.0f} MiB  together, per GPU, besides the model and its activations\n"], output)
-    return 0
+    lines.append(f"{total / 2**20:>10,.0f} MiB  together, per GPU, besides the model and its activations\n")
+    if free := seen.get("free_bytes"):
+        lines.append(f"{free / 2**20:>10,.0f} MiB  are free on the first GPU here now\n")
+    write(lines, output)
+    return 1 if free and total > free else 0

@@ -87,7 +87,7 @@ def command(
     if model_params:
         from whichrank.cli._topology import tell_budget
 
-        ctx.exit(tell_budget(model_params, strategy, units, len(engine.hosts), ranks or 1, format_, output))
+        ctx.exit(tell_budget(model_params, strategy, units, (len(engine.hosts), ranks or 1), full, format_, output))
     agent = [python, *flow.AGENT, *(["--root", str(root)] if root else [])]
     launch = Launch(ranks_per_host=ranks or next(iter(engine.slots.values()), None), port=port, folders=folders)
     wishes = flow.Wishes(launch, full, thorough, quick)

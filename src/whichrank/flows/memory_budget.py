@@ -6,10 +6,13 @@ allowed, else estimated and said so.
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from whichrank.facts.environment import rows
 
@@ -76,6 +79,17 @@ def budget(job: Job) -> list[Part]:
         parts.append(Part("FSDP gathered parameters", 2 * unit, "this unit and the one fetched ahead"))
         parts.append(Part("FSDP gradients before reduce-scatter", whole, "of one unit"))
     return parts
+
+
+def measured(python: str = sys.executable, limit_s: float = 60.0) -> dict[str, Any]:
+    """What a context takes on the GPU of this host, and what is free; empty where that can't be told."""
+    command = [python, "-m", "whichrank.worker.gpu_memory"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=True)  # noqa: S603
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return {}
+    return found
 
 
 def _nccl(job: Job, facts: Mapping[str, int]) -> list[Part]:

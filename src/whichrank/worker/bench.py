@@ -125,7 +125,11 @@ def choose(backend: str) -> tuple[str, Any]:
     if backend == "auto":
         backend = "nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     if backend == "nccl":
-        index = int(os.environ.get("LOCAL_RANK", "0")) % max(1, torch.cuda.device_count())
+        local, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+        index = local % max(1, count)
+        if local >= count and "NCCL_HOSTID" not in os.environ:
+            # More ranks than GPUs: NCCL lets ranks share one only if they look like ranks of different hosts.
+            os.environ["NCCL_HOSTID"] = f"{socket.gethostname()}-{local // max(1, count)}"
         torch.cuda.set_device(index)
         return backend, torch.device("cuda", index)
     torch.set_num_threads(1)
