@@ -11,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from whichrank.evidence.nccl import tests_output as nccl_tests
+from whichrank.evidence import nccl_tests
 from whichrank.facts.bandwidth import COLLECTIVES, bandwidths, bus_factor, expected, family, known
 from whichrank.flows import bench as flow
 from whichrank.flows.bench_sweep import candidates, sweep

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.evidence.nccl.topology import read_topology
+from whichrank.evidence.topology.nccl_dumps import read_topology
 from whichrank.flows import topology
 from whichrank.flows.memory_budget import Job, budget, parameters
 from whichrank.model.errors import UnreadableError

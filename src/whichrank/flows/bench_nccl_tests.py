@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whichrank.evidence.nccl import tests_output
+from whichrank.evidence import nccl_tests
 from whichrank.model.errors import UnreadableError, UsageError
 from whichrank.records.bench import BenchRun
 
@@ -30,7 +30,7 @@ def read(files: Sequence[Path], device: str = "") -> BenchRun:
             data = file.read_bytes()
         except OSError as error:
             raise UnreadableError(f"can't read {file}: {error.strerror}") from error
-        runs.append(tests_output.read(data, str(file), device))
+        runs.append(nccl_tests.read(data, str(file), device))
     return joined(runs)
 
 
@@ -52,7 +52,7 @@ def drive(folder: Path, plan: Plan) -> BenchRun:
         with tempfile.TemporaryDirectory() as place:
             said = _ran(program, plan, Path(place) / "results.json")
         try:
-            runs.append(tests_output.read(said, str(program)))
+            runs.append(nccl_tests.read(said, str(program)))
         except UnreadableError as error:
             failures[name] = error.message
     if not runs:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from whichrank.evidence import fabric_map
-from whichrank.evidence.nccl import topology as nccl_topology
+from whichrank.evidence.topology import fabric, nccl_dumps
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 from whichrank.records.hardware import GpuTopology
@@ -24,7 +23,7 @@ class Map:
     """What was read, and what it says."""
 
     hosts: list[HostTopology] = field(default_factory=list)
-    graphs: list[nccl_topology.Graph] = field(default_factory=list)
+    graphs: list[nccl_dumps.Graph] = field(default_factory=list)
     cables: list[Cable] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)
 
@@ -47,11 +46,11 @@ def read(paths: Sequence[Path]) -> Map:
 
 def _read_one(path: Path, text: str, found: Map) -> None:
     if "<graphs" in text[:2000]:
-        found.graphs += nccl_topology.read_graphs(text, str(path))
+        found.graphs += nccl_dumps.read_graphs(text, str(path))
     elif "<system" in text[:2000]:
-        found.hosts.append(nccl_topology.read_topology(text, str(path)))
-    elif fabric_map.is_fabric(text):
-        found.cables += [cable for cable in fabric_map.read(text) if cable not in found.cables]
+        found.hosts.append(nccl_dumps.read_topology(text, str(path)))
+    elif fabric.is_fabric(text):
+        found.cables += [cable for cable in fabric.read(text) if cable not in found.cables]
     else:
         matrix = of_matrix(text.encode(), str(path))
         if matrix is None:
