@@ -16,14 +16,14 @@ import time
 from pathlib import Path
 
 from whichrank.model.last_words import JOINED, Words
-from whichrank.run.crew import Crew, Member
-from whichrank.run.listeners import Audience
-from whichrank.run.nodes.fellows import Fellows
+from whichrank.run.monitoring.listeners import Audience
+from whichrank.run.monitoring.tally import Tally
 from whichrank.run.nodes.follower import Follower
 from whichrank.run.nodes.joining import Joining, join
+from whichrank.run.nodes.peers import Fellows
 from whichrank.run.nodes.snapshot import Snapshot, rows_of
 from whichrank.run.nodes.watcher import NodeWatcher
-from whichrank.run.tally import Tally
+from whichrank.run.watch.processes import Crew, Member
 
 SHARE = 0.05
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from tests.evidence.readers.torchlike import entry, frames, torch_pickle  # noqa: E402
-from whichrank.evidence.readers import _dump_columns, flight_recorder  # noqa: E402, F401 - imported before timing
+from whichrank.evidence.readers import flight_recorder  # noqa: E402 - imported before timing
 from whichrank.model.contracts import Item  # noqa: E402
 
 SITES = 12

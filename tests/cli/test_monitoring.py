@@ -13,7 +13,7 @@ import yaml
 
 from tests.conftest import ROOT
 from whichrank.cli.monitoring import files
-from whichrank.run.metrics import CATALOGUE
+from whichrank.run.monitoring.metrics import CATALOGUE
 
 RULES_TEST = ROOT / "tests" / "run" / "alerts_test.yml"
 NAMES = {metric.name for metric in CATALOGUE}

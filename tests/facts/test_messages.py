@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from whichrank.evidence.words import ALIGNED
+from whichrank.evidence.text.words import ALIGNED
 from whichrank.facts.messages import REPORT, Signature, names_a_cause, recognise, signatures
 from whichrank.facts.taxonomy import causes
 from whichrank.flows.diagnose import diagnose, discover_rules

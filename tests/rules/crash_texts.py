@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
+from types import ModuleType
 
 from whichrank.evidence.intake import collect
 from whichrank.flows.diagnose import read_all
@@ -121,3 +123,8 @@ def fingerprints(brought: dict[int, str]) -> Files:
 
 def steps(count: int, loss: str = "2.31", total: int = 1000, first: int = 0) -> str:
     return "".join(f"step {i}/{total} loss {loss}\n" for i in range(first, first + count))
+
+
+def is_on_known_messages(rule: ModuleType) -> bool:
+    """Whether a rule judges by known messages."""
+    return hasattr(rule, "known_messages") or "building.judged(" in inspect.getsource(rule)

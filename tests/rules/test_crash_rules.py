@@ -24,8 +24,8 @@ RULES = {rule.CODE: rule for rule in discover_rules()}
 MINE = [
     code
     for code, rule in RULES.items()
-    if getattr(rule, "crashes", None) is not None  # they all speak through that module
-    and getattr(rule, "sighted", None) is None  # those on known messages have their own tests
+    if hasattr(rule, "statements")  # they all speak through that module
+    and not texts.is_on_known_messages(rule)  # those have their own tests
 ]
 LAUNCHER = (
     '{"whichrank_last_words": 1, "host": "node1", "processes": [{"rank": 0, "pid": 11, "world_size": 2, "phase": "joined", '
@@ -283,7 +283,8 @@ def test_it_names_the_cause_and_the_ranks(tmp_path, code, name, files, ranks):
 
 
 def test_every_rule_has_a_case_that_fires():
-    assert {code for code, *_ in FIRE} == set(MINE)
+    on_hosts = {"HOST151", "HOST152", "HOST153", "RDMA152"}  # tests/rules/test_hardware_rules.py
+    assert {code for code, *_ in FIRE} == set(MINE) - on_hosts
 
 
 @pytest.mark.parametrize(("name", "files"), QUIET, ids=[n for n, _ in QUIET])

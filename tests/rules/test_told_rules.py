@@ -13,7 +13,9 @@ from whichrank.timeline.case import Case
 
 RULES = {rule.CODE: rule for rule in discover_rules()}
 MINE = {
-    code for code, rule in RULES.items() if any(hasattr(rule, helper) for helper in ("sighted", "doings", "_possible"))
+    code
+    for code, rule in RULES.items()
+    if texts.is_on_known_messages(rule) or hasattr(rule, "doings") or hasattr(rule, "_possible")
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from whichrank.model.last_words import JOINED
-from whichrank.run.alarm import Alarm, Seen
+from whichrank.run.watch.alarm import Alarm, Seen
 
 
 def rank(number: int, count: int, *, waiting: bool = False, phase: int = JOINED, busy: bool = False) -> Seen:

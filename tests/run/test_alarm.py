@@ -8,7 +8,16 @@ import pytest
 
 from tests.run.looks import away, play, rank, steady
 from whichrank.model.last_words import IMPORTED, JOINING, LEAVING
-from whichrank.run.alarm import BUSY_S, GROUP_S, IDLE_S, LONG_WORK_S, LOOP_S, MOVING_S, NOBODY_WAITS_S, Alarm
+from whichrank.run.watch.alarm import (
+    BUSY_S,
+    GROUP_S,
+    IDLE_S,
+    LONG_WORK_S,
+    LOOP_S,
+    MOVING_S,
+    NOBODY_WAITS_S,
+    Alarm,
+)
 
 
 def waiters(count: int = 300, ranks=range(1, 4)):

@@ -13,8 +13,8 @@ import pytest
 
 from whichrank.evidence.collectors import processes
 from whichrank.model.last_words import Words
-from whichrank.run.capture.asking import ask_quickly, await_all, framed, frames_s
-from whichrank.run.crew import Crew, Member
+from whichrank.run.watch.capture.asking import ask_quickly, await_all, framed, frames_s
+from whichrank.run.watch.processes import Crew, Member
 
 
 def member(pid: int, beat_ago_s: float) -> Member:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 from tests.run.test_capture_steps import member
-from whichrank.run.capture import __file__ as capture
-from whichrank.run.history import History
+from whichrank.run.watch.capture import __file__ as capture
+from whichrank.run.watch.samples import History
 
 PAGE = (ROOT / "docs" / "bundles.md").read_text()
 

@@ -232,7 +232,7 @@ def test_a_job_that_nobody_prepared(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
 def test_gdb_on_request(tmp_path: Path) -> None:
-    from whichrank.run.collect import collect
+    from whichrank.run.watch.collect import collect
 
     code = "import time; print('ready', flush=True); time.sleep(60)"
     environ = {**watched.environment(), "RANK": "0", "WORLD_SIZE": "1"}

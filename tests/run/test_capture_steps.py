@@ -13,17 +13,17 @@ import pytest
 from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import processes, worker_server
 from whichrank.model.last_words import JOINED, Words
-from whichrank.run import history
-from whichrank.run.capture import keep_history, step
-from whichrank.run.capture.aside import Aside
-from whichrank.run.capture.dumps import dump_of
-from whichrank.run.capture.files import document, tail
-from whichrank.run.capture.logs import keep_errors, keep_output, places_of
-from whichrank.run.capture.network import keep_namespaces
-from whichrank.run.capture.start import FABRIC, remember, started_s
-from whichrank.run.crew import Crew, Member
-from whichrank.run.history import History
-from whichrank.run.places import Torch
+from whichrank.run.watch import samples
+from whichrank.run.watch.capture import keep_history, step
+from whichrank.run.watch.capture.aside import Aside
+from whichrank.run.watch.capture.dumps import dump_of
+from whichrank.run.watch.capture.files import document, tail
+from whichrank.run.watch.capture.logs import keep_errors, keep_output, places_of
+from whichrank.run.watch.capture.network import keep_namespaces
+from whichrank.run.watch.capture.start import FABRIC, remember, started_s
+from whichrank.run.watch.places import Torch
+from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.samples import History
 from whichrank.worker import network
 
 
@@ -173,12 +173,12 @@ def test_a_worker_server_must_be_the_ranks_own(bundle, crew, tmp_path):
 
 
 def test_the_history_has_an_end(tmp_path, bundle, monkeypatch):
-    monkeypatch.setattr(history, "MOST", 1000)
+    monkeypatch.setattr(samples, "MOST", 1000)
     past, now_s = History(tmp_path), 1.0
     for _ in range(40):
         past.look(now_s, [member(0), member(1)])
         past.look(now_s + 1, [member(0)])
-        now_s += history.EVERY_S
+        now_s += samples.EVERY_S
     past.close()
     sizes = {path.name: path.stat().st_size for path in tmp_path.glob("history*")}
     assert set(sizes) == {"history.jsonl", "history.older.jsonl"}

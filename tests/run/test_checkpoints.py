@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichrank import checkpoint
-from whichrank.evidence import inert_pickle
+from whichrank.evidence.pickle import inert
 from whichrank.model.errors import UnreadableError
-from whichrank.run import checkpoints
-from whichrank.run.checkpoint_layouts import shard_sizes, step_of
+from whichrank.run.resume import checkpoints
+from whichrank.run.resume.checkpoint_layouts import shard_sizes, step_of
 
 torch = pytest.importorskip("torch")
 STATE = {"weight": torch.arange(4000.0), "bias": torch.ones(10), "step": 7}
@@ -294,7 +294,7 @@ def test_pickles_are_never_run(tmp_path: Path) -> None:
         def __reduce__(self) -> tuple[object, ...]:
             return (os.mkdir, (str(tmp_path / "harm"),))
 
-    value = inert_pickle.decode(pickle.dumps({"storage_data": Harm()}))
+    value = inert.decode(pickle.dumps({"storage_data": Harm()}))
     assert not (tmp_path / "harm").exists()
     assert value.of("storage_data").kind.endswith("mkdir")
     folder = tmp_path / "step-1"
@@ -312,4 +312,4 @@ def test_damaged_metadata(noise: bytes, at: int, byte: int) -> None:
     damaged[at % len(damaged)] = byte
     for data in (noise, bytes(damaged), real[: at % len(real)]):
         with contextlib.suppress(UnreadableError):  # any other error is one of the decoder
-            inert_pickle.decode(data)
+            inert.decode(data)

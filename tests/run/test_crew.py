@@ -8,7 +8,7 @@ import pytest
 
 from whichrank.model import last_words as layout
 from whichrank.model.last_words import Words
-from whichrank.run.crew import Crew, Member
+from whichrank.run.watch.processes import Crew, Member
 
 NOWHERE = Path("/nonexistent")
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from whichrank.model.errors import UsageError
-from whichrank.run import exporter as module
-from whichrank.run.exporter import MOST_CLIENTS, Exporter, address
+from whichrank.run.monitoring import exporter as module
+from whichrank.run.monitoring.exporter import MOST_CLIENTS, Exporter, address
 from whichrank.run.token import load_token
 
 TOKEN = "correct-horse-battery-staple"

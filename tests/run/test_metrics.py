@@ -13,11 +13,11 @@ from whichrank.model import last_words as layout
 from whichrank.model.findings import Gpu, Subject
 from whichrank.model.last_words import Words
 from whichrank.model.verdict import Diagnosis, GroupInfo, Verdict, Wait
-from whichrank.run.crew import Member
-from whichrank.run.exposition import Family, Metric, render
-from whichrank.run.listeners import Audience, Silent
-from whichrank.run.metrics import CATALOGUE, PER_RANK, families
-from whichrank.run.tally import Tally
+from whichrank.run.monitoring.exposition import Family, Metric, render
+from whichrank.run.monitoring.listeners import Audience, Silent
+from whichrank.run.monitoring.metrics import CATALOGUE, PER_RANK, families
+from whichrank.run.monitoring.tally import Tally
+from whichrank.run.watch.processes import Member
 
 START_NS = 1_700_000_000_000_000_000
 

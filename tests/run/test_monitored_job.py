@@ -24,7 +24,7 @@ import yaml
 from tests.run import watched
 from tests.run.hooks import Hook, hook
 from whichrank.cli.monitoring import files
-from whichrank.run.metrics import CATALOGUE
+from whichrank.run.monitoring.metrics import CATALOGUE
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),

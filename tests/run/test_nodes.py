@@ -19,20 +19,20 @@ from hypothesis import strategies as st
 from tests.run.watched import free_port
 from whichrank.model.errors import UsageError
 from whichrank.model.last_words import JOINED, Words
-from whichrank.run.alarm import Alarm, Seen
-from whichrank.run.crew import Member
-from whichrank.run.nodes import parcel, talk, wire
+from whichrank.run.nodes import evidence_transfer, protocol, wire
 from whichrank.run.nodes.clock import Offset
-from whichrank.run.nodes.fellows import Fellows
 from whichrank.run.nodes.follower import Follower
 from whichrank.run.nodes.joining import Joining, Link, count, join, own_name
 from whichrank.run.nodes.leader import Leader
+from whichrank.run.nodes.peers import Fellows
+from whichrank.run.nodes.protocol import Beat, Listed, Request
 from whichrank.run.nodes.roster import Node, Roster
 from whichrank.run.nodes.shared import Shared
 from whichrank.run.nodes.snapshot import Distant, Snapshot, rows_of, update
-from whichrank.run.nodes.talk import Beat, Listed, Request
 from whichrank.run.nodes.wire import Kind, Stream, WireError
-from whichrank.run.watch import seen
+from whichrank.run.watch.alarm import Alarm, Seen
+from whichrank.run.watch.processes import Member
+from whichrank.run.watch.watcher import seen
 
 QUIET: dict[str, str] = {}
 
@@ -180,10 +180,10 @@ def test_a_leader_that_does_not_know_the_token_is_not_followed(meeting: Meeting)
         connection, _ = listener.accept()
         with connection:
             stream = Stream()
-            connection.sendall(stream.pack(Kind.HELLO, talk.write(wire.Hello(wire.nonce()))))
+            connection.sendall(stream.pack(Kind.HELLO, protocol.write(wire.Hello(wire.nonce()))))
             heard = next(iter(stream.feed(connection.recv(4096))))
             assert heard[0] is Kind.JOIN
-            connection.sendall(stream.pack(Kind.WELCOME, talk.write(wire.Welcome("me", "two", "f" * 64))))
+            connection.sendall(stream.pack(Kind.WELCOME, protocol.write(wire.Welcome("me", "two", "f" * 64))))
             until(lambda: follower.why == "it does not know the token")
     assert not follower.joined
 
@@ -279,7 +279,7 @@ def test_a_parcel_arrives_between_beats(meeting: Meeting, tmp_path: Path) -> Non
     assert sent is not None
     assert sent.path is not None
     target = tmp_path / "kept" / "two"
-    assert parcel.unpack(sent.path, target) == []
+    assert evidence_transfer.unpack(sent.path, target) == []
     assert (target / "dumps" / "rank_2").read_bytes() == (bundle / "dumps" / "rank_2").read_bytes()
     assert (target / "dumps" / "rank_2").stat().st_mtime_ns == 10**18
 
@@ -297,7 +297,7 @@ def test_a_hostile_parcel_reaches_nothing_outside(tmp_path: Path) -> None:
         link = tarfile.TarInfo("link")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(link)
-    refused = parcel.unpack(box, tmp_path / "target" / "node")
+    refused = evidence_transfer.unpack(box, tmp_path / "target" / "node")
     assert len(refused) == 4
     assert [path.name for path in (tmp_path / "target").rglob("*") if path.is_file()] == ["words.json"]
     assert not list(tmp_path.rglob("outside"))
@@ -308,7 +308,7 @@ def test_what_is_too_large_stays_and_is_told(tmp_path: Path) -> None:
     bundle.mkdir()
     (bundle / "large").write_bytes(os.urandom(1 << 20))
     (bundle / "small").write_bytes(b"words")
-    box, note = parcel.pack(bundle, most=1 << 19)
+    box, note = evidence_transfer.pack(bundle, most=1 << 19)
     with tarfile.open(fileobj=box) as archive:
         assert archive.getnames() == ["small"]
     assert note == "too large to send: large"
@@ -325,7 +325,7 @@ def test_a_rank_looks_the_same_from_afar() -> None:
     )  # fmt: skip
     near.effort, near.traffic, near.turns = 0.5, 0.0, 1.0
     far = Distant(Words(), "x")
-    message = talk.read(Beat, talk.write(Beat(1, Snapshot(rows_of([near])))))
+    message = protocol.read(Beat, protocol.write(Beat(1, Snapshot(rows_of([near])))))
     assert message is not None
     assert message.snapshot is not None
     # The other clock is two hours ahead: ages don't care.
@@ -341,7 +341,7 @@ def test_a_rank_looks_the_same_from_afar() -> None:
     [b"", b"{", b"[]", b'{"sent_ns": "x"}', b'{"sent_ns": 1, "snapshot": {"rows": [[1]]}}', b"[" * 100_000],
 )
 def test_what_is_no_beat_is_none(broken: bytes) -> None:
-    assert talk.read(Beat, broken) is None
+    assert protocol.read(Beat, broken) is None
 
 
 def test_silence_is_learned() -> None:
@@ -499,7 +499,7 @@ def test_one_of_those_who_share_a_folder_leads(tmp_path: Path) -> None:
         assert sent is not None
         assert sent.final
         assert sent.path is not None
-        assert parcel.unpack(sent.path, tmp_path / "kept") == []
+        assert evidence_transfer.unpack(sent.path, tmp_path / "kept") == []
         assert (tmp_path / "kept" / "words").read_text() == "x"
         one.close()
         until(lambda: two.goodbye)

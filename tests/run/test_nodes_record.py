@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.intake import claim
 from whichrank.evidence.readers import nodes
-from whichrank.evidence.readers._hosts import host_of_path
+from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref
@@ -27,8 +27,8 @@ from whichrank.run.nodes import record
 from whichrank.run.nodes.judgement import restored, shortened
 from whichrank.run.nodes.record import Entry
 from whichrank.timeline.case import Case, build_case
-from whichrank.timeline.clocks import Clock
-from whichrank.timeline.host_clocks import on_one_clock, refined
+from whichrank.timeline.clocks.collectives import Clock
+from whichrank.timeline.clocks.hosts import on_one_clock, refined
 
 S = 10**9
 SCHEMAS = Path(nodes.__file__).parent.parent.parent / "report" / "schemas"

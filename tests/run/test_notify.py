@@ -12,7 +12,7 @@ from tests.run.watched import free_port
 from whichrank.model.errors import UsageError
 from whichrank.model.findings import Subject
 from whichrank.model.verdict import Diagnosis, Verdict
-from whichrank.run.notify import MOST, Notifier
+from whichrank.run.monitoring.notify import MOST, Notifier
 
 OUT = Path("/tmp/out")
 QUICK = (0.01, 0.02, 0.04)

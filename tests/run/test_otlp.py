@@ -10,9 +10,9 @@ from tests.run.hooks import hook
 from tests.run.test_metrics import START_NS, hung
 from tests.run.watched import free_port
 from whichrank.model.errors import UsageError
-from whichrank.run.exposition import Family
-from whichrank.run.metrics import CATALOGUE, families
-from whichrank.run.otlp import Pusher, document
+from whichrank.run.monitoring.exposition import Family
+from whichrank.run.monitoring.metrics import CATALOGUE, families
+from whichrank.run.monitoring.otlp import Pusher, document
 
 
 def all_families() -> list[Family]:

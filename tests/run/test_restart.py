@@ -10,8 +10,8 @@ import pytest
 from whichrank.model.errors import UsageError
 from whichrank.model.findings import CodePlace, Gpu, Subject
 from whichrank.model.verdict import Diagnosis, Position, RankInfo, Verdict
-from whichrank.run.checkpoints import Checkpoint, Found
-from whichrank.run.restart import (
+from whichrank.run.resume.checkpoints import Checkpoint, Found
+from whichrank.run.resume.decision import (
     LONGEST_PAUSE_S,
     UNSHARED,
     Attempt,
@@ -22,7 +22,7 @@ from whichrank.run.restart import (
     trap,
     used_gpu_hours,
 )
-from whichrank.run.restarts import EXCLUDED, Restarts
+from whichrank.run.resume.restarts import EXCLUDED, Restarts
 
 PLAN = Plan(restarts=5)
 

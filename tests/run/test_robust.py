@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.run import small, watched
-from whichrank.run import private
+from whichrank.run.watch import private
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),

@@ -15,11 +15,11 @@ from whichrank.evidence.bundle import Bundle
 from whichrank.flows.diagnose import diagnose
 from whichrank.model import last_words as layout
 from whichrank.model.last_words import Words
-from whichrank.run import requeue, slurm
-from whichrank.run.checkpoints import Checkpoint, Found
-from whichrank.run.crew import Crew, Member
-from whichrank.run.restart import Attempt, Plan
-from whichrank.run.scheduler import Heard, Scheduler
+from whichrank.run.resume import requeue, slurm
+from whichrank.run.resume.checkpoints import Checkpoint, Found
+from whichrank.run.resume.decision import Attempt, Plan
+from whichrank.run.resume.scheduler import Heard, Scheduler
+from whichrank.run.watch.processes import Crew, Member
 from whichrank.worker import lastwords
 
 STEP = {
@@ -135,7 +135,7 @@ def test_the_limit_is_in_the_zone_of_the_host() -> None:
 
 
 def test_what_slurm_repeats_is_passed_on_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whichrank.run.scheduler._program", {7: "slurmstepd", 8: "bash"}.get)
+    monkeypatch.setattr("whichrank.run.resume.scheduler._program", {7: "slurmstepd", 8: "bash"}.get)
     scheduler = Scheduler(slurm.here(STEP))
     assert [scheduler.hear(signal.SIGTERM, 7), scheduler.hear(signal.SIGTERM, 7)] == [True, False]
     assert scheduler.ends_it(1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whichrank.records.dump import COMPLETED, SCHEDULED, STARTED, Call, Dump, Frame, LocalGroup
-from whichrank.timeline.lineup import Lineup, line_up
+from whichrank.timeline.collectives.lineup import Lineup, line_up
 
 START_NS = 1_790_000_000_000_000_000
 MILLISECOND = 1_000_000

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from whichrank.model import last_words as layout
-from whichrank.run import private
+from whichrank.run.watch import private
 from whichrank.worker.lastwords import Recorder
 
 

@@ -15,8 +15,8 @@ import click
 from whichrank.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from whichrank.run.nodes.fellows import Fellows
     from whichrank.run.nodes.joining import Joining
+    from whichrank.run.nodes.peers import Fellows
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,8 +51,8 @@ def fellows_of(
     nodes, name = options.pop("nodes"), options.pop("node_name")
     if not (leader or shared or nodes or _may_be_many(command)):
         return None
-    from whichrank.run.nodes.fellows import Fellows
     from whichrank.run.nodes.joining import Joining, join
+    from whichrank.run.nodes.peers import Fellows
 
     wish = Joining(nodes, leader, shared, name, options["token_file"])
     link = join(wish if leader or shared else _as_tasks(wish, out, tell), command, tell)
@@ -81,8 +81,8 @@ def part(fellows: Fellows | None) -> None:
 
 def _as_tasks(wish: Joining, out: Path | None, tell: Callable[[str], None]) -> Joining:
     """Tasks of one Slurm step meet in the folder of the job's results, if nobody says otherwise."""
-    from whichrank.run import slurm
     from whichrank.run.nodes.leases import prepare
+    from whichrank.run.resume import slurm
 
     known = slurm.here()
     if known is None or not known.shared:

@@ -8,13 +8,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from whichrank.model.errors import UsageError
+from whichrank.model.files import replace_text
 
 
 def write(chunks: Iterable[str], output: Path | None) -> None:
-    """Write a report to a file (whole or not at all) or to stdout; a reader that went away is no error."""
+    """Write a report to a file (whole or not at all) or to stdout; a reader that went away is not an error."""
     if output is not None:
         _write_file("".join(chunks), output)
         return
+    if sys.stdout is None:  # closed by the caller: `whichrank … >&-`
+        raise UsageError("standard output is closed", "Give --output FILE, or leave standard output open.")
     # A path or a quote may hold characters that the terminal's encoding lacks.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -23,15 +26,27 @@ def write(chunks: Iterable[str], output: Path | None) -> None:
             sys.stdout.write(chunk)
     except BrokenPipeError:
         _silence_stdout()
+    except OSError as error:
+        raise _unwritable(error) from error
     flush()
 
 
 def flush() -> None:
     """Write out what is left while a broken pipe can still be met calmly."""
+    if sys.stdout is None:
+        return
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         _silence_stdout()
+    except OSError as error:
+        raise _unwritable(error) from error
+
+
+def _unwritable(error: OSError) -> UsageError:
+    """A full disk or a broken device behind stdout; what is left in the buffer goes nowhere."""
+    _silence_stdout()
+    return UsageError(f"can't write to standard output: {error.strerror}", "Free space, or give --output FILE.")
 
 
 def _silence_stdout() -> None:
@@ -40,16 +55,11 @@ def _silence_stdout() -> None:
 
 
 def _write_file(text: str, output: Path) -> None:
-    draft = output.with_name(f".{output.name}.{os.getpid()}")
     try:
         if output.exists() and not output.is_file():  # /dev/stderr, a named pipe
             output.write_text(text, encoding="utf-8", errors="backslashreplace")
-            return
-        try:
-            draft.write_text(text, encoding="utf-8", errors="backslashreplace")
-            draft.replace(output)
-        finally:
-            draft.unlink(missing_ok=True)
+        else:
+            replace_text(output, text)
     except OSError as error:
         raise UsageError(
             f"can't write {output}: {error.strerror}", "Give --output a file in a folder you may write to."

@@ -13,7 +13,7 @@ import click
 from whichrank.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from whichrank.run.restart import Plan
+    from whichrank.run.resume.decision import Plan
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,7 +63,7 @@ def plan_of(options: dict[str, Any]) -> Plan | None:
         raise UsageError("--requeue is for jobs of Slurm", "Use --restart N to start a failed job again right here.")
     if not times and folder is None and not exclude and not requeue:
         return None
-    from whichrank.run.restart import Plan
+    from whichrank.run.resume.decision import Plan
 
     return Plan(times, folder, argument, variable, hours, exclude, requeue)
 

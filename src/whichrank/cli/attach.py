@@ -21,8 +21,8 @@ def command(pid: int, out: Path | None, quiet: bool, **wishes: Any) -> None:
     A job that `whichrank run` started is watched as `run` would. Of another one there is what can be had from
     outside: /proc, py-spy, torch's own pipe.
     """
-    from whichrank.run.attach import attach
-    from whichrank.run.monitors import Monitors, Wishes
+    from whichrank.run.monitoring.monitors import Monitors, Wishes
+    from whichrank.run.watch.attach import attach
 
     def tell(text: str) -> None:
         if not quiet:

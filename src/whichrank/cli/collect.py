@@ -20,7 +20,7 @@ def command(pid: int | None, out: Path, quiet: bool) -> None:
     PID is the launcher or a rank; without it, the job that `whichrank run` watches here. A job that was
     started without it gives what can be had from outside: /proc, py-spy, torch's own pipe.
     """
-    from whichrank.run.collect import collect
+    from whichrank.run.watch.collect import collect
 
     bundle = collect(pid, out)
     if not quiet:

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -50,15 +51,16 @@ def format_name(chosen: str | None, output: Path | None) -> str:
     return chosen or by_suffix.get(output.suffix if output else "", "text")
 
 
-def rendered(diagnosis: Diagnosis, name: str, output: Path | None) -> Iterator[str]:
+def rendered(diagnosis: Diagnosis, name: str, output: Path | None, *, verbose: bool = False) -> Iterator[str]:
     """The report's text; on a terminal in its width and in colour."""
-    chosen = report.load(name)
-    if name == "text" and output is None and sys.stdout.isatty():
-        from whichrank.report import text
-        from whichrank.report._paint import terminal
+    if name != "text":
+        return report.load(name).render(diagnosis)
+    from whichrank.report import text
+    from whichrank.report._paint import terminal
 
-        return text.render(diagnosis, **terminal())
-    return chosen.render(diagnosis)
+    if output is None and sys.stdout is not None and sys.stdout.isatty():
+        return text.render(diagnosis, **terminal(), verbose=verbose)
+    return text.render(diagnosis, verbose=verbose)
 
 
 @click.command(name="diagnose")
@@ -70,6 +72,8 @@ def rendered(diagnosis: Diagnosis, name: str, output: Path | None) -> Iterator[s
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The training code, to point at the lines that should agree.",
 )
+@click.option("--why", is_flag=True, help="Show every hypothesis, and what speaks for and against it.")
+@click.option("--verbose", "-v", is_flag=True, help="List all files and rules in the coverage.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes to read with (default: one per core).")
 @click.option("--remember", is_flag=True, help="Keep the verdict (see history).")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
@@ -80,6 +84,8 @@ def command(
     format_: str | None,
     output: Path | None,
     source: Path | None,
+    why: bool,
+    verbose: bool,
     jobs: int | None,
     remember: bool,
     quiet: bool,
@@ -96,7 +102,8 @@ def command(
 
     with closing(ProgressLine(quiet=quiet)) as progress:
         diagnosis = diagnose(given, source=source, jobs=jobs, progress=progress)
-    write(rendered(diagnosis, format_name(format_, output), output), output)
+    told = diagnosis if why else replace(diagnosis, hypotheses=())
+    write(rendered(told, format_name(format_, output), output, verbose=verbose), output)
     if output is not None and not quiet:
         click.echo(f"{diagnosis.verdict.summary}\nThe report is in {output}.", err=True)
     if remember:

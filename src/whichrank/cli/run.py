@@ -40,9 +40,9 @@ def command(
     The job's exit code, signals and streams are its own. When no rank makes progress, or one dies, the
     evidence of every rank is taken and the verdict told on stderr and in --out.
     """
-    from whichrank.run.monitors import Monitors, Wishes, job_name
-    from whichrank.run.session import run
-    from whichrank.run.watch import Policy
+    from whichrank.run.monitoring.monitors import Monitors, Wishes, job_name
+    from whichrank.run.watch.session import run
+    from whichrank.run.watch.watcher import Policy
 
     def tell(text: str) -> None:
         if not quiet:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from whichrank.model.last_words import Words
-    from whichrank.run.view import Row
+    from whichrank.run.watch.view import Row
 
 WIDE, WIDER = 80, 100
 """Columns from which there is room for the place in the code, and for the process."""
@@ -31,7 +31,7 @@ def command(out: Path, interval: float, once: bool) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    from whichrank.run.view import following, open_view, read_state, rows
+    from whichrank.run.watch.view import following, open_view, read_state, rows
 
     crew = open_view(out)
     before: dict[int, Words] = {}
@@ -58,7 +58,7 @@ def _view(rows: list[Row], out: Path, console: Console) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    from whichrank.run.view import last_verdict, read_state
+    from whichrank.run.watch.view import last_verdict, read_state
 
     state = read_state(out)
     told = [_head(rows, state), *_alarms(state, console.height // 4)]

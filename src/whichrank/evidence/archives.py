@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol
 
-from whichrank.evidence._streams import CHUNK, Stream, compression, inflate
+from whichrank.evidence.compressed import CHUNK, Stream, compression, inflate
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Quality, Source
@@ -82,8 +82,9 @@ class Unpacker:
         except UnreadableError as error:
             self._note(label, error.message, "unusable")
         except TAR_ERRORS + ZIP_ERRORS as error:
-            note = f"could not be unpacked ({shortest(error)})"
-            self._note(label, note, self._grade(start))
+            self._note(label, f"could not be unpacked ({shortest(error)})", self._grade(start))
+        except Exception as error:  # noqa: BLE001 - whatever an archive provokes costs that archive alone
+            self._note(label, f"could not be unpacked ({type(error).__name__})", self._grade(start))
 
     def _members(self, path: Path, label: str) -> Iterator[Item]:
         allowed = max(self.limits.ratio_from, path.stat().st_size * self.limits.ratio)
@@ -123,6 +124,8 @@ class Unpacker:
                     return
                 # The list of members that tarfile keeps would grow without end.
                 vars(archive)["members"].clear()
+                if member.size < 0:
+                    raise _LimitError("a member of negative size")
                 guarded.allowance = unread = member.size + MIB
                 if self.spent + member.size > ceiling:
                     raise _LimitError(TOO_LARGE)
@@ -136,7 +139,8 @@ class Unpacker:
                     unread = 0
 
     def _zip(self, raw: BinaryIO, label: str, ceiling: int) -> Iterator[Item]:
-        if directory_size(raw) > self.limits.directory:
+        size, entries = directory_size(raw)
+        if size > self.limits.directory or entries > self.limits.files:
             raise _LimitError("its table of contents is too large")
         with zipfile.ZipFile(raw) as archive:
             infos = archive.infolist()
@@ -144,6 +148,9 @@ class Unpacker:
                 self._note(label, "a PyTorch checkpoint, not evidence", "ignored")
                 return
             for info in infos:
+                if not info.filename:
+                    self._note(label, "a member without a name was left out", "partial")
+                    continue
                 if info.is_dir() or not self._acceptable(label, info.filename, _zip_trouble(info)):
                     continue
                 with archive.open(info) as content:
@@ -250,19 +257,23 @@ def shortest(error: BaseException) -> str:
     return str(error)[:120] or type(error).__name__
 
 
-def directory_size(raw: BinaryIO) -> int:
-    """The size that a zip file declares for its table of contents, which zipfile reads whole."""
+def directory_size(raw: BinaryIO) -> tuple[int, int]:
+    """The largest size, and the most entries, that a zip file may declare for its table of contents.
+
+    zipfile reads the table whole. A comment can hold further records: which one zipfile will find does not matter."""
     raw.seek(0, 2)
     raw.seek(max(0, raw.tell() - 66_000))  # the end record, a comment of 64 KiB, the zip64 records
     tail = raw.read()
     raw.seek(0)
-    sizes = [0]
-    end, end64 = tail.rfind(b"PK\x05\x06"), tail.rfind(b"PK\x06\x06")
-    if 0 <= end <= len(tail) - 16 and (size := struct.unpack_from("<I", tail, end + 12)[0]) != 0xFFFFFFFF:
-        sizes.append(size)
-    if 0 <= end64 <= len(tail) - 48:
-        sizes.append(struct.unpack_from("<Q", tail, end64 + 40)[0])
-    return max(sizes)
+    found = [(0, 0)]
+    for mark, layout, at in ((b"PK\x05\x06", "<HI", 10), (b"PK\x06\x06", "<QQ", 32)):
+        begin = tail.find(mark)
+        while begin >= 0:
+            if begin + at + struct.calcsize(layout) <= len(tail):
+                entries, size = struct.unpack_from(layout, tail, begin + at)
+                found.append((0 if size == 0xFFFFFFFF else size, 0 if entries == 0xFFFF else entries))
+            begin = tail.find(mark, begin + 4)
+    return max(size for size, _ in found), max(entries for _, entries in found)
 
 
 def _tar_trouble(member: tarfile.TarInfo) -> str:

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO, Literal, cast
 
 from whichrank.evidence.archives import Limits, Unpacker, is_archive, printable
+from whichrank.evidence.jobs_in_file import split
 from whichrank.model.contracts import Item, Reader
 from whichrank.model.evidence import Quality, Source
 
@@ -170,7 +171,8 @@ class _Walk:
         if aside:
             self.note(item.label, "ignored", aside)
         elif not is_archive(item.head(512), name):
-            self.keep(item)
+            for part in split(item, self.unpacker.folder):
+                self.keep(part)
         elif nested >= self.limits.nesting:
             self.note(item.label, "ignored", f"more than {self.limits.nesting} archives inside one another")
         else:

@@ -6,6 +6,7 @@ import csv
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any, Literal, cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +19,30 @@ class Cause:
     meaning: str
     culprit: str
     """Who is meant by the culprit of this cause."""
+    phase: Literal["launch", "any"] = "any"
+    """A launch cause stops a job before its first collective: it can't explain a job that trained afterwards."""
+    role: Literal["cause", "generic", "ending", "why-late"] = "cause"
+    """generic: says that something did not happen, not why. ending: how a job that already stands still is taken down.
+    why-late: says why a straggler is late."""
+    yields: float = 0.0
+    """How much surer it must be than an explicit cause to be told instead of it."""
 
 
 @cache
 def causes() -> dict[str, Cause]:
     """All causes by their slug."""
     with (Path(__file__).parent / "taxonomy.csv").open(newline="", encoding="utf-8") as stream:
-        rows = csv.DictReader(stream)
-        return {
-            row["cause"]: Cause(row["cause"], row["family"], row["usual_category"], row["meaning"], row["culprit"])
-            for row in rows
-        }
+        return {row["cause"]: _cause(row) for row in csv.DictReader(stream)}
+
+
+def _cause(row: dict[str, str]) -> Cause:
+    return Cause(
+        row["cause"],
+        row["family"],
+        row["usual_category"],
+        row["meaning"],
+        row["culprit"],
+        cast("Any", row["phase"]),
+        cast("Any", row["role"]),
+        float(row["yields"]),
+    )

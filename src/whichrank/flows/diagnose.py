@@ -11,19 +11,22 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, Literal, cast
 
-from whichrank.evidence.chunks import UTF16
 from whichrank.evidence.intake import claims, collect, discover_readers
 from whichrank.evidence.readers import flight_recorder
+from whichrank.evidence.text.chunks import UTF16
 from whichrank.fleet.local import Failure, map_ordered
+from whichrank.flows.several_jobs import together
 from whichrank.model.contracts import Item, Reader, Reading, Rule
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Coverage, Skipped, Source
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Diagnosis, JobInfo, ScheduledJob
-from whichrank.timeline import positions
 from whichrank.timeline.case import Case, build_case
+from whichrank.timeline.collectives import positions
+from whichrank.timeline.job_state.joined import joined
 from whichrank.verdict.choose import Choice, choose
+from whichrank.verdict.fit import against
 
 Progress = Callable[[str, int, int], None]
 Given = Path | Literal["-"]
@@ -39,20 +42,32 @@ def diagnose(
     """Read everything below the paths and say what went wrong."""
     with collect(paths) as intake:
         results = read_all(intake.items, jobs=jobs, progress=progress)
-    sources, records = list(intake.refused), []
-    for item, outcome in zip(intake.items, results, strict=True):
-        found, noted = _sort(item, outcome)
-        records += found
-        sources += noted
-    case = build_case(records)
     if progress is not None:
-        progress("judging", 0, 1)
-    answer = conclude(case, _with_aside(sources, case.set_aside))
+        progress("judging", 0, 0)
+    outcomes = list(zip(intake.items, results, strict=True))
+    jobs_in_it = sorted({item.job for item in intake.items if item.job})
+    answers = [_judged(outcomes, intake.refused, job) for job in jobs_in_it or [""]]
+    answer = together(answers, jobs_in_it) if jobs_in_it else answers[0][1]
     if source is None:
         return answer
     from whichrank.source.excerpts import find_excerpts
 
     return replace(answer, excerpts=find_excerpts(source, answer.verdict.culprits.code))
+
+
+Outcome = tuple[Item, "list[tuple[str, Reading]] | Failure"]
+
+
+def _judged(outcomes: Sequence[Outcome], refused: Sequence[Source], job: str) -> tuple[Case, Diagnosis]:
+    """The answer for one job: what files of its own say, and those that are nobody's in particular."""
+    sources, records = list(refused), []
+    for item, outcome in outcomes:
+        if item.job in ("", job):
+            found, noted = _sort(item, outcome)
+            records += found
+            sources += noted
+    case = build_case(records)
+    return case, conclude(case, _with_aside(sources, case.set_aside))
 
 
 def read_all(
@@ -66,7 +81,7 @@ def read_all(
 
 
 # Readers of running text: what they look for may stand anywhere in a log, not only at its beginning.
-ANYWHERE = ("torch_output", "nccl_log", "messages")
+ANYWHERE = ("torch_output", "nccl_log", "known_messages")
 # A log of NCCL alone that is larger than this is read once, by its own reader.
 LARGE = 8 << 20
 
@@ -77,9 +92,9 @@ def _read(item: Item) -> list[tuple[str, Reading]]:
     together = _read_together(item, shared) if len(shared) > 1 else {}
     results = [(reader.NAME, together.get(reader.NAME) or _read_by(reader, item)) for reader in chosen]
     if item.size > LARGE and [reader.NAME for reader in chosen] == ["nccl_log"]:
-        from whichrank.evidence.readers import messages
+        from whichrank.evidence.readers import known_messages
 
-        results.append((messages.NAME, messages.read_warnings(item, results[0][1].records)))
+        results.append((known_messages.NAME, known_messages.read_warnings(item, results[0][1].records)))
     useful = [(name, reading) for name, reading in results if reading.quality != "ignored"]
     return useful or results[:1]
 
@@ -93,10 +108,10 @@ def _read_by(reader: Reader, item: Item) -> Reading:
 
 def _read_together(item: Item, readers: Sequence[Reader]) -> dict[str, Reading]:
     """Running text is cut into lines and searched for words once, for all of its readers."""
-    from whichrank.evidence.readers import _together
+    from whichrank.evidence.text import shared_pass
 
     try:
-        readings = _together.read(item, [cast("Any", reader).Listener(item) for reader in readers])
+        readings = shared_pass.read(item, [cast("Any", reader).Listener(item) for reader in readers])
     except UnreadableError as error:
         readings = [Reading(quality="unusable", note=error.message) for _ in readers]
     return {reader.NAME: reading for reader, reading in zip(readers, readings, strict=True)}
@@ -187,8 +202,15 @@ def _ask(rule: Rule | ModuleType, case: Case) -> list[Finding] | NotEvaluated:
 
 def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:
     """Judge a case and put the answer together."""
-    findings, found, clear, skipped = judge(case, diagnostic_rules())
-    choice = choose(findings, looked_at=_looked_at(case, sources), enough=_enough(case))
+    said, found, clear, skipped = judge(case, diagnostic_rules())
+    findings = [joined(case, finding) for finding in said]
+    choice = choose(
+        findings,
+        looked_at=_looked_at(case, sources),
+        enough=_enough(case),
+        fit=lambda finding: against(case, finding),
+        finished=case.finish.ref if case.finish else None,
+    )
     return Diagnosis(
         verdict=choice.verdict,
         findings=choice.findings,
@@ -200,6 +222,7 @@ def conclude(case: Case, sources: Sequence[Source]) -> Diagnosis:
         groups=positions.groups(case),
         waits=positions.waits(case),
         standings=positions.standings(case),
+        hypotheses=choice.hypotheses,
         coverage=Coverage(tuple(sources), tuple(found), tuple(clear), tuple(skipped)),
     )
 

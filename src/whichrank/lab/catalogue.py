@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, cast
@@ -68,9 +69,14 @@ class Fault:
         }
 
 
+@cache
+def _files() -> dict[str, Path]:
+    """The faults of the package, by their files: faults/<family>/<name>.py."""
+    return {file.stem: file for file in sorted((HERE / "faults").glob("*/*.py")) if not file.stem.startswith("_")}
+
+
 def names() -> list[str]:
-    """The faults of the package, by their files."""
-    return sorted(file.stem for file in (HERE / "faults").glob("*.py") if not file.stem.startswith("_"))
+    return sorted(_files())
 
 
 def find(name: str) -> Fault:
@@ -80,7 +86,7 @@ def find(name: str) -> Fault:
         near = get_close_matches(name, names(), n=3, cutoff=0.4)
         hint = f"Did you mean {' or '.join(near)}?" if near else "whichrank drill list shows them."
         raise UsageError(f"there is no fault '{name}'", hint)
-    return from_file(HERE / "faults" / f"{name}.py")
+    return from_file(_files()[name])
 
 
 def from_file(path: Path) -> Fault:

@@ -108,7 +108,7 @@ def _break_it(fault: Fault, job: Job, outcome: Outcome) -> None:
 
 def _look(job: Job) -> None:
     """Take the evidence of a job that runs, and judge it."""
-    from whichrank.run.collect import collect
+    from whichrank.run.watch.collect import collect
 
     collect(job.pid(0), job.out / "bundle")
     # What a person would look at beside: the job prints into the drill's own file.

@@ -24,6 +24,8 @@ class Item:
     label: str
     size: int
     mtime_ns: int
+    job: str = ""
+    """Of a file that holds several jobs: which of them this part is about."""
 
     def head(self, count: int = 4096) -> bytes:
         with self.path.open("rb") as stream:

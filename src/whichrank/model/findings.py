@@ -50,10 +50,13 @@ class Subject:
     """Who or what is meant; empty where nobody can be named."""
 
     ranks: tuple[int, ...] = ()
+    """Only those that are certain."""
     hosts: tuple[str, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     links: tuple[Link, ...] = ()
     code: tuple[CodePlace, ...] = ()
+    candidates: tuple[int, ...] = ()
+    """Where the evidence can't decide: exactly the ranks that fit all of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from whichrank.model.evidence import Coverage
+from whichrank.model.evidence import Coverage, Ref
 from whichrank.model.findings import Alternative, Category, CodePlace, Finding, Hold, NextStep, Subject
 
 RankState = Literal["running", "waiting", "stuck", "frozen", "dead", "absent", "unknown"]
@@ -22,6 +22,31 @@ class Verdict:
     fix: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     certificate: tuple[Hold, ...] = ()
+
+
+Grade = Literal["proves", "supports", "hints", "contradicts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One thing that speaks for or against a hypothesis."""
+
+    code: str
+    """The rule that says so; empty for the state of the job."""
+    grade: Grade
+    says: str
+    evidence: tuple[Ref, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A cause and who is meant, with all that speaks for it and against it."""
+
+    cause: str
+    ranks: tuple[int, ...]
+    confidence: float
+    arguments_for: tuple[Argument, ...] = ()
+    arguments_against: tuple[Argument, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,4 +164,6 @@ class Diagnosis:
     standings: tuple[Standing, ...] = ()
     """Identical stacks together, the most frequent first."""
     excerpts: tuple[Excerpt, ...] = ()
+    hypotheses: tuple[Hypothesis, ...] = ()
+    """All that were considered, the best first."""
     coverage: Coverage = Coverage()

@@ -54,6 +54,7 @@ EVENT_KINDS = {
     "scheduler_job": "which job of a scheduler this is: kind, job, name, step, node, nodes, restarts, ends",
     "node_silent": "a watcher heard nothing of a whole node any more: how (no answer, not renewed), ranks",
     "host_out_of_memory": "a scheduler saw the kernel's out-of-memory killer: by",
+    "run_finished": "the end of a file says that the run ended well: how (words, exit)",
     "environment": "what a rank was started with: one key per variable",
     "not_joined": "a rank had not begun to make its process group when it was looked at, or ended",
     "group_init": "a process group was made: size, timeout_ms, name",

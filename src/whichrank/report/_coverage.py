@@ -26,6 +26,27 @@ def lines(coverage: Coverage) -> Iterator[str]:
     yield from _rules(coverage)
 
 
+def short(coverage: Coverage) -> Iterator[str]:
+    """The same in two or three lines."""
+    if not coverage.sources:
+        yield "No evidence was looked at."
+        return
+    files = {quality: sum(s.quality == quality for s in coverage.sources) for quality in TITLES}
+    told = [f"read {counted(files['complete'] + files['partial'], 'file')}"]
+    told += [f"{files['ignored']:,} ignored"] if files["ignored"] else []
+    told += [f"{files['unusable']:,} could not be read"] if files["unusable"] else []
+    yield "; ".join(told) + f"; {counted(len(coverage.clear), 'rule')} found nothing"
+    unread = [f"{s.path}: {s.note}" for s in coverage.sources if s.quality == "unusable"]
+    if unread:
+        yield f"could not be read: {listed(unread, 2)}"
+    if coverage.not_evaluated:
+        missing = list(dict.fromkeys(skipped.missing for skipped in coverage.not_evaluated))
+        yield (
+            f"{counted(len(coverage.not_evaluated), 'rule')} could not be evaluated; missing: {listed(missing, 3)}"
+            " (--verbose lists them)"
+        )
+
+
 def _sources(coverage: Coverage, quality: Quality) -> Iterator[str]:
     """Files with the same reader and note are told together."""
     alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)

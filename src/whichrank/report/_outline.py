@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace, Finding, Hold, NextStep
-from whichrank.model.verdict import Diagnosis, Excerpt, JobInfo, RankInfo, Verdict
+from whichrank.model.verdict import Diagnosis, Excerpt, Hypothesis, JobInfo, RankInfo, Verdict
 from whichrank.report import _coverage
 from whichrank.report._words import counted, listed, percent, ranges, shortened
 
@@ -51,9 +51,10 @@ class Outline:
     sections: list[Section] = field(default_factory=list)
 
 
-def outline(diagnosis: Diagnosis) -> Outline:
-    """The report of one diagnosis, sections without content left out."""
+def outline(diagnosis: Diagnosis, *, verbose: bool = True) -> Outline:
+    """The report of one diagnosis, sections without content left out; not `verbose`: the coverage in two lines."""
     verdict = diagnosis.verdict
+    coverage = _coverage.lines if verbose else _coverage.short
     alternatives = [Point(f"{percent(a.confidence)}  {a.cause}: {a.why}") for a in verdict.alternatives]
     sections = [
         Section("who", list(_who(diagnosis))),
@@ -61,13 +62,14 @@ def outline(diagnosis: Diagnosis) -> Outline:
         Section("the code", [_excerpt(excerpt) for excerpt in diagnosis.excerpts]),
         Section("where the ranks are", _standings(diagnosis)),
         Section("the cycle", _cycle(verdict.certificate)),
-        Section("what to do now", [Point(line) for line in _now(diagnosis)], numbered=True),
+        Section("what to do", [Point(line) for line in _now(diagnosis)], numbered=True),
         Section("how to fix it", [Point(step) for step in verdict.fix], numbered=True),
-        Section("who only waits", _waiting(diagnosis)),
+        Section("waiting ranks (not the cause)", _waiting(diagnosis)),
         Section("it could also be", alternatives),
         Section("also found", _also(diagnosis)),
         Section("next commands", [_command(step) for step in diagnosis.next]),
-        Section("coverage", [Point(line) for line in _coverage.lines(diagnosis.coverage)], folded=True),
+        Section("hypotheses", [_hypothesis(h) for h in diagnosis.hypotheses], numbered=True),
+        Section("coverage", [Point(line) for line in coverage(diagnosis.coverage)], folded=True),
     ]
     return Outline(verdict.summary, _label(diagnosis), [s for s in sections if s.points])
 
@@ -109,6 +111,8 @@ def _who(diagnosis: Diagnosis) -> Iterator[Point]:
     if len(who.ranks) > CULPRITS:
         rest = who.ranks[CULPRITS:]
         yield Point(f"and rank{'s' if len(rest) > 1 else ''} {ranges(rest)} ({len(rest):,} more)")
+    if who.candidates:
+        yield Point(f"one of ranks {ranges(who.candidates)}: the evidence can't tell which")
     elsewhere = [code for code in who.code if code.rank is None or code.rank not in who.ranks]
     for code in elsewhere[:CULPRITS]:
         yield Point(f"code: {_place(code)}" + ("" if code.rank is None else f" (rank {code.rank})"))
@@ -217,7 +221,7 @@ def _now(diagnosis: Diagnosis) -> Iterator[str]:
     if verdict.category == "hang":
         if gather:
             yield f"If the job still runs, take {gather} first: stopping it destroys that evidence."
-        yield "A hang does not end by itself: stop the job, mend the cause, restart from a checkpoint."
+        yield "A hang does not end by itself: stop the job, fix the cause, restart from a checkpoint."
     elif verdict.category == "crash":
         who = f"rank {ranges(verdict.culprits.ranks)}" if verdict.culprits.ranks else "the proof above"
         yield f"Look at {who} only: the errors of the other ranks follow from it."
@@ -240,7 +244,7 @@ def _waiting(diagnosis: Diagnosis) -> list[Point]:
         return []
     world = diagnosis.job.world_size
     share = f"{len(victims):,} of {world:,}" if world else counted(len(victims), "rank")
-    return [Point(f"rank{'s' if len(victims) > 1 else ''} {ranges(victims)} ({share}): not the cause")]
+    return [Point(f"rank{'s' if len(victims) > 1 else ''} {ranges(victims)} ({share})")]
 
 
 def _also(diagnosis: Diagnosis) -> list[Point]:
@@ -257,6 +261,14 @@ def _also(diagnosis: Diagnosis) -> list[Point]:
 
 def _incident(verdict: Verdict) -> str:
     return f"{verdict.category} · {verdict.cause}: {verdict.summary}"
+
+
+def _hypothesis(hypothesis: Hypothesis) -> Point:
+    """A cause with all that speaks for it and against it."""
+    who = f", rank{'s' if len(hypothesis.ranks) > 1 else ''} {ranges(hypothesis.ranks)}" if hypothesis.ranks else ""
+    said = [f"+ {a.grade}: {a.says} [{a.code}]" for a in hypothesis.arguments_for]
+    said += [f"- {a.grade}: {a.says}" for a in hypothesis.arguments_against]
+    return Point(f"{hypothesis.cause}{who}: {percent(hypothesis.confidence)}", tuple(said))
 
 
 def _command(step: NextStep) -> Point:

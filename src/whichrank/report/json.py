@@ -12,7 +12,7 @@ import msgspec
 from whichrank import __version__
 from whichrank.model.evidence import Coverage, Ref
 from whichrank.model.findings import CodePlace, Endpoint, Finding, Hold, NextStep, Subject
-from whichrank.model.verdict import Diagnosis, GroupInfo, JobInfo, RankInfo, Verdict, Wait
+from whichrank.model.verdict import Argument, Diagnosis, GroupInfo, Hypothesis, JobInfo, RankInfo, Verdict, Wait
 
 NAME = "json"
 SCHEMA_VERSION = 1
@@ -51,6 +51,25 @@ def as_document(diagnosis: Diagnosis) -> dict[str, Any]:
             for index, found in enumerate(diagnosis.findings)
         ],
         "coverage": coverage(diagnosis.coverage),
+    } | ({"hypotheses": [_hypothesis(h) for h in diagnosis.hypotheses]} if diagnosis.hypotheses else {})
+
+
+def _hypothesis(told: Hypothesis) -> dict[str, Any]:
+    return {
+        "cause": told.cause,
+        "ranks": list(told.ranks),
+        "confidence": _probability(told.confidence),
+        "for": [_argument(argument) for argument in told.arguments_for],
+        "against": [_argument(argument) for argument in told.arguments_against],
+    }
+
+
+def _argument(told: Argument) -> dict[str, Any]:
+    return {
+        "code": told.code or None,
+        "grade": told.grade,
+        "says": told.says,
+        "evidence": [_ref(ref) for ref in told.evidence],
     }
 
 
@@ -74,6 +93,7 @@ def verdict(told: Verdict) -> dict[str, Any]:
 def subject(meant: Subject) -> dict[str, Any]:
     return {
         "ranks": list(meant.ranks),
+        "candidates": list(meant.candidates),
         "hosts": list(meant.hosts),
         "gpus": [{"host": gpu.host, "index": gpu.index, "uuid": gpu.uuid} for gpu in meant.gpus],
         "links": [{"a": _endpoint(link.a), "b": _endpoint(link.b)} for link in meant.links],

@@ -14,9 +14,9 @@ NAME = "text"
 WIDTH = 80
 
 
-def render(diagnosis: Diagnosis, *, width: int = WIDTH, paint: Paint = plain) -> Iterator[str]:
+def render(diagnosis: Diagnosis, *, width: int = WIDTH, paint: Paint = plain, verbose: bool = False) -> Iterator[str]:
     """The report, line by line; without a width and colours it is the same everywhere."""
-    told = outline(diagnosis)
+    told = outline(diagnosis, verbose=verbose)
     role = diagnosis.verdict.category
     for line in _wrapped(told.sentence, "", "", width):
         yield paint(role, line) + "\n"

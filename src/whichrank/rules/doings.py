@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim, Sign
-from whichrank.rules.sighted import Seen
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.known_messages import Seen
+from whichrank.timeline.job_state.statements import Statement
 
 _TROUBLE = re.compile(
     r"(?i:time-?d? ?-?out|\bhang|\bhung|stuck|freez|stall|expire|exception|error|fail|crash|killed|abort)"
@@ -26,57 +28,68 @@ _EARLY = 10
 
 def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
     """The finding that the last activity before a time-out makes, where nothing surer is at hand."""
-    if not crashes.heard(case):
-        return crashes.SILENT
-    waiting = [*sighted.timed_out(case), *_waited_elsewhere(case)]
-    hints = sighted.of_cause(case, claim.cause, ("hint",))
+    if not statements.heard(case):
+        return building.SILENT
+    waiting = [*known_messages.timed_out(case), *_waited_elsewhere(case)]
+    hints = known_messages.of_cause(case, claim.cause, ("hint",))
     raised = () if _cut_off(case) else _RAISED
     told = [s.sign for s in hints if waiting or s.id in raised or _TROUBLE.search(s.sign.text)]
     if claim.cause == "rank-stuck-in-preprocessing" and (waiting or told):
-        told += [Sign(clue.ref.quote, clue.ref) for clue in case.clues if clue.kind == "between_barriers"]
+        told += [Statement(clue.ref.quote, clue.ref) for clue in case.clues if clue.kind == "between_barriers"]
     last = _last(case, waiting)
     mine = [s for s in last if s.signature.cause == claim.cause]
     if case.has_dumps or not (waiting or told) or not (mine or told):
         return []
     signs = [*(s.sign for s in mine[-2:]), *told, *waiting]
-    what = crashes.short(mine[-1].sign.text if mine else told[0].text, 100)
-    ranks = crashes.unless_all(case, crashes.ranks_of([s.sign for s in mine]))
-    ranks = ranks if len(ranks) == 1 else ()
-    who = crashes.who(case, ranks, []) if ranks else "A rank"
-    return [crashes.found(case, claim, signs, tell.format(who=who, what=what), _sure(case, claim, mine, told), ranks)]
+    what = building.short(mine[-1].sign.text if mine else told[0].text, 100)
+    ranks = _who(case, mine)
+    who = building.who(case, ranks, []) if ranks else "A rank"
+    return [building.found(case, claim, signs, tell.format(who=who, what=what), _sure(case, claim, mine, told), ranks)]
 
 
-def _waited_elsewhere(case: Case) -> list[Sign]:
+def _who(case: Case, mine: list[Seen]) -> tuple[int, ...]:
+    """The one rank that said what it does; who timed out only waits, and then it is who did not come."""
+    waited = {event.rank for event in statements.events(case, "watchdog_timeout", "gloo_timeout")}
+    spoke = [rank for rank in statements.ranks_of([s.sign for s in mine]) if rank not in waited]
+    ranks = statements.unless_all(case, tuple(spoke))
+    if not ranks and len(case.first_to_fail) == 1:
+        return tuple(case.first_to_fail)
+    return ranks if len(ranks) == 1 else ()
+
+
+def _waited_elsewhere(case: Case) -> list[Statement]:
     """What else says that ranks waited in vain: in the store, for NCCL's id, in the start barrier, in a few words."""
-    told = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") in _STORE]
+    told = [s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") in _STORE]
     gave_up = [s for s in told if not _CUT_OFF.search(s.text)]
     named = ["torch-unique-id"]
-    if not crashes.events(case, "nccl_error", "cuda_error", "peer_closed"):
+    if not statements.events(case, "nccl_error", "cuda_error", "peer_closed"):
         named.append("torch-failed-or-timed-out")  # then it was a time-out, of which the first line is not at hand
-    return gave_up + [s.sign for s in sighted.seen(case, *named) if not _CUT_OFF.search(s.sign.text)]
+    return gave_up + [s.sign for s in known_messages.seen(case, *named) if not _CUT_OFF.search(s.sign.text)]
 
 
 def _cut_off(case: Case) -> bool:
     """Whether ranks lost their store instead of waiting in vain."""
-    told = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") in (*_STORE, "closed")]
+    told = [
+        s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") in (*_STORE, "closed")
+    ]
     return any(_CUT_OFF.search(s.text) for s in told)
 
 
-def _sure(case: Case, claim: Claim, mine: list[Seen], told: list[Sign]) -> float:
+def _sure(case: Case, claim: Claim, mine: list[Seen], told: list[Statement]) -> float:
     sure = 0.5 + 0.06 * bool(mine) + 0.08 * bool(told)
     if claim.cause == "rank-stuck-in-preprocessing" and at_a_barrier_of_the_start(case):
         sure += 0.1
     return min(sure, 0.7)
 
 
-def _last(case: Case, waiting: list[Sign]) -> list[Seen]:
+def _last(case: Case, waiting: list[Statement]) -> list[Seen]:
     """Of each file, the activity that was told last before its first time-out."""
     stops: dict[str, int] = {}
     for sign in waiting:
         line = int(sign.ref.locator.removeprefix("line ")) if sign.ref.locator.startswith("line ") else 0
         stops[sign.ref.source] = min(line, stops.get(sign.ref.source, line))
     last: dict[str, Seen] = {}
-    for s in sighted.seen(case, *sighted.activities()):
+    for s in known_messages.seen(case, *known_messages.activities()):
         if s.sighting.line <= stops.get(s.sign.ref.source, s.sighting.line):
             last[s.sign.ref.source] = s
     return list(last.values())
@@ -86,5 +99,5 @@ def at_a_barrier_of_the_start(case: Case) -> bool:
     """One extra clue decides: a reduction of barrier size with a low sequence number."""
     return any(
         (event.number("numel_in") or 0) <= _SMALL and (event.number("seq") or _EARLY) < _EARLY
-        for event in crashes.events(case, "watchdog_timeout")
+        for event in statements.events(case, "watchdog_timeout")
     )

@@ -10,9 +10,10 @@ from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Category, Finding, Gpu, NextStep, NotEvaluated, Severity, Subject
 from whichrank.records.hardware import GpuState, KernelEvent, address
 from whichrank.records.log import Value
-from whichrank.rules import crashes, telling
+from whichrank.rules import building, telling
 from whichrank.timeline.case import Case
 from whichrank.timeline.hardware import same_host
+from whichrank.timeline.job_state import statements
 
 NO_KERNEL_LOG = NotEvaluated("the kernel log of the hosts (dmesg, journalctl -k)")
 NO_GPU_STATE = NotEvaluated("the kernel log or nvidia-smi -q of the hosts")
@@ -156,16 +157,16 @@ def _of_another_job(case: Case, event: KernelEvent) -> bool:
     return (
         blame_of(event) == "application"
         and case.hardware.stranger(event.pid, event.host)
-        and (not crashes.events(case, *_PROGRAM_FAILED) or _failed_otherwise(case))
+        and (not statements.events(case, *_PROGRAM_FAILED) or _failed_otherwise(case))
     )
 
 
 def _failed_otherwise(case: Case) -> bool:
     """Whether the job itself says what it failed of, and that is no fault of a program on a GPU."""
-    if crashes.events(case, "cuda_error", "native_crash"):
+    if statements.events(case, "cuda_error", "native_crash"):
         return False
-    refused = any(event.text("class") in _REFUSED for event in crashes.events(case, "nccl_error"))
-    raised = (event.text("type") for event in crashes.events(case, "traceback"))
+    refused = any(event.text("class") in _REFUSED for event in statements.events(case, "nccl_error"))
+    raised = (event.text("type") for event in statements.events(case, "traceback"))
     return refused or any(kind and "." not in kind and kind != "RuntimeError" for kind in raised)
 
 
@@ -177,7 +178,7 @@ def knows_a_job(case: Case) -> bool:
 def _without_gpus(case: Case) -> bool:
     """Whether all that is known of the job says that it runs on CPUs: Gloo alone, and no process on any GPU."""
     calls = case.lineup.calls if case.lineup else []
-    if not calls or any(call.backend != "gloo" for call in calls) or case.nccl or crashes.events(case, "cuda_error"):
+    if not calls or any(call.backend != "gloo" for call in calls) or case.nccl or statements.events(case, "cuda_error"):
         return False
     on_gpu = any(p.gpu is not None or p.bus_id for p in case.people.by_rank.values())
     seen = {pid for state in case.hardware.gpus for pid in state.pids}
@@ -309,7 +310,7 @@ def found(  # noqa: PLR0913
     return Finding(
         code=claim.code,
         cause=claim.cause,
-        category="hang" if claim.category == "crash" and crashes.only_hangs(case) else claim.category,
+        category="hang" if claim.category == "crash" and statements.only_hangs(case) else claim.category,
         severity=weight.severity,
         confidence=sure,
         subject=subject,
@@ -346,8 +347,8 @@ def aside(case: Case, events: Sequence[KernelEvent], weight: Weight) -> str:
 
 
 def names(case: Case, ranks: tuple[int, ...]) -> str:
-    """As `crashes.who`."""
-    return crashes.who(case, ranks)
+    """As `building.who`."""
+    return building.who(case, ranks)
 
 
 def value_ref(state: GpuState, words: str) -> Ref:

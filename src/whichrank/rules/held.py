@@ -8,9 +8,9 @@ from dataclasses import replace
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import telling
-from whichrank.timeline.activity import Doing, of_process
 from whichrank.timeline.case import Case
-from whichrank.timeline.stuck import Held, held_up, only_stack, ref_of, stack_ref
+from whichrank.timeline.collectives.stuck import Held, held_up, only_stack, ref_of, stack_ref
+from whichrank.timeline.job_state.activity import Doing, of_process
 
 
 def judge_held(

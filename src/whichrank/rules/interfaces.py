@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from whichrank.rules.crashes import Sign
+from whichrank.timeline.job_state.statements import Statement
 
 SIGNS = ("^", "=", "!")
 """NCCL's own: not these, exactly these."""
@@ -14,14 +14,14 @@ _NAMED = re.compile(
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 
 
-def wanted(sign: Sign) -> str:
+def wanted(sign: Statement) -> str:
     """The interface that Gloo looked for, where the message names it."""
     told = sign.event.text("interface") if sign.event else ""
     found = None if told else _NAMED.search(sign.text)
     return told or (found["name"] if found and not found["host"] else "")
 
 
-def host_name(sign: Sign) -> str:
+def host_name(sign: Statement) -> str:
     """The host name that Gloo could not resolve to an address of the host, where it speaks of one."""
     found = _NAMED.search(sign.text)
     return found["name"].rstrip(".") if found and found["host"] else ""

@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from whichrank.records.log import LogEvent
-from whichrank.rules.crashes import Claim, Sign, events, sign
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.stuck import of_all_ranks
+from whichrank.timeline.collectives.stuck import of_all_ranks
+from whichrank.timeline.job_state.statements import Statement, events, statement
 
 _BUCKET = 1_000_000
 """Elements: the first bucket of DDP holds 1 MiB, others 25."""
@@ -32,7 +33,7 @@ class Mismatch:
     """The minority, by rank within the group; empty where there is none."""
     ranks: tuple[int, ...]
     """The same as global ranks; empty where the group is not known to be the whole job."""
-    signs: tuple[Sign, ...]
+    signs: tuple[Statement, ...]
     op: str
     seq: int | None
     hangs: bool = False
@@ -81,7 +82,7 @@ def _differing(case: Case, seq: int, pile: dict[int, LogEvent]) -> Mismatch | No
     if len(set(brought.values())) < 2:
         return None
     odd = minority(brought)
-    signs = tuple(sign(case, pile[rank]) for rank in sorted(brought, key=lambda rank: (rank not in odd, rank)))
+    signs = tuple(statement(case, pile[rank]) for rank in sorted(brought, key=lambda rank: (rank not in odd, rank)))
     return Mismatch(aspect, brought, odd, odd, signs, next(iter(ops.values())), seq, hangs=True)
 
 
@@ -100,7 +101,7 @@ def _read(case: Case, pile: list[LogEvent]) -> Mismatch | None:
     ranks = odd if is_world(case, pile, len(brought)) else ()
     first = pile[0]
     return Mismatch(
-        aspect, brought, odd, ranks, tuple(sign(case, e) for e in pile), first.text("op_a"), first.number("seq_a")
+        aspect, brought, odd, ranks, tuple(statement(case, e) for e in pile), first.text("op_a"), first.number("seq_a")
     )
 
 

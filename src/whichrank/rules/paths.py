@@ -17,7 +17,7 @@ from whichrank.records.network import PortState
 from whichrank.rules import hardware, telling
 from whichrank.rules.hardware import Weight
 from whichrank.timeline.case import Case
-from whichrank.timeline.connections import Flow, Place
+from whichrank.timeline.network.connections import Flow, Place
 
 NO_SOCKETS = NotEvaluated("the TCP sockets of the ranks (ss -tinp, or a bundle of whichrank run)")
 

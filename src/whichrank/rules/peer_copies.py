@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Sign
-from whichrank.rules.sighted import Seen
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages
+from whichrank.timeline.job_state.known_messages import Seen
+from whichrank.timeline.job_state.statements import Statement
 
 _WITHIN = ("P2P", "SHM")
 
@@ -23,7 +23,7 @@ class Clues:
     iommu_on: list[Seen]
     iommu_off: list[Seen]
     after_boot: list[Seen]
-    stalled: list[Sign]
+    stalled: list[Statement]
     """The first transfer does not end."""
     virtual: list[Seen]
     """Somebody says that this is a virtual machine: there the IOMMU is always on."""
@@ -45,22 +45,22 @@ def clues(case: Case) -> Clues:
     """The clues; none where the job had made steps or spans hosts."""
     within = {t.kind.split("/")[0] for p in case.nccl for t in p.transports}
     started = bool(within & set(_WITHIN)) and not any(kind.startswith("NET") for kind in within)
-    stalled = sighted.stands_still(case) if started and not sighted.has_run(case) else []
+    stalled = known_messages.stands_still(case) if started and not known_messages.has_run(case) else []
     return Clues(
-        helped=sighted.seen(case, "told-p2p-disable-helps"),
-        model=sighted.seen(case, "told-no-p2p-model"),
-        iommu_on=sighted.seen(case, "told-iommu-on", "acs-enabled", *(("rccl-iommu",) if stalled else ())),
-        iommu_off=sighted.seen(case, "told-iommu-off"),
-        after_boot=sighted.seen(case, "told-after-boot") if stalled else [],
+        helped=known_messages.seen(case, "told-p2p-disable-helps"),
+        model=known_messages.seen(case, "told-no-p2p-model"),
+        iommu_on=known_messages.seen(case, "told-iommu-on", "acs-enabled", *(("rccl-iommu",) if stalled else ())),
+        iommu_off=known_messages.seen(case, "told-iommu-off"),
+        after_boot=known_messages.seen(case, "told-after-boot") if stalled else [],
         stalled=stalled,
-        virtual=sighted.seen(case, "told-virtual"),
-        hangs=bool(sighted.stands_still(case)),
+        virtual=known_messages.seen(case, "told-virtual"),
+        hangs=bool(known_messages.stands_still(case)),
         direct="P2P" in within,
-        tested=sighted.seen(case, "p2p-test-table"),
+        tested=known_messages.seen(case, "p2p-test-table"),
     )
 
 
-def signs(found: Clues) -> list[Sign]:
+def signs(found: Clues) -> list[Statement]:
     """All of it as proof, the strongest first."""
     seen = (*found.helped, *found.iommu_on, *found.model, *found.after_boot, *found.virtual, *found.tested)
     return [*(s.sign for s in seen), *found.stalled]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from whichrank.rules import sighted
-from whichrank.rules.sighted import Seen
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages
+from whichrank.timeline.job_state.known_messages import Seen
 
 Reading = Literal["link", "gid", "rail", "partition"]
 
@@ -21,8 +21,8 @@ def unanswered(case: Case) -> tuple[list[Seen], Reading]:
     by the addresses it crosses rails, on RoCE the GID is the first suspect, on InfiniBand the partition. RoCE is known
     by the addresses, by NCCL's list of devices, or by the link layer of the ports where NCCL lists none.
     """
-    found = [s for s in sighted.seen(case, "nccl-ib-status-12") if s.sign.rank is None or not _went_on(case, s)]
-    if sighted.has_run(case):
+    found = [s for s in known_messages.seen(case, "nccl-ib-status-12") if s.sign.rank is None or not _went_on(case, s)]
+    if known_messages.has_run(case):
         return found, "link"
     if any(_crosses(s) for s in found):
         return found, "rail"
@@ -38,7 +38,7 @@ def _all_ethernet(case: Case) -> bool:
 
 
 def _went_on(case: Case, s: Seen) -> bool:
-    return s not in sighted.of_cause(case, s.signature.cause)
+    return s not in known_messages.of_cause(case, s.signature.cause)
 
 
 def _crosses(s: Seen) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from whichrank.records.log import LogEvent
-from whichrank.rules.crashes import Sign, is_traceback
+from whichrank.timeline.job_state.statements import Statement, is_traceback
 
 _LOCKS = tuple(
     f"multiprocessing/{name}.py" for name in ("synchronize", "queues", "context", "sharedctypes", "shared_memory")
@@ -13,7 +13,7 @@ _LOCKS = tuple(
 _SEGMENT = ("dev/shm", "shared memory", "shm-", "posix_fallocate", "</torch_", "unable to mmap")
 
 
-def about_shared_memory(found: Sign) -> bool:
+def about_shared_memory(found: Statement) -> bool:
     """Whether a failed allocation is one of a shared-memory segment, or of a semaphore, which lies there too."""
     return any(words in found.text for words in _SEGMENT) or (found.event is not None and _makes_lock(found.event))
 
@@ -23,7 +23,7 @@ def _makes_lock(event: LogEvent) -> bool:
     return bool(event.frames) and event.frames[-1].file.endswith(_LOCKS)
 
 
-def repeats(found: Sign, told: Iterable[Sign]) -> bool:
+def repeats(found: Statement, told: Iterable[Statement]) -> bool:
     """Whether this is the last line of one of these tracebacks, which says more by its frames."""
     return any(
         is_traceback(s) and s.ref.source == found.ref.source and s.ref.quote.strip() == found.ref.quote.strip()

@@ -8,11 +8,11 @@ from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, Hold, NextStep, Subject
 from whichrank.model.moments import rfc3339_ns
 from whichrank.timeline.case import Case
-from whichrank.timeline.lineup import Lineup
-from whichrank.timeline.meetings import Meeting
-from whichrank.timeline.program import place_of
-from whichrank.timeline.stuck import stack_ref
-from whichrank.timeline.trouble import Trouble
+from whichrank.timeline.collectives.lineup import Lineup
+from whichrank.timeline.collectives.meetings import Meeting
+from whichrank.timeline.collectives.program import place_of
+from whichrank.timeline.collectives.stuck import stack_ref
+from whichrank.timeline.collectives.trouble import Trouble
 
 STACK_OF_THE_MISSING = NextStep(
     "py-spy dump --nonblocking --pid PID",

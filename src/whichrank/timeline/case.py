@@ -16,22 +16,25 @@ from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
 from whichrank.records.ras import RasReport
 from whichrank.records.sighting import Sighting
 from whichrank.records.stack import ProcessStack
-from whichrank.timeline.activity import Activity, of_process
-from whichrank.timeline.arrivals import Late, find_late
-from whichrank.timeline.clocks import Clock, align
-from whichrank.timeline.connections import Connections, connect
-from whichrank.timeline.coords import coordinates
+from whichrank.timeline.clocks.collectives import Clock, align
+from whichrank.timeline.clocks.hosts import on_one_clock, refined
+from whichrank.timeline.clocks.log_times import with_year
+from whichrank.timeline.collectives.arrivals import Late, find_late
+from whichrank.timeline.collectives.lineup import Lineup, line_up
+from whichrank.timeline.collectives.meetings import Meetings, find_meetings
+from whichrank.timeline.collectives.nccl_calls import calls_as_dumps
+from whichrank.timeline.collectives.root import find_troubles, in_progress
+from whichrank.timeline.collectives.trouble import ARGUMENTS, Trouble
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
-from whichrank.timeline.host_clocks import on_one_clock, refined
-from whichrank.timeline.lineup import Lineup, line_up
-from whichrank.timeline.meetings import Meetings, find_meetings
-from whichrank.timeline.nccl_calls import calls_as_dumps
-from whichrank.timeline.own_reports import without_own_reports
-from whichrank.timeline.root import find_troubles, in_progress
-from whichrank.timeline.runs import choose_run
-from whichrank.timeline.times import with_year
-from whichrank.timeline.trouble import ARGUMENTS, Trouble
-from whichrank.timeline.who import People, is_launcher, meet
+from whichrank.timeline.identity.coords import coordinates
+from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
+from whichrank.timeline.identity.who import People, is_launcher, meet, with_likely_ranks
+from whichrank.timeline.job_state.activity import Activity, of_process
+from whichrank.timeline.job_state.first_failure import first_to_fail
+from whichrank.timeline.job_state.outcome import Finish, finish
+from whichrank.timeline.job_state.own_reports import without_own_reports
+from whichrank.timeline.job_state.statements import Index
+from whichrank.timeline.network.connections import Connections, connect
 
 
 @dataclass
@@ -71,6 +74,11 @@ class Case:
         return max(self.people.world, self.lineup.world if self.lineup else 0)
 
     @cached_property
+    def index(self) -> Index:
+        """Events by kind, and whose statements are whose."""
+        return Index(self)
+
+    @cached_property
     def meetings(self) -> Meetings:
         return find_meetings(self.lineup) if self.lineup else Meetings()
 
@@ -96,6 +104,21 @@ class Case:
             "stall_report",
         )  # fmt: skip
         return bool(timed_out) or waiting > 1
+
+    @cached_property
+    def stands_still_now(self) -> bool:
+        """Whether somebody looked at processes that were alive and waiting."""
+        return bool(self.stacks) and any(activity.doing == "waiting" for activity in self.activities.values())
+
+    @cached_property
+    def finish(self) -> Finish | None:
+        """Where the output says that the run ended well."""
+        return finish(self)
+
+    @cached_property
+    def first_to_fail(self) -> frozenset[int]:
+        """The ranks that failed before the others, by the structure of the failure."""
+        return first_to_fail(self)
 
     @cached_property
     def call_troubles(self) -> list[Trouble]:
@@ -144,6 +167,8 @@ def build_case(records: Iterable[Any]) -> Case:
     stacks = [r for r in pile if isinstance(r, ProcessStack)]
     events = with_year([r for r in pile if isinstance(r, LogEvent)], [dump.newest_ns for dump in run.dumps])
     lineup = line_up(run.dumps, release=True)
+    events = with_likely_ranks(events, lineup.world if lineup else 0)
+    stacks = [replace(s, rank=None) if (s.rank or 0) > LARGEST_WORLD else s for s in stacks]
     people = meet(lineup.dumped if lineup else (), lineup.world if lineup else 0, nccl, ras, events, stacks)
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
     clocks = {r.host: r for r in pile if isinstance(r, HostClock)}

@@ -13,8 +13,8 @@ from whichrank.records.hardware import GpuState, GpuTopology, KernelEvent, addre
 from whichrank.records.host import HostState
 from whichrank.records.network import PortState, TcpCounters, TcpFlow, TcpSocket
 from whichrank.records.sighting import Sighting
-from whichrank.timeline.times import moved_to_year
-from whichrank.timeline.who import People, Process, short_name
+from whichrank.timeline.clocks.log_times import moved_to_year
+from whichrank.timeline.identity.who import People, Process, short_name
 
 When = Literal["during", "before", "after", "unknown"]
 

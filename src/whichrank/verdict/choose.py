@@ -3,29 +3,31 @@
 Several rules often see the same fault from different sides: the dumps say that rank 5 did not come, its stack says
 that it reads from storage, the launcher says that it was killed at the end. The root is the finding that explains
 most and says most: an explicit cause beats one that only says "it did not come", and what began first beats what
-followed.
+followed. A finding that contradicts the state of the job is out. The order of the findings does not matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
+from whichrank.facts.taxonomy import causes
+from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, Subject
-from whichrank.model.verdict import Verdict
+from whichrank.model.verdict import Argument, Grade, Hypothesis, Verdict
 
 _URGENCY = {"hang": 0.0, "crash": 0.0, "corruption": 0.15, "config": 0.3, "slow": 0.3}
 _SEVERITY = {"error": 0.0, "warning": 0.5, "info": 2.0}
-# These say that something did not happen, not why: any cause for the same ranks says more.
-GENERIC = {"collective-desync": 0.3, "collective-stalled": 0.3, "rank-killed": 0.1, "unknown": 0.6, "store-lost": 0.2}
-# How a job that already stands still usually ends: a person, the scheduler or the watchdog takes it down.
-ENDINGS = {"job-ended-from-outside": 0.35, "watchdog-blocked": 0.1, "timeout-too-short": 0.1}
-# Being late is said by the clock; these say why the same rank is.
-WHY_LATE = frozenset({"gpu-thermal-or-power", "pcie-degraded", "cpu-starved"})
+_GRADES: tuple[tuple[float, Grade], ...] = ((0.85, "proves"), (0.6, "supports"), (0.0, "hints"))
+"""How sure a finding must be to count as this."""
 MAX_ALTERNATIVES = 3
 # Two faults are told apart in time when they are this far apart: log stamps are good to a second, clocks differ.
 APART_NS = 3_000_000_000
 SURE = 0.6
+_NEARLY = 0.25
+"""An explicit cause that began earlier wins if it is not less sure than the best by more than this."""
+
+Fit = Callable[[Finding], Argument | None]
 
 
 @dataclass(slots=True)
@@ -36,52 +38,80 @@ class Choice:
     findings: tuple[Finding, ...] = ()
     consequence_of: dict[int, tuple[int, ...]] = field(default_factory=dict)
     incidents: tuple[Verdict, ...] = ()
+    hypotheses: tuple[Hypothesis, ...] = ()
 
 
-def choose(findings: Sequence[Finding], *, looked_at: str, enough: bool) -> Choice:
-    """One verdict. `looked_at` says what "healthy" may be said of; not `enough` makes silence unknown."""
-    telling = [finding for finding in findings if finding.severity != "info"]
+def choose(
+    findings: Sequence[Finding],
+    *,
+    looked_at: str,
+    enough: bool,
+    fit: Fit | None = None,
+    finished: Ref | None = None,
+) -> Choice:
+    """One verdict. `looked_at` says what "healthy" may be said of; not `enough` makes silence unknown.
+
+    `fit` says what the state of the job has against a finding, `finished` where the run says that it ended well."""
+    given = sorted(findings, key=_order)
+    refuted = {i: argument for i, f in enumerate(given) if fit is not None and (argument := fit(f)) is not None}
+    standing = [replace(f, severity="info") if i in refuted else f for i, f in enumerate(given)]
+    weighed = _hypotheses(given, refuted)
+    telling = [finding for finding in standing if finding.severity != "info"]
     if not telling:
-        return Choice(_nothing_found(looked_at, enough, findings), tuple(findings))
+        verdict = _survived(finished) if finished is not None else _nothing_found(looked_at, enough, standing)
+        return Choice(verdict, tuple(standing), hypotheses=weighed)
     root = _root(telling)
-    ordered = (root, *sorted((f for f in findings if f is not root), key=lambda f: (-_weight(f), f.code)))
+    ordered = (root, *(f for f in standing if f is not root))
     followers = {i: (0,) for i, f in enumerate(ordered) if f is not root and _follows(f, root)}
     readings = [ordered[i] for i in followers]
     others = [f for i, f in enumerate(ordered) if f is not root and i not in followers and f.severity != "info"]
-    return Choice(_verdict(root, readings), ordered, dict(followers), tuple(_verdict(f, []) for f in others))
+    incidents = tuple(_verdict(f, []) for f in others)
+    return Choice(_verdict(root, readings), ordered, dict(followers), incidents, weighed)
+
+
+def _order(finding: Finding) -> tuple[object, ...]:
+    """A total order: the weightiest first; ties by what began first, then by name."""
+    onset = finding.onset_ns if finding.onset_ns is not None else 1 << 63
+    return (-round(_weight(finding), 6), onset, finding.code, finding.cause, finding.subject.ranks, finding.message)
 
 
 def _weight(finding: Finding) -> float:
     """How much a finding has to say as the root of everything."""
-    less = GENERIC.get(finding.cause, 0.0) + ENDINGS.get(finding.cause, 0.0)
+    less = causes()[finding.cause].yields if finding.cause in causes() else 0.0
     return finding.confidence - less - _URGENCY.get(finding.category, 0.5) - _SEVERITY[finding.severity]
+
+
+def _is_explicit(finding: Finding) -> bool:
+    return finding.cause not in causes() or causes()[finding.cause].role not in ("generic", "ending")
 
 
 def _root(findings: Sequence[Finding]) -> Finding:
     """The weightiest finding, unless an explicit cause that is nearly as sure began clearly earlier."""
-    best = max(findings, key=lambda f: (_weight(f), f.code))
-    for other in findings:
-        if (
-            other is best
-            or other.onset_ns is None
-            or best.onset_ns is None
-            or other.cause in GENERIC
-            or other.cause in ENDINGS
-        ):
-            continue
-        earlier = best.onset_ns - other.onset_ns > APART_NS
-        if earlier and other.confidence >= SURE and _weight(other) > _weight(best) - 0.25:
-            best = other
+    best = min(findings, key=_order)
+    if best.onset_ns is not None:
+        earlier = [f for f in findings if _began_before(f, best) and _weight(f) > _weight(best) - _NEARLY]
+        if earlier:
+            best = min(earlier, key=lambda f: (f.onset_ns, *_order(f)))
     if best.cause == "straggler":
         late = set(best.subject.ranks)
-        why = (f for f in findings if f.cause in WHY_LATE and f.confidence >= SURE and late == set(f.subject.ranks))
-        return next(why, best)
+        why = [f for f in findings if _says_why_late(f) and late == set(f.subject.ranks)]
+        return min(why, key=_order) if why else best
     return best
+
+
+def _began_before(finding: Finding, best: Finding) -> bool:
+    if finding.onset_ns is None or best.onset_ns is None or not _is_explicit(finding) or finding.confidence < SURE:
+        return False
+    return best.onset_ns - finding.onset_ns > APART_NS
+
+
+def _says_why_late(finding: Finding) -> bool:
+    return finding.cause in causes() and causes()[finding.cause].role == "why-late" and finding.confidence >= SURE
 
 
 def _follows(finding: Finding, root: Finding) -> bool:
     """Another reading of the same fault, its end, or what it did to its victims."""
-    if finding.cause in ENDINGS or finding.cause in GENERIC:
+    if not _is_explicit(finding):
         return True
     mine, theirs = set(finding.subject.ranks), set(root.subject.ranks)
     if finding.category == "config":
@@ -108,12 +138,8 @@ def _verdict(root: Finding, readings: Sequence[Finding]) -> Verdict:
 
 def _alternatives(root: Finding, readings: Sequence[Finding]) -> tuple[Alternative, ...]:
     """At most three other causes; all confidences together stay within one."""
-    seen = [
-        Alternative(f.cause, f.confidence, f.message)
-        for f in readings
-        if f.cause not in GENERIC and f.cause not in ENDINGS
-    ]
-    offered = sorted([*root.alternatives, *seen], key=lambda a: -a.confidence)
+    seen = [Alternative(f.cause, f.confidence, f.message) for f in readings if _is_explicit(f) and f.severity != "info"]
+    offered = sorted([*root.alternatives, *seen], key=lambda a: (-a.confidence, a.cause, a.why))
     left = round(1.0 - root.confidence, 2)
     taken: list[Alternative] = []
     for alternative in offered:
@@ -126,6 +152,13 @@ def _alternatives(root: Finding, readings: Sequence[Finding]) -> tuple[Alternati
     return tuple(taken)
 
 
+def _survived(finished: Ref) -> Verdict:
+    """A run that ended well, whatever it printed on the way."""
+    said = finished.quote.strip()[:120]
+    summary = f"The run finished (“{said}”); what failed on the way was caught, retried or harmless."
+    return Verdict("healthy", "healthy", Subject(), (), 0.85, summary)
+
+
 def _nothing_found(looked_at: str, enough: bool, noted: Sequence[Finding] = ()) -> Verdict:
     if enough:
         return Verdict("healthy", "healthy", Subject(), (), 0.8, f"Nothing wrong found in {looked_at}.")
@@ -136,5 +169,24 @@ def _nothing_found(looked_at: str, enough: bool, noted: Sequence[Finding] = ()) 
     )
     # What was only noted accuses nobody, but it is where to look first.
     named = [Alternative(f.cause, f.confidence, f.message) for f in noted if f.cause != "unknown"]
-    possible = sorted([*named, *(a for f in noted for a in f.alternatives)], key=lambda a: -a.confidence)
+    possible = sorted([*named, *(a for f in noted for a in f.alternatives)], key=lambda a: (-a.confidence, a.cause))
     return Verdict("unknown", "unknown", Subject(), (), 0.0, told, alternatives=tuple(possible[:MAX_ALTERNATIVES]))
+
+
+def _hypotheses(findings: Sequence[Finding], refuted: dict[int, Argument]) -> tuple[Hypothesis, ...]:
+    """Findings of the same cause and ranks as one hypothesis, those that stand first."""
+    piles: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+    for i, finding in enumerate(findings):
+        piles.setdefault((finding.cause, finding.subject.ranks), []).append(i)
+    found = []
+    for (cause, ranks), members in piles.items():
+        speaking = tuple(_argument(findings[i]) for i in members)
+        contrary = tuple(dict.fromkeys(refuted[i] for i in members if i in refuted))
+        sure = max((findings[i].confidence for i in members if i not in refuted), default=0.0)
+        found.append(Hypothesis(cause, ranks, sure, speaking, contrary))
+    return tuple(sorted(found, key=lambda h: bool(h.arguments_against)))
+
+
+def _argument(finding: Finding) -> Argument:
+    grade = next(grade for least, grade in _GRADES if finding.confidence >= least)
+    return Argument(finding.code, grade, finding.message, finding.evidence[:2])

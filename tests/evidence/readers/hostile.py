@@ -153,7 +153,7 @@ EXHAUSTING: dict[str, Callable[[], bytes]] = {
 
 def main() -> None:
     """Read each case of a folder with so much address space and no more; print what happened."""
-    from whichrank.evidence.readers import _dump_columns, flight_recorder  # noqa: F401 - before the limit
+    from whichrank.evidence.readers import flight_recorder
     from whichrank.model.contracts import Item
     from whichrank.model.errors import UnreadableError
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichrank.evidence.readers import kernel_log
-from whichrank.evidence.readers._kernel_messages import MATCHERS
+from whichrank.evidence.readers.kernel_log.lines import MATCHERS
 from whichrank.model.contracts import Item, Reading
 from whichrank.records.hardware import KERNEL_KINDS, KernelEvent
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichrank.evidence.nccl import prefix, scan
 from whichrank.evidence.readers import nccl_log
+from whichrank.evidence.readers.nccl_log import prefix, scan
 from whichrank.model.contracts import Item
 from whichrank.records.nccl import UNKNOWN, CommCalls, NcclLog, NcclProcess
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from whichrank.evidence.readers import _tracebacks
-from whichrank.evidence.readers._prefixes import hint_of_path
+from whichrank.evidence.text import tracebacks
+from whichrank.evidence.text.prefixes import hint_of_path
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref
@@ -43,7 +43,7 @@ def read(item: Item) -> Reading:
 def _reading(item: Item, message: str, extra: dict[str, Any]) -> Reading:
     hint = hint_of_path(item.label)
     stack = extra.get("py_callstack")
-    trace = _tracebacks.parse(stack) if isinstance(stack, str) else None
+    trace = tracebacks.parse(stack) if isinstance(stack, str) else None
     name, colon, words = message.partition(":")
     stated = name if colon and name.replace(".", "").isidentifier() else ""
     kind = trace.type if trace and trace.type else stated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from whichrank.evidence.readers._dump_names import rank_from_name
+from whichrank.evidence.readers.flight_recorder.names import rank_from_name
 from whichrank.facts.environment import catalogue
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError

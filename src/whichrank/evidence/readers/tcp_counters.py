@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from whichrank.evidence.readers._hosts import host_of_path
-from whichrank.evidence.readers._net_moments import Moment, address_of, moment_of
-from whichrank.evidence.readers._textscan import chunks, is_text
+from whichrank.evidence.text.host_of_path import host_of_path
+from whichrank.evidence.text.namespace_looks import Moment, address_of, moment_of
+from whichrank.evidence.text.text_file import chunks, is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.records.network import TcpCounters

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from whichrank.evidence.readers import flight_recorder
-from whichrank.evidence.readers._dump_names import rank_from_name
+from whichrank.evidence.readers.flight_recorder.names import rank_from_name
 
 LIMIT_S = 120.0
 PICKLED = b"\x80"

@@ -25,9 +25,11 @@ The condition may be equal on all ranks after all: what a reduction made equal i
 from __future__ import annotations
 
 from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "COLL206"
 CAUSE = "conditional-collective"
@@ -44,7 +46,7 @@ _CLAIM = Claim(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.clues:
         return NotEvaluated("the training code beside the logs")
-    waiting = sighted.stands_still(case)
+    waiting = known_messages.stands_still(case)
     clue = next((clue for clue in case.clues if clue.kind == "by_data"), None)
     if clue is None or not waiting or case.has_dumps:
         return []
@@ -52,5 +54,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         f"{clue.calls[0]} at {clue.file}:{clue.line} runs only where {clue.guard}, which may differ between ranks, "
         "and ranks wait in a collective."
     )
-    found = crashes.found(case, _CLAIM, [Sign(clue.ref.quote, clue.ref), *waiting], message, 0.52)
-    return [sighted.about(found, Subject(code=(CodePlace(clue.file, clue.line),)))]
+    found = building.found(case, _CLAIM, [Statement(clue.ref.quote, clue.ref), *waiting], message, 0.52)
+    return [building.about(found, Subject(code=(CodePlace(clue.file, clue.line),)))]

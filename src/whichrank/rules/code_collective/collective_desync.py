@@ -28,7 +28,7 @@ from __future__ import annotations
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import telling
 from whichrank.timeline.case import Case
-from whichrank.timeline.trouble import Trouble
+from whichrank.timeline.collectives.trouble import Trouble
 
 CODE = "COLL110"
 CAUSE = "collective-desync"
@@ -71,7 +71,11 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         category="hang",
         severity="error",
         confidence=confidence,
-        subject=Subject(ranks=trouble.ranks, code=telling.place(lineup, due)),
+        subject=Subject(
+            ranks=trouble.ranks,
+            code=telling.place(lineup, due),
+            candidates=() if trouble.ranks else trouble.candidates,
+        ),
         message=_message(case, trouble, telling.step(lineup, due)),
         evidence=telling.evidence(lineup, trouble),
         victims=trouble.victims,

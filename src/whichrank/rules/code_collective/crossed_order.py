@@ -24,9 +24,11 @@ Orders that differ by what happens at run time are not seen.
 from __future__ import annotations
 
 from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "COLL203"
 CAUSE = "p2p-deadlock"
@@ -46,7 +48,7 @@ _CLAIM = Claim(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.clues:
         return NotEvaluated("the training code beside the logs")
-    waiting = sighted.stands_still(case)
+    waiting = known_messages.stands_still(case)
     crossed = [clue for clue in case.clues if clue.kind == "crossed"]
     if not crossed or not waiting or case.has_dumps:
         return []
@@ -55,5 +57,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         f"At {clue.file}:{clue.line} one branch does {', '.join(clue.calls)} and the other "
         f"{', '.join(clue.other_calls)}: each waits for what the other has queued behind."
     )
-    found = crashes.found(case, _CLAIM, [Sign(clue.ref.quote, clue.ref), *waiting], message, 0.66)
-    return [sighted.about(found, Subject(code=(CodePlace(clue.file, clue.line),)))]
+    found = building.found(case, _CLAIM, [Statement(clue.ref.quote, clue.ref), *waiting], message, 0.66)
+    return [building.about(found, Subject(code=(CodePlace(clue.file, clue.line),)))]

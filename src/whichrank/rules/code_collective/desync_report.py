@@ -27,9 +27,10 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.log import LogEvent
-from whichrank.rules import crashes, mismatches, telling
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, mismatches, telling
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "COLL134"
 CAUSE = "collective-desync"
@@ -70,9 +71,9 @@ _STALLED = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = crashes.events(case, "desync_report")
+    if not statements.heard(case):
+        return building.SILENT
+    told = statements.events(case, "desync_report")
     never, skipped, open_ = (_listed(told, what) for what in ("never_joined", "not_joined", "not_finished"))
     timed_out = {e.group_rank for e in told if e.text("what") == "timeout_at" and e.group_rank is not None}
     everyone = timed_out | set(never) | set(skipped) | set(open_)
@@ -82,7 +83,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not open_ or not timed_out <= set(open_):
         return []
     message = f"By torch's desync report {telling.ranks_text(open_)} joined the same collective and nobody finished it."
-    return [crashes.found(case, _STALLED, [crashes.sign(case, e) for e in told], message, 0.6)]
+    return [building.found(case, _STALLED, [statements.statement(case, e) for e in told], message, 0.6)]
 
 
 def _listed(told: list[LogEvent], what: str) -> tuple[int, ...]:
@@ -92,18 +93,18 @@ def _listed(told: list[LogEvent], what: str) -> tuple[int, ...]:
 def _who_is_behind(case: Case, told: list[LogEvent], behind: tuple[int, ...], everyone: set[int]) -> Finding:
     size = max(case.world, len(everyone), max(everyone) + 1)
     # The report has no name of its group; the lines around it tell whose numbers they are.
-    world = mismatches.is_world(case, [*told, *crashes.events(case, *_AROUND)], size)
+    world = mismatches.is_world(case, [*told, *statements.events(case, *_AROUND)], size)
     inside = "" if world else " (numbers within the group)"
-    signs = [crashes.sign(case, event) for event in told]
+    signs = [statements.statement(case, event) for event in told]
     ahead = tuple(rank for rank in range(size) if rank not in behind)
     if ahead and len(behind) > len(ahead):
         message = (
             f"{telling.ranks_text(ahead).capitalize()}{inside} went ahead to a collective that "
             f"{telling.ranks_text(behind)} did not join, by torch's desync report."
         )
-        return crashes.found(case, _AHEAD, signs, message, 0.55, ahead if world else ())
+        return building.found(case, _AHEAD, signs, message, 0.55, ahead if world else ())
     message = (
         f"{telling.ranks_text(behind).capitalize()}{inside} did not join the collective in which the others wait, by "
         "torch's desync report."
     )
-    return crashes.found(case, _BEHIND, signs, message, 0.72, behind if world else ())
+    return building.found(case, _BEHIND, signs, message, 0.72, behind if world else ())

@@ -30,9 +30,9 @@ from collections import defaultdict
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import telling
-from whichrank.timeline.activity import MESSAGES
 from whichrank.timeline.case import Case
-from whichrank.timeline.stuck import last_words, stack_ref
+from whichrank.timeline.collectives.stuck import last_words, stack_ref
+from whichrank.timeline.job_state.activity import MESSAGES
 
 CODE = "COLL116"
 CAUSE = "conditional-collective"

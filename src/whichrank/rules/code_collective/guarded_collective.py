@@ -24,9 +24,11 @@ Code that merely lies there need not be the code that hung: nothing is said unle
 from __future__ import annotations
 
 from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "COLL202"
 CAUSE = "rank0-only-collective"
@@ -49,7 +51,7 @@ _CLAIM = Claim(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.clues:
         return NotEvaluated("the training code beside the logs")
-    waiting = sighted.stands_still(case)
+    waiting = known_messages.stands_still(case)
     guarded = [clue for clue in case.clues if clue.kind == "guarded"]
     if not guarded or not waiting or case.has_dumps:
         return []
@@ -57,6 +59,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     message = (
         f"{clue.calls[0]} at {clue.file}:{clue.line} runs only where {clue.guard}, and the ranks wait in a collective."
     )
-    signs = [Sign(clue.ref.quote, clue.ref), *waiting]
-    found = crashes.found(case, _CLAIM, signs, message, 0.66 if len(guarded) == 1 else 0.5)
-    return [sighted.about(found, Subject(code=(CodePlace(clue.file, clue.line),)))]
+    signs = [Statement(clue.ref.quote, clue.ref), *waiting]
+    found = building.found(case, _CLAIM, signs, message, 0.66 if len(guarded) == 1 else 0.5)
+    return [building.about(found, Subject(code=(CodePlace(clue.file, clue.line),)))]

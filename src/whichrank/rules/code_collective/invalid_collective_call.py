@@ -26,8 +26,8 @@ The bare classes ncclInvalidUsage and ncclInvalidArgument say too little; the wa
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "COLL201"
@@ -44,4 +44,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "{who} made a call that the library refuses: {what}.")
+    return building.judged(case, _CLAIM, "{who} made a call that the library refuses: {what}.")

@@ -25,9 +25,11 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.log import LogEvent
-from whichrank.rules import crashes, deaths, exceptions, mismatches, telling
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building, mismatches, telling
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths, exceptions, statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "COLL124"
 CAUSE = "collective-desync"
@@ -54,14 +56,14 @@ _LEFT = "Rank 0 ended while the others waited for it in a monitored barrier; its
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    signs = crashes.signs_of(case, "monitored_barrier_failed")
+    if not statements.heard(case):
+        return building.SILENT
+    signs = statements.of_kind(case, "monitored_barrier_failed")
     if not signs:
         return []
     told = [s.event for s in signs if s.event is not None]
     if (gone := _rank_0_gone(case, told)) is not None:
-        return [crashes.found(case, _GONE, [*signs, gone], _LEFT, 0.5, (0,))]
+        return [building.found(case, _GONE, [*signs, gone], _LEFT, 0.5, (0,))]
     listed = sorted({rank for e in told if e.text("what") == "missing" for rank in e.numbers("ranks")})
     missing = tuple(listed) if listed else (0,)
     members = {e.group_rank for e in told if e.group_rank is not None} | set(missing)
@@ -70,10 +72,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     message = (
         f"{telling.ranks_text(missing).capitalize()}{inside} never came to a monitored barrier that the others reached."
     )
-    return [crashes.found(case, _CLAIM, signs, message, 0.75 if listed else 0.65, ranks)]
+    return [building.found(case, _CLAIM, signs, message, 0.75 if listed else 0.65, ranks)]
 
 
-def _rank_0_gone(case: Case, told: list[LogEvent]) -> Sign | None:
+def _rank_0_gone(case: Case, told: list[LogEvent]) -> Statement | None:
     """The end of rank 0, where the others only say that they lost it."""
     if any(event.text("what") == "missing" for event in told) or exceptions.own_exceptions(case):
         return None

@@ -24,9 +24,10 @@ The order may change on all ranks alike, which costs time and no more; then the 
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated, Subject
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "COLL207"
 CAUSE = "conditional-collective"
@@ -45,13 +46,13 @@ _GATHERS = ("GATHER", "REDUCE_SCATTER")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
+    if not statements.heard(case):
+        return building.SILENT
     # At step 0 it changes in every run: what is gathered first is not what runs first.
-    changed = [s for s in sighted.seen(case, "deepspeed-trace-cache") if s.group("step") != "0"]
-    waits = [e for e in crashes.events(case, "watchdog_timeout") if any(g in e.text("op").upper() for g in _GATHERS)]
+    changed = [s for s in known_messages.seen(case, "deepspeed-trace-cache") if s.group("step") != "0"]
+    waits = [e for e in statements.events(case, "watchdog_timeout") if any(g in e.text("op").upper() for g in _GATHERS)]
     if not changed or not waits or case.has_dumps:
         return []
-    signs = [*(s.sign for s in changed[-2:]), *(crashes.sign(case, event) for event in waits)]
+    signs = [*(s.sign for s in changed[-2:]), *(statements.statement(case, event) for event in waits)]
     message = "Ranks time out gathering parameters after the order of the modules changed: they may run different ones."
-    return [sighted.about(crashes.found(case, _CLAIM, signs, message, 0.58), Subject())]
+    return [building.about(building.found(case, _CLAIM, signs, message, 0.58), Subject())]

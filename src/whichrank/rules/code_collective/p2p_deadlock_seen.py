@@ -27,9 +27,9 @@ from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
 from whichrank.rules import telling
-from whichrank.timeline import messages
 from whichrank.timeline.case import Case
-from whichrank.timeline.messages import Circle
+from whichrank.timeline.collectives import point_to_point
+from whichrank.timeline.collectives.point_to_point import Circle
 
 CODE = "COLL131"
 CAUSE = "p2p-deadlock"
@@ -38,12 +38,12 @@ CAUSE = "p2p-deadlock"
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.of_kind("in_operation"):
         return NotEvaluated("words of the ranks about whom they send to or receive from (whichrank run)")
-    return [_finding(case, circle) for circle in messages.circles(case) if circle.past is None]
+    return [_finding(case, circle) for circle in point_to_point.circles(case) if circle.past is None]
 
 
 def _finding(case: Case, circle: Circle) -> Finding:
-    sits = messages.sitting(case)
-    steps = "; ".join(f"rank {rank} is in {messages.told(sits[rank])}" for rank in circle.ranks[:6])
+    sits = point_to_point.sitting(case)
+    steps = "; ".join(f"rank {rank} is in {point_to_point.told(sits[rank])}" for rank in circle.ranks[:6])
     places = (case.activities[rank].place for rank in circle.ranks[:4] if rank in case.activities)
     return Finding(
         code=CODE,

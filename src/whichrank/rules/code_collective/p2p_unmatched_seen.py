@@ -27,9 +27,9 @@ from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
 from whichrank.rules import telling
-from whichrank.timeline import messages
 from whichrank.timeline.case import Case
-from whichrank.timeline.messages import Circle
+from whichrank.timeline.collectives import point_to_point
+from whichrank.timeline.collectives.point_to_point import Circle
 
 CODE = "COLL132"
 CAUSE = "p2p-unmatched"
@@ -38,11 +38,11 @@ CAUSE = "p2p-unmatched"
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.of_kind("in_operation"):
         return NotEvaluated("words of the ranks about whom they send to or receive from (whichrank run)")
-    return [_finding(case, circle, circle.past) for circle in messages.circles(case) if circle.past is not None]
+    return [_finding(case, circle, circle.past) for circle in point_to_point.circles(case) if circle.past is not None]
 
 
 def _finding(case: Case, circle: Circle, past: int) -> Finding:
-    sits = messages.sitting(case)
+    sits = point_to_point.sitting(case)
     left = next(rank for rank in circle.ranks if rank != past)
     places = (case.activities[rank].place for rank in (past, left))
     return Finding(
@@ -53,8 +53,8 @@ def _finding(case: Case, circle: Circle, past: int) -> Finding:
         confidence=0.7,
         subject=Subject(ranks=(past,), code=tuple(place for place in places if place)),
         message=(
-            f"{telling.who(case, left).capitalize()} waits in {messages.told(sits[left])} for a half that "
-            f"{telling.who(case, past)} never posted: it has gone on to {messages.told(sits[past])}."
+            f"{telling.who(case, left).capitalize()} waits in {point_to_point.told(sits[left])} for a half that "
+            f"{telling.who(case, past)} never posted: it has gone on to {point_to_point.told(sits[past])}."
         ),
         evidence=telling.sat(case, (past, left)),
         victims=tuple(sorted((left, *circle.victims))),

@@ -28,9 +28,9 @@ from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
 from whichrank.records.log import LogEvent
 from whichrank.rules import telling
 from whichrank.rules.mismatches import minority
-from whichrank.timeline.activity import MESSAGES
 from whichrank.timeline.case import Case
-from whichrank.timeline.meetings import Meeting
+from whichrank.timeline.collectives.meetings import Meeting
+from whichrank.timeline.job_state.activity import MESSAGES
 
 CODE = "COLL133"
 CAUSE = "root-mismatch"

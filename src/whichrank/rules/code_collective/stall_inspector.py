@@ -31,9 +31,10 @@ from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.log import LogEvent
-from whichrank.rules import crashes, telling
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, telling
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "COLL127"
 CAUSE = "collective-desync"
@@ -62,22 +63,22 @@ _CROSSED = replace(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    signs = crashes.signs_of(case, "stall_report")
+    if not statements.heard(case):
+        return building.SILENT
+    signs = statements.of_kind(case, "stall_report")
     if not signs or signs[-1].event is None:
         return []
     report = signs[-1].event
     missing, waiting = _sides(case, report)
     if missing and (len(missing) == 1 or len(missing) < waiting):
         message = f"{telling.ranks_text(missing).capitalize()} did not bring a tensor with which the others wait."
-        return [crashes.found(case, _CLAIM, signs[::-1], message, 0.72, missing)]
+        return [building.found(case, _CLAIM, signs[::-1], message, 0.72, missing)]
     if report.numbers("some"):
         message = f"{telling.ranks_text(report.numbers('some')).capitalize()} wait for one another with other tensors."
-        return [crashes.found(case, _CROSSED, signs[::-1], message, 0.5)]
+        return [building.found(case, _CROSSED, signs[::-1], message, 0.5)]
     few = f"; {telling.ranks_text(missing)} did not" if missing else ""
     message = f"Some ranks wait with a tensor that others did not bring{few}."
-    return [crashes.found(case, _CROSSED, signs[::-1], message, 0.5)]
+    return [building.found(case, _CROSSED, signs[::-1], message, 0.5)]
 
 
 def _sides(case: Case, report: LogEvent) -> tuple[tuple[int, ...], int]:

@@ -30,11 +30,12 @@ from dataclasses import replace
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.stack import ProcessStack
-from whichrank.rules import deaths, telling
-from whichrank.rules.exceptions import lost_a_peer
-from whichrank.timeline.activity import of_process
+from whichrank.rules import telling
 from whichrank.timeline.case import Case
-from whichrank.timeline.stuck import only_stack, ref_of, stack_ref, suspects_by_record
+from whichrank.timeline.collectives.stuck import only_stack, ref_of, stack_ref, suspects_by_record
+from whichrank.timeline.job_state import deaths
+from whichrank.timeline.job_state.activity import of_process
+from whichrank.timeline.job_state.exceptions import lost_a_peer
 
 CODE = "COLL112"
 CAUSE = "teardown-hang"

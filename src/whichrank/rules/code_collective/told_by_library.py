@@ -27,9 +27,10 @@ from typing import cast
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Category, Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "COLL208"
 CAUSE = "collective-desync"
@@ -44,20 +45,20 @@ _NEXT = NextStep(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
+    if not statements.heard(case):
+        return building.SILENT
     told = [
         s
-        for s in sighted.seen(case, *_CHECKS)
-        if not crashes.survived_at(case, s.sign.ref.source, s.sighting.line, s.sign.rank)
+        for s in known_messages.seen(case, *_CHECKS)
+        if not statements.survived_at(case, s.sign.ref.source, s.sighting.line, s.sign.rank)
     ]
     return [
-        sighted.tell_of(
+        building.tell_of(
             case,
             Claim(CODE, cause, (same[0].signature.fix,), cast(Category, causes()[cause].usual_category), next=(_NEXT,)),
             "The ranks do not bring the same: {what}.",
             same,
-            sighted.confidence(same),
+            known_messages.sure(same),
         )
         for cause in dict.fromkeys(s.signature.cause for s in told)
         if (same := [s for s in told if s.signature.cause == cause])

@@ -24,9 +24,10 @@ Two ranks that differ have no majority: then nobody is named.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes, mismatches
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, mismatches
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "COLL122"
 CAUSE = "dtype-mismatch"
@@ -41,10 +42,10 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
+    if not statements.heard(case):
+        return building.SILENT
     return [
-        crashes.found(
+        building.found(
             case,
             _CLAIM,
             m.signs,

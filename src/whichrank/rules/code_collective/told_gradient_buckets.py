@@ -24,9 +24,10 @@ A flat buffer that the program itself made too long on one rank looks the same.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes, mismatches
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, mismatches
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "COLL126"
 CAUSE = "conditional-collective"
@@ -44,10 +45,10 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
+    if not statements.heard(case):
+        return building.SILENT
     return [
-        crashes.found(
+        building.found(
             case,
             _CLAIM,
             m.signs,

@@ -28,9 +28,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes, mismatches
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, mismatches
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "COLL123"
 CAUSE = "collective-order"
@@ -56,14 +57,14 @@ _ONE_SIDE = replace(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
+    if not statements.heard(case):
+        return building.SILENT
     told = mismatches.mismatches(case)
-    if not told and (signs := crashes.signs_of(case, "fingerprint_mismatch")):
+    if not told and (signs := statements.of_kind(case, "fingerprint_mismatch")):
         message = "Ranks are in different collectives, or bring different tensors; what the others are in is not told."
-        return [crashes.found(case, _ONE_SIDE, signs, message, 0.5)]
+        return [building.found(case, _ONE_SIDE, signs, message, 0.5)]
     return [
-        crashes.found(
+        building.found(
             case,
             m.of(_CLAIM),
             m.signs,

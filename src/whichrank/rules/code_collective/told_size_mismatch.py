@@ -33,10 +33,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes, mismatches, telling
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building, mismatches, telling
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.meetings import Meeting
+from whichrank.timeline.collectives.meetings import Meeting
+from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "COLL121"
 CAUSE = "size-mismatch"
@@ -82,8 +84,8 @@ _TRUNCATED = ("message truncated : receiving", "collective mismatch error")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
+    if not statements.heard(case):
+        return building.SILENT
     found = [_finding(case, m) for m in mismatches.mismatches(case) if m.aspect == "shape"]
     return found or _models(case) or _plain(case)
 
@@ -91,13 +93,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 def _finding(case: Case, mismatch: mismatches.Mismatch) -> Finding:
     message = f"Ranks bring different sizes to {mismatch.op} #{mismatch.seq}: {mismatches.told(case, mismatch)}."
     sure = 0.35 if mismatches.are_buckets(mismatch) else 0.8
-    return crashes.found(case, mismatch.of(_CLAIM), mismatch.signs, message, sure, mismatch.ranks)
+    return building.found(case, mismatch.of(_CLAIM), mismatch.signs, message, sure, mismatch.ranks)
 
 
 def _models(case: Case) -> list[Finding]:
     """DDP compares every rank's parameters with those of rank 0."""
-    told = [s for s in crashes.signs_of(case, "ddp_error") if s.event and s.event.text("what") == "param_shape"]
-    counts = [s for s in crashes.signs_of(case, "ddp_error") if s.event and s.event.text("what") == "param_count"]
+    told = [s for s in statements.of_kind(case, "ddp_error") if s.event and s.event.text("what") == "param_shape"]
+    counts = [s for s in statements.of_kind(case, "ddp_error") if s.event and s.event.text("what") == "param_count"]
     if not told and not counts:
         return []
     wild = [s for s in counts if s.event and not _is_plausible(s.event.numbers("counts"))]
@@ -105,14 +107,14 @@ def _models(case: Case) -> list[Finding]:
         numbers = " and ".join(str(n) for n in wild[0].event.numbers("counts")) if wild[0].event else ""
         why = "one rank was in another collective, or its data did not arrive"
         message = f"DDP gathered {numbers} as numbers of parameters: {why}."
-        return [crashes.found(case, _ELSEWHERE, wild, message, 0.5)]
+        return [building.found(case, _ELSEWHERE, wild, message, 0.5)]
     differing = {s.event.group_rank for s in told if s.event and s.event.group_rank is not None}
     world = mismatches.is_world(case, [s.event for s in told if s.event])
     most = len(differing) > 1 and len(differing) >= case.world - 1 > 0
-    ranks = (0,) if most else tuple(sorted(differing)) if world else crashes.ranks_of(told)
+    ranks = (0,) if most else tuple(sorted(differing)) if world else statements.ranks_of(told)
     what = "its parameters have other sizes" if told else "it has another number of parameters"
-    message = f"{crashes.who(case, ranks, told)} built another model than the others: {what}."
-    return [crashes.found(case, _CLAIM, [*told, *counts], message, 0.85 if told else 0.8, ranks)]
+    message = f"{building.who(case, ranks, told)} built another model than the others: {what}."
+    return [building.found(case, _CLAIM, [*told, *counts], message, 0.85 if told else 0.8, ranks)]
 
 
 def _is_plausible(counts: tuple[int, ...]) -> bool:
@@ -122,27 +124,27 @@ def _is_plausible(counts: tuple[int, ...]) -> bool:
 
 def _plain(case: Case) -> list[Finding]:
     """Gloo's and NCCL's transports notice a size that they do not expect, and name nobody."""
-    plain = [*crashes.signs_of(case, "gloo_mismatch"), *crashes.said_by_nccl(case, *_TRUNCATED)]
-    more = crashes.beside(plain, crashes.known(case, CAUSE))
-    signs: list[Sign] = [*plain, *more]
+    plain = [*statements.of_kind(case, "gloo_mismatch"), *statements.said_by_nccl(case, *_TRUNCATED)]
+    more = statements.beside(plain, statements.known(case, CAUSE))
+    signs: list[Statement] = [*plain, *more]
     if not signs:
         return []
     event = signs[0].event
     got, expected = (event.number("got"), event.number("expected")) if event else (None, None)
     sizes = f": {got} bytes came where {expected} were expected" if got is not None else ""
-    sure = 0.7 if plain else crashes.surest(more)
+    sure = 0.7 if plain else statements.surest(more)
     meeting = _all_but_one(case)
     if meeting is not None and case.lineup is not None:
         (rank,) = meeting.unseen
         others, row = telling.ranks_text(meeting.joined), next(iter(meeting.joined.values()))
         message = f"Rank {rank} brought another size than {others} to {telling.step(case.lineup, row)}{sizes}."
-        return [crashes.found(case, _CLAIM, signs, message, sure, (rank,))]
+        return [building.found(case, _CLAIM, signs, message, sure, (rank,))]
     if sure <= _UNSURE:
         claim = replace(_EITHER, category="hang") if any("hanging" in s.text for s in signs) else _EITHER
         message = "Ranks bring different sizes to one collective, or are not in the same one; nothing says which ranks."
-        return [crashes.found(case, claim, signs, message, sure)]
-    where = f" ({telling.ranks_text(crashes.ranks_of(signs))} noticed)" if crashes.ranks_of(signs) else ""
-    return [crashes.found(case, _CLAIM, signs, f"Ranks bring different sizes to one collective{sizes}{where}.", sure)]
+        return [building.found(case, claim, signs, message, sure)]
+    where = f" ({telling.ranks_text(statements.ranks_of(signs))} noticed)" if statements.ranks_of(signs) else ""
+    return [building.found(case, _CLAIM, signs, f"Ranks bring different sizes to one collective{sizes}{where}.", sure)]
 
 
 def _all_but_one(case: Case) -> Meeting | None:

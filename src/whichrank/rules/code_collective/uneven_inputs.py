@@ -29,7 +29,7 @@ from __future__ import annotations
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
 from whichrank.rules import telling
 from whichrank.timeline.case import Case
-from whichrank.timeline.trouble import Trouble
+from whichrank.timeline.collectives.trouble import Trouble
 
 CODE = "COLL103"
 CAUSE = "uneven-inputs"

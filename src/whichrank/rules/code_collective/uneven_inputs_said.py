@@ -24,9 +24,10 @@ It rests on the words of a person.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "COLL205"
 CAUSE = "uneven-inputs"
@@ -47,10 +48,10 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    waiting, told = sighted.stands_still(case), sighted.seen(case, "told-uneven")
+    if not statements.heard(case):
+        return building.SILENT
+    waiting, told = known_messages.stands_still(case), known_messages.seen(case, "told-uneven")
     if not waiting or not told or case.has_dumps:
         return []
     message = "The job stands still, and the data is such that ranks run out of it at different times."
-    return [crashes.found(case, _CLAIM, [*(s.sign for s in told), *waiting], message, 0.55)]
+    return [building.found(case, _CLAIM, [*(s.sign for s in told), *waiting], message, 0.55)]

@@ -27,9 +27,11 @@ import numpy as np
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes, telling
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building, telling
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "COLL125"
 CAUSE = "uneven-inputs"
@@ -48,12 +50,12 @@ _WAITS = ("watchdog_timeout", "gloo_timeout", "peer_closed", "monitored_barrier_
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    joined = crashes.said(case, "rank that exhausted inputs", "exhausted all inputs")
+    if not statements.heard(case):
+        return building.SILENT
+    joined = statements.said(case, "rank that exhausted inputs", "exhausted all inputs")
     last = _last_lines(case)
     left, others = _parted(last)
-    uneven = bool(left) and bool(crashes.events(case, *_WAITS))
+    uneven = bool(left) and bool(statements.events(case, *_WAITS))
     if not joined and not uneven:
         return []
     ranks = left if uneven else ()
@@ -65,10 +67,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         message = f"{who} had only {ends} steps where others have {most}, and left the loop."
     else:
         message = "Some rank ran out of data before the others: torch's Join noticed it."
-    return [crashes.found(case, _CLAIM, signs, message, 0.8 if uneven else 0.85, ranks)]
+    return [building.found(case, _CLAIM, signs, message, 0.8 if uneven else 0.85, ranks)]
 
 
-Last = dict[int, tuple[int, int, Sign]]
+Last = dict[int, tuple[int, int, Statement]]
 
 
 def _parted(last: Last) -> tuple[tuple[int, ...], Last]:
@@ -91,5 +93,5 @@ def _last_lines(case: Case) -> Last:
         for row in rows[np.unique(progress.rank[rows], return_index=True)[1]]:
             rank, step, total = int(progress.rank[row]), int(progress.step[row]), int(progress.total[row])
             ref = Ref(progress.source, f"line {int(progress.line[row])}", f"step {step}/{total}", rank)
-            found[rank] = (step, total, Sign(ref.quote, ref, rank))
+            found[rank] = (step, total, Statement(ref.quote, ref, rank))
     return found

@@ -25,9 +25,11 @@ Names of the parameters are printed with `TORCH_DISTRIBUTED_DEBUG=INFO` or DETAI
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "COLL120"
 CAUSE = "unused-parameters"
@@ -47,20 +49,20 @@ _WORDS = ("Expected to have finished reduction in the prior iteration", "were no
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = [s for s in crashes.signs_of(case, "ddp_error") if s.event and s.event.text("what").startswith("unused")]
-    told += [s for s in crashes.said(case, *_WORDS) if s.event]
-    told += crashes.beside(told, crashes.known(case, CAUSE))
+    if not statements.heard(case):
+        return building.SILENT
+    told = [s for s in statements.of_kind(case, "ddp_error") if s.event and s.event.text("what").startswith("unused")]
+    told += [s for s in statements.said(case, *_WORDS) if s.event]
+    told += statements.beside(told, statements.known(case, CAUSE))
     if not told:
         return []
-    ranks = crashes.unless_all(case, crashes.ranks_of(told))
-    who, rest = crashes.who(case, ranks, told), crashes.others(case, ranks)
+    ranks = statements.unless_all(case, statements.ranks_of(told))
+    who, rest = building.who(case, ranks, told), building.others(case, ranks)
     message = f"{who} skipped parameters that DDP waits for{_names(told)}{rest}."
-    return [crashes.found(case, _CLAIM, told, message, 0.92, ranks)]
+    return [building.found(case, _CLAIM, told, message, 0.92, ranks)]
 
 
-def _names(told: list[Sign]) -> str:
+def _names(told: list[Statement]) -> str:
     for sign in told:
         names = sign.event.data.get("names") if sign.event else None
         if isinstance(names, list) and names:

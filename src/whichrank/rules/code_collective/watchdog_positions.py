@@ -31,7 +31,7 @@ from whichrank.records.log import LogEvent
 from whichrank.rules import telling
 from whichrank.rules.doings import at_a_barrier_of_the_start
 from whichrank.timeline.case import Case
-from whichrank.timeline.stuck import DEFAULT, Standings, silent_in_timeouts, standings
+from whichrank.timeline.collectives.stuck import DEFAULT, Standings, silent_in_timeouts, standings
 
 CODE = "COLL115"
 CAUSE = "collective-desync"
@@ -113,7 +113,7 @@ def _nobody(case: Case, standing: Standings) -> Finding:
         category="hang",
         severity="error",
         confidence=0.5 if everybody else 0.4,
-        subject=Subject(),
+        subject=Subject(candidates=missing if not everybody and len(missing) < len(waiting) else ()),
         message=(
             f"{telling.ranks_text(waiting).capitalize()} timed out in work {standing.target} of "
             f"{_group(standing)}{rest}."

@@ -27,11 +27,12 @@ from typing import cast
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Category, Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
-from whichrank.rules.sighted import Seen
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.own_reports import BEGIN, END
+from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.known_messages import Seen
+from whichrank.timeline.job_state.own_reports import BEGIN, END
 
 CODE = "CODE203"
 CAUSE = "unknown"
@@ -40,9 +41,11 @@ _NOTHING = ("healthy", "unknown")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = [s for s in sighted.seen(case, BEGIN) if s.group("cause") in causes() and s.group("cause") not in _NOTHING]
+    if not statements.heard(case):
+        return building.SILENT
+    told = [
+        s for s in known_messages.seen(case, BEGIN) if s.group("cause") in causes() and s.group("cause") not in _NOTHING
+    ]
     if not told:
         return []
     last = max(told, key=lambda s: (s.sighting.ref.source, s.sighting.line))
@@ -57,11 +60,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     )
     message = f"whichrank judged this job while it was there: {cause}, {last.group('who')}."
     sure = min(_MOST, int(last.group("sure")) / 100)
-    return [crashes.found(case, claim, [last.sign], message, sure, ranks)]
+    return [building.found(case, claim, [last.sign], message, sure, ranks)]
 
 
 def _place(case: Case, verdict: Seen) -> str:
     """The folder that the report names at its end."""
     line, source = verdict.sighting.line, verdict.sighting.ref.source
-    after = [s for s in sighted.seen(case, END) if s.sighting.ref.source == source and s.sighting.line > line]
+    after = [s for s in known_messages.seen(case, END) if s.sighting.ref.source == source and s.sighting.line > line]
     return min(after, key=lambda s: s.sighting.line).group("place").strip() if after else "FOLDER"

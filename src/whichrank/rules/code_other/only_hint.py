@@ -29,9 +29,10 @@ from typing import cast
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Category, Finding, NotEvaluated, Subject
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "CODE202"
 CAUSE = "unknown"
@@ -46,9 +47,9 @@ _EXCERPT = 100
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    seen = sighted.seen(case, *_HINTS)
+    if not statements.heard(case):
+        return building.SILENT
+    seen = known_messages.seen(case, *_HINTS)
     if not seen or _says_more(case):
         return []
     lead = max(seen, key=lambda s: s.signature.weight)
@@ -61,7 +62,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         severity="warning",
     )
     tell = "Nothing at hand says what happened; one line is a hint: {what}."
-    return [replace(sighted.tell_of(case, claim, tell, same, _SURE), subject=Subject(), victims=())]
+    return [replace(building.tell_of(case, claim, tell, same, _SURE), subject=Subject(), victims=())]
 
 
 def _says_more(case: Case) -> bool:
@@ -69,7 +70,7 @@ def _says_more(case: Case) -> bool:
     told = any(event.kind != "traceback" or event.text("type") for event in case.events)  # not one that was cut
     if case.goes_on or told or case.progress or case.lineup is not None or case.stacks or case.unplaced:
         return True
-    if crashes.index(case).roots or any(s.line > _EXCERPT for s in case.sightings):
+    if case.index.roots or any(s.line > _EXCERPT for s in case.sightings):
         return True
     return any(
         process.last_line > _EXCERPT or process.transports or any(init.phase == "complete" for init in process.inits)

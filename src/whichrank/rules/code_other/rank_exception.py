@@ -31,12 +31,15 @@ Without prefixes or one file per rank, nothing says whose traceback it is: run w
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from whichrank.facts.messages import signatures
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, deaths, exceptions
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building, telling
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths, exceptions, statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "CODE101"
 CAUSE = "rank-exception"
@@ -72,35 +75,60 @@ _LAST_LINES = ("bare-exception", "argparse-error")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
+    if not statements.heard(case):
+        return building.SILENT
     raised = exceptions.own_exceptions(case) or exceptions.unclaimed_cuda_errors(case)
     if raised:
         return [_finding(case, group, first=i == 0) for i, group in enumerate(_grouped(raised)[:_MOST])]
-    return _by_exit_code(case) or _by_the_first_end(case) or _by_its_last_line(case) or _by_one_task(case)
+    return (
+        _in_a_thread(case)
+        or _by_exit_code(case)
+        or _by_the_first_end(case)
+        or _by_its_last_line(case)
+        or _by_one_task(case)
+    )
 
 
-def _grouped(raised: list[Sign]) -> list[list[Sign]]:
+def _grouped(raised: list[Statement]) -> list[list[Statement]]:
     """The same exception on several ranks is one; the earliest group first."""
-    groups: dict[str, list[Sign]] = {}
+    groups: dict[str, list[Statement]] = {}
     for sign in raised:
-        groups.setdefault(_NUMBERS.sub("#", crashes.short(sign.ref.quote, 200)), []).append(sign)
+        groups.setdefault(_NUMBERS.sub("#", building.short(sign.ref.quote, 200)), []).append(sign)
     return sorted(groups.values(), key=lambda group: min(_when(sign) for sign in group))
 
 
-def _when(sign: Sign) -> float:
+def _when(sign: Statement) -> float:
     return sign.about_ns if sign.about_ns is not None else float("inf")
 
 
-def _finding(case: Case, group: list[Sign], *, first: bool) -> Finding:
-    signs = crashes.first_to_fail(group)
-    ranks = crashes.ranks_of(signs) or (deaths.only_one_failed(case) if first else ())
+def _finding(case: Case, group: list[Statement], *, first: bool) -> Finding:
+    signs = statements.first_to_fail(group)
+    ranks = statements.ranks_of(signs) or (deaths.only_one_failed(case) if first else ())
     place = next((f" at {s.code}" for s in signs if s.code is not None), "")
     verb = "raised" if first else "also raised"
-    who, rest = crashes.who(case, ranks, signs), crashes.others(case, ranks)
-    message = f"{who} {verb} {crashes.short(signs[0].ref.quote)}{place}{rest}."
-    sure = 0.9 if crashes.ranks_of(signs) else 0.75
-    return crashes.found(case, _CLAIM, signs, message, sure if first else 0.45, ranks)
+    who, rest = building.who(case, ranks, signs), building.others(case, ranks)
+    message = f"{who} {verb} {building.short(signs[0].ref.quote)}{place}{rest}."
+    sure = 0.9 if statements.ranks_of(signs) else 0.75
+    return building.found(case, _CLAIM, signs, message, sure if first else 0.45, ranks)
+
+
+def _in_a_thread(case: Case) -> list[Finding]:
+    """A thread of the rank that did not come ended with an exception: what it fed ran dry."""
+    told = [
+        e
+        for e in statements.events(case, "traceback")
+        if e.text("thread") and not e.number("ignored") and exceptions.nature(e) in ("own", "known")
+    ]
+    missing = tuple(case.first_to_fail)
+    fitting = [e for e in told if e.rank is None or e.rank in missing]
+    if len(missing) != 1 or len(fitting) != 1 or len(fitting) != len(told):
+        return []
+    sign = statements.statement(case, fitting[0])
+    message = (
+        f"A thread of {telling.who(case, missing[0])} ended with {building.short(sign.ref.quote)}; the rank went on "
+        f"without it and no longer came to the collective{building.others(case, missing)}."
+    )
+    return [building.found(case, replace(_CLAIM, category="hang"), [sign], message, 0.65, missing)]
 
 
 def _by_exit_code(case: Case) -> list[Finding]:
@@ -110,57 +138,57 @@ def _by_exit_code(case: Case) -> list[Finding]:
     if not told or exceptions.any_raised(case) or any(deaths.waited(case, rank) for rank in alone):
         return []
     message = (
-        f"{crashes.who(case, alone)} ended by itself with exit code {told[0].code} and the launcher ended the others; "
+        f"{building.who(case, alone)} ended by itself with exit code {told[0].code} and the launcher ended the others; "
         "its own output is not at hand."
     )
-    return [crashes.found(case, _BARE, [told[0].sign], message, 0.5, alone)]
+    return [building.found(case, _BARE, [told[0].sign], message, 0.5, alone)]
 
 
 def _by_the_first_end(case: Case) -> list[Finding]:
     """One process ended before all others, and theirs was that a peer had gone: who spawns shows only one of them."""
     first = deaths.first_to_end(case)
-    told = [event for event in crashes.events(case, "traceback") if exceptions.nature(event) == "loss"]
+    told = [event for event in statements.events(case, "traceback") if exceptions.nature(event) == "loss"]
     if first is None or first.sign.rank is None or all(event.rank == first.sign.rank for event in told):
         return []
     rank = (first.sign.rank,)
     message = (
-        f"{crashes.who(case, rank)} ended by itself with exit code {first.code} before all others"
-        f"{crashes.others(case, rank)}; its own output is not at hand."
+        f"{building.who(case, rank)} ended by itself with exit code {first.code} before all others"
+        f"{building.others(case, rank)}; its own output is not at hand."
     )
-    return [crashes.found(case, _BARE, [first.sign], message, 0.5, rank)]
+    return [building.found(case, _BARE, [first.sign], message, 0.5, rank)]
 
 
 def _by_its_last_line(case: Case) -> list[Finding]:
     """The type and the words of an exception, where the rest of it, and everything surer, is missing."""
     lines = [s for s in case.sightings if s.signature in _LAST_LINES]
-    lines = [s for s in lines if not crashes.survived_at(case, s.ref.source, s.line, s.rank)]
-    told = any(exceptions.nature(event) in ("own", "known", "loss") for event in crashes.events(case, "traceback"))
-    if not lines or told or crashes.index(case).roots:
+    lines = [s for s in lines if not statements.survived_at(case, s.ref.source, s.line, s.rank)]
+    told = any(exceptions.nature(event) in ("own", "known", "loss") for event in statements.events(case, "traceback"))
+    if not lines or told or case.index.roots:
         return []
     first = lines[0]
-    signs = [Sign(s.ref.quote, s.ref, s.rank, s.local_rank, s.time_ns, s.after_ns, s.host) for s in lines[:4]]
-    ranks = crashes.unless_all(case, crashes.ranks_of(signs[:1]))
+    signs = [Statement(s.ref.quote, s.ref, s.rank, s.local_rank, s.time_ns, s.after_ns, s.host) for s in lines[:4]]
+    ranks = statements.unless_all(case, statements.ranks_of(signs[:1]))
     what = f"{first.groups['type']}: {first.groups['words']}"
     message = (
-        f"{crashes.who(case, ranks, signs[:1])} raised {crashes.short(what)}; where, the lines at hand do not say."
+        f"{building.who(case, ranks, signs[:1])} raised {building.short(what)}; where, the lines at hand do not say."
     )
     sure = signatures()[first.signature].weight
-    return [crashes.found(case, _CLAIM, signs, message, sure, ranks)]
+    return [building.found(case, _CLAIM, signs, message, sure, ranks)]
 
 
 def _by_one_task(case: Case) -> list[Finding]:
     """One task of Slurm failed and the others were ended, where nothing tells which ranks the tasks are."""
-    ends = [e for e in crashes.events(case, "process_exit") if e.text("by") == "slurm"]
+    ends = [e for e in statements.events(case, "process_exit") if e.text("by") == "slurm"]
     failed = [e for e in ends if 0 < (e.number("exitcode") or 0) < 128]
     ended = [e for e in ends if e.number("signal") in (deaths.TERMINATE, deaths.KILL)]
     if len(failed) != 1 or len(failed) + len(ended) != len(ends) or not ended or exceptions.any_raised(case):
         return []
     tasks = failed[0].numbers("tasks")
-    if len(tasks) != 1 or crashes.index(case).roots:
+    if len(tasks) != 1 or case.index.roots:
         return []
     where = f" on {failed[0].host}" if failed[0].host else ""
     message = (
         f"Task {tasks[0]}{where} ended by itself with exit code {failed[0].number('exitcode')} and Slurm ended the "
         "others; its own output is not at hand."
     )
-    return [crashes.found(case, _BARE, [crashes.sign(case, failed[0])], message, 0.45)]
+    return [building.found(case, _BARE, [statements.statement(case, failed[0])], message, 0.45)]

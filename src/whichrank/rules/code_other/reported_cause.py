@@ -29,10 +29,11 @@ from typing import cast
 from whichrank.facts.messages import REPORT, signatures
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Category, Finding, NotEvaluated, Subject
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
-from whichrank.rules.sighted import Seen
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "CODE201"
 CAUSE = "unknown"
@@ -52,11 +53,11 @@ _MORE = 0.05
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
+    if not statements.heard(case):
+        return building.SILENT
     names = [s.id for s in signatures().values() if s.library == REPORT and s.id.startswith(_PREFIX)]
     told: dict[str, list[Seen]] = {}
-    for s in sighted.seen(case, *names):
+    for s in known_messages.seen(case, *names):
         if _is_sentence(s.sign.text) and s.signature.affirmed(s.sign.text):
             told.setdefault(s.signature.cause, []).append(s)
     findings = [_finding(case, cause, seen) for cause, seen in told.items()]
@@ -79,6 +80,6 @@ def _finding(case: Case, cause: str, seen: list[Seen]) -> Finding:
         alternatives=tuple((c, share, "the same words fit it too") for c, share in lead.signature.also),
     )
     sure = lead.signature.weight + _MORE * (len({s.id for s in seen}) > 1)
-    message = f"The report says: {crashes.short(lead.sign.text, 120)}"
-    found = crashes.found(case, claim, [lead.sign, *(s.sign for s in seen)], message.rstrip(".") + ".", sure)
-    return sighted.about(found, Subject())
+    message = f"The report says: {building.short(lead.sign.text, 120)}"
+    found = building.found(case, claim, [lead.sign, *(s.sign for s in seen)], message.rstrip(".") + ".", sure)
+    return building.about(found, Subject())

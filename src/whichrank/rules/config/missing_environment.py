@@ -23,18 +23,19 @@ Variables that are set but wrong are checked by `whichrank env lint`.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "CONF102"
 CAUSE = "wrong-environment"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = crashes.signs_of(case, "init_error")
+    if not statements.heard(case):
+        return building.SILENT
+    told = statements.of_kind(case, "init_error")
     signs = [s for s in told if s.event and s.event.text("what") in ("env_missing", "bad_env")]
     if not signs:
         return []
@@ -46,6 +47,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         if missing
         else (f"Give {name} a value that torch takes: 1 or 0 for a boolean.",)
     )
-    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    ranks = statements.unless_all(case, statements.ranks_of(signs))
     message = f"{name} is not set, and torch needs it." if missing else f"torch refuses the value of {name}."
-    return [crashes.found(case, Claim(CODE, CAUSE, fix=fix, category="config"), signs, message, 0.88, ranks)]
+    return [building.found(case, Claim(CODE, CAUSE, fix=fix, category="config"), signs, message, 0.88, ranks)]

@@ -26,9 +26,10 @@ from dataclasses import replace
 
 from whichrank.facts.environment import unread
 from whichrank.model.findings import Finding, NotEvaluated, Subject
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "CONF202"
 CAUSE = "wrong-environment"
@@ -37,16 +38,16 @@ _SETTING = "env-timeout-unread"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    waited = crashes.events(case, "watchdog_timeout")
-    found = [s for s in sighted.seen(case, _SETTING) if s.group("name") in unread()]
+    if not statements.heard(case):
+        return building.SILENT
+    waited = statements.events(case, "watchdog_timeout")
+    found = [s for s in known_messages.seen(case, _SETTING) if s.group("name") in unread()]
     if not waited or not found:
         return []
     lore = unread()[found[0].group("name")]
     limit = next((ms for event in waited if (ms := event.number("timeout_ms")) is not None), None)
     held = f"; the ranks gave up after {limit / 1000:g} s" if limit is not None else ""
     claim = Claim(CODE, CAUSE, fix=(f"Remove it. Use instead: {lore.instead}.",), category="hang", severity="warning")
-    signs = [found[0].sign, *(crashes.sign(case, event) for event in waited[:2])]
+    signs = [found[0].sign, *(statements.statement(case, event) for event in waited[:2])]
     message = f"{lore.name} has no effect{held}. {lore.truth}."
-    return [replace(crashes.found(case, claim, signs, message, 0.3), subject=Subject())]
+    return [replace(building.found(case, claim, signs, message, 0.3), subject=Subject())]

@@ -29,9 +29,11 @@ import numpy as np
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.log import LogEvent, Progress
-from whichrank.rules import crashes, telling
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building, telling
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "CONF101"
 CAUSE = "timeout-too-short"
@@ -54,9 +56,9 @@ _ENOUGH = 3
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    waits = [(e, limit) for e in crashes.events(case, "watchdog_timeout", "gloo_timeout") if (limit := _limit(e))]
+    if not statements.heard(case):
+        return building.SILENT
+    waits = [(e, limit) for e in statements.events(case, "watchdog_timeout", "gloo_timeout") if (limit := _limit(e))]
     if not waits:
         return []
     if not case.progress:
@@ -66,27 +68,27 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if slow:
         sign, seconds = max(slow, key=lambda step: step[1])
         message = f"Steps of this job take up to {seconds:.0f} s and the timeout is {limit / 1000:.0f} s."
-        return [crashes.found(case, _CLAIM, [crashes.sign(case, event), sign], message, 0.5)]
+        return [building.found(case, _CLAIM, [statements.statement(case, event), sign], message, 0.5)]
     busy = _still_working(case, event, limit)
     if not busy:
         return []
-    ranks = crashes.ranks_of(busy)
+    ranks = statements.ranks_of(busy)
     who = telling.ranks_text(ranks).capitalize()
     message = f"{who} went on working while the others waited {limit / 1000:.0f} s and gave up."
-    return [crashes.found(case, _CLAIM, [crashes.sign(case, event), *busy], message, 0.45, ranks)]
+    return [building.found(case, _CLAIM, [statements.statement(case, event), *busy], message, 0.45, ranks)]
 
 
 def _limit(event: LogEvent) -> int | None:
     return event.number("timeout_ms") or event.number("ms")
 
 
-def _line(progress: Progress, row: int, words: str) -> Sign:
+def _line(progress: Progress, row: int, words: str) -> Statement:
     rank = int(progress.rank[row])
     named = rank if rank >= 0 else None
-    return Sign(words, Ref(progress.source, f"line {int(progress.line[row])}", words, named), named)
+    return Statement(words, Ref(progress.source, f"line {int(progress.line[row])}", words, named), named)
 
 
-def _long_step(progress: Progress, limit_ms: int) -> tuple[Sign, float] | None:
+def _long_step(progress: Progress, limit_ms: int) -> tuple[Statement, float] | None:
     """A step that lasted half the timeout or more, where at least three did."""
     half = limit_ms / 2000
     stated = np.nan_to_num(progress.seconds_per_step, nan=0.0)
@@ -105,11 +107,11 @@ def _long_step(progress: Progress, limit_ms: int) -> tuple[Sign, float] | None:
     return _line(progress, row, f"step {int(progress.step[row])} took {took[long[-1]]:.1f} s"), float(took[long].max())
 
 
-def _still_working(case: Case, event: LogEvent, limit_ms: int) -> list[Sign]:
+def _still_working(case: Case, event: LogEvent, limit_ms: int) -> list[Statement]:
     """Ranks without a time-out of their own that printed new steps through the whole wait."""
     if event.time_ns is None:
         return []
-    timed_out = {e.rank for e in crashes.events(case, "watchdog_timeout", "gloo_timeout")}
+    timed_out = {e.rank for e in statements.events(case, "watchdog_timeout", "gloo_timeout")}
     begin, length = event.time_ns - limit_ms * _MILLISECOND, limit_ms * _MILLISECOND
     found = []
     for progress in case.progress:

@@ -25,8 +25,8 @@ Settings that are merely ignored leave no message: env lint finds them.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "CONF201"
@@ -47,4 +47,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "A setting makes the library fail: {what}.")
+    return building.judged(case, _CLAIM, "A setting makes the library fail: {what}.")

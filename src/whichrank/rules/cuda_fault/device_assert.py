@@ -26,9 +26,10 @@ culprit's.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, deaths
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths, statements
 
 CODE = "CUDA102"
 CAUSE = "cuda-device-assert"
@@ -52,17 +53,17 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = crashes.signs_of(case, "cuda_error")
+    if not statements.heard(case):
+        return building.SILENT
+    told = statements.of_kind(case, "cuda_error")
     lines = [s for s in told if s.event and s.event.text("what") == "assert_line"]
     errors = [s for s in told if s.event and s.event.text("what") == "device_assert"]
-    errors += crashes.said_by_nccl(case, "device-side assert")
-    signs = crashes.first_to_fail([*errors, *lines])
+    errors += statements.said_by_nccl(case, "device-side assert")
+    signs = statements.first_to_fail([*errors, *lines])
     if not signs:
         return []
-    ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)
-    reason = next((f" ({crashes.short(s.event.text('reason'), 100)})" for s in lines if s.event), "")
-    whose, rest = crashes.whose(case, ranks, signs), crashes.others(case, ranks)
+    ranks = statements.ranks_of(signs) or deaths.only_one_failed(case)
+    reason = next((f" ({building.short(s.event.text('reason'), 100)})" for s in lines if s.event), "")
+    whose, rest = building.whose(case, ranks, signs), building.others(case, ranks)
     message = f"A kernel of {whose} hit a device-side assertion{reason}{rest}."
-    return [crashes.found(case, _CLAIM, signs, message, 0.92 if errors else 0.8, ranks)]
+    return [building.found(case, _CLAIM, signs, message, 0.92 if errors else 0.8, ranks)]

@@ -27,7 +27,7 @@ from __future__ import annotations
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import telling
 from whichrank.timeline.case import Case
-from whichrank.timeline.trouble import Trouble
+from whichrank.timeline.collectives.trouble import Trouble
 
 CODE = "CUDA101"
 CAUSE = "gpu-kernel-stuck"

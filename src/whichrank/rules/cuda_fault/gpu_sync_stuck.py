@@ -25,7 +25,7 @@ from __future__ import annotations
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import telling
 from whichrank.timeline.case import Case
-from whichrank.timeline.stuck import stack_ref
+from whichrank.timeline.collectives.stuck import stack_ref
 
 CODE = "CUDA150"
 CAUSE = "gpu-kernel-stuck"

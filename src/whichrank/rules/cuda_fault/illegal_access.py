@@ -28,9 +28,10 @@ If the same GPU fails with different programs, suspect the hardware.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, deaths
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths, statements
 
 CODE = "CUDA103"
 CAUSE = "cuda-illegal-access"
@@ -54,17 +55,17 @@ _WORDS = ("illegal memory access", "misaligned address", "unspecified launch fai
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = [s for s in crashes.signs_of(case, "cuda_error") if s.event and s.event.text("what") in _KINDS]
-    told += crashes.said_by_nccl(case, *_WORDS)
-    signs = crashes.first_to_fail([*told, *crashes.beside(told, crashes.known(case, CAUSE))])
+    if not statements.heard(case):
+        return building.SILENT
+    told = [s for s in statements.of_kind(case, "cuda_error") if s.event and s.event.text("what") in _KINDS]
+    told += statements.said_by_nccl(case, *_WORDS)
+    signs = statements.first_to_fail([*told, *statements.beside(told, statements.known(case, CAUSE))])
     if not signs:
         return []
-    ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)
+    ranks = statements.ranks_of(signs) or deaths.only_one_failed(case)
     what = next((words for words in _WORDS for s in signs if words in s.text), "illegal memory access")
-    whose = crashes.whose(case, ranks, signs)
+    whose = building.whose(case, ranks, signs)
     article = "an" if what[0] in "aiu" else "a"
-    message = f"A kernel of {whose} failed with {article} {what}{crashes.others(case, ranks)}."
+    message = f"A kernel of {whose} failed with {article} {what}{building.others(case, ranks)}."
     plain = what != "unspecified launch failure"
-    return [crashes.found(case, _CLAIM, signs, message, 0.9 if plain else 0.7, ranks)]
+    return [building.found(case, _CLAIM, signs, message, 0.9 if plain else 0.7, ranks)]

@@ -29,10 +29,12 @@ An exit code alone says nothing of the reason.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, deaths
-from whichrank.rules.crashes import Claim, Sign
-from whichrank.rules.exceptions import lost_a_peer
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths, statements
+from whichrank.timeline.job_state.exceptions import lost_a_peer
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "CUDA104"
 CAUSE = "rank-native-crash"
@@ -55,31 +57,31 @@ _CRASHES = (*deaths.NATIVE, deaths.ABORT)
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
+    if not statements.heard(case):
+        return building.SILENT
     lost = lost_a_peer(case)
     spared, thrown = _without_loss(case, lost), _thrown(case)
-    told = [s for s in crashes.signs_of(case, "native_crash") if _is_own(case, s, spared, thrown)]
+    told = [s for s in statements.of_kind(case, "native_crash") if _is_own(case, s, spared, thrown)]
     died = [d for d in deaths.deaths(case) if d.signal in _CRASHES]
     # An agent tells all to end, also those that have died already.
     dead = [d.sign for d in died if not d.by_launcher or d.sign.rank in spared]
     dead = [s for s in dead if _is_own(case, s, spared, thrown) and not deaths.follows_the_end(case, s)]
     told, dead = _on_their_own(case, told, lost), _on_their_own(case, dead, lost)
-    told += crashes.beside([*told, *dead], crashes.known(case, CAUSE))
-    signs = crashes.first_to_fail([*told, *dead])
+    told += statements.beside([*told, *dead], statements.known(case, CAUSE))
+    signs = statements.first_to_fail([*told, *dead])
     if not signs or deaths.left_to_crash(case):
         return []
-    ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)
+    ranks = statements.ranks_of(signs) or deaths.only_one_failed(case)
     number = next((n for s in signs if (n := _signal(s)) is not None), deaths.ABORT)
     between = _is_hooked(case)
     offered = (_SHM,) if number == 7 else (_HOOKED,) if between else ()
     claim = Claim(CODE, CAUSE, fix=_FIX, alternatives=offered, next=_NEXT)
     name = deaths.SIGNALS.get(number, f"signal {number}")
-    message = f"{crashes.who(case, ranks, signs)} crashed in native code ({name}){crashes.others(case, ranks)}."
-    return [crashes.found(case, claim, signs, message, 0.4 if between else _confidence(number, bool(told)), ranks)]
+    message = f"{building.who(case, ranks, signs)} crashed in native code ({name}){building.others(case, ranks)}."
+    return [building.found(case, claim, signs, message, 0.4 if between else _confidence(number, bool(told)), ranks)]
 
 
-def _on_their_own(case: Case, signs: list[Sign], lost: set[int]) -> list[Sign]:
+def _on_their_own(case: Case, signs: list[Statement], lost: set[int]) -> list[Statement]:
     """Without those of ranks that had lost their peers and were on their way out.
 
     Python's own words on a crash don't say whose they are: they are left out where all that crashed were such ranks.
@@ -87,7 +89,7 @@ def _on_their_own(case: Case, signs: list[Sign], lost: set[int]) -> list[Sign]:
     ends = deaths.deaths(case)
     crashed = {d.sign.rank for d in ends if d.signal in deaths.NATIVE}
     by_themselves = [d for d in ends if d.sign.rank in crashed or not (d.by_launcher or d.signal == deaths.TERMINATE)]
-    if len(by_themselves) == 1 and not crashes.events(case, "process_left"):
+    if len(by_themselves) == 1 and not statements.events(case, "process_left"):
         return signs  # nobody else has gone whom it could have lost
     followed = bool(crashed) and crashed <= lost
     return [s for s in signs if s.rank not in lost and not (s.rank is None and followed)]
@@ -96,7 +98,7 @@ def _on_their_own(case: Case, signs: list[Sign], lost: set[int]) -> list[Sign]:
 def _without_loss(case: Case, lost: set[int]) -> set[int]:
     """The one rank that did not lose a peer, where all others did: of it that would be known as well."""
     rest = set(range(case.world)) - lost
-    told = {event.rank for event in crashes.events(case, *_EXPLAINED)}
+    told = {event.rank for event in statements.events(case, *_EXPLAINED)}
     return rest - told if len(rest) == 1 and case.world > 1 else set()
 
 
@@ -112,14 +114,14 @@ def _confidence(number: int, words: bool) -> float:
     return 0.85 if words else 0.7
 
 
-def _signal(sign: Sign) -> int | None:
+def _signal(sign: Statement) -> int | None:
     if sign.event is None:
         return None
     number, code = sign.event.number("signal"), sign.event.number("exitcode")
     return code - 128 if number is None and code is not None and code > 128 else number
 
 
-def _is_own(case: Case, sign: Sign, spared: set[int], thrown: dict[str, list[int]]) -> bool:
+def _is_own(case: Case, sign: Statement, spared: set[int], thrown: dict[str, list[int]]) -> bool:
     """Not a SIGKILL or SIGTERM, and no abort that something else explains."""
     number = _signal(sign)
     if number not in (None, *_CRASHES) or any(words in sign.ref.quote for words in _NOT_OWN):
@@ -131,13 +133,13 @@ def _is_own(case: Case, sign: Sign, spared: set[int], thrown: dict[str, list[int
         return False
     if sign.event is not None and sign.event.kind != "native_crash" and not _output_at_hand(case, sign.rank):
         return False
-    return not any(e.rank in (None, sign.rank) or sign.rank is None for e in crashes.events(case, *_EXPLAINED))
+    return not any(e.rank in (None, sign.rank) or sign.rank is None for e in statements.events(case, *_EXPLAINED))
 
 
 def _thrown(case: Case) -> dict[str, list[int]]:
     """By file, the lines that tell of an exception over a loss that nobody caught; the shell then says how it ended."""
     found: dict[str, list[int]] = {}
-    for event in crashes.events(case, "native_crash"):
+    for event in statements.events(case, "native_crash"):
         if any(words in event.ref.quote for words in _NOT_OWN):
             found.setdefault(event.ref.source, []).append(event.line)
     return found

@@ -26,9 +26,10 @@ The monitor does not know which call blocks.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "CUDA105"
 CAUSE = "watchdog-blocked"
@@ -56,23 +57,23 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    stuck = crashes.signs_of(case, "watchdog_stuck")
-    held = crashes.signs_of(case, "gil_held")
+    if not statements.heard(case):
+        return building.SILENT
+    stuck = statements.of_kind(case, "watchdog_stuck")
+    held = statements.of_kind(case, "gil_held")
     if not stuck and not held:
         return []
-    signs = crashes.first_to_fail(stuck) if stuck else held
-    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    signs = statements.first_to_fail(stuck) if stuck else held
+    ranks = statements.unless_all(case, statements.ranks_of(signs))
     seconds = next((n for s in signs if s.event and (n := s.event.number("seconds")) is not None), None)
     how = f" for {seconds} seconds" if seconds else ""
     what = f"The NCCL watchdog of {_whose(case, ranks)} was stuck{how}" if stuck else (
         f"A thread of {_whose(case, ranks)} held Python's interpreter lock"
     )  # fmt: skip
-    timed_out = bool(crashes.events(case, "watchdog_timeout"))
+    timed_out = bool(statements.events(case, "watchdog_timeout"))
     sure = (0.6 if timed_out else 0.8) if stuck else 0.35
-    return [crashes.found(case, _CLAIM, signs, f"{what}: a CUDA call or the interpreter lock blocks it.", sure, ranks)]
+    return [building.found(case, _CLAIM, signs, f"{what}: a CUDA call or the interpreter lock blocks it.", sure, ranks)]
 
 
 def _whose(case: Case, ranks: tuple[int, ...]) -> str:
-    return crashes.whose(case, ranks) if ranks else "the ranks"
+    return building.whose(case, ranks) if ranks else "the ranks"

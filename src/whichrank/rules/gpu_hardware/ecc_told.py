@@ -25,8 +25,8 @@ GPU.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "GPUH201"
@@ -50,4 +50,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "The GPU of {who} has an uncorrectable memory error.")
+    return building.judged(case, _CLAIM, "The GPU of {who} has an uncorrectable memory error.")

@@ -27,8 +27,8 @@ A container without the needed device files gives the same NVLS failure.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "GPUH204"
@@ -58,4 +58,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "The NVSwitch fabric of {who} is not ready: {what}.")
+    return building.judged(case, _CLAIM, "The NVSwitch fabric of {who} is not ready: {what}.")

@@ -24,8 +24,8 @@ Which rank used the GPU is known only where the output says so.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "GPUH202"
@@ -54,4 +54,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "A GPU of {who} does not answer over PCIe: {what}.")
+    return building.judged(case, _CLAIM, "A GPU of {who} does not answer over PCIe: {what}.")

@@ -24,8 +24,8 @@ With the fabric manager down all links look broken.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "GPUH203"
@@ -54,4 +54,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "NVLink does not work for {who}: {what}.")
+    return building.judged(case, _CLAIM, "NVLink does not work for {who}: {what}.")

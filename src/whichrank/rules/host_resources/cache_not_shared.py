@@ -25,9 +25,10 @@ A path that is simply wrong is missing on all ranks: then it is the exception of
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "HOST201"
 CAUSE = "cache-not-shared"
@@ -46,11 +47,11 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = [s for s in sighted.of_cause(case, CAUSE) if s.signature.role == "root"]
+    if not statements.heard(case):
+        return building.SILENT
+    told = [s for s in known_messages.of_cause(case, CAUSE) if s.signature.role == "root"]
     ranks = {s.sign.rank for s in told if s.sign.rank is not None}
     if not told or (ranks and (0 in ranks or len(ranks) == case.world)):
         return []
     sure = 0.74 if ranks else 0.58
-    return [sighted.tell_of(case, _CLAIM, "{who} misses a file that another rank prepared: {what}.", told, sure)]
+    return [building.tell_of(case, _CLAIM, "{who} misses a file that another rank prepared: {what}.", told, sure)]

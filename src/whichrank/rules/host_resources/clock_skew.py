@@ -23,8 +23,8 @@ Times of logs alone do not tell: time zones differ too.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "HOST203"
@@ -40,4 +40,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "The clock of {who} is wrong: {what}.")
+    return building.judged(case, _CLAIM, "The clock of {who} is wrong: {what}.")

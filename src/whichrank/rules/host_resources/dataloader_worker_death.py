@@ -25,9 +25,10 @@ The message does not say what the worker was doing.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, deaths
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths, statements
 
 CODE = "HOST106"
 CAUSE = "dataloader-worker-death"
@@ -51,17 +52,17 @@ _NEXT = (
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    signs = crashes.first_to_fail(crashes.signs_of(case, "dataloader_worker_died"))
+    if not statements.heard(case):
+        return building.SILENT
+    signs = statements.first_to_fail(statements.of_kind(case, "dataloader_worker_died"))
     if not signs:
         return []
-    ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)
+    ranks = statements.ranks_of(signs) or deaths.only_one_failed(case)
     event = signs[0].event
     number = event.number("signal") if event else None
     how = f" by {deaths.SIGNALS.get(number, f'signal {number}')}" if number else ""
     offered = (_REASONS[number],) if number in _REASONS else ()
     claim = Claim(CODE, CAUSE, fix=_FIX, blames="host", alternatives=offered, next=_NEXT)
-    whose = crashes.whose(case, ranks, signs)
-    message = f"A data-loader worker of {whose} died{how}{crashes.others(case, ranks)}."
-    return [crashes.found(case, claim, signs, message, 0.85, ranks)]
+    whose = building.whose(case, ranks, signs)
+    message = f"A data-loader worker of {whose} died{how}{building.others(case, ranks)}."
+    return [building.found(case, claim, signs, message, 0.85, ranks)]

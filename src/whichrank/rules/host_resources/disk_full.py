@@ -23,9 +23,10 @@ The message may not name the file: the traceback's line tells what was written.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, deaths, segments
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, segments
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths, statements
 
 CODE = "HOST109"
 CAUSE = "disk-full"
@@ -44,16 +45,16 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    said = crashes.said(case, "No space left on device", "Disk quota exceeded")
-    told = crashes.beside(crashes.known(case, "shm-too-small"), said)
+    if not statements.heard(case):
+        return building.SILENT
+    said = statements.said(case, "No space left on device", "Disk quota exceeded")
+    told = statements.beside(statements.known(case, "shm-too-small"), said)
     shared = [s for s in told if segments.about_shared_memory(s)]
     plain = [s for s in told if s not in shared and not segments.repeats(s, shared)]
-    known = crashes.beside(told, crashes.known(case, CAUSE))
-    signs = crashes.first_to_fail([*plain, *known])
+    known = statements.beside(told, statements.known(case, CAUSE))
+    signs = statements.first_to_fail([*plain, *known])
     if not signs:
         return []
-    ranks = crashes.unless_all(case, crashes.ranks_of(signs) or deaths.only_one_failed(case))
-    message = f"{crashes.who(case, ranks, signs)} could not write: {crashes.short(signs[0].ref.quote)}."
-    return [crashes.found(case, _CLAIM, signs, message, 0.88 if plain else crashes.surest(known), ranks)]
+    ranks = statements.unless_all(case, statements.ranks_of(signs) or deaths.only_one_failed(case))
+    message = f"{building.who(case, ranks, signs)} could not write: {building.short(signs[0].ref.quote)}."
+    return [building.found(case, _CLAIM, signs, message, 0.88 if plain else statements.surest(known), ranks)]

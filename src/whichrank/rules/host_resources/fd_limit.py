@@ -25,9 +25,10 @@ A leak looks the same as a low limit: `ls /proc/PID/fd | wc -l` over time tells.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "HOST108"
 CAUSE = "fd-limit"
@@ -45,15 +46,15 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    plain = crashes.said(case, "Too many open files", "[Errno 24]")
-    hinted = crashes.said(case, "received 0 items of ancdata")
-    known = crashes.beside([*plain, *hinted], crashes.known(case, CAUSE))
-    signs = crashes.first_to_fail([*(plain or hinted), *known])
+    if not statements.heard(case):
+        return building.SILENT
+    plain = statements.said(case, "Too many open files", "[Errno 24]")
+    hinted = statements.said(case, "received 0 items of ancdata")
+    known = statements.beside([*plain, *hinted], statements.known(case, CAUSE))
+    signs = statements.first_to_fail([*(plain or hinted), *known])
     if not signs:
         return []
-    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
-    message = f"{crashes.who(case, ranks, signs)} reached its limit of open files{crashes.others(case, ranks)}."
-    sure = max(0.9 if plain else 0.75 if hinted else 0.0, crashes.surest(known))
-    return [crashes.found(case, _CLAIM, signs, message, sure, ranks)]
+    ranks = statements.unless_all(case, statements.ranks_of(signs))
+    message = f"{building.who(case, ranks, signs)} reached its limit of open files{building.others(case, ranks)}."
+    sure = max(0.9 if plain else 0.75 if hinted else 0.0, statements.surest(known))
+    return [building.found(case, _CLAIM, signs, message, sure, ranks)]

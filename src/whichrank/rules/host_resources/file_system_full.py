@@ -26,10 +26,10 @@ from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.host import FileSystem
-from whichrank.rules import crashes as logs
-from whichrank.rules import hardware
+from whichrank.rules import building, hardware
 from whichrank.rules.hardware import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "HOST153"
 CAUSE = "disk-full"
@@ -51,7 +51,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not full:
         return []
     state, row = full[0]
-    told = logs.said(case, "No space left on device", "Disk quota exceeded", "[Errno 28]")
+    told = statements.said(case, "No space left on device", "Disk quota exceeded", "[Errno 28]")
     named = [s for s in told if row.path != "/" and row.path in s.text]
     weight = hardware.state_weight(case)
     what = "has no inode left" if row.inodes else "is full"
@@ -61,9 +61,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         weight = replace(weight, severity="warning")
     percent = f"{row.used_percent} % used of {'inodes' if row.inodes else 'space'}"
     ref = replace(state.ref, locator=f"line {row.line}", quote=f"{row.device} {percent} {row.path}")
-    ranks = logs.unless_all(case, logs.ranks_of(logs.first_to_fail(told)))
+    ranks = statements.unless_all(case, statements.ranks_of(statements.first_to_fail(told)))
     subject = Subject(ranks=ranks, hosts=(state.host,) if state.host else ())
-    return [hardware.found(case, _CLAIM, [ref, *logs.refs(told)], message, sure, weight=weight, subject=subject)]
+    return [hardware.found(case, _CLAIM, [ref, *building.refs(told)], message, sure, weight=weight, subject=subject)]
 
 
 def _is_full(row: FileSystem) -> bool:

@@ -26,9 +26,11 @@ does.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, deaths
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths, statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "HOST101"
 CAUSE = "gpu-out-of-memory"
@@ -55,23 +57,23 @@ _GIB = 1 << 30
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    plain = [s for s in crashes.signs_of(case, "cuda_error") if s.event and s.event.text("what") == "out_of_memory"]
-    plain += crashes.said_by_nccl(case, "'out of memory'", "Failed to CUDA calloc", "Failed to CUDA malloc")
-    library = [s for s in crashes.signs_of(case, "cuda_error") if "STATUS_ALLOC_FAILED" in s.text]
-    known = crashes.beside([*plain, *library], crashes.known(case, CAUSE))
-    signs = crashes.first_to_fail([*(plain or library), *known])
+    if not statements.heard(case):
+        return building.SILENT
+    plain = [s for s in statements.of_kind(case, "cuda_error") if s.event and s.event.text("what") == "out_of_memory"]
+    plain += statements.said_by_nccl(case, "'out of memory'", "Failed to CUDA calloc", "Failed to CUDA malloc")
+    library = [s for s in statements.of_kind(case, "cuda_error") if "STATUS_ALLOC_FAILED" in s.text]
+    known = statements.beside([*plain, *library], statements.known(case, CAUSE))
+    signs = statements.first_to_fail([*(plain or library), *known])
     if not signs:
         return []
-    ranks = crashes.ranks_of(signs) or deaths.only_one_failed(case)
-    message = f"{crashes.who(case, ranks, signs)} ran out of GPU memory{_asked(signs)}{crashes.others(case, ranks)}."
-    sure = 0.95 if crashes.ranks_of(signs) else 0.9
-    sure = sure if plain else max(0.65 if library else 0.0, crashes.surest(known))
-    return [crashes.found(case, _CLAIM, signs, message, sure, ranks)]
+    ranks = statements.ranks_of(signs) or deaths.only_one_failed(case)
+    message = f"{building.who(case, ranks, signs)} ran out of GPU memory{_asked(signs)}{building.others(case, ranks)}."
+    sure = 0.95 if statements.ranks_of(signs) else 0.9
+    sure = sure if plain else max(0.65 if library else 0.0, statements.surest(known))
+    return [building.found(case, _CLAIM, signs, message, sure, ranks)]
 
 
-def _asked(signs: list[Sign]) -> str:
+def _asked(signs: list[Statement]) -> str:
     for sign in signs:
         tried = sign.event.number("tried_bytes") if sign.event else None
         if tried is not None:

@@ -31,9 +31,10 @@ from dataclasses import replace
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.records.log import LogEvent
-from whichrank.rules import crashes, hardware, paths
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, hardware, paths
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "HOST105"
 CAUSE = "host-lost"
@@ -57,13 +58,13 @@ _NODES = re.compile(r"\b([\w.-]{1,253}?)_(\d{1,10})_\d{1,6}\b")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
+    if not statements.heard(case):
+        return building.SILENT
     unheard = _unheard(case)
     if unheard is not None:
         return [unheard]
-    failed = [e for e in crashes.events(case, "job_ended") if "NODE FAIL" in e.text("reason").upper()]
-    silent = [e for e in crashes.events(case, "rendezvous_error") if e.text("class") == "no_heartbeat"]
+    failed = [e for e in statements.events(case, "job_ended") if "NODE FAIL" in e.text("reason").upper()]
+    silent = [e for e in statements.events(case, "rendezvous_error") if e.text("class") == "no_heartbeat"]
     lost = failed or silent
     if not lost:
         return []
@@ -71,14 +72,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ranks = tuple(sorted(r for r, p in case.people.by_rank.items() if p.host is not None and p.host in hosts))
     where = ", ".join(hosts) if hosts else "A host"
     how = "the scheduler reports a node failure" if failed else "its agent sent no heartbeat any more"
-    signs = [crashes.sign(case, event) for event in lost]
-    finding = crashes.found(case, _CLAIM, signs, f"{where} stopped answering: {how}.", 0.85 if failed else 0.7, ranks)
+    signs = [statements.statement(case, event) for event in lost]
+    finding = building.found(case, _CLAIM, signs, f"{where} stopped answering: {how}.", 0.85 if failed else 0.7, ranks)
     return [_with_hosts(finding, hosts)]
 
 
 def _unheard(case: Case) -> Finding | None:
     """A node of which its fellows hear nothing, while ranks that can be looked at wait."""
-    silent = crashes.events(case, "node_silent")
+    silent = statements.events(case, "node_silent")
     if not silent or not hardware.failed(case):
         return None
     flows = paths.stuck(case)
@@ -92,7 +93,9 @@ def _unheard(case: Case) -> Finding | None:
     in_vain = [flow for flow in flows if not flow.target.seen]
     confidence = 0.9 if in_vain else 0.8 if any(event.text("how") == "no answer" for event in silent) else 0.6
     message = f"{', '.join(hosts)} stopped answering: its watcher is not heard any more, and the other ranks wait."
-    finding = crashes.found(case, _UNHEARD, [crashes.sign(case, event) for event in silent], message, confidence, ranks)
+    finding = building.found(
+        case, _UNHEARD, [statements.statement(case, event) for event in silent], message, confidence, ranks
+    )
     proof = (*finding.evidence, *paths.refs(in_vain))[:6]
     return replace(_with_hosts(finding, hosts), evidence=proof)
 

@@ -24,8 +24,8 @@ From outside a host that is down and one that is cut off look alike.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "HOST204"
@@ -43,4 +43,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "A host does not answer any more: {what}.")
+    return building.judged(case, _CLAIM, "A host does not answer any more: {what}.")

@@ -26,9 +26,10 @@ The kernel log says which process was chosen and how much it held.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, deaths
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths, statements
 
 CODE = "HOST102"
 CAUSE = "host-out-of-memory"
@@ -54,17 +55,17 @@ _WORDS = ("DefaultCPUAllocator", "std::bad_alloc", "[Errno 12]", "MemoryError")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    killer = crashes.signs_of(case, "host_out_of_memory")
+    if not statements.heard(case):
+        return building.SILENT
+    killer = statements.of_kind(case, "host_out_of_memory")
     killer += [d.sign for d in deaths.out_of_memory(case)]
-    killer += crashes.beside(killer, crashes.known(case, CAUSE))
-    failed = [s for s in crashes.said(case, *_WORDS) if "OutOfMemoryError" not in s.text and "ibv_" not in s.text]
+    killer += statements.beside(killer, statements.known(case, CAUSE))
+    failed = [s for s in statements.said(case, *_WORDS) if "OutOfMemoryError" not in s.text and "ibv_" not in s.text]
     if not killer and not failed:
         return []
     killed = [d.sign for d in deaths.deaths(case) if d.signal == deaths.KILL and not d.by_launcher] if killer else []
-    signs = crashes.first_to_fail([*killer, *failed, *killed])
-    ranks = crashes.ranks_of([*failed, *killed]) or (deaths.only_one_failed(case) if failed else ())
+    signs = statements.first_to_fail([*killer, *failed, *killed])
+    ranks = statements.ranks_of([*failed, *killed]) or (deaths.only_one_failed(case) if failed else ())
     what = "was killed for lack of host memory" if killer else "could not get host memory"
-    message = f"{crashes.who(case, ranks, signs)} {what}{crashes.others(case, ranks)}."
-    return [crashes.found(case, _CLAIM, signs, message, 0.9 if killer or crashes.ranks_of(failed) else 0.8, ranks)]
+    message = f"{building.who(case, ranks, signs)} {what}{building.others(case, ranks)}."
+    return [building.found(case, _CLAIM, signs, message, 0.9 if killer or statements.ranks_of(failed) else 0.8, ranks)]

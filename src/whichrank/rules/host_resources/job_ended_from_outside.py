@@ -27,9 +27,10 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.log import LogEvent
-from whichrank.rules import crashes, deaths, exceptions
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths, exceptions, statements
 
 CODE = "HOST104"
 CAUSE = "job-ended-from-outside"
@@ -53,26 +54,26 @@ _LAUNCHERS = (
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
+    if not statements.heard(case):
+        return building.SILENT
     ends = [e for e in deaths.ended_from_outside(case) if "NODE FAIL" not in e.text("reason").upper()]
     if len(ends) < len(deaths.ended_from_outside(case)):  # what came without a reason came for that one
         ends = [e for e in ends if e.text("reason")]
-    ends = ends or [e for e in crashes.events(case, "traceback") if _interrupted(e)]
+    ends = ends or [e for e in statements.events(case, "traceback") if _interrupted(e)]
     if not ends:
         return _told(case)
-    signs = crashes.first_to_fail([crashes.sign(case, event) for event in ends])
-    return [crashes.found(case, _CLAIM, signs, f"The job was ended from outside: {_how(ends)}.", 0.85)]
+    signs = statements.first_to_fail([statements.statement(case, event) for event in ends])
+    return [building.found(case, _CLAIM, signs, f"The job was ended from outside: {_how(ends)}.", 0.85)]
 
 
 def _told(case: Case) -> list[Finding]:
     """The same in the words of a scheduler that no reader knows as such."""
-    told = [s for s in crashes.known(case, CAUSE) if "NODE FAIL" not in s.text.upper()]
+    told = [s for s in statements.known(case, CAUSE) if "NODE FAIL" not in s.text.upper()]
     if not told:
         return []
-    signs = crashes.first_to_fail(told)
-    message = f"The job was ended from outside: {crashes.short(signs[0].text, 120)}."
-    return [crashes.found(case, _CLAIM, signs, message, 0.85)]
+    signs = statements.first_to_fail(told)
+    message = f"The job was ended from outside: {building.short(signs[0].text, 120)}."
+    return [building.found(case, _CLAIM, signs, message, 0.85)]
 
 
 def _interrupted(event: LogEvent) -> bool:

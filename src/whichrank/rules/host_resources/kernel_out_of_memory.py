@@ -27,10 +27,11 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import KernelEvent
-from whichrank.rules import deaths, hardware
-from whichrank.rules.crashes import Sign
+from whichrank.rules import hardware
 from whichrank.rules.hardware import Claim, Weight
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "HOST150"
 CAUSE = "host-out-of-memory"
@@ -124,6 +125,6 @@ def _killed_there(case: Case, event: KernelEvent) -> tuple[int, ...]:
     return tuple(ranks) if len(ranks) == 1 and hardware.is_trainer(event.process) else ()
 
 
-def _killed(case: Case) -> list[Sign]:
+def _killed(case: Case) -> list[Statement]:
     """Processes of the job that ended by SIGKILL, and not by their launcher's."""
     return [d.sign for d in deaths.deaths(case) if d.signal == deaths.KILL and not d.by_launcher]

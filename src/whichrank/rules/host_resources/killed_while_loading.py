@@ -25,9 +25,10 @@ Only the kernel log proves it.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, deaths, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths, known_messages, statements
 
 CODE = "HOST202"
 CAUSE = "host-out-of-memory"
@@ -53,15 +54,15 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
+    if not statements.heard(case):
+        return building.SILENT
     killed = [d.sign for d in deaths.deaths(case) if d.signal == deaths.KILL and not d.by_launcher]
-    loading = sighted.seen(case, "doing-load-weights")
-    if not killed or not loading or sighted.has_run(case) or deaths.ended_from_outside(case):
+    loading = known_messages.seen(case, "doing-load-weights")
+    if not killed or not loading or known_messages.has_run(case) or deaths.ended_from_outside(case):
         return []
-    stated = [s.sign for s in sighted.seen(case, "told-ram")]
-    signs = crashes.first_to_fail(killed)
-    ranks = crashes.ranks_of(signs)
-    message = f"{crashes.who(case, ranks, signs)} was killed (SIGKILL) while weights were loaded into host memory."
+    stated = [s.sign for s in known_messages.seen(case, "told-ram")]
+    signs = statements.first_to_fail(killed)
+    ranks = statements.ranks_of(signs)
+    message = f"{building.who(case, ranks, signs)} was killed (SIGKILL) while weights were loaded into host memory."
     proof = [*signs, *(s.sign for s in loading[:1]), *stated]
-    return [crashes.found(case, _CLAIM, proof, message, 0.7 if stated else 0.62, ranks)]
+    return [building.found(case, _CLAIM, proof, message, 0.7 if stated else 0.62, ranks)]

@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.host import UNLIMITED
-from whichrank.rules import crashes as logs
-from whichrank.rules import hardware
+from whichrank.rules import building, hardware
 from whichrank.rules.hardware import Claim, Weight
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "HOST152"
 CAUSE = "fd-limit"
@@ -45,15 +45,17 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not states:
         return NotEvaluated("limits of the ranks (ulimit -a, /proc/PID/limits)")
     low = [s for s in states if UNLIMITED < s.limits["nofile"] <= _FEW]
-    told = logs.said(case, "Too many open files", "[Errno 24]", "received 0 items of ancdata")
+    told = statements.said(case, "Too many open files", "[Errno 24]", "received 0 items of ancdata")
     if not low or not told:
         return []
-    signs = logs.first_to_fail(told)
-    ranks = logs.unless_all(case, logs.ranks_of(signs))
+    signs = statements.first_to_fail(told)
+    ranks = statements.unless_all(case, statements.ranks_of(signs))
     host = low[0].host
-    message = f"{logs.who(case, ranks, signs)} may open only {low[0].limits['nofile']:,} files, and ran out of them."
+    message = (
+        f"{building.who(case, ranks, signs)} may open only {low[0].limits['nofile']:,} files, and ran out of them."
+    )
     subject = Subject(ranks=ranks, hosts=(host,) if host else ())
-    refs = [low[0].cite("nofile"), *logs.refs(signs)]
+    refs = [low[0].cite("nofile"), *building.refs(signs)]
     times = [s.time_ns for s in signs if s.time_ns is not None]
     return [
         hardware.found(

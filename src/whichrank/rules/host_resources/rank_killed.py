@@ -28,9 +28,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, deaths
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths, statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "HOST103"
 CAUSE = "rank-killed"
@@ -68,25 +70,27 @@ _UNSEEN = replace(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    if crashes.events(case, "host_out_of_memory") or deaths.out_of_memory(case):
+    if not statements.heard(case):
+        return building.SILENT
+    if statements.events(case, "host_out_of_memory") or deaths.out_of_memory(case):
         return []
-    signs = crashes.first_to_fail(_killed(case) or crashes.known(case, CAUSE))
-    if not signs or crashes.known(case, "host-out-of-memory"):
+    signs = statements.first_to_fail(_killed(case) or statements.known(case, CAUSE))
+    if not signs or statements.known(case, "host-out-of-memory"):
         return []
     if all(0 < s.weight < _SURE for s in signs):
-        return [crashes.found(case, _UNSEEN, signs, "A process ended, and nothing says how.", crashes.surest(signs))]
-    ranks = crashes.ranks_of(signs)
-    message = f"{crashes.who(case, ranks, signs)} was killed (SIGKILL) from outside{crashes.others(case, ranks)}."
-    return [crashes.found(case, _CLAIM, signs, message, 0.65 if ranks else 0.6, ranks)]
+        return [
+            building.found(case, _UNSEEN, signs, "A process ended, and nothing says how.", statements.surest(signs))
+        ]
+    ranks = statements.ranks_of(signs)
+    message = f"{building.who(case, ranks, signs)} was killed (SIGKILL) from outside{building.others(case, ranks)}."
+    return [building.found(case, _CLAIM, signs, message, 0.65 if ranks else 0.6, ranks)]
 
 
-def _killed(case: Case) -> list[Sign]:
+def _killed(case: Case) -> list[Statement]:
     dead = deaths.deaths(case)
     killed = [d.sign for d in dead if d.signal == deaths.KILL and not d.by_launcher]
     if not killed and not dead:  # a shell's own word, where no launcher says more
         killed = [
-            s for s in crashes.signs_of(case, "native_crash") if s.event and s.event.number("signal") == deaths.KILL
+            s for s in statements.of_kind(case, "native_crash") if s.event and s.event.number("signal") == deaths.KILL
         ]
     return [s for s in killed if not deaths.follows_the_end(case, s)]

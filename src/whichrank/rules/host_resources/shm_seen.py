@@ -28,10 +28,10 @@ from dataclasses import replace
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.host import HostState
-from whichrank.rules import crashes as logs
-from whichrank.rules import hardware, segments
+from whichrank.rules import building, hardware, segments
 from whichrank.rules.hardware import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "HOST151"
 CAUSE = "shm-too-small"
@@ -58,18 +58,18 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not poor:
         return []
     state, size, free, ref = poor[0]
-    words = [s for s in logs.said(case, "No space left on device", "shared memory", "Bus error") if _about(s)]
-    killed = [s for s in logs.signs_of(case, "native_crash", "dataloader_worker_died") if _bus(s)]
-    signs = logs.first_to_fail([*words, *killed])
+    words = [s for s in statements.said(case, "No space left on device", "shared memory", "Bus error") if _about(s)]
+    killed = [s for s in statements.of_kind(case, "native_crash", "dataloader_worker_died") if _bus(s)]
+    signs = statements.first_to_fail([*words, *killed])
     weight = hardware.state_weight(case)
     if not signs and weight.severity == "error":
         weight = replace(weight, severity="warning")
-    ranks = logs.unless_all(case, logs.ranks_of(signs))
+    ranks = statements.unless_all(case, statements.ranks_of(signs))
     what = f"has {size >> 20:,} MiB" + (" and is full" if free == 0 else "")
     message = f"{_PLACE}{' of ' + state.host if state.host else ''} {what}."
     subject = Subject(ranks=ranks, hosts=(state.host,) if state.host else ())
     sure = 0.92 if signs else 0.4
-    refs = [ref, *logs.refs(signs)]
+    refs = [ref, *building.refs(signs)]
     return [hardware.found(case, _CLAIM, refs, message, sure, weight=weight, subject=subject)]
 
 
@@ -85,9 +85,9 @@ def _shm(state: HostState) -> tuple[int, int | None, Ref] | None:
     return None
 
 
-def _about(sign: logs.Sign) -> bool:
+def _about(sign: statements.Statement) -> bool:
     return segments.about_shared_memory(sign) or "Bus error" in sign.text
 
 
-def _bus(sign: logs.Sign) -> bool:
+def _bus(sign: statements.Statement) -> bool:
     return sign.event is not None and sign.event.number("signal") == 7

@@ -27,9 +27,10 @@ A data-loader worker that dies of a bus error is reported as such, with this cau
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, segments
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, segments
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "HOST107"
 CAUSE = "shm-too-small"
@@ -49,24 +50,24 @@ _TORCH = ("unable to open shared memory object", "unable to write to file </torc
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    said = crashes.said(case, *_FULL)
-    known = [s for s in crashes.known(case, CAUSE) if "DataLoader worker (pid" not in s.text]
-    full = [s for s in crashes.beside(known, said) if segments.about_shared_memory(s)]
+    if not statements.heard(case):
+        return building.SILENT
+    said = statements.said(case, *_FULL)
+    known = [s for s in statements.known(case, CAUSE) if "DataLoader worker (pid" not in s.text]
+    full = [s for s in statements.beside(known, said) if segments.about_shared_memory(s)]
     full += [s for s in said if s not in full and segments.repeats(s, full)]
     torch = [
         s
-        for s in crashes.said(case, *_TORCH)
+        for s in statements.said(case, *_TORCH)
         if "Too many open files" not in s.text and "DataLoader worker (pid" not in s.text
     ]
-    making = crashes.said(case, "Error while creating shared memory segment")
+    making = statements.said(case, "Error while creating shared memory segment")
     signs = [*full, *torch, *making]
-    known = crashes.beside(signs, known)
+    known = statements.beside(signs, known)
     if not signs and not known:
         return []
-    signs = crashes.first_to_fail([*signs, *known])
-    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
-    sure = 0.9 if full else max(0.75 if torch or making else 0.0, crashes.surest(known))
-    message = f"{crashes.who(case, ranks, signs)} could not get shared memory: {crashes.short(signs[0].ref.quote)}."
-    return [crashes.found(case, _CLAIM, signs, message, sure, ranks)]
+    signs = statements.first_to_fail([*signs, *known])
+    ranks = statements.unless_all(case, statements.ranks_of(signs))
+    sure = 0.9 if full else max(0.75 if torch or making else 0.0, statements.surest(known))
+    message = f"{building.who(case, ranks, signs)} could not get shared memory: {building.short(signs[0].ref.quote)}."
+    return [building.found(case, _CLAIM, signs, message, sure, ranks)]

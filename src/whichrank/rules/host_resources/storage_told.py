@@ -25,8 +25,8 @@ The message does not say whether the server failed or the job's own ranks replac
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "HOST205"
@@ -52,4 +52,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "Shared storage failed under {who}: {what}.")
+    return building.judged(case, _CLAIM, "Shared storage failed under {who}: {what}.")

@@ -23,9 +23,10 @@ Where no GPU is visible at all, a missing driver looks the same.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, deaths
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths, statements
 
 CODE = "LNCH107"
 CAUSE = "device-ordinal"
@@ -54,14 +55,14 @@ _ORDINAL = ("invalid device ordinal", "Invalid device id", "Attempting to deseri
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    ordinal = crashes.said(case, *_ORDINAL) or crashes.known(case, CAUSE)
-    none = crashes.said(case, *_NONE)
-    signs = crashes.first_to_fail(ordinal or none)
-    if not signs or crashes.said(case, _OLD_DRIVER):
+    if not statements.heard(case):
+        return building.SILENT
+    ordinal = statements.said(case, *_ORDINAL) or statements.known(case, CAUSE)
+    none = statements.said(case, *_NONE)
+    signs = statements.first_to_fail(ordinal or none)
+    if not signs or statements.said(case, _OLD_DRIVER):
         return []
-    ranks = crashes.unless_all(case, crashes.ranks_of(signs) or deaths.only_one_failed(case))
+    ranks = statements.unless_all(case, statements.ranks_of(signs) or deaths.only_one_failed(case))
     what = "asked for a GPU number that is not visible to it" if ordinal else "sees no GPU"
-    message = f"{crashes.who(case, ranks, signs)} {what}{crashes.others(case, ranks)}."
-    return [crashes.found(case, _CLAIM, signs, message, 0.92 if ordinal else 0.65, ranks)]
+    message = f"{building.who(case, ranks, signs)} {what}{building.others(case, ranks)}."
+    return [building.found(case, _CLAIM, signs, message, 0.92 if ordinal else 0.65, ranks)]

@@ -28,9 +28,11 @@ import re
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "LNCH106"
 CAUSE = "duplicate-gpu"
@@ -50,29 +52,29 @@ _WORDS = ("Duplicate GPU detected", "Multiple Ranks are using the same GPU")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    signs = crashes.first_to_fail(crashes.said(case, *_WORDS))
+    if not statements.heard(case):
+        return building.SILENT
+    signs = statements.first_to_fail(statements.said(case, *_WORDS))
     if not signs:
         return _busy(case)
     pairs = {(int(m[1]), int(m[2])) for s in signs for m in _PAIR.finditer(s.text)}
     named = tuple(sorted({rank for pair in pairs for rank in pair}))
     ranks = (named if _spans_the_job(case, named) else ()) if named else _on_one_device(case)
     shown = "; ".join(f"ranks {a} and {b}" for a, b in sorted({(min(p), max(p)) for p in pairs})[:4])
-    whose = shown or (crashes.whose(case, ranks) if ranks else "several ranks")
+    whose = shown or (building.whose(case, ranks) if ranks else "several ranks")
     unsure = "" if ranks or not named else " (numbers within one communicator)"
     message = f"The same GPU is used by {whose}{unsure}; NCCL refuses that."
-    return [crashes.found(case, _CLAIM, signs, message, 0.95, ranks)]
+    return [building.found(case, _CLAIM, signs, message, 0.95, ranks)]
 
 
 def _busy(case: Case) -> list[Finding]:
     """CUDA only says that somebody else is on the GPU."""
-    signs = crashes.first_to_fail(crashes.known(case, CAUSE))
+    signs = statements.first_to_fail(statements.known(case, CAUSE))
     if not signs:
         return []
-    ranks = crashes.ranks_of(signs)
-    message = f"{crashes.who(case, ranks, signs)} found its GPU taken or not usable: {crashes.short(signs[0].text)}."
-    return [crashes.found(case, _BUSY, signs, message, crashes.surest(signs), ranks)]
+    ranks = statements.ranks_of(signs)
+    message = f"{building.who(case, ranks, signs)} found its GPU taken or not usable: {building.short(signs[0].text)}."
+    return [building.found(case, _BUSY, signs, message, statements.surest(signs), ranks)]
 
 
 def _spans_the_job(case: Case, named: tuple[int, ...]) -> bool:
@@ -85,7 +87,7 @@ def _spans_the_job(case: Case, named: tuple[int, ...]) -> bool:
 
 def _reported_by(case: Case) -> set[int]:
     """Global ranks that report the refusal; both ends of a pair do."""
-    told: list[Sign] = crashes.said(case, *_WORDS)
+    told: list[Statement] = statements.said(case, *_WORDS)
     return {sign.rank for sign in told if sign.rank is not None}
 
 

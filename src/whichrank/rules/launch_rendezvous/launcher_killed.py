@@ -25,9 +25,10 @@ Who sent the signal is not known.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, deaths
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths, statements
 
 CODE = "LNCH108"
 CAUSE = "store-lost"
@@ -53,7 +54,9 @@ _MEANT = (2, deaths.TERMINATE)
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    ended = [s for s in crashes.signs_of(case, "launcher_ended") if s.event and s.event.number("signal") not in _MEANT]
+    ended = [
+        s for s in statements.of_kind(case, "launcher_ended") if s.event and s.event.number("signal") not in _MEANT
+    ]
     if not case.events:
         return NotEvaluated("what became of the launcher")
     own = [d for d in deaths.deaths(case) if d.signal in (deaths.KILL, deaths.ABORT, *deaths.NATIVE)]
@@ -61,4 +64,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     number = ended[0].event.number("signal") if ended[0].event else None
     message = f"The launcher was killed (signal {number}), and the ranks lost their store and their parent with it."
-    return [crashes.found(case, _CLAIM, ended, message, 0.7)]
+    return [building.found(case, _CLAIM, ended, message, 0.7)]

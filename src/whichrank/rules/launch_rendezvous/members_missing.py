@@ -26,9 +26,10 @@ from __future__ import annotations
 from collections import Counter
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes, telling
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, telling
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "LNCH111"
 CAUSE = "missing-rank-at-init"
@@ -46,15 +47,15 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    signs = crashes.signs_of(case, "member_begins")
+    if not statements.heard(case):
+        return building.SILENT
+    signs = statements.of_kind(case, "member_begins")
     begun = Counter(s.rank for s in signs if s.rank is not None)
     size = max((s.event.number("size") or 0 for s in signs if s.event), default=0)
     missing = [rank for rank in range(size) if rank not in begun]
-    if not missing or case.progress or crashes.events(case, "members_met", "group_init", "watchdog_timeout"):
+    if not missing or case.progress or statements.events(case, "members_met", "group_init", "watchdog_timeout"):
         return []
     twice = [rank for rank, times in begun.items() if times > 1]
     again = f"; {telling.ranks_text(twice)} came twice" if twice else ""
     message = f"Of {size} ranks, {telling.ranks_text(missing)} never say that they make the process group{again}."
-    return [crashes.found(case, _CLAIM, signs, message, 0.55)]
+    return [building.found(case, _CLAIM, signs, message, 0.55)]

@@ -32,9 +32,9 @@ from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.nccl import CommInit, NcclProcess
 from whichrank.rules import telling
-from whichrank.rules.sighted import stands_still
 from whichrank.timeline.case import Case
-from whichrank.timeline.stuck import stack_ref
+from whichrank.timeline.collectives.stuck import stack_ref
+from whichrank.timeline.job_state.known_messages import stands_still
 
 CODE = "LNCH101"
 CAUSE = "missing-rank-at-init"

@@ -26,9 +26,10 @@ The store itself does not know who is missing.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes, sighted, telling
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, telling
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "LNCH202"
 CAUSE = "missing-rank-at-init"
@@ -47,24 +48,24 @@ _BARRIER = ("barrier_timeout", "barrier_wait")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = sighted.of_cause(case, CAUSE)
+    if not statements.heard(case):
+        return building.SILENT
+    told = known_messages.of_cause(case, CAUSE)
     if not any(s.signature.role == "root" for s in told):
         return _at_the_barrier(case)
-    sure = sighted.confidence(told)
-    return [sighted.tell_of(case, _CLAIM, "Not all processes came to the start: {what}.", told, sure)]
+    sure = known_messages.sure(told)
+    return [building.tell_of(case, _CLAIM, "Not all processes came to the start: {what}.", told, sure)]
 
 
 def _at_the_barrier(case: Case) -> list[Finding]:
     """The newest words about a barrier in the store that nobody has passed, by the number that had come."""
-    counted = [(s, s.event) for s in crashes.signs_of(case, "store_error") if s.event is not None]
+    counted = [(s, s.event) for s in statements.of_kind(case, "store_error") if s.event is not None]
     barriers = [(s, event) for s, event in counted if event.text("what") in _BARRIER]
-    if not barriers or sighted.has_run(case):
+    if not barriers or known_messages.has_run(case):
         return []
     newest = barriers[-1][1]
     key, joined, world = newest.text("key"), newest.number("joined") or 0, newest.number("world_size") or 0
-    passed = {event.text("key") for event in crashes.events(case, "store_passed")}
+    passed = {event.text("key") for event in statements.events(case, "store_passed")}
     if joined >= world or key in passed:
         return []
     here = [(s, event) for s, event in barriers if event.text("key") == key]
@@ -74,4 +75,4 @@ def _at_the_barrier(case: Case) -> list[Finding]:
     absent = tuple(rank for rank in range(world) if rank not in came) if all_others else ()
     who = telling.ranks_text(absent).capitalize() if absent else f"{world - joined} of {world} ranks"
     message = f"{who} did not come to the start barrier; {joined} of {world} wait there."
-    return [crashes.found(case, _CLAIM, [s for s, _ in here], message, 0.7 if gave_up else 0.55, absent)]
+    return [building.found(case, _CLAIM, [s for s, _ in here], message, 0.7 if gave_up else 0.55, absent)]

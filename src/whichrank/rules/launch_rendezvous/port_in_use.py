@@ -26,9 +26,11 @@ from __future__ import annotations
 
 from whichrank.facts.shapes import BOUND
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "LNCH103"
 CAUSE = "port-in-use"
@@ -49,24 +51,24 @@ def _claim(port: int | None) -> Claim:
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    store = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") == "port_in_use"]
-    store = [s for s in store if not crashes.went_on(case, s)]
-    words = crashes.said(case, "[Errno 98]", "Address already in use", "address already in use")
-    words += crashes.beside([*store, *words], crashes.known(case, CAUSE))
-    signs = crashes.first_to_fail([*store, *[s for s in words if not crashes.went_on(case, s)]])
+    if not statements.heard(case):
+        return building.SILENT
+    store = [s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") == "port_in_use"]
+    store = [s for s in store if not statements.went_on(case, s)]
+    words = statements.said(case, "[Errno 98]", "Address already in use", "address already in use")
+    words += statements.beside([*store, *words], statements.known(case, CAUSE))
+    signs = statements.first_to_fail([*store, *[s for s in words if not statements.went_on(case, s)]])
     if not signs:
         return []
-    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    ranks = statements.unless_all(case, statements.ranks_of(signs))
     port = next((p for s in signs if (p := _port(s)) is not None), None)
     message = (
-        f"{crashes.who(case, ranks, signs)} could not listen on port {port if port is not None else '?'}: it is taken."
+        f"{building.who(case, ranks, signs)} could not listen on port {port if port is not None else '?'}: it is taken."
     )
-    return [crashes.found(case, _claim(port), signs, message, 0.92 if store else 0.75, ranks)]
+    return [building.found(case, _claim(port), signs, message, 0.92 if store else 0.75, ranks)]
 
 
-def _port(sign: Sign) -> int | None:
+def _port(sign: Statement) -> int | None:
     told = sign.event.number("port") if sign.event else None
     bound = BOUND.search(sign.text) if told is None else None
     return int(bound[1]) if bound else told

@@ -26,9 +26,11 @@ A blocked port, a host that is down and a wrong address look alike from here.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, exceptions
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import exceptions, statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "LNCH104"
 CAUSE = "rendezvous-endpoint"
@@ -43,63 +45,63 @@ _FIX = (
     "Check from another node that the port is open while the first node waits: nc -vz HOST PORT.",
 )
 _AFTERWARDS = ("heartbeat", "shutdown", "shut down", "close", "keep-alive")
-_CLASSES = {"RendezvousConnectionError": 0.72, "RendezvousTimeoutError": 0.5, "RendezvousParameterError": 0.7}
+_CLASSES = {"RendezvousConnectionError": 0.72, "RendezvousTimeoutError": 0.45, "RendezvousParameterError": 0.7}
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    signs = [s for s in _failed(case) if not crashes.went_on(case, s)]
+    if not statements.heard(case):
+        return building.SILENT
+    signs = [s for s in _failed(case) if not statements.went_on(case, s)]
     if not signs or _explained(case):
         return []
-    signs = crashes.first_to_fail(signs)
-    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    signs = statements.first_to_fail(signs)
+    ranks = statements.unless_all(case, statements.ranks_of(signs))
     target = next((t for s in signs if (t := _target(s))), "")
     sure = max(_confidence(s) for s in signs)
     message = (
-        f"{crashes.who(case, ranks, signs)} could not reach the rendezvous{f' at {target}' if target else ''}: "
-        f"{crashes.short(signs[0].ref.quote, 120)}."
+        f"{building.who(case, ranks, signs)} could not reach the rendezvous{f' at {target}' if target else ''}: "
+        f"{building.short(signs[0].ref.quote, 120)}."
     )
     host, _, port = target.rpartition(":")
     probe = NextStep(
         f"nc -vz {host or 'HOST'} {port or 'PORT'}", "tells whether the port is open", ("firewall", CAUSE), "none"
     )
     claim = Claim(CODE, CAUSE, fix=_FIX, alternatives=_ALTERNATIVES, next=(probe,))
-    return [crashes.found(case, claim, signs, message, sure, ranks)]
+    return [building.found(case, claim, signs, message, sure, ranks)]
 
 
 def _explained(case: Case) -> bool:
     """Whether the host of the rendezvous failed for a reason of its own, or the job had run."""
-    told = crashes.events(case, "store_error")
+    told = statements.events(case, "store_error")
     taken = any(e.text("what") in ("port_in_use", "dns") for e in told)
     # An endpoint that is right and behind a firewall: the rule on firewalls tells.
     taken = taken or any("No route to host" in e.ref.quote for e in told)
-    had_run = bool(case.progress or crashes.events(case, "group_init", "comm_init"))
+    had_run = bool(case.progress or statements.events(case, "group_init", "comm_init"))
     return taken or had_run or exceptions.agent_had_workers(case) or bool(exceptions.own_exceptions(case))
 
 
-def _failed(case: Case) -> list[Sign]:
+def _failed(case: Case) -> list[Statement]:
     store = [
         s
-        for s in crashes.signs_of(case, "store_error")
+        for s in statements.of_kind(case, "store_error")
         if s.event and s.event.text("what") in ("connect_timeout", "connect_failed")
     ]
     rendezvous = [
         s
-        for s in crashes.signs_of(case, "rendezvous_error")
+        for s in statements.of_kind(case, "rendezvous_error")
         if s.event and s.event.text("class") in _CLASSES and not any(w in s.ref.quote.lower() for w in _AFTERWARDS)
     ]
-    plain = [s for s in crashes.signs_of(case, "traceback") if s.event and exceptions.at_the_store(s.event)]
+    plain = [s for s in statements.of_kind(case, "traceback") if s.event and exceptions.at_the_store(s.event)]
     return [*store, *rendezvous, *plain]
 
 
-def _confidence(sign: Sign) -> float:
+def _confidence(sign: Statement) -> float:
     if sign.event is None or sign.event.kind in ("store_error", "traceback"):
         return 0.62
     return _CLASSES[sign.event.text("class")]
 
 
-def _target(sign: Sign) -> str:
+def _target(sign: Statement) -> str:
     host = sign.event.text("host") if sign.event else ""
     port = sign.event.number("port") if sign.event else None
     return f"{host}:{port}" if host and port is not None else host

@@ -26,10 +26,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
-from whichrank.rules.sighted import Seen
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "LNCH203"
 CAUSE = "world-size-mismatch"
@@ -47,16 +48,16 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
+    if not statements.heard(case):
+        return building.SILENT
     files: dict[str, list[Seen]] = {}
-    for mark in sighted.seen(case, "nccl-tests-mark"):
+    for mark in known_messages.seen(case, "nccl-tests-mark"):
         files.setdefault(mark.sign.ref.source, []).append(mark)
     twice = [pair for marks in files.values() for pair in pairwise(marks) if _kind(pair[0]) == _kind(pair[1])]
     if not twice:
         return []
     message = f"nccl-tests ran as separate jobs: two processes print {_kind(twice[0][0])}, which only rank 0 does."
-    return [crashes.found(case, _CLAIM, [mark.sign for mark in twice[0]], message, 0.6)]
+    return [building.found(case, _CLAIM, [mark.sign for mark in twice[0]], message, 0.6)]
 
 
 def _kind(mark: Seen) -> str:

@@ -32,10 +32,11 @@ from dataclasses import replace
 
 from whichrank.facts.messages import signatures
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
-from whichrank.rules.sighted import Seen
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages
+from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "LNCH201"
 CAUSE = "stale-lock-or-store"
@@ -86,23 +87,23 @@ _SOUGHT, _GONE_ON = "doing-extension", ("doing-compile", "done-extension")
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     """A lock by its message; a store by addresses in it at which nobody listens."""
-    refused = [s for s in sighted.seen(case, *_UNREACHED) if "refused" in s.sign.text]
-    if refused and sighted.seen(case, "torch-filestore") and not sighted.has_run(case):
+    refused = [s for s in known_messages.seen(case, *_UNREACHED) if "refused" in s.sign.text]
+    if refused and known_messages.seen(case, "torch-filestore") and not known_messages.has_run(case):
         message = "The ranks met in a file, and at an address in it nobody listens: an earlier run has left it. {what}."
-        return [sighted.tell_of(case, _STORE, message, refused, 0.72)]
-    speaking = [s for s in sighted.of_cause(case, CAUSE) if s.id != "lock-exists" or not _went_on(case, s)]
+        return [building.tell_of(case, _STORE, message, refused, 0.72)]
+    speaking = [s for s in known_messages.of_cause(case, CAUSE) if s.id != "lock-exists" or not _went_on(case, s)]
     told = any(s.signature.role == "root" for s in speaking)
     if not told and (sought := _sought_in_vain(case)):
         message = "Extensions are looked for, and nobody builds or loads one: a lock may be left behind. {what}."
-        finding = sighted.tell_of(case, _WAITING, message, sought, 0.5)
+        finding = building.tell_of(case, _WAITING, message, sought, 0.5)
         return [replace(finding, subject=Subject(), victims=())]
     tell = "{who} waits for a lock that an earlier run may have left behind: {what}."
-    return sighted.judge(case, _CLAIM, tell, found=speaking if told else ())
+    return building.judged(case, _CLAIM, tell, found=speaking if told else ())
 
 
 def _went_on(case: Case, seen: Seen) -> bool:
     """Whether an extension was built or loaded later in the same output."""
-    return any(_behind(later, seen) for later in sighted.seen(case, *_GONE_ON))
+    return any(_behind(later, seen) for later in known_messages.seen(case, *_GONE_ON))
 
 
 def _behind(later: Seen, seen: Seen) -> bool:
@@ -111,7 +112,7 @@ def _behind(later: Seen, seen: Seen) -> bool:
 
 def _sought_in_vain(case: Case) -> list[Seen]:
     """The last words of every output that speaks of extensions, where all end there."""
-    sought = sighted.seen(case, _SOUGHT)
+    sought = known_messages.seen(case, _SOUGHT)
     last = {s.sign.ref.source: s for s in sought}
     ends = [(s.ref.source, s.line) for s in case.sightings if signatures()[s.signature].role in ("root", "activity")]
     ends += [(e.ref.source, e.line) for e in case.of_kind("traceback", "group_init", "comm_init")]
@@ -119,4 +120,4 @@ def _sought_in_vain(case: Case) -> list[Seen]:
     if any(line > last[source].sighting.line for source, line in ends if source in last):
         return []
     waiting = [s for s in sought if not _went_on(case, s)]
-    return waiting if len(waiting) > 1 or sighted.stands_still(case) else []
+    return waiting if len(waiting) > 1 or known_messages.stands_still(case) else []

@@ -27,9 +27,11 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.records.log import LogEvent
-from whichrank.rules import crashes, deaths, exceptions
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import deaths, exceptions, statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "LNCH102"
 CAUSE = "store-lost"
@@ -69,25 +71,24 @@ _WORDS = (
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    lost = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") == "closed"]
-    ended = [s for s in crashes.signs_of(case, "traceback") if s.event and _at_the_store(s.event) and _closed(s.text)]
+    if not statements.heard(case):
+        return building.SILENT
+    lost = [s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") == "closed"]
+    ended = [s for s in statements.of_kind(case, "traceback") if s.event and _at_the_store(s.event) and _closed(s.text)]
     ended += _agents(case)
     if not (lost or ended) or not (ended or deaths.deaths(case)) or _explained(case):
         return []
-    signs = crashes.first_to_fail([*ended, *lost])
-    message = (
-        f"{crashes.who(case, crashes.ranks_of(signs), signs)} lost the store, and nothing tells of a failure before."
-    )
-    return [crashes.found(case, _CLAIM, signs, message, 0.55)]
+    signs = statements.first_to_fail([*ended, *lost])
+    who = building.who(case, statements.ranks_of(signs), signs)
+    message = f"{who} lost the store, and nothing tells of a failure before."
+    return [building.found(case, _CLAIM, signs, message, 0.55)]
 
 
-def _agents(case: Case) -> list[Sign]:
+def _agents(case: Case) -> list[Statement]:
     """Agents that had been connected to the rendezvous, and are not any more."""
     if not exceptions.agent_had_workers(case):
         return []
-    told = crashes.signs_of(case, "rendezvous_error")
+    told = statements.of_kind(case, "rendezvous_error")
     return [s for s in told if s.event and s.event.text("class") == "RendezvousConnectionError"]
 
 
@@ -100,7 +101,7 @@ def _closed(text: str) -> bool:
 
 
 def _explained(case: Case) -> bool:
-    if crashes.events(case, *_OTHERS) or deaths.ended_from_outside(case) or exceptions.own_exceptions(case):
+    if statements.events(case, *_OTHERS) or deaths.ended_from_outside(case) or exceptions.own_exceptions(case):
         return True
     own = (deaths.KILL, deaths.ABORT, *deaths.NATIVE)
     return any(d.signal in own and not d.by_launcher for d in deaths.deaths(case))

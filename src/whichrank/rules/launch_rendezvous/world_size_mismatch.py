@@ -27,9 +27,10 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.log import LogEvent
-from whichrank.rules import crashes
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "LNCH105"
 CAUSE = "world-size-mismatch"
@@ -52,26 +53,26 @@ _NCCL = (
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    crowded = [s for s in crashes.signs_of(case, "store_error") if s.event and _too_many(s.event)]
-    refused = crashes.said_by_nccl(case, *_NCCL)
-    signs = crashes.first_to_fail([*crowded, *refused])
+    if not statements.heard(case):
+        return building.SILENT
+    crowded = [s for s in statements.of_kind(case, "store_error") if s.event and _too_many(s.event)]
+    refused = statements.said_by_nccl(case, *_NCCL)
+    signs = statements.first_to_fail([*crowded, *refused])
     if not signs:
         return []
     event = crowded[0].event if crowded else None
     if event is not None:
         told = f"{event.number('joined')} processes joined a job of {event.number('world_size')}"
     else:
-        told = f"the ranks disagree about who they are: {crashes.short(refused[0].text)}"
+        told = f"the ranks disagree about who they are: {building.short(refused[0].text)}"
     absent = _absent(case) if refused else ()
     told += f"; nobody came as rank {absent[0]}" if absent else ""
-    return [crashes.found(case, _CLAIM, signs, f"World size and processes do not fit: {told}.", 0.85, absent)]
+    return [building.found(case, _CLAIM, signs, f"World size and processes do not fit: {told}.", 0.85, absent)]
 
 
 def _absent(case: Case) -> tuple[int, ...]:
     """The one number that no process has, where all others are known: another came twice in its place."""
-    known = {event.rank for event in crashes.events(case, "group_init", "comm_init", "not_joined")}
+    known = {event.rank for event in statements.events(case, "group_init", "comm_init", "not_joined")}
     missing = [rank for rank in range(case.world) if rank not in known]
     return tuple(missing) if len(missing) == 1 and len(known) > 1 else ()
 

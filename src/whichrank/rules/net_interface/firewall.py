@@ -27,8 +27,8 @@ too.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "NETI202"
@@ -63,4 +63,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "{who} could not connect to a peer; something on the way blocks it: {what}.")
+    return building.judged(case, _CLAIM, "{who} could not connect to a peer; something on the way blocks it: {what}.")

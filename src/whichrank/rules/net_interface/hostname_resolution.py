@@ -27,9 +27,10 @@ import re
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, interfaces
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, interfaces
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "NETI101"
 CAUSE = "hostname-resolution"
@@ -50,28 +51,28 @@ _GLOO_FIX = (
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = [s for s in crashes.signs_of(case, "store_error") if s.event and s.event.text("what") == "dns"]
-    gloo = [s for s in crashes.said(case, "Unable to find address for") if interfaces.host_name(s)]
-    said = [*told, *crashes.said(case, *_WORDS), *gloo]
-    said += crashes.beside(said, crashes.known(case, CAUSE))
-    signs = [s for s in said if not crashes.went_on(case, s)]
-    signs = crashes.first_to_fail(signs)
+    if not statements.heard(case):
+        return building.SILENT
+    told = [s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") == "dns"]
+    gloo = [s for s in statements.said(case, "Unable to find address for") if interfaces.host_name(s)]
+    said = [*told, *statements.said(case, *_WORDS), *gloo]
+    said += statements.beside(said, statements.known(case, CAUSE))
+    signs = [s for s in said if not statements.went_on(case, s)]
+    signs = statements.first_to_fail(signs)
     if not signs:
         return []
-    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    ranks = statements.unless_all(case, statements.ranks_of(signs))
     name = next((n for s in signs if (n := _name(s))), "")
     probe = NextStep(f"getent hosts {name or 'NAME'}", "tells what the name resolves to on that host", (CAUSE,), "none")
     own = bool(gloo) and all(s in gloo for s in signs)
     claim = Claim(CODE, CAUSE, fix=_GLOO_FIX if own else _FIX, blames="host", next=(probe,))
     if own:
         claim = replace(claim, alternatives=(("wrong-interface", 0.1, "it may resolve, to no address of this host"),))
-    message = f"{crashes.who(case, ranks, signs)} could not resolve {f'the name {name}' if name else 'a host name'}."
-    return [crashes.found(case, claim, signs, message, 0.82 if own else 0.88, ranks)]
+    message = f"{building.who(case, ranks, signs)} could not resolve {f'the name {name}' if name else 'a host name'}."
+    return [building.found(case, claim, signs, message, 0.82 if own else 0.88, ranks)]
 
 
-def _name(sign: crashes.Sign) -> str:
+def _name(sign: statements.Statement) -> str:
     """The name that was looked up, without the full stop of a sentence or of the root zone."""
     found = _NAME.search(sign.text) or _NAME.search(sign.ref.quote)
     return (found[1] if found else interfaces.host_name(sign)).rstrip(".")

@@ -23,9 +23,10 @@ Values that no error mentions are checked by `whichrank env lint`.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes, interfaces
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, interfaces
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "NETI103"
 CAUSE = "interface-syntax"
@@ -38,15 +39,15 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = crashes.signs_of(case, "gloo_init_error")
-    told += crashes.beside(told, crashes.said(case, "Unable to find address for"))
+    if not statements.heard(case):
+        return building.SILENT
+    told = statements.of_kind(case, "gloo_init_error")
+    told += statements.beside(told, statements.said(case, "Unable to find address for"))
     signs = [s for s in told if interfaces.is_foreign(interfaces.wanted(s))]
     if not signs:
         return []
     name = interfaces.wanted(signs[0])
-    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    ranks = statements.unless_all(case, statements.ranks_of(signs))
     why = f"it does not know the sign '{name[:1]}'" if name.startswith(interfaces.SIGNS) else "an address is no name"
     message = f"Gloo looks for an interface that is called '{name}': {why}."
-    return [crashes.found(case, _CLAIM, signs, message, 0.93, ranks)]
+    return [building.found(case, _CLAIM, signs, message, 0.93, ranks)]

@@ -29,7 +29,7 @@ from whichrank.records.network import TcpCounters
 from whichrank.rules import hardware, paths
 from whichrank.rules.hardware import Claim, Weight
 from whichrank.timeline.case import Case
-from whichrank.timeline.connections import Flow
+from whichrank.timeline.network.connections import Flow
 
 CODE = "NETI154"
 CAUSE = "packet-loss"

@@ -27,7 +27,7 @@ from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import hardware, paths
 from whichrank.rules.hardware import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.connections import Flow
+from whichrank.timeline.network.connections import Flow
 
 CODE = "NETI153"
 CAUSE = "firewall"

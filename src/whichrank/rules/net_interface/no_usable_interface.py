@@ -28,10 +28,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, interfaces
-from whichrank.rules.crashes import Claim
-from whichrank.rules.sighted import of_cause, tell_of
+from whichrank.rules import building, interfaces
+from whichrank.rules.building import Claim, tell_of
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state.known_messages import of_cause
 
 CODE = "NETI102"
 CAUSE = "no-usable-interface"
@@ -57,21 +58,21 @@ _GLOO = ("Unable to find address for", "Unable to find interface for", "ifa != n
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    signs = crashes.said(case, *_NCCL)
+    if not statements.heard(case):
+        return building.SILENT
+    signs = statements.said(case, *_NCCL)
     signs += [
         s
-        for s in crashes.said(case, *_GLOO)
+        for s in statements.said(case, *_GLOO)
         if not interfaces.host_name(s) and not interfaces.is_foreign(interfaces.wanted(s))
     ]
-    signs = crashes.first_to_fail(signs)
+    signs = statements.first_to_fail(signs)
     if not signs:
         return _not_filled_in(case)
-    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    ranks = statements.unless_all(case, statements.ranks_of(signs))
     name = next((n for s in signs if (n := interfaces.wanted(s))), "")
     which = f"no interface called {name}" if name else "no network interface that it can use"
-    return [crashes.found(case, _CLAIM, signs, f"{crashes.who(case, ranks, signs)} found {which}.", 0.9, ranks)]
+    return [building.found(case, _CLAIM, signs, f"{building.who(case, ranks, signs)} found {which}.", 0.9, ranks)]
 
 
 def _not_filled_in(case: Case) -> list[Finding]:

@@ -33,7 +33,7 @@ from whichrank.rules import hardware, paths
 from whichrank.rules.hardware import Claim, Weight
 from whichrank.rules.paths import Pace
 from whichrank.timeline.case import Case
-from whichrank.timeline.connections import Flow
+from whichrank.timeline.network.connections import Flow
 
 CODE = "NETI155"
 CAUSE = "slow-network"

@@ -25,9 +25,10 @@ Without a measurement nothing is said: sockets alone are no fault.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "NETI203"
 CAUSE = "slow-network"
@@ -51,18 +52,18 @@ _SLOW_GBS = 3.0
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    sockets = sighted.seen(case, "nccl-network-socket", "nccl-network-socket-new")
-    tested = [s for s in sighted.seen(case, "nccl-tests-mark") if s.group("bandwidth")]
+    if not statements.heard(case):
+        return building.SILENT
+    sockets = known_messages.seen(case, "nccl-network-socket", "nccl-network-socket-new")
+    tested = [s for s in known_messages.seen(case, "nccl-tests-mark") if s.group("bandwidth")]
     measured = [s for s in tested if _number(s.group("bandwidth")) < _SLOW_GBS]
-    told = sighted.seen(case, "told-slow", "told-ethernet")
-    if not sockets or not (told or (measured and sighted.many_hosts(case))):
+    told = known_messages.seen(case, "told-slow", "told-ethernet")
+    if not sockets or not (told or (measured and known_messages.many_hosts(case))):
         return []
     rate = f" ({measured[0].group('bandwidth')} GB/s)" if measured else ""
     message = f"Data between the hosts goes over TCP sockets and is slow{rate}."
     signs = [s.sign for s in (*measured, *told, *sockets)]
-    return [crashes.found(case, _CLAIM, signs, message, 0.6 if measured else 0.5)]
+    return [building.found(case, _CLAIM, signs, message, 0.6 if measured else 0.5)]
 
 
 def _number(text: str) -> float:

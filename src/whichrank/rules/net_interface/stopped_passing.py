@@ -30,7 +30,7 @@ from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import hardware, paths
 from whichrank.rules.hardware import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.connections import Place
+from whichrank.timeline.network.connections import Place
 
 CODE = "NETI152"
 CAUSE = "firewall"

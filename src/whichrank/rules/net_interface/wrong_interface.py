@@ -29,10 +29,11 @@ from __future__ import annotations
 import re
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
-from whichrank.rules.sighted import Seen
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "NETI201"
 CAUSE = "wrong-interface"
@@ -55,15 +56,15 @@ _BRIDGE = re.compile(r"(?:docker|br-|virbr|cni|flannel|cali|lxc|lxdbr|podman)[\w
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = sighted.of_cause(case, CAUSE)
-    if sighted.seen(case, "torch-filestore"):  # addresses of an earlier run lie in a file: LNCH201 tells
+    if not statements.heard(case):
+        return building.SILENT
+    told = known_messages.of_cause(case, CAUSE)
+    if known_messages.seen(case, "torch-filestore"):  # addresses of an earlier run lie in a file: LNCH201 tells
         told = [s for s in told if s.signature.id not in ("gloo-mesh", "gloo-loopback") or "refused" not in s.sign.text]
     if any(s.signature.role == "root" for s in told):
-        sure = sighted.confidence(told)
+        sure = known_messages.sure(told)
         return [
-            sighted.tell_of(
+            building.tell_of(
                 case, _FAILED, "A rank is not to be reached at the address that it announced: {what}.", told, sure
             )
         ]
@@ -72,11 +73,18 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _by_the_choice(case: Case) -> list[Finding]:
     """By the interface that NCCL chose, where the job did not come further."""
-    if sighted.has_run(case):
+    if known_messages.has_run(case):
         return []
     broken = _cannot_connect(case)
-    weighed = {id(s): _doubt(s, several=sighted.many_hosts(case), broken=broken) for s in sighted.seen(case, *_USED)}
-    odd = [s for s in sighted.seen(case, *_USED) if _doubt(s, several=sighted.many_hosts(case), broken=broken)]
+    weighed = {
+        id(s): _doubt(s, several=known_messages.many_hosts(case), broken=broken)
+        for s in known_messages.seen(case, *_USED)
+    }
+    odd = [
+        s
+        for s in known_messages.seen(case, *_USED)
+        if _doubt(s, several=known_messages.many_hosts(case), broken=broken)
+    ]
     if not odd:
         return []
     sure = max(weighed.values())
@@ -86,7 +94,7 @@ def _by_the_choice(case: Case) -> list[Finding]:
     claim = Claim(
         CODE, CAUSE, fix=_CLAIM.fix, category="hang", blames="host", next=_CLAIM.next, alternatives=alternatives
     )
-    return [crashes.found(case, claim, [s.sign for s in odd], message, sure)]
+    return [building.found(case, claim, [s.sign for s in odd], message, sure)]
 
 
 def _doubt(s: Seen, *, several: bool, broken: bool) -> float:
@@ -105,4 +113,4 @@ def _doubt(s: Seen, *, several: bool, broken: bool) -> float:
 
 
 def _cannot_connect(case: Case) -> bool:
-    return bool(sighted.of_cause(case, "firewall") or sighted.timed_out(case))
+    return bool(known_messages.of_cause(case, "firewall") or known_messages.timed_out(case))

@@ -27,9 +27,10 @@ A driver that offers peer-to-peer on a model that has none looks the same.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, peer_copies, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, peer_copies
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "PCIE201"
 CAUSE = "p2p-acs-iommu"
@@ -56,17 +57,17 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = [s for s in sighted.of_cause(case, CAUSE) if s.signature.role == "root"]
+    if not statements.heard(case):
+        return building.SILENT
+    told = [s for s in known_messages.of_cause(case, CAUSE) if s.signature.role == "root"]
     if told:
         return [
-            sighted.tell_of(
+            building.tell_of(
                 case,
                 _CLAIM,
                 "The IOMMU of {who} refused an access between devices: {what}.",
                 told,
-                sighted.confidence(told),
+                known_messages.sure(told),
             )
         ]
     found = peer_copies.clues(case)
@@ -82,4 +83,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if sure < 0.3:
         return []
     message = "Copies between the GPUs of this host do not work; ACS or the IOMMU is the usual reason."
-    return [crashes.found(case, _CLAIM, peer_copies.signs(found), message, min(sure, 0.8))]
+    return [building.found(case, _CLAIM, peer_copies.signs(found), message, min(sure, 0.8))]

@@ -24,8 +24,8 @@ On GPUs without peer access going through host memory is normal.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "PCIE204"
@@ -43,4 +43,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "GPUs of {who} can not reach each other directly: {what}.")
+    return building.judged(case, _CLAIM, "GPUs of {who} can not reach each other directly: {what}.")

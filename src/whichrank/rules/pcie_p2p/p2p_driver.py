@@ -26,9 +26,10 @@ The model is known only where somebody names it.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, peer_copies, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, peer_copies
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "PCIE202"
 CAUSE = "p2p-driver"
@@ -48,17 +49,17 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = [s for s in sighted.of_cause(case, CAUSE) if s.signature.role == "root"]
+    if not statements.heard(case):
+        return building.SILENT
+    told = [s for s in known_messages.of_cause(case, CAUSE) if s.signature.role == "root"]
     if told:
         return [
-            sighted.tell_of(
+            building.tell_of(
                 case,
                 _CLAIM,
                 "The driver of {who} refuses the peer access that it offers: {what}.",
                 told,
-                sighted.confidence(told),
+                known_messages.sure(told),
             )
         ]
     found = peer_copies.clues(case)
@@ -74,4 +75,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     message = (
         "Copies between GPUs of a model without peer-to-peer never end: the driver offers what the cards do not have."
     )
-    return [crashes.found(case, _CLAIM, peer_copies.signs(found), message, min(sure, 0.8))]
+    return [building.found(case, _CLAIM, peer_copies.signs(found), message, min(sure, 0.8))]

@@ -25,10 +25,11 @@ A test that counts wrong values does not say which path made them wrong.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
-from whichrank.rules.sighted import Seen
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "PCIE203"
 CAUSE = "p2p-silent-corruption"
@@ -51,20 +52,24 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = [s for s in sighted.of_cause(case, CAUSE) if s.signature.role == "root"]
+    if not statements.heard(case):
+        return building.SILENT
+    told = [s for s in known_messages.of_cause(case, CAUSE) if s.signature.role == "root"]
     if told:
         return [
-            sighted.tell_of(
-                case, _CLAIM, "Data that went between GPUs came out wrong: {what}.", told, sighted.confidence(told)
+            building.tell_of(
+                case,
+                _CLAIM,
+                "Data that went between GPUs came out wrong: {what}.",
+                told,
+                known_messages.sure(told),
             )
         ]
-    printed = _lost(sighted.seen(case, "told-zeros"))
+    printed = _lost(known_messages.seen(case, "told-zeros"))
     if not printed:
         return []
     message = f"A tensor that has values on one GPU arrived as zeros on GPU {printed[-1].group('device')}."
-    return [crashes.found(case, _CLAIM, [s.sign for s in printed[::-1]], message, 0.72)]
+    return [building.found(case, _CLAIM, [s.sign for s in printed[::-1]], message, 0.72)]
 
 
 def _lost(printed: list[Seen]) -> list[Seen]:

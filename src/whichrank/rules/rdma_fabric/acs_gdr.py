@@ -26,8 +26,8 @@ Memory that is freed while a transfer runs gives the same status.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "RDMA201"
@@ -56,6 +56,6 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(
+    return building.judged(
         case, _CLAIM, "The adapter of {who} may not reach the memory that it should send from: {what}."
     )

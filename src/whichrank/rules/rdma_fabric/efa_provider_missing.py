@@ -27,8 +27,8 @@ may use the plug-in over sockets on purpose; a run that makes steps is therefore
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "RDMA209"
@@ -51,6 +51,6 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(
+    return building.judged(
         case, _CLAIM, "For {who} there is no provider of the cloud's fabric, so NCCL falls back to sockets: {what}."
     )

@@ -25,8 +25,8 @@ In a run that had worked for long the same errors mean that the peer is gone.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "RDMA210"
@@ -52,6 +52,6 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(
+    return building.judged(
         case, _CLAIM, "A transfer over EFA did not arrive; the security group must allow all traffic to itself: {what}."
     )

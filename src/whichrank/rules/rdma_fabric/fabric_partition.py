@@ -26,9 +26,10 @@ Why there is no path only the fabric can tell.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, retries, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, retries
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "RDMA204"
 CAUSE = "ib-fabric-partition"
@@ -62,12 +63,12 @@ _UNANSWERED = 0.5
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = [s for s in sighted.of_cause(case, CAUSE) if s.id != "nccl-ib-status-12"]
+    if not statements.heard(case):
+        return building.SILENT
+    told = [s for s in known_messages.of_cause(case, CAUSE) if s.id != "nccl-ib-status-12"]
     unanswered, reading = retries.unanswered(case)
     more = unanswered if reading == "partition" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
-    sure = max(sighted.confidence(told), _UNANSWERED if more else 0.0)
-    return [sighted.tell_of(case, _CLAIM, "The adapter of {who} has no path to its peer: {what}.", told or more, sure)]
+    sure = max(known_messages.sure(told), _UNANSWERED if more else 0.0)
+    return [building.tell_of(case, _CLAIM, "The adapter of {who} has no path to its peer: {what}.", told or more, sure)]

@@ -25,9 +25,10 @@ On machines without the hardware for it nothing is wrong.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "RDMA211"
 CAUSE = "gdr-disabled"
@@ -42,16 +43,22 @@ _NOTED = Claim(CODE, CAUSE, fix=_FIX, blames="host", next=_NEXT, category="slow"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = sighted.of_cause(case, CAUSE)
+    if not statements.heard(case):
+        return building.SILENT
+    told = known_messages.of_cause(case, CAUSE)
     if any(s.signature.role == "root" for s in told):
         return [
-            sighted.tell_of(
-                case, _FAILED, "The adapter of {who} can not reach GPU memory: {what}.", told, sighted.confidence(told)
+            building.tell_of(
+                case,
+                _FAILED,
+                "The adapter of {who} can not reach GPU memory: {what}.",
+                told,
+                known_messages.sure(told),
             )
         ]
-    noted = sighted.seen(case, "nccl-gdr-disabled")
-    if not noted or not sighted.seen(case, "told-slow"):
+    noted = known_messages.seen(case, "nccl-gdr-disabled")
+    if not noted or not known_messages.seen(case, "told-slow"):
         return []
-    return [sighted.tell_of(case, _NOTED, "{who} sends through host memory: {what}.", noted, sighted.confidence(noted))]
+    return [
+        building.tell_of(case, _NOTED, "{who} sends through host memory: {what}.", noted, known_messages.sure(noted))
+    ]

@@ -25,8 +25,8 @@ memlock=-1. Check inside the container: ibv_devinfo must list every adapter as P
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "RDMA206"
@@ -58,4 +58,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "{who} can not use its RDMA devices: {what}.")
+    return building.judged(case, _CLAIM, "{who} can not use its RDMA devices: {what}.")

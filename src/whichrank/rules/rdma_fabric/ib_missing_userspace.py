@@ -27,9 +27,10 @@ Ethernet.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "RDMA207"
 CAUSE = "ib-missing-userspace"
@@ -63,21 +64,25 @@ _BRIDGE = ("172.17.", "172.18.", "172.19.")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = sighted.of_cause(case, CAUSE)
+    if not statements.heard(case):
+        return building.SILENT
+    told = known_messages.of_cause(case, CAUSE)
     if any(s.signature.role == "root" for s in told):
         return [
-            sighted.tell_of(
-                case, _CLAIM, "{who} has no library for its RDMA adapter: {what}.", told, sighted.confidence(told)
+            building.tell_of(
+                case,
+                _CLAIM,
+                "{who} has no library for its RDMA adapter: {what}.",
+                told,
+                known_messages.sure(told),
             )
         ]
-    missing = sighted.seen(case, "nccl-ibverbs-missing")
-    bridge = [s for s in sighted.seen(case, *_USED) if s.group("address").startswith(_BRIDGE)]
-    slow = sighted.seen(case, "told-slow")
-    if not missing or not (bridge or slow) or sighted.has_run(case) or sighted.stands_still(case):
+    missing = known_messages.seen(case, "nccl-ibverbs-missing")
+    bridge = [s for s in known_messages.seen(case, *_USED) if s.group("address").startswith(_BRIDGE)]
+    slow = known_messages.seen(case, "told-slow")
+    if not missing or not (bridge or slow) or known_messages.has_run(case) or known_messages.stands_still(case):
         return []
     message = "There is no verbs library, and the data goes over " + (
         "a container bridge." if bridge else "TCP sockets."
     )
-    return [crashes.found(case, _CLAIM, [s.sign for s in (*missing[:2], *bridge[:2], *slow)], message, 0.5)]
+    return [building.found(case, _CLAIM, [s.sign for s in (*missing[:2], *bridge[:2], *slow)], message, 0.5)]

@@ -26,10 +26,10 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.host import UNLIMITED
-from whichrank.rules import crashes as logs
-from whichrank.rules import hardware
+from whichrank.rules import building, hardware
 from whichrank.rules.hardware import Claim, Weight
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "RDMA152"
 CAUSE = "memlock-ulimit"
@@ -58,17 +58,17 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not states:
         return NotEvaluated("limits of the ranks (ulimit -a, /proc/PID/limits)")
     low = [s for s in states if UNLIMITED < s.limits["memlock"] < _ENOUGH]
-    refused = [s for s in logs.said(case, *_VERBS) if any(words in s.text for words in _NO_MEMORY)]
+    refused = [s for s in statements.said(case, *_VERBS) if any(words in s.text for words in _NO_MEMORY)]
     if not low or not refused:
         return []
-    signs = logs.first_to_fail(refused)
-    ranks = logs.unless_all(case, logs.ranks_of(signs))
+    signs = statements.first_to_fail(refused)
+    ranks = statements.unless_all(case, statements.ranks_of(signs))
     kib = low[0].limits["memlock"] >> 10
     host = low[0].host
     where = f" on {host}" if host else ""
     message = f"Locked memory is limited to {kib:,} KiB{where}: memory for the adapter could not be registered."
     subject = Subject(ranks=ranks, hosts=(host,) if host else ())
-    refs = [low[0].cite("memlock"), *logs.refs(signs)]
+    refs = [low[0].cite("memlock"), *building.refs(signs)]
     times = [s.time_ns for s in signs if s.time_ns is not None]
     return [
         hardware.found(

@@ -26,8 +26,8 @@ A host that is really out of memory gives the same errno.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "RDMA208"
@@ -49,4 +49,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "{who} may not lock enough memory for its adapter: {what}.")
+    return building.judged(case, _CLAIM, "{who} may not lock enough memory for its adapter: {what}.")

@@ -24,8 +24,8 @@ Different MTUs at the two ends alone do no harm to TCP, which negotiates the sma
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "RDMA212"
@@ -55,4 +55,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "The path does not carry packets of the size that the hosts send: {what}.")
+    return building.judged(case, _CLAIM, "The path does not carry packets of the size that the hosts send: {what}.")

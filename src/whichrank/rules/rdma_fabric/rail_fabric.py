@@ -25,9 +25,10 @@ Networks are told apart by their first three numbers; a fabric with larger netwo
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, retries, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building, retries
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "RDMA205"
 CAUSE = "rail-fabric"
@@ -60,16 +61,16 @@ _UNANSWERED = 0.52
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = [s for s in sighted.of_cause(case, CAUSE) if s.id != "nccl-ib-status-12"]
+    if not statements.heard(case):
+        return building.SILENT
+    told = [s for s in known_messages.of_cause(case, CAUSE) if s.id != "nccl-ib-status-12"]
     unanswered, reading = retries.unanswered(case)
     more = unanswered if reading == "rail" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []
-    sure = max(sighted.confidence(told), _UNANSWERED if more else 0.0)
+    sure = max(known_messages.sure(told), _UNANSWERED if more else 0.0)
     return [
-        sighted.tell_of(
+        building.tell_of(
             case,
             _CLAIM,
             "Adapters of two networks try to reach each other and get no answer: {what}.",

@@ -29,9 +29,10 @@ import numpy as np
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.records.log import FINITE, LogEvent
-from whichrank.rules import crashes
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "SILE101"
 CAUSE = "nan-origin"
@@ -61,9 +62,11 @@ _LAST_LINES = 3
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not case.progress and not crashes.events(case, "loss_nonfinite"):
+    if not case.progress and not statements.events(case, "loss_nonfinite"):
         return NotEvaluated("progress lines with a loss")
-    told = [e for e in crashes.events(case, "loss_nonfinite") if e.text("what") == "loss" and not _recovered(case, e)]
+    told = [
+        e for e in statements.events(case, "loss_nonfinite") if e.text("what") == "loss" and not _recovered(case, e)
+    ]
     if not told:
         return _norm_alone(case)
     steps = {e.rank: step for e in told if e.rank is not None and (step := e.number("step")) is not None and step >= 0}
@@ -72,24 +75,24 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     speaking = _speaking(case)
     alone = len(ranks) < len(speaking) and set(steps) | set(ranks) <= speaking
     named = ranks if alone and ranks else ()
-    signs = [crashes.sign(case, e) for e in told if not named or e.rank in named]
+    signs = [statements.statement(case, e) for e in told if not named or e.rank in named]
     if named:
-        whose, value = crashes.whose(case, named), told[0].text("value")
+        whose, value = building.whose(case, named), told[0].text("value")
         message = f"The loss of {whose} was the first that turned {value}, at step {first}."
-        return [crashes.found(case, _CLAIM, signs, message, 0.78, named)]
+        return [building.found(case, _CLAIM, signs, message, 0.78, named)]
     at = f" at step {first}" if first is not None else ""
     why = "all ranks turned together" if len(steps) > 1 else "the losses of other ranks are not at hand"
-    return [crashes.found(case, _CLAIM, signs, f"The loss is not finite any more{at}; {why}.", 0.6)]
+    return [building.found(case, _CLAIM, signs, f"The loss is not finite any more{at}; {why}.", 0.6)]
 
 
 def _norm_alone(case: Case) -> list[Finding]:
     """A norm that turned NaN in the last lines of the output; before that a scaler may have skipped a step."""
-    norms = [e for e in crashes.events(case, "loss_nonfinite") if e.text("what") == "grad_norm"]
+    norms = [e for e in statements.events(case, "loss_nonfinite") if e.text("what") == "grad_norm"]
     last = [e for e in norms if e.text("value") == "nan" and _lines_after(case, e) <= _LAST_LINES]
     if not last:
         return []
     message = "The norm of the gradients is NaN at the end of the output; whose gradients turned first is not told."
-    return [crashes.found(case, _CLAIM, [crashes.sign(case, e) for e in last], message, 0.45)]
+    return [building.found(case, _CLAIM, [statements.statement(case, e) for e in last], message, 0.45)]
 
 
 def _lines_after(case: Case, event: LogEvent) -> int:

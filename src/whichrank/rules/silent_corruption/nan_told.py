@@ -26,9 +26,10 @@ If several ranks report at once, the data or the learning rate is likelier than 
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages
 
 CODE = "SILE203"
 CAUSE = "nan-origin"
@@ -59,7 +60,7 @@ _SCALE = "loss-scale-minimum"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    told = sighted.of_cause(case, CAUSE)
+    told = known_messages.of_cause(case, CAUSE)
     if told and all(s.id == _SCALE for s in told):
-        return sighted.judge(case, _OVERFLOW, "Gradients overflow at the smallest loss scale: {what}.", found=told)
-    return sighted.judge(case, _CLAIM, "{who} had values that are not finite before they were reduced: {what}.")
+        return building.judged(case, _OVERFLOW, "Gradients overflow at the smallest loss scale: {what}.", found=told)
+    return building.judged(case, _CLAIM, "{who} had values that are not finite before they were reduced: {what}.")

@@ -22,8 +22,8 @@ The message does not say which rank is the odd one.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "SILE201"
@@ -49,4 +49,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "Replicas that must be equal differ: {what}.")
+    return building.judged(case, _CLAIM, "Replicas that must be equal differ: {what}.")

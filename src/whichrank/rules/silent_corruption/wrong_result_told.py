@@ -22,8 +22,8 @@ A kernel that is not deterministic repeats no result either.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "SILE202"
@@ -45,4 +45,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "{who} got another result for the same work: {what}.")
+    return building.judged(case, _CLAIM, "{who} got another result for the same work: {what}.")

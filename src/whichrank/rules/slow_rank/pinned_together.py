@@ -26,9 +26,11 @@ from __future__ import annotations
 from collections import defaultdict
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "SLOW206"
 CAUSE = "cpu-starved"
@@ -49,10 +51,10 @@ _MANY = 3
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    bound: dict[str, dict[str, Sign]] = defaultdict(dict)
-    for seen in sighted.seen(case, "taskset-affinity", "openmp-bound"):
+    if not statements.heard(case):
+        return building.SILENT
+    bound: dict[str, dict[str, Statement]] = defaultdict(dict)
+    for seen in known_messages.seen(case, "taskset-affinity", "openmp-bound"):
         cpus = seen.group("cpus").strip("{}")
         if cpus.isdigit():
             bound[cpus].setdefault(seen.group("pid"), seen.sign)
@@ -60,4 +62,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if len(processes) < _MANY:
         return []
     message = f"{len(processes)} processes or more are bound to CPU {cpu}, the same for all."
-    return [crashes.found(case, _CLAIM, list(processes.values()), message, 0.65)]
+    return [building.found(case, _CLAIM, list(processes.values()), message, 0.65)]

@@ -27,9 +27,10 @@ aligned (Gloo on several hosts with one operation per step) nothing is said.
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
-from whichrank.rules import deaths, telling
-from whichrank.timeline.arrivals import Late
+from whichrank.rules import telling
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives.arrivals import Late
+from whichrank.timeline.job_state import deaths
 
 CODE = "SLOW101"
 CAUSE = "straggler"

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import doings
-from whichrank.rules.crashes import Claim
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "SLOW202"

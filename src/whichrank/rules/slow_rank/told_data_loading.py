@@ -24,8 +24,8 @@ It is raised only where the loader was given a timeout.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "SLOW205"
@@ -42,4 +42,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "{who} got no data in time: {what}.")
+    return building.judged(case, _CLAIM, "{who} got no data in time: {what}.")

@@ -27,8 +27,9 @@ from __future__ import annotations
 import math
 
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
-from whichrank.rules import crashes, sighted
+from whichrank.rules import building
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "SOFT207"
 CAUSE = "unknown"
@@ -47,10 +48,10 @@ _WORTH_SAYING = 0.4
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = [s for s in sighted.seen(case, *_BEHIND) if not any(process.warnings for process in case.nccl)]
-    if not told or crashes.index(case).roots:
+    if not statements.heard(case):
+        return building.SILENT
+    told = [s for s in known_messages.seen(case, *_BEHIND) if not any(process.warnings for process in case.nccl)]
+    if not told or case.index.roots:
         return []
     lead = told[0]
     likely, *rest = (*_given(case), *_BEHIND[lead.id])
@@ -67,8 +68,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             severity="warning" if guess else "info",
             confidence=likely[1] if guess else 0.0,
             subject=Subject(),
-            message=f"NCCL failed and its reason was not printed: {crashes.short(lead.sign.text)}.",
-            evidence=crashes.refs(s.sign for s in told),
+            message=f"NCCL failed and its reason was not printed: {building.short(lead.sign.text)}.",
+            evidence=building.refs(s.sign for s in told),
             fix=("Run once more with NCCL_DEBUG=WARN and read the first warning of any rank.",),
             alternatives=tuple(
                 Alternative(cause, math.floor(share * scale * 100) / 100, "this is often behind such an error")
@@ -81,6 +82,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _given(case: Case) -> tuple[tuple[str, float], ...]:
     """What the environment gives that easily does not fit the machine."""
-    if sighted.seen(case, "nccl-graph-file-set"):
+    if known_messages.seen(case, "nccl-graph-file-set"):
         return (("wrong-environment", 0.45),)
-    return (("wrong-interface", 0.45),) if sighted.seen(case, "nccl-virtual-interfaces") else ()
+    return (("wrong-interface", 0.45),) if known_messages.seen(case, "nccl-virtual-interfaces") else ()

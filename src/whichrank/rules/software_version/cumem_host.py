@@ -26,8 +26,8 @@ The same CUDA error in other files of NCCL has other causes.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "SOFT203"
@@ -48,4 +48,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "NCCL's cuMem buffers fail on {who}: {what}.")
+    return building.judged(case, _CLAIM, "NCCL's cuMem buffers fail on {who}: {what}.")

@@ -23,9 +23,10 @@ Update the driver of that host (and restart it), or use an image built for its C
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
 
 CODE = "SOFT102"
 CAUSE = "driver-mismatch"
@@ -48,15 +49,15 @@ _WORDS = (
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    plain = crashes.said(case, *_WORDS)
-    more = crashes.beside(plain, crashes.known(case, CAUSE))
-    signs = crashes.first_to_fail([*plain, *more])
+    if not statements.heard(case):
+        return building.SILENT
+    plain = statements.said(case, *_WORDS)
+    more = statements.beside(plain, statements.known(case, CAUSE))
+    signs = statements.first_to_fail([*plain, *more])
     if not signs:
         return []
-    ranks = crashes.unless_all(case, crashes.ranks_of(signs))
+    ranks = statements.unless_all(case, statements.ranks_of(signs))
     message = (
-        f"{crashes.who(case, ranks, signs)} has a CUDA driver that does not fit: {crashes.short(signs[0].ref.quote)}."
+        f"{building.who(case, ranks, signs)} has a CUDA driver that does not fit: {building.short(signs[0].ref.quote)}."
     )
-    return [crashes.found(case, _CLAIM, signs, message, 0.9 if plain else crashes.surest(more), ranks)]
+    return [building.found(case, _CLAIM, signs, message, 0.9 if plain else statements.surest(more), ranks)]

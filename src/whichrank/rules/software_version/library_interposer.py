@@ -26,9 +26,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "SOFT204"
 CAUSE = "library-interposer"
@@ -48,19 +49,25 @@ _LOADED = 0.7
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = sighted.of_cause(case, CAUSE)
-    if not told or sighted.has_run(case) or not _in_trouble(case):
+    if not statements.heard(case):
+        return building.SILENT
+    told = known_messages.of_cause(case, CAUSE)
+    if not told or known_messages.has_run(case) or not _in_trouble(case):
         return []
     loaded = any(s.signature.weight >= _LOADED for s in told)
     announced = any(s.id == "interposer-vgpu" and s.group("library") for s in told)
-    crashed = announced and bool(crashes.events(case, "native_crash"))
+    crashed = announced and bool(statements.events(case, "native_crash"))
     claim = replace(_CLAIM, category="crash", alternatives=_CRASHED) if crashed else _CLAIM
     sure = 0.62 if loaded else 0.42
-    return [sighted.tell_of(case, claim, "A library that intercepts calls is loaded into the job: {what}.", told, sure)]
+    return [
+        building.tell_of(case, claim, "A library that intercepts calls is loaded into the job: {what}.", told, sure)
+    ]
 
 
 def _in_trouble(case: Case) -> bool:
     kinds = ("nccl_error", "cuda_error", "native_crash", "watchdog_timeout", "watchdog_stuck")
-    return bool(crashes.events(case, *kinds) or sighted.stands_still(case) or sighted.seen(case, "nccl-ipc-handle"))
+    return bool(
+        statements.events(case, *kinds)
+        or known_messages.stands_still(case)
+        or known_messages.seen(case, "nccl-ipc-handle")
+    )

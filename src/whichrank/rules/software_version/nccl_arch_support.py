@@ -27,10 +27,11 @@ from __future__ import annotations
 import re
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
-from whichrank.rules.sighted import Seen
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "SOFT201"
 CAUSE = "nccl-arch-support"
@@ -57,19 +58,21 @@ _BUILT_WITH = re.compile(r"\+cuda(\d{1,3})\.(\d{1,3})")
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = sighted.of_cause(case, CAUSE)
-    if any(s.signature.role == "root" for s in told) and not sighted.has_run(case):
+    if not statements.heard(case):
+        return building.SILENT
+    told = known_messages.of_cause(case, CAUSE)
+    if any(s.signature.role == "root" for s in told) and not known_messages.has_run(case):
         return [
-            sighted.tell_of(case, _CLAIM, "The build has no code for this GPU: {what}.", told, sighted.confidence(told))
+            building.tell_of(
+                case, _CLAIM, "The build has no code for this GPU: {what}.", told, known_messages.sure(told)
+            )
         ]
-    for s in sighted.seen(case, "nccl-min-comp-cap"):
+    for s in known_messages.seen(case, "nccl-min-comp-cap"):
         built = _too_old(case, s)
         if built:
             gpus = f"GPUs of compute capability {s.group('capability')}"
             message = f"NCCL was built with CUDA {built} and has no code for {gpus}."
-            return [crashes.found(case, _CLAIM, [s.sign], message, 0.8)]
+            return [building.found(case, _CLAIM, [s.sign], message, 0.8)]
     return []
 
 

@@ -23,8 +23,8 @@ Try the newest NCCL that the framework can load, and the release notes of the ve
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
 CODE = "SOFT205"
@@ -38,4 +38,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return sighted.judge(case, _CLAIM, "NCCL itself fails: {what}.")
+    return building.judged(case, _CLAIM, "NCCL itself fails: {what}.")

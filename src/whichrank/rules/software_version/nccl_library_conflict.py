@@ -26,9 +26,10 @@ An extension that was built for another torch fails with symbols of torch, not o
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
 
 CODE = "SOFT202"
 CAUSE = "nccl-library-conflict"
@@ -53,16 +54,18 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
-    told = [s for s in sighted.of_cause(case, CAUSE) if s.signature.role == "root"]
-    packages = {s.group("cuda"): s for s in sighted.seen(case, "pip-nccl")}
+    if not statements.heard(case):
+        return building.SILENT
+    told = [s for s in known_messages.of_cause(case, CAUSE) if s.signature.role == "root"]
+    packages = {s.group("cuda"): s for s in known_messages.seen(case, "pip-nccl")}
     if not told:
         return []
     two = [s.sign for s in packages.values()] if len(packages) > 1 else []
     names = " and ".join(f"nvidia-nccl-cu{cuda}" for cuda in sorted(packages)) if two else ""
     message = "The NCCL library that was loaded is not the one that the program was built for"
-    message += f": {names} are both installed." if two else f": {crashes.short(told[0].sign.text)}."
+    message += f": {names} are both installed." if two else f": {building.short(told[0].sign.text)}."
     return [
-        crashes.found(case, _CLAIM, [*(s.sign for s in told), *two], message, 0.92 if two else sighted.confidence(told))
+        building.found(
+            case, _CLAIM, [*(s.sign for s in told), *two], message, 0.92 if two else known_messages.sure(told)
+        )
     ]

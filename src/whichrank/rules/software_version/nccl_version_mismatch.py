@@ -27,9 +27,11 @@ from dataclasses import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "SOFT101"
 CAUSE = "nccl-version-mismatch"
@@ -53,9 +55,9 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not case.nccl and not crashes.heard(case):
-        return crashes.SILENT
-    told = crashes.said(case, "Mismatched NCCL version detected")
+    if not case.nccl and not statements.heard(case):
+        return building.SILENT
+    told = statements.said(case, "Mismatched NCCL version detected")
     versions = {
         p.label: (p.version.split("+")[0], p) for p in case.nccl if p.version is not None and p.host is not None
     }
@@ -66,17 +68,19 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     clear = len(counts) > 1 and counts[0][1] > sum(count for _, count in counts[1:])
     hosts = tuple(sorted({p.host for p in odd if p.host})) if clear else ()
     shown = [
-        Sign(f"NCCL version {v}", Ref(p.source, f"line {p.first_line}", f"NCCL version {v}", None, p.host), host=p.host)
+        Statement(
+            f"NCCL version {v}", Ref(p.source, f"line {p.first_line}", f"NCCL version {v}", None, p.host), host=p.host
+        )
         for v, p in sorted(versions.values(), key=lambda pair: pair[0])
     ]
     signs = [*told, *(_one_of_each(shown) if len(counts) > 1 else [])]
     names = " and ".join(version for version, _ in counts[:3])
-    detail = names if len(counts) > 1 else crashes.short(told[0].text)
-    finding = crashes.found(
+    detail = names if len(counts) > 1 else building.short(told[0].text)
+    finding = building.found(
         case, _CLAIM, signs, f"The ranks run different NCCL versions: {detail}.", 0.9 if told else 0.7
     )
     return [replace(finding, subject=replace(finding.subject, hosts=hosts))]
 
 
-def _one_of_each(signs: list[Sign]) -> list[Sign]:
+def _one_of_each(signs: list[Statement]) -> list[Statement]:
     return list({sign.text: sign for sign in signs}.values())

@@ -27,9 +27,11 @@ from __future__ import annotations
 import re
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import crashes, sighted
-from whichrank.rules.crashes import Claim, Sign
+from whichrank.rules import building
+from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "SOFT206"
 CAUSE = "nccl-version-mismatch"
@@ -54,8 +56,8 @@ Range = tuple[tuple[int, int], tuple[int, int]]
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not crashes.heard(case):
-        return crashes.SILENT
+    if not statements.heard(case):
+        return building.SILENT
     ranges, proof = _ranges(case)
     hosts = sorted(ranges)
     for number, one in enumerate(hosts):
@@ -63,15 +65,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             if ranges[one][1] < ranges[other][0] or ranges[other][1] < ranges[one][0]:
                 signs = [*proof[one], *proof[other]]
                 message = f"{one} and {other} print lines that no version of NCCL has both: their libraries differ."
-                return [crashes.found(case, _CLAIM, signs, message, 0.8)]
+                return [building.found(case, _CLAIM, signs, message, 0.8)]
     return []
 
 
-def _ranges(case: Case) -> tuple[dict[str, Range], dict[str, list[Sign]]]:
+def _ranges(case: Case) -> tuple[dict[str, Range], dict[str, list[Statement]]]:
     """By host, the versions that fit all its lines."""
     ranges: dict[str, Range] = {}
-    proof: dict[str, list[Sign]] = {}
-    for s in sighted.seen(case, *_SHAPES):
+    proof: dict[str, list[Statement]] = {}
+    for s in known_messages.seen(case, *_SHAPES):
         if s.sign.host:
             _narrow(ranges, s.sign.host, _SHAPES[s.id])
             proof.setdefault(s.sign.host, []).append(s.sign)

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from whichrank.run.nodes import talk, wire
+from whichrank.run.nodes import protocol, wire
 from whichrank.run.nodes.clock import Offset
-from whichrank.run.nodes.parcel import pack
+from whichrank.run.nodes.evidence_transfer import pack
+from whichrank.run.nodes.protocol import Answer, Beat, Closing, Listing, Opening, Receipt, Request
 from whichrank.run.nodes.snapshot import Snapshot
-from whichrank.run.nodes.talk import Answer, Beat, Closing, Listing, Opening, Receipt, Request
 from whichrank.run.nodes.wire import Kind, RefusedError, Stream, WireError
 
 BEAT_S = 1.0
@@ -173,7 +173,7 @@ class Follower:
         mine = wire.nonce()
         about = (hello.nonce, mine, self.name, self._instance)
         join = wire.Join(self.name, self._instance, mine, wire.proof(self.token, "node", *about))
-        line.connection.sendall(line.stream.pack(Kind.JOIN, talk.write(join)))
+        line.connection.sendall(line.stream.pack(Kind.JOIN, protocol.write(join)))
         welcome = self._expect(line, Kind.WELCOME, wire.Welcome)
         if not wire.same(welcome.proof, wire.proof(self.token, "leader", *about)):
             raise RefusedError("it does not know the token")
@@ -182,7 +182,7 @@ class Follower:
         self.leader, self.known = welcome.leader, welcome.name
         return list(line.stream.feed(b""))
 
-    def _expect(self, line: _Line, wanted: Kind, form: type[talk.M]) -> talk.M:
+    def _expect(self, line: _Line, wanted: Kind, form: type[protocol.M]) -> protocol.M:
         """The next frame, read byte by byte up to its end: what follows is signed."""
         deadline = time.monotonic() + CONNECT_S
         data = b""
@@ -190,7 +190,7 @@ class Follower:
             for kind, payload in line.stream.feed(data):
                 if kind is Kind.REFUSED:
                     raise RefusedError(payload.decode("utf-8", "replace")[:200])
-                message = talk.read(form, payload) if kind is wanted else None
+                message = protocol.read(form, payload) if kind is wanted else None
                 if message is None:
                     raise WireError("whoever answers there is no leader")
                 return message
@@ -234,13 +234,13 @@ class Follower:
 
     def _hear(self, line: _Line, kind: Kind, payload: bytes) -> None:  # noqa: ARG002 - one form for all
         self.heard, self.heard_ns = time.monotonic(), time.time_ns()
-        if kind is Kind.ANSWER and (answer := talk.read(Answer, payload)) is not None:
+        if kind is Kind.ANSWER and (answer := protocol.read(Answer, payload)) is not None:
             self.offset.learn(answer.sent_ns, answer.arrived_ns, answer.answered_ns, self.heard_ns)
-        elif kind is Kind.REQUEST and (request := talk.read(Request, payload)) is not None:
+        elif kind is Kind.REQUEST and (request := protocol.read(Request, payload)) is not None:
             self._requests.append(request)
-        elif kind is Kind.ROSTER and (listed := talk.read(Listing, payload)) is not None:
+        elif kind is Kind.ROSTER and (listed := protocol.read(Listing, payload)) is not None:
             self.listed = listed
-        elif kind is Kind.RECEIPT and (receipt := talk.read(Receipt, payload)) is not None:
+        elif kind is Kind.RECEIPT and (receipt := protocol.read(Receipt, payload)) is not None:
             self.receipts[receipt.token] = receipt.why
         elif kind is Kind.BYE:
             self.goodbye = True
@@ -249,14 +249,14 @@ class Follower:
     def _beat(self, line: _Line) -> None:
         snapshot, self._fresh = self._fresh, None
         ahead, error = self.offset.best or (None, None)
-        line.say(Kind.BEAT, talk.write(Beat(time.time_ns(), snapshot, ahead, error)))
+        line.say(Kind.BEAT, protocol.write(Beat(time.time_ns(), snapshot, ahead, error)))
 
     def _load(self, line: _Line) -> None:
         """As much of a parcel as may wait."""
         if line.sending is None and self._parcels:
             box, opening = self._parcels.popleft()
             line.sending = _Sending(opening.token, box)
-            line.say(Kind.OPENING, talk.write(opening))
+            line.say(Kind.OPENING, protocol.write(opening))
         while (sending := line.sending) is not None and len(line.outbox) < FULL:
             piece = sending.box.read(wire.PIECE)
             if piece:
@@ -265,7 +265,7 @@ class Follower:
             else:
                 sending.box.close()
                 line.sending = None
-                line.say(Kind.CLOSING, talk.write(Closing(sending.size)))
+                line.say(Kind.CLOSING, protocol.write(Closing(sending.size)))
 
     def _flush(self, line: _Line) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from whichrank.run.nodes import talk, wire
-from whichrank.run.nodes.parcel import MOST as MOST_PARCEL
+from whichrank.run.nodes import protocol, wire
+from whichrank.run.nodes.evidence_transfer import MOST as MOST_PARCEL
+from whichrank.run.nodes.protocol import Answer, Beat, Closing, Listing, Opening, Receipt, Request
 from whichrank.run.nodes.roster import Node, Parcel, Roster
-from whichrank.run.nodes.talk import Answer, Beat, Closing, Listing, Opening, Receipt, Request
 from whichrank.run.nodes.wire import Kind, Stream, WireError
 
 MOST_CLIENTS = 4096
@@ -84,7 +84,7 @@ class Leader:
 
     def ask(self, request: Request) -> None:
         """Ask every node that is there."""
-        self._later(lambda: self._all(Kind.REQUEST, talk.write(request)))
+        self._later(lambda: self._all(Kind.REQUEST, protocol.write(request)))
 
     def announce(self, listed: Listing) -> None:
         """Tell everybody who is where; those that come later hear it too."""
@@ -92,7 +92,7 @@ class Leader:
 
     def _announce(self, listed: Listing) -> None:
         self._listed = listed
-        self._all(Kind.ROSTER, talk.write(listed))
+        self._all(Kind.ROSTER, protocol.write(listed))
 
     def _later(self, job: Callable[[], None]) -> None:
         """Have it done by the thread that owns the connections."""
@@ -134,7 +134,7 @@ class Leader:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = self._clients[connection.fileno()] = _Client(connection, str(place[0]))
         self._selector.register(connection, selectors.EVENT_READ)
-        self._send(client, Kind.HELLO, talk.write(wire.Hello(client.hello)))
+        self._send(client, Kind.HELLO, protocol.write(wire.Hello(client.hello)))
 
     def _forget_strangers(self) -> None:
         now = time.monotonic()
@@ -181,8 +181,8 @@ class Leader:
             raise WireError(f"a {kind.name.lower()} is not for a leader")
 
     def _admit(self, client: _Client, payload: bytes) -> None:
-        join = talk.read(wire.Join, payload)
-        if join is None or not talk.plain(join.name) or not talk.plain(join.instance):
+        join = protocol.read(wire.Join, payload)
+        if join is None or not protocol.plain(join.name) or not protocol.plain(join.instance):
             raise WireError("it does not say who it is")
         about = (client.hello, join.nonce, join.name, join.instance)
         if not wire.same(join.proof, wire.proof(self.token, "node", *about)):
@@ -192,24 +192,24 @@ class Leader:
             other.node = None  # it came back before its old connection was seen to be dead
             self._drop(other, closed=True)
         mine = wire.proof(self.token, "leader", *about)
-        self._send(client, Kind.WELCOME, talk.write(wire.Welcome(self.name, node.name, mine)))
+        self._send(client, Kind.WELCOME, protocol.write(wire.Welcome(self.name, node.name, mine)))
         leader, member = wire.keys(self.token, client.hello, join.nonce)
         client.stream.seal(leader, member)
         client.node = node
         if self._listed:
-            self._send(client, Kind.ROSTER, talk.write(self._listed))
+            self._send(client, Kind.ROSTER, protocol.write(self._listed))
 
     def _beat(self, client: _Client, node: Node, payload: bytes) -> None:
         arrived = time.time_ns()
-        beat = talk.read(Beat, payload)
+        beat = protocol.read(Beat, payload)
         if beat is None:
             raise WireError("its beat can't be read")
         with self.roster.lock:
             node.beat(beat)
-        self._send(client, Kind.ANSWER, talk.write(Answer(beat.sent_ns, arrived, time.time_ns())))
+        self._send(client, Kind.ANSWER, protocol.write(Answer(beat.sent_ns, arrived, time.time_ns())))
 
     def _open(self, client: _Client, node: Node, payload: bytes) -> None:
-        opening = talk.read(Opening, payload)
+        opening = protocol.read(Opening, payload)
         if opening is None:
             raise WireError("its parcel has no name")
         self._shut(client)
@@ -234,7 +234,7 @@ class Leader:
                 parcel.why = f"the leader can't write it: {error.strerror}"
 
     def _close_parcel(self, client: _Client, node: Node, payload: bytes) -> None:
-        closing, parcel, box = talk.read(Closing, payload), client.parcel, client.box
+        closing, parcel, box = protocol.read(Closing, payload), client.parcel, client.box
         if closing is None or parcel is None:
             raise WireError("it ends a parcel that was not begun")
         client.parcel = client.box = None
@@ -250,7 +250,7 @@ class Leader:
         parcel.done = True
         with self.roster.lock:
             node.parcel = parcel
-        self._send(client, Kind.RECEIPT, talk.write(Receipt(parcel.token, parcel.why)))
+        self._send(client, Kind.RECEIPT, protocol.write(Receipt(parcel.token, parcel.why)))
 
     def _shut(self, client: _Client) -> None:
         if client.box is not None:

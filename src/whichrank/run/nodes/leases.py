@@ -11,14 +11,14 @@ from pathlib import Path
 import msgspec
 
 from whichrank.model.errors import UsageError
-from whichrank.run.nodes import talk
-from whichrank.run.nodes.talk import Beat, Listing, Receipt, Request
+from whichrank.run.nodes import protocol
+from whichrank.run.nodes.protocol import Beat, Listing, Receipt, Request
 
 
 class Lease(msgspec.Struct, frozen=True):
     """Who leads, and what it answers to everybody."""
 
-    name: talk.Name
+    name: protocol.Name
     instance: str
     count: int
     answered_ns: int = 0

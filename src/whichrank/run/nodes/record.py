@@ -15,8 +15,8 @@ from typing import Any
 from whichrank import __version__
 from whichrank.evidence.bundle import load, now
 from whichrank.model.manifest import NAME, SCHEMA_VERSION
-from whichrank.run.capture import told
-from whichrank.run.crew import Member
+from whichrank.run.watch.capture import told
+from whichrank.run.watch.processes import Member
 
 NODES = "nodes.json"
 FOLDER = "nodes"

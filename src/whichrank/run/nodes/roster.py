@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from whichrank.model.last_words import Words
+from whichrank.run.nodes.protocol import Beat
 from whichrank.run.nodes.snapshot import Distant, Snapshot, lost, update
-from whichrank.run.nodes.talk import Beat
 
 Standing = Literal["here", "silent", "left", "ended"]
 """Silent: nothing is heard, and nothing says why. Left: its watcher has ended, its host is there."""

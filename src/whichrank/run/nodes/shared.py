@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from whichrank.model.errors import UsageError
-from whichrank.run.nodes import talk
+from whichrank.run.nodes import protocol
 from whichrank.run.nodes.clock import Offset
+from whichrank.run.nodes.evidence_transfer import MOST as MOST_PARCEL
+from whichrank.run.nodes.evidence_transfer import pack
 from whichrank.run.nodes.leases import Counted, Lease, Order, Sign, prepare
-from whichrank.run.nodes.parcel import MOST as MOST_PARCEL
-from whichrank.run.nodes.parcel import pack
+from whichrank.run.nodes.protocol import Beat, Listing, Opening, Receipt, Request
 from whichrank.run.nodes.roster import Parcel, Roster
 from whichrank.run.nodes.snapshot import Snapshot
-from whichrank.run.nodes.talk import Beat, Listing, Opening, Receipt, Request
 
 TURN_S = 1.0
 LEASE_S = 10.0
@@ -150,7 +150,7 @@ class Shared:
                 while piece := box.read(1 << 20):
                     out.write(piece)
             draft.replace(self._home / f"parcel.{token}")
-        self._write(self._home / f"opening.{token}", talk.write(Opening(token, final, note)))
+        self._write(self._home / f"opening.{token}", protocol.write(Opening(token, final, note)))
 
     # -- the thread
 
@@ -182,7 +182,7 @@ class Shared:
         self._count += 1
         ahead, error = self.offset.best or (None, None)
         sign = Sign(self._instance, self._count, Beat(time.time_ns(), self._last, ahead, error))
-        self._write(self._home / "beat", talk.write(sign))
+        self._write(self._home / "beat", protocol.write(sign))
 
     def _expired(self, lease: Lease) -> bool:
         if lease.ended or lease.instance == self._instance or self._lease.count < 0:
@@ -193,7 +193,7 @@ class Shared:
         """Take the lease; it is ours when it still is after a while."""
         lease = Lease(self.name, self._instance, 1)
         if before is None:
-            draft = self._draft(self.folder / "leader", talk.write(lease))
+            draft = self._draft(self.folder / "leader", protocol.write(lease))
             try:
                 os.link(draft, self.folder / "leader")
                 self.leads = True
@@ -202,7 +202,7 @@ class Shared:
             finally:
                 draft.unlink(missing_ok=True)
         else:
-            self._write(self.folder / "leader", talk.write(lease))
+            self._write(self.folder / "leader", protocol.write(lease))
         self._taken = time.monotonic()
 
     def _replace_ended(self, draft: Path) -> None:
@@ -218,12 +218,12 @@ class Shared:
     def _lead(self) -> None:
         now_ns = time.time_ns()
         for home in sorted((self.folder / "nodes").iterdir())[:MOST_NODES]:
-            if home.name != self.name and talk.plain(home.name):
+            if home.name != self.name and protocol.plain(home.name):
                 self._hear(home, now_ns)
         while self._orders:
             request = self._orders.popleft()
             order = Order(self._instance, request)
-            self._write(self.folder / "requests" / request.token, talk.write(order))
+            self._write(self.folder / "requests" / request.token, protocol.write(order))
         self._renew()
 
     def _renew(self, *, ended: bool = False) -> None:
@@ -232,7 +232,7 @@ class Shared:
             self.name, self._instance, self._count, time.time_ns(), ended, self._answers, list(self._receipts),
             self._told,
         )  # fmt: skip
-        self._write(self.folder / "leader", talk.write(lease))
+        self._write(self.folder / "leader", protocol.write(lease))
 
     def _hear(self, home: Path, now_ns: int) -> None:
         """What a node has written since the last turn."""
@@ -317,9 +317,9 @@ class Shared:
         draft.write_bytes(data)
         return draft
 
-    def _read(self, path: Path, form: type[talk.M]) -> talk.M | None:
+    def _read(self, path: Path, form: type[protocol.M]) -> protocol.M | None:
         try:
             with path.open("rb") as stream:
-                return talk.read(form, stream.read(MOST))
+                return protocol.read(form, stream.read(MOST))
         except OSError:
             return None

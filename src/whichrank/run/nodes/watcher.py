@@ -9,15 +9,15 @@ from typing import Any
 
 from whichrank.evidence.bundle import Bundle
 from whichrank.model.last_words import JOINED, Words
-from whichrank.run.capture import ANSWER_S
-from whichrank.run.crew import Crew, Member
-from whichrank.run.nodes import record, talk
-from whichrank.run.nodes.fellows import Fellows
+from whichrank.run.nodes import protocol, record
 from whichrank.run.nodes.joining import Link
 from whichrank.run.nodes.judgement import Judgement, restored, shortened
+from whichrank.run.nodes.peers import Fellows
+from whichrank.run.nodes.protocol import Request
 from whichrank.run.nodes.snapshot import Distant, Snapshot, lost, rows_of
-from whichrank.run.nodes.talk import Request
-from whichrank.run.watch import FIRST_LOOK_S, Watcher, seen
+from whichrank.run.watch.capture import ANSWER_S
+from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.watcher import FIRST_LOOK_S, Watcher, seen
 
 MANY, MANY_S = 512, 1.9
 """Ranks; more are weighed every two seconds, so that a leader stays small."""
@@ -117,7 +117,7 @@ class NodeWatcher(Watcher):
                 self._do(request)
             except Exception as error:  # noqa: BLE001 - what could be had is sent, and the watch goes on
                 self.journal.complain(f"can't do all that the leader asks for ({type(error).__name__}: {error})")
-            if request.what in talk.SENDS:
+            if request.what in protocol.SENDS:
                 self._deliver(request.token, request.attempt)
 
     def _do(self, request: Request) -> None:
@@ -176,8 +176,8 @@ class NodeWatcher(Watcher):
         Watcher.gather(self, crew, **more)
         self._collect(token)
 
-    def _ask(self, what: talk.What, attempt: int | None = None, verdict: Judgement | None = None) -> str:
-        token = talk.new_token(what)
+    def _ask(self, what: protocol.What, attempt: int | None = None, verdict: Judgement | None = None) -> str:
+        token = protocol.new_token(what)
         if self.link.leading is not None:
             self.link.leading.ask(Request(what, token, attempt, verdict))
         return token
@@ -246,7 +246,7 @@ class NodeWatcher(Watcher):
         if code == 0 or self.told_verdict or following is None:
             return
         Watcher.gather(self, self.crew, exit_code=code)
-        token = talk.new_token("end")
+        token = protocol.new_token("end")
         self._deliver(token, final=True)
         began = time.monotonic()
         while token not in following.receipts and following.joined and time.monotonic() - began < RECEIPT_S:

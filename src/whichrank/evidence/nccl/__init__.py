@@ -1,1 +1,0 @@
-"""How NCCL's text is taken apart: line prefixes, messages, and files of any size."""

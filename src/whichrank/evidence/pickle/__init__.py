@@ -1,0 +1,1 @@
+"""Pickles decoded without ever running them."""

@@ -1,0 +1,182 @@
+"""The entries of a flight-recorder dump, decoded one by one or taken by comparison, as columns."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from whichrank.evidence.pickle.repeats import Layout, Number, Shape, Site
+from whichrank.evidence.readers.flight_recorder.calls import Calls, Shared, integer
+from whichrank.model.errors import UnreadableError
+
+_RECORD, _SEQ, _OLD_SEQ, _P2P, _CREATED, _CREATED_US, _STARTED, _COMPLETED = range(8)
+_COLUMN = {
+    "record_id": _RECORD,
+    "collective_seq_id": _SEQ,
+    "seq_id": _OLD_SEQ,  # before dump version 2
+    "p2p_seq_id": _P2P,
+    "time_created_ns": _CREATED,
+    "time_created_us": _CREATED_US,  # torch 2.2
+    "time_discovered_started_ns": _STARTED,
+    "time_discovered_completed_ns": _COMPLETED,
+}
+_DURATION = "duration_ms"
+SHAPE = Shape("profiling_name", frozenset(_COLUMN) | {_DURATION}, unused=frozenset({"op_id"}))
+"""What repeats in a dump, for the decoder."""
+
+_SECONDS = 8.0  # CPU time for one dump
+_INT32 = (1 << 31) - 1
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Columns:
+    """Entries in ascending order of record_id."""
+
+    record_id: npt.NDArray[np.int32]
+    group: npt.NDArray[np.int16]
+    call: npt.NDArray[np.int32]
+    seq: npt.NDArray[np.int32]
+    p2p_seq: npt.NDArray[np.int32]
+    created_ns: Ints
+    started_ns: Ints
+    completed_ns: Ints
+    duration_ms: npt.NDArray[np.float32]
+    state: npt.NDArray[np.int8]
+    retired: npt.NDArray[np.bool_]
+    has_frames: bool
+    numbered: bool
+    """False where entries carry no record_id (torch 2.2): they are numbered from 0 here."""
+    dropped: int
+    """Entries that are no entries."""
+
+
+class _Table:
+    """One line per decoded entry; the line of a site stands for all its rows."""
+
+    def __init__(self) -> None:
+        self.calls = Calls()
+        self.shared: list[Shared] = []
+        self.numbers: list[list[int]] = []
+        self.durations: list[float] = []
+        self.has_frames = False
+        self.unnumbered = False
+        self._known: dict[int, Shared] = {}
+
+    def line(self, entry: dict[Any, Any]) -> int:
+        shared = self._known.get(id(entry))
+        if shared is None:
+            shared = self._known[id(entry)] = self.calls.shared(entry)
+        self.shared.append(shared)
+        numbers = [0] * len(_COLUMN)
+        for key, column in _COLUMN.items():
+            if key in entry:
+                numbers[column] = integer(entry[key])
+        self.numbers.append(numbers)
+        duration = entry.get(_DURATION)
+        self.durations.append(float(integer(duration)) if type(duration) is int else _real(duration))
+        self.has_frames = self.has_frames or "frames" in entry
+        self.unnumbered = self.unnumbered or "record_id" not in entry
+        return len(self.shared) - 1
+
+
+def columns(entries: list[Any], unfinished: list[Any]) -> tuple[Columns, Calls]:
+    """Line the entries up; what is no entry, or was cut off while it was written, is dropped."""
+    table, lines, dropped = _Table(), [], 0
+    sites: dict[Site, int] = {}
+    not_wanted = {id(container) for container in unfinished}
+    deadline = time.thread_time() + _SECONDS
+    for entry in entries:
+        if type(entry) is Site:
+            line = sites.get(entry)
+            if line is None:
+                line = sites[entry] = table.line(entry.record)
+            lines.append(line)
+        elif type(entry) is dict and SHAPE.marker in entry and id(entry) not in not_wanted:
+            lines.append(table.line(entry))
+            not_wanted.add(id(entry))  # one entry listed twice is none of torch's doing
+            if len(lines) % 1024 == 0 and time.thread_time() > deadline:
+                raise UnreadableError(f"the dump takes more than {_SECONDS:g} s to read")
+        else:
+            dropped += 1
+    return _lined_up(table, np.array(lines, dtype=np.int64), sites, dropped), table.calls
+
+
+def _lined_up(table: _Table, lines: Ints, sites: dict[Site, int], dropped: int) -> Columns:
+    shared = np.array(table.shared, dtype=np.int32).reshape(-1, 4).T[:, lines]
+    numbers = np.array(table.numbers, dtype=np.int64).reshape(-1, len(_COLUMN)).T[:, lines]
+    durations = np.array(table.durations, dtype=np.float64)[lines]
+    _fill(numbers, durations, lines, sites)
+    record_id = np.arange(len(lines)) if table.unnumbered else numbers[_RECORD]
+    created = np.where(numbers[_CREATED] == 0, numbers[_CREATED_US] * 1000, numbers[_CREATED])
+    seq = np.where(numbers[_SEQ] == 0, numbers[_OLD_SEQ], numbers[_SEQ])
+    order: Any = slice(None)
+    if np.any(record_id[1:] < record_id[:-1]):
+        order = np.argsort(record_id, kind="stable")
+    call, group, state, retired = shared
+    with np.errstate(over="ignore"):
+        duration_ms = durations.astype(np.float32)
+    return Columns(
+        record_id=_int32(record_id[order]),
+        group=group[order].astype(np.int16),
+        call=call[order],
+        seq=_int32(seq[order]),
+        p2p_seq=_int32(numbers[_P2P][order]),
+        created_ns=created[order],
+        started_ns=numbers[_STARTED][order],
+        completed_ns=numbers[_COMPLETED][order],
+        duration_ms=duration_ms[order],
+        state=state[order].astype(np.int8),
+        retired=retired[order].astype(np.bool_),
+        has_frames=table.has_frames,
+        numbered=not table.unnumbered,
+        dropped=dropped,
+    )
+
+
+def _fill(numbers: Ints, durations: npt.NDArray[np.float64], lines: Ints, sites: dict[Site, int]) -> None:
+    """Put the changing numbers of all rows in their places, layout by layout."""
+    order = np.argsort(lines, kind="stable")
+    lines = lines[order]
+    by_layout: dict[Layout, list[Site]] = {}
+    for site in sites:
+        by_layout.setdefault(site.layout, []).append(site)
+    for layout, members in by_layout.items():
+        rows = b"".join([row for site in members for row in site.rows])
+        raw = np.frombuffer(rows, dtype=_dtype(layout.size, layout.numbers))
+        begins = np.searchsorted(lines, [sites[site] for site in members], "left")
+        ends = np.searchsorted(lines, [sites[site] for site in members], "right")
+        if [len(site.rows) for site in members] != (ends - begins).tolist():
+            raise UnreadableError("the dump holds the same entry more than once")
+        places = np.concatenate([order[begin:end] for begin, end in zip(begins, ends, strict=True)])
+        for key, kind, _ in layout.numbers:
+            if key == _DURATION:
+                durations[places] = raw[key]
+            elif kind != ">f8":
+                numbers[_COLUMN[key]][places] = raw[key]
+
+
+@lru_cache(maxsize=256)
+def _dtype(size: int, numbers: tuple[Number, ...]) -> np.dtype[np.void]:
+    return np.dtype(
+        {
+            "names": [number.key for number in numbers],
+            "formats": [number.kind for number in numbers],
+            "offsets": [number.offset for number in numbers],
+            "itemsize": size,
+        }
+    )
+
+
+def _real(value: object) -> float:
+    return value if type(value) is float else float("nan")
+
+
+def _int32(values: Ints) -> npt.NDArray[np.int32]:
+    return np.clip(values, -_INT32, _INT32).astype(np.int32)

@@ -1,0 +1,74 @@
+"""The state of a host: limits, file systems, memory, mounts, processes, cgroup counters."""
+
+from __future__ import annotations
+
+import re
+
+from whichrank.evidence.readers.host_state.tables import Tables
+from whichrank.evidence.text.host_of_path import host_of_path
+from whichrank.evidence.text.prefixes import strip_ansi
+from whichrank.evidence.text.text_file import chunks, is_text
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.evidence import Ref
+from whichrank.records.host import HostState
+
+NAME = "host_state"
+
+_MOST = 32 << 20
+_LONGEST = 4096
+_SHAPES = re.compile(
+    rb"^(?:max locked memory|open files|core file size)\s+\(|^Limit\s+Soft Limit\s+Hard Limit"
+    rb"|^\s{0,8}ulimit -[a-zA-Z] {0,3}[:=]? {0,3}(?:\d|unl)"
+    rb"|^Filesystem\s+(?:Type\s+)?(?:Inodes|1K-blocks|1024-blocks|1M-blocks|Size)\s"
+    rb"|^MemTotal:\s+\d+ kB|^\s+total\s+used\s+free\s"
+    rb"|^\S{1,200} on /\S{0,200} type \S{1,30} \(|^State:\t[A-Za-z] \(|^(?:oom_kill|nr_throttled|under_oom) \d{1,20}$"
+    rb"|^(?=.{0,200}\bPID\b)(?=.{0,200}\b(?:STAT|S)\b).{0,200}\b(?:COMMAND|CMD|ARGS)\b",
+    re.MULTILINE,
+)
+_PID_IN_PATH = re.compile(r"(?:^|[/._-])(?:proc[/._-]|pid[/._-]?)(\d{1,10})(?=[/._-]|$)")
+
+
+def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
+    """True for text with one of the tables."""
+    return is_text(head) and bool(_SHAPES.search(head))
+
+
+def read(item: Item) -> Reading:
+    """One `HostState` for all that the file says."""
+    tables = Tables()
+    number, size, whole = 0, 0, True
+    for chunk in chunks(item.path):
+        size += len(chunk)
+        if size > _MOST:
+            whole = False
+            break
+        for line in chunk.splitlines():
+            number += 1
+            tables.feed(number, strip_ansi(line[:_LONGEST].decode("utf-8", "replace").rstrip()))
+    tables.end_status()
+    state = _state(item, tables)
+    if state is None:
+        return Reading([], "ignored", "no table of a host in it")
+    return Reading([state], "complete" if whole else "partial", "" if whole else "too long to be read whole")
+
+
+def _state(item: Item, tables: Tables) -> HostState | None:
+    if not (
+        tables.limits or tables.file_systems or tables.memory or tables.processes or tables.own_cgroup or tables.mounts
+    ):
+        return None
+    host = tables.host or host_of_path(item.label)
+    in_path = _PID_IN_PATH.search(item.label[-512:])
+    line, words = next(iter(tables.places.values()), (1, item.label.rsplit("/", 1)[-1]))
+    return HostState(
+        Ref(item.label, f"line {line}", words, None, host),
+        host,
+        int(in_path[1]) if in_path and tables.limits else None,
+        dict(tables.limits),
+        tuple(tables.file_systems),
+        dict(tables.memory),
+        tuple(tables.processes),
+        dict(tables.own_cgroup),
+        dict(tables.mounts),
+        dict(tables.places),
+    )

@@ -1,0 +1,112 @@
+"""Network ports: ibstat, ibstatus, ibv_devinfo, perfquery, rdma, ethtool, ip, and files of /sys/class/infiniband."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from whichrank.evidence.readers.ib_state.ports import Parser, Port
+from whichrank.evidence.text.host_of_path import host_of_path
+from whichrank.evidence.text.prefixes import strip_ansi
+from whichrank.evidence.text.text_file import chunks, is_text
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.evidence import Ref
+from whichrank.model.moments import rfc3339_ns
+from whichrank.records.network import CEILINGS, PortState
+
+NAME = "ib_state"
+
+_MOST = 32 << 20
+_LONGEST = 1 << 14
+_SHAPES = re.compile(
+    rb"^CA '[\w-]{1,40}'$|^Infiniband device '|^hca_id:\s|^# Port (?:extended )?counters: "
+    rb"|^NIC statistics:$|^Settings for [\w.-]{1,32}:$"
+    rb"|^(?:\d{1,5}/\d{1,5}: |link )[\w-]{1,40}/\d{1,3}:? (?:state|subnet_prefix|\w{3,60} \d)"
+    rb"|^\d{1,6}: [\w.@-]{1,66}: <[A-Z0-9,_-]{0,200}> mtu "
+    rb"|infiniband/[\w-]{1,40}/ports/\d{1,3}/\w|\"physical_state\" ?: ?\"",
+    re.MULTILINE,
+)
+_SYSFS = re.compile(
+    r"(?P<top>.{0,700}?)infiniband/(?P<dev>[\w-]{1,40})/ports/(?P<port>\d{1,3})/(?:(?:hw_)?counters/)?(?P<name>\w{2,60})$"
+)
+_SYSFS_STATE = re.compile(
+    rb"^(?:[1-7]: [A-Za-z]{2,20}|\d{1,5}(?:\.\d)? Gb/sec.{0,20}|InfiniBand|Ethernet|\d{1,20})\s*$"
+)
+_SYSFS_NAMES = (
+    *CEILINGS, "state", "phys_state", "rate", "link_layer", "port_xmit_wait", "local_ack_timeout_err", "packet_seq_err",
+    "out_of_sequence", "rnr_nak_retry_err", "roce_adp_retrans", "out_of_buffer", "rx_icrc_encapsulated",
+    "port_xmit_data",
+    "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "req_cqe_error", "resp_cqe_error", "duplicate_request",
+    "implied_nak_seq_err", "np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets", "rnr_nak_retry_err",
+    "unicast_rcv_packets", "unicast_xmit_packets", "multicast_rcv_packets", "multicast_xmit_packets",
+    "req_cqe_flush_error", "resp_cqe_flush_error", "req_remote_access_errors", "resp_local_length_error",
+    "VL15_dropped", "roce_slow_restart", "roce_adp_retrans_to", "lifespan",
+)  # fmt: skip
+_FAILED = (b"Failed to open NETLINK_RDMA socket", b"No IB devices found", b"ibpanic:")
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """True for output of one of the commands, and for a single file of sysfs."""
+    if not head or not is_text(head):
+        return False
+    if len(head) < 64 and name in _SYSFS_NAMES and _SYSFS_STATE.match(head):
+        return True
+    return bool(_SHAPES.search(head)) or (len(head) < 400 and any(words in head for words in _FAILED))
+
+
+def read(item: Item) -> Reading:
+    """One `PortState` per port and moment; of a sysfs tree one per file, tied by `snapshot`."""
+    host = host_of_path(item.label)
+    single = _SYSFS.match(item.label[-900:])
+    if single and item.size < 64:
+        return _read_sysfs(item, host, single)
+    parser = Parser(item.label.rsplit("/", 1)[-1])
+    number, size, whole = 0, 0, True
+    for chunk in chunks(item.path):
+        size += len(chunk)
+        if size > _MOST:
+            whole = False
+            break
+        for line in chunk.splitlines():
+            number += 1
+            parser.feed(number, strip_ansi(line[:_LONGEST].decode("utf-8", "replace").rstrip()))
+    told = [port for port in parser.ports if _says_something(port)]
+    # What `whichrank run` takes from a network namespace names no host: its address does.
+    places = {p.taken_ns: p.addresses[0] for p in reversed(told) if p.addresses}
+    ports = [_state(item, host or (places.get(p.taken_ns) if p.taken_ns else None), p) for p in told]
+    if not ports:
+        failed = any(words in item.head() for words in _FAILED)
+        return Reading(
+            [], "unusable" if failed else "ignored", "the command found no port" if failed else "no port in it"
+        )
+    return Reading([*ports], "complete" if whole else "partial", "" if whole else "too long to be read whole")
+
+
+def _says_something(port: Port) -> bool:
+    return bool(port.state or port.physical or port.rate is not None or port.counters or port.mtu)
+
+
+def _read_sysfs(item: Item, host: str | None, match: re.Match[str]) -> Reading:
+    word = item.head(64).decode("utf-8", "replace").strip()
+    port = Port(match["dev"], int(match["port"]), 1, word)
+    port.put(match["name"], word)
+    return Reading([replace(_state(item, host, port), snapshot=f"{match['top']}infiniband")])
+
+
+def _state(item: Item, host: str | None, port: Port) -> PortState:
+    return PortState(
+        ref=Ref(item.label, f"line {port.line}", port.quote, None, host, rfc3339_ns(port.taken_ns or 0)),
+        device=port.device,
+        port=port.port,
+        host=host,
+        taken_ns=port.taken_ns,
+        snapshot=f"{item.label}:{port.line}",
+        state=port.state,
+        physical=port.physical,
+        rate=port.rate,
+        layer=port.layer,
+        mtu=port.mtu,
+        counters=dict(port.counters),
+        addresses=tuple(port.addresses),
+        line=port.line,
+    )

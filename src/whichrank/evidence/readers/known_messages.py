@@ -1,0 +1,211 @@
+"""Known messages of failure, wherever they stand in text: the signatures of the knowledge base.
+
+Any output may hold them: logs of ranks, of launchers, of libraries that no other reader knows, and what a person
+wrote or pasted. Memory does not grow with the file: of each signature the first and the last of each process are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from heapq import heappush, heappushpop
+
+from whichrank.evidence.text import shared_pass
+from whichrank.evidence.text.chunks import Chunk
+from whichrank.evidence.text.prefixes import Clock, PathHint, Voice, hint_of_path, listen, stated_year
+from whichrank.evidence.text.repeated_lines import Held, Often
+from whichrank.evidence.text.text_file import bounded, is_text
+from whichrank.evidence.text.words import Place
+from whichrank.facts.messages import KNOWN, REPORT, Signature, order
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.evidence import Ref
+from whichrank.records.nccl import NcclLog
+from whichrank.records.sighting import Sighting
+
+NAME = "known_messages"
+
+FIRST, LAST = 50, 50
+"""Sightings kept per signature and process."""
+_SPEAKERS, _MOST = 4096, 16384
+"""Processes told apart, and sightings kept in all."""
+_A_NOTE = 1 << 16
+"""What a person writes about a failure is not longer."""
+_QUOTE = 400
+# Programs and their documents quote messages without having seen them.
+_NO_EVIDENCE = (".py", ".pyi", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".md", ".rst", ".ipynb", ".html", ".csv")
+# host:pid:tid [device], as NCCL and its plug-ins begin their lines.
+_PROCESS = re.compile(r"(?:^|[\s>\]])([A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):(\d{1,10}) (?:\[-?\d{1,9}\] )?")
+_EXTRA = 80
+_OUTPUT = re.compile(
+    rb"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|[Ww]arning: |WARNING|ERROR|\bINFO\b"
+    rb"|^\s{0,8}File |^\[|^\d{4}-\d\d|\.py:\d"
+)
+"""Marks of lines that a program printed."""
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """Whether the beginning of the file holds a known message."""
+    if not is_text(head) or name.lower().endswith(_NO_EVIDENCE):
+        return False
+    return any(anchor in head for anchor in KNOWN.anchors)
+
+
+def read(item: Item) -> Reading:
+    """Every known message, in the order of the file."""
+    return shared_pass.read(item, [Listener(item)])[0]
+
+
+def read_warnings(item: Item, logs: Iterable[NcclLog]) -> Reading:
+    """The known messages among the warnings that NCCL's reader found: a large log of NCCL alone is read once."""
+    search = Listener(item)
+    for log in logs:
+        for process in log.processes:
+            for warning in (*process.warnings, *process.notes):
+                search.see(f"{process.label}:0 [0] NCCL {warning.level} {warning.text}".encode(), warning.line)
+    return Reading(list(search.sightings()), "complete" if search.sightings() else "ignored")
+
+
+class _Kept:
+    """Sightings of one signature by one process: the first and the last."""
+
+    __slots__ = ("count", "first", "last")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: list[Sighting] = []
+        self.last: list[tuple[int, int, Sighting]] = []
+        """A heap: lines that look alike are read later than others, and the nearest to the end are kept."""
+
+    def add(self, sighting: Sighting) -> bool:
+        """Keep it; whether more is kept than before."""
+        self.count += 1
+        item = (sighting.line, self.count, sighting)
+        if len(self.first) < FIRST:
+            self.first.append(sighting)
+        elif len(self.last) < LAST:
+            heappush(self.last, item)
+        else:
+            heappushpop(self.last, item)
+            return False
+        return True
+
+
+class Listener:
+    """One pass over a file."""
+
+    def __init__(self, item: Item) -> None:
+        self._ignored = item.label.lower().endswith(_NO_EVIDENCE)
+        short = KNOWN.words if item.size <= _A_NOTE else {}
+        self._signatures = {
+            word: (*KNOWN.anchors.get(word, ()), *short.get(word, ())) for word in KNOWN.anchors | short
+        }
+        self.words = frozenset() if self._ignored else frozenset(self._signatures) - (KNOWN.harmless - short.keys())
+        self._total = 0
+        self._label = item.label
+        self._hint: PathHint = hint_of_path(item.label)
+        self._clock = Clock(item.mtime_ns, stated_year(item.head(1 << 16)))
+        self._newest: int | None = None
+        self._kept: dict[tuple[str, object], _Kept] = {}
+        self._often = Often(FIRST)
+
+    def take(self, chunk: Chunk, found: list[Place]) -> None:
+        """Look at the lines in which known words were found."""
+        index = chunk.index([place for place, _ in found])
+        starts, ends, numbers = chunk.starts[index].tolist(), chunk.ends[index].tolist(), index.tolist()
+        at = 0
+        while at < len(found):
+            first, words = at, []
+            while at < len(found) and numbers[at] == numbers[first]:
+                words.append(found[at][1])
+                at += 1
+            line = bounded(bytes(chunk.view[starts[first] : ends[first]]))
+            met = Held(chunk.first + numbers[first], line, self._newest, tuple(words))
+            if not self._often.holds(met):
+                self._see(met)
+
+    def finish(self) -> Reading:
+        """All that was found."""
+        if self._ignored:
+            return Reading([], "ignored", "code or a document, not output")
+        for held in self._often.held():
+            self._newest = held.after_ns
+            self._see(held)
+        records = self.sightings()
+        if not records:
+            return Reading([], "ignored", "no known message in it")
+        note = f"{self.dropped} repeated message(s) not kept" if self.dropped else ""
+        return Reading(list(records), "complete", note)
+
+    def see(self, line: bytes, number: int) -> None:
+        """Look at a single line."""
+        self._see(Held(number, line, self._newest, tuple(word for word in self._signatures if word in line)))
+
+    def _fitting(self, line: bytes, words: Iterable[bytes]) -> list[Signature]:
+        words = [*words, *(word for word in KNOWN.harmless if word in line)]
+        found = {signature.id: signature for word in words for signature in self._signatures[word]}
+        return sorted(found.values(), key=lambda signature: order()[signature.id])
+
+    def _see(self, met: Held) -> None:
+        line = met.text
+        voice: Voice | None = None
+        taken: list[tuple[int, int]] = []
+        printed = False
+        for signature in self._fitting(line, met.words):
+            if signature.library == REPORT and (printed or _OUTPUT.search(line)):
+                continue  # a program's words, not a person's
+            if voice is None:
+                voice = listen(line, self._clock)
+                whole = voice.text
+            found = signature.search(whole)
+            if found is None:
+                continue
+            start = whole.find(found[0])
+            span = (start, start + len(found[0]))
+            if any(begin < span[1] and span[0] < end for begin, end in taken):
+                continue
+            taken.append(span)
+            printed |= signature.library != REPORT
+            kept = self._keep(signature, voice, met.number, span, {k: v for k, v in found.groupdict().items() if v})
+            kept.count += met.skipped
+
+    def _keep(
+        self, signature: Signature, voice: Voice, number: int, span: tuple[int, int], groups: dict[str, str]
+    ) -> _Kept:
+        text = voice.text
+        host, pid = _process(text[: span[0] + 1]) or (voice.host, voice.pid)
+        rank = voice.rank if voice.rank is not None else self._hint.rank
+        local = voice.local_rank if voice.local_rank is not None else self._hint.local_rank
+        quote = text.strip()
+        if len(quote) > _QUOTE:
+            quote = text[max(0, span[0] - _EXTRA) :].strip()[:_QUOTE]
+        ref = Ref(self._label, f"line {number}", quote, rank, host)
+        speaker = (rank, local, pid, host)
+        kept = self._kept.get((signature.id, speaker))
+        if kept is None:
+            if len(self._kept) >= _SPEAKERS:
+                speaker = (None, None, None, None)
+            kept = self._kept.setdefault((signature.id, speaker), _Kept())
+        if voice.time_ns is not None:
+            self._newest = max(voice.time_ns, self._newest or 0)
+        after = None if voice.time_ns is not None else self._newest
+        if self._total >= _MOST and 0 < kept.count < FIRST + LAST:
+            kept.count += 1
+            return kept
+        self._total += kept.add(
+            Sighting(signature.id, ref, number, rank, local, pid, host, voice.time_ns, after, groups, kept.count + 1)
+        )
+        return kept
+
+    def sightings(self) -> list[Sighting]:
+        found = [s for kept in self._kept.values() for s in (*kept.first, *(item[2] for item in kept.last))]
+        return sorted(found, key=lambda s: s.line)
+
+    @property
+    def dropped(self) -> int:
+        return sum(kept.count - len(kept.first) - len(kept.last) for kept in self._kept.values())
+
+
+def _process(before: str) -> tuple[str, int] | None:
+    """Host and pid by the prefix of NCCL that stands last before the message."""
+    found = list(_PROCESS.finditer(before[-300:]))
+    return (found[-1][1], int(found[-1][2])) if found else None

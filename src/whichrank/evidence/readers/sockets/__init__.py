@@ -1,0 +1,94 @@
+"""TCP sockets as `ss` prints them, on one line or two; of one rank or of a whole host."""
+
+from __future__ import annotations
+
+import re
+
+from whichrank.evidence.readers.sockets.lines import Line, details, socket_line
+from whichrank.evidence.text.host_of_path import host_of_path
+from whichrank.evidence.text.prefixes import hint_of_path, strip_ansi
+from whichrank.evidence.text.text_file import chunks, is_text
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.evidence import Ref
+from whichrank.records.network import TcpSocket
+
+NAME = "sockets"
+
+_MOST = 64 << 20
+_LONGEST = 4096
+_MOST_SOCKETS = 1 << 16
+_IDLE_KEPT = 64
+_CARRIED = 4096
+"""Libraries connect everybody with everybody: of connections that never carried this much, some are enough."""
+_HEADING = re.compile(rb"^(?:Netid\s+)?State\s+Recv-Q\s+Send-Q\s+Local Address:Port\s+Peer Address:Port", re.MULTILINE)
+
+
+def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
+    """True for text with the heading of ss."""
+    return is_text(head) and bool(_HEADING.search(head))
+
+
+def read(item: Item) -> Reading:
+    """One `TcpSocket` per connection."""
+    pile = _Pile(item)
+    number, size, whole = 0, 0, True
+    for chunk in chunks(item.path):
+        size += len(chunk)
+        if size > _MOST:
+            whole = False
+            break
+        for line in chunk.splitlines():
+            number += 1
+            pile.feed(number, strip_ansi(line[:_LONGEST].decode("utf-8", "replace").rstrip()))
+    pile.end()
+    whole = whole and not pile.full
+    if not pile.sockets:
+        return Reading([], "complete", "no connection in it")
+    return Reading([*pile.sockets], "complete" if whole else "partial", "" if whole else "too long to be read whole")
+
+
+class _Pile:
+    """Lines in, sockets out."""
+
+    def __init__(self, item: Item) -> None:
+        self.sockets: list[TcpSocket] = []
+        self.full = False
+        self._label = item.label
+        self._rank = hint_of_path(item.label).rank
+        self._host = host_of_path(item.label)
+        self._open: Line | None = None
+        self._idle = 0
+
+    def feed(self, number: int, text: str) -> None:
+        line = socket_line(number, text)
+        if line is not None:
+            self.end()
+            self._open = line
+        elif self._open is not None and text[:1] in ("\t", " "):
+            details(self._open, text)
+        else:
+            self.end()
+
+    def end(self) -> None:
+        """The socket that was begun is whole."""
+        line, self._open = self._open, None
+        if line is None:
+            return
+        if len(self.sockets) >= _MOST_SOCKETS:
+            self.full = True
+        elif self._worth(line):
+            self.sockets.append(self._socket(line))
+
+    def _worth(self, line: Line) -> bool:
+        carried = max(line.values.get("bytes_sent", 0.0), line.values.get("bytes_received", 0.0))
+        if line.state != "ESTAB" or line.recv_queue or line.send_queue or not line.values or carried >= _CARRIED:
+            return True
+        self._idle += 1
+        return self._idle <= _IDLE_KEPT
+
+    def _socket(self, line: Line) -> TcpSocket:
+        ref = Ref(self._label, f"line {line.number}", line.quote(), self._rank, self._host)
+        return TcpSocket(
+            ref, line.state, *line.local, *line.peer, line.recv_queue, line.send_queue,
+            host=self._host, rank=self._rank, pid=line.pid, timer=line.timer, values=line.values,
+        )  # fmt: skip

@@ -1,0 +1,126 @@
+"""Stacks of live or dying processes: py-spy (text and JSON), faulthandler, gdb."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from whichrank.evidence.readers.stacks import faulthandler, gdb, pyspy
+from whichrank.evidence.text.prefixes import Clock, Voice, hint_of_path, listen
+from whichrank.evidence.text.text_file import LONGEST, chunks, is_text
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.errors import UnreadableError
+from whichrank.records.stack import ProcessStack
+
+NAME = "stacks"
+
+_MOST_BYTES = 256 << 20
+_MOST_JSON = 64 << 20
+_SPYS = re.compile(rb"^Process \d+:|^Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:active|idle)", re.MULTILINE)
+_FAULTS = re.compile(rb"(?:Current thread|Thread) 0x[0-9a-f]{1,16} .{0,110}\(most recent call first\)")
+_GDBS = re.compile(rb"^Thread \d+ \(.{0,60}LWP \d+|^\[New LWP \d+\]|^Attaching to pro", re.MULTILINE)
+_BARE = re.compile(rb"^#\d{1,6} {1,3}0x[0-9a-f]{1,16} in ", re.MULTILINE)
+_SAYS_RANK = re.compile(r"\brank[ _#:=]{0,2}(\d{1,7})\b", re.IGNORECASE)
+_A_TITLE = 60
+"""A line above a stack that says whose it is, is not longer."""
+_SPY_ERRORS = (b"py-spy", b"Permission Denied: Try running again", b"Failed to suspend process")
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """True for text that begins with, or soon has, a stack of one of the tools."""
+    if not is_text(head):
+        return False
+    if head.lstrip()[:1] == b"[" and b'"thread_name"' in head and b'"frames"' in head:
+        return True
+    if _SPYS.search(head) or _FAULTS.search(head) or _GDBS.search(head) or _BARE.search(head):
+        return True
+    lower = name.lower()
+    return any(words in head for words in _SPY_ERRORS) and ("stack" in lower or "spy" in lower)
+
+
+def read(item: Item) -> Reading:
+    """One `ProcessStack` per process and dump."""
+    if item.head(64).lstrip()[:1] == b"[" and b'"frames"' in item.head(1 << 16):
+        return _read_json(item)
+    spy, debugger = pyspy.TextParser(item.label), gdb.Parser(item.label)
+    faults: dict[tuple[str, int | None], tuple[faulthandler.Builder, Voice]] = {}
+    stacks: list[ProcessStack] = []
+    titles: dict[int, int] = {}
+    above = ""
+    whole = True
+    for number, line in _lines(item):
+        if number < 0:
+            whole = False
+            break
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        if spy.feed(number, text) or debugger.feed(number, text):
+            if (rank := _titled(above)) is not None:
+                titles[number] = rank
+            above = ""
+            continue
+        above = text if text.strip() else above
+        voice = listen(line, Clock(item.mtime_ns))
+        key = (voice.speaker, voice.rank)
+        if key not in faults:
+            if not (faulthandler.begins(voice.text) or voice.text.startswith(("Fatal Python", "Timeout ("))):
+                continue
+            faults[key] = (faulthandler.Builder(item.label), voice)
+        ended = faults[key][0].feed(number, voice.text)
+        stacks += [_spoken(ended, voice)] if ended else []
+    spy.end()
+    debugger.end()
+    for builder, voice in faults.values():
+        ended = builder.end()
+        stacks += [_spoken(ended, voice)] if ended else []
+    named = [replace(stack, rank=titles.get(stack.line)) for stack in (*spy.stacks, *debugger.stacks)]
+    return _reading(item, [*named, *stacks], spy.errors, whole)
+
+
+def _titled(above: str) -> int | None:
+    """The rank that the line above a stack names: `rank 3:`, `stack of rank3`."""
+    ranks = set(_SAYS_RANK.findall(above)) if len(above) <= _A_TITLE else set()
+    return int(ranks.pop()) if len(ranks) == 1 else None
+
+
+def _read_json(item: Item) -> Reading:
+    if item.size > _MOST_JSON:
+        raise UnreadableError(f"{item.label}: {item.size >> 20} MiB of JSON stacks are too much")
+    stacks, whole = pyspy.parse_json(item.read().decode("utf-8", "replace"), item.label)
+    return _reading(item, stacks, [], whole)
+
+
+def _reading(item: Item, stacks: list[ProcessStack], errors: list[str], whole: bool) -> Reading:
+    hint = hint_of_path(item.label)
+    records = [
+        replace(
+            stack,
+            rank=hint.rank if stack.rank is None and len(stacks) == 1 else stack.rank,
+            local_rank=hint.local_rank if stack.local_rank is None and len(stacks) == 1 else stack.local_rank,
+        )
+        for stack in sorted(stacks, key=lambda stack: stack.line)
+    ]
+    empty = sum(1 for stack in stacks if not any(thread.frames for thread in stack.threads))
+    notes = [f"the tool said: {'; '.join(errors[:3])}"] if errors else []
+    notes += [f"{empty} process(es) without a frame"] if empty else []
+    notes += ["the file is cut or too long to be read whole"] if not whole else []
+    if not records:
+        return Reading([], "partial" if errors else "unusable", "; ".join(notes) or "no stack in it")
+    return Reading([*records], "partial" if notes else "complete", "; ".join(notes))
+
+
+def _spoken(stack: ProcessStack, voice: Voice) -> ProcessStack:
+    return replace(stack, rank=voice.rank, local_rank=voice.local_rank, pid=voice.pid, host=voice.host)
+
+
+def _lines(item: Item) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines; number -1 where the file is longer than will be read."""
+    number, size = 0, 0
+    for chunk in chunks(item.path):
+        size += len(chunk)
+        for line in chunk.splitlines():
+            number += 1
+            yield number, line[:LONGEST]
+        if size > _MOST_BYTES:
+            yield -1, b""
+            return

@@ -1,0 +1,198 @@
+"""Output of torch jobs: messages of torch and its launchers, tracebacks, and the training's progress."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+
+from whichrank.evidence.readers.torch_output import communication, completion, exits, process, progress, watchdog
+from whichrank.evidence.readers.torch_output.bounded_events import FIRST
+from whichrank.evidence.readers.torch_output.found import Found, Matcher
+from whichrank.evidence.readers.torch_output.listener import MARKS, Hearing
+from whichrank.evidence.text import shared_pass, tracebacks
+from whichrank.evidence.text.chunks import Chunk
+from whichrank.evidence.text.lines import Piece, Pieces
+from whichrank.evidence.text.prefixes import Clock, hint_of_path, listen, stated_year
+from whichrank.evidence.text.repeated_lines import Held, Often, speaker
+from whichrank.evidence.text.text_file import LONGEST, bounded, is_text
+from whichrank.evidence.text.words import Place
+from whichrank.model.contracts import Item, Reading
+from whichrank.records.log import FINITE
+
+NAME = "torch_output"
+
+_MATCHERS = tuple(
+    (words.encode(), (words, read))
+    for module in (watchdog, communication, process, exits)
+    for words, read in module.MATCHERS
+)
+_ALL_MARKS = frozenset((*MARKS, *(mark for mark, _ in _MATCHERS)))
+_OPENING = frozenset(MARKS)
+_TABLE = frozenset((b" FAILED", b"Root Cause", b"Failures:"))
+_OTHER_OPENING = _OPENING - _TABLE
+_TRACEBACK = b"most recent call"
+_TRACEBACKS_OWN = frozenset((_TRACEBACK, *(mark for mark in MARKS if mark.startswith(b"File"))))
+_TRACES, _TABLES = 8, 64
+"""Tracebacks of one look that are heard at once, and at the end; tables of failures, each of which keeps all lines
+behind it in suspense."""
+_ENOUGH = 8
+"""Lines of one look in which a loss is no number."""
+_LOG_NAMES = (".log", ".out", ".err", ".txt", "stdout", "stderr")
+_OTHER_NAMES = (".json", ".yaml", ".yml", ".xml", ".csv", ".md")
+_SOURCE_STARTS = (b"import ", b"from ", b"def ", b"class ", b"#!/usr/bin/env python", b'"""')
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """True for text that has, or by its name may have, something of torch's or of the training's."""
+    lower = name.lower()
+    if not is_text(head) or ".py" in lower or lower.endswith(_OTHER_NAMES) or _is_nccl_file(head, lower):
+        return False
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or any(mark in head for mark in _ALL_MARKS if len(mark) > 8):
+        return True
+    lines = head.splitlines()
+    if sum(line.startswith(_SOURCE_STARTS) for line in lines) > 2:
+        return False
+    return lower.endswith(_LOG_NAMES) or any(progress.worth(line) for line in lines[:200])
+
+
+def _is_nccl_file(head: bytes, name: str) -> bool:
+    """A file of NCCL_DEBUG_FILE holds nothing of torch's and can be huge."""
+    lines = [line for line in head.splitlines() if line.strip()]
+    return "nccl" in name and all(b" NCCL " in line for line in lines[:-1]) and len(lines) > 1
+
+
+def read(item: Item) -> Reading:
+    """Events in the order of the file, then one `Progress`, then stacks that faulthandler printed."""
+    return shared_pass.read(item, [Listener(item)])[0]
+
+
+class Listener:
+    """One pass over a file."""
+
+    words = _ALL_MARKS | progress.NONFINITE
+
+    def __init__(self, item: Item) -> None:
+        self._item = item
+        self._rank = hint_of_path(item.label).rank
+        self._clock = Clock(item.mtime_ns, stated_year(_edges(item)))
+        self._hearing = Hearing(item.label, self._clock)
+        self._often = Often(FIRST)
+        self._tracebacks = Often(_TRACES)
+        self._tables = Often(_TABLES)
+        self._repeated = (self._often, self._tracebacks, self._tables)
+        self._nonfinite: set[tuple[int, str]] = set()
+        self._suspects: Counter[object] = Counter()
+        self._breaks = 0
+        self._cut = 0
+
+    def take(self, chunk: Chunk, found: list[Place]) -> None:
+        """Hear the lines with words in them, and those that may belong to an open message."""
+        self._breaks += chunk.breaks
+        pieces, hearing = Pieces(chunk, found), self._hearing
+        while piece := pieces.any() if hearing.watching else pieces.told():
+            number, start, end, words = piece
+            if _TRACEBACK in words and self._is_repeated(chunk, pieces, piece):
+                continue
+            line = bytes(chunk.view[start:end])
+            if len(line) > LONGEST:
+                line = bounded(line)
+                self._cut += 1
+            if not progress.NONFINITE.isdisjoint(words):
+                self._note_nonfinite(number, line)
+            self._hear(number, line, words)
+
+    def _hear(self, number: int, line: bytes, words: tuple[bytes, ...]) -> None:
+        hearing = self._hearing
+        if not hearing.watching:
+            if _ALL_MARKS.isdisjoint(words):
+                return
+            often = self._often if _OPENING.isdisjoint(words) else self._tables
+            if _OTHER_OPENING.isdisjoint(words) and often.holds(Held(number, line, hearing.newest, words)):
+                return
+        hearing.hear(number, listen(line, self._clock), _fitting(words))
+
+    def _is_repeated(self, chunk: Chunk, pieces: Pieces, piece: Piece) -> bool:
+        """Whether here begins a traceback of which enough were heard; then it is passed."""
+        if self._hearing.watching or self._hearing.expecting:
+            return False
+        block = tracebacks.block(chunk.buffer, piece.start, piece.end, chunk.size)
+        if block is None:
+            return False
+        end, named = block
+        others = pieces.words_until(end).union(piece.words) - _TRACEBACKS_OWN
+        # Frames and class tell it; the message too, where it has words that are known.
+        text = bytes(chunk.view[piece.start : end])
+        told = text if others else bytes(chunk.view[piece.start : named])
+        if not self._tracebacks.holds(Held(piece.number, text, self._hearing.newest, ()), told):
+            return False
+        pieces.skip(end)
+        return True
+
+    def finish(self) -> Reading:
+        """All that was heard."""
+        self._hearing.close()
+        for held in sorted(
+            self._often.held() + self._tracebacks.held() + self._tables.held(), key=lambda item: item.number
+        ):
+            self._hearing.newest = held.after_ns
+            for number, line in enumerate(held.text.split(b"\n"), held.number):
+                words = held.words or tuple(mark for mark in _ALL_MARKS if mark in line)
+                self._hearing.hear(number, listen(line, self._clock), _fitting(words))
+            self._hearing.close()
+        return self._reading()
+
+    def _reading(self) -> Reading:
+        for number, voice, how in completion.read(self._item, self._breaks, self._clock):
+            self._hearing.emit(number, voice, Found("run_finished", {"how": how}))
+        records: list[object] = [*self._hearing.keeper.events()]
+        steps = progress.read(self._item, self._breaks, self._clock, self._rank)
+        records += [steps] if steps is not None else []
+        records += self._hearing.stacks
+        if not records:
+            return Reading([], "ignored", "nothing of torch's and no progress in it")
+        truncated, cut = self._hearing.truncated, self._cut
+        dropped = self._hearing.keeper.dropped() + sum(often.dropped for often in self._repeated)
+        notes = [f"{truncated} traceback(s) without an end"] if truncated else []
+        notes += [f"{cut} overlong line(s) cut"] if cut else []
+        notes += [f"{dropped} repeated event(s) not kept"] if dropped else []
+        return Reading(records, "partial" if truncated or cut else "complete", "; ".join(notes))
+
+    def _note_nonfinite(self, number: int, line: bytes) -> None:
+        """The first of each rank becomes an event: the columns keep only the newest lines."""
+        if not (progress.nonfinite(line) and progress.worth(line)):
+            return
+        who = speaker(line)
+        self._suspects[who] += 1
+        if self._suspects[who] > _ENOUGH or len(self._suspects) > 65536:
+            return
+        voice = listen(line, self._clock)
+        step = progress.parse(voice)
+        if step is None or len(self._nonfinite) > 65536:
+            return
+        rank = progress.rank_of(voice, self._rank, step)
+        values = {
+            "loss": step.loss if step.loss_state > FINITE else 0.0,
+            "grad_norm": progress.norm_of(voice),
+        }
+        for what, value in values.items():
+            if abs(value) < float("inf") or (rank, what) in self._nonfinite:
+                continue
+            self._nonfinite.add((rank, what))
+            found = Found("loss_nonfinite", {"what": what, "value": str(value), "step": step.step})
+            found.rank = rank if rank >= 0 else None
+            self._hearing.emit(number, voice, found)
+
+
+@lru_cache(maxsize=4096)
+def _fitting(words: tuple[bytes, ...]) -> tuple[Matcher, ...]:
+    """What reads a line with these words in it, in the order of the table."""
+    return tuple(matcher for mark, matcher in _MATCHERS if mark in words)
+
+
+def _edges(item: Item) -> bytes:
+    """The file's first and last 64 KiB."""
+    with item.path.open("rb") as stream:
+        head = stream.read(1 << 16)
+        if item.size > 1 << 17:
+            stream.seek(-(1 << 16), 2)
+        return head + stream.read(1 << 16)

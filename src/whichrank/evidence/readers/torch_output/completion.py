@@ -1,0 +1,82 @@
+"""Lines at the end of a file that say that the run ended well: the words of scripts, trainers and launchers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from whichrank.evidence.text.newest_lines import decoded
+from whichrank.evidence.text.prefixes import Clock, Voice, listen
+from whichrank.model.contracts import Item
+
+TAIL = 1 << 16
+"""A run says that it is done at its end: in the last 64 KiB, or not at all."""
+_LONGEST = 1024
+
+How = Literal["words", "exit"]
+
+_RUN = (
+    r"(?:training|train|fine-?tuning|finetune|pre-?training|run|job|experiment|trainer|fit|main|script|epochs?|steps?"
+    r"|worker|all ranks|everything|program)"
+)
+_DONE = r"(?:finished|complete|completed|done|succeeded|successful(?:ly)?|ended|over)"
+_MAYBE = re.compile(
+    rb"done|finish|complet|succe|ended|over|bye|exit|return|rc|status|reached|train_runtime|passed|time", re.IGNORECASE
+)
+# What loggers put before the words: ` - INFO - rank 0 - `, `INFO train: `, `[INFO] [launch.py:351:main] `.
+_LOGGER = re.compile(r"^(?:[\s|-]*(?:\[[^\]]{0,80}\]|(?:info|notice)\b:?|rank \d+|[\w.]{1,40}:(?=\s))[\s|:-]*){0,6}")
+# In lower case.
+_WORDS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"\b{_RUN}\b[^.;]{{0,40}}\b{_DONE}\b",
+        rf"\b(?:finished|completed|done)\b(?: with)?[^.;]{{0,30}}\b{_RUN}\b",
+        r"^\W*(?:all )?(?:done|finished|completed?|success|bye|exiting normally)\b\s?(?:[.!;,:]|in \d|\(|$)",
+        r"\bexit(?:s|ed|ing)? (?:successfully|normally|cleanly)\b",
+        r"-> *(?:finished|succeeded|completed)\b",
+        r"^=+ \d+ passed(?:, \d+ (?:skipped|xfailed|xpassed|warnings?|deselected))* in \d",
+        r"\bmax_(?:epochs|steps|iters)\W{1,3}\d+\W{0,3} reached",
+        r"['\"]train_runtime['\"]\s*:",
+        r"\breached (?:max|the last|the final|target) ?(?:steps|epochs?|step|iterations?)",
+        r"\bstate\W{1,4}completed\b|\bcompleted\b.{0,12}\b0:0\b",
+        r"\bjob\b.{0,60}\bsucceeded\b|\bsuccessfully completed\b|\bcompleted successfully\b|\bfinished successfully\b",
+        r"\btotal (?:training )?(?:wall|run)?-?\s?time\b.{0,10}\d",
+    )
+)
+_EXIT = re.compile(
+    r"\b(?:exit(?:ed|s|ing)?|return(?:ed)?|finished|ended|rc|status)\b(?:[ _-]?(?:code|status|with|value)){0,3}"
+    r"\W{0,4}0(?::0)?(?![\w.:%/]|\s*/)"
+)
+# What makes the same words a wish, a part, or their opposite.
+_NOT = re.compile(
+    r"\b(?:not|never|un\w+|incomplete|cannot|can't|couldn't|didn't|hasn't|isn't|won't|wasn't|before|until|unless|waiting"
+    r"|wait|should|would|will|when|if|once|failed|failure|fail|error|errors|exception|abort\w*|killed|crash\w*|warmup"
+    r"|warm-up|phase|epoch \d+ (?:done|finished|complete\w*)|eval\w*|validat\w*|init\w*|setup|loading|download\w*"
+    r"|compil\w*|tokeniz\w*|preprocess\w*|check)\b"
+)
+
+
+def read(item: Item, breaks: int, clock: Clock) -> Iterator[tuple[int, Voice, How]]:
+    """Number, words and kind of the lines at the end that say so, in order."""
+    with item.path.open("rb") as stream:
+        text = decoded(stream)
+        if text is None:
+            stream.seek(max(0, item.size - TAIL))
+            text = stream.read(TAIL)
+    lines = text[-TAIL:].split(b"\n")
+    for number, line in enumerate(lines, breaks + 2 - len(lines)):
+        if number > 0 and _MAYBE.search(line[:_LONGEST]):
+            voice = listen(line[:_LONGEST], clock)
+            if how := _how(voice.text):
+                yield number, voice, how
+
+
+def _how(text: str) -> How | None:
+    """Whether these words say that the run ended well."""
+    said = _LOGGER.sub("", text.lower())
+    if _NOT.search(said):
+        return None
+    if _EXIT.search(said):
+        return "exit"
+    return "words" if any(pattern.search(said) for pattern in _WORDS) else None

@@ -1,0 +1,90 @@
+"""Messages of torch's C++ side that go on over several lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from whichrank.evidence.readers.torch_output.found import Found, group_of
+from whichrank.evidence.readers.torch_output.watchdog import work_values
+from whichrank.records.dump import Frame
+from whichrank.records.log import Value
+
+_WORDS = r"(.{1,200}?)(?: \(run with NCCL_DEBUG\S{0,20} for details\))?(?:, NCCL version ([\d.]{1,20})|$)"
+_SYNCHRONOUS = re.compile(r"NCCL error in: \S{1,500}, " + _WORDS)
+_ASYNCHRONOUS = re.compile(r"NCCL error: " + _WORDS)
+_CLASS = re.compile(r"\b(nccl[A-Z]\w{1,30}): (.{1,300})")
+_STACK = re.compile(r"^#(\d{1,4}) (.{1,500}?) from (.{1,1000}):(\d{1,9})\s*$")
+_STRANGER = re.compile(
+    r"^(?:Exception raised from|frame #|Traceback |terminate called|  what\(\)|={5}|-{5}|[IWEF]\d{3,4} |\s*$)"
+)
+_COLLECTIVE_STACK = "Stack trace of the failed collective"
+
+
+@dataclass(slots=True)
+class NcclError:
+    """`NCCL error …`, then the class, then `Last error:` and NCCL's own words."""
+
+    line: int
+    data: dict[str, Value]
+    group_rank: int | None
+    words: list[str] = field(default_factory=list)
+    reading: bool = False
+    age: int = 0
+
+    def feed(self, text: str) -> bool:
+        """False when the message is over."""
+        self.age += 1
+        if self.age > 8 or _STRANGER.match(text):
+            return False
+        if "class" not in self.data and (match := _CLASS.search(text)):
+            self.data["class"] = match[1]
+        elif text.startswith("Last error:"):
+            self.reading = True
+            if rest := text.removeprefix("Last error:").strip():
+                self.words.append(rest[:500])
+        elif self.reading:
+            self.words.append(text.strip()[:500])
+        elif "class" in self.data:
+            return False
+        return True
+
+    def found(self) -> Found:
+        data = self.data | ({"last_error": "\n".join(self.words)} if self.words else {})
+        return Found("nccl_error", data, group_rank=self.group_rank)
+
+
+def nccl_error_begins(line: int, text: str) -> NcclError | None:
+    match = _SYNCHRONOUS.search(text) or _ASYNCHRONOUS.search(text)
+    if match is None:
+        return None
+    names, group_rank = group_of(text)
+    data: dict[str, Value] = names | work_values(text) | {"text": match[1].strip(" ,.")}
+    if match[2]:
+        data["version"] = match[2]
+    if inline := _CLASS.search(text):
+        data["class"] = inline[1]
+    return NcclError(line, data, group_rank)
+
+
+@dataclass(slots=True)
+class CollectiveStack:
+    """`Stack trace of the failed collective:` and the frames below it, innermost first."""
+
+    line: int
+    frames: list[Frame] = field(default_factory=list)
+
+    def feed(self, text: str) -> bool:
+        match = _STACK.match(text)
+        if match is None or int(match[1]) != len(self.frames) or len(self.frames) >= 256:
+            return False
+        self.frames.append(Frame(match[2], match[3], int(match[4])))
+        return True
+
+
+def collective_stack_begins(line: int, text: str) -> CollectiveStack | Found | None:
+    if _COLLECTIVE_STACK not in text:
+        return None
+    if "not found" in text:
+        return Found("collective_stack", {"missing": 1})
+    return CollectiveStack(line)

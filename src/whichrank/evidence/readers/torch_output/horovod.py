@@ -1,0 +1,68 @@
+"""The report of Horovod's stall inspector: which ranks did not bring a tensor that others wait with."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from whichrank.evidence.readers.torch_output.found import Found, number_list
+from whichrank.records.log import Value
+
+WORDS = ("broadcasted by subset of ranks", "Stalled ops:")
+"""How it begins, and where only its list was kept."""
+# Old versions print per tensor who is ready, later ones who is missing; since 0.16 per rank what it is missing from.
+_PER_TENSOR = re.compile(r"\[(ready|missing) ranks:([\d, ]{0,4000})\]")
+_PER_RANK = re.compile(r"^\s{0,8}(\d{1,7})!?: \[(.{1,8000})")
+_HEADER = re.compile(r"^\s{0,8}(?:Stalled ops|Stalled ranks|Missing ranks):|^\s*$")
+_MOST = 65536
+
+
+@dataclass(slots=True)
+class Stall:
+    """The report in the making: one line or several."""
+
+    line: int
+    ready: set[int] = field(default_factory=set)
+    """Ranks that brought one of the tensors."""
+    lacking: list[set[int]] = field(default_factory=list)
+    """Per tensor, who is missing."""
+    tensors: dict[int, frozenset[str]] = field(default_factory=dict)
+    """Per rank that is missing, what it did not bring."""
+
+    def feed(self, text: str) -> bool:
+        """False when the report is over."""
+        told = list(_PER_TENSOR.finditer(text))
+        for tensor in told:
+            numbers = set(number_list(tensor[2]))
+            if tensor[1] == "ready":
+                self.ready |= numbers
+            elif len(self.lacking) < _MOST:
+                self.lacking.append(numbers)
+        if told:
+            return True
+        match = _PER_RANK.match(text)
+        if match is not None and len(self.tensors) < _MOST:
+            self.tensors[int(match[1])] = frozenset(match[2].rstrip("]. ").split(", "))
+            return True
+        return _HEADER.match(text) is not None
+
+    def found(self) -> Found:
+        """`missing` lack every tensor of the report, `some` only some; `ready` brought one."""
+        lacking = self.lacking
+        if self.tensors:
+            names = frozenset().union(*self.tensors.values())
+            lacking = [{rank for rank, missed in self.tensors.items() if name in missed} for name in sorted(names)]
+        missing = set.intersection(*lacking) if lacking else set()
+        some = set().union(*lacking) - missing
+        data: dict[str, Value] = {"missing": sorted(missing), "some": sorted(some), "ready": sorted(self.ready)}
+        return Found("stall_report", data)
+
+
+def begins(line: int, text: str, *, opened: bool) -> Stall | None:
+    """The report that begins in this line; in old versions it ends there too. In an open one the list has a title."""
+    at = next((text.index(words) for words in WORDS[: 1 if opened else 2] if words in text), None)
+    if at is None:
+        return None
+    stall = Stall(line)
+    stall.feed(text[at:])
+    return stall

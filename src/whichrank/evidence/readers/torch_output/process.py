@@ -1,0 +1,248 @@
+"""Lines of processes that fail: DDP, CUDA, crashes, workers that load data."""
+
+from __future__ import annotations
+
+import re
+
+from whichrank.evidence.readers.torch_output.found import Found, Matcher, Read, number_list
+from whichrank.records.log import Value
+
+_GRAD_INDICES = re.compile(r"indices which did not receive grad for rank (\d{1,7}): ([\d ]{1,8000})")
+_GRAD_NAMES = re.compile(r"Parameters which did not receive grad for rank (\d{1,7}): (.{1,8000})")
+_TWICE = re.compile(r"Parameter at index (\d{1,9})(?: with name (\S{1,500}))? has been marked as ready twice")
+_SHAPES = re.compile(r"\[(\d{1,7})\]: params\[(\d{1,9})\] in this process with sizes \[([\d, ]{0,500})\]")
+_COUNTS = re.compile(r"Rank (\d{1,7}) has (\d{1,20}) params, while rank (\d{1,7}) has inconsistent (\d{1,20})")
+_SIZE = r"([\d.]{1,20}) ([KMGT]?i?B|bytes)"
+_MEMORY = {
+    "tried_bytes": re.compile(rf"Tried to allocate {_SIZE}"),
+    "total_bytes": re.compile(rf"total capacity of {_SIZE}"),
+    "free_bytes": re.compile(rf"of which {_SIZE} is free"),
+    "allocated_bytes": re.compile(rf"{_SIZE} is allocated by PyTorch"),
+}
+# torch before 2.1: "(GPU 0; 79.15 GiB total capacity; 77.02 GiB already allocated; 12.00 MiB free; …".
+_MEMORY_OLD = {
+    "total_bytes": re.compile(rf"{_SIZE} total capacity"),
+    "allocated_bytes": re.compile(rf"{_SIZE} already allocated"),
+    "free_bytes": re.compile(rf"{_SIZE} free"),
+}
+_UNITS = {"B": 0, "bytes": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "KB": 1, "MB": 2, "GB": 3, "TB": 4}
+_GPU = re.compile(r"GPU (\d{1,4})(?: has|;)")
+# torch 1.x has its own words for it: once on stderr, then in the exception, with the place behind it.
+_DEVICE_ERROR = re.compile(
+    r"(?:(?:CUDA|HIP) error: |cuda runtime error \(\d{1,4}\) : "
+    r"|THCudaCheck FAIL file=\S{1,300} line=\d{1,7} error=\d{1,4} : )"
+    r"(.{1,200}?)(?:\s*$|\. |, NCCL| at \S{1,300}:\d{1,7})"
+)
+_DEVICE_ERRORS = {
+    "device-side assert": "device_assert",
+    "illegal memory access": "illegal_access",
+    "uncorrectable ECC": "ecc",
+    "ECC failure": "ecc",
+    "unspecified launch failure": "launch_failure",
+    "invalid device ordinal": "invalid_device",
+    "misaligned address": "misaligned_address",
+    "out of memory": "out_of_memory",
+    "launch timed out": "launch_timeout",
+    "no CUDA-capable device": "no_device",
+    "no CUDA GPUs are available": "no_device",
+    "busy or unavailable": "device_busy",
+    "no kernel image": "no_kernel_image",
+}
+_ASSERT_LINE = re.compile(
+    r"(\S{1,300}\.(?:cu|cuh|h|hip)):(\d{1,7}): .{0,200}?block: \[[\d,]{1,40}\], thread: \[[\d,]{1,40}\] "
+    r"Assertion `(.{1,400}?)` failed"
+)
+# ROCm's run time: "… GPU node-3 (Agent handle: 0x…) on address 0x…. Reason: Page not present …".
+_GPU_NODE = re.compile(
+    r"Memory access fault by GPU node-(\d{1,4}).{0,80}? on address \S{1,40}?\.? {1,4}Reason: ([^.]{1,120})"
+)
+_MATH_LIBRARY = re.compile(r"(CUBLAS_STATUS_\w{1,60}|CUDNN_STATUS_\w{1,60}|CUSOLVER_STATUS_\w{1,60})")
+_SIGNALS = {
+    "Segmentation fault": 11, "Segfault encountered": 11, "SIGSEGV": 11, "Bus error": 7, "SIGBUS": 7,
+    "Aborted": 6, "SIGABRT": 6, "Floating point exception": 8, "Illegal instruction": 4, "Killed": 9,
+    "SIGKILL": 9, "SIGTERM": 15, "Terminated": 15, "SIGINT": 2, "SIGHUP": 1, "SIGFPE": 8, "SIGILL": 4,
+}  # fmt: skip
+_HEAP = re.compile(
+    r"^(?:double free or corruption|free\(\): |malloc\(\): |corrupted (?:size|double)|munmap_chunk\(\): )"
+)
+_WORKER = re.compile(
+    r"DataLoader worker \(pid\(?s?\)? ?([\d, ]{1,400})\) "
+    r"(?:is killed by signal: ([A-Za-z ]{1,40})|exited unexpectedly(?: with exit code (-?\d{1,9}))?)"
+)
+# Open MPI's handler: "[host:pid] Signal: Segmentation fault (11)"; some systems add the number to the name.
+_MPI_SIGNAL = re.compile(
+    r"\[([\w.-]{1,253}):(\d{1,10})\] Signal: [A-Za-z][A-Za-z /]{0,40}(?:: \d{1,3})? \((\d{1,3})\)\s*$"
+)
+_KILLED_SHELL = re.compile(
+    r"^(?:.{0,200}: line \d{1,9}: {1,8}(\d{1,10}) )?(Killed|Aborted|Segmentation fault|Bus error|Terminated)"
+    r"(?: {0,8}\(core dumped\))?(?:  .{0,500})?$"
+)
+_BAR = re.compile(
+    r"\d/\d{1,12} \[[^\]]{1,400}\](?=(?:Killed|Aborted|Segmentation fault|Bus error|Terminated)[^\]]{0,40}$)"
+)
+
+
+def _unused(text: str) -> Found | None:
+    if match := _GRAD_INDICES.search(text):
+        data: dict[str, Value] = {"what": "unused_indices", "indices": number_list(match[2])}
+        return Found("ddp_error", data, group_rank=int(match[1]))
+    if match := _GRAD_NAMES.search(text):
+        names = [name.strip() for name in match[2].split(",") if name.strip()]
+        return Found("ddp_error", {"what": "unused_names", "names": names[:1000]}, group_rank=int(match[1]))
+    return None
+
+
+def _twice(text: str) -> Found:
+    data: dict[str, Value] = {"what": "marked_twice"}
+    if match := _TWICE.search(text):
+        data |= {"index": int(match[1]), "name": match[2] or ""}
+    return Found("ddp_error", data)
+
+
+def _param_shape(text: str) -> Found | None:
+    match = _SHAPES.search(text)
+    if match is None:
+        return None
+    data: dict[str, Value] = {"what": "param_shape", "index": int(match[2]), "sizes": match[3]}
+    return Found("ddp_error", data, group_rank=int(match[1]))
+
+
+def _param_count(text: str) -> Found | None:
+    match = _COUNTS.search(text)
+    if match is None:
+        return None
+    ranks, counts = [int(match[1]), int(match[3])], [int(match[2]), int(match[4])]
+    return Found("ddp_error", {"what": "param_count", "ranks": ranks, "counts": counts})
+
+
+def _out_of_memory(text: str) -> Found:
+    data: dict[str, Value] = {"what": "out_of_memory", "reason": text[:600].strip()}
+    for key, pattern in [*_MEMORY.items(), *_MEMORY_OLD.items()]:
+        if key not in data and (match := pattern.search(text)):
+            try:
+                data[key] = int(float(match[1]) * 1024 ** _UNITS.get(match[2], 0))
+            except ValueError:
+                continue
+    if gpu := _GPU.search(text):
+        data["gpu"] = int(gpu[1])
+    return Found("cuda_error", data)
+
+
+def _device_error(text: str) -> Found | None:
+    match = _DEVICE_ERROR.search(text)
+    if match is None:
+        return None
+    what = next((slug for words, slug in _DEVICE_ERRORS.items() if words in match[1]), "other")
+    return Found("cuda_error", {"what": what, "reason": match[1]})
+
+
+def _assert_line(text: str) -> Found | None:
+    match = _ASSERT_LINE.search(text)
+    if match is None:
+        return None
+    data: dict[str, Value] = {"what": "assert_line", "file": match[1], "at": int(match[2])}
+    data["reason"] = match[3]
+    return Found("cuda_error", data)
+
+
+def _gpu_node(text: str) -> Found | None:
+    """A GPU of AMD met a page that it must not touch; some reasons are the hardware's."""
+    match = _GPU_NODE.search(text)
+    if match is None or "hang recovery" in match[2]:
+        return None
+    what = "ecc" if "ECC" in match[2] else "illegal_access"
+    return Found("cuda_error", {"what": what, "reason": match[0]})
+
+
+def _math_library(text: str) -> Found | None:
+    match = _MATH_LIBRARY.search(text)
+    return Found("cuda_error", {"what": "library", "reason": match[1]}) if match else None
+
+
+def signal_number(words: str) -> int | None:
+    """`Killed`, `SIGKILL`, `Signals.SIGTERM`, `9` as a number."""
+    if words.isdecimal() and len(words) <= 3:
+        return int(words)
+    return next((number for name, number in _SIGNALS.items() if name in words), None)
+
+
+def _crash(what: str) -> Read:
+    def read(text: str) -> Found:
+        data: dict[str, Value] = {"what": what, "reason": text[:400].strip()}
+        number = signal_number(text)
+        if number is not None:
+            data["signal"] = number
+        return Found("native_crash", data)
+
+    return read
+
+
+def _shell(text: str) -> Found | None:
+    """`Killed` and the like as a shell prints it: the whole line, after its own place, or behind a progress bar."""
+    line = text.strip()
+    bar = _BAR.search(line[-600:])
+    match = _KILLED_SHELL.match(line[-600:][bar.end() :] if bar else line)
+    if match is None:
+        return None
+    data: dict[str, Value] = {"what": "shell", "reason": match[2]}
+    if (number := signal_number(match[2])) is not None:
+        data["signal"] = number
+    return Found("native_crash", data, pid=int(match[1]) if match[1] else None)
+
+
+def _mpi_signal(text: str) -> Found | None:
+    match = _MPI_SIGNAL.search(text)
+    if match is None:
+        return None
+    data: dict[str, Value] = {"what": "mpi", "reason": match[0].strip(), "signal": int(match[3])}
+    return Found("native_crash", data, pid=int(match[2]), host=match[1])
+
+
+def _heap(text: str) -> Found | None:
+    return _crash("heap")(text) if _HEAP.match(text) else None
+
+
+def _worker_died(text: str) -> Found | None:
+    match = _WORKER.search(text)
+    if match is None:
+        return None
+    data: dict[str, Value] = {"worker_pids": number_list(match[1])}
+    if match[2]:
+        number = signal_number(match[2])
+        data |= {"reason": match[2]} | ({"signal": number} if number is not None else {})
+    if match[3]:
+        data["exitcode"] = int(match[3])
+    return Found("dataloader_worker_died", data)
+
+
+MATCHERS: tuple[Matcher, ...] = (
+    ("Expected to have finished reduction", lambda _: Found("ddp_error", {"what": "unused"})),
+    ("did not receive grad for rank", _unused),
+    ("to mark a variable ready only once", _twice),
+    ("appears not to match", _param_shape),
+    ("DDP expects same model", _param_count),
+    ("CUDA out of memory", _out_of_memory),
+    ("HIP out of memory", _out_of_memory),
+    ("CUDA error: ", _device_error),
+    ("HIP error: ", _device_error),
+    ("cuda runtime error (", _device_error),
+    ("THCudaCheck FAIL", _device_error),
+    ("Memory access fault by GPU", _gpu_node),
+    ("Assertion `", _assert_line),
+    ("_STATUS_", _math_library),
+    ("Fatal Python error", _crash("python")),
+    ("terminate called", _crash("terminate")),
+    ("Segfault encountered", _crash("c10")),
+    ("*** SIG", _crash("handler")),
+    ("Process received signal", _crash("mpi")),
+    ("] Signal: ", _mpi_signal),
+    ("Killed", _shell),
+    ("Aborted", _shell),
+    ("Segmentation fault", _shell),
+    ("Bus error", _shell),
+    ("corrupt", _heap),
+    ("free(): ", _heap),
+    ("malloc(): ", _heap),
+    ("munmap_chunk(): ", _heap),
+    ("DataLoader worker", _worker_died),
+)

@@ -1,0 +1,1 @@
+"""Text that several readers share: chunks, lines, prefixes, words."""

@@ -1,0 +1,261 @@
+"""What launchers and collectors put before a line: who spoke, where and when."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_])")
+
+# torch's own `[rank3]:` is global; torchrun's tee prefix `[default3]:` has the local rank, and with
+# a template the global one after a bar: `[default3|11]:`.
+_RANK = re.compile(r"\[(?:rank|RANK|Rank|global_rank)[ =:]?(\d{1,7})\](:? ?)")
+# A script's own tag: `rank 3: `, `rank3 | `, `rank 0/4 | `, `r3 INFO `, `[node0 rank0] `; `[3] ` only behind a time.
+# torch's own words have a capital: `Rank 0: Completed store-based barrier`.
+_LEVEL = r"(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL)"
+_TAGGED = re.compile(
+    rf"(?:(?:rank|RANK)[ _=:-]?(\d{{1,6}})(?:/\d{{1,6}})?(?:[:,]| ?\||(?= {_LEVEL}\b)| -(?= ))"
+    rf"|[rR](\d{{1,6}})(?:(?= {{1,3}}{_LEVEL}\b)| ?\|)) ?"
+)
+_IN_BRACKET = re.compile(r"\[[\w. -]{1,60}[ ,:]rank[ _=:]?(\d{1,6})\]:? ?")
+_BARE = re.compile(r"\[(\d{1,4})\] (?=[A-Za-z])")
+_HOST_TOKEN = re.compile(rf"([A-Za-z][\w.-]{{0,60}}\d[\w.-]{{0,20}}) (?={_LEVEL}\b|\[?rank[ _=]?\d)")
+_LEVEL_BEFORE_RANK = re.compile(rf"{_LEVEL} ?:? {{0,3}}(?:- )?(?=\[?rank[ _=]?\d)")
+_TEE = re.compile(r"\[(?!node|host|nid)[A-Za-z_]{1,40}(\d{1,4})(?:\|(\d{1,7}))?\]:")
+_MPI = re.compile(r"(.{0,40}?)\[(?:[\w.@-]{0,80}@)?\d{1,10},(\d{1,7})\]<std(?:out|err|diag)>:? ?")
+_RAY = re.compile(r"\(([\w.:<>-]{0,60} ?)pid=(\d{1,10})(?:, ip=([\w.:-]{1,60}))?\) ?")
+_POD = re.compile(r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] ?")
+_CRI = re.compile(r"(\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
+_SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) ([\w.-]{1,253}) [\w./@-]{1,64}\[(\d{1,10})\]: ")
+_TASK = re.compile(r" {0,6}(\d{1,6}): ")
+# Only what is surely a host: `HTTP404Error: ` and `step5: ` have the same form.
+_HOST = re.compile(
+    r"((?:node|host|worker|compute|gpu|ip|nid|dgx|cn|slave|master)[\w.-]{0,60}\d[\w.-]{0,40}"
+    r"|\d{1,3}(?:\.\d{1,3}){3}): ",
+    re.IGNORECASE,
+)
+_DATED = re.compile(
+    r"[\[(]?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
+    r"(Z|[+-]\d\d:?\d\d)?[\])]?(?=[\s:,|-]|$)"
+)
+_GLOG = re.compile(
+    r"\[?([IWEF])(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6,9}) (?:(\d{1,10}) )?"
+    r"([\w./-]{1,200}\.\w{1,4}):\d{1,9}\] ?"
+)
+_GLOG_OLD = re.compile(r"\[([IWEF]) [\w./-]{1,100}\.\w{1,4}:\d+\] ?")
+_YEAR = re.compile(rb"20(?<!\w20)\d\d(?=-[01]\d-[0-3]\d[ T_]\d\d:)")
+_BUILD = re.compile(r"\s{0,24}\| ")
+_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(slots=True)
+class Voice:
+    """Who spoke a line, as far as its prefixes say, and the words themselves."""
+
+    text: str
+    time_ns: int | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    task: int | None = None
+    """Number by `srun --label`: a rank where there is one task per rank, a node where torchrun runs below."""
+    pid: int | None = None
+    host: str | None = None
+    by_torch: bool = False
+    """A line of torch's C++ or Python logging (not of an exception, not of the script)."""
+
+    speaker: str = ""
+    """The launcher's prefixes: on every line of a process, also on the second line of a message."""
+
+
+class Clock:
+    """Turns stamps into nanoseconds; stamps without a year get the newest one not after `newest_ns`."""
+
+    def __init__(self, newest_ns: int, year: int | None = None) -> None:
+        self._newest = _EPOCH + timedelta(microseconds=newest_ns // 1000) + timedelta(days=1)
+        self._year = year
+        self._days: dict[tuple[int, int, int], int | None] = {}
+
+    def at(self, day: tuple[int, int, int], clock: tuple[str, str, str], fraction: str, zone: str) -> int | None:
+        """Year 0 means: not stated."""
+        midnight = self._days.get(day, -1)
+        if midnight == -1:
+            midnight = self._midnight(*day)
+            if len(self._days) < 4096:
+                self._days[day] = midnight
+        hour, minute, second = (int(part) for part in clock)
+        if midnight is None or hour > 23 or minute > 59 or second > 60:
+            return None
+        shift = 0
+        if zone and zone != "Z":
+            sign = -1 if zone[0] == "-" else 1
+            shift = sign * (int(zone[1:3]) * 60 + int(zone[-2:]))
+        seconds = hour * 3600 + (minute - shift) * 60 + second
+        return midnight + seconds * 10**9 + int((fraction or "0").ljust(9, "0"))
+
+    def _midnight(self, year: int, month: int, day: int) -> int | None:
+        stated = year or self._year
+        for guess in [stated] if stated else [self._newest.year, self._newest.year - 1]:
+            try:
+                moment = datetime(guess, month, day, tzinfo=timezone.utc)
+            except ValueError:
+                continue
+            if stated or moment <= self._newest:
+                return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+        return None
+
+
+def stated_year(edges: bytes) -> int | None:
+    """The newest year that dated stamps in these bytes state."""
+    years = [int(match) for match in _YEAR.findall(edges)]
+    return max(years, default=None)
+
+
+def strip_ansi(text: str) -> str:
+    return _ANSI.sub("", text) if "\x1b" in text else text
+
+
+def listen(line: bytes, clock: Clock) -> Voice:
+    """Peels the prefixes of a line, at most eight deep."""
+    voice = Voice(strip_ansi(line.decode("utf-8", "replace").rstrip("\r\n")))
+    if voice.text.startswith('{"log":"'):
+        _unwrap_docker(voice)
+    for _ in range(8):
+        text = voice.text
+        if not text or not (_peel_who(voice) or _peel_when(voice, clock)):
+            break
+    return voice
+
+
+def _peel_who(voice: Voice) -> bool:
+    text = voice.text
+    first = text[0]
+    if first in " \t" and (inner := text.lstrip()).startswith(("[rank", "[RANK")):  # as a code block of a ticket
+        voice.text = inner
+        return True
+    if first == "[":
+        match = _bracket(voice, text)
+    elif first == "(":
+        match = _RAY.match(text)
+        if match:
+            voice.pid, voice.host = int(match[2]), match[3] or voice.host
+    elif first == "|" or (first == " " and "|" in text[:26]):
+        match = _BUILD.match(text)
+    elif first in " 0123456789" and (match := _TASK.match(text)):
+        voice.task = int(match[1])
+    else:
+        match = _tag(voice, text)
+    if match is None and "]<std" in text[:160] and (match := _MPI.match(text)):
+        voice.rank = int(match[2])
+    if match is None:
+        return False
+    if match.re is not _RANK and match.re is not _BUILD:
+        voice.speaker += match[0].strip()[:200]
+    voice.text = text[match.end() :]
+    return True
+
+
+def _tag(voice: Voice, text: str) -> re.Match[str] | None:
+    """The rank or the host that a script or its logger puts before the words."""
+    if voice.rank is None and (match := _TAGGED.match(text)):
+        voice.rank = int(match[1] or match[2])
+        return match
+    if voice.host is None:
+        match = _HOST.match(text) or (_HOST_TOKEN.match(text) if voice.time_ns is not None else None)
+        if match:
+            voice.host = match[1]
+            return match
+    return _LEVEL_BEFORE_RANK.match(text) if voice.rank is None else None
+
+
+def _bracket(voice: Voice, text: str) -> re.Match[str] | None:
+    if match := _RANK.match(text):
+        # Inside a message of torch `[Rank 1]` is a rank of the group: left to the message.
+        known = voice.by_torch or voice.rank is not None
+        if text[1] == "R" and (known or not _is_script_rank(text, match)):
+            return None
+        voice.rank = int(match[1])
+    elif match := _TEE.match(text):
+        voice.local_rank = int(match[1])
+        voice.rank = int(match[2]) if match[2] else voice.rank
+    elif match := _POD.match(text):
+        voice.host = match[1]
+    elif voice.rank is None and not voice.by_torch:
+        match = _IN_BRACKET.match(text) or (_BARE.match(text) if voice.time_ns is not None else None)
+        voice.rank = int(match[1]) if match else None
+    return match
+
+
+def _is_script_rank(text: str, match: re.Match[str]) -> bool:
+    """`[Rank 3] step 5` is a script's own prefix; `[Rank 3] Watchdog …` is torch's."""
+    rest = text[match.end() : match.end() + 24].lower()
+    return rest.startswith(("step", "epoch", "iter", "loss", "train"))
+
+
+def _peel_when(voice: Voice, clock: Clock) -> bool:
+    text = voice.text
+    dated = text[0] in "[(0123456789" and text[:2] != "[I" and text[:2] != "[E" and text[:2] != "[W"
+    if dated and (match := _DATED.match(text)):
+        day = (int(match[1]), int(match[2]), int(match[3]))
+        stamp = clock.at(day, (match[4], match[5], match[6]), match[7] or "", match[8] or "")
+        rest = text[match.end() :]
+        if cri := _CRI.match(text):
+            rest = text[cri.end() :]
+    elif text[0] not in "[IWEFADJMNOS":
+        return False
+    elif match := _GLOG.match(text):
+        stamp = clock.at((0, int(match[2]), int(match[3])), (match[4], match[5], match[6]), match[7], "")
+        rest, voice.by_torch = text[match.end() :], True
+        if match[8]:
+            voice.pid = voice.pid or int(match[8])
+    elif match := _GLOG_OLD.match(text):
+        stamp, rest, voice.by_torch = None, text[match.end() :], True
+    elif match := _SYSLOG.match(text):
+        month, day_of_month = _MONTHS.find(match[1][:3]) // 3 + 1, int(match[1][4:6])
+        hour, minute, second = match[1][7:].split(":")
+        stamp = clock.at((0, month, day_of_month), (hour, minute, second), "", "")
+        voice.host, voice.pid, rest = match[2], int(match[3]), text[match.end() :]
+    else:
+        return False
+    voice.time_ns = stamp if stamp is not None else voice.time_ns
+    voice.text = rest.removeprefix(" ")
+    return True
+
+
+def _unwrap_docker(voice: Voice) -> None:
+    """`{"log":"words\\n","stream":"stderr","time":"…"}`: the words, with the few escapes that matter."""
+    end = voice.text.find('","stream":"')
+    if end < 0:
+        return
+    body = voice.text[8:end].removesuffix("\\n")
+    for escape, plain in (('\\"', '"'), ("\\t", "\t"), ("\\u001b", "\x1b"), ("\\r", ""), ("\\\\", "\\")):
+        body = body.replace(escape, plain)
+    voice.text = strip_ansi(body)
+
+
+_PATH_RANK = re.compile(r"(?:^|[^a-z0-9])(?:([a-z]+)[_-])?rank[_-]?(\d{1,7})(?![0-9])", re.IGNORECASE)
+_PATH_ATTEMPT = re.compile(r"(?:^|[/\\])attempt_(\d{1,6})[/\\](\d{1,6})(?=[/\\])")
+
+
+@dataclass(frozen=True, slots=True)
+class PathHint:
+    """Who wrote a file, by its path. A lone number in a file name is no rank: it may be a pid."""
+
+    rank: int | None = None
+    local_rank: int | None = None
+    attempt: int | None = None
+
+
+def hint_of_path(path: str) -> PathHint:
+    """`logs/rank13/…` names the global rank; torchrun's own `attempt_0/3/…` the local one."""
+    rank = local = attempt = None
+    for match in _PATH_RANK.finditer(path[-1024:]):
+        scope = (match[1] or "").lower()
+        if scope == "local":
+            local = int(match[2])
+        elif scope not in ("node", "machine", "group", "tp", "pp", "dp", "cp", "ep"):
+            rank = int(match[2])
+    if redirected := _PATH_ATTEMPT.search(path[-1024:]):
+        attempt, local = int(redirected[1]), int(redirected[2])
+    return PathHint(rank, local, attempt)

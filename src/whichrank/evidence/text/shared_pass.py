@@ -1,0 +1,55 @@
+"""One pass over a text for several readers: it is cut into chunks once, and searched once for the words of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+from whichrank.evidence.text.chunks import UTF16, Chunk, Chunks, Decoded
+from whichrank.evidence.text.words import Place, Words
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.errors import UnreadableError
+
+
+class Listener(Protocol):
+    """What one reader does with a text that it shares with others."""
+
+    words: frozenset[bytes]
+    """Literals: it is told where they stand."""
+
+    def take(self, chunk: Chunk, found: list[Place]) -> None:
+        """One chunk, behind those before it, and where its words stand, ascending."""
+        ...
+
+    def finish(self) -> Reading:
+        """The answer, when all chunks were taken."""
+        ...
+
+
+def read(item: Item, listeners: Sequence[Listener]) -> list[Reading]:
+    """The file through all of them; one answer each."""
+    words = _finder(frozenset[bytes]().union(*(listener.words for listener in listeners)))
+    for chunk in chunks_of(item.path):
+        found = words.find(chunk)
+        for listener in listeners:
+            listener.take(chunk, [place for place in found if place[1] in listener.words])
+    return [listener.finish() for listener in listeners]
+
+
+def chunks_of(path: Path) -> Iterator[Chunk]:
+    """The chunks of a file, as UTF-8."""
+    try:
+        with path.open("rb", buffering=0) as stream:
+            encoding = UTF16.get(stream.read(2))
+            if encoding is None:
+                stream.seek(0)
+            yield from Chunks(Decoded(stream, encoding) if encoding else stream)
+    except OSError as error:
+        raise UnreadableError(f"{path.name}: {error.strerror or error}") from error
+
+
+@lru_cache(maxsize=16)
+def _finder(words: frozenset[bytes]) -> Words:
+    return Words(words)

@@ -1,0 +1,45 @@
+"""Text files of any size: whether they are text, and their lines within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from whichrank.evidence.text import shared_pass
+from whichrank.evidence.text.chunks import UTF16
+from whichrank.evidence.text.lines import Pieces
+from whichrank.evidence.text.words import Words
+
+LONGEST = 1 << 15
+"""Longer lines are cut: no message of torch is longer, and tensors printed on one line are."""
+
+
+def is_text(head: bytes) -> bool:
+    """True unless the bytes look binary; UTF-16 with a mark counts as text."""
+    if head[:2] in UTF16:
+        return True
+    if not head:
+        return False
+    odd = sum(head.count(bytes((code,))) for code in (0, 1, 2, 3, 4, 5, 6, 14, 15, 16, 17, 18))
+    # A killed process or a hole in a sparse log leaves some zeros; pickles and archives have more.
+    return odd * 20 <= len(head)
+
+
+def chunks(path: Path) -> Iterator[bytes]:
+    """The file in pieces that end at a line's end (or anywhere, where no line ends for long), as UTF-8."""
+    for chunk in shared_pass.chunks_of(path):
+        yield bytes(chunk.view[: chunk.size])
+
+
+def bounded(line: bytes) -> bytes:
+    """The line, or both ends of one that is too long."""
+    return line if len(line) <= LONGEST else line[: LONGEST // 2] + b" ... " + line[-LONGEST // 2 :]
+
+
+def lines_with(path: Path, words: Iterable[bytes]) -> Iterator[tuple[int, bytes, tuple[bytes, ...]]]:
+    """Number and text of every line with one of the words in it, and those words."""
+    finder = Words(words)
+    for chunk in shared_pass.chunks_of(path):
+        pieces = Pieces(chunk, finder.find(chunk))
+        while piece := pieces.told():
+            yield piece.number, bounded(bytes(chunk.view[piece.start : piece.end])), piece.words

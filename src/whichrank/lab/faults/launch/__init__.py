@@ -1,0 +1,1 @@
+"""Faults at launch and rendezvous."""

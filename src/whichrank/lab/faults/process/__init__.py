@@ -1,0 +1,1 @@
+"""Crashes of one process, and healthy jobs."""

@@ -1,0 +1,208 @@
+"""Findings built from statements of failure and from known messages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from whichrank.facts.messages import Signature
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import (
+    Alternative,
+    Category,
+    Finding,
+    Gpu,
+    NextStep,
+    NotEvaluated,
+    Severity,
+    Subject,
+)
+from whichrank.rules import telling
+from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state.statements import Statement, is_traceback, only_hangs
+
+SILENT = NotEvaluated("output of the job: logs of the ranks, of the launcher or of NCCL")
+
+"""The answer where there is no log at all."""
+
+_MOST_REFS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a rule always says, whoever is meant."""
+
+    code: str
+    cause: str
+    fix: tuple[str, ...]
+    category: Category = "crash"
+    severity: Severity = "error"
+    blames: Literal["rank", "host", "gpu"] = "rank"
+    """What is named beside the rank: nothing, its host, or its GPU."""
+    alternatives: tuple[tuple[str, float, str], ...] = ()
+    next: tuple[NextStep, ...] = ()
+
+
+def found(
+    case: Case, claim: Claim, signs: Sequence[Statement], message: str, confidence: float, ranks: tuple[int, ...] = ()
+) -> Finding:
+    """A finding about these ranks, proven by these signs."""
+    # What is left is shared as the rule says, and scaled down where that is more than is left.
+    scale = min(1.0, (1 - confidence) / (sum(share for _, share, _ in claim.alternatives) or 1.0))
+    alternatives = tuple(
+        Alternative(cause, math.floor(share * scale * 100) / 100, why) for cause, share, why in claim.alternatives
+    )
+    times = [s.time_ns for s in signs if s.time_ns is not None] or [s.about_ns for s in signs if s.about_ns is not None]
+    return Finding(
+        code=claim.code,
+        cause=claim.cause,
+        category="hang" if claim.category == "crash" and only_hangs(case) else claim.category,
+        severity=claim.severity,
+        confidence=round(confidence, 2),
+        subject=_subject(case, claim, signs, ranks),
+        message=message,
+        evidence=refs(signs),
+        fix=claim.fix,
+        victims=tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else (),
+        alternatives=alternatives,
+        next=claim.next,
+        onset_ns=min(times) if times else None,
+    )
+
+
+def refs(signs: Iterable[Statement]) -> tuple[Ref, ...]:
+    """One quote per line of the evidence, one per rank first."""
+    unique = {(s.ref.source, s.ref.locator): s for s in reversed(list(signs))}
+    ordered = _without_openings(list(reversed(unique.values())))
+    first = {s.rank: s for s in reversed(ordered)}
+    chosen = [s for s in ordered if first[s.rank] is s] + [s for s in ordered if first[s.rank] is not s]
+    return tuple(s.ref for s in chosen[:_MOST_REFS])
+
+
+def _without_openings(signs: Sequence[Statement]) -> list[Statement]:
+    """Without tracebacks (cited by the line in which they open) whose last line is cited by itself."""
+    cited = {(s.ref.source, s.rank, s.ref.quote.strip()) for s in signs if not is_traceback(s)}
+    return [s for s in signs if not is_traceback(s) or (s.ref.source, s.rank, s.ref.quote.strip()) not in cited]
+
+
+def _subject(case: Case, claim: Claim, signs: Sequence[Statement], ranks: tuple[int, ...]) -> Subject:
+    code = tuple(dict.fromkeys(s.code for s in signs if s.code is not None and (not ranks or s.rank in ranks)))[:4]
+    if claim.blames == "rank":
+        return Subject(ranks=ranks, code=code)
+    named = [case.people.host_of(rank) for rank in ranks] + [s.host for s in signs if not ranks or s.rank in ranks]
+    hosts = tuple(sorted({host for host in named if host and host != "localhost"}))
+    if claim.blames == "host":
+        return Subject(ranks=ranks, hosts=hosts, code=code)
+    people = [case.people.by_rank[rank] for rank in ranks if rank in case.people.by_rank]
+    gpus = tuple(Gpu(p.host, p.gpu) for p in people if p.host is not None and p.gpu is not None)
+    return Subject(ranks=ranks, gpus=gpus, code=code)
+
+
+def who(case: Case, ranks: tuple[int, ...], signs: Sequence[Statement] = ()) -> str:
+    """`Rank 3 on node7`, `Ranks 2, 5`, `Local rank 2`, or `A process` where nothing says which."""
+    if len(ranks) == 1:
+        host = case.people.host_of(ranks[0])
+        name = telling.who(case, ranks[0]).capitalize()
+        named = not host or host == "localhost" or name.endswith(f" on {host}")
+        return name if named else f"{name} on {host}"
+    if ranks:
+        return telling.ranks_text(ranks).capitalize()
+    local = {s.local_rank for s in signs if s.local_rank is not None}
+    return f"Local rank {min(local)}" if len(local) == 1 else "A process"
+
+
+def whose(case: Case, ranks: tuple[int, ...], signs: Sequence[Statement] = ()) -> str:
+    """As `who`, within a sentence."""
+    name = who(case, ranks, signs)
+    return name[0].lower() + name[1:]
+
+
+def others(case: Case, ranks: tuple[int, ...]) -> str:
+    """`; ranks 0-2 only lost their peer`, where there are others."""
+    heard = {event.rank for event in case.events} | set(case.people.by_rank)
+    rest = [rank for rank in range(case.world) if rank not in ranks and rank in heard]
+    return f"; what {telling.ranks_text(rest)} report{'s' if len(rest) == 1 else ''} follows from it" if (
+        rest and ranks
+    ) else ""  # fmt: skip
+
+
+def short(text: str, most: int = 160) -> str:
+    """The first line of a message, cut to a sentence's length, and without the full stop that the sentence has."""
+    line = text.strip().partition("\n")[0].strip(' \t",').rstrip(".!")
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+def judged(
+    case: Case,
+    claim: Claim,
+    tell: str,
+    *,
+    found: Sequence[known_messages.Seen] | None = None,
+    sure: Callable[[Sequence[known_messages.Seen]], float] | None = None,
+) -> list[Finding] | NotEvaluated:
+    """The finding that the messages of the claim's cause make, if there is a root among them.
+
+    `tell` is the sentence; `{who}` stands for the ranks or hosts (in lower case unless it opens the sentence), `{what}`
+    for the words of the first message.
+    """
+    if not statements.heard(case):
+        return SILENT
+    speaking = known_messages.of_cause(case, claim.cause) if found is None else list(found)
+    roots = [s for s in speaking if s.signature.role == "root"]
+    if not (roots if found is None else speaking):
+        return []
+    return [tell_of(case, claim, tell, speaking, sure(speaking) if sure else known_messages.sure(speaking))]
+
+
+def tell_of(case: Case, claim: Claim, tell: str, speaking: Sequence[known_messages.Seen], sure: float) -> Finding:
+    """The finding itself."""
+    roots = [s for s in speaking if s.signature.role == "root"] or list(speaking)
+    first = statements.first_to_fail([s.sign for s in roots])
+    blamed = [s for s in roots if s.sign in first]
+    lead = max(blamed, key=lambda s: s.signature.weight)
+    named = claim if claim.alternatives else replace(claim, alternatives=_also(lead.signature))
+    ranks = _ranks(case, blamed)
+    shown = [lead.sign, *first, *(s.sign for s in speaking)]
+    who = _who(case, ranks, blamed)
+    text = tell.format(who=who if tell.startswith("{who}") else who[0].lower() + who[1:], what=_what(lead))
+    finding = found(case, named, shown, text, sure, ranks)
+    if lead.signature.who == "peer":
+        peers = tuple(sorted({p for s in blamed if (p := known_messages.address(s.group("peer")))}))[:4]
+        return replace(finding, subject=Subject(hosts=peers), victims=statements.ranks_of(first))
+    if lead.signature.who == "nobody":
+        return replace(finding, subject=Subject(), victims=())
+    return finding
+
+
+def about(finding: Finding, subject: Subject) -> Finding:
+    """The same finding about somebody, or something, else."""
+    return replace(finding, subject=subject)
+
+
+def _ranks(case: Case, blamed: Sequence[known_messages.Seen]) -> tuple[int, ...]:
+    if blamed[0].signature.who not in ("printer", "host"):
+        return ()
+    return statements.unless_all(case, statements.ranks_of([s.sign for s in blamed]))
+
+
+def _who(case: Case, ranks: tuple[int, ...], blamed: Sequence[known_messages.Seen]) -> str:
+    if not ranks and blamed[0].signature.who == "host":
+        hosts = sorted({s.sign.host for s in blamed if s.sign.host})
+        if len(hosts) == 1:
+            return f"A process on {hosts[0]}"
+    return who(case, ranks, [s.sign for s in blamed])
+
+
+def _what(lead: known_messages.Seen) -> str:
+    """The message itself, without what a launcher, a logger or a table put before it in the same line."""
+    quote = lead.sighting.ref.quote
+    found = lead.signature.search(quote)
+    text = short(quote[quote.find(found[0]) :] if found else quote)
+    return text.rstrip("'") if text.count("'") % 2 else text
+
+
+def _also(signature: Signature) -> tuple[tuple[str, float, str], ...]:
+    return tuple((cause, share, "the same message is printed then too") for cause, share in signature.also)

@@ -1,0 +1,112 @@
+"""A process group was created by some ranks only.
+
+## What it finds
+Ranks of a job that has trained wait in `new_group` (or in what calls it), and the groups that the ranks hold differ:
+some ranks made a group that the others never counted.
+
+## Why it happens
+`new_group` is a collective over all ranks of the job, members or not. Under `if rank in members:` only some ranks
+call it; from then on the ranks count their groups differently, and the next group that all of them make never comes
+together.
+
+## How it decides
+By the stacks of at least two ranks inside the creation of a group after collectives have finished. Who holds a group
+that others lack is named; so is who stands in the same function as such a rank. The tables of the flight recorder say
+which groups a rank holds.
+
+## Example
+Ranks 1 and 3 call `new_group([1, 3])` under `if rank in members:`; all four ranks then stand in
+`new_group([0, 1, 2, 3])` and wait for each other.
+
+## Fix
+Call `new_group` on every rank, in the same order, and keep the result on the members alone.
+
+## Limits
+Without dumps nothing says who holds which group: then nobody is named.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
+from whichrank.rules import telling
+from whichrank.timeline.case import Case
+from whichrank.timeline.collectives.stuck import stack_ref
+
+CODE = "COLL135"
+CAUSE = "conditional-collective"
+
+_FIX = (
+    "Call new_group on every rank of the job, in the same order, also on ranks that are not members.",
+    "Keep the returned group on the members alone; pass use_local_synchronization=True if only members can call it.",
+)
+_FINISHED = 4
+"""So many operations have finished in a job that is past its start."""
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.stacks:
+        return NotEvaluated("stacks of the ranks (py-spy, faulthandler or gdb)")
+    making = [rank for rank, activity in case.activities.items() if activity.doing == "starting"]
+    if case.lineup is None or len(making) < 2 or int(case.lineup.done.sum()) < _FINISHED:
+        return []
+    held = _held(case)
+    holders = _holders(held)
+    together = {_function(case, rank) for rank in holders} - {
+        _function(case, rank) for rank in case.activities if rank not in holders and rank not in _near(case, holders)
+    }
+    ranks = tuple(sorted(holders | {r for r in case.activities if _function(case, r) in together - {None}}))
+    if len(ranks) >= case.world or not holders:
+        return [_finding(case, making, ())]
+    return [_finding(case, making, ranks)]
+
+
+def _held(case: Case) -> dict[int, set[str]]:
+    """By rank, the names of the groups that its recorders know."""
+    held: dict[int, set[str]] = {}
+    for dump in case.lineup.dumps if case.lineup is not None else ():
+        if dump.rank is not None:
+            held.setdefault(dump.rank, set()).update(group.name for group in dump.groups)
+    return held
+
+
+def _holders(held: dict[int, set[str]]) -> set[int]:
+    """Ranks that hold a group which others lack."""
+    everybody = set.intersection(*held.values()) if held else set()
+    return {rank for rank, names in held.items() if names - everybody}
+
+
+def _near(case: Case, holders: set[int]) -> set[int]:
+    """Ranks in the same function as a rank that holds the group, while somebody is in another one."""
+    inside = {_function(case, rank) for rank in holders}
+    near = {rank for rank in case.activities if _function(case, rank) in inside}
+    return near if len(near) < len(case.activities) else set()
+
+
+def _function(case: Case, rank: int) -> str | None:
+    activity = case.activities.get(rank)
+    return activity.place.function if activity is not None and activity.place is not None else None
+
+
+def _finding(case: Case, making: list[int], ranks: tuple[int, ...]) -> Finding:
+    at = case.activities[making[0]].place
+    where = f" at {at}" if at is not None else ""
+    who = telling.ranks_text(ranks).capitalize() if ranks else "Some ranks"
+    verb = "has" if len(ranks) == 1 else "have"
+    places = [case.activities[rank].place for rank in (*ranks, *making) if rank in case.activities]
+    code = tuple(dict.fromkeys(CodePlace(p.file, p.line, p.function) for p in places if p is not None))[:3]
+    shown = [*ranks[:2], *[rank for rank in making if rank not in ranks][:2], *making[:1]]
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=0.72 if ranks else 0.5,
+        subject=Subject(ranks=ranks, code=code),
+        message=(
+            f"{who} {verb} created a process group that the other ranks did not; {telling.ranks_text(making)} now wait "
+            f"in new_group{where} and count their groups differently."
+        ),
+        evidence=tuple(stack_ref(case, rank) for rank in dict.fromkeys(shown) if rank in case.stacks),
+        victims=tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else (),
+        fix=_FIX,
+    )

@@ -1,0 +1,1 @@
+"""Tell others about a watched job: metrics, notifications."""

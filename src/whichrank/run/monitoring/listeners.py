@@ -1,0 +1,72 @@
+"""Who hears what a watcher sees: metrics, notifications, the history. None of them can stop the watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from whichrank.model.verdict import Diagnosis
+from whichrank.run.watch.alarm import Level
+from whichrank.run.watch.processes import Member
+
+
+class Listener(Protocol):
+    """Called from the thread of the watcher: what takes long belongs into a thread of the listener's own."""
+
+    def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:
+        """The ranks of the newest attempt were looked at; the time is monotonic."""
+
+    def on_alarm(self, level: str, why: str) -> None:
+        """ "suspect", "confirmed", "crash", or "gave up" when no restart is tried any more."""
+
+    def on_verdict(self, diagnosis: Diagnosis) -> None:
+        """The evidence was judged."""
+
+
+class Silent:
+    """Hears everything and does nothing: to build on where not every call matters."""
+
+    def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:
+        """Nothing."""
+
+    def on_alarm(self, level: str, why: str) -> None:
+        """Nothing."""
+
+    def on_verdict(self, diagnosis: Diagnosis) -> None:
+        """Nothing."""
+
+
+@dataclass(slots=True)
+class Audience:
+    """All listeners as one; whoever fails is told of and not called again."""
+
+    listeners: list[Listener] = field(default_factory=list)
+    tell: Callable[[str], None] = lambda _text: None
+
+    @property
+    def places(self) -> dict[str, str]:
+        """What run.json says about where to look."""
+        return {}
+
+    def begin(self, out: Path) -> None:
+        """The job has started, and its results go to this folder."""
+
+    def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:
+        self._all(lambda listener: listener.on_look(now_s, level, ranks))
+
+    def on_alarm(self, level: str, why: str) -> None:
+        self._all(lambda listener: listener.on_alarm(level, why))
+
+    def on_verdict(self, diagnosis: Diagnosis) -> None:
+        self._all(lambda listener: listener.on_verdict(diagnosis))
+
+    def _all(self, call: Callable[[Listener], None]) -> None:
+        for listener in tuple(self.listeners):
+            try:
+                call(listener)
+            except Exception as error:  # noqa: BLE001 - the watch is worth more than its listeners
+                self.listeners.remove(listener)
+                name = type(listener).__name__.lower()
+                self.tell(f"{name} stopped after an error of its own ({type(error).__name__}: {error})")

@@ -1,0 +1,134 @@
+"""Everybody who is told of a watched job, as the command line asked for them."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whichrank.flows import history
+from whichrank.model.errors import WhichrankError
+from whichrank.model.verdict import Diagnosis
+from whichrank.run.monitoring.exporter import Exporter, address
+from whichrank.run.monitoring.exposition import Family, render
+from whichrank.run.monitoring.listeners import Audience, Listener, Silent
+from whichrank.run.monitoring.metrics import families
+from whichrank.run.monitoring.tally import Tally
+from whichrank.run.token import load_token
+from whichrank.run.watch.launch import FORWARDED
+
+if TYPE_CHECKING:
+    from whichrank.run.monitoring.notify import Notifier
+    from whichrank.run.monitoring.otlp import Pusher
+
+LAST_PAGE = "metrics.prom"
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the command line asked for."""
+
+    metrics: str = ""
+    token_file: Path | None = None
+    webhook: str = ""
+    otlp: str = ""
+    history: bool = True
+
+
+def job_name(command: Sequence[str]) -> str:
+    """The script of a command, or else its program, without the folders."""
+    scripts = [word for word in command if word.endswith(".py")]
+    return Path(scripts[0] if scripts else command[0]).name if command else ""
+
+
+@dataclass(slots=True)
+class Chronicler(Silent):
+    """Remembers every verdict, and says when it is not the first of its kind."""
+
+    job: str
+    tell: Callable[[str], None]
+    out: Path = Path()
+    run: str = field(default_factory=lambda: str(time.time_ns()))
+
+    def on_verdict(self, diagnosis: Diagnosis) -> None:
+        try:
+            told = history.remember(history.entry(diagnosis, run=self.run, job=self.job, out=str(self.out)))
+        except WhichrankError as error:
+            told = [f"the verdict is not in the history: {error.message}"]
+        for line in told:
+            self.tell(line)
+
+
+class Monitors(Audience):
+    """Made before the job, so that what can't work is said before it starts; closed when it has ended for good."""
+
+    def __init__(self, wishes: Wishes, job: str, tell: Callable[[str], None]) -> None:
+        super().__init__([], tell)
+        self._out: Path | None = None
+        self._tally = Tally(job)
+        self._exporter: Exporter | None = None
+        self._pusher: Pusher | None = None
+        self._notifier: Notifier | None = None
+        self._chronicler = Chronicler(job, tell) if wishes.history else None
+        if wishes.webhook:
+            from whichrank.run.monitoring.notify import Notifier
+
+            self._notifier = Notifier(wishes.webhook, job, tell)
+        if wishes.otlp:
+            from whichrank.run.monitoring.otlp import Pusher
+
+            self._pusher = Pusher(wishes.otlp, job, self._families, tell)
+        if wishes.metrics:
+            self._exporter = Exporter(address(wishes.metrics), self._page, load_token(wishes.token_file))
+        wanted: tuple[Listener | None, ...] = (
+            self._tally if wishes.metrics or wishes.otlp else None, self._notifier, self._chronicler,
+        )  # fmt: skip
+        self.listeners = [listener for listener in wanted if listener is not None]
+
+    @property
+    def places(self) -> dict[str, str]:
+        return {"metrics": self._exporter.url} if self._exporter else {}
+
+    def begin(self, out: Path) -> None:
+        """Threads start with the first attempt, deaf to the signals that are meant for the job."""
+        first, self._out = self._out is None, out
+        for teller in (self._notifier, self._chronicler):
+            if teller is not None:
+                teller.out = out
+        if not first:
+            return
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+        try:
+            for server in (self._exporter, self._pusher):
+                if server is not None:
+                    server.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if self._exporter is not None:
+            self.tell(f"metrics are at {self._exporter.url}")
+            if self._exporter.public and self._exporter.token is None:
+                self.tell("other hosts can read them without a token (WHICHRANK_TOKEN or --token-file)")
+
+    def close(self) -> None:
+        """The last values go out, and into a file for those who collect text files."""
+        self._tally.end()
+        if self._exporter is not None:
+            self._exporter.close()
+            if self._out is not None:
+                with contextlib.suppress(OSError):
+                    draft = self._out / f".{LAST_PAGE}"
+                    draft.write_text(self._page(), encoding="utf-8", errors="backslashreplace")
+                    draft.replace(self._out / LAST_PAGE)
+        for sender in (self._pusher, self._notifier):
+            if sender is not None:
+                sender.close()
+
+    def _page(self) -> str:
+        return render(self._families())
+
+    def _families(self) -> list[Family]:
+        return families(self._tally, time.monotonic(), time.time_ns())

@@ -1,0 +1,1 @@
+"""Restart a job: checkpoints, schedulers, decisions."""

@@ -1,0 +1,1 @@
+"""Watch a job from outside: launch, alarm, capture, view."""

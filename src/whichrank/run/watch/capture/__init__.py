@@ -1,0 +1,118 @@
+"""Take the evidence of a live job into a bundle: bounded, and no failure of one step stops another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from whichrank.evidence.bundle import Bundle
+from whichrank.evidence.collectors import environment, processes
+from whichrank.run.watch.capture.asking import ask, ask_quickly, await_all, frames_s, ring_torch
+from whichrank.run.watch.capture.dumps import dump_of
+from whichrank.run.watch.capture.logs import keep_errors, keep_history, keep_output
+from whichrank.run.watch.capture.machine import (
+    Questions,
+    keep_gpus,
+    keep_log,
+    keep_ports,
+    keep_ras,
+    keep_tables,
+)
+from whichrank.run.watch.capture.network import keep_namespaces, keep_sockets
+from whichrank.run.watch.capture.stacks import debugged_stacks, native_stacks, stacks_of
+from whichrank.run.watch.capture.start import remember
+from whichrank.run.watch.capture.words import keep_words, told
+from whichrank.run.watch.places import Torch
+from whichrank.run.watch.processes import Crew, Member
+
+__all__ = [
+    "ANSWER_S", "NO_PLACES", "ask_quickly", "capture", "gather", "gather_end", "keep_history", "remember", "told",
+]  # fmt: skip
+
+ANSWER_S = 8.0
+"""Stacks and entries take milliseconds; the first look-up of frames 2 to 3 s of CPU in every rank at once."""
+NO_PLACES = Torch()
+
+
+def capture(
+    crew: Crew, bundle: Bundle, token: str, *, patience_s: float = ANSWER_S, places: Torch = NO_PLACES,
+    pauses: bool = False, gdb: bool = False,
+) -> None:  # fmt: skip
+    """Everything that can be had now, of every rank; what makes one stand still for a moment only if it may."""
+    ranks = crew.ranks()
+    living = [m for m in ranks if m.alive]
+    asked = ask(crew, [m for m in living if not m.stopped], "full", token)
+    ring_torch(places, living)
+    questions = Questions(ranks)
+    for member in living:
+        step(bundle, "process state", host_view, bundle, member, rank=member.rank)
+    bundle.add("host/processes.txt", processes.table(m.words.pid for m in living).encode(), "processes")
+    await_all(crew, asked, token, max(patience_s, frames_s(len(asked))) if patience_s >= ANSWER_S else patience_s)
+    for member in living:
+        step(bundle, "stacks", stacks_of, crew, bundle, member, token, rank=member.rank)
+    if pauses:
+        step(bundle, "native stacks", native_stacks, bundle, living)
+    if gdb:
+        step(bundle, "gdb stacks", debugged_stacks, bundle, living)
+    _gather(crew, bundle, token, places)
+    step(bundle, "nccl ras", keep_ras, bundle, questions)
+    _keep_machine(crew, bundle, questions)
+
+
+def gather(crew: Crew, bundle: Bundle, token: str, *, places: Torch = NO_PLACES) -> None:
+    """Of a job that has ended: what it left, and what its host says."""
+    questions = Questions(crew.ranks())
+    _gather(crew, bundle, token, places)
+    _keep_machine(crew, bundle, questions)
+
+
+def gather_end(crew: Crew, bundle: Bundle) -> None:
+    """Of a job that was ended while all was well: who was there, and what was printed."""
+    step(bundle, "output", keep_output, crew, bundle, crew.ranks())
+    step(bundle, "last words", keep_words, crew, bundle)
+
+
+def _keep_machine(crew: Crew, bundle: Bundle, questions: Questions) -> None:
+    step(bundle, "kernel log", keep_log, bundle, questions)
+    step(bundle, "host state", keep_tables, bundle, questions)
+    step(bundle, "fabric counters", keep_ports, crew, bundle, questions)
+    step(bundle, "gpu state", keep_gpus, crew, bundle, questions)
+
+
+def _gather(crew: Crew, bundle: Bundle, token: str, places: Torch) -> None:
+    """What has been left in files so far: dumps, errors, connections, output, the last words of every process."""
+    ranks = crew.ranks()
+    for member in ranks:
+        step(bundle, "flight recorder", dump_of, crew, bundle, member, token, places, rank=member.rank)
+        step(bundle, "error", keep_errors, crew, bundle, member, rank=member.rank)
+        step(bundle, "environment", keep_environment, bundle, member, rank=member.rank)
+        step(bundle, "sockets", keep_sockets, crew, bundle, member, token, rank=member.rank)
+    step(bundle, "network", keep_namespaces, crew, bundle, ranks, token)
+    step(bundle, "output", keep_output, crew, bundle, ranks)
+    step(bundle, "last words", keep_words, crew, bundle)
+
+
+def host_view(bundle: Bundle, member: Member) -> None:
+    """What the kernel says of a rank."""
+    pid, rank = member.words.pid, member.rank
+    bundle.add(f"host/proc.{pid}.status.txt", processes.status(pid).encode(), "process status", rank=rank, pid=pid)
+    bundle.add(f"host/proc.{pid}.limits.txt", processes.limits(pid).encode(), "process limits", rank=rank, pid=pid)
+
+
+def keep_environment(bundle: Bundle, member: Member) -> None:
+    """What a rank was started with, as far as it may be shown."""
+    rank, pid = member.rank, member.words.pid
+    variables = member.environ or processes.environ(pid)
+    if variables:
+        text = environment.as_text(variables).encode()
+        bundle.add(f"environment/rank_{rank}.env", text, "environment", rank=rank, pid=pid)
+    else:
+        bundle.lacks("environment", "the process had gone, or belongs to somebody else", rank)
+
+
+def step(bundle: Bundle, what: str, call: Callable[..., None], *arguments: Any, rank: int | None = None) -> None:
+    """One step of a capture: where it fails, that is told and the next one follows."""
+    try:
+        call(*arguments)
+    except Exception as error:  # noqa: BLE001 - evidence of others must not be lost with it
+        bundle.lacks(what, f"{type(error).__name__}: {error}"[:300], rank)

@@ -1,0 +1,118 @@
+"""Ask the processes of a job for what only they know, and wait no longer than agreed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from whichrank.evidence.collectors import processes
+from whichrank.run.watch.places import Torch
+from whichrank.run.watch.processes import Crew, Member
+
+Depth = Literal["quick", "full"]
+
+FRAMES_S, FRAMES_MOST_S = 3.0, 30.0
+"""Of a core for every rank (measured with torch 2.13: 1.6 to 1.9 s), and the most that anybody waits for it."""
+HELD_S = 0.5
+"""For a process whose interpreter is held: it hardly answers."""
+
+
+def ask(crew: Crew, members: Iterable[Member], depth: Depth, token: str) -> list[Member]:
+    """Ask processes for their stacks, connections and dumps; returns those that can hear."""
+    request = f"{depth}:{token}:{os.getpid()}\n".encode()
+    return [member for member in members if ring(crew.folder / f"{member.name}.ask", request)]
+
+
+def ring_torch(places: Torch, living: Sequence[Member]) -> None:
+    """NCCL jobs: a byte into torch's own pipe makes it write its dump, from a thread without Python."""
+    for member in living:
+        path = places.pipe_of(member.rank)
+        try:
+            if path is not None and path.is_fifo():
+                ring(path, b"1\n")
+        except OSError:
+            continue
+
+
+def ring(path: Path, words: bytes) -> bool:
+    """Write into a pipe that somebody reads."""
+    try:
+        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        os.write(pipe, words)
+    except OSError:
+        return False
+    finally:
+        os.close(pipe)
+    return True
+
+
+def await_all(crew: Crew, asked: Sequence[Member], token: str, patience_s: float) -> None:
+    """Until all have answered, or the time is up."""
+    began = time.monotonic()
+    waiting = list(asked)
+    # Judged now: nobody reads their words anew while they look up their frames, and all would seem held soon.
+    held = {m.name for m in asked if m.held}
+    while waiting and (waited := time.monotonic() - began) < patience_s:
+        time.sleep(0.05)
+        waiting = [m for m in waiting if not _answered(crew.folder, m, token)]
+        waiting = [m for m in waiting if _lives(m)]
+        if waited > HELD_S:
+            waiting = [m for m in waiting if m.name not in held]
+
+
+def ask_quickly(crew: Crew, members: Sequence[Member], token: str, patience_s: float) -> None:
+    """Stacks and dumps without frames, and no more than a moment of waiting for them."""
+    began = time.monotonic()
+    waiting = ask(crew, members, "quick", token)
+    while waiting and time.monotonic() - began < patience_s:
+        time.sleep(0.02)
+        waiting = [m for m in waiting if _lives(m)]
+        waiting = [m for m in waiting if not _dumped(crew.folder, m, token)]
+
+
+def frames_s(ranks: int) -> float:
+    """How long the first look-up of frames takes when so many begin it at once, on a host with other work to do."""
+    crowd = ranks + os.getloadavg()[0]
+    return min(FRAMES_S * crowd / max(1, len(os.sched_getaffinity(0))), FRAMES_MOST_S)
+
+
+def _lives(member: Member) -> bool:
+    """One that has ended stays a zombie while its launcher is held, and answers no more."""
+    row = processes.stat(member.words.pid)
+    return row is not None and row.start_ticks == member.words.start_ticks and row.state not in "ZX"
+
+
+def framed(folder: Path, member: Member) -> str:
+    """The dump with frames that is as new as its last collective, whoever asked for it; "" where there is none."""
+    for path in folder.glob(f"{member.name}.*.frames.*"):
+        try:
+            if path.stat().st_mtime_ns < member.words.changed_ns or path.name.endswith(".part"):
+                continue
+        except OSError:
+            continue
+        token = path.name.removeprefix(f"{member.name}.").rpartition(".")[0]
+        # A process has two recorders, and the one that it does not use answers at once.
+        plain = folder.glob(f"{member.name}.{token.removesuffix('.frames')}.*")
+        kinds = [each.suffix for each in plain if each.suffix in (".fr", ".nccl") and ".frames." not in each.name]
+        if all((folder / f"{member.name}.{token}{kind}").exists() for kind in kinds):
+            return token
+    return ""
+
+
+def _dumped(folder: Path, member: Member, token: str) -> bool:
+    kinds = ("fr", "nccl") if member.words.enqueued else ("stacks",)
+    return any((folder / f"{member.name}.{token}.{kind}").exists() for kind in kinds)
+
+
+def _answered(folder: Path, member: Member, token: str) -> bool:
+    if not (folder / f"{member.name}.{token}.stacks").exists():
+        return False
+    if not member.words.enqueued:  # nothing recorded: there will be no dump
+        return True
+    return bool(framed(folder, member))

@@ -1,0 +1,96 @@
+"""Where the threads of a rank are: by its own words, by py-spy, by a signal, and on request by gdb."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from whichrank.evidence.bundle import Bundle
+from whichrank.evidence.collectors import processes, tools
+from whichrank.run.watch.capture.files import read
+from whichrank.run.watch.processes import Crew, Member
+
+SIGNALLED_S = 1.0
+NATIVE_S = 4.0
+"""For the C frames of all ranks together: each stands still meanwhile."""
+
+
+def stacks_of(crew: Crew, bundle: Bundle, member: Member, token: str) -> None:
+    """Its own answer; else py-spy; else, where the interpreter is held, the signal that it set up for this."""
+    rank, pid = member.rank, member.words.pid
+    path = f"stacks/rank_{rank}.txt"
+    own = read(crew.folder / f"{member.name}.{token}.stacks")
+    if own:
+        bundle.add(path, own, "stacks", rank=rank, pid=pid, note="written by the process itself")
+        return
+    spied, why = tools.stack(pid)
+    if spied:
+        bundle.add(path, spied, "stacks", rank=rank, pid=pid, note="py-spy")
+        return
+    signalled = b"" if member.stopped else _by_signal(crew, member)
+    if signalled:
+        bundle.add(path, signalled, "stacks", rank=rank, pid=pid, note="faulthandler, the interpreter is held")
+    else:
+        bundle.lacks("stacks", f"{'the process is stopped; ' if member.stopped else 'it did not answer; '}{why}", rank)
+
+
+def native_stacks(bundle: Bundle, members: Sequence[Member]) -> None:
+    """The C frames of ranks that others wait for: those who wait all show the same."""
+    began = time.monotonic()
+    for member in sorted(members, key=lambda m: m.words.waiting):
+        if member.stopped or (member.words.waiting and not member.held):
+            continue
+        if time.monotonic() - began > NATIVE_S:
+            bundle.lacks("native stacks", "the time was up", member.rank)
+            continue
+        with_c, why = tools.native_stack(member.words.pid)
+        _keep(bundle, member, "native", with_c, why)
+
+
+def debugged_stacks(bundle: Bundle, members: Sequence[Member]) -> None:
+    """What gdb shows of every rank; asked for by the user, since each stands still for seconds."""
+    for member in members:
+        shown, why = tools.debugged(member.words.pid)
+        _keep(bundle, member, "gdb", shown, why)
+
+
+def _keep(bundle: Bundle, member: Member, kind: str, data: bytes, why: str) -> None:
+    rank, pid = member.rank, member.words.pid
+    if data:
+        bundle.add(f"stacks/rank_{rank}.{kind}.txt", data, f"{kind} stacks", rank=rank, pid=pid)
+    else:
+        bundle.lacks(f"{kind} stacks", why, rank)
+    row = processes.stat(pid)
+    if row is not None and row.state == "T" and not member.stopped and row.start_ticks == member.words.start_ticks:
+        # A tracer that had to be killed in the act may leave its stop behind.
+        os.kill(pid, signal.SIGCONT)
+
+
+def _by_signal(crew: Crew, member: Member) -> bytes:
+    """Sent only where the process has kept its handler and the file behind it: by default it would kill."""
+    words = member.words
+    target = crew.folder / f"{member.name}.signalled"
+    if words.stack_fd < 0 or not processes.same(words.pid, words.start_ticks):
+        return b""
+    try:
+        behind = Path(f"/proc/{words.pid}/fd/{words.stack_fd}").readlink()
+        caught = next(
+            int(line.split()[1], 16) for line in processes.status(words.pid).splitlines() if line.startswith("SigCgt:")
+        )
+        if behind.name != target.name or not caught >> (words.stack_signal - 1) & 1:
+            return b""
+        before = target.stat().st_size
+        os.kill(words.pid, words.stack_signal)
+    except (OSError, StopIteration, ValueError):
+        return b""
+    deadline, seen = time.monotonic() + SIGNALLED_S, b""
+    while time.monotonic() < deadline:
+        time.sleep(0.1)
+        found = read(target)[before:]
+        if found and found == seen:
+            break
+        seen = found
+    return seen

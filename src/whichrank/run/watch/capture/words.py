@@ -1,0 +1,59 @@
+"""The last words of every process of a job, as a document."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+from whichrank.evidence.bundle import Bundle
+from whichrank.evidence.collectors import processes
+from whichrank.model import last_words as layout
+from whichrank.run.watch.processes import Crew, Member
+
+
+def keep_words(crew: Crew, bundle: Bundle) -> None:
+    ranks = crew.ranks()
+    parents = {m.words.parent for m in ranks}
+    launchers = [m for m in crew.members.values() if m.words.pid in parents and not m.words.is_rank]
+    document = {
+        "whichrank_last_words": 1,
+        "host": bundle.host,
+        "processes": [told(m) for m in ranks],
+        "launchers": [told(m) for m in launchers],
+    }
+    text = json.dumps(document, indent=1) + "\n"
+    bundle.add("last_words.json", text.encode(), "last words")
+
+
+def told(member: Member) -> dict[str, Any]:
+    """The last words of a process, and how it ended, as plain values."""
+    words = member.words
+    code, number = processes.outcome(member.status) if member.status is not None else (None, None)
+    return {
+        "rank": words.rank,
+        "pid": words.pid,
+        "world_size": words.world if words.world > 0 else None,
+        "attempt": words.attempt,
+        "phase": layout.PHASES[words.phase],
+        "alive": member.alive,
+        "state": member.state or None,
+        "exit_code": code,
+        "signal": number,
+        "signal_name": _name(number),
+        "ended_ns": member.ended_ns,
+        "started_ns": words.started_ns,
+        "heard_ns": words.beat_ns,
+        "changed_ns": words.changed_ns,
+        "step": words.steps or None,
+        "issued": words.enqueued,
+        "completed": words.completed,
+        "waiting": words.waiting,
+        "in": words.operation or None,
+        "place": words.place or None,
+        "error": words.error.partition(":")[0] or None,
+    }
+
+
+def _name(number: int | None) -> str | None:
+    return signal.Signals(number).name if number in list(signal.Signals) else None

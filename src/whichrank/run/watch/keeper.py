@@ -1,0 +1,206 @@
+"""What a watched job leaves behind: its alarms, the evidence, the verdict, and run.json."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from whichrank.evidence.bundle import Bundle, now
+from whichrank.model.verdict import Diagnosis, Verdict
+from whichrank.run.monitoring.listeners import Audience
+from whichrank.run.resume.scheduler import Scheduler
+from whichrank.run.watch.alarm import Alarm
+from whichrank.run.watch.capture import NO_PLACES, capture, gather, gather_end, keep_history
+from whichrank.run.watch.journal import Journal
+from whichrank.run.watch.places import Output, Torch
+from whichrank.run.watch.processes import Crew
+
+Tell = Callable[[str], None]
+
+RESULTS = ("verdict.json", "report.md", "bundle")
+_LISTED = 16
+"""Ranks that are named in a line."""
+
+
+@dataclass(slots=True)
+class Keeper:
+    """Takes evidence, has it diagnosed, and keeps what came of it; one bundle and one verdict at a time."""
+
+    crew: Crew
+    out: Path
+    tell: Tell
+    places: Torch = NO_PLACES
+    output: Output = field(default_factory=Output)
+    job_pid: int | None = None
+    audience: Audience = field(default_factory=Audience)
+    """Who else hears of looks, alarms and verdicts."""
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    alarm: Alarm = field(default_factory=Alarm)
+    alarms: list[dict[str, Any]] = field(default_factory=list)
+    journal: Journal = field(init=False)
+    diagnosis: Diagnosis | None = None
+    bundle: Bundle | None = None
+    token: str = "none"  # noqa: S105 - names a capture, opens nothing
+    attempt: int = 0
+    base: int = 0
+    """Attempts of launches before this one."""
+    earlier: list[dict[str, Any]] = field(default_factory=list)
+    """What became of the attempts before this one."""
+    all_well: bool = False
+    """Nothing was wrong when somebody ended the job: there is no more to gather than who was there."""
+    extra: Callable[[], dict[str, Any]] = dict
+    """What else run.json says."""
+    _captures: int = 0
+    _withdrawn: Bundle | None = None
+    """Of a suspicion that had gone when somebody ended the job."""
+
+    def __post_init__(self) -> None:
+        self.journal = Journal(self.out, self.tell)
+        self.audience.tell = self.tell
+
+    def leave(self) -> None:
+        """Somebody ends the job: what ends from now on is no crash."""
+        number = self.base + self.attempt
+        crashed = any(alarm["level"] == "crash" and alarm["attempt"] == number for alarm in self.alarms)
+        self.all_well = self.alarm.level == "calm" and not crashed
+        if self.all_well:
+            self._withdrawn, self.bundle = self.bundle, None
+
+    @property
+    def leaving(self) -> bool:
+        return self.scheduler.leaving
+
+    def name_capture(self, why: str) -> None:
+        """The next time that ranks are asked for something: what they answer carries this name."""
+        self._captures += 1
+        self.token = f"{why}{self._captures}"
+
+    def take(self, patience_s: float, *, pauses: bool = False, gdb: bool = False) -> None:
+        self.name_capture("take")
+        bundle = self.open_bundle()
+        capture(self.crew, bundle, self.token, patience_s=patience_s, places=self.places, pauses=pauses, gdb=gdb)
+        keep_history(bundle, self.out)
+        self.keep_output(bundle)
+        bundle.close(self.job())
+
+    def open_bundle(self) -> Bundle:
+        if self.bundle is None:
+            self.bundle = Bundle(self.journal.evidence() / "bundle", self.scheduler.node)
+        return self.bundle
+
+    def case_folder(self) -> Path:
+        """What the verdict is given on."""
+        return self.open_bundle().folder
+
+    def put_aside(self, place: str) -> Path:
+        home = self.journal.evidence() / place
+        home.mkdir(parents=True, exist_ok=True)
+        for name in RESULTS:
+            if (path := self.journal.evidence() / name).exists():
+                path.rename(home / name)
+        return home
+
+    def keep_output(self, bundle: Bundle) -> None:
+        """What the job printed, where that went to a file; and what its scheduler said."""
+        self.scheduler.keep(bundle)
+        for name, data in self.output.read().items():
+            if data:
+                bundle.add(f"logs/{name}.log", data, "output")
+
+    def gather(self, crew: Crew, **more: Any) -> None:
+        """What the ended have left."""
+        if self._withdrawn is not None:
+            self._withdrawn = None
+            self.put_aside("withdrawn")
+        bundle = self.open_bundle()
+        if self.all_well:
+            gather_end(crew, bundle)
+        else:
+            gather(crew, bundle, self.token, places=self.places)
+        keep_history(bundle, self.out)
+        self.keep_output(bundle)
+        bundle.close({**self.job(), **more})
+
+    def judge(self) -> None:
+        """Diagnose the bundle, and write what came of it."""
+        from whichrank.flows.diagnose import diagnose
+        from whichrank.report import load
+
+        self.diagnosis = diagnose([self.case_folder()], jobs=1)
+        for name, file in (("json", "verdict.json"), ("markdown", "report.md")):
+            self.journal.write(file, "".join(load(name).render(self.diagnosis)))
+        if self.alarms:
+            self.alarms[-1]["verdict"] = now()
+        self.save("stuck" if self.alarm.level == "confirmed" else "failed")
+        if self.diagnosis.verdict.category != "unknown" or self.alarm.level == "confirmed":
+            self.tell(f"the verdict: {_in_a_line(self.diagnosis.verdict)}")
+            self.tell("".join(load("text").render(self.diagnosis)))
+            self.tell(f"the evidence, verdict.json and report.md are in {self.journal.elsewhere or self.out}")
+        self.audience.on_verdict(self.diagnosis)
+
+    def note_alarm(self, level: str, why: str) -> None:
+        """Remember an alarm; it is written with the next save."""
+        if level == "crash" and self.leaving:
+            return
+        self.alarms.append(
+            {
+                "level": level,
+                "time": now(),
+                "why": why,
+                "limit_s": round(self.alarm.limit, 1) if isfinite(self.alarm.limit) else None,
+                "silence_s": round(self.alarm.silence(time.monotonic()), 1),
+                "attempt": self.base + self.attempt,
+            }
+        )
+        self.audience.on_alarm(level, why)
+
+    def job(self) -> dict[str, Any]:
+        ranks = self.crew.ranks()
+        return {
+            "world_size": max((m.words.world for m in ranks), default=None),
+            "ranks_seen": [m.rank for m in ranks],
+            "attempt": max((m.words.attempt for m in ranks), default=0),
+            **self.scheduler.facts(),
+        }
+
+    def save(self, state: str, **more: Any) -> None:
+        """run.json."""
+        told = {"state": state, "attempts": self.base + self.attempt + 1, **self.job(), **self.extra()}
+        private = str(self.crew.folder) if self.crew.folder.is_dir() else None
+        told |= {
+            **self.scheduler.told(),
+            "earlier_attempts": self.earlier,
+            "pid": self.job_pid,
+            "private": private,
+            "alarms": self.alarms,
+            **self.audience.places,
+        }
+        self.journal.save({**told, **more})
+
+    def close_attempt(self, number: int) -> None:
+        try:
+            if self.diagnosis is None:
+                self.gather(self.crew.of_attempt(number))
+                self.judge()
+        except Exception as error:  # noqa: BLE001 - what there is of it is kept all the same
+            self.tell(f"can't say what was wrong ({type(error).__name__}: {error})")
+        number += self.base
+        self.put_aside(f"attempts/{number}")
+        verdict = self.diagnosis.verdict if self.diagnosis else None
+        told = {"cause": verdict.cause, "culprit_ranks": list(verdict.culprits.ranks)} if verdict else {}
+        self.earlier.append({"attempt": number, "results": f"attempts/{number}", **told})
+        self.save("running")
+
+
+def _in_a_line(verdict: Verdict) -> str:
+    """To be found in a log, by people and by `diagnose`, which knows by it that a report follows."""
+    ranks, hosts = verdict.culprits.ranks, verdict.culprits.hosts
+    who = f"host {hosts[0]}" if hosts else "nobody in particular"
+    if ranks:
+        listed = ", ".join(map(str, ranks))
+        who = f"{len(ranks)} ranks" if len(ranks) > _LISTED else f"rank{'s' if len(ranks) > 1 else ''} {listed}"
+    return f"{verdict.category}, {verdict.cause}, {who}, {round(100 * verdict.confidence)} % sure"

@@ -1,0 +1,256 @@
+"""Watch a job while it runs: learn its rhythm, notice when it breaks, take the evidence, say what is wrong."""
+
+from __future__ import annotations
+
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from whichrank.evidence.bundle import now
+from whichrank.model import last_words as layout
+from whichrank.run.watch import launcher_hold
+from whichrank.run.watch.alarm import Alarm, Level, Seen
+from whichrank.run.watch.capture import ANSWER_S, ask_quickly, remember
+from whichrank.run.watch.keeper import Keeper
+from whichrank.run.watch.processes import Member
+
+Policy = Literal["report", "end"]
+
+LOOK_S = 0.5
+ASKED_S = 0.2
+"""Ranks that were asked to end may have heard it before this process: it is looked whether it hears it too."""
+QUIET_S = 1.5
+"""Silence after which it is worth to measure how busy the ranks are."""
+AWAY_S = 10.0
+FIRST_LOOK_S = 2.0
+DOOR_S = 2.0
+"""Dumps without frames take 30 ms; on a host that is busy with many ranks, more."""
+RESUMED_S = 60.0
+"""Of progress after a hang: in its last throes a job moves too."""
+UNSEEN_S = 60.0
+"""After which it is told that no process of the job has left a word."""
+
+
+@dataclass(slots=True)
+class Watcher(Keeper):
+    """One thread beside the job; the job does not depend on it."""
+
+    policy: Policy = "report"
+    end_job: Callable[[], None] = lambda: None
+    holds_door: bool = False
+    """Whether the launcher is ours to stop for a moment."""
+    gdb: bool = False
+    """Whether a confirmed hang is looked at with gdb too: every rank stands still for seconds."""
+    failed: bool = False
+    """A rank has ended badly while the job ran."""
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _failed_attempt: int = -1
+    _resumed: float | None = None
+    """When what had been confirmed as a hang went on."""
+    _blind: set[int] = field(default_factory=set)
+
+    def run(self) -> None:
+        """The thread: a failure in here is told, and the job goes on unwatched."""
+        try:
+            if self.holds_door:
+                remember(self.crew.folder)
+            self.scheduler.add_log(self.output)
+            self.save("running")
+            began = last = time.monotonic()
+            told = ready = False
+            while not self._stop.is_set():
+                self.pause()
+                now_s = time.monotonic()
+                if now_s - last > AWAY_S:
+                    self.alarm.excuse(now_s)
+                self.look(now_s)
+                if self.leaving and not told:
+                    told = True
+                    self.save("ending")
+                elif self.scheduler.nearly_over and not ready:
+                    ready = True
+                    load_rules()
+                if now_s - began > UNSEEN_S and not self.crew.members:
+                    self.journal.complain("no Python process of the job can be seen: it runs unwatched")
+                # What the look itself took (a capture, a diagnosis) is no absence.
+                last = time.monotonic()
+        except Exception as error:  # noqa: BLE001 - the job is worth more than its watcher
+            self.tell(f"stopped watching after an error of its own ({type(error).__name__}: {error}); the job goes on")
+
+    def stop(self) -> None:
+        self._stop.set()
+        self.journal.past.close()
+
+    def pause(self) -> None:
+        """Until the next look is due, or a process of the job ends."""
+        handles = self.crew.watched()
+        poll = select.poll()
+        for handle in handles:
+            poll.register(handle, select.POLLIN)
+        if poll.poll(LOOK_S * 1000):
+            self.refresh()
+
+    def refresh(self) -> list[Member]:
+        """Read the words anew; who has ended since is told at once."""
+        before = {m.name for m in self.crew.ranks() if m.alive}
+        ranks = self.crew.look()
+        self.lost([m for m in self.crew.members.values() if m.name in before and not m.alive])
+        newest = max((m.words.attempt for m in ranks), default=self.attempt)
+        if newest > self.attempt:
+            self.begin_attempt(newest)
+        return ranks
+
+    def lost(self, members: list[Member]) -> None:
+        """Ranks have ended: if badly, ask the others at once, before the launcher ends them."""
+        bad = [m for m in members if _ended_badly(m)]
+        if any(m.status is not None and m.status & 0x7F == signal.SIGTERM for m in bad):
+            time.sleep(ASKED_S)
+        if self.leaving:
+            return
+        attempt = max((m.words.attempt for m in bad), default=-1)
+        if attempt <= self._failed_attempt:
+            return
+        self.failed, self._failed_attempt = True, attempt
+        self.name_capture("lost")
+        parents = {m.words.parent for m in bad} if self.holds_door else set()
+        with launcher_hold.held([m.words for m in self.crew.members.values() if m.alive and m.words.pid in parents]):
+            living = [m for m in self.crew.of_attempt(attempt).ranks() if m.alive and not m.stopped]
+            ask_quickly(self.crew, living, self.token, DOOR_S)
+        self.note_alarm("crash", f"rank {', '.join(str(m.rank) for m in bad)} ended")
+
+    def look(self, now_s: float) -> None:
+        """One look at everybody."""
+        ranks = self.refresh()
+        self.journal.history(now_s, ranks)
+        if not ranks:
+            return
+        self.measure(now_s, ranks)
+        self.weigh(now_s, ranks)
+
+    def weigh(self, now_s: float, ranks: Sequence[Member]) -> None:
+        """What all of them together say, and what is to be done about it."""
+        before = self.alarm.level
+        now_ns = time.time_ns()
+        level = self.alarm.observe(now_s, [seen(m, now_ns) for m in ranks])
+        self.audience.on_look(now_s, level, ranks)
+        if level != before:
+            self.turn(before, level)
+        elif self._resumed is not None and now_s - self._resumed > RESUMED_S and level == "calm":
+            self.resume()
+
+    def measure(self, now_s: float, ranks: list[Member]) -> None:
+        """How busy they are, while it is quiet; a rank that says no more is told."""
+        stuck = any(m.words.stuck_ns and time.time_ns() - m.words.stuck_ns > QUIET_S * 1e9 for m in ranks)
+        if stuck or self.alarm.silence(now_s) > QUIET_S:
+            self.crew.measure(now_s)
+        elif any(m.samples for m in ranks):
+            self.crew.forget_effort()
+        for member in ranks:
+            if member.blind and member.words.pid not in self._blind:
+                self._blind.add(member.words.pid)
+                self.tell(f"rank {member.rank} can't be watched from inside any more ({member.words.error})")
+
+    def turn(self, before: Level, level: Level) -> None:
+        """Things got worse, or better."""
+        try:
+            if level == "suspect":
+                self.suspect()
+            elif level == "confirmed":
+                self.confirm()
+            elif self.alarms and before == "suspect":
+                self.alarms[-1]["withdrawn"] = now()
+                self.save("running")
+            elif before == "confirmed":
+                self._resumed = time.monotonic()
+        except OSError as error:
+            self.journal.complain(f"can't keep the evidence ({error}); the job goes on")
+
+    def resume(self) -> None:
+        """What was confirmed as a hang has ended by itself: its results are put aside, for another may come."""
+        self._resumed = None
+        number = len(list(self.journal.evidence().glob("resumed/*"))) + 1
+        self.tell(f"the job goes on; what was found is in {self.put_aside(f'resumed/{number}')}")
+        self.diagnosis = self.bundle = None
+        self.save("running")
+
+    def suspect(self) -> None:
+        self.note_alarm("suspect", self.alarm.why)
+        self.take(FIRST_LOOK_S)
+        self.save("suspect")
+        load_rules()  # while the second look is due
+
+    def confirm(self) -> None:
+        """A second look shows no progress: the full capture, the verdict, and the chosen policy."""
+        self.note_alarm("confirmed", self.alarm.why)
+        self.tell(f"the job makes no progress: {self.alarm.why}; taking the evidence")
+        try:
+            self.take(ANSWER_S, pauses=True, gdb=self.gdb)
+            self.judge()
+        except Exception as error:  # noqa: BLE001 - what was chosen is done, and the watch goes on
+            self.tell(f"can't say what is wrong ({type(error).__name__}: {error}); the evidence is in {self.out}")
+        if self.policy == "end":
+            self.enforce()
+
+    def enforce(self) -> None:
+        self.tell("ending the job, as asked by --policy end")
+        self.end_job()
+
+    def begin_attempt(self, number: int) -> None:
+        """The launcher starts the ranks anew: what became of the attempt before is kept apart."""
+        before, self.attempt = self.attempt, number
+        if self.failed or self.bundle is not None:
+            try:
+                self.close_attempt(before)
+            except Exception as error:  # noqa: BLE001 - this attempt is watched whatever became of the one before
+                self.journal.complain(f"can't report on attempt {before} ({type(error).__name__}: {error})")
+        self.failed, self.diagnosis, self.bundle, self.alarm, self._resumed = False, None, None, Alarm(), None
+
+    def finish(self, code: int) -> None:
+        """The job has ended: what it left, and a verdict if it ended badly."""
+        self.crew.look()
+        if code != 0 and self.diagnosis is None:
+            self.gather(self.crew, exit_code=code)
+            self.judge()
+        self.crew.close()
+
+
+def load_rules() -> None:
+    """What a verdict needs, before it is needed: a second of work, and more on a busy host."""
+    from whichrank.flows.diagnose import discover_rules
+    from whichrank.report import load
+
+    discover_rules()
+    load("text")
+
+
+def seen(member: Member, now_ns: int) -> Seen:
+    """A member as the alarm sees it."""
+    words = member.words
+    return Seen(
+        rank=words.rank,
+        phase=words.phase,
+        enqueued=words.enqueued,
+        completed=words.completed,
+        waiting=words.waiting,
+        alive=member.alive,
+        busy=member.busy,
+        effort=member.effort if member.effort is not None else 1.0,
+        stopped=member.stopped,
+        beating=not member.held,
+        still_s=(now_ns - words.still_ns) / 1e9 if words.still_ns else 0.0,
+        stale_s=(now_ns - words.fresh_ns) / 1e9 if words.fresh_ns else 0.0,
+        stuck_s=(now_ns - words.stuck_ns) / 1e9 if words.stuck_ns else 0.0,
+        resting=member.resting,
+        traffic=member.transfers,
+        work=words.work,
+    )
+
+
+def _ended_badly(member: Member) -> bool:
+    if member.status is not None:
+        return member.status != 0
+    return member.words.phase != layout.ENDED

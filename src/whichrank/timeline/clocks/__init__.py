@@ -1,0 +1,1 @@
+"""One clock for all hosts and all logs."""

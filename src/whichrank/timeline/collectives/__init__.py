@@ -1,0 +1,1 @@
+"""Collectives matched across ranks: who joined, who waits, where the order differs."""

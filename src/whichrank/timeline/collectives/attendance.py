@@ -1,0 +1,52 @@
+"""Who came to which collective of a group, as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from whichrank.timeline.collectives.lineup import I32, Bools, Lineup
+
+
+@dataclass(slots=True)
+class Attendance:
+    """One line per (sequence number, rank), sorted by them; a meeting is the lines with one number."""
+
+    seq: I32
+    rank: I32
+    row: I32
+    """The rank's first row in the meeting."""
+    brought: npt.NDArray[np.int64]
+    """A mark of what it brought: equal where the calls have to be equal and are."""
+    done: Bools
+    start: npt.NDArray[np.intp]
+    """First line of each meeting."""
+
+    @property
+    def sizes(self) -> npt.NDArray[np.intp]:
+        """How many ranks came to each meeting."""
+        return np.diff(self.start, append=len(self.seq))
+
+    def lines(self, meeting: int) -> slice:
+        """The lines of one meeting."""
+        stop = self.start[meeting + 1] if meeting + 1 < len(self.start) else len(self.seq)
+        return slice(int(self.start[meeting]), int(stop))
+
+
+def attendance(lineup: Lineup, group: int) -> Attendance | None:
+    """The attendance of a group's collectives; None if it has none."""
+    rows = lineup.rows_of_group(group)
+    rows = rows[~lineup.p2p[rows]]
+    if not len(rows):
+        return None
+    rows = rows[np.argsort(lineup.seq[rows], kind="stable")]
+    seq, rank = lineup.seq[rows], lineup.rank[rows]
+    line = np.flatnonzero(np.r_[True, (seq[1:] != seq[:-1]) | (rank[1:] != rank[:-1])])
+    # A coalesced call is several rows of one rank: what it brought is the sum of their marks.
+    brought = np.add.reduceat(lineup.signature_marks[lineup.call_signature[lineup.call[rows]]], line)
+    done = np.logical_and.reduceat(lineup.done[rows], line)
+    seq = seq[line]
+    start = np.flatnonzero(np.r_[True, seq[1:] != seq[:-1]])
+    return Attendance(seq, rank[line], rows[line], brought, done, start)

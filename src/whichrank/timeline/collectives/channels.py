@@ -1,0 +1,60 @@
+"""Sends and receives, by directed pair of ranks within a group."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from whichrank.timeline.collectives.lineup import Lineup
+
+_P2P = re.compile(r"^(send|recv)\s+(\d{1,9})\s*(?:->|<-)\s*(\d{1,9})$")
+
+Rows = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """All messages from one rank to another within a group, in the order of issue on either side."""
+
+    group: int
+    source: int
+    target: int
+    sends: Rows
+    receives: Rows
+
+
+def direction(op: str) -> tuple[str, int, int] | None:
+    """Verb, own rank and peer of `send 0->1` or `recv 1<-0`, as ranks within the group."""
+    match = _P2P.match(op)
+    return (match[1], int(match[2]), int(match[3])) if match else None
+
+
+def channels(lineup: Lineup) -> list[Channel]:
+    """Every channel that somebody has used."""
+    rows = np.flatnonzero(lineup.p2p & (lineup.group >= 0))
+    if not len(rows):
+        return []
+    parsed = [direction(call.op) for call in lineup.calls]
+    peer_of = np.array([p[2] if p else -1 for p in parsed], np.int64)
+    sends = np.array([p is not None and p[0] == "send" for p in parsed], np.bool_)
+    sizes = np.array([len(group.members) for group in lineup.groups], np.int64)
+    first = np.cumsum(sizes) - sizes
+    members = np.array([rank for group in lineup.groups for rank in group.members], np.int64)
+    group, peer = lineup.group[rows], peer_of[lineup.call[rows]]
+    known = (peer >= 0) & (peer < sizes[group])
+    rows, group, peer = rows[known], group[known].astype(np.int64), peer[known]
+    other, own = members[first[group] + peer], lineup.rank[rows].astype(np.int64)
+    sending = sends[lineup.call[rows]]
+    ends = np.stack([group, np.where(sending, own, other), np.where(sending, other, own)], axis=1)
+    distinct, number = np.unique(ends, axis=0, return_inverse=True)
+    order = np.argsort(number.reshape(-1) * 2 + ~sending, kind="stable")
+    cuts = np.searchsorted((number.reshape(-1) * 2 + ~sending)[order], np.arange(2 * len(distinct) + 1))
+    parts = [rows[order[a:b]] for a, b in pairwise(cuts.tolist())]
+    return [
+        Channel(group, source, target, parts[2 * i], parts[2 * i + 1])
+        for i, (group, source, target) in enumerate(distinct.tolist())
+    ]

@@ -1,0 +1,249 @@
+"""Ranks that wait for each other in a circle over several groups: who closed it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from whichrank.records.dump import Call
+from whichrank.records.stack import is_user_frame
+from whichrank.timeline.collectives.disagreement import LOOK_BACK, sibling_votes
+from whichrank.timeline.collectives.lineup import Lineup
+from whichrank.timeline.collectives.meetings import Meeting
+from whichrank.timeline.collectives.program import Deviation, Programs
+from whichrank.timeline.collectives.trouble import Shape, Trouble
+from whichrank.timeline.collectives.waits import WaitGraph
+
+
+def open_meetings(graph: WaitGraph, part: Sequence[int]) -> list[Meeting]:
+    """The meetings that make up a circle: somebody of it waits there for somebody of it who has not come."""
+    inside = set(part)
+    found: list[Meeting] = []
+    for rank in part:
+        for meeting in graph.heads.get(rank, ()):
+            if inside & set(meeting.absent) and meeting not in found:
+                found.append(meeting)
+    return found
+
+
+def _blamed(lineup: Lineup, meetings: Sequence[Meeting], part: set[int]) -> Counter[int]:
+    """Votes against ranks: each meeting's minority by the size of its defeat; siblings where there is none."""
+    votes: Counter[int] = Counter()
+    for meeting in meetings:
+        present, absent = set(meeting.joined), set(meeting.absent)
+        if meeting.p2p:
+            continue
+        if len(present) == len(absent):
+            ahead = sum(sibling_votes(lineup, meeting.group, meeting.seq).values())
+            behind = not ahead
+            votes.update((present if behind else absent) & part)
+        else:
+            minority = present if len(present) < len(absent) else absent
+            votes.update(dict.fromkeys(minority & part, abs(len(present) - len(absent))))
+    return votes
+
+
+def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victims: tuple[int, ...]) -> Trouble:
+    """Name the rank that closed the circle: the one that left its path, else the minority, else all."""
+    lineup = programs.lineup
+    meetings = open_meetings(graph, part)
+    # Who only queued behind others came everywhere: the circle is closed by those that somebody misses.
+    inside = {rank for m in meetings for rank in (*m.joined, *m.absent)} & set(part)
+    part = sorted(inside)
+    blamed = _blamed(lineup, meetings, inside)
+    programs.add_all(part)
+    departures = {rank: programs.deviations(rank, LOOK_BACK) for rank in part}
+    flagged = {rank: found[0] for rank, found in departures.items() if found}
+    if 0 < len(flagged) < len(part):
+        culprits = _earliest(lineup, {r: d for r, d in flagged.items() if blamed[r]} or flagged)
+        return _shape(programs, graph, meetings, part, culprits, flagged, victims)
+    if all(meeting.p2p for meeting in meetings):
+        sits = {rank: m for rank in part if (m := _sits(graph, rank, inside)) is not None and rank in m.joined}
+        past = [rank for rank, m in sits.items() if left_out(lineup, rank, m.joined[rank])]
+        if len(past) == 1:
+            missed = next((m for m in meetings if past[0] in m.absent), meetings[0])
+            rest = tuple(sorted({*victims, *part} - set(past)))
+            return Trouble("send-missing", tuple(past), missed, rest, acted=sits[past[0]].joined[past[0]], sure=0.85)
+        return Trouble(
+            "p2p-cycle",
+            tuple(part),
+            meetings[0],
+            _others(victims, part),
+            cycle=_links(graph, part),
+            sure=0.9,
+            other=meetings[1] if len(meetings) > 1 else None,
+            tie=True,
+        )
+    most = [rank for rank, count in blamed.items() if count == max(blamed.values())] if blamed else []
+    if most and len(most) < len(part):
+        return _shape(programs, graph, meetings, part, sorted(most), {}, victims)
+    return Trouble(
+        "crossed",
+        tuple(part),
+        meetings[0],
+        _others(victims, part),
+        other=meetings[1] if len(meetings) > 1 else None,
+        cycle=_links(graph, part),
+        tie=True,
+        sure=0.6,
+    )
+
+
+def left_out(lineup: Lineup, rank: int, row: int) -> bool:
+    """Whether a message that came before this one every time until now was not issued this time.
+
+    Who posted it later only changed the order, and the circle is a deadlock.
+    """
+    rows = np.flatnonzero(lineup.rank == rank)
+    calls = lineup.call[rows]
+    at = int(np.searchsorted(rows, row))
+    same = np.flatnonzero(calls == calls[at])
+    earlier = [int(i) for i in same if 0 < i < at]
+    usual = {int(calls[i - 1]) for i in earlier}
+    if at == 0 or at + 1 >= len(rows) or len(earlier) < 2 or len(usual) != 1:
+        return False
+    (before,) = usual
+    if int(calls[at - 1]) == before or not lineup.p2p[rows[earlier[-1] - 1]]:
+        return False
+    following = next((int(i) for i in same if i > at), None)
+    since = int((calls[at + 1 : following] == before).sum())
+    return since == (0 if following is None else 1)  # the next round has its own
+
+
+def _earliest(lineup: Lineup, flagged: dict[int, Deviation]) -> list[int]:
+    """One fault makes one rank leave first; others that left much later only followed."""
+    return sorted(flagged) if len(flagged) == 1 else sorted(flagged, key=lambda r: lineup.created[flagged[r].row])[:1]
+
+
+def _others(victims: tuple[int, ...], part: Sequence[int]) -> tuple[int, ...]:
+    return tuple(rank for rank in victims if rank not in part)
+
+
+def _sits(graph: WaitGraph, rank: int, inside: set[int]) -> Meeting | None:
+    """The meeting in which a rank waits for others of the circle."""
+    return next((meeting for meeting, awaited in graph.awaited_by(rank) if awaited & inside), None)
+
+
+def _links(graph: WaitGraph, part: Sequence[int]) -> tuple[tuple[int, Meeting, Meeting | None], ...]:
+    """For each rank: the meeting it sits in, and one that others of the circle hold open for it."""
+    inside = set(part)
+    links: list[tuple[int, Meeting, Meeting | None]] = []
+    for rank in part:
+        sits = _sits(graph, rank, inside)
+        if sits is None:
+            continue
+        held_open = (m for other in part if other != rank for m, awaited in graph.awaited_by(other) if rank in awaited)
+        open_for = next(held_open, None)
+        links.append((rank, sits, open_for))
+    return tuple(links)
+
+
+def _shape(
+    programs: Programs,
+    graph: WaitGraph,
+    meetings: Sequence[Meeting],
+    part: Sequence[int],
+    culprits: Sequence[int],
+    flagged: dict[int, Deviation],
+    victims: tuple[int, ...],
+) -> Trouble:
+    """What the culprit did: went past an operation, added one, or used two groups in the other order."""
+    lineup = programs.lineup
+    rank = culprits[0]
+    missed = next((m for m in meetings if rank in m.absent), meetings[0])
+    sits = _sits(graph, rank, set(part))
+    departure = flagged.get(rank)
+    acted = departure.row if departure else (sits.joined[rank] if sits else None)
+    due = next(iter(missed.joined.values()))
+    if departure is not None and departure.expected is not None and rank in missed.joined:
+        due = departure.expected  # it came there too: what it left out is elsewhere
+    rest = tuple(r for r in (*victims, *part) if r not in culprits)
+    if missed.p2p:
+        return Trouble(
+            "send-missing", tuple(culprits), missed, _unique(rest), acted, due, sits, flagged=True, sure=0.92
+        )
+    due_known = _known_before(programs, due)
+    acted_known = acted is not None and _known_before(programs, acted)
+    if (
+        acted is not None
+        and sits is not None
+        and not acted_known
+        and (not due_known or _usual_elsewhere(programs, acted) or _by_another_path(lineup, sits, rank))
+    ):
+        voters = _voters(lineup, programs, missed, sits, rank)
+        tie = voters <= 1
+        everyone = tuple(sorted({rank, *(r for r in sits.absent if r in missed.joined)})) if tie else tuple(culprits)
+        return Trouble(
+            "crossed",
+            everyone,
+            missed,
+            _unique(r for r in rest if r not in everyone),
+            acted,
+            due,
+            sits,
+            cycle=_links(graph, sorted({rank, *sits.absent} & set(part))),
+            tie=tie,
+            sure=0.85,
+            flagged=departure is not None,
+        )
+    came_too = sits is not None and not sits.absent and not sits.disagrees
+    shape: Shape = "added" if not acted_known and due_known and not came_too else "skipped"
+    return Trouble(
+        shape,
+        tuple(culprits),
+        missed,
+        _unique(rest),
+        acted,
+        due,
+        sits,
+        repeated=due_known,
+        flagged=departure is not None,
+        sure=0.93 if departure else 0.85,
+    )
+
+
+def _unique(ranks: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(set(ranks)))
+
+
+def _known_before(programs: Programs, row: int) -> bool:
+    """Whether the operation was finished before, here or elsewhere."""
+    return programs.finished.get(programs.label(row), 0) > bool(programs.lineup.done[row])
+
+
+def _usual_elsewhere(programs: Programs, row: int) -> bool:
+    """The same operation of the same kind of group is usual, only from another line."""
+    lineup = programs.lineup
+    kind, sig = lineup.group_of(row).kind, lineup.call_signature[lineup.call[row]]
+    same_kind = np.array([group.kind == kind for group in lineup.groups], np.bool_)
+    alike = (lineup.call_signature[lineup.call] == sig) & lineup.done & (lineup.group >= 0)
+    return bool(same_kind[lineup.group[alike]].any())
+
+
+def _by_another_path(lineup: Lineup, sits: Meeting, rank: int) -> bool:
+    """Others came to the same operation through other lines: a branch of its own, with an order of its own.
+
+    A rank that only left out an operation before this one comes here as all others do.
+    """
+    paths = {member: _path(lineup.call_of(row)) for member, row in sits.joined.items()}
+    mine = paths.pop(rank, ())
+    return bool(mine) and any(path and path != mine for path in paths.values())
+
+
+def _path(call: Call) -> tuple[tuple[str, int], ...]:
+    return tuple((frame.file, frame.line) for frame in call.stack if is_user_frame(frame))
+
+
+def _voters(lineup: Lineup, programs: Programs, missed: Meeting, sits: Meeting, rank: int) -> int:
+    """How many ranks of both groups (or of sibling groups) take the two in the other order than `rank`."""
+    members = set(lineup.groups[sits.group].members) & set(lineup.groups[missed.group].members) - {rank}
+    count = sum(1 for r in members if r in missed.joined and r not in sits.joined)
+    first, second = programs.label(next(iter(missed.joined.values()))), programs.label(sits.joined[rank])
+    for other, labels in programs.labels.items():
+        if other in members or other == rank:
+            continue
+        if second in labels and first in labels and labels.index(first) < labels.index(second):
+            count += 1
+    return count

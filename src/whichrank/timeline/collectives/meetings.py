@@ -1,0 +1,215 @@
+"""Operations as meetings of ranks: who came, who finished, who is missing, who brought something else.
+
+A collective is the meeting of a group's members; a send and its recv are the meeting of two ranks.
+Only troubled meetings become objects: unfinished ones and those whose members disagree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from whichrank.timeline.collectives.attendance import Attendance, attendance
+from whichrank.timeline.collectives.channels import Channel, Rows, channels
+from whichrank.timeline.collectives.lineup import Bools, Lineup
+from whichrank.timeline.collectives.signature import proves_all_joined
+
+# Pending meetings kept per group: the head decides, the next ones show order and running ahead.
+KEEP_PENDING = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """One operation that is unfinished or in which members disagree."""
+
+    group: int
+    seq: int
+    p2p: bool
+    joined: dict[int, int]
+    """Rank -> row of its (first) entry."""
+    finished: frozenset[int]
+    absent: tuple[int, ...]
+    """Members whose dump shows that they have not come."""
+    unseen: tuple[int, ...]
+    """Members of whom nothing is known: no dump, or a dump that is older than the meeting."""
+    parties: tuple[tuple[int, ...], ...]
+    """Ranks by what they brought; more than one party is a disagreement. Largest first."""
+    open_ended: bool = False
+    """The group has more members than the evidence names."""
+    sender: int | None = None
+    """Of a message: who sends."""
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        return tuple(rank for rank in self.joined if rank not in self.finished)
+
+    @property
+    def disagrees(self) -> bool:
+        return len(self.parties) > 1
+
+
+@dataclass(slots=True)
+class Meetings:
+    """All that is troubled, and how far each group is known to have come."""
+
+    pending: list[Meeting] = field(default_factory=list)
+    """Unfinished, per group in the order of their sequence."""
+    disagreements: list[Meeting] = field(default_factory=list)
+    """The first of each group."""
+    proven: dict[int, int] = field(default_factory=dict)
+    """Group -> highest sequence number that every member must have joined, since one finished it."""
+    last_done: dict[int, int] = field(default_factory=dict)
+    """Group -> highest sequence number that some member finished."""
+    last: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(group, rank) -> highest sequence number of a collective the rank issued."""
+    stale: set[int] = field(default_factory=set)
+    """Ranks whose dump is older than what others prove of them: taken while the job ran."""
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A troubled meeting before it is known what its missing members did."""
+
+    group: int
+    seq: int
+    ranks: list[int]
+    rows: list[int]
+    done: list[bool]
+    brought: list[int]
+
+
+def find_meetings(lineup: Lineup) -> Meetings:
+    """Everything unfinished or disagreeing."""
+    result = Meetings()
+    proves = np.array([proves_all_joined(s.op) for s in lineup.signatures], np.bool_)
+    pending: list[_Draft] = []
+    disagreeing: list[_Draft] = []
+    for group in range(len(lineup.groups)):
+        table = attendance(lineup, group)
+        if table is not None:
+            _note_progress(lineup, group, table, proves, result)
+            different = _differences(table)
+            disagreeing += [_draft(group, table, index) for index in np.flatnonzero(different)[:1].tolist()]
+            open_ones = _unfinished(lineup, table, different, result.proven.get(group, -1))
+            pending += [_draft(group, table, index) for index in open_ones]
+    _take_status(lineup, result)
+    result.stale = {rank for (group, rank), last in result.last.items() if last < result.proven.get(group, -1)}
+    result.disagreements = [_meeting(lineup, draft, result) for draft in disagreeing]
+    result.pending = [_meeting(lineup, draft, result) for draft in pending] + channel_meetings(lineup)
+    return result
+
+
+def _note_progress(lineup: Lineup, group: int, table: Attendance, proves: Bools, result: Meetings) -> None:
+    """How far a group has come: by rank, by proof, at all."""
+    order = np.argsort(table.rank, kind="stable")
+    ranks, first = np.unique(table.rank[order], return_index=True)
+    newest = np.maximum.reduceat(table.seq[order], first)
+    result.last.update({(group, rank): seq for rank, seq in zip(ranks.tolist(), newest.tolist(), strict=True)})
+    proof = table.done & proves[lineup.call_signature[lineup.call[table.row]]]
+    for mask, target in ((proof, result.proven), (table.done, result.last_done)):
+        if mask.any():
+            target[group] = int(table.seq[mask].max())
+
+
+def _take_status(lineup: Lineup, result: Meetings) -> None:
+    """pg_status knows groups whose entries the ring has dropped (it may lag, so it only raises)."""
+    index = {(group.name, group.members): number for number, group in enumerate(lineup.groups)}
+    for dump in lineup.dumps:
+        if dump.rank is None or dump.comm_lib == "" or not dump.capacity_wrapped:
+            continue
+        for local in dump.groups:
+            status = dump.status.get(local.pg_id)
+            if status is None or local.members is None or status.enqueued < 0:
+                continue
+            key = (index.get((local.name, tuple(sorted(local.members))), -1), dump.rank)
+            if key[0] >= 0:
+                result.last[key] = max(result.last.get(key, -1), status.enqueued)
+
+
+def _differences(table: Attendance) -> Bools:
+    """For each meeting whether its members brought different things."""
+    low, high = np.minimum.reduceat(table.brought, table.start), np.maximum.reduceat(table.brought, table.start)
+    different: Bools = low != high
+    return different
+
+
+def _unfinished(lineup: Lineup, table: Attendance, different: Bools, proven: int) -> list[int]:
+    """The first meetings of a group that not everybody has finished."""
+    any_done = np.logical_or.reduceat(table.done, table.start)
+    aborted = np.logical_or.reduceat(lineup.aborted[table.row], table.start)
+    # Finished on one member of a synchronising operation and agreed by all: the others' dumps
+    # were only taken before they noticed.
+    noticed_late = any_done & ~different & ~aborted & (table.seq[table.start] <= proven)
+    unfinished = ~np.logical_and.reduceat(table.done, table.start) & ~noticed_late
+    found: list[int] = np.flatnonzero(unfinished)[:KEEP_PENDING].tolist()
+    return found
+
+
+def _draft(group: int, table: Attendance, index: int) -> _Draft:
+    part = table.lines(index)
+    columns = (table.rank, table.row, table.done, table.brought)
+    return _Draft(group, int(table.seq[part.start]), *(column[part].tolist() for column in columns))
+
+
+def _meeting(lineup: Lineup, draft: _Draft, known: Meetings) -> Meeting:
+    joined = dict(zip(draft.ranks, draft.rows, strict=True))
+    finished = frozenset(rank for rank, done in zip(draft.ranks, draft.done, strict=True) if done)
+    absent, unseen = [], []
+    for member in lineup.groups[draft.group].members:
+        if member in joined:
+            continue
+        last = known.last.get((draft.group, member))
+        nothing_known = member not in lineup.first or member in known.stale
+        if nothing_known or (last is None and member in lineup.wrapped):
+            unseen.append(member)
+        elif last is None or last < draft.seq:
+            absent.append(member)
+    by_content: dict[int, list[int]] = {}
+    for rank, content in zip(draft.ranks, draft.brought, strict=True):
+        by_content.setdefault(content, []).append(rank)
+    parties = tuple(sorted((tuple(p) for p in by_content.values()), key=lambda p: (-len(p), p)))
+    certain = lineup.groups[draft.group].certain
+    return Meeting(draft.group, draft.seq, False, joined, finished, tuple(absent), tuple(unseen), parties, not certain)
+
+
+def channel_meetings(lineup: Lineup) -> list[Meeting]:
+    """The first unfinished message of every channel: the n-th send belongs to the n-th recv."""
+    found = (_channel_meeting(lineup, channel) for channel in channels(lineup))
+    return [meeting for meeting in found if meeting is not None]
+
+
+def _channel_meeting(lineup: Lineup, channel: Channel) -> Meeting | None:
+    sends, receives, base = channel.sends, channel.receives, 0
+    if lineup.wrapped & {channel.source, channel.target}:
+        # The ring has dropped an unknown number on either side: what is unfinished at the end still pairs up.
+        open_sends, open_receives = _first_open(lineup, sends), _first_open(lineup, receives)
+        base = min(open_sends, open_receives)
+        sends, receives = sends[open_sends:], receives[open_receives:]
+    # A recv that finished proves its send, whatever the sender's dump says.
+    longer = sends if len(sends) > len(receives) else receives
+    settled = np.r_[lineup.done[receives], lineup.done[longer[len(receives) :]]]
+    if settled.all():
+        return None
+    number = int(np.argmin(settled))
+    sides = ((channel.source, sends), (channel.target, receives))
+    joined = {rank: int(rows[number]) for rank, rows in sides if number < len(rows)}
+    finished = frozenset(rank for rank, row in joined.items() if lineup.done[row])
+    missing = {channel.source, channel.target} - set(joined)
+    absent = tuple(sorted(rank for rank in missing if rank in lineup.first))
+    unseen = tuple(sorted(missing - set(absent)))
+    sizes = {_elements(lineup, row) for row in joined.values()}
+    parties = tuple((rank,) for rank in joined) if len(sizes) > 1 else (tuple(joined),)
+    return Meeting(channel.group, base + number, True, joined, finished, absent, unseen, parties, sender=channel.source)
+
+
+def _first_open(lineup: Lineup, rows: Rows) -> int:
+    """Index of the first unfinished row behind the last finished one."""
+    done = np.flatnonzero(lineup.done[rows])
+    return int(done[-1]) + 1 if len(done) else 0
+
+
+def _elements(lineup: Lineup, row: int) -> tuple[int, tuple[str, ...]]:
+    signature = lineup.signature_of(row)
+    sizes = signature.inputs or signature.outputs or ()
+    return sum(sizes), signature.dtypes

@@ -1,0 +1,106 @@
+"""Sends and receives that no recorder holds (Gloo's, or a first one of NCCL): who sits in which, and who is further on.
+
+A process says of itself whom it sends to or receives from; its stack says where it is. Two ranks that wait for each
+other are a deadlock, unless one of them is already in a later part of the program: then it has left its half out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whichrank.records.dump import Frame
+from whichrank.records.log import LogEvent
+from whichrank.records.stack import ProcessStack, is_user_frame, main_thread
+from whichrank.timeline.case import Case
+from whichrank.timeline.job_state.activity import RECEIVES, SENDS
+
+
+@dataclass(frozen=True, slots=True)
+class Circle:
+    """Ranks that wait for each other's messages."""
+
+    ranks: tuple[int, ...]
+    """In the order of waiting: each waits for the next, the last for the first."""
+    past: int | None
+    """The one that is further on in the program than the one that waits for it, and has left its half out."""
+    victims: tuple[int, ...]
+    """Other ranks that wait."""
+
+
+def sitting(case: Case) -> dict[int, LogEvent]:
+    """Ranks that are in a send or recv, by their own words, while their stack says so too."""
+    found = {}
+    for event in case.of_kind("in_operation"):
+        rank, whom = event.rank, event.number("whom")
+        waits = rank is not None and (rank not in case.activities or case.activities[rank].doing == "waiting")
+        if rank is not None and waits and whom is not None and event.text("op") in SENDS | RECEIVES:
+            found[rank] = event
+    return found
+
+
+def told(event: LogEvent) -> str:
+    """`recv from rank 3`."""
+    return f"{event.text('op')} {event.text('word')} rank {event.number('whom')}"
+
+
+def circles(case: Case) -> list[Circle]:
+    """Every circle of messages: each rank sits in one, so each waits for one."""
+    waits = {rank: whom for rank, event in sitting(case).items() if (whom := event.number("whom")) is not None}
+    if case.goes_on:
+        return []
+    found: list[Circle] = []
+    settled: set[int] = set()
+    for start in waits:
+        path: list[int] = []
+        rank = start
+        while rank in waits and rank not in path and rank not in settled:
+            path.append(rank)
+            rank = waits[rank]
+        if rank in path:
+            members = path[path.index(rank) :]
+            found.append(Circle(tuple(members), _past(case, members), _others(case, members)))
+        settled.update(path)
+    return [circle for circle in found if not _they_match(case, circle)]
+
+
+def _they_match(case: Case, circle: Circle) -> bool:
+    """A send and the recv that belongs to it: they wait for the network, not for each other."""
+    sits = sitting(case)
+    sends = [sits[rank].text("op") in SENDS for rank in circle.ranks]
+    return len(sends) == 2 and sends[0] != sends[1]
+
+
+def _others(case: Case, members: list[int]) -> tuple[int, ...]:
+    return tuple(rank for rank, a in sorted(case.activities.items()) if a.doing == "waiting" and rank not in members)
+
+
+def _past(case: Case, members: list[int]) -> int | None:
+    if len(members) != 2 or not set(members) <= set(case.stacks):
+        return None
+    one, other = members
+    order = _compare(_path(case.stacks[one]), _path(case.stacks[other]))
+    return None if order == 0 else one if order > 0 else other
+
+
+def _path(stack: ProcessStack) -> list[Frame]:
+    """The training code's own frames, from the script inwards."""
+    thread = main_thread(stack)
+    return [frame for frame in reversed(thread.frames) if is_user_frame(frame)] if thread else []
+
+
+def _compare(mine: list[Frame], theirs: list[Frame]) -> int:
+    """Which of two ranks is further on: 1 for mine, -1 for theirs, 0 where that can't be told.
+
+    They part in a function that both are in. If there each has called another function, the lower line is the later
+    part of the program; two lines with the same call may as well be the two branches of a condition.
+    """
+    for depth, (a, b) in enumerate(zip(mine, theirs, strict=False)):
+        if (a.file, a.function) != (b.file, b.function):
+            return 0
+        if a.line == b.line:
+            continue
+        inner = [path[depth + 1] for path in (mine, theirs) if len(path) > depth + 1]
+        if len(inner) < 2 or (inner[0].file, inner[0].function) == (inner[1].file, inner[1].function):
+            return 0
+        return 1 if a.line > b.line else -1
+    return 0

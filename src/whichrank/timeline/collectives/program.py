@@ -1,0 +1,154 @@
+"""The program a rank follows, read from the order of its operations.
+
+Training repeats itself. What a rank issues after a given run of operations is known from its own
+past and from ranks that do the same work, so a rank that takes another path can be recognised even
+where no majority exists: in a group of two, or when everybody is stuck in a different group.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from whichrank.model.findings import CodePlace
+from whichrank.records.dump import Call
+from whichrank.records.stack import is_user_frame
+from whichrank.timeline.collectives.lineup import Lineup
+from whichrank.timeline.collectives.passages import CONTEXTS, Ints, Passages, run_hashes
+from whichrank.timeline.collectives.signature import bare_name
+
+# How far back a rank's past is read.
+TAIL = 400
+# Programs of at most so many ranks are pooled: enough for a majority, bounded for 4,096 ranks.
+POOL = 96
+
+
+def place_of(call: Call, rank: int | None = None) -> CodePlace | None:
+    """The line of the user's own code that issued the call; None for C++ threads."""
+    for frame in call.stack:
+        if is_user_frame(frame):
+            return CodePlace(frame.file, frame.line, frame.function, rank)
+    if call.stack:
+        frame = call.stack[-1]
+        return CodePlace(frame.file, frame.line, frame.function, rank)
+    return None
+
+
+Label = int
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """Where a rank left the path: it issued `row` where `expected` was due."""
+
+    row: int
+    expected: int
+    """A row that shows what was due here: of another rank if one went this way, else an earlier one of its own."""
+
+
+@dataclass(slots=True)
+class Programs:
+    """Labelled operation sequences of some ranks, and what follows what in them."""
+
+    lineup: Lineup
+    labels: dict[int, list[Label]] = field(default_factory=dict)
+    """Rank -> its recent operations, in the order of `rows`."""
+    rows: dict[int, list[int]] = field(default_factory=dict)
+    finished: Counter[Label] = field(default_factory=Counter)
+    """Label -> how often it was seen to finish."""
+    _strands: dict[int, list[Ints]] = field(default_factory=dict)
+    """Rank -> for each of its recorders the places in `rows`: two recorders have no common order."""
+    _ids: dict[tuple[object, ...], Label] = field(default_factory=dict)
+    _by_call: dict[tuple[int, int], Label] = field(default_factory=dict)
+    _passages: Passages = field(default_factory=Passages)
+    _example: dict[tuple[Label, int], int] = field(default_factory=dict)
+    """(label, rank) -> the last row that shows it."""
+
+    def label(self, row: int) -> Label:
+        """A name for the operation that is the same on every rank that runs the same line for its own group."""
+        lineup = self.lineup
+        key = (int(lineup.group[row]), int(lineup.call[row]))
+        found = self._by_call.get(key)
+        if found is None:
+            call = lineup.calls[key[1]]
+            kind: tuple[object, ...] = lineup.groups[key[0]].kind if key[0] >= 0 else ("?", 0)
+            place = place_of(call)
+            # A dump that was written in haste has no frames: then no line may tell operations apart.
+            where = (place.file, place.line, place.function) if place and lineup.placed else ()
+            what = (
+                lineup.call_signature[key[1]]
+                if not call.p2p
+                else (bare_name(call.op), call.input_sizes or call.output_sizes)
+            )
+            found = self._by_call[key] = self._ids.setdefault((kind, what, where), len(self._ids))
+        return found
+
+    def add(self, rank: int) -> None:
+        """Read a rank's recent operations."""
+        if rank in self.labels:
+            return
+        lineup = self.lineup
+        rows = np.arange(*lineup.first[rank])[-TAIL:]
+        keys = lineup.group[rows].astype(np.int64) * len(lineup.calls) + lineup.call[rows]
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        labels = np.array([self.label(int(row)) for row in rows[first]], np.int64)[inverse.reshape(-1)]
+        self.rows[rank], self.labels[rank] = rows.tolist(), labels.tolist()
+        self._example.update(
+            {(label, rank): row for label, row in zip(self.labels[rank], self.rows[rank], strict=True)}
+        )
+        self.finished.update(labels[lineup.done[rows]].tolist())
+        self._strands[rank] = [np.flatnonzero(lineup.source[rows] == s) for s in np.unique(lineup.source[rows])]
+        for strand in self._strands[rank]:
+            self._passages.add(rank, labels[strand])
+
+    def add_all(self, ranks: Iterable[int]) -> None:
+        """Read ranks that will be compared: all of them first, so that they speak for each other."""
+        for rank in ranks:
+            self.add(rank)
+
+    def deviations(self, rank: int, back: int) -> list[Deviation]:
+        """The operations among the last `back` of a rank that nothing supports, oldest first."""
+        self.add(rank)
+        rows, oldest = self.rows[rank], len(self.rows[rank]) - back
+        found: list[Deviation] = []
+        for strand in self._strands[rank]:
+            labels = np.array(self.labels[rank], np.int64)[strand]
+            runs = {length: run_hashes(labels, length) for length in CONTEXTS}
+            for index in range(max(1, int(np.searchsorted(strand, oldest))), len(strand)):
+                due = self._due(rank, int(labels[index]), {n: h[index - n] for n, h in runs.items() if index >= n})
+                if due is not None:
+                    found.append(Deviation(rows[strand[index]], due))
+        return sorted(found, key=lambda deviation: deviation.row)
+
+    def _due(self, rank: int, label: Label, runs: dict[int, np.uint64]) -> int | None:
+        """A row that shows what was due after these runs of operations, if `label` has nothing to support it.
+
+        The longest run with at least two other passages decides: a single one may be the odd one itself.
+        """
+        single: tuple[Ints, Ints] | None = None
+        for length, run in runs.items():
+            follows, ranks = self._passages.after(length, run)  # this passage is among them
+            if len(follows) == 2 and single is None:
+                single = follows, ranks
+            if len(follows) > 2:
+                return self._expected(rank, label, follows, ranks)
+        return self._expected(rank, label, *single) if single is not None else None
+
+    def _expected(self, rank: int, label: Label, follows: Ints, ranks: Ints) -> int | None:
+        if np.count_nonzero(follows == label) > 1:
+            return None
+        other = follows != label
+        expected = int(Counter(follows[other].tolist()).most_common(1)[0][0])
+        by = ranks[other & (follows == expected) & (ranks != rank)]
+        return self._example[expected, int(by.min()) if len(by) else rank]
+
+
+def pool_programs(lineup: Lineup) -> Programs:
+    """The programs of enough ranks to compare with, evenly over the job: pipeline stages have programs of their own."""
+    programs = Programs(lineup)
+    count = len(lineup.dumped)
+    programs.add_all(lineup.dumped[number * count // POOL] for number in range(POOL))
+    return programs

@@ -1,0 +1,202 @@
+"""Ranks that do not come, seen from outside the recorder: by stacks, by watchdog lines, by who is silent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from whichrank.model.evidence import Ref
+from whichrank.records.log import LogEvent
+from whichrank.records.stack import ProcessStack
+from whichrank.timeline.case import Case
+from whichrank.timeline.job_state.activity import Activity, of_frames
+
+DEFAULT = "default_pg"
+_WATCHDOG = ("watchdog_progress", "dump_signal", "watchdog_timeout")
+# What keeps a rank from its next collective; "waiting" is what its victims do.
+HELD_UP = ("data", "checkpoint", "evaluation", "preprocessing", "compile", "storage", "user")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A rank that others wait for, and what it is doing instead."""
+
+    rank: int
+    activity: Activity
+    waiting: tuple[int, ...]
+    by: str
+    """How it was singled out: "dumps", "stacks" or "watchdog"."""
+
+
+def stack_ref(case: Case, rank: int) -> Ref:
+    """A rank's stack as evidence: the frames from the deepest line of the training code inwards."""
+    return ref_of(case.stacks[rank], rank, case.people.host_of(rank))
+
+
+def ref_of(stack: ProcessStack, rank: int | None = None, host: str | None = None) -> Ref:
+    """A stack as evidence, also where nothing says whose it is."""
+    thread = next((t for t in stack.threads if t.main), stack.threads[0] if stack.threads else None)
+    frames = thread.frames[:4] if thread else ()
+    quote = " < ".join(f"{f.function} ({f.file.rsplit('/', 1)[-1]}:{f.line})" for f in frames) or "no frames"
+    return Ref(stack.source, f"line {thread.line if thread else stack.line}", quote, rank, host)
+
+
+def only_stack(case: Case) -> tuple[ProcessStack, int | None] | None:
+    """The one stack at hand, and its rank where that is told; None where more is known of the job than that."""
+    found = [*((stack, rank) for rank, stack in case.stacks.items()), *((stack, None) for stack in case.unplaced)]
+    if len(found) != 1 or case.lineup is not None or case.progress:
+        return None
+    if found[0][0].reason.startswith("Fatal"):
+        return None  # the last words of a crash, no look at a job that stands still
+    return found[0]
+
+
+def suspects_by_record(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ranks that the line-up singles out for not coming (or may mean), and those that wait for them."""
+    for trouble in case.troubles:
+        if trouble.shape in ("stopped", "lost", "undecided"):
+            return trouble.ranks or trouble.candidates, trouble.victims
+    return (), ()
+
+
+def held_up(case: Case) -> list[Held]:
+    """Ranks that are held up in host code while others wait, with what holds them."""
+    suspects, victims = suspects_by_record(case)
+    doing = {rank: activity for rank, activity in case.activities.items() if activity.doing in HELD_UP}
+    found = [Held(rank, doing[rank], victims, "dumps") for rank in suspects if rank in doing]
+    if found or any(t.hangs for t in case.troubles if t.shape not in ("stopped", "lost", "undecided")):
+        return found
+    waiting = tuple(rank for rank, activity in case.activities.items() if activity.doing == "waiting")
+    standing = standings(case)
+    behind = set(standing.behind) if standing else set()
+    if waiting and doing and len(doing) <= len(waiting):
+        named = [rank for rank in doing if rank in behind] or list(doing)
+        if case.goes_on:
+            return []  # nobody has waited for longer than usual: it comes, only late perhaps
+        return [Held(rank, doing[rank], waiting, "stacks") for rank in named]
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """Who stands where in a group of all ranks, by the watchdogs' own words."""
+
+    group: str
+    target: int
+    """The work that most ranks wait in."""
+    waiting: dict[int, LogEvent]
+    """Ranks that wait in it."""
+    behind: dict[int, LogEvent]
+    """Ranks that never enqueued it."""
+    ahead: dict[int, LogEvent]
+    """Ranks that wait in a later one: they must have finished it, which the others have not."""
+
+
+def standings(case: Case) -> Standings | None:
+    """Compare the watchdogs' counters; None without their lines."""
+    timed_out = {event.rank for event in case.of_kind("watchdog_timeout")}
+    # A rank whose watchdog reports an error has lost a peer; it did not time out.
+    failed = {event.rank for event in case.of_kind("nccl_error", "peer_closed")} - timed_out
+    told = [e for e in case.of_kind(*_WATCHDOG) if e.rank is not None and e.rank not in failed]
+    groups = of_all_ranks(told)
+    found = [standing for group, events in groups.items() if (standing := _standing(group, events)) is not None]
+    return max(found, key=lambda standing: (len(standing.waiting), standing.group == DEFAULT), default=None)
+
+
+def of_all_ranks(told: Sequence[LogEvent]) -> dict[str, list[LogEvent]]:
+    """The watchdogs' lines by the group that they speak of, without groups of some ranks: their numbers differ."""
+    # The line of a time-out may name no group; the next line of that rank about the same work does.
+    named = {(e.rank, e.number("work")): name for e in told if (name := _group(e)) and e.kind == "watchdog_progress"}
+    only = next(iter(names)) if len(names := set(named.values())) == 1 else DEFAULT
+    groups: dict[str, list[LogEvent]] = {}
+    for event in told:
+        name = _group(event) or named.get((event.rank, event.number("seq"))) or only
+        groups.setdefault(name, []).append(event)
+    return {
+        name: events
+        for name, events in groups.items()
+        if name == DEFAULT or (any(e.rank for e in events) and all(e.group_rank in (None, e.rank) for e in events))
+    }
+
+
+def _standing(group: str, told: Sequence[LogEvent]) -> Standings | None:
+    enqueued: dict[int, tuple[int, LogEvent]] = {}
+    waited: dict[int, tuple[int, LogEvent]] = {}
+    for event in told:
+        if event.rank is None:
+            continue
+        seq = event.number("seq") if event.kind == "watchdog_timeout" else event.number("work")
+        if seq is not None:
+            waited.setdefault(event.rank, (seq, event))
+        last = event.number("enqueued")
+        if last is not None and last >= enqueued.get(event.rank, (-1, event))[0]:
+            enqueued[event.rank] = (last, event)
+    if not waited:
+        return None
+    counts = Counter(seq for seq, _ in waited.values())
+    target = max(counts, key=lambda seq: (counts[seq], -seq))
+    return Standings(
+        group,
+        target,
+        {rank: event for rank, (seq, event) in waited.items() if seq == target},
+        {rank: event for rank, (last, event) in enqueued.items() if last < target and rank not in waited},
+        {rank: event for rank, (seq, event) in waited.items() if seq > target},
+    )
+
+
+def silent_in_timeouts(case: Case) -> tuple[tuple[int, ...], tuple[LogEvent, ...], tuple[int, ...]]:
+    """Ranks that printed no time-out where most others did: they were not waiting in that collective.
+
+    On Gloo the rank that took another path only sees its peers leave when they time out.
+    """
+    waited: dict[int, LogEvent] = {}
+    for event in case.of_kind("gloo_timeout"):
+        if event.rank is not None:
+            waited.setdefault(event.rank, event)
+    heard = {
+        event.rank: event
+        for event in case.of_kind("peer_closed")
+        if event.rank is not None and event.rank not in waited
+    }
+    silent = tuple(sorted(rank for rank in range(case.world) if rank not in waited))
+    if len(waited) < 2 or not silent or len(silent) >= len(waited):
+        return (), (), ()
+    shown = [heard[rank] for rank in silent if rank in heard] + list(waited.values())[:3]
+    return silent, tuple(shown), tuple(sorted(waited))
+
+
+def _group(event: LogEvent) -> str:
+    """What a line calls its group; "" where it names none."""
+    number = event.number("pg_id")
+    name = event.text("pg_desc") or event.text("pg_name") or (str(number) if number is not None else "")
+    return DEFAULT if name in ("0", "default_pg") or number == 0 else name
+
+
+def last_words(case: Case) -> dict[int, tuple[Activity, LogEvent]]:
+    """Where each rank was when its communication failed: the stack of the exception that says so."""
+    found: dict[int, tuple[Activity, LogEvent]] = {}
+    for event in case.of_kind("traceback"):
+        if event.rank is None or not event.frames or not _is_communication(event):
+            continue
+        found.setdefault(event.rank, (of_frames(tuple(reversed(event.frames))), event))
+    return found
+
+
+_COMMUNICATION = ("DistBackendError", "DistNetworkError", "DistStoreError", "RuntimeError", "ChildFailedError")
+
+
+def _is_communication(event: LogEvent) -> bool:
+    """An exception that only reports a lost peer or a time-out."""
+    name, message = event.text("type").rsplit(".", 1)[-1], event.text("message").lower()
+    words = (
+        "gloo",
+        "nccl",
+        "timed out",
+        "timeout",
+        "connection closed by peer",
+        "connection reset",
+        "watchdog",
+        "socket",
+    )
+    return name in _COMMUNICATION and any(word in message for word in words)

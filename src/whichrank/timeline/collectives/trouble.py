@@ -1,0 +1,72 @@
+"""What the lined-up dumps say is wrong: one trouble per independent fault, in plain terms.
+
+Rules turn a trouble into a finding; nothing here knows causes, texts or fixes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from whichrank.timeline.collectives.meetings import Meeting
+
+Shape = Literal[
+    "stopped",  # issues nothing and waits for nothing that was recorded, while others wait for it
+    "lost",  # left no dump, and is the only one missing where others wait
+    "undecided",  # one of several ranks without a dump
+    "skipped",  # went past an operation that the others joined
+    "added",  # issued an operation that the others did not
+    "alone",  # waits in an operation that all others have no part in, and they don't wait for it
+    "left-loop",  # went on to code behind the loop in which the others still are
+    "swapped",  # issued two operations of one group in the other order
+    "crossed",  # used two groups in the other order
+    "size",  # same operation, other element count
+    "dtype",  # same operation, other data type
+    "root",  # same operation, other root
+    "reduce-op",  # same operation, other reduction
+    "send-missing",  # a recv whose send never came, or a send whose recv never came
+    "p2p-cycle",  # sends and recvs that wait for each other
+    "stalled",  # everybody came and agrees, nobody finishes
+    "not-started",  # everybody came, on these ranks the GPU has not begun
+]
+
+
+# The same operation with other arguments: NCCL goes on with wrong numbers.
+ARGUMENTS = ("size", "dtype", "root", "reduce-op")
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One fault, as far as the dumps show it."""
+
+    shape: Shape
+    ranks: tuple[int, ...]
+    """The culprits; empty where the dumps don't single anybody out."""
+    meeting: Meeting
+    """Where it shows."""
+    victims: tuple[int, ...] = ()
+    acted: int | None = None
+    """Row of what a culprit issued instead."""
+    due: int | None = None
+    """Row (of another rank or an earlier step) that shows what the culprit should have issued."""
+    other: Meeting | None = None
+    """The second meeting of a cycle."""
+    cycle: tuple[tuple[int, Meeting, Meeting | None], ...] = ()
+    """For each rank of a cycle: the meeting it has joined and the one others hold up for it."""
+    candidates: tuple[int, ...] = ()
+    sure: float = 0.9
+    """How well this trouble itself is established, before causes are weighed."""
+    hangs: bool = True
+    repeated: bool = True
+    """The operation in question had been issued before: the loop is known."""
+    tie: bool = False
+    """No majority: the culprits are all that take part."""
+    flagged: bool = False
+    """The culprit left its own earlier path, besides being in the minority."""
+
+
+def calls_alone(trouble: Trouble, members: tuple[int, ...]) -> bool:
+    """The mark of code under `if rank == 0`: one rank calls, and it is the first of its group or of the job."""
+    if trouble.shape not in ("alone", "added") or len(trouble.ranks) != 1:
+        return False
+    return trouble.shape == "alone" or trouble.ranks[0] in (0, members[0])

@@ -1,0 +1,1 @@
+"""Who is who: processes, hosts, GPUs, ranks, groups, coordinates."""

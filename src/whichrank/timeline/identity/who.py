@@ -1,0 +1,161 @@
+"""Who is who: pid, host, GPU, global rank, from all evidence together, whatever the files are called.
+
+A process is a host and a pid. What ties it to a global rank: NCCL's communicator over the whole job, the elastic
+agent's table, RAS, a file or folder named for a rank. A rank within a smaller group says nothing by itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from whichrank.records.log import LogEvent
+from whichrank.records.nccl import NcclProcess
+from whichrank.records.ras import RasReport
+from whichrank.records.stack import ProcessStack, main_thread
+from whichrank.timeline.identity.runs import LARGEST_WORLD
+
+# Processes that launch ranks; their stacks are no rank's.
+_LAUNCHERS = ("torchrun", "torch.distributed.run", "torch/distributed/run", "accelerate", "deepspeed", "srun", "mpirun")
+_TELL_SIZE = ("group_init", "comm_init", "not_joined")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One rank's process, as far as it is known."""
+
+    rank: int
+    pid: int | None = None
+    host: str | None = None
+    local_rank: int | None = None
+    gpu: int | None = None
+    bus_id: str | None = None
+
+
+@dataclass(slots=True)
+class People:
+    """All ranks that the evidence knows by process."""
+
+    world: int = 0
+    """0 where nothing says how many ranks there are."""
+    by_rank: dict[int, Process] = field(default_factory=dict)
+    _by_pid: dict[int, set[int]] = field(default_factory=dict)
+    """Pid -> ranks; more than one when hosts reuse pids."""
+
+    def note(self, rank: int, **known: object) -> None:
+        """Add what a source says of a rank; what is known already stays."""
+        old = self.by_rank.get(rank, Process(rank))
+        new = {k: v for k, v in known.items() if v is not None and getattr(old, k) is None}
+        self.by_rank[rank] = replace(old, **new)  # type: ignore[arg-type]
+        pid = self.by_rank[rank].pid
+        if pid is not None:
+            self._by_pid.setdefault(pid, set()).add(rank)
+
+    def rank_of(self, pid: int | None, host: str | None = None) -> int | None:
+        """The global rank of a process, if only one fits."""
+        if pid is None:
+            return None
+        found = self._by_pid.get(pid, set())
+        if len(found) > 1 and host is not None:
+            found = {rank for rank in found if _same_host(self.by_rank[rank].host, host)}
+        return next(iter(found)) if len(found) == 1 else None
+
+    def host_of(self, rank: int) -> str | None:
+        process = self.by_rank.get(rank)
+        return process.host if process else None
+
+
+def _same_host(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and short_name(one) == short_name(other)
+
+
+def short_name(host: str) -> str:
+    """A host's name without its domain; an address is kept whole."""
+    return host if host.replace(".", "").isdecimal() else host.partition(".")[0].lower()
+
+
+def meet(
+    dumped: Iterable[int],
+    world: int,
+    nccl: Sequence[NcclProcess],
+    ras: Sequence[RasReport],
+    events: Sequence[LogEvent],
+    stacks: Sequence[ProcessStack],
+) -> People:
+    """Put together what every source says of pids, hosts and ranks."""
+    people = People(world=max([world, *_sizes(nccl, ras, events)], default=0))
+    # "localhost" names a host only where nothing else does.
+    events = sorted(events, key=lambda event: event.host == "localhost")
+    _by_launcher_and_nccl(people, nccl, ras, events)
+    for event in events:
+        if event.rank is not None:
+            people.note(event.rank, pid=event.pid if event.kind != "elastic_signal" else None, host=event.host)
+    for number in dumped:
+        people.note(number)
+    for stack in stacks:
+        if stack.rank is not None:
+            people.note(stack.rank, pid=stack.pid, host=stack.host)
+    _last_one_left(people, stacks)
+    return people
+
+
+def _by_launcher_and_nccl(
+    people: People, nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequence[LogEvent]
+) -> None:
+    """The sources that tie a pid to a rank outright: the agent's table, communicators over the whole job."""
+    for event in events:
+        if event.rank is not None and event.kind in ("elastic_failure", "process_exit"):
+            people.note(event.rank, pid=event.pid, host=event.host, local_rank=event.local_rank)
+    for process in nccl:
+        for init in process.inits:
+            if init.nranks == people.world and process.pid is not None:
+                people.note(init.rank, pid=process.pid, host=process.host, gpu=init.cuda_dev, bus_id=init.bus_id)
+    for report in ras:
+        for comm in report.comms:
+            if comm.size == people.world:
+                for member in comm.ranks:
+                    people.note(member.rank, pid=member.pid, gpu=member.cuda_dev)
+
+
+def _sizes(nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequence[LogEvent]) -> list[int]:
+    """World sizes that the sources speak of: the largest communicator, the first group made, the ranks named."""
+    sizes = [init.nranks for process in nccl for init in process.inits]
+    sizes += [comm.size for report in ras for comm in report.comms]
+    sizes += [size for e in events if e.kind in _TELL_SIZE and (size := e.number("size")) is not None]
+    sizes += [e.rank + 1 for e in events if e.rank is not None]
+    return sizes
+
+
+def with_likely_ranks(events: Sequence[LogEvent], stated: int) -> list[LogEvent]:
+    """The events, without ranks that no world has: a number in a name may be a pid or a date."""
+    most = max(stated, LARGEST_WORLD)
+    return [replace(e, rank=None) if e.rank is not None and e.rank > most else e for e in events]
+
+
+def is_launcher(stack: ProcessStack) -> bool:
+    """Whether this is the launcher's own process."""
+    words = stack.command.split()
+    if any(word.rsplit("/", 1)[-1] in _LAUNCHERS or "torch.distributed.run" in word for word in words[:4]):
+        return True
+    thread = main_thread(stack)
+    return thread is not None and any("/elastic/agent/" in frame.file for frame in thread.frames)
+
+
+def _last_one_left(people: People, stacks: Sequence[ProcessStack]) -> None:
+    """One rank without a process and one process without a rank: they belong together."""
+    if not people.world:
+        return
+    free_ranks = [r for r in range(people.world) if people.by_rank.get(r, Process(r)).pid is None]
+    commands = Counter(s.command for s in stacks if people.rank_of(s.pid, s.host) is not None)
+    free = [
+        s
+        for s in stacks
+        if s.pid is not None
+        and s.rank is None
+        and people.rank_of(s.pid, s.host) is None
+        and not is_launcher(s)
+        and (not commands or s.command in commands)
+    ]
+    if len(free_ranks) == 1 and len({s.pid for s in free}) == 1:
+        people.note(free_ranks[0], pid=free[0].pid, host=free[0].host)

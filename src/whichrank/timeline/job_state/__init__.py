@@ -1,0 +1,1 @@
+"""What the job was doing: phases, activity, outcome."""

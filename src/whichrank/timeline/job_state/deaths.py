@@ -1,0 +1,135 @@
+"""How processes ended, by what launchers and schedulers say; and who was ended by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from whichrank.records.log import LogEvent
+from whichrank.timeline.job_state.statements import Statement, events, rank_of, statement
+
+if TYPE_CHECKING:
+    from whichrank.timeline.case import Case
+
+KILL, TERMINATE, ABORT = 9, 15, 6
+NATIVE = (11, 7, 4, 8)
+SIGNALS = {2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+_SLACK_NS = 2_000_000_000
+"""The agent's table holds whole seconds."""
+_APART_NS = 200_000_000
+"""The watcher looks several times a second; what ended between two looks has nearly the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The end of one process, as its launcher saw it."""
+
+    sign: Statement
+    code: int | None
+    signal: int | None
+    by_launcher: bool
+    """The launcher itself ended it, or told it to end before."""
+
+
+def deaths(case: Case) -> list[Death]:
+    """One per process; a table's row and the line above it are the same."""
+    ended = _ended_by_agent(case)
+    found: dict[object, Death] = {}
+    for event in events(case, "elastic_failure", "process_exit"):
+        for rank in _ranks(case, event):
+            who: object = rank if rank is not None else (event.host, event.pid, event.local_rank, event.line)
+            death = _death(case, event, rank, ended)
+            if death is not None:
+                found.setdefault(who, death)
+    return list(found.values())
+
+
+def _death(case: Case, event: LogEvent, rank: int | None, ended: set[int]) -> Death | None:
+    code, number = event.number("exitcode"), event.number("signal")
+    if number is None and code is not None and 128 < code < 160:  # a shell's way to tell a signal
+        number = code - 128
+    if (code in (None, 0)) and number is None:
+        return None
+    heard = statement(case, event)
+    if rank != heard.rank:
+        heard = Statement(heard.text, heard.ref, rank, None, heard.time_ns, heard.about_ns, heard.host, None, event)
+    return Death(heard, code, number, event.pid in ended)
+
+
+def _ended_by_agent(case: Case) -> set[int]:
+    """Pids that the elastic agent (or DeepSpeed's launcher) told to end."""
+    return {
+        pid
+        for event in events(case, "elastic_signal")
+        if event.text("what") in ("closing", "forced") and (pid := event.number("target_pid")) is not None
+    }
+
+
+def _ranks(case: Case, event: LogEvent) -> Iterable[int | None]:
+    """The ranks that a line is about. Slurm's tasks are ranks only where no agent runs below them."""
+    tasks = event.numbers("tasks")
+    if not tasks or "elastic" in {e.text("by") for e in events(case, "process_exit")}:
+        return (rank_of(case, event),)
+    plain = not events(case, "elastic_failure", "elastic_signal", "elastic_restart")
+    if plain and case.world > max(tasks):
+        return tasks
+    return (None,)
+
+
+def ended_from_outside(case: Case) -> list[LogEvent]:
+    """Words of a scheduler that ends the job, and of an agent that was told to end."""
+    told = [e for e in events(case, "elastic_signal") if e.text("what") == "death"]
+    return [*events(case, "job_ended"), *told]
+
+
+def follows_the_end(case: Case, found: Statement) -> bool:
+    """Whether the job was ended from outside, and this is not known to be earlier."""
+    ends = ended_from_outside(case)
+    if not ends:
+        return False
+    times = [e.time_ns for e in ends if e.time_ns is not None]
+    return not times or found.time_ns is None or found.time_ns > min(times) - _SLACK_NS
+
+
+def waited(case: Case, rank: int | None) -> bool:
+    """Whether this rank (or, unnamed, any) tells that it waited, lost a peer, or was taken down by its watchdog."""
+    kinds = ("watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "peer_closed", "gloo_timeout")
+    return any(rank is None or event.rank in (None, rank) for event in events(case, *kinds))
+
+
+def out_of_memory(case: Case) -> list[Death]:
+    """Processes that Slurm says were ended for lack of memory."""
+    return [d for d in deaths(case) if d.sign.event and d.sign.event.text("reason").startswith("Out Of Memory")]
+
+
+def only_one_failed(case: Case) -> tuple[int, ...]:
+    """The one rank that ended by itself while the launcher ended all others, if there is just one."""
+    all_deaths = deaths(case)
+    own = [d for d in all_deaths if not d.by_launcher and d.signal != TERMINATE]
+    if len(all_deaths) < 2 or len(own) != 1 or own[0].sign.rank is None:
+        return ()
+    return (own[0].sign.rank,)
+
+
+def first_to_end(case: Case) -> Death | None:
+    """The process that ended by itself, and not out of a wait, before all others did, as the watcher saw it."""
+    seen = sorted(
+        ((d.sign.time_ns, bool(d.sign.event.number("waiting")), d)
+         for d in deaths(case)
+         if d.sign.event is not None and d.sign.event.text("by") == "whichrank" and d.sign.time_ns is not None),
+        key=lambda row: row[0],
+    )  # fmt: skip
+    if len(seen) < 2 or len({death.sign.host for _, _, death in seen}) > 1:
+        return None
+    (at, waiting, first), (then, _, _) = seen[:2]
+    by_itself = first.code is not None and 0 < first.code < 128 and not first.by_launcher
+    return first if by_itself and not waiting and then - at > _APART_NS else None
+
+
+def left_to_crash(case: Case) -> tuple[int, ...]:
+    """Ranks that ended well while every other rank crashed in native code: on NCCL an early leave does that."""
+    left = {event.rank for event in events(case, "process_left") if event.rank is not None}
+    crashed = {d.sign.rank for d in deaths(case) if d.signal in (ABORT, *NATIVE)}
+    others = set(range(case.world)) - left
+    return tuple(sorted(left)) if left and len(others) > 1 and others <= crashed else ()

@@ -1,0 +1,185 @@
+"""Python exceptions told apart: a rank's own, those that name a known cause, and those that only tell of a loss."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from whichrank.facts.messages import names_a_cause
+from whichrank.facts.shapes import LAUNCHED
+from whichrank.records.log import LogEvent
+from whichrank.timeline.job_state.statements import Statement, events, statement, survived
+
+if TYPE_CHECKING:
+    from whichrank.timeline.case import Case
+
+Nature = Literal["own", "known", "loss", "ended", "launcher", "unclear"]
+
+_ENDED = ("KeyboardInterrupt", "SystemExit", "SignalException", "GeneratorExit")
+_LAUNCHER = (
+    "ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError", "ActorDiedError",
+    "RayActorError", "WorkerCrashedError", "RayTaskError",
+)  # fmt: skip
+_LOSS_TYPES = (
+    "DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "DistQueueEmptyError",
+    "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "BrokenPipeError", "EOFError",
+)  # fmt: skip
+_PLAIN_LOSS = ("ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "EOFError", "TimeoutError")
+"""Types that may as well come from a download: what is raised from them may be the rank's own trouble."""
+_LOSS_WORDS = (
+    "gloo/transport", "Connection closed by", "Connection reset by peer", "NCCL error", "NCCL Error",
+    "NCCL communicator was aborted", "ncclRemoteError", "ncclSystemError", "ncclInternalError", "Watchdog caught",
+    "NCCL operation timed out", "timed out in blocking wait", "client socket has", "wait timeout after",
+    "waiting for clients", "Socket Timeout", "store based barrier", "store_based_barrier", "Failed to recv",
+    "Connection was likely closed", "Broken pipe", "monitoredBarrier", "Timed out waiting", "ncclUniqueId",
+    "Stop_waiting response is expected", "connectFullMesh", "Timed out initializing process group", "TCPStore",
+    "rendezvous",
+)  # fmt: skip
+_KNOWN_WORDS = (
+    "out of memory", "CUDA error:", "HIP error:", "cuda runtime error (", "device-side assert",
+    "DataLoader worker (pid", "DataLoader worker(s)", "Expected to have finished reduction",
+    "were not used in producing the loss",
+    "Detected mismatch between collectives", "EADDRINUSE", "Address already in use", "Too many open files",
+    "received 0 items of ancdata", "No space left on device", "Disk quota exceeded",
+    "unable to open shared memory object", "unable to mmap",
+    "insufficient shared memory", "Name or service not known", "name resolution", "gai error",
+    "expected, but not set", "exhausted inputs", "No CUDA GPUs are available", "Found no NVIDIA driver",
+    "no GPUs found!",
+    "driver on your system is too old", "Driver/library version mismatch", "Invalid device id",
+    "Attempting to deserialize object on CUDA device", "Duplicate GPU detected", "appears not to match",
+    "DDP expects same model", "Unable to find address for", "DefaultCPUAllocator", "Cannot allocate memory",
+    "Invalid value for environment variable", "Received data size doesn't match",
+)  # fmt: skip
+_CHECKS = ("check_ddp_consistency", "_check_grad_norms")
+"""Functions of trainers that compare the ranks: what they raise is told by the rule on what differs."""
+_CARRIED = re.compile(r"Caught \w{1,60} in (?:DataLoader worker process|pin memory thread|replica)\b")
+"""torch raises the exception of another process or thread again; the original follows below it."""
+_ORIGINAL_LINES = 400
+_NEXT = 256
+"""Exceptions of other ranks that may stand between in one file."""
+_ERRNO = (
+    "Connection timed out", "Connection refused", "No route to host", "Network is unreachable", "connect() timed out",
+    "Connection reset by peer", "Socket Timeout",
+)  # fmt: skip
+# CUDA errors of which no rule on text speaks are the exception of the rank that has them.
+_UNCLAIMED_CUDA = ("device_busy", "launch_timeout", "other", "library")
+
+
+def short_type(event: LogEvent) -> str:
+    """The class of the exception without its package."""
+    return event.text("type").rsplit(".", 1)[-1]
+
+
+def at_the_store(event: LogEvent) -> bool:
+    """Whether torch raised it while it connected to its store: older versions tell errno's words and no more."""
+    inner = event.frames[-1] if event.frames else None
+    makes_store = inner is not None and (
+        inner.file.endswith("distributed/rendezvous.py") or inner.function == "_create_tcp_store"
+    )
+    return makes_store and event.text("message").startswith(_ERRNO)
+
+
+def nature(event: LogEvent) -> Nature:
+    """What kind of thing a traceback tells of."""
+    name, words = short_type(event), f"{event.text('type')}: {event.text('message')}"
+    if not name:
+        return "unclear"
+    if name in _ENDED:
+        return "ended"
+    if name in _LAUNCHER and (name != "CalledProcessError" or LAUNCHED.search(words)):
+        return "launcher"
+    if _is_known(event, name, words):
+        return "known"
+    if at_the_store(event):
+        return "loss"
+    if name in _LOSS_TYPES or name.startswith("Rendezvous") or any(phrase in words for phrase in _LOSS_WORDS):
+        return "loss"
+    return "own"
+
+
+def _is_known(event: LogEvent, name: str, words: str) -> bool:
+    """Whether another rule tells what is behind it."""
+    by_name = name in ("OutOfMemoryError", "MemoryError", "gaierror") or any(phrase in words for phrase in _KNOWN_WORDS)
+    return by_name or any(frame.function in _CHECKS for frame in event.frames) or names_a_cause(words)
+
+
+def own_exceptions(case: Case) -> list[Statement]:
+    """Exceptions that a rank raised by itself: uncaught, on its main thread, and the first of each rank."""
+    taken: list[Statement] = []
+    before: dict[tuple[str, int | None], dict[str, LogEvent]] = {}
+    settled: set[tuple[str, int]] = set()
+    losses = _first_losses(case)
+    told = sorted(events(case, "traceback"), key=lambda e: (e.ref.source, e.line))
+    for number, event in enumerate(told):
+        if _CARRIED.match(event.text("message")) and _is_followed(told, number):
+            continue
+        earlier = before.setdefault((event.ref.source, event.rank), {})
+        parent = earlier.get(event.text("chained_from"))
+        kind = nature(event)
+        earlier[event.text("type")] = event
+        if event.number("ignored") or event.text("thread") or survived(case, event) or kind in ("ended", "launcher"):
+            continue
+        key = None if event.rank is None else (event.ref.source, event.rank)
+        if key is not None and losses.get(key, event.line) < event.line:
+            continue  # what a rank raises after it has lost its peers follows from that
+        if key in settled or (parent is not None and not _raised_anew(parent, kind)):
+            continue
+        if kind == "own":
+            taken.append(statement(case, event))
+        if key is not None and not (kind == "loss" and short_type(event) in _PLAIN_LOSS):
+            settled.add(key)
+    return taken
+
+
+def lost_a_peer(case: Case) -> set[int]:
+    """Ranks that tell of a peer that had gone."""
+    raised = [event for event in events(case, "traceback") if nature(event) == "loss"]
+    return {event.rank for event in (*events(case, "peer_closed"), *raised) if event.rank is not None}
+
+
+def _is_followed(told: list[LogEvent], number: int) -> bool:
+    """Whether the next exception of the same rank stands close behind this one."""
+    event = told[number]
+    near = told[number + 1 : number + 1 + _NEXT]
+    close = (e for e in near if (e.ref.source, e.rank) == (event.ref.source, event.rank))
+    following = next(close, None)
+    return following is not None and following.line - event.line < _ORIGINAL_LINES
+
+
+def _first_losses(case: Case) -> dict[tuple[str, int], int]:
+    """By file and rank, the line where the rank first tells that it waited in vain or lost a peer."""
+    first: dict[tuple[str, int], int] = {}
+    for event in events(case, "watchdog_timeout", "nccl_error", "peer_closed", "gloo_timeout"):
+        if event.rank is not None:
+            key = (event.ref.source, event.rank)
+            first[key] = min(event.line, first.get(key, event.line))
+    return first
+
+
+def _raised_anew(parent: LogEvent, kind: Nature) -> bool:
+    """Whether an exception raised while another was handled is the one to tell: a failed download is."""
+    return kind == "own" and nature(parent) == "loss" and short_type(parent) in _PLAIN_LOSS
+
+
+def agent_had_workers(case: Case) -> bool:
+    """Whether an elastic agent failed while it looked after its workers: then the rendezvous had been reached."""
+    names = {s.signature for s in case.sightings}
+    stopped = any(event.text("what") == "closing" for event in events(case, "elastic_signal"))
+    return "frame-agent-asks-store" in names or ("agent-heartbeat-failed" in names and stopped)
+
+
+def any_raised(case: Case) -> bool:
+    """Whether any rank's exception, of whatever nature, is at hand."""
+    return any(nature(event) not in ("ended", "launcher") for event in events(case, "traceback", "cuda_error"))
+
+
+def unclaimed_cuda_errors(case: Case) -> list[Statement]:
+    """CUDA errors whose text names no cause of its own."""
+    found = [e for e in events(case, "cuda_error") if e.text("what") in _UNCLAIMED_CUDA]
+    return [
+        statement(case, event)
+        for event in found
+        if not survived(case, event)
+        and "driver version" not in event.text("reason")
+        and not names_a_cause(event.ref.quote)
+    ]

@@ -1,0 +1,86 @@
+"""How the run ended: well, or not. A run that finished neither hung nor crashed, whatever it printed on the way.
+
+A run finished if its output says so at its end (the script's own words, a launcher's exit code 0, the last of the
+planned steps) and nothing behind that says that a process failed. Noise of the teardown is not a failure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whichrank.model.evidence import Ref
+from whichrank.records.log import LogEvent, Progress
+
+if TYPE_CHECKING:
+    from whichrank.timeline.case import Case
+
+_FATAL = (
+    "traceback", "watchdog_timeout", "watchdog_terminated", "native_crash", "elastic_failure", "process_exit",
+    "monitored_barrier_failed", "gloo_timeout", "job_ended", "cuda_error", "nccl_error", "host_out_of_memory",
+    "dataloader_worker_died", "node_silent",
+)  # fmt: skip
+_TERMINATED = (15, 143)
+# Peers that leave one after the other: what the last ones print about the first ones.
+_TEARDOWN_TYPES = ("DistNetworkError", "DistStoreError", "ConnectionResetError", "BrokenPipeError", "EOFError")
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The statement that the run ended well."""
+
+    ref: Ref
+    source: str
+    line: int
+    time_ns: int | None
+
+
+def finish(case: Case) -> Finish | None:
+    """Where the newest attempt says that it ended well, if nothing contradicts it."""
+    said = [_of_event(event) for event in case.index.kinds.get("run_finished", ())]
+    said += [done for progress in case.progress if (done := _last_step(progress)) is not None]
+    fatal = [event for kind in _FATAL for event in case.index.kinds.get(kind, ()) if _fails(event)]
+    fitting = [mark for mark in said if not any(_contradicts(event, mark) for event in fatal)]
+    if not fitting or case.stands_still_now:
+        return None
+    return max(fitting, key=lambda mark: (mark.time_ns or 0, mark.source, mark.line))
+
+
+def _of_event(event: LogEvent) -> Finish:
+    return Finish(event.ref, event.ref.source, event.line, event.time_ns or event.after_ns)
+
+
+def _last_step(progress: Progress) -> Finish | None:
+    """The last of the planned steps: `step 1000/1000`, of several that were counted up to it."""
+    planned = progress.total > 0
+    if planned.sum() < 2 or not planned[-1] or progress.step[-1] < progress.total[-1]:
+        return None
+    # Bars of an epoch or of an evaluation end too; a run's own counter ends once, over all epochs.
+    ended = np.unique(progress.line[planned & (progress.step >= progress.total)])
+    epochs = progress.epoch[~np.isnan(progress.epoch)]
+    if len(ended) > 1 or (len(epochs) and len(np.unique(epochs.astype(np.int64))) > 1):
+        return None
+    step, total, line = int(progress.step[-1]), int(progress.total[-1]), int(progress.line[-1])
+    time_ns = int(progress.time_ns[-1]) or None
+    return Finish(Ref(progress.source, f"line {line}", f"step {step}/{total}"), progress.source, line, time_ns)
+
+
+def _fails(event: LogEvent) -> bool:
+    """Whether this says that a process of the job failed, and not only that it left."""
+    if event.kind == "traceback":
+        kind = event.text("type").rsplit(".", 1)[-1]
+        return not event.number("ignored") and not event.text("thread") and kind not in _TEARDOWN_TYPES
+    if event.kind in ("process_exit", "elastic_failure"):
+        code, signal = event.number("exitcode"), event.number("signal")
+        return not (code in (None, 0) and signal is None) and not {code, signal} & set(_TERMINATED)
+    return True
+
+
+def _contradicts(event: LogEvent, mark: Finish) -> bool:
+    """Whether a failure came behind the words; of another file only where no time says that it came before."""
+    if event.ref.source == mark.source:
+        return event.line > mark.line
+    about = event.time_ns if event.time_ns is not None else event.after_ns
+    return about is None or mark.time_ns is None or about > mark.time_ns

@@ -1,0 +1,308 @@
+"""Statements of failure from all logs: what was said, whose it is, and whether the training survived it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whichrank.facts.messages import REPORT, signatures
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import CodePlace
+from whichrank.records.dump import Frame
+from whichrank.records.log import LogEvent
+from whichrank.records.nccl import NcclProcess, NcclWarning
+from whichrank.records.sighting import Sighting
+
+if TYPE_CHECKING:
+    from whichrank.timeline.case import Case
+
+TOGETHER_NS = 10_000_000_000
+
+"""Ranks that fail within this time fail together: C++ stamps are good to a second, hosts' clocks to some."""
+
+_STEPS_AFTER = 3
+
+_STEPS_AFTER_BY_ANYBODY = 20
+
+"""Other ranks print some steps more before they notice a loss; nobody prints twenty without the lost one."""
+
+_SPAWN_LINES = 60
+
+"""A traceback of `spawn` and the message below it are not longer than this."""
+
+_STATEMENTS = (
+    "traceback", "nccl_error", "store_error", "init_error", "rendezvous_error", "gloo_init_error", "cuda_error",
+    "native_crash", "watchdog_terminated", "elastic_failure",
+)  # fmt: skip
+
+_ENDINGS = (
+    "traceback", "native_crash", "cuda_error", "elastic_failure", "process_exit", "job_ended", "watchdog_terminated",
+    "host_out_of_memory", "nccl_error",
+)  # fmt: skip
+
+_WORDS = ("type", "message", "reason", "last_error", "text")
+
+_LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<string>", "importlib")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement of failure, with the rank that it is about where that is known."""
+
+    text: str
+    ref: Ref
+    rank: int | None = None
+    local_rank: int | None = None
+    time_ns: int | None = None
+    about_ns: int | None = None
+    """The statement's time, or else the newest time before it in its file."""
+    host: str | None = None
+    code: CodePlace | None = None
+    event: LogEvent | None = None
+    weight: float = 0.0
+    """How sure a known message is of its cause."""
+
+
+class Index:
+    """The events of a case by kind, and what makes telling whose they are quick."""
+
+    def __init__(self, case: Case) -> None:
+        self.kinds: dict[str, list[LogEvent]] = {}
+        for event in case.events:
+            self.kinds.setdefault(event.kind, []).append(event)
+        self.progress = {progress.source: progress for progress in case.progress}
+        self.spawned: dict[str, list[LogEvent]] = {}
+        for event in self.kinds.get("process_exit", ()):
+            if event.text("by") == "spawn":
+                self.spawned.setdefault(event.ref.source, []).append(event)
+        self.survived: dict[tuple[str, int, int | None], bool] = {}
+        # Thousands of ranks say the same: their words are searched once.
+        self.statements: dict[str, list[tuple[int, LogEvent]]] = {}
+        for number, event in enumerate(e for kind in _STATEMENTS for e in self.kinds.get(kind, ())):
+            self.statements.setdefault(words_of(event), []).append((number, event))
+        self.roots = [s for s in case.sightings if signatures()[s.signature].role == "root"]
+        table = signatures()
+        hangs = table["told-hang"]
+        self.said_to_hang = [
+            s for s in case.sightings if table[s.signature].library == REPORT and hangs.affirmed(s.ref.quote)
+        ]
+        self.by_local: dict[int, list[int]] = {}
+        for process in case.people.by_rank.values():
+            if process.local_rank is not None:
+                self.by_local.setdefault(process.local_rank, []).append(process.rank)
+
+
+def heard(case: Case) -> bool:
+    """Whether there is any log to judge by."""
+    return bool(case.events or case.nccl or case.sightings)
+
+
+def events(case: Case, *kinds: str) -> list[LogEvent]:
+    """Events of these kinds; of each kind in order of time."""
+    return [event for kind in kinds for event in case.index.kinds.get(kind, ())]
+
+
+def of_kind(case: Case, *kinds: str) -> list[Statement]:
+    """Events of these kinds that were not survived, as statements."""
+    return [statement(case, event) for event in events(case, *kinds) if not dismissed(case, event)]
+
+
+def said(case: Case, *phrases: str) -> list[Statement]:
+    """Every statement of failure that holds one of these phrases: of torch, of Python or of NCCL."""
+    hits = [
+        numbered
+        for words, spoken in case.index.statements.items()
+        if any(phrase in words for phrase in phrases)
+        for numbered in spoken
+    ]
+    found = [statement(case, event) for _, event in sorted(hits, key=lambda hit: hit[0]) if not survived(case, event)]
+    found += said_by_nccl(case, *phrases)
+    return found + _said_elsewhere(case, phrases, {(s.ref.source, s.ref.locator) for s in found})
+
+
+def _said_elsewhere(case: Case, phrases: Sequence[str], told: set[tuple[str, str]]) -> list[Statement]:
+    """The same in words of libraries that no other reader knows, or without the prefix that it goes by."""
+    return [
+        Statement(s.ref.quote, s.ref, s.rank, s.local_rank, s.time_ns, s.time_ns or s.after_ns, s.host)
+        for s in case.index.roots
+        if any(phrase in s.ref.quote for phrase in phrases)
+        and (s.ref.source, s.ref.locator) not in told
+        and not message_dismissed(case, s)
+    ]
+
+
+def known(case: Case, cause: str) -> list[Statement]:
+    """Messages of the knowledge base that tell this cause and after which training did not simply go on."""
+    table = signatures()
+    return [
+        Statement(
+            s.ref.quote,
+            replace(s.ref, rank=told_rank(s), host=s.host),
+            told_rank(s),
+            s.local_rank,
+            s.time_ns,
+            s.time_ns or s.after_ns,
+            s.host,
+            weight=table[s.signature].weight,
+        )
+        for s in case.index.roots
+        if table[s.signature].cause == cause and not message_dismissed(case, s)
+    ]
+
+
+def beside(signs: Sequence[Statement], more: Sequence[Statement]) -> list[Statement]:
+    """Those of `more` that stand at lines of which `signs` do not speak yet."""
+    told = {(s.ref.source, s.ref.locator) for s in signs}
+    return [s for s in more if (s.ref.source, s.ref.locator) not in told]
+
+
+def told_rank(s: Sighting) -> int | None:
+    """The rank that a message itself names as the one it is about, or that of the process that printed it."""
+    named = s.groups.get("culprit", "")
+    return int(named) if named else s.rank
+
+
+def surest(signs: Sequence[Statement]) -> float:
+    """How sure the surest of these known messages is."""
+    return max((s.weight for s in signs), default=0.0)
+
+
+def said_by_nccl(case: Case, *phrases: str) -> list[Statement]:
+    """Warnings of NCCL that hold one of these phrases."""
+    return [
+        nccl_statement(case, process, warning)
+        for process in case.nccl
+        for warning in process.warnings
+        if any(phrase in warning.text for phrase in phrases)
+    ]
+
+
+def words_of(event: LogEvent) -> str:
+    """All that an event says, without its numbers."""
+    return "\n".join(word for key in _WORDS if (word := event.text(key))) or event.ref.quote
+
+
+def statement(case: Case, event: LogEvent) -> Statement:
+    about = event.time_ns if event.time_ns is not None else event.after_ns
+    rank = rank_of(case, event)
+    local = event.local_rank if event.local_rank is not None else _spawned(case, event)
+    code = _place(event.frames, rank)
+    return Statement(words_of(event), event.ref, rank, local, event.time_ns, about, event.host, code, event)
+
+
+def nccl_statement(case: Case, process: NcclProcess, warning: NcclWarning) -> Statement:
+    rank = case.people.rank_of(process.pid, process.host)
+    ref = Ref(process.source, f"line {warning.line}", warning.text[:400], rank, process.host, warning.time)
+    return Statement(warning.text, ref, rank, host=process.host)
+
+
+def _place(frames: Sequence[Frame], rank: int | None) -> CodePlace | None:
+    """The innermost line of the training's own code; `frames` are outermost first."""
+    own = [frame for frame in frames if not any(part in frame.file for part in _LIBRARIES)]
+    chosen = own[-1] if own else frames[-1] if frames else None
+    return CodePlace(chosen.file, chosen.line, chosen.function, rank) if chosen else None
+
+
+def rank_of(case: Case, event: LogEvent) -> int | None:
+    """The global rank of an event; of a local rank only where one rank has it."""
+    if event.rank is not None:
+        return event.rank
+    local = event.local_rank if event.local_rank is not None else _spawned(case, event)
+    if local is None:
+        return None
+    fitting = [r for r in case.index.by_local.get(local, ()) if event.host in (None, case.people.host_of(r))]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _spawned(case: Case, event: LogEvent) -> int | None:
+    """The process that `torch.multiprocessing.spawn` names in the line above a traceback."""
+    told = [e for e in case.index.spawned.get(event.ref.source, ()) if 0 <= event.line - e.line <= _SPAWN_LINES]
+    return told[-1].local_rank if told else None
+
+
+def survived(case: Case, event: LogEvent) -> bool:
+    """Whether training went on after it: then it was caught, retried, or only told."""
+    return survived_at(case, event.ref.source, event.line, event.rank)
+
+
+def dismissed(case: Case, event: LogEvent) -> bool:
+    """Whether an event is no cause: training went on, and it is not what one rank alone said before it failed first."""
+    if not survived(case, event):
+        return False
+    return event.rank not in case.first_to_fail or any(e.rank != event.rank for e in case.index.kinds[event.kind])
+
+
+def message_dismissed(case: Case, message: Sighting) -> bool:
+    """The same for a known message."""
+    rank = told_rank(message)
+    if not survived_at(case, message.ref.source, message.line, message.rank):
+        return False
+    return rank not in case.first_to_fail or any(
+        told_rank(s) != rank for s in case.sightings if s.signature == message.signature
+    )
+
+
+def survived_at(case: Case, source: str, line: int, rank: int | None) -> bool:
+    """Whether training went on after this line of a file."""
+    known = case.index.survived
+    key = (source, line, rank)
+    if key not in known:
+        known[key] = _survived(case, source, line, rank)
+    return known[key]
+
+
+def _survived(case: Case, source: str, line: int, rank: int | None) -> bool:
+    progress = case.index.progress.get(source)
+    if progress is None or "elastic_restart" in case.index.kinds:
+        return False
+    begin = int(np.searchsorted(progress.line, line, side="right"))
+    steps = progress.step[begin:]
+    if rank is not None and len(np.unique(steps[progress.rank[begin:] == rank])) >= _STEPS_AFTER:
+        return True
+    counted = np.unique(steps[steps >= 0])
+    # A script may print every hundredth step only: what counts is how far it got.
+    return len(np.unique(steps)) >= _STEPS_AFTER_BY_ANYBODY or (
+        len(counted) >= _STEPS_AFTER and int(counted[-1] - counted[0]) >= _STEPS_AFTER_BY_ANYBODY
+    )
+
+
+def went_on(case: Case, found: Statement) -> bool:
+    """Whether the same output shows a process group made later: then the attempt to connect was repeated."""
+    return any(
+        event.ref.source == found.ref.source
+        and found.event is not None
+        and event.line > found.event.line
+        and found.rank in (None, event.rank)
+        for event in events(case, "group_init", "comm_init")
+    )
+
+
+def first_to_fail(signs: Sequence[Statement]) -> list[Statement]:
+    """Those that failed together with the first; a sign without a time of its own is kept."""
+    times = [s.time_ns for s in signs if s.time_ns is not None]
+    if not times:
+        return list(signs)
+    last = min(times) + TOGETHER_NS
+    return [s for s in signs if s.time_ns is None or s.time_ns <= last]
+
+
+def ranks_of(signs: Iterable[Statement]) -> tuple[int, ...]:
+    return tuple(sorted({s.rank for s in signs if s.rank is not None}))
+
+
+def unless_all(case: Case, ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """Nobody where everybody is meant."""
+    return () if case.world > 1 and len(ranks) >= case.world else ranks
+
+
+def only_hangs(case: Case) -> bool:
+    """Whether somebody says that the job hangs, and nothing shows that a process ended."""
+    return bool(case.index.said_to_hang) and not any(kind in case.index.kinds for kind in _ENDINGS)
+
+
+def is_traceback(found: Statement) -> bool:
+    """Whether this is a whole traceback, not a line of it."""
+    return found.event is not None and found.event.kind == "traceback"
