@@ -18,6 +18,7 @@ need srun slurm-client
 need munged munge
 need etcd etcd-server
 need gdb gdb
+need faketime faketime
 
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
