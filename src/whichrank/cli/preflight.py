@@ -25,6 +25,7 @@ FORMATS = ("text", "json", "markdown", "html", "junit")
 @click.option("--port", type=click.IntRange(1, 65535), default=DEFAULT_PORT, show_default=True, help="Rendezvous port.")
 @click.option("--folder", "folders", multiple=True, help="Where dumps and checkpoints go; may be repeated.")
 @click.option("--full", is_flag=True, help="Also measure throughput, disks and speed of work: disturbs running jobs.")
+@click.option("--iperf", is_flag=True, help="With --full: throughput by iperf3 where both hosts have it.")
 @click.option("--thorough", is_flag=True, help="Test every pair of hosts: finds one slow pair among many.")
 @click.option("--quick", is_flag=True, help="Only the hosts themselves, nothing between them.")
 @click.option("--map", "maps", type=click.Path(exists=True, dir_okay=False, path_type=Path), multiple=True,
@@ -47,6 +48,7 @@ def command(
     port: int,
     folders: tuple[str, ...],
     full: bool,
+    iperf: bool,
     thorough: bool,
     quick: bool,
     maps: tuple[Path, ...],
@@ -90,7 +92,7 @@ def command(
         ctx.exit(tell_budget(model_params, strategy, units, (len(engine.hosts), ranks or 1), full, format_, output))
     agent = [python, *flow.AGENT, *(["--root", str(root)] if root else [])]
     launch = Launch(ranks_per_host=ranks or next(iter(engine.slots.values()), None), port=port, folders=folders)
-    wishes = flow.Wishes(launch, full, thorough, quick)
+    wishes = flow.Wishes(launch, full, thorough, quick, iperf=iperf)
     told = _of_copies(engine.name, wishes) if not root else None
     if told == "followed":
         ctx.exit(HEALTHY)  # rank 0 reports

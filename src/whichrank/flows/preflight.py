@@ -39,6 +39,8 @@ class Wishes:
     quick: bool = False
     """Hosts alone, nothing between them."""
     connect_s: float = 3.0
+    iperf: bool = False
+    """Throughput by iperf3, where hosts have it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def measure(everyone: Crew, engine: Engine, launch: Launch, token: str, wishes: 
     _connect(peers, found, wishes.connect_s)
     _volleys(peers, found, thorough=wishes.thorough)
     if wishes.full:
-        _rates(peers, found, thorough=wishes.thorough)
+        _rates(peers, found, thorough=wishes.thorough, iperf=wishes.iperf)
     return found
 
 
@@ -245,7 +245,7 @@ def _has_hole(volley: Volley) -> bool:
 # -- throughput
 
 
-def _rates(peers: _Peers, found: Measurements, *, thorough: bool) -> None:
+def _rates(peers: _Peers, found: Measurements, *, thorough: bool, iperf: bool) -> None:
     hosts = [host for host in peers.crew.hosts if host in peers.ports]
     reachable = {(a.a, a.b) for a in found.attempts if a.outcome == "connected" and a.kind == "high"}
     # Where large packets vanish every test would only wait for its end.
@@ -256,8 +256,8 @@ def _rates(peers: _Peers, found: Measurements, *, thorough: bool) -> None:
         nonlocal number
         number += 1
         usable = [p for p in pairs if p in reachable and p[::-1] in reachable]
-        there = _one_way(peers, found, usable, number)
-        back = _one_way(peers, found, [p[::-1] for p in usable], number)
+        there = _one_way(peers, found, usable, number, iperf=iperf)
+        back = _one_way(peers, found, [p[::-1] for p in usable], number, iperf=iperf)
         found.rates += [*there, *back]
         usual = median([r.gbits for r in found.rates if r.gbits is not None] or [0.0])
         both = {p: [r for r in (*there, *back) if {r.a, r.b} == set(p)] for p in usable}
@@ -289,10 +289,13 @@ def _judged(rates: Sequence[Rate]) -> dict[Pair, list[bool]]:
     return results
 
 
-def _one_way(peers: _Peers, found: Measurements, ways: Sequence[Pair], number: int) -> list[Rate]:
+def _one_way(peers: _Peers, found: Measurements, ways: Sequence[Pair], number: int, *, iperf: bool) -> list[Rate]:
+    """By iperf3 where it is wished and both ends have it, else by our own sender."""
+    served = peers.crew.ask({b: {"do": "iperf"} for _, b in ways}, _ASK_S) if iperf else {}
+    ports = {host: reply.result.get("port") for host, reply in served.items() if isinstance(reply.result, dict)}
     requests = {
         a: {"do": "rate", "address": _way(peers, found, a, b), "port": peers.ports[b]["high"], "token": peers.token,
-            "seconds": _SECONDS}
+            "seconds": _SECONDS, "iperf_port": ports.get(b)}
         for a, b in ways
     }  # fmt: skip
     partner = dict(ways)

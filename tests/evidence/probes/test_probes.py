@@ -12,6 +12,7 @@ import pytest
 
 from tests.preflight import trees
 from whichrank.evidence.probes import Absent, Missing, Place, _child, discover, memory
+from whichrank.evidence.probes.between import iperf
 from whichrank.model.preflight import Launch
 
 PROBES = discover()
@@ -134,6 +135,19 @@ def test_segments_are_stale_only_if_nobody_has_them(tmp_path):
         held.close()
     assert names == {"nccl-AbCdEf", "torch_123_456"}
     assert memory.stale_segments(tmp_path) == []  # young: made a moment ago
+
+
+@pytest.mark.skipif(not iperf.installed(), reason="iperf3 is not installed")
+def test_iperf_counts_what_arrives():
+    told = iperf.send("127.0.0.1", iperf.serve()["port"], 1.0)
+    assert told["why"] == ""
+    assert told["gbits"] > 0
+
+
+def test_iperf_that_could_not_connect_is_no_measurement():
+    refused = b'{"start": {}, "end": {}, "error": "unable to connect to server: Connection refused"}'
+    assert iperf.read(refused) == {"gbits": None, "why": "unable to connect to server: Connection refused"}
+    assert iperf.read(b"", "no answer within 9 s")["why"] == "no answer within 9 s"
 
 
 def test_nothing_there_is_absent_not_an_error(tmp_path):

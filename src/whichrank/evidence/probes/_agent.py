@@ -31,7 +31,7 @@ class Agent:
         self.doing: dict[str, Callable[[dict[str, Any]], Any]] = {
             "hello": self._hello, "probe": self._probe, "clock": lambda _: {"now_s": time.time()},
             "serve": self._serve, "counts": self._counts, "resolve": _resolve, "connect": _connect,
-            "volley": _volley, "rate": _rate,
+            "volley": _volley, "rate": _rate, "iperf": _iperf,
         }  # fmt: skip
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +91,17 @@ def _volley(request: dict[str, Any]) -> dict[str, Any]:
 def _rate(request: dict[str, Any]) -> dict[str, Any]:
     from whichrank.evidence.probes.between import rate
 
+    if request.get("iperf_port"):
+        from whichrank.evidence.probes.between import iperf
+
+        return iperf.send(str(request["address"]), int(request["iperf_port"]), float(request["seconds"]))
     return rate.send(str(request["address"]), int(request["port"]), str(request["token"]), float(request["seconds"]))
+
+
+def _iperf(_request: dict[str, Any]) -> dict[str, Any]:
+    from whichrank.evidence.probes.between import iperf
+
+    return iperf.serve() if iperf.installed() else {"port": None}
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, root: Path = Path("/")) -> None:

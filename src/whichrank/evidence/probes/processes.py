@@ -22,7 +22,7 @@ def measure(place: Place) -> dict[str, Any]:
         raise Missing("a recorded tree has no processes to ask")
     everyone = processes.everybody()
     own = {os.getpid(), *ancestors(os.getpid(), everyone)}
-    inodes = _listening(place.launch.port)
+    inodes = listening(place.launch.port)
     orphans, on_gpus, listeners, blind = [], [], [], 0
     for pid, row in everyone.items():
         if pid in own:
@@ -76,7 +76,7 @@ def _handles(pid: int) -> set[str] | None:
         return set()
 
 
-def _listening(port: int) -> set[str]:
+def listening(port: int) -> set[str]:
     """`socket:[inode]` of whoever listens there in this network namespace."""
     found = set()
     for name in ("tcp", "tcp6"):
