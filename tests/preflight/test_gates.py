@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT, command_environment
 from tests.run import cluster
+from tests.run.watched import free_port
 from whichrank.fleet.crew import crew
+from whichrank.model.errors import UsageError
 
 PROLOG = ROOT / "recipes/slurm/prolog.sh"
 
@@ -79,24 +83,39 @@ def test_the_nodes_of_a_ray_cluster():
     pytest.importorskip("ray")
     from whichrank.fleet.engines import ray_nodes
 
-    environment = {**os.environ, "RAY_DISABLE_IMPORT_WARNING": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-    start = [
-        sys.executable,
-        "-m",
-        "ray.scripts.scripts",
+    port = free_port()
+    words = [
         "start",
         "--head",
+        "--block",
         "--num-cpus=1",
         "--include-dashboard=false",
+        f"--port={port}",
+        "--node-ip-address=127.0.0.1",
     ]
-    subprocess.run([*start, "--port=26379"], check=True, capture_output=True, timeout=120, env=environment)
+    head = subprocess.Popen(
+        [sys.executable, "-m", "ray.scripts.scripts", *words, "--disable-usage-stats"], stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
     try:
-        engine = ray_nodes.engine("127.0.0.1:26379")
+        engine = eventually(lambda: ray_nodes.engine(f"127.0.0.1:{port}"), 90)
         assert len(engine.hosts) == 1
         with crew(engine, [sys.executable, "-m", "whichrank.evidence.probes._agent"]) as everyone:
             (reply,) = everyone.ask_all({"do": "hello"}, 90).values()
         assert reply.why == ""
         assert reply.result["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     finally:
-        stop = [sys.executable, "-m", "ray.scripts.scripts", "stop", "--force"]
-        subprocess.run(stop, check=False, capture_output=True, timeout=60, env=environment)
+        os.killpg(head.pid, signal.SIGTERM)  # --block: its own processes end with it
+        head.wait(30)
+
+
+def eventually(attempt, limit_s):
+    """What it gives as soon as it works."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            return attempt()
+        except UsageError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)

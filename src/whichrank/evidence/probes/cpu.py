@@ -9,7 +9,7 @@ from typing import Any
 from whichrank.evidence.probes import Place
 
 NAME = "cpu"
-LIMIT_S = 3.0
+LIMIT_S = 10.0
 
 
 def measure(place: Place) -> dict[str, Any]:

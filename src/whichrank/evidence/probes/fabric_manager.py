@@ -8,7 +8,7 @@ from whichrank.evidence.collectors import processes
 from whichrank.evidence.probes import Absent, Place
 
 NAME = "fabric_manager"
-LIMIT_S = 5.0
+LIMIT_S = 10.0
 _NVIDIA, _SWITCH_CLASS = "0x10de", "0x0680"
 
 

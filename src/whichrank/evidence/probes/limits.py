@@ -8,7 +8,7 @@ from typing import Any
 from whichrank.evidence.probes import Place
 
 NAME = "limits"
-LIMIT_S = 3.0
+LIMIT_S = 10.0
 _ROWS = {"Max locked memory": "memlock", "Max open files": "nofile", "Max processes": "nproc"}
 _NO_LIMIT = 1 << 60
 """Control groups of version 1 write "no limit" as a number near 2^63."""

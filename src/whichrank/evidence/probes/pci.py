@@ -9,7 +9,7 @@ from typing import Any
 from whichrank.evidence.probes import Missing, Place, content
 
 NAME = "pci"
-LIMIT_S = 5.0
+LIMIT_S = 10.0
 _KINDS = {"0x0302": "gpu", "0x0300": "gpu", "0x0207": "nic", "0x0200": "nic", "0x0604": "bridge", "0x0680": "switch"}
 _GPU_VENDORS = ("0x10de", "0x1002")
 _ADDRESS = re.compile(r"^[\da-f]{4,8}:[\da-f]{2}:[\da-f]{2}\.[\da-f]$")
