@@ -56,12 +56,7 @@ def test_the_page_is_whole(rule: ModuleType) -> None:
     assert places == sorted(places)
 
 
-def judges_a_case(rule: ModuleType) -> bool:
-    """Rules of preflight and bench judge measurements: tests/rules/test_preflight_rules.py."""
-    return not rule.CODE.startswith(("PRE", "BNCH"))
-
-
-@pytest.mark.parametrize("rule", list(filter(judges_a_case, RULES)), ids=lambda rule: rule.CODE)
+@each_rule
 def test_without_evidence_nothing_is_evaluated(rule: ModuleType) -> None:
     answer = rule.judge(Case())
     assert isinstance(answer, NotEvaluated)

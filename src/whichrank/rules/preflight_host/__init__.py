@@ -4,3 +4,5 @@ Beside `CODE` and `CAUSE` such a rule has `CHECK` (its name in the report), `PRO
 `judge(values, host, launch)`, which returns a `Check`, or None where there is nothing to check. It is asked only
 where its probe measured something.
 """
+
+JUDGES = "host"
