@@ -271,7 +271,10 @@ def _ask_fleet(inspection: Inspection) -> tuple[list[Finding], set[str], set[str
     clear: set[str] = set()
     skipped: list[Skipped] = []
     for rule in rules("preflight_fleet"):
-        answer: list[Finding] | NotEvaluated = rule.judge(inspection)
+        try:
+            answer: list[Finding] | NotEvaluated = rule.judge(inspection)
+        except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:  # another host sent nonsense
+            answer = NotEvaluated(f"answers that can be understood ({type(error).__name__}: {error})"[:200])
         if isinstance(answer, NotEvaluated):
             skipped.append(Skipped(rule.CODE, answer.missing))
             continue

@@ -63,6 +63,12 @@ def items(values: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
+def mapping(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """An object; an empty one where there is none."""
+    value = values.get(key)
+    return value if isinstance(value, dict) else {}
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One connection that one host tried to another."""

@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated, Severity
-from whichrank.records.inspection import HostProbes, Inspection, items, number, text
+from whichrank.records.inspection import HostProbes, Inspection, items, mapping, number, text
 from whichrank.rules.between_hosts import found, hosts, measured
 
 CODE = "PREF110"
@@ -89,16 +89,16 @@ def _traits(host: HostProbes) -> dict[str, str]:
 
 
 def _software(values: Mapping[str, Any]) -> dict[str, Any]:
-    versions: Mapping[str, Any] = values.get("versions") or {}
+    versions = mapping(values, "versions")
     libraries = items(values, "nccl")
-    settings: Mapping[str, Any] = values.get("environment") or {}
+    settings = mapping(values, "environment")
     own = {f"setting {name}": value for name, value in settings.items() if not name.startswith("CUDA_VISIBLE")}
     return {**versions, "nccl": text(libraries[0], "version") if libraries else None, **own}
 
 
 def _gpus(values: Mapping[str, Any]) -> dict[str, Any]:
     gpus = items(values, "gpus")
-    names = sorted({str((gpu.get("values") or {}).get("name", "")) for gpu in gpus} - {""})
+    names = sorted({str(mapping(gpu, "values").get("name", "")) for gpu in gpus} - {""})
     return {"number of GPUs": len(gpus), "kind of GPU": ", ".join(names), "CUDA": gpus[0].get("cuda") if gpus else None}
 
 
