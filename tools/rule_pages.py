@@ -24,7 +24,8 @@ def pages() -> dict[str, str]:
     written = {}
     index = ["# Rules\n", "One page per rule: what it finds, how it decides, how to fix it.\n"]
     index += ["| code | finds | cause | family |", "|---|---|---|---|"]
-    everything = [*discover_rules(), *discover_rules("settings"), *discover_code_rules()]
+    judged = ("case", "settings", "host", "inspection", "bench")
+    everything = [*(rule for what in judged for rule in discover_rules(what)), *discover_code_rules()]
     for module in sorted(everything, key=lambda module: str(module.CODE)):
         title, body = title_and_body(module)
         family = module.__name__.split(".")[-2].replace("_", "-")

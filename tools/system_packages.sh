@@ -18,6 +18,8 @@ need srun slurm-client
 need munged munge
 need etcd etcd-server
 need gdb gdb
+need iperf3 iperf3
+need faketime faketime
 need chromium chromium
 need chromedriver chromium-driver
 

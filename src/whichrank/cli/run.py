@@ -24,6 +24,7 @@ from whichrank.model.settings import PURPOSES, Purpose
 @click.option(
     "--for", "purpose", type=click.Choice(PURPOSES), default="production", help="Settings to run with (see env)."
 )
+@click.option("--preflight", "gate", is_flag=True, help="Check this host first; don't start the job on an error.")
 @click.option(
     "--guard",
     is_flag=False,
@@ -42,7 +43,7 @@ from whichrank.model.settings import PURPOSES, Purpose
 @click.pass_context
 def command(
     ctx: click.Context, /, out: Path | None, policy: str, purpose: str, guard: str | None, guard_stop: bool,
-    quiet: bool, command_line: tuple[str, ...],
+    quiet: bool, gate: bool, command_line: tuple[str, ...],
     **wishes: Any,
 ) -> None:  # fmt: skip
     """Run COMMAND (torchrun, python, accelerate launch …) unchanged, and watch its ranks.
@@ -58,6 +59,11 @@ def command(
         if not quiet:
             click.echo(text if "\n" in text else f"whichrank: {text}", err=True)
 
+    if gate:
+        from whichrank.cli._gate import refuses
+
+        if refuses(tell):
+            ctx.exit(1)
     plan = plan_of(wishes)
     fellows = fellows_of(wishes, command_line, tell, out)
     audience = Monitors(Wishes(**wishes), job_name(command_line), tell)
