@@ -1,6 +1,7 @@
 # Everything sets itself up: a machine with Python (3.10 or newer), pip and make is enough.
 #   make demo    the tool alone, on a real recorded hang
-#   make test    lint, types, import contracts and all tests
+#   make check   lint, types, import contracts and every test that starts no job
+#   make test    all of it, real jobs included
 PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,11 +16,11 @@ WORKERS := 3
 SHARED := $(or $(WHICHRANK_SHARED),../shared)
 CASES := $(wildcard tests/samples/*/cases $(SHARED)/cases/nccl_h200 $(SHARED)/cases/nccl_h200_single $(SHARED)/cases/incidents)
 
-.PHONY: help install demo test lint types imports system unit bench score soak fuzz docs format clean
+.PHONY: help install demo check test bars lint types imports system quick unit bench score soak fuzz docs dist format clean
 
 help:
-	@sed -n '2,3s/^#  //p' Makefile
-	@echo "  others: install bench score soak fuzz docs format clean"
+	@sed -n '2,4s/^#  //p' Makefile
+	@echo "  others: install bars bench score soak fuzz docs dist format clean"
 
 install: $(DEV)
 
@@ -44,6 +45,8 @@ demo: $(TOOL)
 	@$(BIN)/whichrank diagnose $(EXAMPLE) --quiet --format markdown --output $(REPORT) || test $$? -eq 1
 	@echo && echo "The same as a ticket: $(REPORT)"
 
+check: lint types imports quick
+
 test: lint types imports system unit
 
 # Programs of the system that some tests use for real.
@@ -60,9 +63,16 @@ types: $(DEV)
 imports: $(DEV)
 	$(BIN)/lint-imports
 
-# Many tests wait for real jobs: some files at once, and a test that the others have disturbed runs again.
+quick: $(DEV)
+	$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile -m "not job and not bars" $(TESTS)
+
+# Many tests wait for real jobs: some files run at once. A test that others have disturbed runs again, and is listed.
 unit: $(DEV)
-	$(BIN)/python -m pytest -q -rsR -n $(WORKERS) --dist loadfile --no-loadscope-reorder --reruns 2 $(TESTS)
+	$(BIN)/python -m pytest -q -rsR -n $(WORKERS) --dist loadfile --no-loadscope-reorder --reruns 2 -m "not bars" $(TESTS)
+
+# The repeated and the long measurements behind the figures in the documents.
+bars: $(DEV) system
+	$(BIN)/python -m pytest -q -rs -n 0 -m bars $(TESTS)
 
 bench: $(DEV)
 	@set -e; for file in benchmarks/[!_]*.py; do echo "== $$file"; $(BIN)/python $$file; done
@@ -80,6 +90,10 @@ soak: $(DEV) system
 
 fuzz: $(DEV)
 	$(BIN)/python tools/fuzz.py
+
+# Wheel and sdist; the wheel alone is installed into a fresh environment and runs the demo.
+dist: $(DEV)
+	@tools/dist.sh $(BIN)/python $(EXAMPLE)
 
 docs: $(DEV)
 	$(BIN)/python tools/rule_pages.py

@@ -23,18 +23,18 @@ def test_rule_pages_are_up_to_date():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/house.md"])
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md"])
 def test_links_lead_somewhere(name):
     text = (ROOT / name).read_text()
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         assert ((ROOT / name).parent / target).exists(), target
 
 
-def test_the_house_names_every_room():
-    told = (ROOT / "docs" / "house.md").read_text()
-    rooms = [folder.name for folder in (ROOT / "src" / "whichrank").iterdir() if (folder / "__init__.py").exists()]
-    assert "model" in rooms
-    assert [room for room in rooms if f"| `{room}/` |" not in told] == []
+def test_the_architecture_names_every_package():
+    told = (ROOT / "docs" / "architecture.md").read_text()
+    packages = [folder.name for folder in (ROOT / "src" / "whichrank").iterdir() if (folder / "__init__.py").exists()]
+    assert "model" in packages
+    assert [name for name in packages if f"| `{name}/` |" not in told] == []
 
 
 def test_the_readme_shows_what_the_demo_prints(whichrank, example):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.each import over
 from whichrank.evidence.text.words import ALIGNED
 from whichrank.facts.messages import REPORT, Signature, names_a_cause, recognise, signatures
 from whichrank.facts.taxonomy import causes
@@ -21,7 +22,7 @@ from whichrank.flows.diagnose import diagnose, discover_rules
 SHARED = Path(os.environ.get("WHICHRANK_SHARED", ROOT.parent / "shared"))
 ALL = list(signatures().values())
 SHAPES = [(s, shape) for s in ALL for shape in s.examples]
-each = pytest.mark.parametrize("signature", ALL, ids=lambda s: s.id)
+each = over([(s,) for s in ALL], lambda s: s.id)
 
 
 def test_there_are_enough_with_a_fix() -> None:
@@ -33,7 +34,7 @@ def test_known_harmless_lines_are_in_it() -> None:
     assert {"nccl-ibverbs-missing", "nccl-plugin-shape-new", "nccl-ras-port", "nccl-proxy-accept"} <= harmless
 
 
-@pytest.mark.parametrize(("signature", "shape"), SHAPES, ids=[f"{s.id}-{i}" for i, (s, _) in enumerate(SHAPES)])
+@over(SHAPES, lambda s, shape: f"{s.id} on {shape!r}")
 def test_every_shape_is_recognised_and_is_nobody_elses(signature: Signature, shape: str) -> None:
     found = [s for s, _ in recognise(shape)]
     assert signature in found
@@ -41,7 +42,7 @@ def test_every_shape_is_recognised_and_is_nobody_elses(signature: Signature, sha
     assert rivals == []
 
 
-@pytest.mark.parametrize(("signature", "shape"), SHAPES[::7], ids=[s.id for s, _ in SHAPES[::7]])
+@over(SHAPES[::7], lambda s, shape: f"{s.id} on {shape!r}")
 def test_launchers_may_stand_before_it(signature: Signature, shape: str) -> None:
     line = f"[1,13]<stderr>:node7:35:89 [5] misc/socket.cc:1 NCCL WARN {shape}"
     assert signature.id in [s.id for s, _ in recognise(line)] or "NCCL WARN" in signature.pattern
@@ -79,7 +80,7 @@ def test_anchors_can_be_scanned_for(signature: Signature) -> None:
 @each
 def test_long_lines_take_linear_time(signature: Signature) -> None:
     anchor = signature.anchors[0]
-    lines = [anchor * 3000, anchor + " " * 100_000, (anchor + " a:1 /x.") * 2000, anchor + "0." * 50_000]
+    lines = [anchor * 500, anchor + " " * 20_000, (anchor + " a:1 /x.") * 500, anchor + "0." * 10_000]
     started = time.process_time()
     for line in lines:
         signature.search(line)
@@ -143,7 +144,7 @@ BY_CIRCUMSTANCE = {"nccl-ib-status-12"}
 ROOTS = [(s, shape) for s in ALL if s.role == "root" and s.id not in BY_CIRCUMSTANCE for shape in s.examples]
 
 
-@pytest.mark.parametrize(("signature", "shape"), ROOTS, ids=[f"{s.id}-{i}" for i, (s, _) in enumerate(ROOTS)])
+@over(ROOTS, lambda s, shape: f"{s.id} on {shape!r}")
 def test_a_root_alone_is_told_as_its_cause(signature: Signature, shape: str, tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text(shape + "\n")
     verdict = diagnose([tmp_path], jobs=1).verdict
@@ -154,7 +155,7 @@ def test_a_root_alone_is_told_as_its_cause(signature: Signature, shape: str, tmp
 HARMLESS = [(s, shape) for s in ALL if s.role == "harmless" for shape in s.examples]
 
 
-@pytest.mark.parametrize(("signature", "shape"), HARMLESS, ids=[f"{s.id}-{i}" for i, (s, _) in enumerate(HARMLESS)])
+@over(HARMLESS, lambda s, shape: f"{s.id} on {shape!r}")
 def test_a_harmless_line_alone_accuses_nobody(signature: Signature, shape: str, tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text(shape + "\n")
     assert diagnose([tmp_path], jobs=1).verdict.cause in ("healthy", "unknown")

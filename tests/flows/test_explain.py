@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.each import over
 from whichrank.facts.environment import names
 from whichrank.facts.messages import signatures
 from whichrank.facts.taxonomy import causes
@@ -80,7 +81,7 @@ def test_everything_known_has_a_reading():
     assert all(explain(f"{row.kind} {row.code}")[0].id == str(row.code) for row in all_xids())
 
 
-@pytest.mark.parametrize("signature", list(signatures().values()), ids=lambda s: s.id)
+@over([(s,) for s in signatures().values()], lambda s: s.id)
 def test_every_message_is_found_as_it_was_seen(signature):
     found = {reading.id for example in signature.examples for reading in explain(example)}
     assert signature.id in found

@@ -90,3 +90,13 @@ def test_numbers_from_columns_and_names_of_any_bytes_are_written():
     told = document(replace(standin.hang(), findings=(standin.finding(evidence=(ref,)),)))
     assert told["findings"][0]["evidence"][0]["rank"] == 3
     assert told["findings"][0]["evidence"][0]["source"] == "fr_\\udcff"
+
+
+def test_what_a_terminal_might_obey_is_escaped():
+    hostile = "a\x9b31m\u202eb\u2066\ufeff\x7f\U000e0041ü"
+    diagnosis = standin.hang()
+    diagnosis = replace(diagnosis, verdict=replace(diagnosis.verdict, summary=hostile))
+    text = "".join(json_report.render(diagnosis))
+    assert not any(sign in text for sign in "\x9b\u202e\u2066\ufeff\x7f\U000e0041")
+    assert "ü" in text
+    assert json.loads(text)["verdict"]["summary"] == hostile

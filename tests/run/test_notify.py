@@ -62,7 +62,7 @@ def test_evidence_can_mention_nobody_and_carries_no_secret() -> None:
         notifier.on_verdict(diagnosis("ValueError: <!channel> & hf_abcdefghijklmnop\ud800 " + "x" * 5000))
         notifier.close()
     text = server.received[0]["text"]
-    assert "&lt;!channel&gt; &amp; xxxxx" in text
+    assert "&lt;!channel&gt; &amp; redacted" in text
     assert "hf_" not in str(server.received)
     assert len(text) < 2100
 

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -101,9 +100,8 @@ def command(
     from whichrank.flows.diagnose import diagnose
 
     with closing(ProgressLine(quiet=quiet)) as progress:
-        diagnosis = diagnose(given, source=source, jobs=jobs, progress=progress)
-    told = diagnosis if why else replace(diagnosis, hypotheses=())
-    write(rendered(told, format_name(format_, output), output, verbose=verbose), output)
+        diagnosis = diagnose(given, source=source, jobs=jobs, progress=progress, why=why)
+    write(rendered(diagnosis, format_name(format_, output), output, verbose=verbose), output)
     if output is not None and not quiet:
         click.echo(f"{diagnosis.verdict.summary}\nThe report is in {output}.", err=True)
     if remember:

@@ -28,11 +28,12 @@ def command(word: tuple[str, ...], format_: str, output: Path | None) -> int:
     All readings of an ambiguous word are given, the likeliest first. "-" reads the message from standard input.
     """
     from whichrank.flows.explain import as_document, explain, near
+    from whichrank.report._words import safe_json
 
     words = sys.stdin.read(1 << 16) if word == ("-",) else " ".join(word)
     readings = explain(words)
     if format_ == "json":
-        write([json.dumps(as_document(readings), indent=2, ensure_ascii=False) + "\n"], output)
+        write([safe_json(json.dumps(as_document(readings), indent=2, ensure_ascii=False)) + "\n"], output)
     else:
         write(_text(readings), output)
     if readings:

@@ -29,10 +29,11 @@ def command(since: str, host: str, cause: str, limit: int, format_: str, output:
     value is the file to use.
     """
     from whichrank.flows.history import as_document, look_up, seconds
+    from whichrank.report._words import safe_json
 
     entries = look_up(seconds(since), host=host, cause=cause)
     if format_ == "json":
-        write([json.dumps(as_document(entries), indent=2, ensure_ascii=False) + "\n"], output)
+        write([safe_json(json.dumps(as_document(entries), indent=2, ensure_ascii=False)) + "\n"], output)
     else:
         write(_text(entries, limit, since), output)
 

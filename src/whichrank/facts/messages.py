@@ -45,6 +45,10 @@ BEFORE, BEHIND = 256, 1024
 """The pattern may reach this far before and behind its anchor."""
 
 
+WINDOWS = 8
+"""Of a line that holds the anchor again and again, so many places are looked at."""
+
+
 class Also(NamedTuple):
     """Another cause that the same message fits."""
 
@@ -92,8 +96,9 @@ class Signature(NamedTuple):
     def search(self, line: str) -> re.Match[str] | None:
         """The message in this line, if it is there."""
         for anchor in self.anchors:
-            at = line.find(anchor)
-            while at >= 0:
+            at, left = line.find(anchor), WINDOWS
+            while at >= 0 and left:
+                left -= 1
                 begin = max(0, at - BEFORE)
                 if found := self.shape.search(line[begin : at + BEHIND]):
                     return found

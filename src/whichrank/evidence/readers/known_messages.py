@@ -7,6 +7,7 @@ wrote or pasted. Memory does not grow with the file: of each signature the first
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable
 from heapq import heappush, heappushpop
 
@@ -31,6 +32,8 @@ _SPEAKERS, _MOST = 4096, 16384
 _A_NOTE = 1 << 16
 """What a person writes about a failure is not longer."""
 _QUOTE = 400
+_BUDGET_S = 20.0
+"""CPU for the patterns of one file; 20 MB of output full of known words take two."""
 # Programs and their documents quote messages without having seen them.
 _NO_EVIDENCE = (".py", ".pyi", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".md", ".rst", ".ipynb", ".html", ".csv")
 # host:pid:tid [device], as NCCL and its plug-ins begin their lines.
@@ -107,6 +110,7 @@ class Listener:
         self._newest: int | None = None
         self._kept: dict[tuple[str, object], _Kept] = {}
         self._often = Often(FIRST)
+        self._spent_s = 0.0
 
     def take(self, chunk: Chunk, found: list[Place]) -> None:
         """Look at the lines in which known words were found."""
@@ -120,7 +124,7 @@ class Listener:
                 at += 1
             line = bounded(bytes(chunk.view[starts[first] : ends[first]]))
             met = Held(chunk.first + numbers[first], line, self._newest, tuple(words))
-            if not self._often.holds(met):
+            if self._spent_s < _BUDGET_S and not self._often.holds(met):
                 self._see(met)
 
     def finish(self) -> Reading:
@@ -133,6 +137,10 @@ class Listener:
         records = self.sightings()
         if not records:
             return Reading([], "ignored", "no known message in it")
+        if self._spent_s >= _BUDGET_S:
+            return Reading(
+                list(records), "partial", f"not searched to its end: {_BUDGET_S:.0f} s of CPU were spent on it"
+            )
         note = f"{self.dropped} repeated message(s) not kept" if self.dropped else ""
         return Reading(list(records), "complete", note)
 
@@ -146,6 +154,12 @@ class Listener:
         return sorted(found.values(), key=lambda signature: order()[signature.id])
 
     def _see(self, met: Held) -> None:
+        """Look for messages in a line; what the searches cost is counted, so that no file can hold up the others."""
+        begun = time.thread_time()
+        self._look(met)
+        self._spent_s += time.thread_time() - begun
+
+    def _look(self, met: Held) -> None:
         line = met.text
         voice: Voice | None = None
         taken: list[tuple[int, int]] = []

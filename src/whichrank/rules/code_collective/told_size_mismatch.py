@@ -37,7 +37,7 @@ from whichrank.rules import building, mismatches, telling
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.meetings import Meeting
-from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state import deaths, statements
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "COLL121"
@@ -143,8 +143,21 @@ def _plain(case: Case) -> list[Finding]:
         claim = replace(_EITHER, category="hang") if any("hanging" in s.text for s in signs) else _EITHER
         message = "Ranks bring different sizes to one collective, or are not in the same one; nothing says which ranks."
         return [building.found(case, claim, signs, message, sure)]
-    where = f" ({telling.ranks_text(statements.ranks_of(signs))} noticed)" if statements.ranks_of(signs) else ""
-    return [building.found(case, _CLAIM, signs, f"Ranks bring different sizes to one collective{sizes}{where}.", sure)]
+    noticed = statements.ranks_of(signs) or (deaths.only_one_failed(case) if plain else ())
+    where = f" ({telling.ranks_text(noticed)} noticed)" if noticed else ""
+    odd = _odd_one(case, noticed) if plain else ()
+    message = f"Ranks bring different sizes to one collective{sizes}{where}."
+    if odd:
+        message = f"{building.who(case, odd)} brought another size to a collective than the others{sizes}{where}."
+    return [building.found(case, _CLAIM, signs, message, sure, odd)]
+
+
+def _odd_one(case: Case, noticed: tuple[int, ...]) -> tuple[int, ...]:
+    """Gloo fails where more comes than fits: at all ranks but the one that brought more.
+
+    One rank alone that noticed may be the one with less, or the first of many: the launcher ends the others."""
+    rest = tuple(rank for rank in range(case.world) if rank not in noticed)
+    return rest if len(noticed) > 1 and len(rest) == 1 else ()
 
 
 def _all_but_one(case: Case) -> Meeting | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from whichrank.model.verdict import Diagnosis
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.processes import Member
 from whichrank.run.watch.stragglers import Straggler
+
+if TYPE_CHECKING:
+    from whichrank.run.watch.guarding import GuardState
 
 
 class Listener(Protocol):
@@ -20,8 +23,8 @@ class Listener(Protocol):
         """The ranks of the newest attempt were looked at; the time is monotonic."""
 
     def on_alarm(self, level: str, why: str) -> None:
-        """ "suspect", "confirmed", "crash", "withdrawn" when a hang has ended by itself, or "gave up" when no restart
-        is tried any more."""
+        """ "suspect", "confirmed", "crash", "wrong" (the guard), "withdrawn" when a hang has ended by itself, or "gave
+        up" when no restart is tried any more."""
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
         """The evidence was judged."""
@@ -72,6 +75,13 @@ class Audience:
 
     def on_straggler(self, found: Straggler) -> None:
         self._all(lambda listener: listener.on_straggler(found))
+
+    def on_guard(self, state: GuardState) -> None:
+        """How far the guards of the ranks have compared; told to those who keep count."""
+        for listener in self.listeners:
+            hear = getattr(listener, "on_guard", None)
+            if hear is not None:
+                hear(state)
 
     def _all(self, call: Callable[[Listener], None]) -> None:
         for listener in tuple(self.listeners):

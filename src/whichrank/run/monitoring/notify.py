@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from whichrank.evidence.scrub import Scrubber
+from whichrank.facts.redaction.redactor import without_secrets
 from whichrank.model.errors import UsageError
 from whichrank.model.findings import Subject
 from whichrank.model.verdict import Diagnosis
@@ -157,7 +157,7 @@ def _who(culprits: Subject) -> str:
 
 def _safe(text: str) -> str:
     """What leaves this host holds no key or password that somebody had printed."""
-    return Scrubber((), b"").without_secrets(text.encode("utf-8", "backslashreplace")).decode("utf-8", "replace")
+    return without_secrets(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def _plain(text: str) -> str:

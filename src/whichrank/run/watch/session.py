@@ -52,6 +52,9 @@ class Wish:
     network: bool = False
     """Whether to set how it communicates, too."""
     verbose: bool = False
+    guard: str = ""
+    """What the guard inside the ranks is to compare; "" for none."""
+    guard_stop: bool = False
 
 
 @dataclass(slots=True)
@@ -99,6 +102,8 @@ def run(
                 _watch(launch, out, wish, tell, audience, fellows)
                 watcher = _succeed(launch, before, earlier)
                 watcher.scheduler = scheduler
+                if wish.guard:
+                    watcher.guard_with(folder, stop=wish.guard_stop)
                 job.passes_on = Ear(job, watcher, end, tell)
                 if restarts is not None:
                     restarts.watch(watcher.crew, watcher.end_job)
@@ -249,7 +254,7 @@ def _prepare(out: Path, wish: Wish, tell: Tell, *, given: bool) -> tuple[dict[st
     except OSError as error:
         tell(f"there is no place for a private folder ({error}): the job runs unwatched")
         return variables, None
-    return {**variables, **private.variables(folder, os.environ)}, folder
+    return {**variables, **private.variables(folder, os.environ, wish.guard)}, folder
 
 
 def _finish(watcher: Watcher, thread: threading.Thread, code: int, tell: Tell, *, asked: bool) -> None:
@@ -292,7 +297,9 @@ def _tidy(out: Path, *, given: bool) -> None:
             if path.is_fifo():  # torch's own doorbells, of no use without the job
                 path.unlink()
         (out / "torch").rmdir()
-    if given or any((out / name).exists() for name in ("bundle", "torch", "attempts")):
+    if given or any(
+        (out / name).exists() for name in ("bundle", "torch", "attempts", "guard", "verdict.json", "resumed")
+    ):
         return
     for name in ("run.json", "history.jsonl", "history.older.jsonl"):
         (out / name).unlink(missing_ok=True)

@@ -14,6 +14,9 @@ from whichrank.records.stack import ProcessStack, is_user_frame, main_thread
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state.activity import RECEIVES, SENDS
 
+_BRANCHES = 8
+"""The branches of a condition around one message stand within so many lines."""
+
 
 @dataclass(frozen=True, slots=True)
 class Circle:
@@ -91,8 +94,9 @@ def _path(stack: ProcessStack) -> list[Frame]:
 def _compare(mine: list[Frame], theirs: list[Frame]) -> int:
     """Which of two ranks is further on: 1 for mine, -1 for theirs, 0 where that can't be told.
 
-    They part in a function that both are in. If there each has called another function, the lower line is the later
-    part of the program; two lines with the same call may as well be the two branches of a condition.
+    They part in a function that both are in. If there each has called another function, or the lines are far apart,
+    the lower line is the later part of the program; two lines close together with the same call may as well be the two
+    branches of a condition.
     """
     for depth, (a, b) in enumerate(zip(mine, theirs, strict=False)):
         if (a.file, a.function) != (b.file, b.function):
@@ -100,6 +104,8 @@ def _compare(mine: list[Frame], theirs: list[Frame]) -> int:
         if a.line == b.line:
             continue
         inner = [path[depth + 1] for path in (mine, theirs) if len(path) > depth + 1]
+        if not inner and abs(a.line - b.line) > _BRANCHES:
+            return 1 if a.line > b.line else -1
         if len(inner) < 2 or (inner[0].file, inner[0].function) == (inner[1].file, inner[1].function):
             return 0
         return 1 if a.line > b.line else -1

@@ -1,0 +1,492 @@
+"""Where names of hosts, users and accounts stand in evidence: each pattern's group `n` is the name."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """Where a name stands, and words (in lower case) of which one is in every such place."""
+
+    pattern: re.Pattern[str]
+    words: tuple[str, ...]
+
+
+def _places(*rows: tuple[str, str]) -> tuple[Place, ...]:
+    return tuple(Place(re.compile(pattern, re.MULTILINE), tuple(words.split())) for words, pattern in rows)
+
+
+_H = r"(?P<n>[A-Za-z][A-Za-z0-9\-]{0,62}(?:\.[A-Za-z0-9\-]{1,62}){0,8})"
+"""A host's name; a list of hosts may follow in brackets."""
+_HN = r"(?P<n>[A-Za-z0-9][A-Za-z0-9\-_]{0,62}(?:\.[A-Za-z0-9\-_]{1,62}){0,8})"
+_Q = r"\\{0,3}[\"'`]"
+_U = r"(?P<n>[^\W\d_](?:[\w.+\-]{0,62}\w)?)"
+_PATH = r"(?P<n>[^\W_](?:[\w.+@\-]{0,62}[\w+\-])?)"
+_EDGE = r"(?:(?<![\w.\-])|(?<=\\[nrt])|(?<=\dm))"
+_SLASH = r"(?:\\{0,3}/|\\{1,2}|%2[Ff])"
+_STAMP = (
+    r"(?:<\d{1,3}>(?:1 )?)?(?:[A-Z][a-z]{2} {1,2}\d{1,2} (?:\d{4} )?\d\d:\d\d:\d\d(?:\.\d{1,9})?"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+\-]\d\d:?\d\d)?)"
+)
+
+_ENV = (
+    r"(?:^|(?<=[\n\0 ;\"']))(?:export )?(?:HOSTNAME|HOST|MASTER_ADDR|SLURMD_NODENAME|SLURM_(?:JOB_|STEP_)?NODELIST|"
+    r"SLURM_(?:SUBMIT_HOST|LAUNCH_NODE_IPADDR|TOPOLOGY_ADDR|SRUN_COMM_HOST|STEP_LAUNCHER_HOST|WORKING_CLUSTER)|SLURM_NODE_ALIASES|"
+    r"PBS_O_HOST|NODE_NAME|POD_NAME|HOST_NAME|COMPUTERNAME|PET_RDZV_ENDPOINT|RDZV_ENDPOINT|NCCL_RAS_ADDR|NCCL_COMM_ID|MASTER|LSB_HOSTS|"
+    r"SSH_CONNECTION|DISPLAY|HYDRA_BSTRAP_LOCALHOST|PMIX_HOSTNAME|HEAD_NODE|RAY_ADDRESS|RAY_HEAD_IP|GLOO_HOSTNAME|WORKER_HOSTS?|"
+    r"HOSTLIST|NODELIST|NODES|HOSTS|CURRENT_HOST|SM_CURRENT_HOST)"
+)
+_IS = rf"(?:{_Q})?\s{{0,2}}[=:]\s{{0,2}}(?:{_Q})?"
+_ROLES = (
+    r"(?:req|exc|alloc|batch|sched|submit|exec|login|execution|head|remote|master|slurmctld|control|peer|server|client|target|source|"
+    r"destination|dest|local|leader|from|to|rendezvous|rdzv|coordinator|gateway|bastion|proxy|jump|database|db|ntp|dns|ldap|smtp|nfs|"
+    r"license|mgs|mds|oss|mount)_?-?(?:node|host|hostname|nodelist|addr|address|server|endpoint)s?"
+)
+_SPEAKS = (
+    r"(?:connect(?:ed|ing)?|connection|bind|bound|listen(?:ing)?|resolve|reach|route|contact|refused|reset|"
+    r"closed|ping|lookup|lost|dial|dialing)"
+)
+
+SURE_HOSTS = _places(
+    # NCCL: host:pid:tid [device] NCCL, with what a launcher puts before
+    (
+        "nccl",
+        _EDGE + _HN + r"(?=:\d{1,10}:\d{1,10} (?:\[-?\d{1,4}\] |[\w./]+:\d+ |NCCL|\d))",
+    ),
+    (
+        "nccl",
+        _EDGE + _HN + r"(?=:\d{1,10}:\d{1,10} \S{0,60} ?NCCL (?:INFO|WARN|TRACE|ERROR|ATTN))",
+    ),
+    # syslog and journalctl
+    (
+        "kernel: ]: systemd: sshd: sudo: cron: nvidia slurm",
+        r"^\s{0,4}"
+        + _STAMP
+        + r" "
+        + _HN
+        + r"(?= (?:kernel|[\w./@\-]{1,60}\[\d{1,8}\]|systemd|sshd|sudo|CRON|nvidia-\w+|slurm\w+): )",
+    ),
+    (
+        "job step",
+        r"\b(?:JOB|STEP) [\d.]+ (?:ON|on) " + _H,
+    ),
+    (
+        "host node_name nodename fqdn computer",
+        rf"(?i)(?<![a-z])(?:host|hostname|host_name|node_name|nodename|fqdn|computer)(?:{_Q})\s{{0,3}}:\s{{0,3}}(?:{_Q})"
+        + _HN,
+    ),
+    (
+        (
+            "host master_addr slurm nodelist node_name pod_name computername rdzv_endpoint nccl_ras nccl_comm_id "
+            "master lsb_hosts ssh_connection display hostname head_node ray_ nodes"
+        ),
+        _ENV + _IS + rf"\[?(?:{_Q})?" + _HN,
+    ),
+    (
+        "linux ",
+        r"^Linux " + _HN + r" \d{1,2}\.\d{1,3}\.",
+    ),
+    (
+        "hostname: ",
+        r"\bStatic hostname: " + _HN,
+    ),
+    (
+        "# ",
+        r"(?i)# (?:kernel log|dmesg|journal|network namespace|state|processes|limits) of " + _HN,
+    ),
+)
+"""A host stands there, whatever its name is."""
+
+MAYBE_HOSTS = _places(
+    (
+        "host node server machine",
+        (
+            r"(?i)\b(?:host|node|server|machine)s? (?P<n>(?=[a-z\-]*\d)[A-Za-z][A-Za-z0-9\-]{2,"
+            r"62}(?:\.[A-Za-z0-9\-]{1,62}){0,8})(?![\w(])"
+        ),
+    ),
+    (
+        "//",
+        r"(?<![:\w/\\])//" + _H + r"(?=/)",
+    ),
+    (
+        # Files that NCCL, kernels and launchers name after a host and a process
+        ".log .txt .out .err .json .core",
+        r"(?<=[./_])(?P<n>[A-Za-z][A-Za-z0-9\-]{3,62})(?=\.\d{2,8}\.(?:log|txt|out|err|json|core)\b)",
+    ),
+    # Open MPI, UCX and others: [host:pid] and [host:pid:thread:…]
+    (
+        "",
+        r"\[" + _H + r"(?=:\d{3,8}(?::\d{1,8}){0,3}\])",
+    ),
+    (
+        "]:",
+        r"(?<=[\w\]:] )\[" + _H + r"\]:\d{2,5}\b",
+    ),
+    (
+        "",
+        r"^\s{0,4}" + _STAMP + r" " + _HN + r"(?= [\w./@\-]{1,60}: )",
+    ),
+    # Slurm, PBS, ssh and srun
+    (
+        "srun sbatch salloc slurmd slurmstepd prolog epilog",
+        r"\b(?:srun|sbatch|salloc|slurmd|slurmstepd|prolog|epilog)[\w \-]{0,20}: (?:error|fatal|warning|info)?:? ?"
+        + _H
+        + r"(?=: )",
+    ),
+    (
+        "node",
+        r"(?i)\bnode(?:s|list|name|addr|hostname)?\(?s?\)?=" + _H,
+    ),
+    (
+        "node host addr server endpoint backend",
+        rf"(?i)\b{_ROLES}(?:{_Q})?\s{{0,3}}[=:]\s{{0,3}}(?:{_Q})?(?:\w+://)?" + _H,
+    ),
+    (
+        "node machine instance pod server peer system_name addr by",
+        r"(?i)(?<![a-z])(?:node|machine|instance|pod|pod_name|server|peer|system_name|node-name|instance_name|agent_host|addr|by)"
+        rf"(?:{_Q})\s{{0,3}}:\s{{0,3}}(?:{_Q})" + _HN,
+    ),
+    (
+        "addr rdzv host node include exclude server main_process_ip leader join",
+        r"(?i)--?(?:master[_\-]addr|rdzv[_\-](?:endpoint|id[_\-]host)|host(?:s|list|file|name)?|node(?:list|s|name)?|include|exclude|"
+        r"server|local[_\-]addr|head[_\-]node|main_process_ip|address|leader|joins?)(?:[ =]|"
+        + _Q
+        + r",\s{0,3}"
+        + _Q
+        + rf")\s{{0,3}}(?:{_Q})?"
+        + _H,
+    ),
+    (
+        " -w -h -x",
+        r"(?<![\w\-])-[wHx] ?" + _H + r"(?=[\[,:\s]|$)",
+    ),
+    (
+        "host node machine server peer computer instance",
+        rf"(?i)\b(?:host|hostname|node|machine|server|peer|computer|instance)\s{{0,12}}(?::|is|was|named|=)\s{{1,12}}(?:{_Q})?"
+        + _H,
+    ),
+    (
+        "host node server machine peer agent",
+        r"(?i)\b(?:on|from|to|at|by|of|with|ssh) (?:the )?(?:host|node|server|machine|remote host|peer|remote "
+        r"peer|agent|worker node)s? "
+        rf"(?:{_Q}|\[|\()?" + _H,
+    ),
+    (
+        "connect bind bound listen resolve reach route contact refused reset closed ping lookup lost dial",
+        rf"\b{_SPEAKS}\b(?: (?:to|by|from|on|with|for|host|socket|name|remote|peer|tcp|udp|address))* (?:\[|\(|'|\"|)"
+        + _H
+        + r"(?=\]?:\d{2,5}\b|[,\]] ?\d{2,5}\)| port \d|<\d{2,5}>)",
+    ),
+    (
+        "getaddrinfo gethostbyname resolv name route unknown ssh scp rsync pdsh ping telnet nslookup dig",
+        r"(?i)\b(?:getaddrinfo|gethostbyname|Could not resolve host|Temporary failure in name resolution|Name "
+        r"or service not known|"
+        r"No route to host|resolve hostname|unknown host|ssh(?: -[\w ]{1,60})?|scp|rsync|pdsh|ping(?: -[cW] "
+        r"?\d+)?|telnet|nslookup|dig)"
+        r"[:(\s]{1,3}(?:-w )?[\"']?(?:[a-z_][\w.\-]{0,31}@)?" + _H + r"(?=[\[,:;\s'\")]|$)",
+    ),
+    (
+        "slots",
+        r"^" + _H + r"(?=[ \t]+(?:slots|max_slots|max-slots)\s?=\s?\d)",
+    ),
+    (
+        "",
+        r"^(?:\d{1,3}\.){3}\d{1,3}[ \t]+" + _H + r"(?=[ \t\r\n#]|$)",
+    ),
+    (
+        "@",
+        r"(?<=@)" + _H + r"(?=:[~/]|[ \]]\S{0,80}[$#] |$|[\s\"',)])",
+    ),
+    (
+        "worker rank process pid",
+        r"\b(?:worker|rank|process|pid)[ :=#]{0,2}\d{1,7} ?(?:\(?(?:on|@|at) ?)" + _H,
+    ),
+    (
+        "pid=",
+        r"\b(?:ray::)?[A-Z]\w+\(pid=\d+, ip=" + _H,
+    ),
+    (
+        "|",
+        r"(?<![\w.\-/])" + _H + r"(?=\|\d{1,6}\|)",
+    ),
+    (
+        "",
+        r"^\d{1,4}: " + _H + r"(?=: (?:\[|NCCL|Traceback|WARN|ERROR|INFO))",
+    ),
+)
+"""A host, unless the name is a word of the trade."""
+
+# Names that only a host has, wherever they stand.
+SHAPES = Place(
+    re.compile(
+        r"(?:(?<![A-Za-z0-9\-.])|(?<=\\[nrt])|(?<=\dm)|(?<=%2F))"
+        r"(?P<n>(?i:ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}|aks-[a-z0-9]+-\d+-vmss[a-z0-9]{3,8}|[a-z0-9\-]{1,40}vmss_?[0-9a-z]{3,8}"
+        r"|gke-[a-z0-9\-]{8,80}|(?:[a-z0-9]{1,20}-){0,6}(?:node|host|worker|compute|hgx|dgx|nid|slave|master|gpu-?(?:node|host|srv|server|box|worker)|gpu(?=\d\d|-\d)"
+        r"|login|head|cnode|[a-z]{2,16}(?:gpu|node|host|srv|hgx|dgx|cpu|worker)|(?:hgx|dgx|gpu|node|host|srv|cpu)[a-z]{3,16}|cn(?=\d\d)|bastion|jump|sm(?=\d\d\d)|a100|h100|h200|b200|gb200|v100|mi300x?|mi250|launcher|trainer|submit|frontend|mgmt|vm)-?\d{1,6}[a-z]?(?:-\d{1,6}){0,4}"
+        r"|(?:[rx]\d{1,4}[cis]\d{1,3}(?:[nbs]\d{1,3}){1,3})|(?:[a-z0-9]{2,20}-){1,6}(?:worker|master|launcher|head|chief|ps)-\d{1,5}))"
+        r"(?![A-Za-z0-9_]|-[A-Za-z0-9]|\.py)"
+    ),
+    (
+        "node",
+        "host",
+        "worker",
+        "compute",
+        "hgx",
+        "dgx",
+        "nid",
+        "slave",
+        "master",
+        "gpu",
+        "login",
+        "head",
+        "cn",
+        "bastion",
+        "jump",
+        "sm",
+        "a100",
+        "h100",
+        "h200",
+        "b200",
+        "v100",
+        "mi300",
+        "mi250",
+        "launcher",
+        "trainer",
+        "submit",
+        "frontend",
+        "mgmt",
+        "vm",
+        "ip-",
+        "gke-",
+        "ps-",
+        "chief",
+    ),
+)
+
+NODELIST = Place(
+    re.compile(
+        r"(?<![\w.\-])(?P<head>[A-Za-z][A-Za-z0-9.\-]{0,62}?)\[(?P<inner>\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?){0,500})\](?P<tail>[A-Za-z0-9.\-]{0,62})"
+    ),
+    ("[",),
+)
+LISTED = Place(
+    re.compile(
+        r"(?i)(?:node_?-?list|hostlist|hosts|nodes|nodename|-w|--exclude|--include|LSB_HOSTS|BatchHost|"
+        r"exc_?node|req_?node)[\"']?\s{0,2}(?:\([\w ]{1,20}\))?[=: ]\s{0,2}[\"'\[]{0,2}"
+        r"(?P<list>[A-Za-z][\w.\-\[\],:; ]{1,2000})"
+    ),
+    ("node", "host", "-w", "--exclude", "--include"),
+)
+
+_HOMES = (
+    "home\\d{0,3}|homes|Users|users|user|usr\\d|u\\d{0,2}|people|staff|students?|members|personal|usuarios|profiles"
+)
+_SCRATCHES = r"scratch[\w\-]{0,12}|netscratch|gscratch|flash|nobackup|cfs"
+_BEHIND = rf"(?={_SLASH}|[\s\0\"':;,)\]>|&]|\\[nrt]|$)"
+
+SURE_USERS = _places(
+    (
+        "home users user people staff student members personal usuarios profiles usr /u \\\\u %2fu",
+        rf"{_SLASH}(?:{_HOMES}){_SLASH}(?:[a-z]{_SLASH})?" + _PATH + _BEHIND,
+    ),
+    (
+        "user logname author_name committer_name entity actor login",
+        r"(?:^|(?<=[\n\0 ;\"']))(?:export )?(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|PBS_O_LOGNAME|"
+        r"LSB_JOB_USER|USER_NAME|"
+        r"NB_USER|JUPYTERHUB_USER|GIT_AUTHOR_NAME|GIT_COMMITTER_NAME|WANDB_USERNAME|WANDB_ENTITY|HF_USERNAME|REMOTE_USER|KRB5_USER|"
+        r"DOMINO_USER_NAME|DB_USER|PGUSER|MYSQL_USER|POSTGRES_USER|KUBE_USER|GITHUB_ACTOR|GITLAB_USER_LOGIN|GITLAB_USER_NAME)"
+        + _IS
+        + _U,
+    ),
+    (
+        "uid= gid=",
+        r"\b[ug]id=\d{1,10}\(" + _U,
+    ),
+    (
+        "sudo:",
+        r"\bsudo:\s{1,4}" + _U + r"(?= : )",
+    ),
+    (
+        "accepted failed session",
+        r"\b(?:Accepted \w+|Failed password|session \w+) for (?:user )?(?:invalid user )?" + _U + r"(?= from|\(|\s|$)",
+    ),
+    (
+        "~",
+        r"(?<![\w/])~" + _U + r"(?=/)",
+    ),
+)
+"""A person stands there, whatever the name is."""
+
+_SHARED = (
+    r"lustre|gpfs|fsx|beegfs|nfs|efs|work|mnt|data|projects?|proj|ceph|weka|vast|pfs|panfs|storage|shared|export|groups?|vol\\d{0,3}|"
+    r"cluster|datasets?"
+)
+MAYBE_USERS = _places(
+    (
+        (
+            "lustre gpfs fsx beegfs nfs efs work mnt data proj ceph weka vast pfs panfs storage shared export "
+            "group vol cluster"
+        ),
+        rf"(?<![\w.]){_SLASH}(?:{_SHARED}){_SLASH}(?:[a-z]{{1,8}}\d{{1,4}}{_SLASH})?" + _PATH + rf"(?={_SLASH})",
+    ),
+    (
+        "userid groupid",
+        r"\b(?:User|Group)Id=" + _U + r"(?=\()",
+    ),
+    (
+        "pts/ tty",
+        r"^" + _U + r"(?=[ \t]+(?:pts/|tty)\d)",
+    ),
+    (
+        "uid= cn=",
+        r"(?i)\b(?:uid|cn|samaccountname)=" + _U + r"(?=,)",
+    ),
+    (
+        "",
+        r"^" + _U + r"(?=[ \t]+\d{1,8}[ \t]+\d{1,3}\.\d[ \t]+\d{1,3}\.\d[ \t])",
+    ),
+    (
+        "scratch flash nobackup cfs",
+        rf"{_SLASH}(?:{_SCRATCHES}){_SLASH}(?:[a-z]{_SLASH})?" + _PATH + _BEHIND,
+    ),
+    (
+        (
+            "user login owner author logname submitted created launched uploader run_as runas requester started "
+            "committer operator uname principal creator"
+        ),
+        r"(?i)(?<![a-z])(?:user|username|user_?name|user_?id|login|owner|author|logname|submitted_?by|created_?by|launched_?by|uploader|"
+        r"run_?as|requester|started_?by|committer|operator|userid|uname|principal|creator)"
+        rf"(?:{_Q})?\s{{0,10}}[=:]\s{{0,3}}(?:{_Q})?(?!\s)" + _U,
+    ),
+    (
+        "--",
+        r"(?i)--(?:user|username|uid|owner|run-as|login|chuid)(?:[ =]|" + _Q + r",\s{0,3}" + _Q + r")" + _U,
+    ),
+    (
+        "uid= gid= groups=",
+        r"(?<=\d\()" + _U + r"(?=\)(?:,| |$))",
+    ),
+    (
+        "user",
+        r"(?i)\b(?:for|by|as|of|from|invalid) user:? [\"'`]?" + _U + r"(?=[\s\"'`(,;:.]|$)",
+    ),
+    (
+        "@",
+        _EDGE + r"(?<!/)(?P<n>[^\W\d_][\w.\-]{0,31})(?=@[A-Za-z][\w.\-]{0,80}(?::[~/]| |$|[\]:\"',)]))",
+    ),
+    (
+        "tmp shm",
+        rf"{_SLASH}(?:tmp|shm){_SLASH}(?:torchinductor|pip|ray|tmux|ssh|vscode|triton|matplotlib|numba|jupyter|runai|hf|cache|"
+        r"pytest-of)[_\-]" + _PATH + _BEHIND,
+    ),
+    (
+        "spool mail",
+        rf"{_SLASH}var{_SLASH}(?:spool{_SLASH}(?:cron|mail)(?:{_SLASH}crontabs)?|mail){_SLASH}" + _PATH,
+    ),
+    (
+        "",
+        r"^" + _U + r"(?=:x?:\d{1,6}:\d{1,6}:)",
+    ),
+    (
+        "",
+        r"^" + _U + r"(?= +\d{2,8} +\d{1,3}\.\d +\d{1,3}\.\d +\d+ +\d+ )",
+    ),
+    (
+        "",
+        r"^[\-d][rwxsStT\-]{9}[.+@]? +\d+ " + _U + r"(?= )",
+    ),
+    (
+        "",
+        r"^ *\d{3,9}(?:[._]\d+|\.\w+)? +[\w\-]{2,12} +[\w.\-]{1,40} +"
+        + _U
+        + r"(?= +(?:R|PD|CG|CD|F|TO|S|RUNNING|PENDING|COMPLETED|FAILED) )",
+    ),
+)
+"""A person, unless the name is a word of the trade."""
+
+ACCOUNTS = _places(
+    (
+        "account slurm_ project subscription entity tenant org",
+        r"(?:^|(?<=[\n\0 ;\"']))(?:export )?(?:SLURM_JOB_ACCOUNT|SBATCH_ACCOUNT|SALLOC_ACCOUNT|SLURM_ACCOUNT|"
+        r"SLURM_CLUSTER_NAME|SLURM_JOB_RESERVATION|SLURM_JOB_QOS|PBS_ACCOUNT|PROJECT_ID|"
+        r"GOOGLE_CLOUD_PROJECT|GCP_PROJECT|CLOUDSDK_CORE_PROJECT|AWS_ACCOUNT_ID|AZURE_SUBSCRIPTION_ID|WANDB_ENTITY|LSB_PROJECT_NAME|SLURM_JOB_GROUP|TENANT|ORG(?:ANIZATION)?(?:_NAME)?)"
+        rf"(?:{_Q})?\s{{0,2}}[=:]\s{{0,2}}(?:{_Q})?" + r"(?P<n>[A-Za-z0-9][\w.\-]{1,62})",
+    ),
+    (
+        "account allocation reservation cluster tenant subscription org entity team project wckey",
+        r"(?i)(?<![a-z])(?:account|account_?name|account_?id|allocation|billing_?account|reservation|cluster_?name|tenant(?:_?id)?|subscription(?:_?id)?|organization|org_?name|namespace|entity|team|project_?id|charge_?account|wckey)"
+        rf"(?:{_Q})?\s{{0,3}}[=:]\s{{0,3}}(?:{_Q})?(?!\s)" + r"(?P<n>[A-Za-z0-9][\w.\-]{1,62})",
+    ),
+    (
+        "-a account reservation project wckey",
+        (
+            r"(?<![\w\-])(?:--account(?:=| )|-A ?|--reservation(?:=| )|--project(?:=| )|--wckey(?:=| ))"
+            r"(?P<n>[A-Za-z0-9][\w.\-]{1,62})"
+        ),
+    ),
+)
+
+SERIALS = Place(
+    re.compile(
+        r"(?i)\b(?:b?ssid|serial(?:[ _\-]?(?:number|no\.?|#))?|chassis serial number|board serial|(?:node|port|"
+        r"system image|sys_?image|node_?desc)[ _]?guid|guid|machine[_\- ]?id|asset tag|product uuid|service tag|"
+        r""
+        r"host ?id|gpu_?serial|module_?id)(?:[\"'])?(?:\s{0,60}[:=>]\s{0,3}(?:[\"'])?|\s{1,3}is\s{1,3}|\s{1,"
+        r"3}(?=[\w\-]*\d{5}))(?P<n>(?:0x)?[A-Za-z0-9][A-Za-z0-9:.\-]{3,63})"
+    ),
+    ("serial", "ssid", "guid", "machine", "asset", "uuid", "tag", "host id", "hostid", "module"),
+)
+EMAIL = Place(
+    re.compile(
+        r"(?<![\w.+\-])(?P<user>[\w.+%\-]{1,64})@(?P<domain>[A-Za-z0-9](?:[A-Za-z0-9\-]{0,62})(?:\.[A-Za-z0-9\-]{1,62}){1,8})(?![\w])"
+    ),
+    ("@",),
+)
+PERSON = Place(
+    re.compile(r"(?P<n>(?:[^\W\d_][\w.'\-]{0,30}[ \t]){1,4}(?:[^\W\d_][\w.'\-]{0,30})?)(?=[ \t]?<[\w.+%\-]{1,64}@)"),
+    ("@",),
+)
+AUTHOR = Place(
+    re.compile(
+        r"(?im)(?P<head>(?:^|(?<=[{,\[ \t\"']))(?:author|committer|signed-off-by|maintainer|contact|reported-by|"
+        r"gecos|full[ _]?name|display[ _]?name|real[ _]?name|(?<=\tname)|(?<![\w.\-])name(?= = [A-Z]))"
+        r"[\"']?\s{0,3}[:=]\s{0,3}[\"']?)(?P<n>(?-i:[A-Z\u00c0-\u00de]|\\u00[cd][0-9a-f])[\w.'\-\\]{1,40}(?: "
+        r"[\w.'\-\\]{1,40}){1,4})"
+    ),
+    ("author", "committer", "signed-off", "maintainer", "contact", "reported-by", "gecos", "name"),
+)
+BRACKETED = Place(
+    re.compile(r"(?<=@)(?P<head>[\w.\-]{3,100} \()(?P<n>[^\W\d_][\w.'\-]{1,30}(?: [\w.'\-]{1,30}){1,3})(?=\))"), ("@",)
+)
+UIDS = Place(
+    re.compile(
+        r"(?i)(?:\b(?:uid|auid|loginuid|oom_uid|user ?id)[=:_][ \t]{0,8}(?:\w{1,40}\()?)(?P<n>[1-9]\d{3,9})(?!\d)"
+    ),
+    ("uid", "userid", "user id"),
+)
+PHONE = Place(re.compile(r"(?<![\w+.])\+\d{1,3}[ .\-]?\(?\d{1,4}\)?(?:[ .\-]\d{2,5}){2,4}(?!\d)"), ("+",))
+
+# Endings that no attribute of Python has, and those that need more to be a domain.
+_SURE = (
+    "com|net|org|edu|gov|mil|internal|lan|corp|intra|intranet|localdomain|localnet|example|invalid|arpa|cloud|eu|de|fr|ch|uk|nl|se|fi|dk|cz|ru|cn|jp|kr|tw|hk|sg|au|nz|ca|br|mx|za|il|ir|"
+    "tr|gr|pt|hu|ro|ua|ie|ac|lu|sk|si|hr|bg|lt|lv|ee|kz|sa|ae|qa|th|vn|ph|ar|cl|onmicrosoft|hpc|cern|amazonaws"
+)
+_UNSURE = (
+    "io|ai|co|local|test|home|private|app|dev|int|info|me|us|tech|systems|network|cluster|svc|consul|site|"
+    "online|biz|at|it|es|be|no|in|pl|is|science|energy|center|institute|group|company|zone|run|sh"
+)
+FQDN = Place(
+    re.compile(
+        r"(?:(?<![A-Za-z0-9_.\-@])|(?<=\\[nrt])|(?<=\dm)|(?<=%2F)|(?<=%40))(?P<n>(?:[A-Za-z0-9](?:[A-Za-z0-9\-]{0,61}[A-Za-z0-9])?\.){1,9}"
+        rf"(?i:(?P<sure>{_SURE})|(?P<unsure>{_UNSURE})))(?![A-Za-z0-9_]|-[A-Za-z0-9]|\.[A-Za-z]{{2,}}|\()"
+    ),
+    tuple(f".{end}" for end in f"{_SURE}|{_UNSURE}".split("|")),
+)
+URL_HOST = Place(
+    re.compile(
+        r"(?<![\w])(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]{1,20}):\\?/\\?/(?:[^\s/@\"'<>]{0,200}@)?(?P<n>[A-Za-z0-9][A-Za-z0-9._\-]{0,200})"
+    ),
+    (":/", ":\\\\/"),
+)

@@ -1,0 +1,63 @@
+"""The table of tokens, and the face that notifications use."""
+
+# ruff: noqa: E501
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from whichrank.facts.redaction import places
+from whichrank.facts.redaction.redactor import without_secrets
+from whichrank.facts.redaction.secrets import name_is_secret, tokens
+
+
+def test_every_token_has_its_keyword_and_a_source():
+    for token in tokens():
+        assert token.source
+        assert token.keyword.lower() in token.pattern.pattern.lower().replace("\\", ""), token.kind
+
+
+def test_secrets_go_and_names_stay():
+    told = without_secrets("rank 3 on gpu7 at 10.0.0.3: HF_TOKEN=hf_abcdefghijklmnop --password x9$ http://u:pw@h/ ok")
+    assert told == "rank 3 on gpu7 at 10.0.0.3: HF_TOKEN=redacted --password redacted http://redacted@h/ ok"
+
+
+@pytest.mark.parametrize(("name", "strength"), [
+    ("AWS_SECRET_ACCESS_KEY", "strong"), ("dbPassword", "strong"), ("WANDB_API_KEY", "strong"), ("PWD", ""), ("num_tokens", ""),
+    ("eos_token_id", ""), ("tokenizer", ""), ("key", "weak"), ("monkey", ""), ("NCCL_DEBUG", ""), ("authToken", "strong"),
+])  # fmt: skip
+def test_names_of_secrets(name, strength):
+    assert name_is_secret(name) == strength
+
+
+def all_patterns():
+    for group in ("SURE_HOSTS", "MAYBE_HOSTS", "SURE_USERS", "MAYBE_USERS", "ACCOUNTS"):
+        yield from (place.pattern for place in getattr(places, group))
+    yield from (place.pattern for place in vars(places).values() if isinstance(place, places.Place))
+    yield from (token.pattern for token in tokens())
+
+
+def test_no_pattern_takes_long_on_hostile_text():
+    for unit in (
+        "a",
+        "a.",
+        "a-",
+        "1.",
+        "a:",
+        "/home/",
+        "x@",
+        "[1,",
+        "\\",
+        "password ",
+        "key=",
+        "-",
+        "a1-",
+        "::",
+        "A B ",
+    ):
+        text = unit * (6_000 // len(unit))
+        for pattern in all_patterns():
+            start = time.thread_time()
+            sum(1 for _ in pattern.finditer(text))
+            assert time.thread_time() - start < 5, (pattern.pattern, unit)
