@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from whichrank.run.nodes.peers import Fellows
 
 PARCELS = ".parcels"
+INTERESTING = ("bundle", "torch", "attempts", "guard", "verdict.json", "resumed")
+"""What makes a folder worth to be kept that nobody asked for."""
 GRACE_S = 10.0
 """From SIGTERM to SIGKILL, when the policy is to end the job."""
 
@@ -297,9 +299,7 @@ def _tidy(out: Path, *, given: bool) -> None:
             if path.is_fifo():  # torch's own doorbells, of no use without the job
                 path.unlink()
         (out / "torch").rmdir()
-    if given or any(
-        (out / name).exists() for name in ("bundle", "torch", "attempts", "guard", "verdict.json", "resumed")
-    ):
+    if given or any((out / name).exists() for name in INTERESTING):
         return
     for name in ("run.json", "history.jsonl", "history.older.jsonl"):
         (out / name).unlink(missing_ok=True)
