@@ -55,9 +55,18 @@ def test_links_in_the_folder_are_never_followed(tmp_path: Path) -> None:
     assert not (out / "run.json").is_symlink()
 
 
-def test_a_link_instead_of_a_folder_is_refused(tmp_path: Path) -> None:
+def test_a_link_of_ones_own_is_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    assert run("--out", tmp_path / "out", "--", *WELL).returncode == 0
+    assert (tmp_path / "elsewhere" / "run.json").exists()
+
+
+@ROOT_ONLY
+def test_a_link_of_somebody_else_instead_of_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    os.lchown(tmp_path / "out", 12345, 12345)
     done = run("--out", tmp_path / "out", "--", *WELL)
     assert (done.returncode, done.stdout) == (2, "")
     assert "is not a folder" in done.stderr

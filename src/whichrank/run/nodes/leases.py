@@ -14,6 +14,7 @@ from whichrank.model.errors import UsageError
 from whichrank.model.files import private_folder
 from whichrank.run.nodes import protocol
 from whichrank.run.nodes.protocol import Beat, Listing, Receipt, Request
+from whichrank.run.watch.results_folder import own_place
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -48,6 +49,7 @@ class Order(msgspec.Struct, frozen=True):
 def prepare(folder: Path) -> None:
     """A folder that nobody else may write to: what lies there is believed."""
     try:
+        folder = own_place(folder)
         status = private_folder(folder).lstat()
         for name in ("nodes", "requests"):
             private_folder(folder / name)

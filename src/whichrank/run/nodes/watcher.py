@@ -231,6 +231,8 @@ class NodeWatcher(Watcher):
             self._await_others(code)
             if not self.fellows.failed:
                 self.clear(code)
+                if code == 0:
+                    self.report_slowness()
             if (code != 0 or self.fellows.failed) and self.diagnosis is None and not self.told_verdict:
                 self.gather(self.crew, exit_code=code)
                 self.judge()

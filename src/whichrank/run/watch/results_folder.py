@@ -26,6 +26,15 @@ KEPT = ("excluded_hosts",)
 MOST = 4 << 20
 
 
+def own_place(path: Path) -> Path:
+    """Where a link of this user's own leads; a link of somebody else stays, and is refused as a folder."""
+    try:
+        mine = path.is_symlink() and path.lstat().st_uid == os.getuid()
+        return path.resolve(strict=True) if mine else path
+    except OSError:
+        return path
+
+
 def fresh_folder() -> Path:
     """A new folder for this user alone, with a name that nobody can take before."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -38,6 +47,7 @@ def open_folder(
     """Make the folder, or take it; what another run left there is moved to DIR.STAMP.
 
     `goes_on` says of an earlier run.json whether it is of the same job, whose results stay."""
+    out = own_place(out)
     try:
         private_folder(out)
     except OSError as error:
