@@ -1,0 +1,1 @@
+"""Building blocks of self-contained pages: the frame, its look, and the map of ranks over time."""

@@ -1,0 +1,62 @@
+"""The frame of a page: one file, no network, no framework."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+
+from whichrank import __version__
+from whichrank.report._words import safe
+
+HERE = Path(__file__).parent
+# Everything is in the file: nothing may be loaded, sent or framed.
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
+
+
+def text(words: str) -> str:
+    """Any text as HTML."""
+    return escape(safe(words))
+
+
+def page(
+    title: str, parts: Iterable[str], scripts: Sequence[str] = (), styles: Sequence[str] = ("style.css",)
+) -> Iterator[str]:
+    """The whole document."""
+    yield "<!doctype html>\n"
+    yield '<html lang="en"><head><meta charset="utf-8">\n'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    yield '<link rel="icon" href="data:,">\n'
+    yield f"<title>{text(title)}</title>\n<style>\n{''.join(map(asset, styles))}</style></head>\n<body><main>\n"
+    yield from parts
+    yield f"<footer>whichrank {text(__version__)} · one file, nothing is loaded from anywhere</footer></main>\n"
+    for name in scripts:
+        yield f"<script>\n{asset(name)}</script>\n"
+    yield "</body></html>\n"
+
+
+def asset(name: str) -> str:
+    """A file of this folder."""
+    return (HERE / name).read_text(encoding="utf-8")
+
+
+def section(title: str, *inner: str, hint: str = "") -> str:
+    """A titled part of the page."""
+    told = f'<p class="hint">{text(hint)}</p>' if hint else ""
+    return f"<section><h2>{text(title)}</h2>{told}{''.join(inner)}</section>\n"
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)) -> str:
+    """A table; columns with words are aligned left, numbers right."""
+
+    def cells(row: Sequence[str], tag: str) -> str:
+        return "".join(f"<{tag}{'' if i in words else ' class=n'}>{text(cell)}</{tag}>" for i, cell in enumerate(row))
+
+    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
+    return (
+        f'<div class="scroll"><table><thead><tr>{cells(headings, "th")}</tr></thead><tbody>{body}</tbody></table></div>'
+    )

@@ -1,0 +1,78 @@
+"""The map of ranks over time: a canvas that zooms and stays quick with hundreds of ranks.
+
+Any report can draw one: rows with a label, the moments at which their state changes, and the names of the states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from whichrank.report._words import safe
+
+SCRIPT = "map.js"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One rank: its states from each moment on, in microseconds from the map's beginning."""
+
+    label: str
+    at_us: Sequence[float]
+    state: Sequence[int]
+    """Indices into the states; the last one ends the row."""
+    marks_us: Sequence[float] = ()
+    """Where steps begin."""
+    flag: str = ""
+    """A word beside the label, for rows that stand out."""
+    words: Sequence[str] = ()
+    """What to say of each state instead of its name; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    name: str
+    colour: str
+    """A custom property of the style sheet: `--compute`, `--exposed`, …"""
+
+
+def rank_map(rows: Sequence[Row], states: Sequence[State]) -> str:
+    """The map with its legend; the page must carry `SCRIPT`."""
+    words: dict[str, int] = {}
+    data: dict[str, Any] = {
+        "states": [{"name": s.name, "colour": s.colour} for s in states],
+        "rows": [
+            {
+                "label": safe(row.label),
+                "flag": safe(row.flag),
+                "at": _differences(row.at_us),
+                "state": list(row.state),
+                "marks": _differences(row.marks_us),
+                "words": [words.setdefault(safe(word), len(words)) for word in row.words],
+            }
+            for row in rows
+        ],
+    }
+    data["words"] = list(words)
+    # "<" never occurs inside: the text can't end the element.
+    text = msgspec.json.encode(data).decode().replace("<", "\\u003c")
+    return (
+        '<div class="map" data-map>'
+        '<div class="map-bar"><div class="legend" role="group" aria-label="States"></div>'
+        '<div class="tools"><button type="button" data-zoom="in" title="Zoom in (+)">+</button>'
+        '<button type="button" data-zoom="out" title="Zoom out (-)">−</button>'
+        '<button type="button" data-zoom="all" title="Show everything (0)">Fit</button></div></div>'
+        '<div class="map-view"><canvas tabindex="0" aria-label="What every rank did over time. '
+        'Wheel or + and - zoom, drag or the arrow keys move, 0 shows everything."></canvas></div>'
+        '<div class="tip" hidden></div>'
+        f'<script type="application/json">{text}</script></div>'
+    )
+
+
+def _differences(values: Sequence[float]) -> list[int | float]:
+    """Each value as the difference to the one before: shorter, and as exact to a tenth of a microsecond."""
+    tenths = [round(value * 10) for value in values]
+    return [now - before for before, now in zip([0, *tenths], tenths, strict=False)]
