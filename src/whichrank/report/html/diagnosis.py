@@ -157,12 +157,12 @@ def _map(diagnosis: Diagnosis) -> Iterator[str]:
         grouped = any(len(track.ranks) > 1 for track in diagnosis.tracks)
         each = "Ranks that did the same are one row" if grouped else "One row per rank"
         hint = (
-            f"{each}, with its last collectives on one clock. A row that reaches the right edge is still there. "
-            "Hover for the operation; the wheel zooms, dragging moves, 0 shows everything."
+            f"{each}, with its last collectives on one clock, coloured by process group. What reaches the right edge "
+            "has not ended. Hover for the operation; the wheel zooms, dragging moves, 0 shows everything."
         )
         left = len(diagnosis.tracks) - len(rows)
         more = f'<p class="hint">{left:,} more kinds of behaviour are not drawn.</p>' if left else ""
-        inner = rank_map(rows, ranks_over_time.STATES) + more
+        inner = rank_map(rows, ranks_over_time.states(diagnosis)) + more
     found = ranks_over_time.kinds(diagnosis)
     if found:
         shown = found[: ranks_over_time.MOST_KINDS]
@@ -175,7 +175,7 @@ def _map(diagnosis: Diagnosis) -> Iterator[str]:
 
 def _kinds(found: Sequence[ranks_over_time.Kind]) -> str:
     """The same as the map in words, for readers that can't see it."""
-    headings = ["ranks", "who", "state", "last operation", "waits for", "host", "coordinates"]
+    headings = ["count", "ranks", "state", "last operation", "waits for", "host", "coordinates"]
     cells = [
         [
             f"{len(kind.ranks):,}", ranges(kind.ranks, 6) + (" ← the verdict" if kind.named else ""), kind.state,
@@ -198,7 +198,7 @@ def _events(diagnosis: Diagnosis) -> Iterator[str]:
         for ref in finding.evidence
         if ref.time
     }
-    if len(refs) < 2:
+    if len({finding.code for _, finding in refs.values()}) < 2:  # one finding's own places are in the proof
         return
     ordered = [refs[key] for key in sorted(refs)]
     rows = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,34 +11,52 @@ from whichrank.model.views import Slice, Track
 from whichrank.report._words import counted, listed, ranges
 from whichrank.report.html.rank_map import Row, State
 
-IN, BETWEEN, WAITING, CULPRIT, UNKNOWN = range(5)
+BETWEEN, WAITING, CULPRIT, UNKNOWN, OTHER = range(5)
 STATES = (
-    State("in a collective", "--compute"),
     State("between collectives", "--other"),
     State("waits", "--wait"),
     State("named by the verdict", "--exposed"),
     State("nothing known", "--host"),
+    State("in other groups", "--sync"),
 )
+COLOURS = ("--compute", "--overlap", "--memory", "--loader")
+"""Of the process groups that most collectives belong to."""
 MOST_ROWS, MOST_KINDS = 400, 60
+
+
+def states(diagnosis: Diagnosis) -> list[State]:
+    """What the map's colours mean: the group of a collective, or how a rank stands."""
+    groups = _groups(diagnosis)
+    return [*STATES, *(State(f"in {name or 'an unnamed group'}", COLOURS[i]) for i, name in enumerate(groups))]
+
+
+def _groups(diagnosis: Diagnosis) -> list[str]:
+    """The groups that have a colour of their own."""
+    count = Counter(one.group for track in diagnosis.tracks[:MOST_ROWS] for one in track.slices)
+    return sorted(name for name, _ in count.most_common(len(COLOURS)))
 
 
 def rows(diagnosis: Diagnosis) -> list[Row]:
     """One row per track; the last state of each reaches to the edge of the map."""
+    colour = {name: len(STATES) + i for i, name in enumerate(_groups(diagnosis))}
     times = [t for track in diagnosis.tracks for s in track.slices for t in (s.start_ns, s.end_ns) if t is not None]
     if not times:
         return []
     begin, last = min(times), max(times)
     edge = last + max((last - begin) // 5, 1_000)
     waits = {wait.rank: wait for wait in diagnosis.waits}
-    return [_row(track, diagnosis, waits, begin, edge) for track in diagnosis.tracks[:MOST_ROWS]]
+    return [_row(track, diagnosis, waits, colour, (begin, edge)) for track in diagnosis.tracks[:MOST_ROWS]]
 
 
-def _row(track: Track, diagnosis: Diagnosis, waits: dict[int, Wait], begin: int, edge: int) -> Row:
+def _row(
+    track: Track, diagnosis: Diagnosis, waits: dict[int, Wait], colour: dict[str, int], span: tuple[int, int]
+) -> Row:
+    begin, edge = span
     who = diagnosis.verdict.culprits
     first = track.ranks[0]
     flag = "culprit" if first in who.ranks else "suspect" if first in who.candidates else ""
     label = f"rank {first}" if len(track.ranks) == 1 else counted(len(track.ranks), "rank")
-    points = list(_points(track.slices, begin, edge)) or [(0, UNKNOWN, "no record of this rank's collectives")]
+    points = list(_points(track.slices, colour, begin, edge)) or [(0, UNKNOWN, "no record of this rank's collectives")]
     at, state, word = points[-1]
     wait = waits.get(first)
     if flag:
@@ -55,13 +74,17 @@ def _row(track: Track, diagnosis: Diagnosis, waits: dict[int, Wait], begin: int,
     )
 
 
-def _points(slices: Sequence[Slice], begin: int, edge: int) -> Iterator[tuple[int, int, str]]:
+def _points(slices: Sequence[Slice], colour: dict[str, int], begin: int, edge: int) -> Iterator[tuple[int, int, str]]:
     """Where the state changes: (nanoseconds from the beginning, state, what to say of it)."""
     for index, one in enumerate(slices):
         following = slices[index + 1].start_ns if index + 1 < len(slices) else edge
         start = max(one.start_ns, slices[index - 1].start_ns if index else one.start_ns)
         place = f" at {one.place}" if one.place else ""
-        yield start - begin, IN, f"{one.op} {one.seq} of {one.group or 'an unnamed group'}{place}"
+        yield (
+            start - begin,
+            colour.get(one.group, OTHER),
+            f"{one.op} {one.seq} of {one.group or 'an unnamed group'}{place}",
+        )
         if one.end_ns is not None and one.end_ns < following:
             yield max(one.end_ns, start) - begin, BETWEEN, f"between collectives, after {one.op} {one.seq}"
 
