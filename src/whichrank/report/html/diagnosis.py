@@ -42,7 +42,7 @@ def _parts(diagnosis: Diagnosis, told: Outline) -> Iterator[str]:
             yield _section(sections[title])
     yield from _events(diagnosis)
     for title in OPEN[3:]:
-        if title in sections:
+        if title in sections and (title != "next commands" or len(diagnosis.next) > 1):
             yield _section(sections[title])
     if "coverage" in sections:
         items = "".join(f"<li>{_text(point.text)}</li>" for point in sections["coverage"].points)
