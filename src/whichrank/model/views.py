@@ -45,3 +45,23 @@ class StackNode:
     @property
     def count(self) -> int:
         return len(self.ranks) + len(self.pids)
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """A process without a stack, and why."""
+
+    pid: int | None
+    rank: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StackReport:
+    """All that `stacks` has to say."""
+
+    tree: tuple[StackNode, ...]
+    ranks: tuple[int, ...]
+    pids: tuple[int, ...] = ()
+    """Processes that nothing gives a rank."""
+    missing: tuple[Unseen, ...] = ()

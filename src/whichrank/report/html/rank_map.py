@@ -43,7 +43,7 @@ def rank_map(rows: Sequence[Row], states: Sequence[State]) -> str:
     """The map with its legend; the page must carry `SCRIPT`."""
     words: dict[str, int] = {}
     data: dict[str, Any] = {
-        "states": [{"name": s.name, "colour": s.colour} for s in states],
+        "states": [{"name": safe(s.name), "colour": s.colour} for s in states],
         "rows": [
             {
                 "label": safe(row.label),

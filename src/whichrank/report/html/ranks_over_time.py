@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from whichrank.model.verdict import Diagnosis, RankInfo, Wait
 from whichrank.model.views import Slice, Track
-from whichrank.report._words import counted, listed, ranges
+from whichrank.report._words import counted, listed, ranges, shortened
 from whichrank.report.html.rank_map import Row, State
 
 BETWEEN, WAITING, CULPRIT, UNKNOWN, OTHER = range(5)
@@ -27,7 +27,10 @@ MOST_ROWS, MOST_KINDS = 400, 60
 def states(diagnosis: Diagnosis) -> list[State]:
     """What the map's colours mean: the group of a collective, or how a rank stands."""
     groups = _groups(diagnosis)
-    return [*STATES, *(State(f"in {name or 'an unnamed group'}", COLOURS[i]) for i, name in enumerate(groups))]
+    return [
+        *STATES,
+        *(State(f"in {shortened(name, 40) or 'an unnamed group'}", COLOURS[i]) for i, name in enumerate(groups)),
+    ]
 
 
 def _groups(diagnosis: Diagnosis) -> list[str]:

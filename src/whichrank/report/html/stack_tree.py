@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from whichrank.model.views import StackNode
-from whichrank.report._words import counted, ranges, shortened
+from whichrank.report._stacks import chain, whose
+from whichrank.report._words import ranges, shortened
 from whichrank.report.html.page import text
 
 MOST_NODES = 4000
@@ -18,25 +19,6 @@ def stack_tree(nodes: Sequence[StackNode]) -> str:
     inner = "".join(_branches(nodes, budget))
     cut = '<p class="hint">The tree is cut here; whichrank stacks --format json has all of it.</p>'
     return f'<ul class="tree">{inner}</ul>' + (cut if budget[0] <= 0 else "")
-
-
-def whose(node: StackNode) -> str:
-    """`3 ranks: 0-1, 3`."""
-    parts = []
-    if node.ranks:
-        parts.append(f"rank {node.ranks[0]}" if len(node.ranks) == 1 else f"{len(node.ranks):,} ranks")
-    if node.pids:
-        parts.append(counted(len(node.pids), "other process").replace("processs", "processes"))
-    return " and ".join(parts)
-
-
-def chain(node: StackNode) -> list[StackNode]:
-    """This frame and those below it that the same processes share."""
-    found = [node]
-    while len(node.children) == 1 and node.children[0].count == node.count:
-        node = node.children[0]
-        found.append(node)
-    return found
 
 
 def _branches(nodes: Sequence[StackNode], budget: list[int]) -> Iterator[str]:
