@@ -1,0 +1,1 @@
+"""whichrank inside other tools."""
