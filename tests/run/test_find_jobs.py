@@ -95,7 +95,7 @@ def test_nothing_there(tmp_path: Path) -> None:
         idle.wait()
 
 
-def test_attach_beside_run_says_why_not_and_watch_finds_it(tmp_path: Path) -> None:
+def test_attach_beside_run_works_and_watch_finds_the_first(tmp_path: Path) -> None:
     line = watched.whichrank(
         "run", "--no-history", "--out", tmp_path / "out", "--", sys.executable, "-c", LAUNCHER, "1"
     )
@@ -108,17 +108,20 @@ def test_attach_beside_run_says_why_not_and_watch_finds_it(tmp_path: Path) -> No
         while not any(private.results_of(folder) for folder in tmp_path.glob("whichrank-*")):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        for pid in (launcher, job.pid):
-            done = attach(pid, TMPDIR=str(tmp_path))
-            assert done.returncode == 2
-            assert f"process {job.pid} watches this job already" in done.stderr
-            assert f"whichrank watch {tmp_path / 'out'}" in done.stderr
+        with (tmp_path / "second").open("w") as errors:
+            second = subprocess.Popen(watched.whichrank("attach", launcher, "--no-history"), stderr=errors, env=environ)
+        told = (tmp_path / "second").read_text
+        while "watching the job of process" not in told():
+            assert time.monotonic() < deadline + 30
+            time.sleep(0.05)
+        assert f"process {job.pid} watches this job too; to look on only: whichrank watch {tmp_path / 'out'}" in told()
         seen = subprocess.run(watched.whichrank("watch"), capture_output=True, text=True, env=environ, check=False)
         # Somebody else may watch a job on this host, too.
         assert "no alarm so far" in seen.stdout or f"whichrank watch {tmp_path / 'out'}" in seen.stderr
     finally:
         end(ranks)
         job.wait(60)
+        second.wait(60)
     assert tmp_path / "out" not in find_jobs.watched().values()
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 WIDE, WIDER = 80, 100
 """Columns from which there is room for the place in the code, and for the process."""
+FULL = ("rank", "doing", "step", "issued", "per s", "late s", "quiet s")
 NARROW = ("rank", "doing", "step", "per s", "late s")
 
 
@@ -112,29 +113,39 @@ def _middle(rates: list[float | None]) -> float | None:
 def _table(rows: list[Row], width: int) -> Table:
     from rich.table import Table
 
+    names = [*(FULL if width >= WIDE else NARROW), *(["pid"] if width >= WIDER else [])]
+    lines = [_cells(row) for row in rows]
+    taken = sum(1 + max([len(name), *(len(line[name]) for line in lines)]) for name in names if name != "doing")
     table = Table(box=None, pad_edge=False)
-    names = ("rank", "doing", "step", "issued", "per s", "late s", "quiet s") if width >= WIDE else NARROW
     for name in names:
-        table.add_column(name, justify="left" if name == "doing" else "right", no_wrap=True, overflow="ellipsis")
-    if width >= WIDER:
-        table.add_column("pid", justify="right", no_wrap=True)
+        table.add_column(name, justify="left" if name == "doing" else "right", no_wrap=True)
     if width >= WIDE:
-        table.add_column("at", no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        known = {
-            "rank": str(row.rank),
-            "doing": row.doing,
-            "step": str(row.step or ""),
-            "issued": str(row.issued or ""),
-            "per s": "" if row.rate is None else _figure(row.rate),
-            "late s": f"{row.late_s:.1f}" if row.late_s else "",
-            "quiet s": f"{row.quiet_s:.1f}",
-        }
-        cells = [known[name] for name in names]
-        cells += [str(row.pid)] if width >= WIDER else []
-        cells += [row.place.rsplit("/", 1)[-1]] if width >= WIDE else []
+        table.add_column("at", no_wrap=True)
+    # What is long shares the room that figures leave.
+    room = max(12, width - taken)
+    doing = min(room if width < WIDE else room // 2, max([len("doing"), *(len(line["doing"]) for line in lines)]))
+    for row, line in zip(rows, lines, strict=True):
+        cells = [_cut(line[name], doing) if name == "doing" else line[name] for name in names]
+        cells += [_cut(row.place.rsplit("/", 1)[-1], max(4, room - doing - 2))] if width >= WIDE else []
         table.add_row(*cells, style="bold" if row.late_s else "")
     return table
+
+
+def _cells(row: Row) -> dict[str, str]:
+    return {
+        "rank": str(row.rank),
+        "doing": row.doing,
+        "step": str(row.step or ""),
+        "issued": str(row.issued or ""),
+        "per s": "" if row.rate is None else _figure(row.rate),
+        "late s": f"{row.late_s:.1f}" if row.late_s else "",
+        "quiet s": f"{row.quiet_s:.1f}",
+        "pid": str(row.pid),
+    }
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1] + "…"
 
 
 def _alarms(state: dict[str, object], most: int) -> list[str]:

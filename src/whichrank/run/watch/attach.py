@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from functools import partial
@@ -37,15 +38,15 @@ def attach(pid: int | None, out: Path | None, tell: Tell, audience: Audience | N
         raise UsageError(where, HINT)
     if folder is not None and (watcher := private.watcher_of(folder)) is not None:
         results = private.results_of(folder)
-        raise UsageError(
-            f"process {watcher} watches this job already", f"Look on: whichrank watch{f' {results}' if results else ''}"
-        )
+        told = f"; to look on only: whichrank watch {results}" if results is not None else ""
+        tell(f"process {watcher} watches this job too{told}")
     root = job.launcher if job is not None else pid or 0
     crew = Crew(folder) if folder is not None else outside_crew(root)
     out = open_folder(out.absolute(), tell, goes_on=partial(_same, folder)) if out is not None else fresh_folder()
     own = folder if folder is not None else private.bare()
     private.claim(own, root)
-    private.note_results(own, out)
+    if private.results_of(own) is None or private.watcher_of(own) is None:
+        private.note_results(own, out)
     try:
         _watch(crew, root, out, tell, audience or Audience())
     finally:
@@ -65,6 +66,7 @@ def _watch(crew: Crew, root: int, out: Path, tell: Tell, audience: Audience) -> 
     rank = next((member.words.pid for member in crew.ranks()), root)
     places = torch_places(processes.environ(rank))
     watcher = Watcher(crew, out, tell, places=places, job_pid=root, audience=audience)
+    watcher.whose = f"by{os.getpid()}n"  # another watcher may ask the ranks too, and gets answers of its own
     tell(f"watching the job of process {root}; results go to {out}")
     if isinstance(crew, OutsideCrew):
         for line in limits(crew, dumps=bool(places.pipe)):

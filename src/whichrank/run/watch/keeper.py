@@ -64,6 +64,8 @@ class Keeper:
     """Variables that were added to the job's environment."""
     extra: Callable[[], dict[str, Any]] = dict
     """What else run.json says."""
+    whose: str = ""
+    """Part of the names of captures, where several watchers ask the same ranks."""
     _captures: int = 0
     _withdrawn: Bundle | None = None
     """Of a suspicion that had gone when somebody ended the job."""
@@ -87,7 +89,7 @@ class Keeper:
     def name_capture(self, why: str) -> None:
         """The next time that ranks are asked for something: what they answer carries this name."""
         self._captures += 1
-        self.token = f"{why}{self._captures}"
+        self.token = f"{why}{self.whose}{self._captures}"
 
     def take(self, patience_s: float, *, pauses: bool = False, gdb: bool = False) -> None:
         self.name_capture("take")

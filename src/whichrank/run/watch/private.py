@@ -77,9 +77,10 @@ def _reserve(folder: Path) -> None:
 
 
 def claim(folder: Path, *others: int) -> None:
-    """Say whose folder it is: while one of these processes lives, it stays."""
+    """Say whose folder it is, too: while one of these processes lives, it stays."""
     owners = [(pid, row.start_ticks) for pid in (os.getpid(), *others) if (row := processes.stat(pid)) is not None]
-    lines = [processes.realm(), *(f"{pid} {ticks}" for pid, ticks in owners)]
+    before = [pair for pair in _owners(folder) if pair not in owners and processes.same(*pair)]
+    lines = [processes.realm(), *(f"{pid} {ticks}" for pid, ticks in (*before, *owners))]
     replace_text(folder / OWNERS, "\n".join(lines) + "\n", mode=0o600)
 
 
@@ -90,12 +91,18 @@ def bare() -> Path:
 
 def watcher_of(folder: Path) -> int | None:
     """The process, other than this one, that watches the job of this folder and lives; None where nobody does."""
+    pid, ticks = next(iter(_owners(folder)), (0, 0))
+    return pid if pid not in (0, os.getpid()) and processes.same(pid, ticks) else None
+
+
+def _owners(folder: Path) -> list[tuple[int, int]]:
+    """Pid and start of those who have said so, the first one first; none where that was on another host."""
     try:
-        lines = (folder / OWNERS).read_text(encoding="ascii").splitlines()
-        pid, ticks = (int(word) for word in lines[1].split())
-    except (OSError, ValueError, IndexError):
-        return None
-    return pid if pid != os.getpid() and lines[0] == processes.realm() and processes.same(pid, ticks) else None
+        realm, *lines = (folder / OWNERS).read_text(encoding="ascii").splitlines()
+        pairs = [line.split() for line in lines]
+        return [(int(pid), int(ticks)) for pid, ticks in pairs] if realm == processes.realm() else []
+    except (OSError, ValueError):
+        return []
 
 
 def note_results(folder: Path, out: Path) -> None:

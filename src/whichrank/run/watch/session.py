@@ -148,7 +148,7 @@ def _launch(
     try:
         return _Launch(Job(command, variables, streams), variables, folder, output)
     except UsageError:
-        streams.close()
+        streams.abandon()
         if folder is not None:
             private.remove(folder)
         _tidy(out, given=given)

@@ -56,6 +56,13 @@ class Streams:
         if self.terminal:
             self._ask(b"w")
 
+    def abandon(self) -> None:
+        """The job was never started: the relay ends, and writes nothing any more."""
+        self.close()
+        if self._relay is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._relay.wait(ANSWER_S)
+
     def close(self) -> None:
         """The relay goes on alone while somebody writes."""
         self.handed_over()
