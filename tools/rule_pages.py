@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from whichrank.flows.diagnose import discover_rules
+from whichrank.flows.lint import discover_code_rules
 
 FOLDER = Path(__file__).parent.parent / "docs" / "rules"
 GENERATED = "<!-- Written by `make docs` from the rules' docstrings; edit those. -->\n"
@@ -23,13 +24,16 @@ def pages() -> dict[str, str]:
     written = {}
     index = ["# Rules\n", "One page per rule: what it finds, how it decides, how to fix it.\n"]
     index += ["| code | finds | cause | family |", "|---|---|---|---|"]
-    for module in discover_rules():
+    judged = ("case", "settings", "host", "inspection", "bench")
+    everything = [*(rule for what in judged for rule in discover_rules(what)), *discover_code_rules()]
+    for module in sorted(everything, key=lambda module: str(module.CODE)):
         title, body = title_and_body(module)
         family = module.__name__.split(".")[-2].replace("_", "-")
         name = f"{module.CODE}.md"
-        about = f"Cause: `{module.CAUSE}` · family: `{family}`"
+        cause = f"`{module.CAUSE}`" if module.CAUSE else "none: hygiene"
+        about = f"Cause: {cause} · family: `{family}`"
         written[name] = f"{GENERATED}# {module.CODE}: {title}\n\n{about}\n\n{body}\n"
-        index.append(f"| [{module.CODE}]({name}) | {title} | `{module.CAUSE}` | {family} |")
+        index.append(f"| [{module.CODE}]({name}) | {title} | {cause} | {family} |")
     return {**written, "README.md": GENERATED + "\n".join(index) + "\n"}
 
 

@@ -18,6 +18,10 @@ need srun slurm-client
 need munged munge
 need etcd etcd-server
 need gdb gdb
+need iperf3 iperf3
+need faketime faketime
+need chromium chromium
+need chromedriver chromium-driver
 
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then

@@ -9,8 +9,8 @@ __all__ = ["__version__", "checkpoint", "configure", "process_group"]
 
 
 def __getattr__(name: str) -> Any:
-    """For programs: `configure`, `process_group`, `checkpoint`. Loaded when used: importing whichrank loads nothing."""
-    if name in {"configure", "process_group"}:
+    """For programs: `configure`, `process_group`, `guard`, `checkpoint`. Loaded when used."""
+    if name in {"configure", "process_group", "guard"}:
         from importlib import import_module
 
         return getattr(import_module(f"whichrank.worker.{name}"), name)

@@ -146,7 +146,8 @@ def test_timeouts_from_gaps():
 def test_quick_on_a_long_script(tmp_path):
     """500 lines within 150 ms of CPU on a quiet machine, the start of Python included; twice that on a busy one."""
     sources = [p for p in sorted(SAMPLES.iterdir()) if p.suffix in {".sh", ".sbatch"}]
-    lines = [line for p in sources for line in p.read_text().splitlines()]
+    # `exec` and `exit` would end the script there.
+    lines = [line.replace("exec ", "") for p in sources for line in p.read_text().splitlines() if "exit" not in line]
     lines = (lines * (500 // len(lines) + 1))[:490]
     lines += [f"export NCCL_WRONG_NAME_{i}=1" for i in range(10)]
     path = tmp_path / "long.sh"
@@ -165,7 +166,7 @@ def test_quick_on_a_long_script(tmp_path):
     for _ in range(12):
         done = subprocess.run(command_line, capture_output=True, check=True, env=environ)
         seconds = min(seconds, float(done.stdout))
-        if seconds < 0.120:
+        if seconds < 0.150 * 2:
             break
     assert len(json.loads((tmp_path / "o.json").read_text())["findings"]) >= 10
     assert seconds < 0.150 * 2

@@ -274,3 +274,46 @@ def test_damaged_archives_never_raise(tmp_path_factory, base, changes, cut):
     path.write_bytes(data)
     content, notes = taken(path, unpacked=32 * MIB)
     assert content or notes
+
+
+def labels(path):
+    with collect([path]) as intake:
+        return [item.label.rsplit("/", 1)[-1] for item in intake.items], [source.note for source in intake.refused]
+
+
+def test_a_zip_member_without_a_name_costs_itself_alone(tmp_path):
+    data = zip_of({"aaaa": b"first", "good.log": b"second"}).replace(b"aaaa", b"\0\0\0\0")
+    # The name's length is put to zero in both headers; its bytes become the extra field.
+    local, central = data.find(b"PK\x03\x04"), data.find(b"PK\x01\x02")
+    patched = bytearray(data)
+    patched[local + 26 : local + 30] = struct.pack("<HH", 0, 4)
+    patched[central + 28 : central + 32] = struct.pack("<HH", 0, 4)
+    (tmp_path / "bundle.zip").write_bytes(bytes(patched))
+    (tmp_path / "job.log").write_text("step 1\n")
+    names, notes = labels(tmp_path)
+    assert set(names) == {"good.log", "job.log"}
+    assert any("without a name" in note for note in notes)
+
+
+def test_a_tar_member_of_negative_size_is_refused(tmp_path):
+    data = bytearray(tar_of({"a.log": b"x" * 600, "b.log": b"y"}))
+    data[124:136] = b"\xff" * 12  # base-256: -1
+    checksum = sum(data[:148]) + 8 * 32 + sum(data[156:512])
+    data[148:156] = f"{checksum:06o}\0 ".encode()
+    (tmp_path / "bundle.tar.bz2").write_bytes(bz2.compress(bytes(data)))
+    (tmp_path / "job.log").write_text("step 1\n")
+    names, notes = labels(tmp_path)
+    assert names == ["job.log"]
+    assert notes != []
+
+
+def test_a_zip64_record_in_a_comment_is_believed_in_its_size(tmp_path):
+    data = zip_of({"a.log": b"first"})
+    fake = b"PK\x06\x06" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, 1, 1, 192 << 20, 0)
+    patched = bytearray(data + fake)
+    end = data.rfind(b"PK\x05\x06")
+    patched[end + 20 : end + 22] = struct.pack("<H", len(fake))
+    (tmp_path / "bundle.zip").write_bytes(bytes(patched))
+    names, notes = labels(tmp_path)
+    assert names == []
+    assert any("table of contents" in note for note in notes)

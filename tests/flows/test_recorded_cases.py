@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.evidence_at import recorded_cases
 from whichrank.flows.diagnose import diagnose
 
-SHARED = Path(os.environ.get("WHICHRANK_SHARED", Path(__file__).parents[2].parent / "shared"))
-CASES = SHARED / "cases"
-pytestmark = pytest.mark.skipif(not CASES.is_dir(), reason="the recorded cases are not at hand (WHICHRANK_SHARED)")
+CASES = recorded_cases()
 
 JOBS = [
     *(f"nccl_h200/{name}" for name in ("conditional", "dataloader_stall", "exception", "healthy", "missing_rank")),

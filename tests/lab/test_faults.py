@@ -82,7 +82,9 @@ def test_there_are_more_than_forty_kinds():
 
 
 def test_a_representative_half_is_drilled():
-    possible = [fault.name for fault in FAULTS if "gpu" not in fault.needs and "gloo" in fault.backends]
+    # Those that only a guard sees have tests of their own.
+    drilled = [fault for fault in FAULTS if "gpu" not in fault.needs and not fault.guard]
+    possible = [fault.name for fault in drilled if "gloo" in fault.backends]
     assert set(DRILLED) <= set(possible)
     assert len(DRILLED) * 2 >= len(possible)
 

@@ -14,7 +14,7 @@ def told(diagnosis):
 def test_answer_first_and_coverage_folded():
     report = told(standin.hang())
     assert report.startswith("## Rank 2 skipped all_reduce 5 of the world in sync_grads")
-    order = [report.index(f"### {t}") for t in ("Who", "Proof", "What to do now", "How to fix it", "Next")]
+    order = [report.index(f"### {t}") for t in ("Who", "Proof", "What to do", "How to fix it", "Next")]
     assert order == sorted(order)
     folded = report[report.index("<details>") :]
     assert "<summary>Coverage</summary>" in folded

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, Subject
+from whichrank.model.verdict import Argument
 from whichrank.verdict.choose import choose
 
 SECOND = 1_000_000_000
@@ -88,3 +91,34 @@ def test_why_a_rank_is_late_beats_that_it_is():
     other = finding("gpu-thermal-or-power", (2,), 0.75, category="slow", severity="warning")
     assert choose([late, hot], looked_at="", enough=True).verdict.cause == "gpu-thermal-or-power"
     assert choose([late, other], looked_at="", enough=True).verdict.cause == "straggler"
+
+
+def test_the_order_of_the_findings_does_not_matter():
+    several = [
+        finding("rank-exception", [5], 0.9, category="crash", onset=100 * SECOND),
+        finding("cuda-device-assert", [2], 0.85, category="crash", victims=[5], onset=90 * SECOND),
+        finding("ecc-error", [1], 0.7, category="crash", onset=80 * SECOND),
+        finding("collective-desync", [3], 0.9, victims=[0, 1], onset=95 * SECOND),
+        finding("straggler", [1], 0.9, category="slow"),
+        finding("disk-full", [1], 0.7, category="crash", onset=80 * SECOND),
+    ]
+    told = {
+        (choice.verdict.cause, tuple(f.cause for f in choice.findings), tuple(v.cause for v in choice.incidents))
+        for order in permutations(several)
+        if (choice := chosen(*order))
+    }
+    assert len(told) == 1
+
+
+def test_what_the_state_of_the_job_contradicts_is_out():
+    port = finding("port-in-use", [], 0.92, category="crash")
+    late = finding("straggler", [1], 0.7, category="slow")
+    finished = Ref("job.log", "line 90", "training finished")
+
+    def fit(f):
+        return Argument("", "contradicts", "the run finished", (finished,)) if f.category == "crash" else None
+
+    alone = choose([port], looked_at="", enough=False, fit=fit, finished=finished)
+    assert (alone.verdict.cause, alone.findings[0].severity) == ("healthy", "info")
+    assert alone.hypotheses[0].arguments_against[0].says == "the run finished"
+    assert choose([port, late], looked_at="", enough=False, fit=fit, finished=finished).verdict.cause == "straggler"

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from whichrank.records.settings import ObservedWait, SettingsFile
 
 FORMATS = ("text", "shell", "docker", "env-file", "kubernetes", "slurm", "python", "json")
-KINDS = ("shell", "dockerfile", "manifest", "python", "nccl.conf", "environment")
+KINDS = (
+    "shell", "dockerfile", "manifest", "json", "python", "systemd", "makefile", "env-file", "nccl.conf", "environment",
+)  # fmt: skip
 HEALTHY, FINDINGS, NOT_ENOUGH = 0, 1, 3
 output_option = click.option(
     "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file instead of stdout."
@@ -112,9 +114,14 @@ def lint_command(
 ) -> None:
     """Find what is wrong with settings; without a FILE, with those of this environment.
 
-    FILE is a shell script, Slurm batch file, Dockerfile, Kubernetes manifest, Python program, nccl.conf, or
-    the captured environment of a rank (`env` output or /proc/PID/environ), or a folder of such files. "-" reads
-    standard input.
+    FILE is a shell script or batch file (Slurm, PBS, LSF), a Dockerfile, YAML or JSON (Kubernetes, compose, Helm
+    values, Ray, SkyPilot), a systemd unit, a Makefile, an env file, a Python program, nccl.conf, or the captured
+    environment of a rank (`env` output or /proc/PID/environ), or a folder of such files. "-" reads standard input.
+    Exits with 3 if none of the files has a format that it can read.
+
+    \b
+    whichrank env lint train.sbatch
+    whichrank env lint --torch 2.6 deploy/
     """
     from whichrank.flows.env_lint import host_devices, lint, present_environment, read_path
 
@@ -148,7 +155,7 @@ def lint_command(
         hcas=hcas,
     )
     write(_json(result) if format_ == "json" else _text(result), output)
-    ctx.exit(FINDINGS if result.wrong else HEALTHY)
+    ctx.exit(FINDINGS if result.wrong else NOT_ENOUGH if result.unread else HEALTHY)
 
 
 @command.command(name="timeouts")
@@ -222,9 +229,14 @@ def _text(result: LintResult) -> Iterator[str]:
         yield f"    {safe(ref.quote)}\n"
         for step in found.fix:
             yield f"    fix: {safe(step)}\n"
+    for source in result.coverage.sources:
+        if source.quality == "unusable":
+            yield f"{safe(source.path)}: not read: {safe(source.note)}\n"
     looked = ", ".join(
-        f"{safe(s.path)} ({s.reader}{', ' + safe(s.note) if s.note else ''})" for s in result.coverage.sources
+        f"{safe(s.path)} ({s.reader}{', ' + safe(s.note) if s.note else ''})"
+        for s in result.coverage.sources
+        if s.quality != "unusable"
     )
-    yield f"{counted(len(result.findings), 'finding')}. Looked at: {looked}.\n"
+    yield f"{counted(len(result.findings), 'finding')}. Looked at: {looked or 'nothing'}.\n"
     for skipped in result.coverage.not_evaluated:
         yield f"Not checked ({skipped.code}), missing: {skipped.missing}.\n"

@@ -24,6 +24,17 @@ from whichrank.model.settings import PURPOSES, Purpose
 @click.option(
     "--for", "purpose", type=click.Choice(PURPOSES), default="production", help="Settings to run with (see env)."
 )
+@click.option("--preflight", "gate", is_flag=True, help="Check this host first; don't start the job on an error.")
+@click.option(
+    "--guard",
+    is_flag=False,
+    flag_value="on",
+    default=None,
+    type=click.Choice(["on", "strict"]),
+    metavar="[=strict]",
+    help="Compare replicas, local gradients and collectives while the job runs; --guard=strict before each collective.",
+)
+@click.option("--guard-stop", is_flag=True, help="End the job as soon as the guard finds it going wrong.")
 @restart_options
 @node_options
 @monitor_options
@@ -31,7 +42,8 @@ from whichrank.model.settings import PURPOSES, Purpose
 @click.argument("command_line", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def command(
-    ctx: click.Context, /, out: Path | None, policy: str, purpose: str, quiet: bool, command_line: tuple[str, ...],
+    ctx: click.Context, /, out: Path | None, policy: str, purpose: str, guard: str | None, guard_stop: bool,
+    quiet: bool, gate: bool, command_line: tuple[str, ...],
     **wishes: Any,
 ) -> None:  # fmt: skip
     """Run COMMAND (torchrun, python, accelerate launch …) unchanged, and watch its ranks.
@@ -47,13 +59,19 @@ def command(
         if not quiet:
             click.echo(text if "\n" in text else f"whichrank: {text}", err=True)
 
+    if gate:
+        from whichrank.cli._gate import refuses
+
+        if refuses(tell):
+            ctx.exit(1)
     plan = plan_of(wishes)
     fellows = fellows_of(wishes, command_line, tell, out)
     audience = Monitors(Wishes(**wishes), job_name(command_line), tell)
     try:
         code = run(
             command_line, out, policy=cast("Policy", policy), purpose=cast("Purpose", purpose), tell=tell,
-            audience=audience, plan=plan, fellows=fellows,
+            audience=audience, plan=plan, fellows=fellows, guard=guard or ("on" if guard_stop else ""),
+            guard_stop=guard_stop,
         )  # fmt: skip
     finally:
         audience.close()

@@ -8,7 +8,7 @@ import lzma
 import zlib
 from collections.abc import Callable
 from importlib import import_module
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from whichrank.model.errors import UnreadableError
 
@@ -39,11 +39,11 @@ class Decompressor(Protocol):
     def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
 
 
-class _Gzip:
-    """zlib's object with the manners of the others."""
+class Gzip:
+    """zlib's object, or one like it, with the manners of the others."""
 
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(wbits=31)
+    def __init__(self, inner: Any = None) -> None:
+        self._inner = inner if inner is not None else zlib.decompressobj(wbits=31)
 
     @property
     def eof(self) -> bool:
@@ -142,7 +142,7 @@ def compression(head: bytes) -> str:
 def inflate(raw: BinaryIO, kind: str) -> Stream:
     """Open a compressed file of a kind that `compression` has named."""
     if kind == "gz":
-        return Inflated(raw, _Gzip)
+        return Inflated(raw, Gzip)
     if kind == "bz2":
         return Inflated(raw, bz2.BZ2Decompressor)
     if kind == "xz":

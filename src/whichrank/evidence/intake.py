@@ -18,6 +18,7 @@ from typing import BinaryIO, Literal, cast
 
 from whichrank.evidence.archives import Limits, Unpacker, is_archive, printable
 from whichrank.evidence.jobs_in_file import split
+from whichrank.evidence.trace_files import is_compressed_trace
 from whichrank.model.contracts import Item, Reader
 from whichrank.model.evidence import Quality, Source
 
@@ -171,6 +172,8 @@ class _Walk:
             aside = "an empty file"
         if aside:
             self.note(item.label, "ignored", aside)
+        elif is_compressed_trace(item.head()):
+            self.keep(item)
         elif not is_archive(item.head(512), name):
             for part in split(item, self.unpacker.folder):
                 self.keep(part)

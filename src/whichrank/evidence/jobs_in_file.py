@@ -27,16 +27,13 @@ _SHARE = 0.6
 
 def split(item: Item, folder: Path) -> list[Item]:
     """The parts, each a file of its own in `folder`; the item alone where it holds one job."""
-    if not _MAYBE_SIZE < item.size <= LARGEST or b"\0" in item.head():
+    if item.size > LARGEST or b"\0" in item.head():
         return [item]
     lines = item.read().split(b"\n")
     parts = _by_banner(lines) or _by_tag(lines)
     if not 1 < len(parts) <= _MOST_JOBS:
         return [item]
     return [_write(item, folder, number, job, text) for number, (job, text) in enumerate(parts.items())]
-
-
-_MAYBE_SIZE = 64
 
 
 def _by_banner(lines: list[bytes]) -> dict[str, list[bytes]]:

@@ -92,7 +92,9 @@ def rows(name: str) -> Iterator[dict[str, str]]:
     """The rows of one data file of this folder."""
     try:
         with (HERE / name).open(encoding="utf-8", newline="") as stream:
-            yield from csv.DictReader(stream)
+            lines = csv.reader(stream)
+            head = next(lines, [])
+            yield from (dict(zip(head, line, strict=False)) for line in lines if line)
     except OSError as error:
         raise FactsError(f"the data file {name} can't be read: {error.strerror}") from error
 
@@ -108,6 +110,19 @@ def catalogue() -> dict[str, Variable]:
         if row["since"] != "never":
             known[row["name"]] = _torch(row, parsers.get(row["name"], {}))
     return known
+
+
+@cache
+def others() -> dict[str, Variable]:
+    """Variables of other libraries whose values are checked too."""
+    return {
+        row["name"]: Variable(
+            row["name"], "", "", "", row["values"].replace("|", ", "), "", "", "", False, "", "", row["parser"],
+            row["values"], row["source"],
+        )
+        for row in rows("env_values.csv")
+        if row["name"] not in catalogue()
+    }  # fmt: skip
 
 
 @cache

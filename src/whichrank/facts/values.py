@@ -71,6 +71,38 @@ def _nccl_int(variable: Variable, value: str) -> Problem | None:
     return None
 
 
+def _nccl_warps(variable: Variable, value: str) -> Problem | None:
+    """A number of threads, which come in warps of 32."""
+    found = _nccl_int(variable, value)
+    read = number(value)
+    if found is None and read is not None and read % 32:
+        return Problem(f"{read} is not a multiple of 32 and is ignored with a warning")
+    return found
+
+
+def _not_words(variable: Variable, value: str) -> Problem | None:
+    if value.lower() not in variable.values:
+        return None
+    return Problem(f"'{value}' is not the name of a network module (IB, Socket, or the name that a plugin has)")
+
+
+def _options(variable: Variable, value: str) -> Problem | None:
+    """`name:value,name:[a:1,b:2]`, as the CUDA allocator of PyTorch takes it."""
+    names = re.findall(r"(?:^|,)\s*([A-Za-z]\w*)\s*:", re.sub(r"\[[^\]]*\]", "", value))
+    wrong = [name for name in names if name not in variable.values]
+    if wrong:
+        return Problem(f"'{wrong[0]}' is not an option that is known; PyTorch raises at the first allocation")
+    if not names and value.strip():
+        return Problem(f"'{value}' is not a list of NAME:VALUE")
+    return None
+
+
+def _host_port(_variable: Variable, value: str) -> Problem | None:
+    if re.fullmatch(r"\S+:\d{1,5}", value):
+        return None
+    return Problem(f"'{value}' is not an address with a port, such as 10.0.0.1:23456")
+
+
 def _effect(variable: Variable, value: str) -> str:
     if value.lower() in TRUE | {"on", "enable", "enabled"} and variable.kind == "bool":
         return ", which is off, the opposite of what it says"
@@ -131,6 +163,8 @@ def _tokens(variable: Variable, value: str) -> Problem | None:
 
 
 def _choices(variable: Variable, value: str) -> Problem | None:
+    if variable.name == "NCCL_ALGO" and "collnet" in re.split(r"[,;:^]", value.lower()):
+        return Problem("since NCCL 2.14 it is CollNetDirect or CollNetChain; CollNet alone is not known")
     return _unknown_words(variable, [word.removeprefix("^") for word in re.split(r"[,;:]", value)])
 
 
@@ -144,6 +178,10 @@ def _unknown_words(variable: Variable, words: list[str]) -> Problem | None:
 
 _CHECKS = {
     "nccl_int": _nccl_int,
+    "nccl_warps": _nccl_warps,
+    "not_words": _not_words,
+    "host_port": _host_port,
+    "options": _options,
     "torch_bool": _torch_bool,
     "torch_int": _torch_int,
     "python_int": _python_int,

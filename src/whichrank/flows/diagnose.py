@@ -22,6 +22,7 @@ from whichrank.model.evidence import Coverage, Skipped, Source
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Diagnosis, JobInfo, ScheduledJob
+from whichrank.records.trace import Trace
 from whichrank.timeline.case import Case, build_case
 from whichrank.timeline.collectives import positions
 from whichrank.timeline.job_state.joined import joined
@@ -52,9 +53,10 @@ def diagnose(
     answer = together(answers, jobs_in_it) if jobs_in_it else answers[0][1]
     if source is None:
         return answer
+    from whichrank.flows.lint_places import explained
     from whichrank.source.excerpts import find_excerpts
 
-    return replace(answer, excerpts=find_excerpts(source, answer.verdict.culprits.code))
+    return replace(answer, excerpts=explained(source, find_excerpts(source, answer.verdict.culprits.code)))
 
 
 Outcome = tuple[Item, "list[tuple[str, Reading]] | Failure"]
@@ -111,7 +113,17 @@ def _read(item: Item) -> list[tuple[str, Reading]]:
 
         results.append((known_messages.NAME, known_messages.read_warnings(item, results[0][1].records)))
     useful = [(name, reading) for name, reading in results if reading.quality != "ignored"]
-    return useful or results[:1]
+    return [(name, _reduced(reading)) for name, reading in useful or results[:1]]
+
+
+def _reduced(reading: Reading) -> Reading:
+    """Profiles become summaries where they are read: megabytes need not travel between processes."""
+    if not any(isinstance(record, Trace) for record in reading.records):
+        return reading
+    from whichrank.timeline.steps.reduce import reduced
+
+    reading.records = [reduced(record) if isinstance(record, Trace) else record for record in reading.records]
+    return reading
 
 
 def _read_by(reader: Reader, item: Item) -> Reading:
@@ -171,21 +183,17 @@ def _with_aside(sources: Iterable[Source], aside: Iterable[Source]) -> list[Sour
     ]
 
 
-def discover_rules() -> list[ModuleType]:
-    """Every rule, by its file."""
+def discover_rules(judges: str = "case") -> list[ModuleType]:
+    """Every rule, by its file. A family whose package says `JUDGES = "settings"` judges those instead of a case."""
     package = import_module("whichrank.rules")
     found = []
     for family in iter_modules(package.__path__):
-        if not family.ispkg:
+        if not family.ispkg or family.name == "code":  # those on training code judge no case; `lint` asks them
             continue
         inner = import_module(f"{package.__name__}.{family.name}")
-        found += [import_module(f"{inner.__name__}.{module.name}") for module in iter_modules(inner.__path__)]
+        if getattr(inner, "JUDGES", "case") == judges:
+            found += [import_module(f"{inner.__name__}.{module.name}") for module in iter_modules(inner.__path__)]
     return sorted(found, key=lambda module: str(module.CODE))
-
-
-def diagnostic_rules() -> list[ModuleType]:
-    """The rules that judge evidence of a job; those on settings judge launch files, and `env lint` asks them."""
-    return [rule for rule in discover_rules() if not rule.CODE.startswith("ENV")]
 
 
 def judge(case: Case, rules: Sequence[Rule | ModuleType]) -> tuple[list[Finding], list[str], list[str], list[Skipped]]:
@@ -217,7 +225,7 @@ def _ask(rule: Rule | ModuleType, case: Case) -> list[Finding] | NotEvaluated:
 
 def conclude(case: Case, sources: Sequence[Source], *, why: bool = False) -> Diagnosis:
     """Judge a case and put the answer together; `why` keeps the hypotheses."""
-    said, found, clear, skipped = judge(case, diagnostic_rules())
+    said, found, clear, skipped = judge(case, discover_rules())
     findings = [joined(case, finding) for finding in said]
     choice = choose(
         findings,

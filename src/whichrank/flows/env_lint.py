@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 from whichrank.facts.environment import version
 from whichrank.model.errors import UnreadableError
-from whichrank.model.evidence import Coverage, Ref, Skipped, Source
+from whichrank.model.evidence import Coverage, Quality, Ref, Skipped, Source
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.settings import Assignment, Baked, ObservedWait, Settings, SettingsCase, SettingsFile
+from whichrank.records.settings import UNKNOWN, Assignment, Baked, ObservedWait, Settings, SettingsFile, SettingsRule
 from whichrank.source import launch
 
-RULES = Path(__file__).parents[1] / "rules" / "config"
+RULES = Path(__file__).parents[1] / "rules" / "settings"
 PRESENT = "the environment"
 FILES_LIMIT = 20_000
+SOURCED_LIMIT = 1 << 20
 _WEIGHT = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -28,6 +30,11 @@ class LintResult:
 
     findings: tuple[Finding, ...]
     coverage: Coverage
+
+    @property
+    def unread(self) -> bool:
+        """Nothing that was given could be read: no findings then means nothing."""
+        return bool(self.coverage.sources) and all(s.quality == "unusable" for s in self.coverage.sources)
 
     @property
     def wrong(self) -> bool:
@@ -45,6 +52,7 @@ def lint(
     waits: Iterable[ObservedWait] = (),
 ) -> LintResult:
     """Judge settings by every rule there is."""
+    _apply_sourcing(files)
     settings = Settings(
         tuple(files),
         version(torch or ""),
@@ -54,30 +62,29 @@ def lint(
         None if hcas is None else frozenset(hcas),
         tuple(waits),
     )
-    case = SettingsCase(settings)
     findings: list[Finding] = []
     found: list[str] = []
     clear: list[str] = []
     skipped: list[Skipped] = []
     for name in rule_names():
-        rule = import_module(f"whichrank.rules.config.{name}")
-        answer = rule.judge(case)
+        rule = cast("SettingsRule", import_module(f"whichrank.rules.settings.{name}"))
+        answer = rule.judge(settings)
         if isinstance(answer, NotEvaluated):
             skipped.append(Skipped(rule.CODE, answer.missing))
         else:
             findings += answer
             (found if answer else clear).append(rule.CODE)
     order = {file.label: index for index, file in enumerate(files)}
+    findings = _once(findings)
     findings.sort(key=lambda f: (order.get(f.evidence[0].source, 0), _line(f.evidence[0]), _WEIGHT[f.severity], f.code))
-    sources = tuple(Source(f.label, f.kind, "partial" if f.note else "complete", f.note) for f in files)
+    sources = tuple(Source(f.label, f.kind, _quality(f), f.note) for f in files)
     coverage = Coverage(sources, tuple(sorted(found)), tuple(sorted(clear)), tuple(skipped))
     return LintResult(tuple(findings), coverage)
 
 
 def rule_names() -> list[str]:
-    """The files of the family that judge settings, told by their code and without importing the others."""
-    files = sorted(file for file in RULES.glob("*.py") if not file.stem.startswith("_"))
-    return [file.stem for file in files if b'\nCODE = "ENV' in file.read_bytes()]
+    """The rules that judge settings, by their files."""
+    return sorted(file.stem for file in RULES.glob("*.py") if not file.stem.startswith("_"))
 
 
 def _line(ref: Ref) -> int:
@@ -85,20 +92,61 @@ def _line(ref: Ref) -> int:
     return int(word) if word.isdigit() else 0
 
 
+def _quality(file: SettingsFile) -> Quality:
+    return "unusable" if file.unread else "partial" if file.note else "complete"
+
+
+def _once(findings: Iterable[Finding]) -> list[Finding]:
+    """A file that is given and sourced by another one tells its faults once."""
+    found: dict[tuple[str, str, str, str], Finding] = {}
+    for finding in findings:
+        ref = finding.evidence[0]
+        subject = finding.message if finding.code != "ENV117" else finding.message.split()[0]
+        found.setdefault((finding.code, ref.source, ref.locator, subject), finding)
+    return list(found.values())
+
+
+def _apply_sourcing(files: Sequence[SettingsFile]) -> None:
+    """What a script sources between `set -a` and `set +a` is exported, whatever that file says itself."""
+    exported = {Path(path).name for file in files for path, all_of_it in file.included.items() if all_of_it}
+    for file in files:
+        if Path(file.label).name in exported:
+            file.assignments[:] = [a._replace(how="export") if a.how == "local" else a for a in file.assignments]
+
+
+_VISIBLE = frozenset({".github", ".devcontainer", ".vscode"})
+_PROSE = frozenset({".md", ".rst", ".txt", ".log", ".html", ".csv", ".pdf", ".out", ".err", ".adoc"})
+
+
 def read_path(path: Path, kind: str | None = None) -> list[SettingsFile]:
     """One file given on the command line, or all files of a folder that set something somewhere."""
     if not path.is_dir():
-        return [_read(path, kind)]
-    found: list[SettingsFile] = []
-    for file in islice(sorted(path.rglob("*")), FILES_LIMIT):
-        hidden = any(part.startswith(".") and part != ".nccl.conf" for part in file.relative_to(path).parts)
-        if hidden or file.is_symlink() or not file.is_file():
-            continue
-        if kind or launch.is_named(file.name) or launch.is_capture(_head(file)):
-            found.append(_read(file, kind))
+        return [_read(path, kind, path.parent)]
+    files = islice(sorted(path.rglob("*")), FILES_LIMIT)
+    shown = (file for file in files if not _hidden(file.relative_to(path)) and not file.is_symlink() and file.is_file())
+    found = [_read(file, kind, path) for file in shown if _wanted(file, kind)]
     if not found:
         raise UnreadableError(f"nothing in {path} sets an environment", "Name the files, or say --as what they are.")
     return found
+
+
+def _hidden(path: Path) -> bool:
+    *folders, name = path.parts
+    if any(part.startswith(".") and part not in _VISIBLE for part in folders):
+        return True
+    return name.startswith(".") and not name.startswith((".env", ".deepspeed_env", ".nccl.conf", ".gitlab-ci"))
+
+
+def _wanted(file: Path, kind: str | None) -> bool:
+    """Files whose name tells their kind; others if they look like an environment or name one of the variables."""
+    if kind:
+        return True
+    if launch.is_named(file.name) and file.suffix != ".json":
+        return True
+    head = _head(file)
+    if launch.is_capture(head):
+        return True
+    return file.suffix.lower() not in _PROSE and launch.speaks_of_settings(head)
 
 
 def _head(path: Path) -> bytes:
@@ -109,13 +157,25 @@ def _head(path: Path) -> bytes:
         return b""
 
 
-def _read(path: Path, kind: str | None) -> SettingsFile:
+def _read(path: Path, kind: str | None, root: Path) -> SettingsFile:
     try:
         with path.open("rb") as stream:
             data = stream.read(launch.SIZE_LIMIT + 1)
     except OSError as error:
         raise UnreadableError(f"can't read {path}: {error.strerror}") from error
-    return launch.read(data, str(path), kind)
+    return launch.read(data, str(path), kind, lambda name: _sourced(name, path, root))
+
+
+def _sourced(name: str, script: Path, root: Path) -> tuple[str, str] | None:
+    """A file that a script sources, if it lies below the folder that was given."""
+    file = script.parent / name.rpartition(UNKNOWN)[2].lstrip("/")
+    try:
+        inside = (
+            file.resolve().is_relative_to(root.resolve()) and file.is_file() and file.stat().st_size < SOURCED_LIMIT
+        )
+        return (str(file), file.read_text("utf-8", "backslashreplace")) if inside and file != script else None
+    except (OSError, ValueError):
+        return None
 
 
 def present_environment(environ: Mapping[str, str] | None = None, home: str | None = None) -> list[SettingsFile]:

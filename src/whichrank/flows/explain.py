@@ -12,7 +12,7 @@ from whichrank.facts import codes, environment, messages, near_names, taxonomy, 
 
 RULES = Path(__file__).parent.parent / "rules"
 _CODE = re.compile(r'^CODE = "(\w+)"$', re.MULTILINE)
-_CAUSE = re.compile(r'^CAUSE = "([\w-]+)"$', re.MULTILINE)
+_CAUSE = re.compile(r'^CAUSE = "([\w-]*)"$', re.MULTILINE)
 _WORD = re.compile(r"[A-Za-z_][A-Za-z_/-]{2,}")
 _NUMBER = re.compile(
     r"(?:(?P<what>xid|sxid|exit ?code|exit|signal|status|ibv|cuda error|cuda failure|error|cuda|nccl|result|rc)"
@@ -115,7 +115,8 @@ def _rule(code: str, cause: str, file: Path) -> Reading:
     title, _, body = page.partition("\n")
     fix = re.search(r"^## Fix\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     steps = (" ".join(fix[1].split()),) if fix else ()
-    return Reading("rule", code, f"{code}: {title}", f"Cause: {cause}\n\n{body.strip()}", steps, (f"rule {code}",))
+    about = f"Cause: {cause}\n\n" if cause else ""
+    return Reading("rule", code, f"{code}: {title}", f"{about}{body.strip()}", steps, (f"rule {code}",))
 
 
 def _cause(slug: str) -> Reading:

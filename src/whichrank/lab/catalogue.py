@@ -39,6 +39,8 @@ class Fault:
     least_world: int
     ending: Ending
     backends: tuple[str, ...]
+    guard: bool = False
+    """Whether the job runs with --guard."""
 
     @property
     def injected(self) -> bool:
@@ -110,6 +112,7 @@ def from_file(path: Path) -> Fault:
         int(given.get("LEAST_WORLD", 2)),
         cast("Ending", given.get("ENDING", "hang")),
         tuple(given.get("BACKENDS", BOTH)),
+        bool(given.get("GUARD", False)),
     )
 
 

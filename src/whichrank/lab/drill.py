@@ -66,7 +66,7 @@ def drill(
     try:
         setup = prepare(folder, fault, plans.make(fault.name, seed, world, backend), launcher)
         outcome = Outcome(fault, setup.plan, fault.truth(setup.plan), None, None, folder=folder)
-        job = start(setup, policy="report" if fault.ending == "running" else "end")
+        job = start(setup, policy="report" if fault.ending == "running" else "end", guard=fault.guard)
         tell(f"{fault.name}: {world} ranks, seed {seed}")
         _break_it(fault, job, outcome)
         outcome.exit_code = _await_end(job, setup.limit_s)
@@ -80,13 +80,24 @@ def drill(
     return outcome
 
 
-def start(setup: Setup, policy: str) -> Job:
+def start(setup: Setup, policy: str, *, guard: bool = False) -> Job:
     """`whichrank run`, as a user would type it."""
     command = [sys.executable, "-c", "from whichrank.cli.main import main; main()"]
-    command += ["run", "--out", str(setup.folder / "out"), "--policy", policy, "--", *setup.command()]
+    command += [
+        "run",
+        "--out",
+        str(setup.folder / "out"),
+        "--policy",
+        policy,
+        *(["--guard"] if guard else []),
+        "--",
+        *setup.command(),
+    ]
+    # Steps of a drill take no time to speak of: left alone, the guard would look at few of them.
+    variables = {**setup.variables(), **({"WHICHRANK_GUARD_EVERY": "1"} if guard else {})}
     with (setup.folder / "output.log").open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - our own command
-            command, env=setup.variables(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            command, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             cwd=setup.folder / "code", start_new_session=True,
         )  # fmt: skip
     return Job(setup, process)

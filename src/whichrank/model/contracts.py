@@ -88,7 +88,8 @@ class Fault(Protocol):
     - `culprits(plan)`: the ranks that the verdict must name; by default the rank of the plan, `[]` for nobody, None
       where no rank is to blame or the evidence can't tell.
     - `ACCEPT` (other causes that are right too), `NEEDS` ("root", "namespaces", "mounts", "gpu"), `LEAST_WORLD` (2),
-      `ENDING` ("hang", "crash", or "running" for a job that goes on and is looked at while it does), `BACKENDS` (both).
+      `ENDING` ("hang", "crash", or "running" for a job that goes on and is looked at while it does), `BACKENDS` (both),
+      `GUARD` (False: whether the job runs with --guard).
     """
 
     CAUSE: str

@@ -89,6 +89,17 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class Witness:
+    """What one rank had at one step, of something that replicas must have in common."""
+
+    rank: int
+    step: int
+    module: str
+    tensor: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A statement of a rule. Without a proof it can't be made."""
 
@@ -104,7 +115,7 @@ class Finding:
     victims: tuple[int, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     next: tuple[NextStep, ...] = ()
-    certificate: tuple[Hold, ...] = ()
+    certificate: tuple[Hold, ...] | tuple[Witness, ...] = ()
     onset_ns: int | None = None
     """When the trouble began, on the aligned clock, if the evidence tells."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from whichrank.model.evidence import Coverage, Ref
-from whichrank.model.findings import Alternative, Category, CodePlace, Finding, Hold, NextStep, Subject
+from whichrank.model.findings import Alternative, Category, CodePlace, Finding, Hold, NextStep, Subject, Witness
 from whichrank.model.views import StackNode, Track
 
 RankState = Literal["running", "waiting", "stuck", "frozen", "dead", "absent", "unknown"]
@@ -22,7 +22,7 @@ class Verdict:
     summary: str
     fix: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
-    certificate: tuple[Hold, ...] = ()
+    certificate: tuple[Hold, ...] | tuple[Witness, ...] = ()
 
 
 Grade = Literal["proves", "supports", "hints", "contradicts"]
@@ -146,6 +146,8 @@ class Excerpt:
     path: str
     first: int
     lines: tuple[str, ...]
+    said: tuple[str, ...] = ()
+    """What `lint` says of the place: why ranks part here."""
 
 
 @dataclass(frozen=True, slots=True)

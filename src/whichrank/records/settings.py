@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding, Severity, Subject
+from whichrank.model.findings import Finding, NotEvaluated, Severity, Subject
 
 How = Literal["export", "local", "conf", "image", "build", "manifest", "python", "process"]
 """export: reaches child processes; local: a shell variable that was not exported; build: only while an
 image is built; process: the environment of a process as captured."""
+
+
+UNKNOWN = "\0"
+"""Stands in a value for the part that is not known."""
 
 
 class Assignment(NamedTuple):
@@ -30,6 +34,8 @@ class Assignment(NamedTuple):
     """False inside a branch: it may not be set, and something else instead."""
     value_ref: Ref | None = None
     """Where the value stands, if not on the line of the name."""
+    partial: str = ""
+    """The value with UNKNOWN in the place of what only running the code would tell, where that is a part of it."""
 
 
 class Late(NamedTuple):
@@ -51,6 +57,16 @@ class Lost(NamedTuple):
     why: str
     fix: str
     severity: Severity = "warning"
+
+
+class Clash(NamedTuple):
+    """Something that the launch asks for and that does not fit together."""
+
+    name: str
+    ref: Ref
+    why: str
+    fix: str
+    also: tuple[Ref, ...] = ()
 
 
 class Baked(NamedTuple):
@@ -84,6 +100,30 @@ class SettingsFile:
     lost: list[Lost]
     baked: list[Baked]
     note: str = ""
+    unread: bool = False
+    """Nothing of it could be read: it must not count as clean."""
+    torch: tuple[int, ...] = ()
+    """The version that the file itself pins, by an image tag or an installation; of the whole file."""
+    nccl: tuple[int, ...] = ()
+    pinned: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    """The same for single scopes: torch and NCCL of a container or an image stage."""
+
+    clashes: list[Clash] = field(default_factory=list)
+    production: set[str] = field(default_factory=set)
+    """Scopes that a production job runs in; the label of the file for all of it."""
+    containers: list[tuple[str, str, str]] = field(default_factory=list)
+    """Scope, image and job of each container."""
+    included: dict[str, bool] = field(default_factory=dict)
+    """Files that it sources -> whether their variables are exported by that."""
+
+    def add(self, other: SettingsFile) -> None:
+        """Take over what a file inside this one set."""
+        self.assignments += other.assignments
+        self.late += other.late
+        self.lost += other.lost
+        self.baked += other.baked
+        self.clashes += other.clashes
+        self.torch, self.nccl = self.torch or other.torch, self.nccl or other.nccl
 
     @classmethod
     def empty(cls, label: str, kind: str) -> SettingsFile:
@@ -104,6 +144,16 @@ class Settings:
     hcas: frozenset[str] | None = None
     waits: tuple[ObservedWait, ...] = ()
 
+    def versions(self, assignment: Assignment) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """torch and NCCL where this assignment applies: as the user says, else as its file pins them."""
+        if self.torch or self.nccl:
+            return self.torch, self.nccl
+        file = next((f for f in self.files if f.label == assignment.ref.source), None)
+        if file is None:
+            return (), ()
+        torch, nccl = file.pinned.get(assignment.scope, ((), ()))
+        return torch or file.torch, nccl or file.nccl
+
     def assignments(self) -> Iterator[Assignment]:
         """Those that can reach a rank."""
         for file in self.files:
@@ -117,10 +167,14 @@ class Settings:
         yield from together.values()
 
 
-class SettingsCase(NamedTuple):
-    """A case that holds settings and nothing else, for rules that judge only those."""
+class SettingsRule(Protocol):
+    """A rule of `env lint`. The module's docstring is its page. `judge` is pure: findings, an empty list for
+    "clear", or `NotEvaluated` with what was missing."""
 
-    settings: Settings
+    CODE: str
+    CAUSE: str
+
+    def judge(self, settings: Settings) -> list[Finding] | NotEvaluated: ...
 
 
 def flagged(
@@ -139,9 +193,3 @@ def flagged(
         evidence=(assignment.ref, *((assignment.value_ref,) if assignment.value_ref else ()), *also),
         fix=fix,
     )
-
-
-def settings_of(case: object) -> Settings | None:
-    """The settings of a case, if it has any."""
-    found = getattr(case, "settings", None)
-    return found if isinstance(found, Settings) else None

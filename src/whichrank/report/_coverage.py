@@ -36,9 +36,10 @@ def short(coverage: Coverage) -> Iterator[str]:
     told += [f"{files['ignored']:,} ignored"] if files["ignored"] else []
     told += [f"{files['unusable']:,} could not be read"] if files["unusable"] else []
     yield "; ".join(told) + f"; {counted(len(coverage.clear), 'rule')} found nothing"
-    unread = [f"{s.path}: {s.note}" for s in coverage.sources if s.quality == "unusable"]
+    nothing = not files["complete"] + files["partial"]
+    unread = [f"{s.path}: {s.note}" for s in coverage.sources if s.quality == "unusable" or nothing]
     if unread:
-        yield f"could not be read: {listed(unread, 2)}"
+        yield f"not read: {listed(unread, 2)}"
     if coverage.not_evaluated:
         missing = list(dict.fromkeys(skipped.missing for skipped in coverage.not_evaluated))
         yield (

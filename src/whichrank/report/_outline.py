@@ -5,11 +5,11 @@ It stays short at any world size: ranks as ranges, lists with "and 4,000 more". 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import CodePlace, Finding, Hold, NextStep
+from whichrank.model.findings import CodePlace, Finding, Hold, NextStep, Witness
 from whichrank.model.verdict import Diagnosis, Excerpt, Hypothesis, JobInfo, RankInfo, Verdict
 from whichrank.report import _coverage
 from whichrank.report._words import counted, listed, percent, ranges, shortened
@@ -61,7 +61,8 @@ def outline(diagnosis: Diagnosis, *, verbose: bool = True) -> Outline:
         Section("proof", _proof(diagnosis), numbered=True),
         Section("the code", [_excerpt(excerpt) for excerpt in diagnosis.excerpts]),
         Section("where the ranks are", _standings(diagnosis)),
-        Section("the cycle", _cycle(verdict.certificate)),
+        Section("the cycle", _cycle([link for link in verdict.certificate if isinstance(link, Hold)])),
+        Section("where it began", _witnesses([link for link in verdict.certificate if isinstance(link, Witness)])),
         Section("what to do", [Point(line) for line in _now(diagnosis)], numbered=True),
         Section("how to fix it", [Point(step) for step in verdict.fix], numbered=True),
         Section("waiting ranks (not the cause)", _waiting(diagnosis)),
@@ -187,7 +188,7 @@ def _excerpt(excerpt: Excerpt) -> Point:
         f"{'→' if number == excerpt.place.line else ' '} {number:>5}  {line}"
         for number, line in enumerate(excerpt.lines, excerpt.first)
     )
-    return Point(f"{excerpt.path}:{excerpt.place.line}{whose}", verbatim=tuple(numbered))
+    return Point(f"{excerpt.path}:{excerpt.place.line}{whose}", excerpt.said, verbatim=tuple(numbered))
 
 
 def _standings(diagnosis: Diagnosis) -> list[Point]:
@@ -201,7 +202,7 @@ def _standings(diagnosis: Diagnosis) -> list[Point]:
     return points
 
 
-def _cycle(certificate: tuple[Hold, ...]) -> list[Point]:
+def _cycle(certificate: Sequence[Hold]) -> list[Point]:
     points = [
         Point(
             f"rank {hold.rank} holds {hold.holds} and waits for {hold.waits}",
@@ -211,6 +212,17 @@ def _cycle(certificate: tuple[Hold, ...]) -> list[Point]:
     ]
     if len(certificate) > CYCLE:
         points.append(Point(f"and {counted(len(certificate) - CYCLE, 'more rank')}, back to the first"))
+    return points
+
+
+def _witnesses(witnesses: Sequence[Witness]) -> list[Point]:
+    points = []
+    for seen in witnesses[:CYCLE]:
+        what = f"{seen.module} ({seen.tensor})" if seen.module else seen.tensor
+        at = "before the first step" if seen.step < 0 else f"step {seen.step}"
+        points.append(Point(f"rank {seen.rank}, {at}: {what} {seen.value}"))
+    if len(witnesses) > CYCLE:
+        points.append(Point(f"and {counted(len(witnesses) - CYCLE, 'more rank')}"))
     return points
 
 

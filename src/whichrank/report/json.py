@@ -11,7 +11,7 @@ import msgspec
 
 from whichrank import __version__
 from whichrank.model.evidence import Coverage, Ref
-from whichrank.model.findings import CodePlace, Endpoint, Finding, Hold, NextStep, Subject
+from whichrank.model.findings import CodePlace, Endpoint, Finding, Hold, NextStep, Subject, Witness
 from whichrank.model.verdict import Argument, Diagnosis, GroupInfo, Hypothesis, JobInfo, RankInfo, Verdict, Wait
 from whichrank.report._words import safe_json
 
@@ -26,7 +26,7 @@ def render(diagnosis: Diagnosis) -> Iterator[str]:
     try:
         encoded = msgspec.json.encode(document, enc_hook=operator.index)
     except UnicodeEncodeError:  # A lone surrogate from a file name or a quote.
-        encoded = msgspec.json.encode(_writable(document), enc_hook=operator.index)
+        encoded = msgspec.json.encode(writable(document), enc_hook=operator.index)
     yield safe_json(msgspec.json.format(encoded, indent=2).decode()) + "\n"
 
 
@@ -44,7 +44,7 @@ def as_document(diagnosis: Diagnosis) -> dict[str, Any]:
         "waits": [_wait(wait) for wait in diagnosis.waits],
         "standings": [{"place": s.place, "doing": s.doing, "ranks": list(s.ranks)} for s in diagnosis.standings],
         "excerpts": [
-            {"code": _code(e.place), "path": e.path, "first": e.first, "lines": list(e.lines)}
+            {"code": _code(e.place), "path": e.path, "first": e.first, "lines": list(e.lines), "said": list(e.said)}
             for e in diagnosis.excerpts
         ],
         "findings": [
@@ -88,7 +88,7 @@ def verdict(told: Verdict) -> dict[str, Any]:
             {"cause": other.cause, "confidence": _probability(other.confidence), "why": other.why}
             for other in told.alternatives
         ],
-        "certificate": [_hold(hold) for hold in told.certificate] or None,
+        "certificate": [_link(link) for link in told.certificate] or None,
     }
 
 
@@ -198,6 +198,10 @@ def _ref(ref: Ref) -> dict[str, Any]:
     }
 
 
+def _link(link: Hold | Witness) -> dict[str, Any]:
+    return asdict(link) if isinstance(link, Witness) else _hold(link)
+
+
 def _hold(hold: Hold) -> dict[str, Any]:
     code = None if hold.code is None else _code(hold.code)
     return {"rank": hold.rank, "holds": hold.holds, "waits": hold.waits, "code": code}
@@ -221,12 +225,12 @@ def _probability(value: float) -> float:
     return round(float(value), 4)
 
 
-def _writable(value: Any) -> Any:
+def writable(value: Any) -> Any:
     """The same values, with what UTF-8 can't hold spelled out."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, dict):
-        return {_writable(key): _writable(inner) for key, inner in value.items()}
+        return {writable(key): writable(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_writable(inner) for inner in value]
+        return [writable(inner) for inner in value]
     return value

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from whichrank.source._constants import Constants
+
 Pair: TypeAlias = tuple[str, ast.expr, ast.AST]
 """Name, value, and the node whose line is meant."""
 
@@ -36,28 +38,88 @@ def is_environ(node: ast.AST, names: frozenset[str]) -> bool:
     )
 
 
-def sets(node: ast.AST, names: frozenset[str]) -> Iterator[Pair]:
+def sets(node: ast.AST, names: frozenset[str], constants: Constants | None = None) -> Iterator[Pair]:
     """The variables that one statement or call puts into this process's environment."""
     if isinstance(node, ast.Assign | ast.AugAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         for target in targets:
             if isinstance(target, ast.Subscript) and is_environ(target.value, names):
-                yield from named(target.slice, node.value, node)
+                yield from _keyed(target.slice, node.value, node, constants)
         if isinstance(node, ast.AugAssign) and is_environ(node.target, names):
-            yield from pairs(node.value)
+            yield from _resolved(node.value, constants)
+    elif isinstance(node, ast.For) and constants is not None:
+        yield from _loop(node, names, constants)
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        yield from _called(node, node.func, names)
+        yield from _called(node, node.func, names, constants)
 
 
-def _called(call: ast.Call, func: ast.Attribute, names: frozenset[str]) -> Iterator[Pair]:
+def _keyed(key: ast.expr, value: ast.expr, node: ast.AST, constants: Constants | None) -> Iterator[Pair]:
+    """A literal key, or a name that stands for one."""
+    if constants is not None and isinstance(key, ast.Name):
+        key = constants.resolve(key)
+    yield from named(key, value, node)
+
+
+def _resolved(node: ast.expr, constants: Constants | None) -> Iterator[Pair]:
+    yield from pairs(constants.resolve(node) if constants is not None else node)
+
+
+def _loop(node: ast.For, names: frozenset[str], constants: Constants) -> Iterator[Pair]:
+    """`for k, v in SETTINGS.items(): os.environ[k] = v`."""
+    method = node.iter.func if isinstance(node.iter, ast.Call) else None
+    if not isinstance(method, ast.Attribute) or method.attr != "items":
+        return
+    if not isinstance(node.target, ast.Tuple) or len(node.target.elts) != 2:
+        return
+    key = node.target.elts[0]
+    for inner in ast.walk(node):
+        target = inner.targets[0] if isinstance(inner, ast.Assign) else None
+        direct = isinstance(target, ast.Subscript) and is_environ(target.value, names) and _same(target.slice, key)
+        default = (
+            isinstance(inner, ast.Call)
+            and isinstance(inner.func, ast.Attribute)
+            and inner.func.attr in {"setdefault", "putenv"}
+            and bool(inner.args)
+            and _same(inner.args[0], key)
+        )
+        if direct or default:
+            yield from pairs(constants.resolve(method.value))
+            return
+
+
+def _same(a: ast.expr, b: ast.expr) -> bool:
+    return isinstance(a, ast.Name) and isinstance(b, ast.Name) and a.id == b.id
+
+
+def _called(call: ast.Call, func: ast.Attribute, names: frozenset[str], constants: Constants | None) -> Iterator[Pair]:
     putenv = func.attr == "putenv" and isinstance(func.value, ast.Name) and func.value.id == "os"
     if putenv or (func.attr == "setdefault" and is_environ(func.value, names)):
         if len(call.args) == 2:
-            yield from named(call.args[0], call.args[1], call)
+            yield from _keyed(call.args[0], call.args[1], call, constants)
     elif func.attr == "update" and is_environ(func.value, names):
         for argument in call.args:
-            yield from pairs(argument)
+            yield from _resolved(argument, constants)
         yield from ((k.arg, k.value, k.value) for k in call.keywords if k.arg)
+
+
+def removed(tree: ast.AST, names: frozenset[str]) -> dict[str, int]:
+    """Variables that are taken out of os.environ again, with the line of the last removal."""
+    found: dict[str, int] = {}
+    for node in ast.walk(tree):
+        keys: list[ast.expr] = []
+        if isinstance(node, ast.Delete):
+            keys = [t.slice for t in node.targets if isinstance(t, ast.Subscript) and is_environ(t.value, names)]
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in {"pop", "unsetenv"}
+            and is_environ(node.func.value, names)
+        ):
+            keys = node.args[:1]
+        for key in keys:
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                found[key.value] = max(found.get(key.value, 0), getattr(node, "lineno", 0))
+    return found
 
 
 def named(key: ast.expr, value: ast.expr, node: ast.AST) -> Iterator[Pair]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from whichrank.facts.environment import catalogue
+from whichrank.source._constants import Constants
 from whichrank.source._environ import sets
 
 IMPORT, GROUP, CUDA = "torch is imported", "the process group is made", "CUDA is in use"
@@ -23,10 +24,38 @@ AT_CUDA = frozenset({
     "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER",
     "CUDA_MODULE_LOADING", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "HIP_VISIBLE_DEVICES",
 })  # fmt: skip
-_MAKES_GROUP = frozenset({
-    "init_process_group", "init_distributed", "init_device_mesh", "initialize_megatron", "Accelerator",
-    "PartialState",
-})  # fmt: skip
+_MAKES_GROUP = frozenset(
+    {
+        "init_process_group",
+        "init_distributed",
+        "init_device_mesh",
+        "initialize_megatron",
+        "Accelerator",
+        "PartialState",
+        "TrainingArguments",
+        "Seq2SeqTrainingArguments",
+        "SFTConfig",
+        "DPOConfig",
+        "GRPOConfig",
+        "parse_args_into_dataclasses",
+    }
+)
+# Lightning makes the process group before it calls any of these; so do the loops that call callbacks.
+_HOOKS = frozenset(
+    {
+        "setup",
+        "configure_model",
+        "configure_optimizers",
+        "training_step",
+        "validation_step",
+        "forward",
+        "train_dataloader",
+        "val_dataloader",
+        "configure_sharded_model",
+        "test_step",
+    }
+)
+_HOOK_OWNERS = ("LightningModule", "LightningDataModule", "Callback", "TrainerCallback")  # fmt: skip
 _COLLECTIVES = frozenset({
     "all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_to_all",
     "all_to_all_single", "barrier", "broadcast", "broadcast_object_list", "gather", "reduce",
@@ -51,15 +80,18 @@ class Found:
     event_node: ast.AST
 
 
-def too_late(tree: ast.Module, environ: frozenset[str]) -> list[Found]:
+def too_late(tree: ast.Module, environ: frozenset[str], constants: Constants | None = None) -> list[Found]:
     """Settings that come too late, in the order of their lines."""
-    walk = _Walk(tree, environ)
+    walk = _Walk(tree, environ, constants)
     end = walk.block(tree.body, {}) or {}
     # Functions that other files call run after this module's imports, and after nothing else that is known.
     imported: State = {IMPORT: end[IMPORT]} if IMPORT in end else {}
+    hooks = dict(_hooks(tree))
     for function in list(walk.functions.values()):
-        if function not in walk.entered:
+        if function not in walk.entered and function not in hooks:
             walk.enter(function, dict(imported))
+    for function, event in hooks.items():
+        walk.enter(function, {**imported, GROUP: event})
     return sorted(walk.found.values(), key=lambda found: getattr(found.node, "lineno", 0))
 
 
@@ -70,6 +102,7 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 class _Walk:
     tree: ast.Module
     environ: frozenset[str]
+    constants: Constants | None = None
     functions: dict[str, Function] = field(default_factory=dict)
     entered: set[Function] = field(default_factory=set)
     active: list[Function] = field(default_factory=list)
@@ -86,7 +119,7 @@ class _Walk:
                 for inner in node.body:
                     if isinstance(inner, ast.FunctionDef) and inner.name == "__init__":
                         self.functions.setdefault(node.name, inner)
-            elif isinstance(node, ast.Call) and _last_name(node.func) in _NEW_PROCESS:
+            elif isinstance(node, ast.Call) and last_name(node.func) in _NEW_PROCESS:
                 self.starts_processes = True
 
     def block(self, body: list[ast.stmt], state: State) -> State | None:
@@ -137,7 +170,7 @@ class _Walk:
     def branch(self, node: ast.If, state: State) -> State | None:
         state = self.expression(node.test, state)
         inside = dict(state)
-        words = {_last_name(n) for n in ast.walk(node.test) if isinstance(n, ast.Name | ast.Attribute)}
+        words = {last_name(n) for n in ast.walk(node.test) if isinstance(n, ast.Name | ast.Attribute)}
         if "is_initialized" in words and isinstance(node.test, ast.UnaryOp):
             inside.pop(GROUP, None)
         if "TYPE_CHECKING" in words:
@@ -161,10 +194,10 @@ class _Walk:
         return state
 
     def call(self, node: ast.Call, state: State) -> State:
-        name, dotted = _last_name(node.func), _dotted(node.func)
+        name, dotted = last_name(node.func), _dotted(node.func)
         if name == "destroy_process_group":
             state.pop(GROUP, None)
-        elif name in _MAKES_GROUP or dotted == "deepspeed.initialize" or _is_collective(name, dotted):
+        elif name in _MAKES_GROUP or _makes_group(dotted) or _is_collective(name, dotted):
             state.setdefault(GROUP, node)
         elif _touches_cuda(node, name, dotted):
             state.setdefault(CUDA, node)
@@ -185,7 +218,7 @@ class _Walk:
         return state if merged is None else merged
 
     def check(self, node: ast.AST, state: State) -> None:
-        for name, _value, place in sets(node, self.environ):
+        for name, _value, place in sets(node, self.environ, self.constants):
             event = IMPORT if name in AT_IMPORT else CUDA if name in AT_CUDA else GROUP
             if event == CUDA and self.starts_processes:
                 continue
@@ -214,6 +247,27 @@ def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
     yield node
 
 
+def _makes_group(dotted: str) -> bool:
+    """`trainer.fit`, `fabric.launch` and others that make the group inside."""
+    owner, _, name = dotted.lower().rpartition(".")
+    fits = name in {"fit", "train", "validate", "test", "predict"} and owner.endswith("trainer")
+    return dotted in {"deepspeed.initialize", "hvd.init"} or fits or (name == "launch" and owner.endswith("fabric"))
+
+
+def _late_hook(name: str) -> bool:
+    """Lightning 1 calls prepare_data and this one hook before it makes the group."""
+    return name.startswith("on_") and name != "on_before_accelerator_backend_setup"
+
+
+def _hooks(tree: ast.Module) -> Iterator[tuple[Function, ast.AST]]:
+    """Methods of Lightning's and others' classes that run when the group is there already."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and any(_dotted(b).endswith(_HOOK_OWNERS) for b in node.bases):
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef) and (inner.name in _HOOKS or _late_hook(inner.name)):
+                    yield inner, inner
+
+
 def _is_collective(name: str, dotted: str) -> bool:
     return name in _COLLECTIVES and ("dist" in dotted.split(".")[:-1] or "distributed" in dotted)
 
@@ -232,16 +286,19 @@ def _touches_cuda(node: ast.Call, name: str, dotted: str) -> bool:
     )
 
 
-def _last_name(func: ast.expr) -> str:
+def last_name(func: ast.expr) -> str:
     if isinstance(func, ast.Attribute):
         return func.attr
     return func.id if isinstance(func, ast.Name) else ""
 
 
 def _dotted(func: ast.expr) -> str:
+    """`a.b.c` as text; a call in front of it (`Trainer().fit`) counts by its name."""
     parts: list[str] = []
     while isinstance(func, ast.Attribute):
         parts.append(func.attr)
         func = func.value
+    if isinstance(func, ast.Call):
+        func = func.func if isinstance(func.func, ast.Name) else ast.Name(last_name(func.func))
     parts.append(func.id if isinstance(func, ast.Name) else "")
     return ".".join(reversed(parts))

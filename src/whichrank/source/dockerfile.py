@@ -1,40 +1,70 @@
-"""Dockerfiles: variables that an image carries, files that it bakes in, and exports that it loses."""
+"""Dockerfiles: variables that an image carries, files that it bakes in, and exports that it loses.
+
+Only the last stage and those that it is built from make the image; what other stages set ends with them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from whichrank.facts.environment import catalogue
+from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import Assignment, Baked, Lost, SettingsFile
-from whichrank.source import shell
-from whichrank.source._words import Word, commands, literal, plain
+from whichrank.records.settings import UNKNOWN, Assignment, Baked, Lost, SettingsFile
+from whichrank.source.shell.embedded import Given, run_command, run_script
+from whichrank.source.shell.syntax import split_words
+from whichrank.source.shell.words import Value, expand
 
 KIND = "dockerfile"
 QUOTE_LIMIT = 300
 _CONF = re.compile(r"(?:^|/)\.?nccl\.conf$")
 _HEREDOC = re.compile(r"<<-?[\"']?(\w+)[\"']?")
+_JSON_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(slots=True)
+class _Stage:
+    name: str
+    parent: str
+    instructions: list[tuple[str, str, int]] = field(default_factory=list)
 
 
 def read(text: str, label: str) -> SettingsFile:
-    """What an image sets; each stage that starts with FROM is an environment of its own."""
+    """What the image that the file builds sets."""
     out = SettingsFile.empty(label, KIND)
-    stage = 0
+    reader = _Image(out, text.split("\n"))
+    stages: list[_Stage] = []
     for instruction, body, line in _instructions(text):
-        ref = Ref(label, f"line {line}", body.split("\n")[0].strip()[:QUOTE_LIMIT])
         if instruction == "FROM":
-            stage += 1
-        elif instruction == "ENV":
-            _env(out, body, line, f"{label}:stage{stage}")
-        elif instruction in {"COPY", "ADD"}:
-            target = plain(body.split()[-1]) if body.split() else ""
-            carried = [w for w in body.split() if _CONF.search(plain(w))]
-            if carried:
-                out.baked.append(Baked(target if _CONF.search(target) else carried[0], ref))
-        elif instruction in {"RUN", "CMD", "ENTRYPOINT"}:
-            _run(out, instruction, body, line, f"{label}:stage{stage}")
+            words = [w for w in body.split() if not w.startswith("--")]
+            name = words[2] if len(words) > 2 and words[1].upper() == "AS" else str(len(stages))
+            stages.append(_Stage(name.lower(), reader.filled(words[0]).lower() if words else ""))
+            reader.pin(reader.filled(words[0]) if words else "", len(stages) - 1)
+        elif not stages and instruction == "ARG":
+            reader.argument(body, line, before=True)
+        elif not stages:
+            stages.append(_Stage("0", ""))
+        if stages and instruction != "FROM":
+            stages[-1].instructions.append((instruction, body, line))
+    built = _built(stages)
+    for index in built:
+        reader.stage(stages[index], index)
+    reader.arguments_only()
+    reader.other_stages(stages, built)
     return out
+
+
+def _built(stages: list[_Stage]) -> list[int]:
+    """The last stage and its ancestors, oldest first."""
+    order: list[int] = []
+    index = len(stages) - 1
+    while index >= 0 and index not in order:
+        order.insert(0, index)
+        parent = stages[index].parent
+        index = next((i for i in range(index - 1, -1, -1) if stages[i].name == parent), -1)
+    return order
 
 
 def _instructions(text: str) -> Iterator[tuple[str, str, int]]:
@@ -51,8 +81,11 @@ def _instructions(text: str) -> Iterator[tuple[str, str, int]]:
         while index < len(lines) and (body[-1].rstrip().endswith("\\") or lines[index - 1].lstrip().startswith("#")):
             body.append(lines[index])
             index += 1
-        if mark := _HEREDOC.search(match[2]):
+        if (mark := _HEREDOC.search(match[2])) and match[1].upper() in {"RUN", "COPY", "ADD"}:
             while index < len(lines) and lines[index].strip() != mark[1]:
+                body.append(lines[index])
+                index += 1
+            if index < len(lines):
                 body.append(lines[index])
                 index += 1
         # A comment line inside a continued instruction is skipped by Docker; keep the count of lines.
@@ -60,41 +93,162 @@ def _instructions(text: str) -> Iterator[tuple[str, str, int]]:
         yield match[1].upper(), "\n".join(kept), start + 1
 
 
-def _env(out: SettingsFile, body: str, line: int, scope: str) -> None:
-    words = [word for command in commands(body, line) for word in getattr(command, "words", [])]
-    quotes = body.split("\n")
+@dataclass(slots=True)
+class _Image:
+    out: SettingsFile
+    lines: list[str]
+    arguments: dict[str, tuple[str, int]] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    values: dict[str, str] = field(default_factory=dict)
+    releases: dict[int, Release] = field(default_factory=dict)
+    carried: list[Given] = field(default_factory=list)
 
-    def place(word: Word) -> Ref:
-        return Ref(
-            out.label,
-            f"line {word.line}",
-            quotes[min(word.line - line, len(quotes) - 1)].strip()[:QUOTE_LIMIT],
+    @property
+    def scope(self) -> str:
+        return f"{self.out.label}:image"
+
+    def ref(self, line: int) -> Ref:
+        quote = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
+        return Ref(self.out.label, f"line {line}", quote[:QUOTE_LIMIT])
+
+    def filled(self, text: str) -> str:
+        made = expand(text, self.lookup)
+        return made.text
+
+    def lookup(self, name: str) -> Value | None:
+        self.used.add(name)
+        text = self.values.get(name)
+        return None if text is None else Value(text)
+
+    def pin(self, text: str, index: int) -> None:
+        self.releases[index] = release_in(text)
+
+    def stage(self, stage: _Stage, index: int) -> None:
+        release = self.releases.get(index, Release())
+        for instruction, body, line in stage.instructions:
+            if instruction == "ARG":
+                self.argument(body, line)
+            elif instruction == "ENV":
+                self.env(body, line)
+            elif instruction in {"COPY", "ADD"}:
+                self.copied(body, line)
+            elif instruction == "RUN":
+                release |= release_in(re.sub(r"\\\n", " ", body))
+                self.run(body, line)
+            elif instruction in {"CMD", "ENTRYPOINT"}:
+                self.started(body, line)
+        self.out.torch = release.torch or self.out.torch
+        self.out.nccl = release.nccl or self.out.nccl
+
+    def argument(self, body: str, line: int, *, before: bool = False) -> None:
+        for word in split_words(body, line):
+            name, equals, value = word.raw.partition("=")
+            if equals:
+                self.values[name] = expand(value, self.lookup).text
+            if not before:
+                self.arguments[name] = (self.values.get(name, ""), word.line)
+
+    def arguments_only(self) -> None:
+        carried = {a.name for a in self.out.assignments if a.how == "image"}
+        for name, (_, line) in self.arguments.items():
+            if name in catalogue() and name not in carried and name not in self.used:
+                why = "an ARG exists only while the image is built"
+                self.out.lost.append(Lost(name, self.ref(line), why, f"Write: ENV {name}=…"))
+
+    def other_stages(self, stages: list[_Stage], built: list[int]) -> None:
+        """What a stage that the image only copies files from sets, and the image itself does not."""
+        text = "\n".join(body for index in built for name, body, _ in stages[index].instructions if name == "COPY")
+        sources = {name.lower() for name in re.findall(r"--from=(\S+)", text)}
+        carried = {a.name for a in self.out.assignments}
+        for index, stage in enumerate(stages):
+            if index in built or not {stage.name, str(index)} & sources:
+                continue
+            inner = _Image(SettingsFile.empty(self.out.label, KIND), self.lines)
+            for instruction, body, line in stage.instructions:
+                if instruction == "ENV":
+                    inner.env(body, line)
+            for a in inner.out.assignments:
+                if a.name in catalogue() and a.name not in carried:
+                    why = f"stage '{stage.name}' sets it, and the final image takes only files from that stage"
+                    self.out.lost.append(Lost(a.name, a.ref, why, f"Write ENV {a.name}=… in the last stage."))
+
+    def env(self, body: str, line: int) -> None:
+        words = split_words(re.sub(r"(?m)(?<!\S)#", r"\\#", body), line)
+        if words and "=" not in words[0].raw:  # the old form: ENV NAME the rest is the value
+            text = " ".join(expand(word.raw, self.lookup).text for word in words[1:])
+            self.set(words[0].raw, text, words[0].line)
+            return
+        for word in words:
+            name, equals, value = word.raw.partition("=")
+            if equals:
+                self.set(name, expand(value, self.lookup).text, word.line)
+            elif word.raw.startswith("\\#") and words[0].raw.partition("=")[0] in catalogue():
+                why = "a comment behind ENV is not a comment: docker refuses the line"
+                first = words[0].raw.partition("=")[0]
+                self.out.lost.append(Lost(first, self.ref(word.line), why, "Put it on a line of its own.", "error"))
+                return
+
+    def set(self, name: str, text: str, line: int) -> None:
+        self.values[name] = text
+        known = None if UNKNOWN in text else text
+        # A later ENV of the same name replaces this one in the image.
+        self.out.assignments[:] = [a for a in self.out.assignments if a.name != name or a.how != "image"]
+        self.out.assignments.append(
+            Assignment(name, known, self.ref(line), self.scope, "image", partial="" if known is not None else text)
         )
+        self.carried = [g for g in self.carried if g.name != name] + [Given(name, text, line)]
 
-    if words and "=" not in words[0].raw:  # the old form: ENV NAME the rest is the value
-        value = " ".join(plain(word.raw) for word in words[1:])
-        out.assignments.append(
-            Assignment(words[0].raw, None if "$" in value else value, place(words[0]), scope, "image")
-        )
-        return
-    for word in words:
-        name, equals, value = word.raw.partition("=")
-        if equals:
-            out.assignments.append(Assignment(name, literal(value), place(word), scope, "image"))
+    def copied(self, body: str, line: int) -> None:
+        first, _, rest = body.partition("\n")
+        words = [w for w in first.split() if not w.startswith("--")]
+        target = words[-1] if words else ""
+        carried = [w for w in words if _CONF.search(w)]
+        if carried:
+            self.out.baked.append(Baked(target if _CONF.search(target) else carried[0], self.ref(line)))
+        if "<<" in first and _CONF.search(target):
+            for offset, row in enumerate(rest.split("\n"), 1):
+                name, equals, value = row.strip().partition("=")
+                if equals:
+                    self.out.assignments.append(Assignment(name, value, self.ref(line + offset), self.scope, "conf"))
+
+    def run(self, body: str, line: int) -> None:
+        body = re.sub(r"^(?:--\S+\s+)+", "", body)
+        if body.lstrip().startswith("["):
+            return
+        inner = run_script(_script(body), self.out.label, line, self.lines)
+        self.out.baked += inner.baked
+        for a in inner.assignments:
+            written = a.how == "conf" or not re.search(r"\bexport\b|^RUN\b.*\bexport\b", a.ref.quote)
+            profile = re.search(
+                r">>?\s*\S*(?:bashrc|\.profile|bash_profile|profile\.d/|/etc/profile|/etc/environment)", a.ref.quote
+            )
+            judged = a.name in catalogue()
+            if profile and judged:
+                why = "only interactive and login shells read that file, not the program that a container starts"
+                self.out.lost.append(Lost(a.name, a.ref, why, f"Write: ENV {a.name}={a.value or '…'}"))
+            elif not written and a.how == "export" and judged:
+                why = "an export in RUN ends with that step: the image does not carry it"
+                self.out.lost.append(Lost(a.name, a.ref, why, f"Write: ENV {a.name}={a.value or '…'}"))
+            how = a.how if a.how == "conf" else "build"
+            self.out.assignments.append(a._replace(scope=self.scope, how=how))
+
+    def started(self, body: str, line: int) -> None:
+        if body.lstrip().startswith("["):
+            words = [
+                (m[1].replace('\\"', '"'), m[1], line + body.count("\n", 0, m.start()))
+                for m in _JSON_WORD.finditer(body)
+            ]
+            found = run_command(words, self.out.label, self.lines, list(self.carried))
+        else:
+            found = run_script(body, self.out.label, line, self.lines, list(self.carried))
+        self.out.assignments += [a._replace(scope=self.scope) for a in found.assignments]
+        self.out.lost += found.lost
+        self.out.clashes += found.clashes
 
 
-def _run(out: SettingsFile, instruction: str, body: str, line: int, scope: str) -> None:
-    if body.lstrip().startswith("["):
-        return
-    inner = shell.read(body, out.label, line)
-    out.baked += inner.baked
-    for a in inner.assignments:
-        how = "build" if instruction == "RUN" and a.how != "conf" else a.how
-        out.assignments.append(Assignment(a.name, a.value, a.ref, scope, how, a.used, a.sure))
-        if how == "build" and a.how == "export" and a.name in catalogue() and _plainly_exported(a.ref.quote):
-            why = "an export in RUN ends with that step: the image does not carry it"
-            out.lost.append(Lost(a.name, a.ref, why, f"Write: ENV {a.name}={a.value or '…'}"))
-
-
-def _plainly_exported(quote: str) -> bool:
-    return bool(re.search(r"\bexport\b", quote))
+def _script(body: str) -> str:
+    """The script of `RUN <<EOF`, or of a plain RUN."""
+    if mark := re.match(r"\s*<<-?[\"']?(\w+)[\"']?\s*\n", body):
+        inner = body[mark.end() :]
+        return "\n" + re.sub(rf"^{mark[1]}\s*$", "", inner, flags=re.MULTILINE)
+    return body

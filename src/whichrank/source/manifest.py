@@ -1,7 +1,7 @@
-"""Kubernetes manifests and other YAML: lists and maps of variables, and scripts inside block scalars.
+"""YAML and JSON that describe jobs: Kubernetes and what builds on it, compose, Helm values, Ray, SkyPilot, CI.
 
-Read line by line instead of by a YAML parser: lines are what findings point at, templates ({{ … }}) are no
-YAML, and no document can make the reader expand aliases.
+Read by structure: blocks that are called an environment, lists of name and value, and the scripts that run with
+them. Prose (annotations, notes, descriptions) sets nothing.
 """
 
 from __future__ import annotations
@@ -10,157 +10,456 @@ import re
 from dataclasses import dataclass, field
 
 from whichrank.facts.environment import catalogue, in_family
+from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import Assignment, Lost, SettingsFile
-from whichrank.source import shell
+from whichrank.records.settings import UNKNOWN, Assignment, Clash, Lost, SettingsFile
+from whichrank.source import conf, env_file
+from whichrank.source.shell.embedded import Given, run_command, run_script
+from whichrank.source.yaml_tree import TEMPLATE, Node, parse
 
 KIND = "manifest"
 QUOTE_LIMIT = 300
-
-_KEY = re.compile(r"(?P<indent>[ ]*)(?P<dash>-[ ]+)?(?P<key>[\"']?[\w./-]+[\"']?):(?:[ \t]+(?P<value>.*)|[ \t]*$)")
-_ITEM = re.compile(r"[ ]*-[ ]+[\"']?([A-Za-z_]\w*)=(.*?)[\"']?[ \t]*$")
-_FLOW = re.compile(r"\{[^{}\n]*\}")
-_FLOW_NAME = re.compile(r"\bname[\"']?:\s*([^,{}\n]+)")
-_FLOW_VALUE = re.compile(r"\bvalue[\"']?:\s*(\"[^\"\n]*\"|'[^'\n]*'|[^,{}\n]+)")
-_BLOCK = re.compile(r"[|>][-+0-9]*[ \t]*(?:#.*)?$")
-_BARE = re.compile(r"[-+]?\d+(?:\.\d+)?|0x[0-9a-fA-F]+|true|false|yes|no|on|off|null|~", re.IGNORECASE)
-_DASH_BLOCK = re.compile(r"([ ]*)-[ ]+[|>][-+0-9]*[ \t]*(?:#.*)?$")
-_SCRIPT_ITEM = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'([^'\n]*)'")
+DEPTH_LIMIT = 60
+# Aliases make one node appear in many places; a file of people stays far below this.
+VISIT_LIMIT = 50_000
+_ENVIRONMENT = re.compile(
+    r"(?:\w*[a-z_])?(?:env|Env|ENV)(?:s|_?vars?|Vars?|_?variables?|Variables?|ironment(?:_?[vV]ariables?)?)?"
+    r"|environment(?:_?[vV]ariables?)?|Environment|variables"
+)
+_PROSE = re.compile(
+    r"(?:pod_?)?annotations|\w*Annotations|labels|notes?|description|comments?|docs?|documentation|message|summary|title"
+    r"|help|readme|changelog|NOTES\.txt|.*\.(?:md|txt|rst)|motd|(?:liveness|readiness|startup)Probe|lifecycle",
+    re.IGNORECASE,
+)
+_SCRIPTS = re.compile(
+    r"run|setup|script|scripts|command|commands|cmd|entrypoint|\w*_commands|before_script|after_script|source|inline"
+    r"|bash_command|user_?data|runcmd|prolog|epilog|launch|start_command|setup_command|\w*\.(?:sh|bash|sbatch|slurm)"
+)
+_IMAGES = frozenset(
+    {"image", "image_id", "docker_image", "container_image", "base_image", "imageUri", "image_uri", "Image"}
+)
+_OWN_PARTS = frozenset({"env", "environment", "command", "args", "entrypoint", "image", "build", "source"})
+_OWN_SHELLS = re.compile(
+    r"(?:head_|worker_)?(?:setup|initialization|start_ray)_commands|(?:head|worker)_(?:setup|start_ray)_commands"
+)
 
 
 def read(text: str, label: str) -> SettingsFile:
-    """What a manifest sets; every block of variables is an environment of its own."""
-    reader = _Manifest(SettingsFile.empty(label, KIND), text.split("\n"))
-    reader.kubernetes = bool(re.search(r"^apiVersion:", text, re.MULTILINE)) and "{{" not in text
-    reader.walk()
-    return reader.out
+    """What a manifest sets; every container or block of variables is an environment of its own."""
+    return _read(text, label, json=False)
+
+
+def read_json(text: str, label: str) -> SettingsFile:
+    return _read(text, label, json=True)
+
+
+def _read(text: str, label: str, *, json: bool) -> SettingsFile:
+    out = SettingsFile.empty(label, KIND)
+    try:
+        documents, out.note = parse(text, json=json)
+    except ImportError:
+        out.unread, out.note = True, "PyYAML is not installed: pip install pyyaml"
+        return out
+    if not documents and text.strip():
+        out.unread = bool(out.note)
+    lines = text.split("\n")
+    for document in documents:
+        _Manifest(out, lines, document, templated="{{" in text).read()
+    return out
 
 
 @dataclass(slots=True)
 class _Manifest:
     out: SettingsFile
     lines: list[str]
-    kubernetes: bool = False
-    scope: str = ""
-    names: dict[int, tuple[str, int]] = field(default_factory=dict)
-    """Column of a list item's keys -> its name, until the item ends."""
-    values: dict[int, tuple[str, int]] = field(default_factory=dict)
+    root: Node
+    templated: bool = False
+    form: str = ""
+    """"kubernetes", "compose", "sky", "ray", "github", "no-environment", or empty."""
+    kind: str = ""
+    group: str = ""
+    inits: list[tuple[str, Ref]] = field(default_factory=list)
+    budget: int = VISIT_LIMIT
 
-    def walk(self) -> None:
-        self.scope = self.out.label
-        number = 0
-        while number < len(self.lines):
-            line = self.lines[number]
-            number += 1
-            if not line.strip() or line.lstrip().startswith("#"):
+    def read(self) -> None:
+        keys = {key.text for key, _ in self.root.pairs}
+        kind = self.root.get("kind")
+        if "apiVersion" in keys and kind is not None:
+            self.form, self.kind = "kubernetes", kind.text
+        elif "services" in keys:
+            self.form = "compose"
+        elif keys & {"num_nodes", "resources", "file_mounts"} and keys & {"run", "setup"}:
+            self.form = "sky"
+        elif keys & {"available_node_types", "head_start_ray_commands", "cluster_name", "env_vars", "runtime_env"}:
+            self.form = "ray"
+        elif "jobs" in keys and keys & {"on", "true"}:
+            self.form = "github"
+        elif {"compute_environment", "distributed_type"} <= keys or "zero_optimization" in keys:
+            self.form = "no-environment"
+        self.group = f"{self.out.label}:{self.root.line}"
+        if self.form == "no-environment":
+            self.accelerate()
+        if self.form == "sky":
+            self.sky()
+        else:
+            self.visit(self.root, self.group, (), 0)
+        self.init_containers()
+        if self.budget < 0:
+            self.out.note = "too large to be read whole"
+
+    def ref(self, line: int) -> Ref:
+        quote = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
+        return Ref(self.out.label, f"line {line}", quote[:QUOTE_LIMIT])
+
+    def lost(self, name: str, line: int, why: str, fix: str, *, error: bool = False) -> None:
+        if name in catalogue():
+            found = Lost(name, self.ref(line), why, fix, "error" if error else "warning")
+            if found not in self.out.lost:
+                self.out.lost.append(found)
+
+    # --- structure ---
+
+    def visit(self, node: Node, scope: str, path: tuple[str, ...], depth: int) -> None:
+        self.budget -= 1
+        if depth > DEPTH_LIMIT or node.kind == "scalar" or self.budget < 0:
+            return
+        if node.kind == "list":
+            for item in node.items:
+                self.visit(item, scope, path, depth + 1)
+            return
+        if self.is_container(node, path):
+            self.container(node, path, depth)
+            return
+        for key, value in node.entries():
+            name = key.text
+            if value.null or self.budget < 0:
                 continue
-            if line.startswith("---"):
-                self.names.clear()
-                self.scope = f"{self.out.label}:{number}"
-            match = _KEY.match(line)
-            if match and _BLOCK.match(match["value"] or ""):
-                number = self.script(number, len(match["indent"]))
-            elif dash := _DASH_BLOCK.match(line):
-                number = self.script(number, len(dash[1]))
-            elif match:
-                self.pair(match, number)
-            elif item := _ITEM.match(line):
-                self.set(item[1], item[2], number)
-            if "{" in line and "name" in line:
-                self.flow(line, number)
-            elif "export " in line and not (match and match["key"] == "name"):
-                self.inline_script(line, number)
+            if self.form == "compose" and name.startswith("x-") and not path:
+                continue  # counts where a service refers to it
+            if _PROSE.fullmatch(name) and not (self.form == "kubernetes" and self.kind == "ConfigMap" and path):
+                continue
+            self.entry(name, key, value, scope, (*path, name), depth)
 
-    def ref(self, number: int) -> Ref:
-        return Ref(self.out.label, f"line {number}", self.lines[number - 1].strip()[:QUOTE_LIMIT])
+    def entry(self, name: str, key: Node, value: Node, scope: str, path: tuple[str, ...], depth: int) -> None:
+        if name in _IMAGES:
+            self.image(value, scope, whole=len(path) < 3)
+        if self.kind in {"ConfigMap", "Secret"} and path[:1] in {("data",), ("stringData",)} and len(path) == 2:
+            self.config_map(key, value, scope)
+        elif name == "runtimeEnvYAML" and value.kind == "scalar":
+            self.runtime_environment(value)
+        elif _ENVIRONMENT.fullmatch(name) and value.kind != "scalar" and self.sets_something(value):
+            self.environment(value, f"{self.group}:{value.line}")
+        elif value.kind == "scalar" and _is_setting(name) and not value.null:
+            self.record(name, value, key.line, scope)
+        elif self.form != "kubernetes" and _SCRIPTS.fullmatch(name) and value.kind in {"scalar", "list"}:
+            self.script(name, value, scope)
+        elif name in {"run_options", "worker_run_options", "head_run_options"} and value.kind == "list":
+            words = " ".join(item.text for item in value.items)
+            self.take(run_script(f"docker run {words} image", self.out.label, value.line, self.lines), scope)
+        elif name in {"dependencies", "pip", "packages", "requirements"} and value.kind == "list":
+            for item in value.items:
+                self.pin(release_in(item.text), "")
+            self.visit(value, scope, path, depth + 1)
+        else:
+            self.visit(value, scope, path, depth + 1)
 
-    def set(self, name: str, raw: str, number: int, value_line: int | None = None) -> None:
-        value = _scalar(raw)
-        where = self.ref(value_line) if value_line and value_line != number else None
-        dynamic = value is None or "{{" in value or "$(" in value or "${" in value
-        self.out.assignments.append(
-            Assignment(name, None if dynamic else value, self.ref(number), self.scope, "manifest", value_ref=where)
+    def is_container(self, node: Node, path: tuple[str, ...]) -> bool:
+        keys = {key.text for key, _ in node.entries()}
+        if self.form == "compose":
+            return len(path) == 2 and path[0] == "services"
+        return bool(keys & {"image", "env", "envFrom"}) and bool(
+            path[-1:] and path[-1] in {"containers", "initContainers", "container", "script", "steps"}
         )
 
-    def pair(self, match: re.Match[str], number: int) -> None:
-        key, raw = match["key"].strip("\"'"), (match["value"] or "").strip()
-        column = len(match["indent"]) + len(match["dash"] or "")
-        if match["dash"]:
-            self.names.pop(column, None)
-            self.values.pop(column, None)
-        if key in {"env", "environment", "envs", "env_vars", "envVars"}:
-            self.scope = f"{self.out.label}:{number}"
-        elif key == "name" and raw:
-            self.names[column] = (_scalar(raw) or "", number)
-            if column in self.values:
-                self.named_value(column, *self.values.pop(column))
-        elif key == "value":
-            if column in self.names:
-                self.named_value(column, raw, number)
-            else:
-                self.values[column] = (raw, number)
-        elif (
-            _uncommented(raw) not in {"", "null", "~", "Null", "NULL"}
-            and re.fullmatch(r"[A-Z][A-Z0-9_]*", key)
-            and (in_family(key) or key in catalogue())
-        ):
-            self.set(key, raw, number)
-
-    def named_value(self, column: int, raw: str, number: int) -> None:
-        name, line = self.names.pop(column)
-        self.set(name, raw, line, number)
-        if self.kubernetes and _BARE.fullmatch(_uncommented(raw)):
-            why = "Kubernetes takes strings only as values of variables, and refuses a bare number or boolean"
-            fix = f'Quote it: value: "{_uncommented(raw)}"'
-            self.out.lost.append(Lost(name, self.ref(number), why, fix, "error"))
-
-    def flow(self, line: str, number: int) -> None:
-        for found in _FLOW.finditer(line):
-            name, value = _FLOW_NAME.search(found.group()), _FLOW_VALUE.search(found.group())
-            if name and value:
-                self.set(_scalar(name[1]) or "", value[1], number)
-
-    def script(self, number: int, indent: int) -> int:
-        """A block scalar: everything that is indented further. Returns the number of the line after it."""
-        start = number
-        while number < len(self.lines):
-            line = self.lines[number]
-            if line.strip() and len(line) - len(line.lstrip(" ")) <= indent:
-                break
-            number += 1
-        self.shell("\n".join(self.lines[start:number]), start + 1)
-        return number
-
-    def inline_script(self, line: str, number: int) -> None:
-        quoted = [m[1] or m[2] or "" for m in _SCRIPT_ITEM.finditer(line)]
-        scripts = [text for text in quoted if "export " in text]
-        if not scripts and (match := _KEY.match(line)):
-            scripts = [match["value"] or ""]
-        for text in scripts or [line.strip().removeprefix("- ")]:
-            self.shell(text, number)
-
-    def shell(self, text: str, first_line: int) -> None:
-        if "=" not in text:
+    def container(self, node: Node, path: tuple[str, ...], depth: int) -> None:
+        """A container's environment, and the command that runs in it."""
+        image = node.get("image")
+        same = f"{image.text}" if image is not None and image.kind == "scalar" else str(node.line)
+        group = self.group if self.form == "kubernetes" else f"{self.group}/{same}"
+        scope = f"{group}:{node.line}"
+        given: list[Given] = []
+        init = "initContainers" in path
+        if not init:
+            self.out.containers.append((scope, same, group))
+        for key, value in node.entries():
+            if key.text in _IMAGES:
+                self.image(value, scope, whole=False)
+            elif _ENVIRONMENT.fullmatch(key.text) and value.kind in {"map", "list"}:
+                given += self.environment(value, scope, judged=not init)
+            elif key.text == "build" and (arguments := value.get("args")) is not None:
+                self.build_arguments(arguments, {g.name for g in given})
+        if init:
+            self.inits += [(g.name, self.ref(g.line)) for g in given]
             return
-        inner = shell.read(text, self.out.label, first_line)
-        self.out.assignments += [
-            Assignment(a.name, a.value, a.ref, self.scope, a.how, a.used, a.sure) for a in inner.assignments
+        self.started(node, scope, given)
+        for key, value in node.entries():
+            if key.text not in _OWN_PARTS and not _PROSE.fullmatch(key.text):
+                self.entry(key.text, key, value, scope, (*path, key.text), depth + 1)
+
+    def started(self, node: Node, scope: str, given: list[Given]) -> None:
+        """The command of a container, run with the variables that it gives."""
+        words: list[Node] = []
+        for name in ("entrypoint", "command", "args"):
+            part = node.get(name)
+            if part is not None and part.kind == "list":
+                words += part.items
+            elif part is not None and part.kind == "scalar" and not part.null:
+                words += self.split(part)
+        if words:
+            texts = [(w.text.replace("$$", "$"), *self.body(w)) for w in words]
+            found = run_command(texts, self.out.label, self.lines, given, many_hosts=self.kind == "MPIJob")
+            self.take(found, scope)
+        source = node.get("source")
+        if source is not None and source.kind == "scalar":
+            self.script("source", source, scope, given)
+
+    def split(self, node: Node) -> list[Node]:
+        """A command that is one string: compose splits it at blanks, without a shell."""
+        from whichrank.source.shell.syntax import split_words
+        from whichrank.source.shell.words import expand
+
+        text, line = self.body(node)
+        return [
+            Node(
+                "scalar", word.line, expand(word.raw.replace("$", "\\$"), lambda _n: None).text.replace("\\$", "$"), "'"
+            )
+            for word in split_words(text, line)
         ]
+
+    # --- environments ---
+
+    def sets_something(self, node: Node) -> bool:
+        if node.kind == "map":
+            return any(value.kind == "scalar" for _, value in node.entries()) or node.get("<<") is not None
+        return any(item.kind == "map" or "=" in item.text or _is_setting(item.text) for item in node.items)
+
+    def environment(self, node: Node, scope: str, *, judged: bool = True) -> list[Given]:
+        found: dict[str, tuple[Node, int]] = {}
+        if node.kind == "map":
+            for key, value in node.entries():
+                if value.kind == "scalar":
+                    found[key.text] = (value, key.line)
+                    self.check_type(key.text, value)
+                else:
+                    self.entry(key.text, key, value, scope, ("", "", key.text), 1)
+        for item in node.items:
+            self.listed(item, found)
+        given = []
+        for name, (value, line) in found.items():
+            if value.null and node.kind == "map":
+                continue
+            text = self.record(name, value, line, scope) if judged else value.text
+            given.append(Given(name, text, line))
+        return given
+
+    def listed(self, item: Node, found: dict[str, tuple[Node, int]]) -> None:
+        """`- NAME=VALUE`, or `- name: NAME` with `value:`."""
+        if item.kind == "scalar":
+            name, equals, value = item.text.partition("=")
+            if equals and re.fullmatch(r"\s*[A-Za-z_]\w*\s*", name):
+                found[name.strip()] = (Node("scalar", item.line, value, "'"), item.line)
+                quoted = len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]
+                if quoted and self.form in {"compose", ""}:
+                    why = f"the quotes inside the item are part of the value: {value}"
+                    self.lost(name.strip(), item.line, why, f"Write: - {name.strip()}={value[1:-1]}")
+            return
+        if item.kind != "map":
+            return
+        name_node, value_node = item.get("name", "Name", "key"), item.get("value", "Value")
+        if name_node is None or value_node is None or value_node.kind != "scalar":
+            return
+        name = name_node.text
+        if self.form == "kubernetes" and not self.templated and value_node.bare:
+            why = "Kubernetes takes strings only as values of variables, and refuses a bare number or boolean"
+            self.lost(name, value_node.line, why, f'Quote it: value: "{value_node.text}"', error=True)
+        found[name] = (value_node, name_node.line)
+
+    def check_type(self, name: str, value: Node) -> None:
+        boolean = value.bare and value.text.lower() in {"true", "false", "yes", "no", "on", "off"}
+        if self.form == "compose" and value.bare and value.text.lower() in {"true", "false"}:
+            why = "compose refuses a bare boolean as the value of a variable"
+            self.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
+        elif self.form == "ray" and value.bare:
+            why = "Ray takes strings only in env_vars, and refuses the job"
+            self.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
+        elif boolean and self.form == "sky":
+            self.lost(name, value.line, f"YAML reads {value.text} as a boolean: the variable becomes 'True' or 'False'",
+                      'Write "1" or "0".')  # fmt: skip
+
+    def record(self, name: str, value: Node, line: int, scope: str) -> str:
+        """Record one variable; returns its text with UNKNOWN for what is not known."""
+        text = value.text.replace(TEMPLATE, UNKNOWN)
+        text = re.sub(r"\$\([^)]*\)|\$\{[^}]*\}|(?<!\$)\$[A-Za-z_]\w*", _default, text)
+        if self.form == "compose":
+            text = text.replace("$$", "$")
+        if value.bare and value.text.lower() in {"true", "false"} and self.form != "compose":
+            text = value.text
+        where = self.ref(value.line) if value.line != line else None
+        known = None if UNKNOWN in text else text
+        if self.form == "no-environment":
+            self.lost(name, line, "nothing exports it: this configuration has no section for environment variables",
+                      f"Export {name} where the job is launched.")  # fmt: skip
+        self.out.assignments.append(
+            Assignment(name, known, self.ref(line), scope, "manifest", value_ref=where, partial="" if known else text)
+        )
+        return text
+
+    def build_arguments(self, node: Node, set_too: set[str]) -> None:
+        names = [(k.text, k.line) for k, _ in node.entries()]
+        names += [(item.text.partition("=")[0], item.line) for item in node.items]
+        for name, line in names:
+            if name in catalogue() and name not in set_too:
+                why = "a build argument exists only while the image is built"
+                self.lost(name, line, why, "Put it under environment.")
+
+    # --- scripts ---
+
+    def body(self, node: Node) -> tuple[str, int]:
+        """A block scalar by its lines (those of `>` joined as a shell joins them), other text as it is."""
+        if node.style not in {"|", ">"}:
+            return node.text.replace(TEMPLATE, "${TEMPLATE}"), node.line
+        rows = self.lines[node.line : max(node.last_line - 1, node.line + 1)]
+        if node.style == ">":
+            rows = [
+                f"{row} \\" if row.strip() and i + 1 < len(rows) and rows[i + 1].strip() else row
+                for i, row in enumerate(rows)
+            ]
+        return "\n".join(rows), node.line + 1
+
+    def script(self, name: str, node: Node, scope: str, given: list[Given] | None = None) -> None:
+        """Shell text under a key that is run."""
+        if node.kind == "scalar":
+            text, line = self.body(node)
+            self.take(
+                run_script(text, self.out.label, line, self.lines, given),
+                scope,
+                apart=name == "setup" or self.form == "github",
+            )
+            return
+        scalars = [item for item in node.items if item.kind == "scalar"]
+        if len(scalars) != len(node.items):
+            self.visit(node, scope, (name,), 1)
+            return
+        if name in {"command", "cmd", "entrypoint"}:
+            words = [(item.text, *self.body(item)) for item in scalars]
+            self.take(run_command(words, self.out.label, self.lines, given or []), scope)
+            return
+        if _OWN_SHELLS.fullmatch(name):
+            for item in scalars:
+                text, line = self.body(item)
+                self.take(run_script(text, self.out.label, line, self.lines, given), scope, apart=True)
+            return
+        self.take(self.joined(scalars, given), scope)
+
+    def joined(self, scalars: list[Node], given: list[Given] | None) -> SettingsFile:
+        """Items that one shell runs, each on its own line."""
+        rows: list[str] = []
+        first = scalars[0].line if scalars else 1
+        for item in scalars:
+            text, line = self.body(item)
+            rows += [""] * (line - first - len(rows))
+            rows += text.split("\n")
+        return run_script("\n".join(rows), self.out.label, first, self.lines, given)
+
+    def take(self, inner: SettingsFile, scope: str, *, apart: bool = False) -> None:
+        """What a script inside sets goes to its container. Apart: that shell ends before the training starts."""
+        launched = inner.note == "launched"
+        for a in inner.assignments:
+            written = re.search(r">>?\s*\S", a.ref.quote)  # into a file that later commands read
+            how = "build" if apart and not launched and a.how == "export" and not written else a.how
+            self.out.assignments.append(a._replace(scope=scope, how=how))
+            if how == "build":
+                why = "each of these commands runs in a shell of its own, and this one ends before the training"
+                fix = "Put it into the environment block, or export it in the command that starts the training."
+                self.lost(a.name, int(a.ref.locator.rpartition(" ")[2]), why, fix)
+        self.out.lost += [lost for lost in inner.lost if lost not in self.out.lost]
         self.out.late += inner.late
-        self.out.lost += inner.lost
         self.out.baked += inner.baked
+        self.out.clashes += inner.clashes
+        self.out.production |= {scope} if inner.production else set()
+        self.pin(Release(inner.torch, inner.nccl), "")
+
+    # --- special forms ---
+
+    def accelerate(self) -> None:
+        """Accelerate's configuration: the address of the first host, for several of them."""
+        machines, address = self.root.get("num_machines"), self.root.get("main_process_ip")
+        several = machines is not None and machines.text.isdecimal() and machines.text not in {"0", "1"}
+        if several and address is not None and re.fullmatch(r"localhost|127\.\d+\.\d+\.\d+|::1", address.text):
+            why = "other machines can't reach the loopback address"
+            fix = "Give the address of the first machine."
+            self.out.clashes.append(Clash("main_process_ip", self.ref(address.line), why, fix))
+
+    def sky(self) -> None:
+        """SkyPilot: `envs` reach both scripts; what `setup` exports ends with it."""
+        given: list[Given] = []
+        for key, value in self.root.entries():
+            if key.text in {"envs", "secrets"} and value.kind == "map":
+                given += self.environment(value, self.group)
+            elif key.text == "setup" and value.kind == "scalar":
+                self.script("setup", value, self.group)
+            elif key.text not in {"run", "name"}:
+                self.visit(value, self.group, (key.text,), 1)
+                if key.text in _IMAGES:
+                    self.image(value, self.group, whole=True)
+        run = self.root.get("run")
+        if run is not None and run.kind == "scalar":
+            self.script("run", run, self.group, given)
+
+    def runtime_environment(self, node: Node) -> None:
+        text, line = self.body(node)
+        documents, _ = parse("\n" * (line - 1) + text)
+        for document in documents:
+            inner = _Manifest(self.out, self.lines, document)
+            inner.read()
+
+    def config_map(self, key: Node, value: Node, scope: str) -> None:
+        name = key.text
+        if value.kind != "scalar":
+            return
+        if name.endswith("nccl.conf") and value.style:
+            text, line = self.body(value)
+            rows = [row.strip() for row in text.split("\n")]
+            self.out.add(conf.read("\n" * (line - 1) + "\n".join(rows), self.out.label))
+        elif re.search(r"\.(?:sh|bash|sbatch)$", name) or value.text.startswith("#!/"):
+            self.script("script", value, scope)
+        elif name.endswith(".env"):
+            text, line = self.body(value)
+            self.out.add(env_file.read("\n" * (line - 1) + text, self.out.label))
+        elif _is_setting(name):
+            if value.bare and not self.templated:
+                why = "a ConfigMap takes strings only, and refuses a bare number or boolean"
+                self.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
+            self.record(name, value, key.line, scope)
+
+    def init_containers(self) -> None:
+        """A variable of an init container alone does not reach the container that trains."""
+        there = {a.name for a in self.out.assignments}
+        for name, ref in self.inits:
+            if name not in there and name in catalogue():
+                why = "only an init container has it, and that ends before the training container starts"
+                self.out.lost.append(Lost(name, ref, why, "Put it under containers."))
+
+    def image(self, node: Node, scope: str, *, whole: bool) -> None:
+        text = node.text
+        if node.kind == "map":
+            repository, tag = node.get("repository", "name"), node.get("tag", "version")
+            text = f"{repository.text if repository else ''}:{tag.text if tag else ''}"
+        self.pin(release_in(text), "" if whole else scope)
+
+    def pin(self, release: Release, scope: str) -> None:
+        if scope and (release.torch or release.nccl):
+            self.out.pinned[scope] = (release.torch, release.nccl)
+        elif not scope:
+            self.out.torch = release.torch or self.out.torch
+            self.out.nccl = release.nccl or self.out.nccl
 
 
-def _uncommented(raw: str) -> str:
-    if raw[:1] in {'"', "'"}:
-        return raw
-    return re.split(r"[ \t]#", raw, maxsplit=1)[0].strip()
+def _is_setting(name: str) -> bool:
+    return bool(re.fullmatch(r"[A-Z][A-Z0-9_]*", name)) and (in_family(name) or name in catalogue())
 
 
-def _scalar(raw: str) -> str | None:
-    """The string of a scalar; None for anchors, aliases, tags and nested collections."""
-    raw = _uncommented(raw.strip())
-    if raw[:1] in {'"', "'"}:
-        end = raw.find(raw[0], 1)
-        return raw[1:end] if end > 0 else None
-    return None if raw[:1] in {"&", "*", "!", "{", "["} else raw
+def _default(match: re.Match[str]) -> str:
+    """`${X:-value}` is the value, as far as the file says."""
+    inner = re.fullmatch(r"\$\{\w+:?-([^${}]*)\}", match.group())
+    return inner[1] if inner else UNKNOWN

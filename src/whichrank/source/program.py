@@ -3,54 +3,159 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-from whichrank.facts.environment import catalogue, in_family
+from whichrank.facts.environment import catalogue, in_family, unread
+from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import Assignment, Late, Lost, SettingsFile
+from whichrank.records.settings import UNKNOWN, Assignment, Late, Lost, SettingsFile
 from whichrank.source import _order
-from whichrank.source._environ import Pair, environ_names, is_environ, named, pairs, sets
+from whichrank.source._children import Child, children
+from whichrank.source._constants import Constants
+from whichrank.source._environ import environ_names, removed, sets
+from whichrank.source.shell.embedded import Given, run_command, run_script
 
 KIND = "python"
 QUOTE_LIMIT = 300
+_PIN = re.compile(r"(?:torch|nvidia-nccl-cu\d\d)==|nvcr\.io/nvidia/pytorch:|pytorch/pytorch:")
+_EXPORT = re.compile(r"\s*export\s+[A-Z]\w*=")
 
 
 def read(text: str, label: str, first_line: int = 1) -> SettingsFile:
     """What a program sets, and what it sets too late. A program that does not parse is said to be so."""
     out = SettingsFile.empty(label, KIND)
-    lines = text.split("\n")
-
-    def ref(node: ast.AST) -> Ref:
-        line = getattr(node, "lineno", 1)
-        quote = lines[line - 1].strip() if line <= len(lines) else ""
-        return Ref(label, f"line {line + first_line - 1}", quote[:QUOTE_LIMIT])
-
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in the program are not ours to report
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         out.note = f"not a Python program that this Python can parse: {type(error).__name__}"
+        out.unread = True
         return out
-    branches = {inner for node in ast.walk(tree) if _is_branch(node) for inner in ast.walk(node)}
-    for name, value, node in _assigned(tree):
-        if _refused(value):
-            why = "os.environ takes strings only: this line raises TypeError"
-            out.lost.append(
-                Lost(name, ref(node), why, f"Write the value as a string: '{ast.unparse(value)}'.", "error")
-            )
-        out.assignments.append(Assignment(name, _text(value), ref(node), label, "python", sure=node not in branches))
-    for name, value, node in _for_children(tree):
-        out.assignments.append(Assignment(name, _text(value), ref(node), f"{label}:children", "python"))
-    try:
-        order = _order.too_late(tree, environ_names(tree))
-    except RecursionError:
-        order, out.note = [], "nested too deeply to follow the order of its statements"
-    for found in order:
-        late = Assignment(found.name, None, ref(found.node), label, "python")
-        out.late.append(Late(late, found.event, ref(found.event_node), sure=not _read_again(found.name)))
+    program = _Program(out, text.split("\n"), first_line, tree)
+    program.read()
     return out
+
+
+@dataclass(slots=True)
+class _Program:
+    out: SettingsFile
+    lines: list[str]
+    first_line: int
+    tree: ast.Module
+    constants: Constants = field(default_factory=Constants)
+    own: dict[str, ast.AST] = field(default_factory=dict)
+    """Variables that the program sets for itself, by the node that does."""
+    release: Release = field(default_factory=Release)
+
+    def ref(self, node: ast.AST | int) -> Ref:
+        line = node if isinstance(node, int) else getattr(node, "lineno", 1)
+        quote = self.lines[line - 1].strip() if line <= len(self.lines) else ""
+        return Ref(self.out.label, f"line {line + self.first_line - 1}", quote[:QUOTE_LIMIT])
+
+    def read(self) -> None:
+        dead = set(_dead(self.tree))
+        self.constants = Constants.of(self.tree)
+        names = environ_names(self.tree)
+        branches = {inner for node in ast.walk(self.tree) if _is_branch(node) for inner in ast.walk(node)}
+        gone = removed(self.tree, names)
+        for node in ast.walk(self.tree):
+            if node in dead:
+                continue
+            for name, value, place in sets(node, names, self.constants):
+                if gone.get(name, 0) <= getattr(place, "lineno", 0):
+                    self.own.setdefault(name, place)
+                    self.record(name, value, place, self.out.label, sure=node not in branches, what="os.environ")
+            self.texts(node)
+        for child in children(self.tree, self.constants, names):
+            if child.node not in dead:
+                self.child(child)
+        self.late(names, dead)
+        self.out.torch, self.out.nccl = self.release
+
+    def record(self, name: str, value: ast.expr, node: ast.AST, scope: str, *, sure: bool, what: str) -> None:
+        ref = self.ref(node)
+        refused = isinstance(value, ast.Constant) and not isinstance(value.value, str) and value.value is not None
+        if refused and (name in catalogue() or in_family(name)):
+            why = f"{what} takes strings only: this raises TypeError"
+            fix = f"Write the value as a string: '{ast.unparse(value)}'."
+            self.out.lost.append(Lost(name, ref, why, fix, "error"))
+        text = self.constants.text(value)
+        known = None if UNKNOWN in text else text
+        again = any(a.name == name and a.ref == ref for a in self.out.assignments)
+        if not again:
+            self.out.assignments.append(
+                Assignment(name, known, ref, scope, "python", sure=sure, partial="" if known is not None else text)
+            )
+
+    def child(self, child: Child) -> None:
+        """A process that is started, or an environment that is handed to something which starts them."""
+        scope = f"{self.out.label}:children"
+        given = []
+        for name, value, node in child.pairs:
+            if in_family(name) or name in catalogue() or name in unread():
+                self.record(name, value, node, scope, sure=True, what="an environment")
+            given.append(Given(name, self.constants.text(value), getattr(node, "lineno", 1)))
+        if child.fresh and child.starts:
+            self.left_behind(child)
+        inherited = [] if child.fresh else [Given(n, UNKNOWN, getattr(p, "lineno", 1)) for n, p in self.own.items()]
+        if child.words is not None:
+            words = [(text, text, line) for text, line in child.words]
+            self.take(run_command(words, self.out.label, self.lines, [*inherited, *given]), scope)
+        elif child.script:
+            text, line = child.script
+            text = text.replace(UNKNOWN, "$UNKNOWN")
+            self.take(run_script(text, self.out.label, line, self.lines, [*inherited, *given]), scope)
+
+    def left_behind(self, child: Child) -> None:
+        """The program sets os.environ, and its workers get another environment."""
+        passed = {name for name, _, _ in child.pairs}
+        joins = any(
+            isinstance(node, ast.Call) and _order.last_name(node.func) in {"init_process_group", "Accelerator"}
+            for node in ast.walk(self.tree)
+        )
+        for name, node in self.own.items():
+            if name in catalogue() and name not in passed and not joins:
+                self.out.lost.append(
+                    Lost(name, self.ref(node), child.why, f"Put {name} into that environment.", "warning")
+                )
+
+    def take(self, found: SettingsFile, scope: str) -> None:
+        """What a command line of the program sets or loses; lines are the program's already."""
+        shift = self.first_line - 1
+        for a in found.assignments:
+            if in_family(a.name) or a.name in catalogue():
+                line = int(a.ref.locator.rpartition(" ")[2])
+                self.out.assignments.append(a._replace(ref=self.ref(line) if shift else a.ref, scope=scope))
+        self.out.lost += [lost for lost in found.lost if lost not in self.out.lost]
+        self.out.clashes += found.clashes
+        self.release |= Release(found.torch, found.nccl)
+
+    def texts(self, node: ast.AST) -> None:
+        """Pins, and lines of set-up scripts (`setup=["export …"]`) among the strings of the program."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _PIN.search(node.value):
+            if len(node.value) < 200 and "\n" not in node.value:
+                self.release |= release_in(node.value)
+        elif isinstance(node, ast.keyword) and node.arg and re.search(r"setup|prologue|pre_?run|script", node.arg):
+            value = self.constants.resolve(node.value)
+            for item in value.elts if isinstance(value, ast.List | ast.Tuple) else [value]:
+                if isinstance(item, ast.Constant) and isinstance(item.value, str) and _EXPORT.match(item.value):
+                    found = run_script(item.value, self.out.label, item.lineno, self.lines)
+                    self.take(found, f"{self.out.label}:children")
+
+    def late(self, names: frozenset[str], dead: set[ast.AST]) -> None:
+        try:
+            order = _order.too_late(self.tree, names, self.constants)
+        except RecursionError:
+            order, self.out.note = [], "nested too deeply to follow the order of its statements"
+        for found in order:
+            if found.node not in dead:
+                late = Assignment(found.name, None, self.ref(found.node), self.out.label, "python")
+                event = self.ref(found.event_node)
+                self.out.late.append(Late(late, found.event, event, sure=not _read_again(found.name)))
 
 
 def _read_again(name: str) -> bool:
@@ -66,48 +171,18 @@ def _is_branch(node: ast.AST) -> bool:
     return not any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(node.test))
 
 
-def _assigned(tree: ast.AST) -> Iterator[Pair]:
-    names = environ_names(tree)
+def _dead(tree: ast.AST) -> Iterator[ast.AST]:
+    """What never runs: behind `if False`, `if TYPE_CHECKING`, and after a return."""
     for node in ast.walk(tree):
-        yield from sets(node, names)
-
-
-def _for_children(tree: ast.AST) -> Iterator[Pair]:
-    """Variables of our families in dictionaries that are called an environment (`env=`, `env_vars`)."""
-    names = environ_names(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Subscript) and not is_environ(target.value, names):
-                    if _speaks_of_env(target.value):
-                        yield from _in_family(named(target.slice, node.value, node))
-                elif _speaks_of_env(target):
-                    yield from _in_family(pairs(node.value))
-        elif isinstance(node, ast.keyword) and node.arg and "env" in node.arg.lower():
-            yield from _in_family(pairs(node.value))
-        elif isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and isinstance(key.value, str) and "env" in key.value.lower():
-                    yield from _in_family(pairs(value))
-
-
-def _in_family(found: Iterator[Pair]) -> Iterator[Pair]:
-    return (pair for pair in found if in_family(pair[0]))
-
-
-def _speaks_of_env(node: ast.AST) -> bool:
-    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-    return "env" in name.lower()
-
-
-def _refused(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and not isinstance(value.value, str)
-
-
-def _text(value: ast.expr) -> str | None:
-    """The string that an expression surely is."""
-    if isinstance(value, ast.Constant):
-        return str(value.value)
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "str":
-        return _text(value.args[0]) if len(value.args) == 1 else None
-    return None
+        if isinstance(node, ast.If):
+            never = isinstance(node.test, ast.Constant) and not node.test.value
+            never = never or (isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING")
+            always = isinstance(node.test, ast.Constant) and bool(node.test.value)
+            for statement in node.body if never else node.orelse if always else []:
+                yield from ast.walk(statement)
+        for body in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+            ended = False
+            for statement in body if isinstance(body, list) else []:
+                if ended:
+                    yield from ast.walk(statement)
+                ended = ended or isinstance(statement, ast.Return | ast.Raise | ast.Continue | ast.Break)

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whichrank.model.evidence import Source
 from whichrank.records.clue import CodeClue
 from whichrank.records.dump import Dump
+from whichrank.records.guard import GuardFile
 from whichrank.records.host import HostClock
 from whichrank.records.log import LogEvent, Progress
 from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
 from whichrank.records.ras import RasReport
 from whichrank.records.sighting import Sighting
 from whichrank.records.stack import ProcessStack
+from whichrank.records.steps import RankSteps
 from whichrank.timeline.clocks.collectives import Clock, align
 from whichrank.timeline.clocks.hosts import on_one_clock, refined
 from whichrank.timeline.clocks.log_times import with_year
@@ -25,6 +27,7 @@ from whichrank.timeline.collectives.meetings import Meetings, find_meetings
 from whichrank.timeline.collectives.nccl_calls import calls_as_dumps
 from whichrank.timeline.collectives.root import find_troubles, in_progress
 from whichrank.timeline.collectives.trouble import ARGUMENTS, Trouble
+from whichrank.timeline.guard.compare import Comparison, compare
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
 from whichrank.timeline.identity.coords import coordinates
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
@@ -35,6 +38,9 @@ from whichrank.timeline.job_state.outcome import Finish, finish
 from whichrank.timeline.job_state.own_reports import without_own_reports
 from whichrank.timeline.job_state.statements import Index
 from whichrank.timeline.network.connections import Connections, connect
+
+if TYPE_CHECKING:
+    from whichrank.timeline.steps.analysis import Steps
 
 
 @dataclass
@@ -65,13 +71,18 @@ class Case:
     has_dumps: bool = False
     host_clocks: dict[str, HostClock] = field(default_factory=dict)
     """By host, where they were measured while the job ran."""
+    guards: list[GuardFile] = field(default_factory=list)
+    """What the guards of ranks wrote."""
+    steps: Steps | None = None
+    """Profiles of the ranks, where there are any."""
     hardware: Hardware = field(default_factory=Hardware)
     """What hosts say of themselves: kernel logs, GPUs, ports, limits, packets."""
 
     @property
     def world(self) -> int:
         """How many ranks the evidence speaks of."""
-        return max(self.people.world, self.lineup.world if self.lineup else 0)
+        guarded = max((guard.world for guard in self.guards), default=0)
+        return max(self.people.world, self.lineup.world if self.lineup else 0, guarded)
 
     @cached_property
     def index(self) -> Index:
@@ -149,6 +160,11 @@ class Case:
         return refined(align(self.lineup), hosts, self.host_clocks)
 
     @cached_property
+    def guarded(self) -> Comparison | None:
+        """The records of guards, compared; None where fewer than two ranks have left any."""
+        return compare(self.guards)
+
+    @cached_property
     def coords(self) -> dict[int, dict[str, int]]:
         return coordinates(self.lineup.groups, self.lineup.world) if self.lineup else {}
 
@@ -188,8 +204,20 @@ def build_case(records: Iterable[Any]) -> Case:
         set_aside=_aside(run.aside, run.unplaced),
         has_dumps=lineup is not None,
         host_clocks=clocks,
+        guards=[r for r in pile if isinstance(r, GuardFile)],
+        steps=_profiles(pile),
         hardware=gather(pile, people, _signs_of_life(lineup, events, pile)),
     )
+
+
+def _profiles(pile: Iterable[Any]) -> Steps | None:
+    """The profiles together; what compares them is loaded only where there are any."""
+    profiles = [r for r in pile if isinstance(r, RankSteps)]
+    if not profiles:
+        return None
+    from whichrank.timeline.steps.analysis import together
+
+    return together(profiles)
 
 
 def _signs_of_life(lineup: Lineup | None, events: Iterable[LogEvent], pile: Iterable[Any]) -> list[int]:

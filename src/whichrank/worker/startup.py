@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from whichrank.worker.standing import Standing
 
 FOLDER = "WHICHRANK_PRIVATE"
+GUARD = "WHICHRANK_GUARD"
 LAUNCHER = "torch.distributed.launcher.api"
 """What torchrun and those that build on it have imported."""
 BEAT_S = 0.5
@@ -343,6 +344,10 @@ def begin() -> None:
         sys.meta_path.insert(0, _Doorbell())
         os.register_at_fork(after_in_child=_forked)
         atexit.register(_ended)
+        if os.environ.get(GUARD):
+            from whichrank.worker.guard.arrival import await_torch
+
+            await_torch(folder, _watch.name)
         if os.path.exists(f"{folder}/resume"):  # noqa: PTH110
             from whichrank.worker.resume import take_up
 

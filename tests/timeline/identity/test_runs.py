@@ -67,3 +67,19 @@ def test_a_number_that_is_in_none_of_the_groups_is_no_rank() -> None:
 
 def test_nothing_is_a_run_too() -> None:
     assert choose_run([]).dumps == []
+
+
+def test_an_empty_dump_displaces_nobody() -> None:
+    good = [dump(rank, WORLD, steps(4)) for rank in range(4)]
+    empty = dump(0, WORLD, [])
+    empty.mtime_ns = good[0].newest_ns + 100 * HOUR
+    run = choose_run([empty, *good])
+    assert run.dumps == good
+
+
+def test_a_number_that_no_world_has_is_not_a_rank() -> None:
+    good = [dump(rank, WORLD, steps(4)) for rank in range(4)]
+    stray = dump(9_999_999, WORLD, steps(4))
+    stray.groups = []
+    run = choose_run([*good, stray])
+    assert [made.rank for made in run.dumps] == [0, 1, 2, 3]

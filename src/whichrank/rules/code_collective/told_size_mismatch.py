@@ -153,11 +153,11 @@ def _plain(case: Case) -> list[Finding]:
 
 
 def _odd_one(case: Case, noticed: tuple[int, ...]) -> tuple[int, ...]:
-    """Gloo fails where more comes than fits: at the one smaller buffer, or at all but the one that is larger."""
+    """Gloo fails where more comes than fits: at all ranks but the one that brought more.
+
+    One rank alone that noticed may be the one with less, or the first of many: the launcher ends the others."""
     rest = tuple(rank for rank in range(case.world) if rank not in noticed)
-    if case.world < 3 or not noticed:
-        return ()
-    return noticed if len(noticed) == 1 else rest if len(rest) == 1 else ()
+    return rest if len(noticed) > 1 and len(rest) == 1 else ()
 
 
 def _all_but_one(case: Case) -> Meeting | None:

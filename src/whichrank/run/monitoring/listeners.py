@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from whichrank.model.verdict import Diagnosis
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.processes import Member
+
+if TYPE_CHECKING:
+    from whichrank.run.watch.guarding import GuardState
 
 
 class Listener(Protocol):
@@ -19,7 +22,7 @@ class Listener(Protocol):
         """The ranks of the newest attempt were looked at; the time is monotonic."""
 
     def on_alarm(self, level: str, why: str) -> None:
-        """ "suspect", "confirmed", "crash", or "gave up" when no restart is tried any more."""
+        """ "suspect", "confirmed", "crash", "wrong" (the guard), or "gave up" when no restart is tried any more."""
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
         """The evidence was judged."""
@@ -61,6 +64,13 @@ class Audience:
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
         self._all(lambda listener: listener.on_verdict(diagnosis))
+
+    def on_guard(self, state: GuardState) -> None:
+        """How far the guards of the ranks have compared; told to those who keep count."""
+        for listener in self.listeners:
+            hear = getattr(listener, "on_guard", None)
+            if hear is not None:
+                hear(state)
 
     def _all(self, call: Callable[[Listener], None]) -> None:
         for listener in tuple(self.listeners):

@@ -78,9 +78,20 @@ VERDICT_WAITS = Metric(
     "whichrank_verdict_waiting_ranks", "gauge", "Ranks that wait in a group, by the last verdict.", ("group",)
 )
 
+GUARD_COMPARED = Metric(
+    "whichrank_guard_comparisons_total",
+    "counter",
+    "Slices, gradients and collectives compared between ranks (--guard).",
+)
+GUARD_STEP = Metric("whichrank_guard_step", "gauge", "The newest step of an optimizer that the guard has seen.")
+GUARD_WINDOW = Metric("whichrank_guard_window_steps", "gauge", "Steps within which every tensor is compared once.")
+GUARD_WRONG = Metric("whichrank_guard_differences", "gauge", "Differences between ranks that should not be there.")
+GUARD_OFF = Metric("whichrank_guard_ranks_off", "gauge", "Ranks whose guard had a problem of its own.")
+
 CATALOGUE = (
     BUILD, JOB, UP, WORLD, RANKS, ISSUED, COMPLETED, WAITED, WAITED_IN, AGE, ISSUED_OF, COMPLETED_OF, WAITED_OF, AGE_OF,
     RATE, ROUNDS, STEPS, ALARM, ALARMS, RESTARTS, VERDICT, CONFIDENCE, VERDICT_AT, VERDICT_WAITS,
+    GUARD_COMPARED, GUARD_STEP, GUARD_WINDOW, GUARD_WRONG, GUARD_OFF,
 )  # fmt: skip
 
 _Value = Callable[[int, Rank], float]
@@ -89,7 +100,7 @@ _Value = Callable[[int, Rank], float]
 def families(tally: Tally, now_s: float, now_ns: int) -> list[Family]:
     """All values at this moment: monotonic seconds for looks, nanoseconds since 1970 for the words of ranks."""
     with tally.lock:
-        return [*_job(tally, now_s), *_ranks(tally, now_ns), *_alarms(tally), *_verdict(tally)]
+        return [*_job(tally, now_s), *_ranks(tally, now_ns), *_alarms(tally), *_guard(tally), *_verdict(tally)]
 
 
 def _job(tally: Tally, now_s: float) -> Iterator[Family]:
@@ -131,6 +142,15 @@ def _alarms(tally: Tally) -> Iterator[Family]:
     yield _single(ALARM, LEVELS.get(tally.level, 0))
     yield Family(ALARMS, [({"level": level}, count) for level, count in tally.alarms.items()])
     yield _single(RESTARTS, tally.restarts)
+
+
+def _guard(tally: Tally) -> Iterator[Family]:
+    if tally.guard is not None:
+        yield _single(GUARD_COMPARED, tally.guard.compared)
+        yield _single(GUARD_STEP, tally.guard.steps)
+        yield _single(GUARD_WINDOW, tally.guard.window)
+        yield _single(GUARD_WRONG, tally.guard.wrong)
+        yield _single(GUARD_OFF, tally.guard.off)
 
 
 def _verdict(tally: Tally) -> Iterator[Family]:

@@ -14,6 +14,7 @@ from whichrank.model.last_words import IN_COLLECTIVE, Words
 from whichrank.model.verdict import Diagnosis, Verdict
 from whichrank.run.monitoring.exposition import label
 from whichrank.run.watch.alarm import Level
+from whichrank.run.watch.guarding import GuardState
 from whichrank.run.watch.processes import Member
 
 RATE_S = 30.0
@@ -21,7 +22,7 @@ RATE_S = 30.0
 LONGEST_LOOK_S = 10.0
 """Two looks that are further apart than this say nothing about the time between them."""
 MOST_OPERATIONS = 32
-LEVELS = ("suspect", "confirmed", "crash", "gave up")
+LEVELS = ("suspect", "confirmed", "crash", "wrong", "gave up")
 
 
 class Rates(NamedTuple):
@@ -74,6 +75,8 @@ class Tally:
     verdict_at: float = 0.0
     waits: dict[str, int] = field(default_factory=dict)
     """Group -> ranks that wait in it, by the last verdict."""
+    guard: GuardState | None = None
+    """How far the guards of the ranks have been compared; None without them."""
     looked: float | None = None
     """Monotonic time of the last look."""
     ended: bool = False
@@ -103,6 +106,10 @@ class Tally:
             waits[name] = waits.get(name, 0) + 1
         with self.lock:
             self.verdict, self.verdict_at, self.waits = diagnosis.verdict, time.time(), waits
+
+    def on_guard(self, state: GuardState) -> None:
+        with self.lock:
+            self.guard = state
 
     def end(self) -> None:
         """The job has ended: nothing hangs any more, and nobody looks."""

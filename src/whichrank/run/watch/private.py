@@ -119,20 +119,27 @@ def install(folder: Path) -> None:
     inside.mkdir(parents=True)
     (inside / "__init__.py").write_text("")
     home = Path(layout.__file__).parent.parent
-    for name in _COPIED:
+    (inside / "guard").mkdir()
+    for name in (*_COPIED, *(f"worker/guard/{path.name}" for path in sorted((home / "worker/guard").glob("*.py")))):
         text = (home / name).read_text(encoding="utf-8")
         for room in ("model", "worker"):
             text = text.replace(f"from whichrank.{room}.", f"from {PACKAGE}.")
             text = text.replace(f"from whichrank.{room} ", f"from {PACKAGE} ")
-        (inside / Path(name).name).write_text(text, encoding="utf-8")
-    (folder / HOOK / "sitecustomize.py").write_text(_SITECUSTOMIZE.format(package=PACKAGE), encoding="utf-8")
+        (inside / name.partition("/")[2]).write_text(text, encoding="utf-8")
+    (folder / HOOK / "sitecustomize.py").write_text(hook_source(PACKAGE), encoding="utf-8")
 
 
-def variables(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
+def hook_source(package: str) -> str:
+    """The sitecustomize that calls `begin` of the package's module `startup`."""
+    return _SITECUSTOMIZE.format(package=package)
+
+
+def variables(folder: Path, environ: Mapping[str, str], guard: str = "") -> dict[str, str]:
     """What lets the hook in: its folder first on the path of every Python that the job starts."""
     old = environ.get("PYTHONPATH")
     path = os.pathsep.join([str(folder / HOOK), *([old] if old else [])])
-    return {"PYTHONPATH": path, startup.FOLDER: str(folder), tracing.WATCHER: str(os.getpid())}
+    told = {"PYTHONPATH": path, startup.FOLDER: str(folder), tracing.WATCHER: str(os.getpid())}
+    return {**told, startup.GUARD: guard} if guard else told
 
 
 def remove(folder: Path) -> None:

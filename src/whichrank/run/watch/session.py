@@ -44,9 +44,10 @@ def fresh_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"whichrank-run-{stamp}-{os.getpid()}"
 
 
-def run(
+def run(  # noqa: PLR0913, PLR0915 - what the command line asks for
     command: Sequence[str], out: Path | None, *, policy: Policy = "report", purpose: Purpose = "production", tell: Tell,
     audience: Audience | None = None, plan: Plan | None = None, fellows: Fellows | None = None,
+    guard: str = "", guard_stop: bool = False,
 ) -> int:  # fmt: skip
     """Run the command watched, again and again where the plan says so; returns its code, negative for a signal."""
     given, scheduler = out is not None, Scheduler.here(requeues=plan is not None and plan.requeue)
@@ -63,7 +64,7 @@ def run(
     before: Watcher | None = None
     while True:
         arguments, more = restarts.prepare() if restarts is not None else ([], {})
-        variables, folder = _prepare(out, purpose, tell, given=given)
+        variables, folder = _prepare(out, purpose, tell, given=given, guard=guard)
         output = Output.of_this_process()
         job = _launch([*command, *arguments], {**variables, **known.variables, **more}, folder)
         scheduler.begin()
@@ -75,6 +76,8 @@ def run(
                 audience.begin(out)
                 _succeed(watcher, before, earlier)
                 watcher.scheduler = scheduler
+                if guard:
+                    watcher.guard_with(folder, stop=guard_stop)
                 job.passes_on = Ear(job, watcher, end, tell)
                 if restarts is not None:
                     restarts.watch(watcher.crew, watcher.end_job)
@@ -175,7 +178,9 @@ def _was_signalled(crew: Crew) -> bool:
     return any(not m.words.is_rank and m.words.error.startswith("SignalException") for m in crew.members.values())
 
 
-def _prepare(out: Path, purpose: Purpose, tell: Tell, *, given: bool) -> tuple[dict[str, str], Path | None]:
+def _prepare(
+    out: Path, purpose: Purpose, tell: Tell, *, given: bool, guard: str = ""
+) -> tuple[dict[str, str], Path | None]:
     """The variables of the job, and its private folder; without one the job runs on unwatched, and it is said."""
     try:
         (out / "torch").mkdir(parents=True, exist_ok=True)
@@ -191,7 +196,7 @@ def _prepare(out: Path, purpose: Purpose, tell: Tell, *, given: bool) -> tuple[d
     except OSError as error:
         tell(f"there is no place for a private folder ({error}): the job runs unwatched")
         return variables, None
-    return {**variables, **private.variables(folder, os.environ)}, folder
+    return {**variables, **private.variables(folder, os.environ, guard)}, folder
 
 
 def _finish(watcher: Watcher, thread: threading.Thread, code: int, tell: Tell, *, asked: bool) -> None:

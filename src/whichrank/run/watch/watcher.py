@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from whichrank.evidence.bundle import now
@@ -15,6 +16,7 @@ from whichrank.model import last_words as layout
 from whichrank.run.watch import launcher_hold
 from whichrank.run.watch.alarm import Alarm, Level, Seen
 from whichrank.run.watch.capture import ANSWER_S, ask_quickly, remember
+from whichrank.run.watch.guarding import GuardWatch, keep_aside
 from whichrank.run.watch.keeper import Keeper
 from whichrank.run.watch.processes import Member
 
@@ -47,6 +49,9 @@ class Watcher(Keeper):
     """Whether a confirmed hang is looked at with gdb too: every rank stands still for seconds."""
     failed: bool = False
     """A rank has ended badly while the job ran."""
+    guard: GuardWatch | None = None
+    guard_stops: bool = False
+    """Whether the job is ended as soon as its guards show that it goes wrong."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _failed_attempt: int = -1
     _resumed: float | None = None
@@ -199,6 +204,28 @@ class Watcher(Keeper):
         self.tell("ending the job, as asked by --policy end")
         self.end_job()
 
+    def guard_with(self, folder: Path, *, stop: bool) -> None:
+        """Compare what the guards of the ranks write into this folder."""
+        self.guard_stops = stop
+        self.guard = GuardWatch(folder, self.tell, self.went_wrong, self.audience.on_guard)
+        self.audience.listeners.append(self.guard)
+
+    def went_wrong(self, why: str) -> None:
+        """The guards have found that the job goes on with wrong numbers."""
+        first = not any(alarm["level"] == "wrong" for alarm in self.alarms)
+        self.note_alarm("wrong", why)
+        self.tell(f"the job computes something wrong: {why}")
+        if not first or self._stop.is_set():
+            return  # the verdict on all of it comes at the end
+        try:
+            self.gather(self.crew)
+            self.judge()
+        except Exception as error:  # noqa: BLE001 - the watch goes on
+            self.tell(f"can't say what is wrong ({type(error).__name__}: {error}); the evidence is in {self.out}")
+        if self.guard_stops:
+            self.tell("ending the job before it writes another checkpoint, as asked by --guard-stop")
+            self.end_job()
+
     def begin_attempt(self, number: int) -> None:
         """The launcher starts the ranks anew: what became of the attempt before is kept apart."""
         before, self.attempt = self.attempt, number
@@ -212,10 +239,25 @@ class Watcher(Keeper):
     def finish(self, code: int) -> None:
         """The job has ended: what it left, and a verdict if it ended badly."""
         self.crew.look()
-        if code != 0 and self.diagnosis is None:
+        wrong = self.finish_guard()
+        if wrong or (code != 0 and self.diagnosis is None):
             self.gather(self.crew, exit_code=code)
             self.judge()
         self.crew.close()
+
+    def finish_guard(self) -> bool:
+        """The last records of the guards; whether there is something to be judged in all of them."""
+        if self.guard is None:
+            return False
+        self.guard.look(last=True)
+        if self.guard.alarming:
+            return True
+        self.tell(self.guard.summary())
+        try:
+            keep_aside(self.guard.folder, self.out)
+        except OSError as error:
+            self.journal.complain(f"can't keep the records of the guard ({error})")
+        return False
 
 
 def load_rules() -> None:

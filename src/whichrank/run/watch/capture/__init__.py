@@ -9,6 +9,7 @@ from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import environment, processes
 from whichrank.run.watch.capture.asking import ask, ask_quickly, await_all, frames_s, ring_torch
 from whichrank.run.watch.capture.dumps import dump_of
+from whichrank.run.watch.capture.guards import keep_guards
 from whichrank.run.watch.capture.logs import keep_errors, keep_history, keep_output
 from whichrank.run.watch.capture.machine import (
     Questions,
@@ -89,6 +90,7 @@ def _gather(crew: Crew, bundle: Bundle, token: str, places: Torch) -> None:
         step(bundle, "sockets", keep_sockets, crew, bundle, member, token, rank=member.rank)
     step(bundle, "network", keep_namespaces, crew, bundle, ranks, token)
     step(bundle, "output", keep_output, crew, bundle, ranks)
+    step(bundle, "guard", keep_guards, crew, bundle)
     step(bundle, "last words", keep_words, crew, bundle)
 
 

@@ -1,0 +1,72 @@
+"""What `whichrank profile` costs: step times of a real job before, while and after it records, and without it.
+
+    .venv/bin/python benchmarks/profile_overhead.py [--turns 5]
+
+Two Gloo ranks whose steps mostly sleep, so that two cores are enough for both; turns with and without alternate, and
+the medians of their steps are compared. The interval is that of the difference between them (bootstrap, 95 %).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+JOB = ROOT / "tests" / "jobs" / "steps.py"
+SKIP, RECORDED, STEPS = 15, 10, 45
+
+
+def times(place: Path, *, profiled: bool, shapes: bool) -> list[float]:
+    out = place / "times.json"
+    variables = {"STEPS": str(STEPS), "PAUSE_S": "0.01", "TIMES": str(out), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **variables, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(JOB)]
+    if profiled:
+        options = ["--skip", str(SKIP), "--steps", str(RECORDED), "--no-report", "--quiet", "--out", str(place / "out")]
+        options += [] if shapes else ["--no-shapes"]
+        command = [sys.executable, "-m", "whichrank", "profile", *options, "--", *command]
+    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=300)
+    return json.loads(out.read_text())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--no-shapes", action="store_true")
+    chosen = parser.parse_args()
+    parts = {
+        "before": slice(5, SKIP - 1),
+        "while": slice(SKIP + 2, SKIP + RECORDED),
+        "after": slice(SKIP + RECORDED + 4, STEPS),
+    }
+    gained: dict[str, tuple[list[float], list[float]]] = {part: ([], []) for part in parts}
+    with tempfile.TemporaryDirectory() as place:
+        for turn in range(chosen.turns):
+            for profiled in (True, False) if turn % 2 else (False, True):
+                took = times(Path(place), profiled=profiled, shapes=not chosen.no_shapes)
+                for part, steps in parts.items():
+                    gained[part][profiled].extend(took[steps])
+    for part, (without, with_it) in gained.items():
+        low, middle, high = interval(without, with_it)
+        base = statistics.median(without)
+        shown = [f"{100 * value / base:+.2f}" for value in (middle, low, high)]
+        print(f"{part}: {shown[0]} % of {1e3 * base:.1f} ms [{shown[1]}, {shown[2]}]")
+
+
+def interval(a: list[float], b: list[float]) -> tuple[float, float, float]:
+    rng = random.Random(1)
+    found = sorted(
+        statistics.median(rng.choices(b, k=len(b))) - statistics.median(rng.choices(a, k=len(a))) for _ in range(2000)
+    )
+    return found[50], statistics.median(b) - statistics.median(a), found[1949]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Reading profiles beside Meta's HTA, in one run: CPU seconds, memory, and that the answers agree.
+
+    .venv/bin/python benchmarks/trace.py [--hta VENV/bin/python] [--ranks 64] [--large-gb 0]
+
+The traces are those of WHICHRANK_SHARED (default ../shared); without them, or without an environment that has
+HolisticTraceAnalysis, orjson and isal (--hta, or WHICHRANK_HTA), what can't be compared is left out. `--large-gb 20`
+makes a set of that size (uncompressed) and reads it: memory must stay below 600 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SHARED = Path(os.environ.get("WHICHRANK_SHARED", ROOT.parent / "shared"))
+ONE, SET = SHARED / "cases/traces_hta/mtia_single", SHARED / "cases/traces_hta/dlrm16_sendrecv"
+HTA_TIMER, GENERATOR = SHARED / "tools/time_hta.py", SHARED / "tools/gen_trace_set.py"
+KEYS = (("compute_pct", "compute_time_pctg"), ("idle_pct", "idle_time_pctg"))
+
+
+def ours(folder: Path) -> dict:
+    """CPU seconds of the command with all of its children, its answer, and the memory of all processes together."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    begun = time.monotonic()
+    command = [sys.executable, "-m", "whichrank", "trace", str(folder), "--format", "json", "--quiet"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    peak = 0
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen(command, stdout=out, env=environment)
+        while process.poll() is None:
+            peak = max(peak, memory_of(process.pid))
+            time.sleep(0.05)
+        out.seek(0)
+        answer = out.read()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"cpu_s": cpu, "wall_s": time.monotonic() - begun, "rss_mb": peak / 1024, "answer": json.loads(answer)}
+
+
+def memory_of(pid: int) -> int:
+    """Proportional memory of a process and its children in KiB: shared pages count once."""
+    total = 0
+    for one in (pid, *children(pid)):
+        try:
+            text = Path(f"/proc/{one}/smaps_rollup").read_text()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
+    return total
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def hta(python: str, folder: Path) -> dict | None:
+    """The same of HTA by the shared timer."""
+    with tempfile.TemporaryDirectory() as place:
+        results = Path(place) / "results.json"
+        environment = {**os.environ, "HTA_DISABLE_NS_ROUNDING": "1"}
+        command = [python, str(HTA_TIMER), str(folder), "--repeat", "1", "--rank-map", "--results", str(results)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        try:
+            told = json.loads(done.stdout.strip().splitlines()[-1])
+            cpu = sum(step["cpu_s"] for step in told["steps"].values())
+        except (ValueError, KeyError, IndexError):
+            return None
+        answer = json.loads(results.read_text())
+    return {"cpu_s": cpu, "rss_mb": told["rss_mb"] + told["worker_rss_mb"], "answer": answer}
+
+
+def compared(name: str, folder: Path, python: str | None) -> None:
+    mine = ours(folder)
+    line = f"{name}: whichrank {mine['cpu_s']:.2f} s CPU, {mine['wall_s']:.2f} s wall, {mine['rss_mb']:.0f} MB"
+    theirs = hta(python, folder) if python else None
+    if theirs is not None:
+        line += f"; HTA {theirs['cpu_s']:.2f} s CPU, {theirs['rss_mb']:.0f} MB"
+        ratios = theirs["cpu_s"] / mine["cpu_s"], theirs["rss_mb"] / mine["rss_mb"]
+        line += f"; {ratios[0]:.1f} times less CPU, {ratios[1]:.1f} times less memory"
+        line += f"; largest difference of a share {difference(mine['answer'], theirs['answer']):.3f} points"
+    print(line, flush=True)
+
+
+def difference(mine: dict, theirs: dict) -> float:
+    ranks = {one["rank"]: one["hta"] for one in mine["ranks"]}
+    apart = [0.0]
+    for row in theirs.get("temporal_breakdown", []):
+        apart += [abs(ranks[row["rank"]][ours_] - row[key]) for ours_, key in KEYS]
+    for row in theirs.get("comm_comp_overlap", []):
+        told = ranks[row["rank"]]["overlap_pct"]
+        if told is not None:
+            apart.append(abs(told - row["comp_comm_overlap_pctg"]))
+    return max(apart)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hta", default=os.environ.get("WHICHRANK_HTA"))
+    parser.add_argument("--ranks", type=int, default=64)
+    parser.add_argument("--large-gb", type=float, default=0.0)
+    chosen = parser.parse_args()
+    if not SET.is_dir():
+        print(f"no traces in {SHARED}: nothing to measure")
+        return
+    compared("one trace of 26 MB", SET, chosen.hta)
+    compared("one trace of 87 MB", ONE, chosen.hta)
+    if not chosen.hta:
+        print("no HTA (--hta): sets of many ranks are not made")
+        return
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "set"
+        source = next(SET.glob("*.gz"))
+        subprocess.run(
+            [chosen.hta, str(GENERATOR), str(source), str(folder), "--ranks", str(chosen.ranks)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        compared(f"{chosen.ranks} ranks, {chosen.ranks * 20.2 / 1000:.1f} GB", folder, chosen.hta)
+        if chosen.large_gb:
+            large(folder, chosen.large_gb)
+
+
+def large(folder: Path, gigabytes: float) -> None:
+    """Many more ranks: the same files linked under other numbers would share a rank; so each is read as its own run."""
+    many = folder.parent / "large"
+    many.mkdir()
+    files = sorted(folder.glob("*.gz"))
+    for number in range(round(gigabytes * 1000 / 20.2)):
+        shutil.copyfile(files[number % len(files)], many / f"part-{number}.json.gz")
+    mine = ours(many)
+    print(
+        f"{gigabytes:.0f} GB: whichrank {mine['cpu_s']:.0f} s CPU, {mine['wall_s']:.0f} s wall, {mine['rss_mb']:.0f} MB"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""The passive side: accepts connections, swallows data, counts datagrams. One thread, bounded, for one run."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+GREETING = b"whichrank "
+_BUFFER = 1 << 20
+_MOST_VOLLEYS = 100_000
+
+
+class Server:
+    """Listens on a port of the kernel's choice, on the rendezvous port if that is free, and for datagrams."""
+
+    def __init__(self, token: str, rendezvous: int | None) -> None:
+        self.token = token
+        self.why = ""
+        self._selector = selectors.DefaultSelector()
+        self._counts: Counter[tuple[str, int]] = Counter()
+        self._lock = threading.Lock()
+        self._high = self._listen(0)
+        self._rendezvous = self._try(rendezvous) if rendezvous else None
+        self._datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self._datagrams.bind(("", 0))
+        self._datagrams.setblocking(False)
+        self._selector.register(self._datagrams, selectors.EVENT_READ, self._datagram)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "high": self._high.getsockname()[1], "udp": self._datagrams.getsockname()[1],
+            "rendezvous": self._rendezvous.getsockname()[1] if self._rendezvous else None, "why": self.why,
+        }  # fmt: skip
+
+    def counts(self, volley: str) -> dict[str, int]:
+        """Size -> how many datagrams of this volley have arrived."""
+        with self._lock:
+            return {str(size): count for (name, size), count in self._counts.items() if name == volley}
+
+    def _try(self, port: int) -> socket.socket | None:
+        try:
+            return self._listen(port)
+        except OSError as error:
+            self.why = f"port {port}: {error.strerror}"
+            return None
+
+    def _listen(self, port: int) -> socket.socket:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("", port))
+        listener.listen(1024)
+        listener.setblocking(False)
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
+        return listener
+
+    def _run(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                try:
+                    key.data(key.fileobj)
+                except OSError:
+                    if key.data != self._accept and key.fileobj is not self._datagrams:
+                        self._close(key.fileobj)
+
+    def _accept(self, listener: socket.socket) -> None:
+        peer, _ = listener.accept()
+        peer.setblocking(False)
+        peer.send(GREETING + self.token.encode() + b"\n")
+        state: dict[str, Any] = {"head": b"", "bytes": 0, "from": None, "told": False}
+        self._selector.register(peer, selectors.EVENT_READ, lambda one: self._swallow(one, state))
+
+    def _swallow(self, peer: socket.socket, state: dict[str, Any]) -> None:
+        """After `TOKEN SECONDS\\n` count what comes within that time, and say so."""
+        data = peer.recv(_BUFFER)
+        if not data:
+            self._close(peer)
+        elif state["from"] is None:
+            state["head"] += data
+            line, newline, rest = state["head"].partition(b"\n")
+            words = line.split()
+            if newline and len(words) == 2 and words[0].decode("ascii", "replace") == self.token:
+                state |= {"from": time.monotonic(), "bytes": len(rest), "seconds": float(words[1])}
+            elif newline or len(state["head"]) > 200:
+                self._close(peer)
+        else:
+            state["bytes"] += len(data)
+            took = time.monotonic() - state["from"]
+            # Closing now, with data unread, would reset the connection and lose the answer: the sender closes.
+            if took >= state["seconds"] and not state["told"]:
+                state["told"] = True
+                peer.send(f"{state['bytes']} {took:.6f}\n".encode())
+
+    def _datagram(self, _one: socket.socket) -> None:
+        for _ in range(256):
+            try:
+                data = self._datagrams.recv(1 << 16)
+            except BlockingIOError:
+                return
+            words = data[:200].split(b" ")
+            if len(words) >= 3 and words[0].decode("ascii", "replace") == self.token[:8] and words[2].isdigit():
+                with self._lock:
+                    if len(self._counts) < _MOST_VOLLEYS:
+                        self._counts[(words[1].decode("ascii", "replace"), int(words[2]))] += 1
+
+    def _close(self, peer: Any) -> None:
+        self._selector.unregister(peer)
+        peer.close()

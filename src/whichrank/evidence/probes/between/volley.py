@@ -1,0 +1,47 @@
+"""Datagrams that must not be fragmented, of several sizes: the other side counts what arrives.
+
+Counted at the receiver, a volley tells loss and its direction; sizes tell the largest packet that the path carries.
+Neither needs root, ping or ICMP.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import time
+from typing import Any
+
+_IP_MTU_DISCOVER, _PROBE, _IP_MTU = 10, 3, 14
+"""<linux/in.h>: send with DF set and whatever the kernel believes of the path."""
+HEADERS = 28
+"""IPv4 and UDP."""
+_BURST, _PAUSE_S = 20, 0.001
+
+
+def send(address: str, port: int, volley: str, sizes: dict[int, int]) -> dict[str, Any]:
+    """`sent` by size of the whole packet, and for sizes that this host itself refused, why."""
+    token, _, name = volley.partition(":")
+    sent: dict[str, int] = {}
+    unsent: dict[str, str] = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PROBE)
+        one.connect((address, port))
+        in_burst = 0
+        for size, count in sizes.items():
+            head = f"{token} {name} {size} ".encode()
+            packet = head.ljust(max(len(head), size - HEADERS), b".")
+            for _ in range(count):
+                try:
+                    one.send(packet)
+                    sent[str(size)] = sent.get(str(size), 0) + 1
+                except OSError as error:
+                    if error.errno == errno.ECONNREFUSED:  # the answer to an earlier datagram
+                        continue
+                    unsent[str(size)] = error.strerror or str(error)
+                    break
+                in_burst += 1
+                if in_burst % _BURST == 0:
+                    time.sleep(_PAUSE_S)
+        time.sleep(0.05)  # for an ICMP that says how much fits
+        known = one.getsockopt(socket.IPPROTO_IP, _IP_MTU)
+    return {"sent": sent, "unsent": unsent, "path_mtu": known}

@@ -1,0 +1,29 @@
+"""The host's own name, and what it resolves to here."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from whichrank.evidence.probes import Missing, Place
+
+NAME = "names"
+LIMIT_S = 8.0
+"""A name server that does not answer costs its own time limit, five seconds by default."""
+
+
+def measure(place: Place) -> dict[str, Any]:
+    if not place.live:
+        raise Missing("a recorded tree can't resolve names")
+    name = socket.gethostname()
+    return {"hostname": name, "addresses": resolve(name), "domain": (place.read("/etc/resolv.conf") or "")[:500]}
+
+
+def resolve(name: str) -> list[str]:
+    """Addresses in the order of getaddrinfo(3), IPv4 before anything else only if it says so; empty for none."""
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    addresses = [str(entry[4][0]).partition("%")[0] for entry in found]
+    return list(dict.fromkeys(a.removeprefix("::ffff:") for a in addresses))

@@ -1,0 +1,98 @@
+"""N copies of one command, started by anything that sets RANK, WORLD_SIZE and MASTER_ADDR: rank 0 leads the others.
+
+The others connect to rank 0 and serve it over that connection, one for each host; whoever shares a host with another
+copy only waits for the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from whichrank.fleet.crew import Channel, Crew, ProcessChannel
+from whichrank.model.errors import UsageError
+
+NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR")
+_MEET_S = 120.0
+
+
+@dataclass(slots=True)
+class SocketChannel:
+    """The connection of one copy."""
+
+    connection: socket.socket
+    reads: int
+    writes: int
+
+    def reason(self) -> str:
+        return "its copy has gone"
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def told(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process is one of several copies."""
+    return (
+        all(name in environ for name in NAMES)
+        and environ.get("WORLD_SIZE", "1").isdigit()
+        and int(environ["WORLD_SIZE"]) > 1
+    )
+
+
+def lead(command: list[str], port: int, limit_s: float = _MEET_S) -> tuple[Crew, list[socket.socket]]:
+    """For rank 0: wait for all others. Gives the crew, one helper per host, and the connections of those that wait."""
+    world = int(os.environ["WORLD_SIZE"])
+    listener = socket.create_server(("", port), backlog=world, reuse_port=False)
+    listener.settimeout(limit_s)
+    here = socket.gethostname()
+    channels: dict[str, Channel] = {here: ProcessChannel.start(command)}
+    idle: list[socket.socket] = []
+    deadline = time.monotonic() + limit_s
+    for _ in range(world - 1):
+        listener.settimeout(max(0.1, deadline - time.monotonic()))
+        try:
+            connection, _ = listener.accept()
+        except TimeoutError:
+            break
+        host = connection.makefile("rb").readline().decode("utf-8", "replace").strip()
+        if host in channels:
+            idle.append(connection)
+            continue
+        connection.setblocking(False)
+        channels[host] = SocketChannel(connection, connection.fileno(), os.dup(connection.fileno()))
+        os.set_blocking(connection.fileno(), False)
+    listener.close()
+    return Crew(channels), idle
+
+
+def follow(serve: Callable[[socket.socket], None], port: int, limit_s: float = _MEET_S) -> int:
+    """For all others: serve rank 0 until it has the answer; its exit code is ours."""
+    address = os.environ["MASTER_ADDR"]
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            connection = socket.create_connection((address, port), timeout=5)
+            break
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise UsageError(
+                    f"rank 0 does not answer at {address}:{port}: {error}", "Is MASTER_ADDR right?"
+                ) from error
+            time.sleep(0.2)
+    connection.settimeout(None)
+    connection.sendall(socket.gethostname().encode() + b"\n")
+    serve(connection)
+    return 0
+
+
+def say_end(connections: list[socket.socket]) -> None:
+    for connection in connections:
+        try:
+            connection.sendall(json.dumps({"do": "end"}).encode() + b"\n")
+        finally:
+            connection.close()

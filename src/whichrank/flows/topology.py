@@ -1,0 +1,173 @@
+"""Which way traffic takes: GPU to adapter, what blocks a better one, and from a rank to its cable."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from whichrank.evidence.topology import fabric, nccl_dumps
+from whichrank.model.contracts import Item
+from whichrank.model.errors import UnreadableError
+from whichrank.records.hardware import GpuTopology
+from whichrank.records.topology import MEANING, PATHS, Cable, HostTopology, RankPlace
+
+_GDR = ("LOC", "PIX", "PXB")
+"""NCCL_NET_GDR_LEVEL is PXB by default: GPUDirect RDMA as long as no CPU is in the way."""
+_P2P = ("LOC", "NVL", "PIX", "PXB")
+
+
+@dataclass(slots=True)
+class Map:
+    """What was read, and what it says."""
+
+    hosts: list[HostTopology] = field(default_factory=list)
+    graphs: list[nccl_dumps.Graph] = field(default_factory=list)
+    cables: list[Cable] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+def read(paths: Sequence[Path]) -> Map:
+    """Topology and graph dumps of NCCL, `nvidia-smi topo -m`, ibnetdiscover, iblinkinfo; told apart by content."""
+    found = Map()
+    for path in paths:
+        try:
+            _read_one(path, path.read_text(encoding="utf-8", errors="replace"), found)
+        except (OSError, UnreadableError) as error:
+            found.unread[str(path)] = str(error)
+    if not (found.hosts or found.graphs or found.cables):
+        why = "; ".join(found.unread.values()) or "no file"
+        raise UnreadableError(
+            f"no topology in it: {why}", "Give NCCL_TOPO_DUMP_FILE, nvidia-smi topo -m or ibnetdiscover."
+        )
+    return found
+
+
+def _read_one(path: Path, text: str, found: Map) -> None:
+    if "<graphs" in text[:2000]:
+        found.graphs += nccl_dumps.read_graphs(text, str(path))
+    elif "<system" in text[:2000]:
+        found.hosts.append(nccl_dumps.read_topology(text, str(path)))
+    elif fabric.is_fabric(text):
+        found.cables += [cable for cable in fabric.read(text) if cable not in found.cables]
+    else:
+        matrix = of_matrix(text.encode(), str(path))
+        if matrix is None:
+            raise UnreadableError(f"{path} holds no topology")
+        found.hosts.append(matrix)
+
+
+def of_matrix(said: bytes, label: str) -> HostTopology | None:
+    """Out of `nvidia-smi topo -m`."""
+    from whichrank.evidence.readers import nvidia_smi
+
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(said)
+        file.flush()
+        records = nvidia_smi.read(Item(Path(file.name), label, len(said), 0)).records
+    matrix = next((record for record in records if isinstance(record, GpuTopology)), None)
+    if matrix is None:
+        return None
+    gpus = sorted(
+        {int(name[3:]) for pair in matrix.cells for name in pair if name.startswith("GPU") and name[3:].isdigit()}
+    )
+    nics = list(matrix.nics.values()) or sorted({b for _, b in matrix.cells if b.startswith("NIC")})
+    named = dict(matrix.nics)
+    paths = {
+        (int(a[3:]), named.get(b, b)): _word(cell)
+        for (a, b), cell in matrix.cells.items() if a.startswith("GPU") and b.startswith("NIC")
+    }  # fmt: skip
+    between = {
+        (int(a[3:]), int(b[3:])): _word(cell)
+        for (a, b), cell in matrix.cells.items()
+        if a.startswith("GPU") and b.startswith("GPU") and int(a[3:]) < int(b[3:])
+    }  # fmt: skip
+    return HostTopology(tuple(gpus), tuple(nics), paths, between, {}, label, matrix.host or "")
+
+
+def _word(cell: str) -> str:
+    return "NVL" if cell.startswith("NV") else cell
+
+
+def adapter_of(host: HostTopology, gpu: int) -> tuple[str, str] | None:
+    """The adapter that NCCL takes for a GPU: the nearest; equals are shared out in order."""
+    ways = sorted((PATHS.index(path), nic) for (g, nic), path in host.paths.items() if g == gpu and path in PATHS)
+    if not ways:
+        return None
+    best = [nic for rank, nic in ways if rank == ways[0][0]]
+    position = [g for g in host.gpus if _nearest(host, g) == _nearest(host, gpu)].index(gpu)
+    return best[position % len(best)], PATHS[ways[0][0]]
+
+
+def _nearest(host: HostTopology, gpu: int) -> tuple[str, ...]:
+    ways = [(PATHS.index(path), nic) for (g, nic), path in host.paths.items() if g == gpu and path in PATHS]
+    nearest = min((rank for rank, _ in ways), default=0)
+    return tuple(sorted(nic for rank, nic in ways if rank == nearest))
+
+
+def places(found: Map, hosts: Sequence[str], ranks_per_host: int) -> list[RankPlace]:
+    """From every rank to its cable. One topology stands for all hosts where they are alike."""
+    told = []
+    for number, host in enumerate(hosts):
+        own = next((h for h in found.hosts if h.host == host), found.hosts[0] if found.hosts else None)
+        for local in range(ranks_per_host):
+            gpu = own.gpus[local] if own is not None and local < len(own.gpus) else None
+            way = adapter_of(own, gpu) if own is not None and gpu is not None else None
+            adapter = way[0] if way else None
+            rank = number * ranks_per_host + local
+            told.append(RankPlace(rank, host, gpu, adapter, way[1] if way else None, cable_of(found, host, adapter)))
+    return told
+
+
+def cable_of(found: Map, host: str, adapter: str | None) -> Cable | None:
+    """By the node description that hosts give themselves: `node01 mlx5_0` (or `node01 HCA-1`)."""
+    if adapter is None:
+        return None
+    device, _, port = adapter.partition(":")
+    short = host.partition(".")[0]
+    for cable in found.cables:
+        for near, far in ((cable.a, cable.b), (cable.b, cable.a)):
+            words = near.node.split()
+            ours = not near.is_switch and words and words[0].partition(".")[0] == short and device in words[1:]
+            if ours and (not port or near.port == int(port)):
+                return Cable(near, far, cable.speed, cable.state, cable.trouble)
+    return None
+
+
+def notes(host: HostTopology) -> list[str]:
+    """What stands in the way of a better path."""
+    told = []
+    for gpu in host.gpus:
+        way = adapter_of(host, gpu)
+        if way is None:
+            continue
+        nic, path = way
+        if path not in _GDR:
+            told.append(
+                f"GPU {gpu} reaches {nic} over {MEANING[path]} ({path}): no GPUDirect RDMA by default; "
+                "they share no PCIe switch"
+            )
+        elif host.gdr.get(nic) is False:
+            told.append(f"GPU {gpu} and {nic} share a PCIe switch ({path}), but NCCL found no GPUDirect RDMA there: "
+                        "load nvidia_peermem or use DMA-BUF")  # fmt: skip
+    for (a, b), path in host.between.items():
+        if path not in _P2P:
+            told.append(
+                f"GPU {a} and GPU {b} meet at {MEANING.get(path, path)} ({path}): copies go through host memory"
+            )
+    return told
+
+
+def drawing(host: HostTopology) -> list[str]:
+    """A table GPU × GPU and adapter, as `nvidia-smi topo -m` has it, and the choice of NCCL beside."""
+    columns = [*(f"GPU{g}" for g in host.gpus), *host.nics]
+    lines = ["      " + " ".join(f"{c:>8}" for c in columns) + "   NCCL takes"]
+    for gpu in host.gpus:
+        cells = [
+            "X" if other == gpu else host.between.get((min(gpu, other), max(gpu, other)), "?") for other in host.gpus
+        ]
+        cells += [host.paths.get((gpu, nic), "?") for nic in host.nics]
+        way = adapter_of(host, gpu)
+        lines.append(f"GPU{gpu:<3}" + " ".join(f"{c:>8}" for c in cells) + (f"   {way[0]} ({way[1]})" if way else ""))
+    return lines

@@ -1,0 +1,1 @@
+"""Numbers that go wrong in silence."""

@@ -1,0 +1,20 @@
+"""One thing that differs between two runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What differs, on both sides, and how likely it is the reason for the others (from 0 to 1)."""
+
+    what: str
+    a: str
+    b: str
+    suspicion: float
+    why: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {"what": self.what, "a": self.a, "b": self.b, "suspicion": self.suspicion, "why": self.why}

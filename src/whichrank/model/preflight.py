@@ -1,0 +1,99 @@
+"""The words of preflight: what will be launched, what a check says of a host, what a link is like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from whichrank.model.findings import Severity
+
+State = Literal["healthy", "unhealthy", "unknown"]
+DEFAULT_PORT = 29500
+"""torchrun's own default for the rendezvous and for MASTER_PORT."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What is about to be started."""
+
+    hosts: int = 1
+    ranks_per_host: int | None = None
+    port: int = DEFAULT_PORT
+    folders: tuple[str, ...] = ()
+    """Where dumps, logs and checkpoints will go."""
+    load: bool = False
+    """Probes may load disks, CPUs and GPUs."""
+
+    @property
+    def world_size(self) -> int | None:
+        return None if self.ranks_per_host is None else self.hosts * self.ranks_per_host
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The answer of one rule about one host."""
+
+    state: State
+    value: str | int | float | None = None
+    why: str = ""
+    severity: Severity = "error"
+    """Of the finding that an unhealthy check becomes."""
+    fix: tuple[str, ...] = ()
+    """Steps for this very case, before those of the rule."""
+    gpus: tuple[int, ...] = ()
+    quote: str = ""
+    """What the evidence says, where it is not the value."""
+
+
+def healthy(value: str | float | None = None, why: str = "") -> Check:
+    return Check("healthy", value, why)
+
+
+def unknown(why: str) -> Check:
+    return Check("unknown", None, why)
+
+
+def unhealthy(
+    value: str | float | None,
+    why: str,
+    *,
+    severity: Severity = "error",
+    fix: tuple[str, ...] = (),
+    gpus: tuple[int, ...] = (),
+    quote: str = "",
+) -> Check:
+    return Check("unhealthy", value, why, severity, fix, gpus, quote)
+
+
+@dataclass(frozen=True, slots=True)
+class HostCheck:
+    """A check as the report has it."""
+
+    check: str
+    code: str
+    state: State
+    value: str | int | float | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCheck:
+    """What is known about the way between two hosts; `a` to `b` where a direction is meant."""
+
+    a: str
+    b: str
+    state: State
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """What pairings have shown: hosts that fail with everybody, groups that fail towards the others, single pairs."""
+
+    hosts: tuple[str, ...] = ()
+    groups: tuple[tuple[str, ...], ...] = ()
+    """Hosts that reach each other but not the rest: what they share, an uplink or a switch, is bad."""
+    pairs: tuple[tuple[str, str], ...] = ()
+    unsettled: tuple[str, ...] = ()
+    """Hosts that failed once and could not be tested again."""
+    rounds: int = 0

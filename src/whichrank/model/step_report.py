@@ -1,0 +1,113 @@
+"""Where the time of training steps goes: what `trace` has to say; the reports only put it into words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from whichrank.model.evidence import Coverage
+from whichrank.model.findings import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class RankShares:
+    """Where one rank's time went, in percent; compute, exposed communication, memory and idle add up to 100."""
+
+    rank: int | None
+    file: str
+    host: str | None
+    steps: int
+    span_us: float
+    step_us: float
+    """The median step."""
+    compute_pct: float | None
+    communication_pct: float | None
+    exposed_pct: float | None
+    memory_pct: float | None
+    idle_pct: float | None
+    overlap_pct: float | None
+    """Share of the communication that computation hides; None without communication."""
+    idle_why: dict[str, float] = field(default_factory=dict)
+    hta: dict[str, float | None] = field(default_factory=dict)
+    waiting_pct: float | None = None
+    """Share of the time exposed in collectives whose last member had not arrived yet; None with one rank only."""
+    clock_offset_us: float = 0.0
+    on_device: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """A rank that arrives late, what that costs, and what it did meanwhile."""
+
+    rank: int
+    late_us_per_step: float
+    cost_us_per_step: float | None
+    """What all would gain if it were as fast as the others; 0 where the lateness is hidden. None: can't tell."""
+    doing: str
+    reason: str
+    steps: int
+    of_steps: int
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A change and what it would return."""
+
+    what: str
+    setting: str | None
+    gain_us_per_step: float | None
+    confidence: float
+    why: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveShare:
+    """Collectives of one kind and size in one group."""
+
+    op: str
+    group: str
+    ranks: int | None
+    bytes: int | None
+    per_step: float
+    time_us: float
+    waiting_us: float | None
+    """Of that, before the last member had arrived."""
+    moving_us: float | None
+    busbw_gbs: float | None
+    expected_gbs: float | None
+    kernel: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankDrawing:
+    """One rank's row of the map: changes of state on the common clock, microseconds from its beginning."""
+
+    label: str
+    rank: int | None
+    host: str | None
+    at_us: tuple[float, ...]
+    state: tuple[int, ...]
+    steps_us: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """All that `trace` has to say."""
+
+    ranks: tuple[RankShares, ...] = ()
+    stragglers: tuple[Straggler, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    collectives: tuple[CollectiveShare, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    drawings: tuple[RankDrawing, ...] = ()
+    states: tuple[str, ...] = ()
+    """Names of the drawings' states."""
+    step_us: float | None = None
+    world: int | None = None
+    matched: int = 0
+    """Collectives that several of the profiles have in common."""
+    replay_error_pct: float | None = None
+    """How far the replay of the recorded steps is from what was recorded; None: not replayed."""
+    notes: tuple[str, ...] = ()
+    coverage: Coverage = Coverage()

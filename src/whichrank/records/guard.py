@@ -1,0 +1,38 @@
+"""What the guard inside a rank has written: one record per line, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from whichrank.model.evidence import Ref
+
+
+@dataclass(frozen=True, slots=True)
+class GuardNote:
+    """One line: its number, and what it says. Keys are those of `worker/guard`; values have been checked."""
+
+    line: int
+    said: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        return str(self.said["t"])
+
+
+@dataclass(slots=True)
+class GuardFile:
+    """The records of one process."""
+
+    source: str
+    rank: int
+    world: int
+    attempt: int = 0
+    host: str | None = None
+    pid: int | None = None
+    gpu: int | None = None
+    gpu_uuid: str | None = None
+    notes: list[GuardNote] = field(default_factory=list)
+
+    def ref(self, line: int, quote: str) -> Ref:
+        return Ref(self.source, f"line {line}", quote, self.rank, self.host)

@@ -1,0 +1,155 @@
+"""What probes measured: on each host, and between hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from whichrank.model.preflight import Blame, Launch
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """What one probe said on one host. `values` is plain JSON; it is empty where `why` says why there is nothing."""
+
+    probe: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    why: str = ""
+    took_s: float = 0.0
+    timed_out: bool = False
+    absent: bool = False
+    """The host does not have what the probe looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostProbes:
+    """All that was measured on one host."""
+
+    host: str
+    results: Mapping[str, ProbeResult] = field(default_factory=dict)
+    unreached: str = ""
+    """Why the host could not be asked at all."""
+
+    def values(self, probe: str) -> Mapping[str, Any] | None:
+        """What a probe measured; None where it could not."""
+        found = self.results.get(probe)
+        return None if found is None or found.why else found.values
+
+    def absent(self, probe: str) -> bool:
+        found = self.results.get(probe)
+        return found is not None and found.absent
+
+    def missing(self, probe: str) -> str:
+        """Why there is nothing of a probe."""
+        found = self.results.get(probe)
+        return self.unreached or (found.why if found is not None and found.why else f"the probe {probe} did not run")
+
+
+def number(values: Mapping[str, Any], key: str) -> float | None:
+    """A number, whatever the other side sent."""
+    value = values.get(key)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def text(values: Mapping[str, Any], key: str) -> str:
+    value = values.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def items(values: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """The objects of a list."""
+    value = values.get(key)
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def mapping(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """An object; an empty one where there is none."""
+    value = values.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One connection that one host tried to another."""
+
+    a: str
+    b: str
+    port: int
+    kind: str
+    """`rendezvous` or `high`."""
+    outcome: str
+    """`connected`, `refused`, `dropped`, `rejected`, `unreachable`, `unresolved`, `wrong host`, `local`."""
+    detail: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Volley:
+    """Datagrams of several sizes that one host sent and another counted."""
+
+    a: str
+    b: str
+    sent: Mapping[int, int]
+    """Size of the IP packet -> how many were sent."""
+    arrived: Mapping[int, int]
+    unsent: Mapping[int, str] = field(default_factory=dict)
+    """Size -> why the sender's own kernel refused it."""
+    rtt_us: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How fast data went from one host to another."""
+
+    a: str
+    b: str
+    gbits: float | None
+    round: int
+    why: str = ""
+    retransmits: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How far the clock of a host is ahead of the one that asked."""
+
+    host: str
+    ahead_s: float
+    error_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a host took for the same work, alone or beside the others."""
+
+    host: str
+    seconds: float
+    cpu_seconds: float
+    throttled: int | None = None
+    """Times that the control group was out of its CPU quota meanwhile."""
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """All that preflight measured."""
+
+    hosts: Sequence[HostProbes] = ()
+    launch: Launch = field(default_factory=Launch)
+    attempts: Sequence[Attempt] = ()
+    volleys: Sequence[Volley] = ()
+    rates: Sequence[Rate] = ()
+    clocks: Sequence[Clock] = ()
+    paces: Sequence[Pace] = ()
+    names: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    """Host that asked -> name -> addresses; no addresses where it does not resolve."""
+    addresses: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Host -> its own addresses, loopback left out."""
+    loss: Blame | None = None
+    paths: Blame | None = None
+    slow: Blame | None = None
+    """Where volleys lose packets, where large packets vanish, where rates are low; None where nobody looked."""
+
+    def reached(self) -> Iterator[HostProbes]:
+        return (host for host in self.hosts if not host.unreached)

@@ -1,0 +1,108 @@
+"""One process's profile: what ran on its device and on its host, as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Longs = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.int8]
+
+COMPUTE, COMMUNICATION, MEMORY, SYNC, MARK, OPERATOR, RUNTIME, PYTHON = range(8)
+"""Kinds of spans. On a device: work of three kinds, waits between streams, annotations. On the host: annotations
+(MARK), operators, calls of the driver, Python functions; host collectives (Gloo) are COMMUNICATION."""
+
+
+def _longs() -> Longs:
+    return np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class Spans:
+    """Columns have one row per span, in order of their starts."""
+
+    start: Longs = field(default_factory=_longs)
+    """Nanoseconds on the process's own clock."""
+    end: Longs = field(default_factory=_longs)
+    name: Ints = field(default_factory=lambda: np.empty(0, np.int32))
+    """Index into the trace's names."""
+    lane: Ints = field(default_factory=lambda: np.empty(0, np.int32))
+    """Index into the trace's lanes: a stream or a thread."""
+    kind: Bytes = field(default_factory=lambda: np.empty(0, np.int8))
+    link: Longs = field(default_factory=_longs)
+    """What joins a launch and what it launched; -1 for nothing."""
+    comm: Ints = field(default_factory=lambda: np.empty(0, np.int32))
+    """Index into the trace's collectives; -1 for none."""
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def where(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Spans:
+        """These rows alone."""
+        columns: tuple[Any, ...] = (self.start, self.end, self.name, self.lane, self.kind, self.link, self.comm)
+        return Spans(*(column[rows] for column in columns))
+
+    def of(self, *kinds: int) -> Spans:
+        """The rows of these kinds."""
+        wanted = np.zeros(PYTHON + 1, np.bool_)
+        wanted[list(kinds)] = True
+        return self.where(wanted[self.kind])
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """What the profiler noted about a collective's arguments."""
+
+    op: str
+    """In torch's words: all_reduce, reduce_scatter, …; "" where nothing tells."""
+    sent: int | None = None
+    received: int | None = None
+    """Bytes of this rank's input and output."""
+    group: str = ""
+    desc: str = ""
+    size: int | None = None
+    """How many ranks the group has."""
+    ranks: tuple[int, ...] | None = None
+    seq: int | None = None
+    dtype: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A stream of a device or a thread of the host."""
+
+    process: str
+    thread: str
+    device: bool
+
+
+@dataclass(slots=True)
+class Trace:
+    """A profile of one process."""
+
+    source: str
+    device: Spans
+    host: Spans
+    names: list[str]
+    lanes: list[Lane]
+    collectives: list[Collective]
+    rank: int | None = None
+    world: int | None = None
+    backend: str = ""
+    host_name: str = ""
+    accelerator: str = ""
+    """The device's model, by the profile."""
+    base_ns: int = 0
+    """What to add to the spans' times to get the time of day, where the profile says."""
+    events: int = 0
+    reader: str = ""
+    cut: str = ""
+    """Why the profile is not whole, or nothing."""
+    profiler_steps: int = 0
+    """How many different steps the profiler marked (`ProfilerStep#…`)."""
+    only_group: Collective | None = None
+    """The process group of a job that has but one."""

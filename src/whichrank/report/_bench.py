@@ -1,0 +1,142 @@
+"""What a benchmark measured, as text, JSON, Markdown or an HTML page with curves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, Protocol
+
+from whichrank.report._environment import findings_document
+from whichrank.report._words import safe
+
+if TYPE_CHECKING:
+    from whichrank.model.evidence import Coverage
+    from whichrank.model.findings import Finding
+
+
+class Result(Protocol):
+    """One collective at one size, as records have it."""
+
+    collective: str
+    bytes: int
+    dtype: str
+    ranks: int
+    time_us: float
+    algbw_gbs: float | None
+    busbw_gbs: float | None
+    correct: bool | None
+    spread: float | None
+    expected_gbs: float | None
+
+
+class Told(Protocol):
+    @property
+    def run(self) -> Any: ...
+    @property
+    def findings(self) -> Sequence[Finding]: ...
+    @property
+    def coverage(self) -> Coverage: ...
+
+
+_FIELDS = (
+    "collective",
+    "bytes",
+    "dtype",
+    "ranks",
+    "time_us",
+    "algbw_gbs",
+    "busbw_gbs",
+    "expected_gbs",
+    "correct",
+    "spread",
+)
+
+
+def document(told: Told) -> dict[str, Any]:
+    """The JSON of the contract; also what `--save` keeps."""
+    run = told.run
+    return {
+        **findings_document(told.findings, told.coverage),
+        "results": [{name: getattr(result, name) for name in _FIELDS} for result in run.results],
+        "job": {
+            "backend": run.backend, "device": run.device, "hosts": list(run.hosts), "torch": run.torch,
+            "nccl": run.nccl, "settings": dict(run.settings),
+        },
+        "failures": dict(run.failures),
+        "stragglers": {name: [list(rounds) for rounds in ranks] for name, ranks in run.stragglers.items()},
+    }  # fmt: skip
+
+
+def as_json(told: Told) -> Iterator[str]:
+    yield json.dumps(document(told), indent=2) + "\n"
+
+
+def text(told: Told) -> Iterator[str]:
+    run = told.run
+    for finding in told.findings:
+        yield f"{finding.severity}: {safe(finding.message)} [{finding.code}]\n"
+        for step in finding.fix[:2]:
+            yield f"    fix: {safe(step)}\n"
+    hosts = len(set(run.hosts)) or 1
+    ranks = len(run.hosts) or "?"
+    yield f"\n{safe(run.backend or run.origin)} on {safe(run.device)}, {ranks} ranks on {hosts} host(s)\n"
+    yield f"{'collective':<15}{'bytes':>12}{'ranks':>6}{'time us':>12}{'algbw':>9}{'busbw':>9}{'expected':>9}"
+    yield "  noise  correct\n"
+    for r in run.results:
+        yield (
+            f"{r.collective:<15}{r.bytes:>12}{r.ranks:>6}{r.time_us:>12.1f}{_gb(r.algbw_gbs):>9}{_gb(r.busbw_gbs):>9}"
+            f"{_gb(r.expected_gbs):>9}  {_share(r.spread):>5}  {_right(r.correct)}\n"
+        )
+    for name, why in run.failures.items():
+        yield f"{name}: not measured: {safe(why)}\n"
+    yield "algbw, busbw and expected in GB/s (10^9 bytes); busbw as nccl-tests defines it.\n"
+
+
+def _gb(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _right(value: bool | None) -> str:
+    return "-" if value is None else "yes" if value else "NO"
+
+
+def markdown(told: Told) -> Iterator[str]:
+    yield "# Bench\n\n"
+    for finding in told.findings:
+        yield f"- **{finding.severity}** {safe(finding.message)} `{finding.code}`\n"
+    yield "\n| collective | bytes | ranks | time (us) | algbw (GB/s) | busbw (GB/s) | expected | noise | correct |\n"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|---|\n"
+    for r in told.run.results:
+        yield (
+            f"| {r.collective} | {r.bytes} | {r.ranks} | {r.time_us:.1f} | {_gb(r.algbw_gbs)} | {_gb(r.busbw_gbs)} |"
+            f" {_gb(r.expected_gbs)} | {_share(r.spread)} | {_right(r.correct)} |\n"
+        )
+
+
+def html(told: Told) -> Iterator[str]:
+    """A table and curves; nothing is loaded from elsewhere."""
+    from whichrank.report._curves import series, svg
+
+    yield "<!doctype html><meta charset=utf-8><title>whichrank bench</title>"
+    yield "<style>body{font:14px sans-serif;margin:2em}td,th{padding:2px 9px;text-align:right}</style>"
+    yield "<h1>Bench</h1><ul>"
+    for finding in told.findings:
+        yield f"<li><b>{finding.severity}</b> {escape(safe(finding.message))}</li>"
+    yield "</ul>" + svg(series(told.run.results), "message size (bytes)", "bus bandwidth (GB/s)")
+    titles = ("collective", "bytes", "ranks", "time us", "algbw", "busbw", "expected", "noise", "correct")
+    yield "<table><tr>" + "".join(f"<th>{title}" for title in titles) + "</tr>"
+    for r in told.run.results:
+        cells = (r.collective, r.bytes, r.ranks, f"{r.time_us:.1f}", _gb(r.algbw_gbs), _gb(r.busbw_gbs),
+                 _gb(r.expected_gbs), _share(r.spread), _right(r.correct))  # fmt: skip
+        yield "<tr>" + "".join(f"<td>{escape(str(cell))}" for cell in cells) + "</tr>"
+    yield "</table>\n"
+
+
+FORMATS: dict[str, Callable[[Told], Iterator[str]]] = {
+    "text": text, "json": as_json, "markdown": markdown, "html": html,
+}  # fmt: skip

@@ -1,0 +1,158 @@
+"""Curves over sizes on two logarithmic axes: as SVG for pages, as PNG for chats. No library is needed."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from itertools import pairwise
+from math import ceil, floor, log10
+from typing import Any
+
+Points = Sequence[tuple[float, float]]
+_COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#17becf", "#7f7f7f")
+_WIDE, _HIGH, _LEFT, _BOTTOM, _TOP, _RIGHT = 760, 420, 70, 50, 15, 170
+
+
+def series(results: Iterable[Any]) -> dict[str, list[tuple[float, float]]]:
+    """Collective and number of ranks -> (bytes, busbw)."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    every = [r for r in results if r.busbw_gbs and r.bytes]
+    counts = {r.ranks for r in every}
+    for r in every:
+        name = r.collective if len(counts) == 1 else f"{r.collective}, {r.ranks} ranks"
+        found.setdefault(name, []).append((float(r.bytes), float(r.busbw_gbs)))
+    return {name: sorted(points) for name, points in found.items()}
+
+
+class _Axes:
+    """From values to places on the page."""
+
+    def __init__(self, curves: Mapping[str, Points]) -> None:
+        xs = [x for points in curves.values() for x, _ in points] or [1.0, 10.0]
+        ys = [y for points in curves.values() for _, y in points] or [1.0, 10.0]
+        self.x = floor(log10(min(xs))), max(ceil(log10(max(xs))), floor(log10(min(xs))) + 1)
+        self.y = floor(log10(min(ys))), max(ceil(log10(max(ys))), floor(log10(min(ys))) + 1)
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        across = (log10(x) - self.x[0]) / (self.x[1] - self.x[0])
+        up = (log10(y) - self.y[0]) / (self.y[1] - self.y[0])
+        return _LEFT + across * (_WIDE - _LEFT - _RIGHT), _HIGH - _BOTTOM - up * (_HIGH - _BOTTOM - _TOP)
+
+
+def svg(curves: Mapping[str, Points], across: str, up: str) -> str:
+    axes = _Axes(curves)
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDE}" height="{_HIGH}" font-family="sans-serif">']
+    for power in range(axes.x[0], axes.x[1] + 1):
+        x, _ = axes.place(10.0**power, 10.0 ** axes.y[0])
+        parts.append(f'<path d="M{x:.1f} {_TOP}V{_HIGH - _BOTTOM}" stroke="#ddd"/>')
+        parts.append(f'<text x="{x:.1f}" y="{_HIGH - _BOTTOM + 16}" text-anchor="middle">{_short(10.0**power)}</text>')
+    for power in range(axes.y[0], axes.y[1] + 1):
+        _, y = axes.place(10.0 ** axes.x[0], 10.0**power)
+        parts.append(f'<path d="M{_LEFT} {y:.1f}H{_WIDE - _RIGHT}" stroke="#ddd"/>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_short(10.0**power)}</text>')
+    for number, (name, points) in enumerate(curves.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
+        way = " ".join(f"{x:.1f},{y:.1f}" for x, y in (axes.place(*point) for point in points))
+        parts.append(f'<polyline points="{way}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts.append(
+            f'<text x="{_WIDE - _RIGHT + 8}" y="{_TOP + 14 + 16 * number}" fill="{colour}">{escape(name)}</text>'
+        )
+    parts.append(
+        f'<text x="{(_WIDE - _RIGHT + _LEFT) / 2}" y="{_HIGH - 10}" text-anchor="middle">{escape(across)}</text>'
+    )
+    parts.append(
+        f'<text transform="translate(14 {_HIGH / 2}) rotate(-90)" text-anchor="middle">{escape(up)}</text></svg>'
+    )
+    return "".join(parts)
+
+
+def _short(value: float) -> str:
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:g}{unit}"
+    return f"{value:g}"
+
+
+# -- PNG
+
+
+def png(curves: Mapping[str, Points], across: str, up: str) -> bytes:
+    """The same picture as pixels."""
+    axes, canvas = _Axes(curves), _Canvas(_WIDE, _HIGH)
+    grey, black = (221, 221, 221), (0, 0, 0)
+    for power in range(axes.x[0], axes.x[1] + 1):
+        x, _ = axes.place(10.0**power, 10.0 ** axes.y[0])
+        canvas.line((x, _TOP), (x, _HIGH - _BOTTOM), grey)
+        canvas.text(int(x) - 8, _HIGH - _BOTTOM + 8, _short(10.0**power), black)
+    for power in range(axes.y[0], axes.y[1] + 1):
+        _, y = axes.place(10.0 ** axes.x[0], 10.0**power)
+        canvas.line((_LEFT, y), (_WIDE - _RIGHT, y), grey)
+        canvas.text(_LEFT - 6 - 6 * len(_short(10.0**power)), int(y) - 4, _short(10.0**power), black)
+    for number, (name, points) in enumerate(curves.items()):
+        colour = _rgb(_COLOURS[number % len(_COLOURS)])
+        places = [axes.place(*point) for point in points]
+        for a, b in pairwise(places):
+            canvas.line(a, b, colour, 2)
+        canvas.text(_WIDE - _RIGHT + 8, _TOP + 6 + 14 * number, name, colour)
+    canvas.text((_WIDE - _RIGHT) // 2, _HIGH - 18, across, black)
+    canvas.text(4, 2, up, black)
+    return canvas.encoded()
+
+
+def _rgb(word: str) -> tuple[int, int, int]:
+    return int(word[1:3], 16), int(word[3:5], 16), int(word[5:7], 16)
+
+
+class _Canvas:
+    def __init__(self, wide: int, high: int) -> None:
+        self.wide, self.high = wide, high
+        self.pixels = bytearray(b"\xff" * (wide * high * 3))
+
+    def dot(self, x: int, y: int, colour: tuple[int, int, int]) -> None:
+        if 0 <= x < self.wide and 0 <= y < self.high:
+            at = (y * self.wide + x) * 3
+            self.pixels[at : at + 3] = bytes(colour)
+
+    def line(
+        self, a: tuple[float, float], b: tuple[float, float], colour: tuple[int, int, int], thick: int = 1
+    ) -> None:
+        steps = int(max(abs(b[0] - a[0]), abs(b[1] - a[1]))) + 1
+        for step in range(steps + 1):
+            x, y = (round(a[i] + (b[i] - a[i]) * step / steps) for i in (0, 1))
+            for extra in range(thick):
+                self.dot(x, y + extra, colour)
+
+    def text(self, x: int, y: int, words: str, colour: tuple[int, int, int]) -> None:
+        for number, letter in enumerate(words.lower()):
+            for row, bits in enumerate(_FONT.get(letter, _FONT["?"])):
+                for column in range(5):
+                    if bits >> (4 - column) & 1:
+                        self.dot(x + number * 6 + column, y + row, colour)
+
+    def encoded(self) -> bytes:
+        rows = b"".join(b"\0" + self.pixels[y * self.wide * 3 : (y + 1) * self.wide * 3] for y in range(self.high))
+        head = struct.pack(">IIBBBBB", self.wide, self.high, 8, 2, 0, 0, 0)
+        chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(rows, 6)), (b"IEND", b""))
+        return b"\x89PNG\r\n\x1a\n" + b"".join(
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+            for name, data in chunks
+        )
+
+
+def _glyphs(rows: str) -> dict[str, tuple[int, ...]]:
+    """Seven rows of five bits for each letter, in base 32."""
+    digits = "0123456789abcdefghijklmnopqrstuv"
+    return {word[0]: tuple(digits.index(c) for c in word[1:]) for word in rows.split()}
+
+
+_FONT = _glyphs(
+    "0ehjlphe 14c4444e 2eh1248v 3v2421he 426aiv22 5vgu11he 668gghee 7v124888 8ehhehhe 9ehhf12c "
+    "ae01fhhf bggmphhu c00eggheg d11djhhf e00ehvge f69so888 g0fhhf1e hggmphhh i40c444e j2062 2ic kgikokih lc44444e "
+    "m00qlllh n00mphhh o00ehhhe p00uhugg q00fhf11 r00mpggg s00ege1u t88s8896 u00hhhjd v00hhha4 w00hhlla x00ha4ah "
+    "y00hhf1e z00v248v (2488842 )8422248 _000000v -000v000 ,00000c48 .00000cc / 1122448g :0cc0cc0 ?eh12404".replace(
+        " 2ic", "2ic"
+    ).replace("/ 1", "/1")
+)
+_FONT[" "] = (0,) * 7

@@ -1,0 +1,221 @@
+"""What preflight found, as text, JSON, Markdown, HTML or JUnit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, Protocol
+
+from whichrank.report._environment import findings_document
+from whichrank.report._words import counted, listed, safe
+
+if TYPE_CHECKING:
+    from whichrank.model.evidence import Coverage
+    from whichrank.model.findings import Finding
+    from whichrank.model.preflight import HostCheck, LinkCheck
+
+MARKS = {"healthy": "ok", "unhealthy": "BAD", "unknown": "?"}
+_WIDE = 12
+"""More hosts than this make a matrix too wide for a terminal: then hosts are rows."""
+
+
+class Told(Protocol):
+    """What a flow hands over."""
+
+    @property
+    def hosts(self) -> Mapping[str, Sequence[HostCheck]]: ...
+    @property
+    def links(self) -> Sequence[LinkCheck]: ...
+    @property
+    def findings(self) -> Sequence[Finding]: ...
+    @property
+    def exclude(self) -> Sequence[str]: ...
+    @property
+    def coverage(self) -> Coverage: ...
+
+
+def document(told: Told) -> dict[str, Any]:
+    """The JSON of the contract."""
+    return {
+        **findings_document(told.findings, told.coverage),
+        "hosts": [
+            {"host": host, "checks": [
+                {"check": c.check, "code": c.code, "state": c.state, "value": c.value, "why": c.why or None}
+                for c in checks
+            ]}
+            for host, checks in told.hosts.items()
+        ],
+        "links": [{"a": x.a, "b": x.b, "state": x.state, "why": x.why or None} for x in told.links],
+        "exclude": list(told.exclude),
+    }  # fmt: skip
+
+
+def as_json(told: Told) -> Iterator[str]:
+    yield json.dumps(document(told), indent=2) + "\n"
+
+
+def text(told: Told) -> Iterator[str]:
+    """For a terminal: findings first, then the matrix, then what could not be told."""
+    yield from _findings(told)
+    yield from _matrix(told.hosts)
+    bad = [link for link in told.links if link.state == "unhealthy"]
+    if told.links:
+        yield f"\nlinks: {len(told.links)} pairs tested, {len(bad)} bad\n"
+        for link in bad[:20]:
+            yield f"  {safe(link.a)} – {safe(link.b)}: {safe(link.why)}\n"
+    unknown = [(h, c) for h, checks in told.hosts.items() for c in checks if c.state == "unknown"]
+    if unknown:
+        yield "\ncould not tell:\n"
+        for why, names in _grouped(unknown).items():
+            yield f"  {names}: {safe(why)}\n"
+    if told.exclude:
+        yield f"\nexclude: {','.join(told.exclude)}\n"
+
+
+def _findings(told: Told) -> Iterator[str]:
+    wrong = [f for f in told.findings if f.severity != "info"]
+    hosts = counted(len(told.hosts), "host")
+    if not wrong:
+        yield f"Ready: no fault found on {hosts} in what could be looked at.\n\n"
+        return
+    yield f"Not ready: {counted(len(wrong), 'finding')} on {hosts}.\n\n"
+    for finding in told.findings:
+        yield f"{finding.severity}: {safe(finding.message)} [{finding.code}]\n"
+        for ref in finding.evidence[:2]:
+            yield f"    {safe(ref.quote)}\n"
+        for step in finding.fix[:2]:
+            yield f"    fix: {safe(step)}\n"
+    yield "\n"
+
+
+def _matrix(hosts: Mapping[str, Sequence[HostCheck]]) -> Iterator[str]:
+    """Hosts × checks; of a single host a list with values."""
+    if len(hosts) == 1:
+        ((name, checks),) = hosts.items()
+        width = max((len(c.check) for c in checks), default=0)
+        yield f"{safe(name)}\n"
+        for check in checks:
+            detail = " · ".join(safe(str(p)) for p in (check.value, check.why) if p not in (None, ""))
+            yield f"  {MARKS[check.state]:<3} {check.check:<{width}}  {detail}\n"
+        return
+    names = list(dict.fromkeys(c.check for checks in hosts.values() for c in checks))
+    states = {host: {c.check: c.state for c in checks} for host, checks in hosts.items()}
+    if len(hosts) <= _WIDE:
+        columns = list(hosts)
+        width, wide = max(map(len, names), default=0), [max(4, len(host)) for host in columns]
+        yield (
+            " " * width + "  " + " ".join(f"{safe(h):<{w}}" for h, w in zip(columns, wide, strict=True)).rstrip() + "\n"
+        )
+        for name in names:
+            cells = (f"{MARKS.get(states[h].get(name, ''), '-'):<{w}}" for h, w in zip(columns, wide, strict=True))
+            yield f"{name:<{width}}  " + " ".join(cells).rstrip() + "\n"
+        return
+    for name in names:
+        bad = [h for h in hosts if states[h].get(name) == "unhealthy"]
+        blind = [h for h in hosts if states[h].get(name) == "unknown"]
+        good = sum(1 for h in hosts if states[h].get(name) == "healthy")
+        yield (
+            f"{name}: {good} ok"
+            + (f", BAD {listed(bad, 8)}" if bad else "")
+            + (f", ? {len(blind)}" if blind else "")
+            + "\n"
+        )
+
+
+def _grouped(unknown: Sequence[tuple[str, HostCheck]]) -> dict[str, str]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for host, check in unknown:
+        found.setdefault((check.check, check.why), []).append(host)
+    told: dict[str, str] = {}
+    for (name, why), hosts in found.items():
+        told[why] = f"{told[why]}, {name}" if why in told else f"{name} on {listed(hosts, 4)}"
+    return told
+
+
+def markdown(told: Told) -> Iterator[str]:
+    yield "# Preflight\n\n"
+    for finding in told.findings:
+        yield f"- **{finding.severity}** {_md(finding.message)} `{finding.code}`\n"
+        for ref in finding.evidence[:2]:
+            yield f"  - {_md(ref.quote)}\n"
+        for step in finding.fix[:2]:
+            yield f"  - fix: {_md(step)}\n"
+    names = list(dict.fromkeys(c.check for checks in told.hosts.values() for c in checks))
+    yield "\n| check | " + " | ".join(_md(h) for h in told.hosts) + " |\n|---|" + "---|" * len(told.hosts) + "\n"
+    for name in names:
+        states = [next((MARKS[c.state] for c in checks if c.check == name), "-") for checks in told.hosts.values()]
+        yield f"| {name} | " + " | ".join(states) + " |\n"
+    if told.exclude:
+        yield f"\nExclude: `{','.join(told.exclude)}`\n"
+
+
+def _md(words: str) -> str:
+    return safe(words).replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
+
+
+def html(told: Told) -> Iterator[str]:
+    """One page without anything from outside."""
+    style = (
+        "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
+        "td,th{border:1px solid #ccc;padding:3px 7px}"
+        ".unhealthy{background:#f8b4b4}.healthy{background:#c6efce}.unknown{background:#eee}"
+    )
+    yield f"<!doctype html><meta charset=utf-8><title>whichrank preflight</title><style>{style}</style>"
+    yield "<h1>Preflight</h1><ul>"
+    for finding in told.findings:
+        yield f"<li><b>{finding.severity}</b> {escape(safe(finding.message))} <code>{finding.code}</code></li>"
+    names = list(dict.fromkeys(c.check for checks in told.hosts.values() for c in checks))
+    yield "</ul><table><tr><th></th>" + "".join(f"<th>{escape(safe(h))}</th>" for h in told.hosts) + "</tr>"
+    for name in names:
+        yield f"<tr><th>{escape(name)}</th>"
+        for checks in told.hosts.values():
+            found = next((c for c in checks if c.check == name), None)
+            if found is None:
+                yield "<td></td>"
+                continue
+            words = escape(safe(str(found.value if found.value is not None else found.why)))
+            yield f'<td class="{found.state}" title="{escape(safe(found.why))}">{words}</td>'
+        yield "</tr>"
+    yield "</table>"
+    bad = [link for link in told.links if link.state == "unhealthy"]
+    if bad:
+        yield (
+            "<h2>Links</h2><ul>"
+            + "".join(f"<li>{escape(safe(x.a))} – {escape(safe(x.b))}: {escape(safe(x.why))}</li>" for x in bad)
+            + "</ul>"
+        )
+    yield "\n"
+
+
+def junit(told: Told) -> Iterator[str]:
+    """One suite per host, one case per check; findings between hosts are a suite of their own."""
+    yield '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="whichrank preflight">\n'
+    for host, checks in told.hosts.items():
+        bad, blind = (sum(c.state == s for c in checks) for s in ("unhealthy", "unknown"))
+        yield f'<testsuite name="{_xml(host)}" tests="{len(checks)}" failures="{bad}" skipped="{blind}">\n'
+        for check in checks:
+            yield f'<testcase classname="{_xml(host)}" name="{_xml(check.check)}">'
+            if check.state == "unhealthy":
+                yield f'<failure message="{_xml(check.why)}"/>'
+            elif check.state == "unknown":
+                yield f'<skipped message="{_xml(check.why)}"/>'
+            yield "</testcase>\n"
+        yield "</testsuite>\n"
+    between = [f for f in told.findings if f.code.startswith("PREF")]
+    yield f'<testsuite name="between hosts" tests="{max(1, len(between))}" failures="{len(between)}">\n'
+    for finding in between:
+        yield f'<testcase classname="between" name="{finding.code}">'
+        yield f'<failure message="{_xml(finding.message)}"/></testcase>\n'
+    if not between:
+        yield '<testcase classname="between" name="links"/>\n'
+    yield "</testsuite>\n</testsuites>\n"
+
+
+def _xml(words: str) -> str:
+    return escape(safe(words), quote=True)
+
+
+FORMATS: dict[str, Callable[[Told], Iterator[str]]] = {
+    "text": text, "json": as_json, "markdown": markdown, "html": html, "junit": junit,
+}  # fmt: skip

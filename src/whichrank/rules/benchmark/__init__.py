@@ -1,0 +1,3 @@
+"""Rules about measured collectives: a run of a benchmark in, findings out."""
+
+JUDGES = "bench"

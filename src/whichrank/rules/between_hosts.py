@@ -1,0 +1,48 @@
+"""What rules of preflight about several hosts share: naming hosts and links, and quoting what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Category, Endpoint, Finding, Link, Severity, Subject
+from whichrank.model.preflight import Blame
+
+
+def found(  # noqa: PLR0913 - the parts of a finding
+    code: str,
+    cause: str,
+    category: Category,
+    subject: Subject,
+    message: str,
+    refs: Sequence[Ref],
+    fix: tuple[str, ...],
+    *,
+    severity: Severity = "error",
+    confidence: float = 0.9,
+) -> Finding:
+    return Finding(code, cause, category, severity, confidence, subject, message, tuple(refs), fix)
+
+
+def measured(probe: str, words: str, host: str | None = None) -> Ref:
+    """A measurement as evidence: there is no file, the probe is the source."""
+    return Ref(f"probe {probe}", host or "between hosts", words[:400], None, host)
+
+
+def hosts(*names: str) -> Subject:
+    return Subject(hosts=tuple(names))
+
+
+def link(a: str, b: str) -> Subject:
+    return Subject(links=(Link(Endpoint(a, ""), Endpoint(b, "")),))
+
+
+def located(blame: Blame) -> Iterable[tuple[Subject, str]]:
+    """Each thing that pairings blame, with words for it."""
+    for host in blame.hosts:
+        yield hosts(host), f"{host}: towards every host it was tested with"
+    for group in blame.groups:
+        names = ", ".join(group[:6]) + (f" and {len(group) - 6} more" if len(group) > 6 else "")
+        yield hosts(*group), f"between {names} and all others: what they share, an uplink or a switch"
+    for a, b in blame.pairs:
+        yield link(a, b), f"between {a} and {b} only"

@@ -1,0 +1,33 @@
+"""A learning-rate schedule that differs between ranks.
+
+What it finds: a scheduler whose length comes from this rank's own data (`len(loader)` of an unequal shard).
+
+Why it happens: gradients are averaged, but every rank multiplies them by another learning rate: the replicas
+drift apart without an error.
+
+How it decides: the arguments of schedulers are followed like values.
+
+Example: `CosineAnnealingLR(opt, T_max=len(loader))` with one data set per rank.
+
+Fix: use a length that all ranks share: the minimum of all by all_reduce, or a number of steps from the
+configuration.
+
+Limits: schedulers are told by their name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules.code_words import NO_PROGRAM, habit, is_program
+
+CODE = "LINT207"
+CAUSE = "replica-divergence"
+
+
+def judge(case: Any) -> list[Finding] | NotEvaluated:
+    if not is_program(case):
+        return NO_PROGRAM
+    fix = ("Use a length that all ranks share: the minimum by all_reduce, or a number from the configuration.",)
+    return [habit(CODE, CAUSE, "warning", found, fix) for found in case.habits if found.what == "local schedule"]

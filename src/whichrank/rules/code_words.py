@@ -1,0 +1,101 @@
+"""What the rules on code share: the proof, the words for reasons, and which of them speaks of a parting."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Category, CodePlace, Finding, NotEvaluated, Severity, Subject
+from whichrank.records.code import Habit, Operation, Parting, ProgramCase, Reason
+
+BY_RANK = frozenset({"rank", "part", "host"})
+WRAPPED = frozenset(
+    {"ddp", "fsdp", "deepspeed", "wrapped_output", "accelerator", "metric", "lightning_module", "trainer", "fabric"}
+)
+"""Where a call hides its collective: what the operation's receiver is."""
+CONFIDENCE = {
+    "rank": 0.95, "part": 0.8, "host": 0.85, "data": 0.85, "exception": 0.8, "random": 0.8, "time": 0.85, "file": 0.6,
+    "queue": 0.8, "memory": 0.8, "order": 0.8,
+}  # fmt: skip
+NO_PROGRAM = NotEvaluated("a Python program that communicates")
+
+
+def is_program(case: Any) -> TypeGuard[ProgramCase]:
+    """Whether there is something to judge."""
+    return isinstance(case, ProgramCase)
+
+
+def main_kind(parting: Parting) -> str:
+    return parting.reasons[0].kind if parting.reasons else ""
+
+
+def hidden(parting: Parting) -> bool:
+    """Whether the operation is inside a call that does not look like one."""
+    return parting.concerned.detail in WRAPPED
+
+
+def makes_group(parting: Parting) -> bool:
+    return parting.concerned.kind in {"group", "init"}
+
+
+def same_in_other_order(parting: Parting) -> bool:
+    """Whether both sides do the same operations, in another order."""
+    here, there = _names(parting.here), _names(parting.there)
+    return here != there and len(here) > 1 and sorted(here) == sorted(there)
+
+
+def _names(operations: tuple[Operation, ...]) -> list[tuple[str, str]]:
+    return [(op.name, op.group) for op in operations]
+
+
+def shown(operation: Operation) -> str:
+    """The operation as people call it."""
+    words = {
+        "ddp": "DistributedDataParallel", "fsdp": "a sharded model", "deepspeed": "a DeepSpeed engine",
+        "wrapped_output": "a wrapped model", "accelerator": "Accelerate", "metric": "a metric", "fabric": "Fabric",
+    }  # fmt: skip
+    on = words.get(operation.detail)
+    return f"{operation.name} of {on}" if on else operation.name
+
+
+def because(reasons: tuple[Reason, ...]) -> str:
+    """Why ranks differ, in words."""
+    if not reasons:
+        return "a value that differs between ranks"
+    first = reasons[0]
+    return f"{first.what} ({_at(first.ref)})"
+
+
+def _at(ref: Ref) -> str:
+    return f"{ref.source.rpartition('/')[2]} {ref.locator}"
+
+
+def parted(code: str, cause: str, parting: Parting, message: str, fix: tuple[str, ...]) -> Finding:
+    """A finding on one parting: first the operation, then the way from it back to what differs."""
+    kind = main_kind(parting)
+    refs = (parting.concerned.ref, *parting.via, parting.at, *(reason.ref for reason in parting.reasons))
+    severity: Severity = "error" if kind in BY_RANK else "warning"
+    return told(code, cause, "hang", severity, CONFIDENCE.get(kind, 0.7), message, refs, fix)
+
+
+def told(
+    code: str,
+    cause: str,
+    category: Category,
+    severity: Severity,
+    confidence: float,
+    message: str,
+    refs: tuple[Ref, ...],
+    fix: tuple[str, ...],
+) -> Finding:
+    first = refs[0]
+    line = int(first.locator.rpartition(" ")[2])
+    subject = Subject(code=(CodePlace(first.source, line),))
+    evidence = tuple(dict.fromkeys(refs))
+    return Finding(code, cause, category, severity, confidence, subject, message, evidence, fix)
+
+
+def habit(code: str, cause: str, severity: Severity, found: Habit, fix: tuple[str, ...]) -> Finding:
+    message = found.said[:1].upper() + found.said[1:] + "."
+    category: Category = "corruption" if cause == "replica-divergence" else "config"
+    return told(code, cause, category, severity, 0.8, message, (found.ref, *found.others), fix)

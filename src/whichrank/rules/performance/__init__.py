@@ -1,0 +1,1 @@
+"""Causes of slowness that are nobody's fault: how the work is arranged."""

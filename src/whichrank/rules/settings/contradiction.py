@@ -1,0 +1,169 @@
+"""Settings that undo each other, or undo the evidence.
+
+What it finds: blocking wait (it removes the watchdog, and with it the dump); error handling switched off; a
+dump asked of a recorder that is off; one setting under two names with two values; InfiniBand disabled and
+demanded; limits that cross; a log file without a log; a launch line that does not fit its environment (more
+processes than visible GPUs, a loopback address for several hosts, a launcher per rank that starts ranks itself).
+
+Why it happens: lists of settings are collected from several places.
+
+How it decides: only settings that surely meet in one process are compared: those of one file, container or
+captured environment, and not those inside branches.
+
+Example: `TORCH_NCCL_BLOCKING_WAIT=1` with `TORCH_NCCL_DUMP_ON_TIMEOUT=1`: there will be no dump.
+
+Fix: said with each finding.
+
+Limits: what a launcher adds is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from whichrank.facts.environment import renames
+from whichrank.facts.values import is_true, number
+from whichrank.model.findings import Finding
+from whichrank.records.settings import Assignment, Settings, flagged
+
+CODE = "ENV111"
+CAUSE = "wrong-environment"
+
+Scope = dict[str, Assignment]
+
+
+def judge(settings: Settings) -> list[Finding]:
+    found: list[Finding] = []
+    for scope in settings.scopes():
+        sure = {name: a for name, a in scope.items() if a.sure and a.value is not None}
+        found += [
+            *_evidence_lost(scope, settings),
+            *_two_names(sure),
+            *_transports(sure),
+            *_limits(sure),
+            *_logs(sure),
+        ]
+    for file in settings.files:
+        for clash in file.clashes:
+            holder = Assignment(clash.name, None, clash.ref, file.label, "export")
+            found.append(flagged(CODE, holder, "warning", f"{clash.name}: {clash.why}.", clash.fix, also=clash.also))
+    return found
+
+
+def _first(scope: Scope, *names: str) -> Assignment | None:
+    return next((scope[name] for name in names if name in scope), None)
+
+
+def _evidence_lost(scope: Scope, settings: Settings) -> Iterator[Finding]:
+    wait = _first(scope, "TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
+    dump = _first(scope, "TORCH_FR_DUMP_ON_TIMEOUT", "TORCH_NCCL_DUMP_ON_TIMEOUT")
+    ring = _first(scope, "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+    handling = _first(scope, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")
+    if wait and is_true(wait.value):
+        wanted = dump or ring
+        vain = f" {wanted.name} is in vain." if wanted else ""
+        message = (
+            f"{wait.name}={wait.value} removes the watchdog, and with it the flight-recorder dump, the pipe "
+            f"and the end of hung jobs; collectives become synchronous.{vain}"
+        )
+        also = (wanted.ref,) if wanted else ()
+        yield flagged(
+            CODE,
+            wait,
+            "warning",
+            message,
+            f"Remove {wait.name}: hangs end after the timeout anyway.",
+            also=also,
+        )
+    if handling and handling.value == "0":
+        message = f"{handling.name}=0: a rank that times out is never ended, and the job hangs for good."
+        yield flagged(CODE, handling, "warning", message, f"Remove {handling.name}.")
+    if dump and is_true(dump.value) and ring and number(ring.value) == 0:
+        message = f"{dump.name} asks for a dump, and {ring.name}=0 turns the recorder off."
+        yield flagged(CODE, ring, "warning", message, f"Write {ring.name}=2000.", also=(dump.ref,))
+    yield from _by_release(scope, settings, dump, ring)
+
+
+def _by_release(
+    scope: Scope, settings: Settings, dump: Assignment | None, ring: Assignment | None
+) -> Iterator[Finding]:
+    some = next(iter(scope.values()))
+    torch = settings.versions(some)[0][:2]
+    if dump and is_true(dump.value) and not ring and torch and (2, 2) <= torch < (2, 11):
+        message = f"{dump.name}=1 has nothing to write: before torch 2.11 the recorder is off unless given a size."
+        name = "TORCH_FR_BUFFER_SIZE" if torch >= (2, 8) else "TORCH_NCCL_TRACE_BUFFER_SIZE"
+        yield flagged(CODE, dump, "warning", message, f"Add {name}=2000.")
+    pipe = scope.get("TORCH_NCCL_DEBUG_INFO_PIPE_FILE")
+    if pipe and (2, 8) <= torch < (2, 11) and "TORCH_NCCL_TRACE_BUFFER_SIZE" not in scope:
+        message = f"{pipe.name}: torch 2.8 to 2.10 open the pipe only if TORCH_NCCL_TRACE_BUFFER_SIZE is set too."
+        yield flagged(CODE, pipe, "warning", message, "Set the old name as well, and accept its warning.")
+    debug = scope.get("TORCH_DISTRIBUTED_DEBUG")
+    if debug and (debug.value or "").upper() == "DETAIL" and torch == (2, 13):
+        message = "TORCH_DISTRIBUTED_DEBUG=DETAIL crashes DDP on Gloo in torch 2.13, in a healthy program too."
+        yield flagged(CODE, debug, "warning", message, "Use INFO.")
+
+
+def _two_names(sure: Scope) -> Iterator[Finding]:
+    for rename in renames().values():
+        old, new = sure.get(rename.old), sure.get(rename.new)
+        if old and new and rename.still_read and old.value != new.value:
+            message = f"{old.name}={old.value} and {new.name}={new.value} are one setting; {new.name} wins."
+            yield flagged(CODE, old, "warning", message, f"Keep {new.name} only.", also=(new.ref,))
+
+
+def _transports(sure: Scope) -> Iterator[Finding]:
+    off = sure.get("NCCL_IB_DISABLE")
+    if off and number(off.value) == 1:
+        net = sure.get("NCCL_NET")
+        wanted = net if net and (net.value or "").upper() == "IB" else sure.get("NCCL_IB_HCA")
+        if wanted:
+            message = f"NCCL_IB_DISABLE=1 switches off what {wanted.name}={wanted.value} asks for."
+            yield flagged(CODE, off, "warning", message, "Keep one of the two.", also=(wanted.ref,))
+    p2p, level = sure.get("NCCL_P2P_DISABLE"), sure.get("NCCL_P2P_LEVEL")
+    if p2p and level and number(p2p.value) == 1:
+        message = f"NCCL_P2P_DISABLE=1 switches off what NCCL_P2P_LEVEL={level.value} asks for."
+        yield flagged(CODE, p2p, "warning", message, "Keep one of the two.", also=(level.ref,))
+    algorithm, nvls = sure.get("NCCL_ALGO"), sure.get("NCCL_NVLS_ENABLE")
+    if (
+        algorithm
+        and nvls
+        and number(nvls.value) == 0
+        and re.search(r"(?<![\^\w])nvls", algorithm.value or "", re.IGNORECASE)
+    ):
+        message = f"NCCL_NVLS_ENABLE=0 switches off what NCCL_ALGO={algorithm.value} asks for."
+        yield flagged(CODE, algorithm, "warning", message, "Keep one of the two.", also=(nvls.ref,))
+    cumem, nvls = sure.get("NCCL_CUMEM_ENABLE"), sure.get("NCCL_NVLS_ENABLE")
+    if cumem and nvls and number(cumem.value) == 0 and (number(nvls.value) or 0) > 0:
+        message = "NCCL_CUMEM_ENABLE=0 switches NVLS off, and NCCL_NVLS_ENABLE asks for it."
+        yield flagged(CODE, cumem, "warning", message, "Keep one of the two.", also=(nvls.ref,))
+
+
+def _limits(sure: Scope) -> Iterator[Finding]:
+    for low_name, high_name in (
+        ("NCCL_MIN_CTAS", "NCCL_MAX_CTAS"),
+        ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"),
+        ("NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS"),
+    ):
+        low, high = sure.get(low_name), sure.get(high_name)
+        if low and high and (number(low.value) or 0) > (number(high.value) or 0) > 0:
+            message = f"{low_name}={low.value} is above {high_name}={high.value}."
+            yield flagged(CODE, low, "warning", message, "Lower the first or raise the second.", also=(high.ref,))
+    threads, sockets = sure.get("NCCL_SOCKET_NTHREADS"), sure.get("NCCL_NSOCKS_PERTHREAD")
+    if threads and sockets and (number(threads.value) or 0) * (number(sockets.value) or 0) > 64:
+        message = "NCCL_SOCKET_NTHREADS times NCCL_NSOCKS_PERTHREAD is above 64, where NCCL caps it."
+        yield flagged(CODE, threads, "warning", message, "Keep the product at 64 or below.", also=(sockets.ref,))
+
+
+def _logs(sure: Scope) -> Iterator[Finding]:
+    level = sure.get("NCCL_DEBUG")
+    if level is None:
+        return
+    quiet = (level.value or "").upper()
+    file, subsystems = sure.get("NCCL_DEBUG_FILE"), sure.get("NCCL_DEBUG_SUBSYS")
+    if file and quiet == "VERSION":
+        message = "NCCL_DEBUG_FILE is used from NCCL_DEBUG=WARN on; with VERSION nothing is written to it."
+        yield flagged(CODE, file, "warning", message, "Raise NCCL_DEBUG to WARN or INFO.", also=(level.ref,))
+    if subsystems and quiet in {"VERSION", "WARN"}:
+        message = f"NCCL_DEBUG_SUBSYS chooses among INFO lines, and NCCL_DEBUG={level.value} prints none."
+        yield flagged(CODE, subsystems, "info", message, "Raise NCCL_DEBUG to INFO, or drop it.", also=(level.ref,))

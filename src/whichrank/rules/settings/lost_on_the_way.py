@@ -1,0 +1,39 @@
+"""A line that was meant to set something and does not.
+
+What it finds: shell variables that are never exported; exports in a Dockerfile's RUN; lines of nccl.conf with
+"export", spaces or quotes; commas that Slurm's --export splits at; bare numbers as values in Kubernetes;
+values that are no strings in os.environ.
+
+Why it happens: every format has its own way of reading NAME=VALUE.
+
+How it decides: by how bash, Docker, NCCL, Slurm, Kubernetes and Python read the line. A shell variable that
+the script itself uses is taken for a helper.
+
+Example: `NCCL_DEBUG=INFO` on a line of its own, then `torchrun train.py`.
+
+Fix: said with each finding.
+
+Limits: a variable that was already exported outside stays exported when it is assigned.
+"""
+
+from __future__ import annotations
+
+from whichrank.facts.environment import catalogue
+from whichrank.model.findings import Finding
+from whichrank.records.settings import Assignment, Settings, flagged
+
+CODE = "ENV117"
+CAUSE = "wrong-environment"
+
+
+def judge(settings: Settings) -> list[Finding]:
+    found = []
+    for file in settings.files:
+        for lost in file.lost:
+            holder = Assignment(lost.name, None, lost.ref, file.label, "local")
+            found.append(flagged(CODE, holder, lost.severity, f"{lost.name}: {lost.why}.", lost.fix))
+        for a in file.assignments:
+            if a.how == "local" and not a.used and a.name in catalogue():
+                message = f"{a.name} is set but never exported: the programs that the script starts don't see it."
+                found.append(flagged(CODE, a, "warning", message, f"Write: export {a.ref.quote}"))
+    return found

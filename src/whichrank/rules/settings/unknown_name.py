@@ -1,0 +1,100 @@
+"""A name that nobody reads: misspelt, in the wrong case, or made up.
+
+What it finds: variables whose name starts as NCCL's, PyTorch's or Gloo's do and that no known version reads,
+and exported names that are nearly a known one (NCLL_DEBUG, nccl_debug, P2P_LEVEL). The nearest real name is
+given.
+
+Why it happens: the environment takes any name, and a variable that is not read is not complained about.
+
+How it decides: by the catalogue of all variables over all releases. Names of other libraries and of builds
+(CUDA_, UCX_, FI_, SLURM_, NCCL_HOME, network plugins…) are left alone, and so are helper variables of a
+script that it refers to itself.
+
+Example: `export NCCL_SOCKET_IFNAMES=eth0` → NCCL_SOCKET_IFNAME.
+
+Fix: use the real name, or remove the line.
+
+Limits: a plugin or a private build may read names that no catalogue has.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from whichrank.facts.environment import catalogue, in_family, neighbour, unread
+from whichrank.facts.near_names import nearest
+from whichrank.model.findings import Finding
+from whichrank.records.settings import Assignment, Settings, flagged
+
+CODE = "ENV101"
+CAUSE = "wrong-environment"
+
+_ROOTS = ("NCCL", "TORCH", "GLOO")
+_HELPER = (
+    r"_(?:VERSION|VER|HOME|ROOT|DIR|PATH|LIB|URL|REPO|TAG|BRANCH|COMMIT|SRC|BUILD|INSTALL|PKG|ARGS?|OPTS?|FLAGS?|ENV"
+    r"|CONFIG|PARAMS?|VARS?|CMD|OPTIONS|SETTINGS|IMAGE|LOGS?|OUT|OUTPUT)$"
+)
+_UNPREFIXED = ("IB_", "P2P_", "SOCKET_", "SHM_", "NVLS_", "NET_GDR_", "NSOCKS_")
+
+
+def judge(settings: Settings) -> list[Finding]:
+    known = catalogue()
+    return [
+        finding
+        for assignment in settings.assignments()
+        if assignment.name not in known and assignment.name not in unread()
+        for finding in _judge(assignment)
+    ]
+
+
+def _judge(assignment: Assignment) -> list[Finding]:
+    name = assignment.name
+    if neighbour(name) or (assignment.how == "local" and assignment.used):
+        return []
+    if in_family(name):
+        helper = assignment.used or bool(re.search(_HELPER, name))
+        real = nearest(name, 1 if helper else 3)
+        if helper and not real:
+            return []
+    else:
+        real = "" if assignment.how == "local" else _meant(assignment)
+        if not real:
+            return []
+    return [_finding(assignment, real)]
+
+
+def _finding(assignment: Assignment, real: str) -> Finding:
+    name = assignment.name
+    if real:
+        message = f"{name} is read by no version of NCCL or PyTorch; the nearest real name is {real}."
+        return flagged(CODE, assignment, "warning", message, f"Write {real} instead of {name}.")
+    message = f"{name} is read by no known version of NCCL or PyTorch, so it has no effect."
+    return flagged(CODE, assignment, "warning", message, f"Remove {name}, or look up the name that was meant.")
+
+
+def _meant(assignment: Assignment) -> str:
+    """The known name that a foreign-looking one stands for."""
+    name = assignment.name
+    if name != name.upper() and name.upper() in catalogue():
+        return name.upper()
+    if _near_a_root(name.partition("_")[0]):
+        return nearest(name, 2)
+    if name.startswith(_UNPREFIXED) and not assignment.used and f"NCCL_{name}" in catalogue():
+        return f"NCCL_{name}"
+    return ""
+
+
+@cache
+def _near_a_root(word: str) -> bool:
+    """NCLL, NCC, TROCH: the same letters, or one letter too few or too many."""
+    return any(
+        word != root and len(word) >= 3 and (sorted(word) == sorted(root) or _one_off(word, root)) for root in _ROOTS
+    )
+
+
+def _one_off(word: str, root: str) -> bool:
+    longer, shorter = (word, root) if len(word) > len(root) else (root, word)
+    if len(longer) == len(shorter):
+        return sum(a != b for a, b in zip(longer, shorter, strict=True)) == 1
+    return len(longer) - len(shorter) == 1 and any(longer[:i] + longer[i + 1 :] == shorter for i in range(len(longer)))

@@ -1,0 +1,40 @@
+"""A value that is read otherwise than it was meant.
+
+What it finds: words where NCCL reads numbers (`NCCL_IB_DISABLE=true` is 0), sizes with units (`4M` is 4),
+octal numbers, numbers out of range, levels in the wrong case (`NCCL_P2P_LEVEL=nvl` is ignored), unknown
+subsystems, algorithms and protocols.
+
+Why it happens: NCCL reads numbers with strtoll and says nothing about what is left over.
+
+How it decides: by how the source of each library parses the variable.
+
+Example: `export NCCL_IB_DISABLE=true` → NCCL reads 0 and uses InfiniBand.
+
+Fix: the value in the form that is read.
+
+Limits: values that only a running shell knows are not judged.
+"""
+
+from __future__ import annotations
+
+from whichrank.facts.environment import catalogue, others
+from whichrank.facts.values import problem
+from whichrank.model.findings import Finding
+from whichrank.records.settings import Settings, flagged
+
+CODE = "ENV105"
+CAUSE = "wrong-environment"
+
+
+def judge(settings: Settings) -> list[Finding]:
+    found = []
+    for assignment in settings.assignments():
+        variable = catalogue().get(assignment.name) or others().get(assignment.name)
+        if variable is None or assignment.value is None:
+            continue
+        wrong = problem(variable, assignment.value, settings.versions(assignment)[1])
+        if wrong is not None and not wrong.fatal:
+            message = f"{variable.name}={assignment.value}: {wrong.message}."
+            fix = f"Values that are read: {variable.allowed}." if variable.allowed else "Give a value that is read."
+            found.append(flagged(CODE, assignment, "warning", message, fix))
+    return found

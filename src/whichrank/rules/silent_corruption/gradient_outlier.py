@@ -1,0 +1,96 @@
+"""A rank computed something else than its peers or than itself, by its local gradients and by replays.
+
+## What it finds
+A local gradient that is far larger than those of all other ranks and than ever before, or a micro-batch that gave
+another result when it was computed a second time.
+
+## Why it happens
+Silent data corruption: a bit that flips in a product, in an activation or in a gradient. NaN and infinity are a small
+part of what such faults cause; most leave finite, wrong numbers that the reduction spreads to all replicas alike.
+
+## How it decides
+Norms before the reduction, compared with the other ranks and the steps before: 64 times as large, and more than twice
+as far off as ever. On that suspicion the guard of this rank computes the following micro-batches twice with the same
+inputs and random state. Another result: the hardware (or a kernel that is not deterministic) is to blame. The same
+result: the data were unusual, and nothing is reported.
+
+## Example
+    norm of the local gradient 1.2e+19 at step 40     (rank 2; 0.31 to 0.34 on the others)
+
+## Fix
+Take that GPU out and test it. Go back to a checkpoint from before.
+
+## Limits
+Without a replay (sharded models, compiled models) an outlier alone is a warning. A small error is not seen.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated
+from whichrank.rules import guarded
+from whichrank.timeline.case import Case
+from whichrank.timeline.guard.compare import Comparison
+from whichrank.timeline.guard.wrong import Wrong
+
+CODE = "SILE303"
+CAUSE = "gpu-computes-wrong"
+
+_TEST = NextStep("dcgmi diag -r 4", "on that GPU: tells whether it computes rightly", (CAUSE,), "load")
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    outliers = guarded.wrongs(case, "outlier")
+    comparison = case.guarded
+    if isinstance(outliers, NotEvaluated) or comparison is None:
+        return guarded.NONE
+    findings = [found for wrong in outliers if (found := _outlier(case, comparison, wrong)) is not None]
+    named = {rank for wrong in outliers for rank in wrong.odd}
+    return findings + [_replayed(case, wrong) for wrong in _replays(comparison) if not set(wrong.odd) & named]
+
+
+def _outlier(case: Case, comparison: Comparison, wrong: Wrong) -> Finding | None:
+    replays = [note.said for file, note in comparison.replays if file.rank in wrong.odd]
+    differing = sum(not said["same"] for said in replays)
+    at_once = [said for said in replays if said["s"] == wrong.step]
+    if at_once and all(said["same"] for said in at_once) and not differing:
+        return None  # the same batch gives the same gradient again: unusual data
+    times = f"{wrong.detail['ratio']:.3g} times"
+    where = f", most of it in {wrong.module}" if wrong.module else ""
+    message = (
+        f"The local gradient of {guarded.who(wrong).lower()} was {times} that of the others at step {wrong.step}{where}"
+    )
+    if differing:
+        message += f"; computed again, {differing} of {len(replays)} micro-batches gave another result."
+    else:
+        message += "." if not replays else f"; {len(replays)} later micro-batches gave the same result twice."
+    confidence = 0.9 if differing else 0.55
+    other = () if differing else (Alternative("data-order", 0.1, "an unusual batch can do the same"),)
+    fix = (guarded.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
+    return guarded.found(
+        case, wrong, CODE, CAUSE, message, confidence, fix, severe=bool(differing), gpu=True, alternatives=other,
+        next=(_TEST,),
+    )  # fmt: skip
+
+
+def _replays(comparison: Comparison) -> list[Wrong]:
+    """Ranks whose replays differ, where those of others don't."""
+    by_rank: dict[int, list[Wrong]] = {}
+    for file, note in comparison.replays:
+        said = note.said
+        if not said["same"]:
+            quote = f"the micro-batch of step {said['s']} gave another result the second time"
+            by_rank.setdefault(file.rank, []).append(
+                Wrong("outlier", said["s"], (file.rank,), tuple(range(comparison.world)), str(said.get("module", "")),
+                      "gradient", None, {file.rank: "differs"}, [file.ref(note.line, quote)])
+            )  # fmt: skip
+    if not by_rank or len(by_rank) * 2 > comparison.world:
+        return []  # everybody's: code that is not deterministic, not a GPU
+    return [wrongs[0] for wrongs in by_rank.values()]
+
+
+def _replayed(case: Case, wrong: Wrong) -> Finding:
+    message = (
+        f"{guarded.who(wrong)} computed the same micro-batch twice at step {wrong.step} and got different results."
+    )
+    fix = (guarded.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
+    return guarded.found(case, wrong, CODE, CAUSE, message, 0.9, fix, gpu=True, next=(_TEST,))

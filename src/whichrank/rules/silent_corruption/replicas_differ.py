@@ -1,0 +1,103 @@
+"""Replicas that must be equal differ, by the checksums of their guards.
+
+## What it finds
+A parameter, a tensor of the optimizer's state, a constant buffer, a learning rate or another setting of the optimizer
+that is not the same on all ranks that hold a copy: which rank is the odd one, in which tensor, since which step.
+
+## Why it happens
+A rank missed the broadcast at the start, was seeded differently or did not load the checkpoint; its schedule has
+another length; a bit flipped in its memory; its GPU computed an update wrongly; code changed a tensor on one rank.
+
+## How it decides
+`whichrank run --guard` has every rank write down checksums of rotating slices, weighted by position. Which ranks must
+agree is read off DistributedDataParallel, FSDP and the placements of DTensors. For plain modules it is learned: tensors
+that stayed equal while their values changed at three looks are taken for replicas. The majority names the odd rank; of
+two replicas both are candidates. Where the learning rate differs too, that is told as the reason.
+
+## Example
+    0.weight (parameter), checksum 37e27740 at step 18     (rank 1)
+    0.weight (parameter), checksum 7cd7bde9 at step 18     (ranks 0, 2, 3)
+
+## Fix
+Restart from the last checkpoint before that step (it is named where the guard saw it being written). Then make all
+ranks compute the same: seeds, schedules and loaded checkpoints from one place.
+
+## Limits
+A slice is looked at every K steps (the guard prints K): the step is known to that precision. Replicas that may drift
+apart between two averagings (post-local SGD) are not compared.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.findings import Alternative, Finding, NotEvaluated
+from whichrank.rules import guarded
+from whichrank.timeline.case import Case
+from whichrank.timeline.guard.wrong import Wrong
+
+CODE = "SILE301"
+CAUSE = "replica-divergence"
+
+_SURE, _LEARNED = 0.95, 0.8
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    differing = guarded.wrongs(case, "replica", "rate", "setting")
+    if isinstance(differing, NotEvaluated):
+        return differing
+    findings = []
+    explained: set[tuple[int, ...]] = set()
+    # A setting that differs explains the tensors that do.
+    for wrong in sorted(differing, key=lambda w: (w.kind == "replica", w.step)):
+        if wrong.odd in explained and wrong.kind == "replica":
+            continue
+        explained.add(wrong.odd)
+        tensors = next((w for w in differing if w.kind == "replica" and w.odd == wrong.odd and w is not wrong), None)
+        findings.append(_finding(case, wrong, tensors))
+    return findings
+
+
+def _finding(case: Case, wrong: Wrong, tensors: Wrong | None) -> Finding:
+    confidence = _LEARNED if wrong.learned else _SURE
+    if not wrong.odd:
+        confidence -= 0.1
+    fix = (guarded.go_back(case, wrong), *_advice(wrong))
+    return guarded.found(
+        case, wrong, CODE, CAUSE, _message(wrong, tensors), confidence, fix,
+        places=[str(wrong.detail["place"])] if wrong.detail.get("place") else [],
+        alternatives=() if wrong.kind != "replica" or wrong.step < 0 else (
+            Alternative("gpu-computes-wrong", 0.04, "a GPU that computed one update wrongly leaves the same trace"),
+        ),
+    )  # fmt: skip
+
+
+def _message(wrong: Wrong, tensors: Wrong | None) -> str:
+    who = guarded.who(wrong)
+    if wrong.kind != "replica":
+        theirs = {value for rank, value in wrong.values.items() if rank not in wrong.odd}
+        mine = {value for rank, value in wrong.values.items() if rank in wrong.odd}
+        values = (
+            f"{' / '.join(sorted(mine))} instead of {' / '.join(sorted(theirs))}"
+            if mine
+            else " / ".join(sorted(theirs))
+        )
+        drift = f"; its {tensors.module} ({tensors.tensor}) differs {guarded.since(tensors)}" if tensors else ""
+        verb = "steps" if len(wrong.odd) == 1 else "step"
+        return f"{who} {verb} with another {wrong.tensor} {guarded.since(wrong)}: {values}{drift}."
+    more = f" and {wrong.others} more" if wrong.others else ""
+    verb = "has" if len(wrong.odd or wrong.among) == 1 or (not wrong.odd and len(wrong.among) == 2) else "have"
+    return f"{who} {verb} another {wrong.module} ({wrong.tensor}){more} than the other replicas {guarded.since(wrong)}."
+
+
+def _advice(wrong: Wrong) -> tuple[str, ...]:
+    if wrong.kind == "rate":
+        return ("Compute the length of the schedule from a number that all ranks share: all_reduce it first.",)
+    if wrong.kind == "setting":
+        return ("Set the optimizer up from the same values on every rank.",)
+    if wrong.step < 0:
+        return (
+            "Broadcast the model from rank 0 after it was made or loaded, or seed and load it the same on every rank.",
+        )
+    return (
+        "Look for code that changes this tensor on one rank alone (a branch on the rank, a missed broadcast).",
+        "If there is none, test the memory and the GPU of that rank: dcgmi diag -r 4.",
+    )

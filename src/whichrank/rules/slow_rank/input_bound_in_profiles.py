@@ -1,0 +1,105 @@
+"""By the profiles, steps wait for data: on all ranks, or on one that holds the others up.
+
+## What it finds
+Ranks whose devices stand idle inside the data loader for a good part of each step.
+
+## Why it happens
+Too few loader workers, slow storage, decoding or tokenising on the fly, a cold cache, one host with a slower disk.
+
+## How it decides
+Idle time under the loader's own mark (`enumerate(DataLoader)…`) is a tenth of the step or more on the typical rank; or
+one rank comes late to the collectives because of it and the replay without that is at least 3 % shorter.
+
+## Example
+Each step waits 47 of 214 ms for `enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__`.
+
+## Fix
+More workers, prefetching, pinned memory, data closer to the host.
+
+## Limits
+Loaders that are not torch's are recognised by their names only; waiting for data that hides behind the device's work
+costs nothing and is not reported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.records.steps import LOADER
+
+if TYPE_CHECKING:
+    from whichrank.model.step_report import Straggler
+    from whichrank.timeline.case import Case
+    from whichrank.timeline.steps.analysis import Steps
+
+CODE = "SLOW302"
+CAUSE = "input-bound"
+LEAST, LATE = 0.10, 0.03
+FIX = (
+    (
+        "Give the loader more workers and let it prefetch: DataLoader(num_workers=…, prefetch_factor=…, "
+        "persistent_workers=True, pin_memory=True)."
+    ),
+    "Look at the storage and the CPU of the slow ranks' hosts; decode and tokenise ahead of time.",
+)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    steps = case.steps
+    if steps is None:
+        return NotEvaluated("profiles of the ranks (torch.profiler)")
+    late = [one for one in steps.stragglers if one.reason == "data-loader"]
+    costly = [one for one in late if (one.cost_us_per_step or 0) * 1e3 >= LATE * steps.step_ns]
+    if costly:
+        return [_late(steps, one) for one in costly]
+    return _everywhere(steps)
+
+
+def _late(steps: Steps, late: Straggler) -> Finding:
+    one = next(one for one in steps.ranks if one.rank == late.rank or one.rank is None)
+    cost = late.cost_us_per_step or 0.0
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category="slow",
+        severity="warning",
+        confidence=round(min(0.92, 0.7 + cost * 1e3 / steps.step_ns), 2),
+        subject=Subject(ranks=(late.rank,), hosts=(late.host,) if late.host else ()),
+        message=(
+            f"Rank {late.rank} waits for its data and comes {late.late_us_per_step / 1e3:.1f} ms late in {late.steps} "
+            f"of {late.of_steps} steps; that costs each step {cost / 1e3:.1f} ms."
+        ),
+        evidence=(Ref(one.source, f"{late.of_steps} steps", late.doing, late.rank, late.host),),
+        victims=tuple(r.rank for r in steps.ranks if r.rank is not None and r.rank != late.rank),
+        fix=FIX,
+    )
+
+
+def _everywhere(steps: Steps) -> list[Finding]:
+    shares = np.array([one.idle[:, LOADER].sum() / one.span if one.span else 0.0 for one in steps.ranks])
+    typical = float(np.median(shares))
+    if typical < LEAST:
+        return []
+    slow = [one for one, share in zip(steps.ranks, shares, strict=True) if share >= LEAST]
+    evidence = tuple(
+        Ref(one.source, f"{len(one.ids)} steps", f"{share:.0%} of the time idle in the data loader", one.rank)
+        for one, share in zip(steps.ranks, shares, strict=True)
+        if share >= LEAST
+    )[:4]
+    return [
+        Finding(
+            code=CODE,
+            cause=CAUSE,
+            category="slow",
+            severity="warning",
+            confidence=round(min(0.9, 0.6 + typical), 2),
+            subject=Subject(ranks=tuple(one.rank for one in slow if one.rank is not None)),
+            message=f"The typical rank stands idle for {typical:.0%} of each step while it waits for its data loader.",
+            evidence=evidence,
+            fix=FIX,
+        )
+    ]

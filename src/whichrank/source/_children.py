@@ -1,0 +1,199 @@
+"""Processes that a program starts, and the environments that it hands to them or to a scheduler."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from whichrank.facts.environment import catalogue, in_family
+from whichrank.source._constants import Constants
+from whichrank.source._environ import Pair, is_environ, named
+
+_STARTS = frozenset({
+    "run", "Popen", "call", "check_call", "check_output", "execve", "execvpe", "execle", "execlpe", "spawnve",
+    "spawnvpe", "create_subprocess_exec", "create_subprocess_shell", "system", "popen", "getoutput",
+})  # fmt: skip
+_MODULES = frozenset({"subprocess", "os", "sp", "asyncio", "sh"})
+
+
+class Child(NamedTuple):
+    """One environment for other processes, with what is known of them."""
+
+    node: ast.AST
+    pairs: list[Pair]
+    fresh: bool
+    """It is not made of os.environ: nothing else gets through."""
+    starts: bool
+    words: list[tuple[str, int]] | None = None
+    script: tuple[str, int] | None = None
+    why: str = "the processes that are started get a new environment (env=) without it"
+
+
+def children(tree: ast.AST, constants: Constants, environ: frozenset[str]) -> Iterator[Child]:
+    """Every environment that goes to other processes; each dictionary once."""
+    seen: set[int] = set()
+    reader = _Dictionaries(constants, environ)
+    for node in ast.walk(tree):
+        for child in _found(node, reader):
+            pairs = [pair for pair in child.pairs if id(pair[2]) not in seen]
+            seen.update(id(pair[2]) for pair in pairs)
+            yield child._replace(pairs=child.pairs if child.starts else pairs)
+
+
+def _found(node: ast.AST, reader: _Dictionaries) -> Iterator[Child]:
+    if isinstance(node, ast.Call):
+        yield from _call(node, reader)
+    elif isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Subscript) and not is_environ(target.value, reader.environ):
+                if _speaks_of_env(target.value):
+                    yield Child(node, list(named(target.slice, node.value, node)), fresh=False, starts=False)
+            elif _speaks_of_env(target) and isinstance(node.value, ast.Dict | ast.Call):
+                yield Child(node, reader.pairs(node.value)[0], fresh=False, starts=False)
+    elif isinstance(node, ast.Dict):
+        yield from _dictionary(node, reader)
+    elif isinstance(node, ast.FunctionDef) and "env" in node.name.lower():
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Dict):
+                yield Child(inner, reader.pairs(inner.value)[0], fresh=False, starts=False)
+
+
+def _dictionary(node: ast.Dict, reader: _Dictionaries) -> Iterator[Child]:
+    """`{"env_vars": {…}}`, and `{"name": NAME, "value": VALUE}` of container specifications."""
+    keys = {
+        key.value: value for key, value in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant)
+    }
+    for key, value in keys.items():
+        if isinstance(key, str) and "env" in key.lower():
+            yield Child(value, reader.pairs(value)[0], fresh=False, starts=False)
+    if any(isinstance(key, str) and key in catalogue() for key in keys):  # settings under any name
+        yield Child(node, reader.pairs(node)[0], fresh=False, starts=False)
+    if {"name", "value"} <= keys.keys() and isinstance(keys["name"], ast.Constant):
+        yield Child(node, [(str(keys["name"].value), keys["value"], keys["name"])], fresh=False, starts=False)
+
+
+def _call(node: ast.Call, reader: _Dictionaries) -> Iterator[Child]:
+    name = (
+        node.func.attr
+        if isinstance(node.func, ast.Attribute)
+        else node.func.id
+        if isinstance(node.func, ast.Name)
+        else ""
+    )
+    keywords = {k.arg: k.value for k in node.keywords if k.arg}
+    if {"name", "value"} <= keys_of(keywords) and isinstance(keywords["name"], ast.Constant):
+        yield Child(node, [(str(keywords["name"].value), keywords["value"], node)], fresh=False, starts=False)
+    if name in {"set_env_variable", "add_env_variable", "setenv", "env_var"} and len(node.args) == 2:
+        yield Child(node, list(named(node.args[0], node.args[1], node)), fresh=False, starts=False)
+    if name == "init" and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "ray":
+        yield from _ray(node, keywords, reader)
+        return
+    if name in _STARTS and _of_module(node.func):
+        yield _started(node, name, keywords, reader)
+        return
+    for key, value in keywords.items():
+        if "env" in key.lower():
+            yield Child(node, reader.pairs(value)[0], fresh=False, starts=False)
+
+
+def keys_of(keywords: dict[str, ast.expr]) -> set[str]:
+    return set(keywords)
+
+
+def _ray(node: ast.Call, keywords: dict[str, ast.expr], reader: _Dictionaries) -> Iterator[Child]:
+    """Workers of a cluster that runs already don't see the driver's os.environ."""
+    environment = reader.constants.resolve(keywords["runtime_env"]) if "runtime_env" in keywords else None
+    pairs: list[Pair] = []
+    for key, value in (
+        zip(environment.keys, environment.values, strict=True) if isinstance(environment, ast.Dict) else ()
+    ):
+        if isinstance(key, ast.Constant) and key.value == "env_vars":
+            pairs = reader.pairs(value)[0]
+    elsewhere = "address" in keywords or bool(node.args)
+    known = environment is None or isinstance(environment, ast.Dict)
+    why = "the workers of a Ray cluster don't see the driver's os.environ"
+    yield Child(node, pairs, fresh=elsewhere and known, starts=elsewhere and known, why=why)
+
+
+def _started(node: ast.Call, name: str, keywords: dict[str, ast.expr], reader: _Dictionaries) -> Child:
+    environment = keywords.get("env")
+    if environment is None and name in {"execve", "execvpe", "spawnve", "spawnvpe"} and node.args:
+        environment = node.args[-1]
+    pairs: list[Pair] = []
+    fresh = False
+    if environment is not None and not (isinstance(environment, ast.Constant) and environment.value is None):
+        pairs, fresh = reader.pairs(environment)
+    first = node.args[0] if node.args else keywords.get("args")
+    if name.startswith(("exec", "spawn")) and len(node.args) > 1:
+        first = node.args[1]
+    words = reader.constants.strings(first) if first is not None else None
+    script = None
+    if words is None and first is not None:
+        text = reader.constants.text(reader.constants.resolve(first))
+        if text.strip("\0 "):
+            script = (text, first.lineno)
+    return Child(node, pairs, fresh, True, words, script)
+
+
+def _of_module(func: ast.expr) -> bool:
+    if isinstance(func, ast.Attribute):
+        owner = func.value
+        return isinstance(owner, ast.Name) and owner.id in _MODULES
+    return isinstance(func, ast.Name) and func.id in {"Popen", "check_call", "check_output", "execvpe", "execve"}
+
+
+class _Dictionaries:
+    """Dictionaries taken apart: their pairs, and whether os.environ is not among what they are made of."""
+
+    def __init__(self, constants: Constants, environ: frozenset[str]) -> None:
+        self.constants, self.environ = constants, environ
+
+    def pairs(self, node: ast.expr, depth: int = 0) -> tuple[list[Pair], bool]:
+        if depth > 6 or is_environ(node, self.environ):
+            return [], False
+        if isinstance(node, ast.Dict):
+            return self._literal(node, depth)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            left, fresh = self.pairs(node.left, depth + 1)
+            right, also = self.pairs(node.right, depth + 1)
+            return [*left, *right], fresh and also
+        if isinstance(node, ast.Call):
+            return self._call(node, depth)
+        if isinstance(node, ast.Name) and len(self.constants.assigned.get(node.id, [])) == 1:
+            pairs, fresh = self.pairs(self.constants.assigned[node.id][0], depth + 1)
+            later = [p for key, value, place in self.constants.added.get(node.id, []) for p in named(key, value, place)]
+            return [*pairs, *later], fresh
+        return [], False
+
+    def _literal(self, node: ast.Dict, depth: int) -> tuple[list[Pair], bool]:
+        found: list[Pair] = []
+        fresh = True
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is not None:
+                found += named(key, value, key)
+            else:
+                inner, alone = self.pairs(value, depth + 1)
+                found += inner
+                fresh = fresh and alone
+        return found, fresh
+
+    def _call(self, node: ast.Call, depth: int) -> tuple[list[Pair], bool]:
+        if isinstance(node.func, ast.Name) and node.func.id == "dict":
+            found: list[Pair] = [(k.arg, k.value, k.value) for k in node.keywords if k.arg]
+            fresh = True
+            for argument in [*node.args, *(k.value for k in node.keywords if k.arg is None)]:
+                inner, alone = self.pairs(argument, depth + 1)
+                found += inner
+                fresh = fresh and alone
+            return found, fresh
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "copy":
+            return self.pairs(node.func.value, depth + 1)
+        resolved = self.constants.resolve(node)
+        return self.pairs(resolved, depth + 1) if resolved is not node else ([], False)
+
+
+def _speaks_of_env(node: ast.AST) -> bool:
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return bool(re.search(r"env", name, re.IGNORECASE)) or (bool(name) and (in_family(name) or name in catalogue()))

@@ -1,0 +1,119 @@
+"""What expressions of a program surely are: texts, dictionaries and lists that the file itself spells out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from whichrank.records.settings import UNKNOWN
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+DEPTH_LIMIT = 8
+
+
+@dataclass(slots=True)
+class Constants:
+    """Names that a file assigns once, and functions that return something."""
+
+    assigned: dict[str, list[ast.expr]] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
+    """Names whose list or dictionary is changed later on."""
+    functions: dict[str, Function] = field(default_factory=dict)
+    added: dict[str, list[tuple[ast.expr, ast.expr, ast.AST]]] = field(default_factory=dict)
+    """Name of a dictionary -> keys and values that are put into it later."""
+
+    @classmethod
+    def of(cls, tree: ast.AST) -> Constants:
+        found = cls()
+        for node in ast.walk(tree):
+            found.take(node)
+        return found
+
+    def take(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    self.assigned.setdefault(target.id, []).append(node.value)
+                elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+                    self.added.setdefault(target.value.id, []).append((target.slice, node.value, node))
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            self.changed.add(node.target.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            self.functions.setdefault(node.name, node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = node.func.value
+            if isinstance(owner, ast.Name) and node.func.attr in {"append", "extend", "insert", "pop", "remove"}:
+                self.changed.add(owner.id)
+            if isinstance(owner, ast.Name) and node.func.attr == "setdefault" and len(node.args) == 2:
+                self.added.setdefault(owner.id, []).append((node.args[0], node.args[1], node))
+
+    def resolve(self, node: ast.expr, depth: int = 0) -> ast.expr:
+        """The expression behind a name that is assigned once, or behind a call of a function that returns one."""
+        if depth > DEPTH_LIMIT:
+            return node
+        if isinstance(node, ast.Name) and len(self.assigned.get(node.id, [])) == 1:
+            return self.resolve(self.assigned[node.id][0], depth + 1)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self.functions:
+            returned = list(returns(self.functions[node.func.id]))
+            if len(returned) == 1:
+                return self.resolve(returned[0], depth + 1)
+        return node
+
+    def text(self, node: ast.expr, depth: int = 0) -> str:
+        """The string of an expression, with UNKNOWN for what only running the program would tell."""
+        if depth > DEPTH_LIMIT:
+            return UNKNOWN
+        if isinstance(node, ast.Constant):
+            return str(node.value)
+        if isinstance(node, ast.JoinedStr):
+            return "".join(
+                self.text(part.value if isinstance(part, ast.FormattedValue) else part, depth + 1)
+                for part in node.values
+            )
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            return self.text(node.left, depth + 1) + self.text(node.right, depth + 1)
+        if isinstance(node, ast.Call):
+            return self._called(node, depth)
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+            return self.text(node.values[-1], depth + 1)
+        if isinstance(node, ast.Name):
+            values = self.assigned.get(node.id, [])
+            fixed = len(values) == 1 and node.id not in self.changed
+            return self.text(values[0], depth + 1) if fixed else UNKNOWN
+        return UNKNOWN
+
+    def _called(self, node: ast.Call, depth: int) -> str:
+        if isinstance(node.func, ast.Name) and node.func.id == "str" and len(node.args) == 1:
+            return self.text(node.args[0], depth + 1)
+        # os.environ.get("X", "default") and os.getenv: the default is what the file says.
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if name in {"get", "getenv"} and len(node.args) == 2:
+            return self.text(node.args[1], depth + 1)
+        return UNKNOWN
+
+    def strings(self, node: ast.expr) -> list[tuple[str, int]] | None:
+        """The words of a list that is not changed later, each with its line."""
+        if isinstance(node, ast.Name) and node.id in self.changed:
+            return None
+        node = self.resolve(node)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            left, right = self.strings(node.left), self.strings(node.right)
+            return None if left is None else left + (right or [(UNKNOWN, node.lineno)])
+        if not isinstance(node, ast.List | ast.Tuple):
+            return None
+        words: list[tuple[str, int]] = []
+        for item in node.elts:
+            if isinstance(item, ast.Starred):
+                words += self.strings(item.value) or [(UNKNOWN, item.lineno)]
+            else:
+                words.append((self.text(item), item.lineno))
+        return words
+
+
+def returns(function: Function) -> Iterator[ast.expr]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Return) and node.value is not None:
+            yield node.value

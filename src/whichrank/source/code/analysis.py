@@ -1,0 +1,241 @@
+"""The whole project: every function is read once its callers are known, and its summary is kept."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from whichrank.facts.collectives import rank_sources
+from whichrank.source.code.events import Event
+from whichrank.source.code.frame import Frame
+from whichrank.source.code.index import Class, Function, Module, Project, last_name
+from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, ParamOrigin, Taint, Value, join, union
+
+if TYPE_CHECKING:
+    from whichrank.facts.collectives import Collective
+    from whichrank.source.code.calls import Call
+    from whichrank.source.code.events import Op
+
+# Calls are followed this deep; functions below are still read on their own.
+DEEPEST = 25
+SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "manual_seed_all", "init_seeds", "fix_seed"})
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a function does, as far as its callers care."""
+
+    events: list[Event] = field(default_factory=list)
+    returns: Value = UNKNOWN
+    turns: Taint = CLEAN
+    generator: bool = False
+    writes: dict[str, Value] = field(default_factory=dict)
+    env: dict[str, Value] = field(default_factory=dict)
+    fills: dict[str, Taint] = field(default_factory=dict)
+    splits: int = 0
+    """How many of its conditions may differ between ranks."""
+
+
+@dataclass(slots=True)
+class Noted:
+    """A collective with the arguments that all ranks have to agree on."""
+
+    op: Op
+    root: Value
+    reduction: Value
+    payload: Value
+    spec: Collective
+
+
+@dataclass(slots=True)
+class Later:
+    """A function that another thread, a signal or the interpreter's end calls."""
+
+    kind: str
+    target: Function
+    function: Function
+    line: int
+
+
+@dataclass(slots=True)
+class Schedule:
+    """A schedule of the learning rate, with why its length may differ."""
+
+    module: Module
+    line: int
+    taint: Taint
+
+
+@dataclass(slots=True)
+class Analysis:
+    project: Project
+    seeded: bool = False
+    local_gradients: bool = False
+    """Whether models are sharded, so that each rank sees a part of the gradients."""
+    known: dict[tuple[Function, str], Value] = field(default_factory=dict)
+    gathering: dict[tuple[Function, str], list[Value]] = field(default_factory=lambda: defaultdict(list))
+    summaries: dict[Function, Summary] = field(default_factory=dict)
+    closures: dict[Function, dict[str, Value]] = field(default_factory=dict)
+    attributes: dict[tuple[Class, str], Value | None] = field(default_factory=dict)
+    noted: list[Noted] = field(default_factory=list)
+    laters: list[Later] = field(default_factory=list)
+    schedules: list[Schedule] = field(default_factory=list)
+    too_deep: list[Function] = field(default_factory=list)
+    operations: int = 0
+    depth: int = 0
+    gathers: bool = True
+    """The first of two readings: what callers bring is only collected."""
+
+    def run(self) -> None:
+        """Read everything twice: what callers bring is known the second time."""
+        self.seeded = any(_seeds(module) for module in self.project.modules.values())
+        self.local_gradients = any(_shards(module) for module in self.project.modules.values())
+        for self.gathers in (True, False):
+            self.summaries.clear()
+            self.attributes.clear()
+            self.noted.clear()
+            self.laters.clear()
+            self.schedules.clear()
+            self.operations = 0
+            for module in self.project.modules.values():
+                if module.body is not None:
+                    self.summary(module.body)
+                for function in module.everything:
+                    self.summary(function)
+            if self.gathers:
+                self.known = {key: join(values) for key, values in self.gathering.items()}
+                self.gathering.clear()
+
+    def summary(self, function: Function) -> Summary:
+        known = self.summaries.get(function)
+        if known is not None:
+            return known
+        if self.depth > DEEPEST:
+            return Summary()
+        made = self.summaries[function] = Summary()  # a recursive call sees this one
+        frame = Frame(self, function, self.closures.get(function))
+        self.depth += 1
+        try:
+            frame.block(function.body)
+        except RecursionError:
+            self.too_deep.append(function)
+        finally:
+            self.depth -= 1
+        made.events, made.env = frame.out, frame.env
+        made.turns, made.generator = frame.turns, frame.generator
+        made.returns = self._returned(frame)
+        made.writes, made.splits, made.fills = frame.writes, frame.splits, frame.fills
+        return made
+
+    def _returned(self, frame: Frame) -> Value:
+        value = join(frame.returns)
+        if frame.left and any(v.ranks is not None and v.ranks[0] is None for v in frame.returns):
+            value = value._replace(tags=value.tags | {"optional"})
+        return value
+
+    def brought(self, function: Function, name: str) -> Value:
+        """What the callers of a function pass for one parameter."""
+        value = self.known.get((function, name), UNKNOWN)
+        if value.thing is None and function.node is not None:
+            value = value._replace(thing=self._annotated(function, name)) if value is not UNKNOWN else value
+        return value
+
+    def _annotated(self, function: Function, name: str) -> Class | None:
+        arguments = function.node.args if function.node is not None else None
+        for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs] if arguments else []:
+            if argument.arg == name and argument.annotation is not None:
+                return function.module.classes.get(last_name(argument.annotation))
+        return None
+
+    def called(self, target: Function, bound: Mapping[str, Value]) -> None:
+        for name, value in bound.items():
+            values = self.gathering[target, name]
+            if len(values) < 24:
+                values.append(value)
+
+    def attribute(self, owner: Class, name: str) -> Value | None:
+        """What the methods of a class assign to an attribute of self."""
+        key = (owner, name)
+        if key not in self.attributes:
+            self.attributes[key] = None  # while it is looked for
+            self.attributes[key] = self._written(owner, name, 0)
+        return self.attributes[key]
+
+    def _written(self, owner: Class, name: str, depth: int) -> Value | None:
+        values = [self.summary(method).writes.get(name, UNKNOWN) for method in owner.writers.get(name, ())]
+        if not values and depth < 4:
+            for base in owner.bases:
+                found = self.project.find(base)
+                if isinstance(found, Class) and (value := self._written(found, name, depth + 1)) is not None:
+                    values.append(value)
+        return join(values) if values else None
+
+    def global_value(self, module: Module, name: str) -> Value | None:
+        if module.body is None or name in module.imports:
+            return None
+        return self.summary(module.body).env.get(name)
+
+    def substitute(self, taint: Taint, function: Function | None, bound: Mapping[str, Value]) -> Taint:
+        """The reasons of a callee with its parameters replaced by what this call passes."""
+        if not taint:
+            return CLEAN
+        kept: list[Taint] = []
+        for origin in taint:
+            if isinstance(origin, ParamOrigin) and origin.function is function:
+                value = bound.get(origin.name)
+                if value is not None:
+                    kept.append(value.length if origin.length else value.taint)
+            else:
+                kept.append(frozenset({origin}))
+        return union(*kept)
+
+    def resolve(self, taint: Taint) -> list[Origin]:
+        """The reasons behind a value, through the parameters of all functions on the way."""
+        found: dict[Origin, None] = {}
+        seen: set[ParamOrigin] = set()
+        todo = list(taint)
+        while todo and len(seen) < 200:
+            origin = todo.pop()
+            if isinstance(origin, Origin):
+                found.setdefault(origin)
+            elif origin not in seen:
+                seen.add(origin)
+                value = self.known.get((origin.function, origin.name))
+                if value is not None:
+                    todo += value.length if origin.length else value.taint
+        return sorted(found, key=lambda o: (_WEIGHT.get(o.kind, 5), o.file, o.line, o.what))
+
+    def note_call(self, op: Op, made: Call, spec: Collective, arguments: tuple[Value, Value]) -> None:
+        self.operations += 1
+        payload = UNKNOWN
+        if spec.payload is not None and spec.payload < len(made.args):
+            payload = made.args[spec.payload]
+        root, reduction = arguments
+        if root.taint or reduction.taint or payload.length or "dtype differs" in payload.tags:
+            self.noted.append(Noted(op, root, reduction, payload, spec))
+
+    def later(self, kind: str, target: object, function: Function, line: int) -> None:
+        if isinstance(target, Function):
+            self.laters.append(Later(kind, target, function, line))
+
+
+_WEIGHT = {"rank": 0, "part": 1, "data": 2, "exception": 3, "time": 4}
+
+
+def _seeds(module: Module) -> bool:
+    """Whether the program seeds its random numbers alike on all ranks."""
+    for node in module.nodes:
+        if isinstance(node, ast.Call) and last_name(node.func) in SEEDS and node.args:
+            names = {last_name(n) for n in ast.walk(node.args[0]) if isinstance(n, ast.Name | ast.Attribute)}
+            if not names & rank_sources("attribute").keys() and "get_rank" not in names:
+                return True
+    return False
+
+
+def _shards(module: Module) -> bool:
+    return any(
+        name.rpartition(".")[2] in {"FullyShardedDataParallel", "fully_shard"} for name in module.imports.values()
+    )

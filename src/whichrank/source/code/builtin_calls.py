@@ -1,0 +1,99 @@
+"""Python's own functions: what is known of len(), range(), zip() and the like."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from whichrank.source.code.events import Risk
+from whichrank.source.code.expressions import evaluate, mixed
+from whichrank.source.code.loops import elements, object_length
+from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Value, per_rank, union
+
+if TYPE_CHECKING:
+    from whichrank.source.code.calls import Call
+    from whichrank.source.code.frame import Frame
+
+
+def _length(frame: Frame, made: Call) -> Value:
+    value = made.args[0] if made.args else UNKNOWN
+    taint = union(value.length, object_length(frame, value))
+    if "element" in value.tags or not value.length:
+        taint = union(taint, frozenset(o for o in value.taint if isinstance(o, Origin) and o.kind == "data"))
+    return Value(taint, ranks=per_rank(len, value))
+
+
+def _range(_frame: Frame, made: Call) -> Value:
+    taint = union(*(value.taint for value in made.args))
+    ranks = per_rank(_small_range, *made.args) if made.args else None
+    return Value(CLEAN, taint, ranks=ranks)
+
+
+def _small_range(*bounds: int) -> list[int]:
+    numbers = range(*bounds)
+    if len(numbers) > 64:
+        raise OverflowError
+    return list(numbers)
+
+
+def _wrapper(tag: str) -> Callable[[Frame, Call], Value]:
+    def wrap(_frame: Frame, made: Call) -> Value:
+        return Value(tags=frozenset({tag}), items=tuple(made.args))
+
+    return wrap
+
+
+def _kept(function: Callable[..., Any] | None) -> Callable[[Frame, Call], Value]:
+    """list(), sorted(), tuple(): the same elements; int(), min(): computed."""
+
+    def keep(_frame: Frame, made: Call) -> Value:
+        if not made.args:
+            return UNKNOWN
+        first = made.args[0]
+        ranks = per_rank(function, *made.args) if function is not None and not made.keywords else None
+        return mixed(made.args)._replace(
+            length=first.length, ranks=ranks, tags=first.tags - {"set", "element", "itself"}, items=None
+        )
+
+    return keep
+
+
+def _number(function: Callable[..., Any]) -> Callable[[Frame, Call], Value]:
+    def compute(_frame: Frame, made: Call) -> Value:
+        return mixed(made.args)._replace(ranks=per_rank(function, *made.args) if made.args else None)
+
+    return compute
+
+
+def _make_set(_frame: Frame, made: Call) -> Value:
+    if not made.args:
+        return Value(tags=frozenset({"set"}))
+    return made.args[0]._replace(tags=frozenset({"set"}), ranks=per_rank(set, made.args[0]), items=None)
+
+
+def _endless(_frame: Frame, _made: Call) -> Value:
+    return Value(tags=frozenset({"endless"}))
+
+
+def _next(frame: Frame, made: Call) -> Value:
+    if frame.trying:
+        origin = Origin("exception", "next() may fail on one rank alone", *frame.at(made.node))
+        frame.emit(Risk(origin, made.node.lineno))
+    return elements(frame, made.args[0], made.node) if made.args else UNKNOWN
+
+
+def _getattr(frame: Frame, made: Call) -> Value:
+    if len(made.node.args) > 1 and isinstance(made.node.args[1], ast.Constant):
+        attribute = ast.Attribute(made.node.args[0], str(made.node.args[1].value), ast.Load())
+        return evaluate(frame, ast.copy_location(attribute, made.node))
+    return UNKNOWN
+
+
+BUILTINS: dict[str, Callable[[Frame, Call], Value]] = {
+    "len": _length, "range": _range, "enumerate": _wrapper("enumerate"), "zip": _wrapper("zip"), "list": _kept(list),
+    "tuple": _kept(tuple), "sorted": _kept(sorted), "reversed": _kept(None), "iter": _kept(None), "tqdm": _kept(None),
+    "track": _kept(None), "set": _make_set, "frozenset": _make_set, "int": _number(int), "bool": _number(bool),
+    "abs": _number(abs), "min": _number(min), "max": _number(max), "count": _endless, "cycle": _endless, "next": _next,
+    "getattr": _getattr,
+}  # fmt: skip

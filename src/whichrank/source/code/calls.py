@@ -1,0 +1,374 @@
+"""What a call does: an operation of the table, a source of difference, a function of the project, or nothing known."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from whichrank.facts.collectives import Argument, Collective, collectives, rank_sources
+from whichrank.source.code import libraries
+from whichrank.source.code.builtin_calls import BUILTINS
+from whichrank.source.code.events import Enter, Op, Risk
+from whichrank.source.code.expressions import CARRIED, environment, evaluate, mixed, rank_value
+from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
+from whichrank.source.code.loops import object_length
+from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, constant, union
+
+if TYPE_CHECKING:
+    from whichrank.source.code.frame import Frame
+
+# Methods that every object has, or that say nothing about whose they are.
+COMMON = frozenset({
+    "get", "items", "keys", "values", "append", "update", "pop", "add", "copy", "close", "open", "read", "write", "run",
+    "start", "stop", "join", "format", "split", "forward", "step", "backward", "train", "eval", "to", "cuda", "cpu",
+    "save", "load", "state_dict", "load_state_dict", "parameters", "zero_grad", "reset", "compute", "log", "info",
+    "__init__", "__call__", "setup", "build", "apply", "put", "send", "recv", "wait", "extend", "clear", "sort", "size",
+    "index", "count", "map", "filter", "reduce", "gather", "scatter", "set", "view", "item", "print", "debug",
+    "warning",
+})  # fmt: skip
+# Python and torch say the same of any input: kinds and shapes of objects, not what this rank holds.
+SAME_EVERYWHERE = frozenset({
+    "isinstance", "hasattr", "callable", "type", "issubclass", "id", "device", "is_available", "is_initialized",
+    "get_world_size", "device_count", "is_floating_point", "is_tensor", "dim", "ndimension", "getLogger", "get_logger",
+    "get_backend", "is_nccl_available", "is_complex", "print", "super",
+})  # fmt: skip
+FILLS = frozenset({"append", "extend", "add", "insert", "update", "appendleft"})
+RISKY = frozenset({
+    "open", "load", "read", "loads", "next", "fetch", "download", "decode", "float", "int", "urlopen", "unlink",
+    "remove", "rename", "makedirs", "mkdir", "read_text", "write_text", "save", "parse",
+})  # fmt: skip
+
+
+class Call(NamedTuple):
+    """A call with what is known of its parts."""
+
+    node: ast.Call
+    name: str
+    full: str
+    """Dotted, imports resolved; empty where it is a method of some value."""
+    receiver: Value
+    receiver_text: str
+    args: list[Value]
+    keywords: dict[str, Value]
+
+    def argument(self, wanted: Argument | None) -> tuple[Value, ast.expr | None]:
+        """One argument: its value and how it is written."""
+        if wanted is None:
+            return UNKNOWN, None
+        for keyword in self.node.keywords:
+            if keyword.arg in {wanted.keyword, f"group_{wanted.keyword}"}:
+                return self.keywords.get(keyword.arg or "", UNKNOWN), keyword.value
+        if wanted.place < len(self.args):
+            return self.args[wanted.place], self.node.args[wanted.place]
+        return UNKNOWN, None
+
+
+def call(frame: Frame, node: ast.Call) -> Value:
+    """Evaluate a call: its parts first, then what it does."""
+    made = _parts(frame, node)
+    special = libraries.special(frame, made)
+    if special is not None:
+        return special
+    spec = _spec(frame, made)
+    target = _target(frame, made) if spec is None or spec.on == "*" else None
+    if spec is not None and target is None:
+        return _operation(frame, made, spec)
+    if isinstance(target, Function):
+        return _enter(frame, made, target)
+    if isinstance(target, Class):
+        return _construct(frame, made, target)
+    source = _source(frame, made)
+    if source is not None:
+        return source
+    builtin = BUILTINS.get(made.name) if isinstance(made.node.func, ast.Name) else None
+    if builtin is not None:
+        return builtin(frame, made)
+    return _unknown(frame, made)
+
+
+def _parts(frame: Frame, node: ast.Call) -> Call:
+    func = node.func
+    text = dotted(func)
+    name = last_name(func)
+    receiver, receiver_text = UNKNOWN, ""
+    if isinstance(func, ast.Attribute):
+        receiver_text = dotted(func.value)
+        root = receiver_text.partition(".")[0]
+        imported = root in frame.function.module.imports and frame.lookup(root) is None
+        receiver = UNKNOWN if imported else evaluate(frame, func.value)
+        full = resolve(frame.function.module, text) if text and root != "self" else ""
+    else:
+        full = resolve(frame.function.module, text) if text else ""
+        if isinstance(func, ast.Name) and func.id in frame.function.module.imports:
+            name = full.rpartition(".")[2]  # imported under another name
+        elif not text:
+            receiver = evaluate(frame, func)
+    args = [evaluate(frame, argument) for argument in node.args]
+    keywords = {k.arg or "**": evaluate(frame, k.value) for k in node.keywords}
+    return Call(node, name, full, receiver, receiver_text, args, keywords)
+
+
+def _spec(frame: Frame, made: Call) -> Collective | None:
+    """The row of the table that this call is, if it is one."""
+    for spec in collectives().get(made.name, ()):
+        if spec.needs and not _given(made, spec.needs):
+            continue
+        if spec.on == "*":
+            if made.receiver_text or made.name == made.full:
+                return spec
+        elif spec.on.startswith("@"):
+            if libraries.is_a(frame, made, spec.on[1:]):
+                return spec
+        elif _in_module(made, spec.on):
+            return spec
+    return None
+
+
+def _in_module(made: Call, prefix: str) -> bool:
+    if prefix == "deepspeed":
+        return made.full == f"deepspeed.{made.name}"
+    if made.full.startswith(prefix + "."):
+        return True
+    if prefix == "torch.distributed":
+        head = made.full.rpartition(".")[0]
+        return head.startswith("deepspeed.comm") or head in {"dist", "torch_dist", "deepspeed.comm.comm"}
+    if prefix == "torch.distributed.checkpoint":
+        return made.full.rpartition(".")[0] == "dcp"
+    return (
+        prefix == "torch.nn.parallel" and made.full.startswith("torch.nn.") and made.name == "DistributedDataParallel"
+    )
+
+
+def _given(made: Call, needs: str) -> bool:
+    keyword, _, wanted = needs.partition("=")
+    value = made.keywords.get(keyword)
+    return value is not None and value.ranks is not None and str(value.ranks[0]) == wanted
+
+
+def _operation(frame: Frame, made: Call, spec: Collective) -> Value:
+    """A collective: noted as an event, and what it makes equal on all ranks."""
+    group, group_node = made.argument(spec.group)
+    root, root_node = made.argument(spec.root)
+    op, op_node = made.argument(spec.op)
+    text = "" if group_node is None or _none(group_node) else ast.unparse(group_node)
+    if text in {"dist.group.WORLD", "torch.distributed.group.WORLD", "group.WORLD", "GroupMember.WORLD"}:
+        text = ""
+    event = Op(spec.call, spec.kind, frame.function, made.node.lineno, text)
+    event.members = group.ranks if "group" in group.tags else None
+    event.root = ast.unparse(root_node) if root_node is not None else ""
+    event.reduction = ast.unparse(op_node) if op_node is not None else ""
+    event.peer = root
+    if spec.on.startswith("@"):
+        event.tag = spec.on[1:]
+    if spec.kind == "group" and "use_local_synchronization" in made.keywords:
+        return UNKNOWN
+    frame.emit(event)
+    frame.analysis.note_call(event, made, spec, (root, op))
+    _make_uniform(frame, made, spec)
+    if spec.kind == "group":
+        return libraries.group_value(made)
+    return libraries.result(frame, made, spec)
+
+
+def _none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _make_uniform(frame: Frame, made: Call, spec: Collective) -> None:
+    for place in spec.uniform - {"result"}:
+        if int(place) < len(made.node.args):
+            _cleanse(frame, made.node.args[int(place)])
+    if "0" in spec.uniform and not made.node.args:
+        for keyword in made.node.keywords:
+            if keyword.arg in {"tensor", "object_list", "tensor_list", "output_tensor"}:
+                _cleanse(frame, keyword.value)
+
+
+def _cleanse(frame: Frame, node: ast.expr) -> None:
+    """All ranks have the same in this variable now."""
+    while isinstance(node, ast.Subscript | ast.Starred) or (isinstance(node, ast.Attribute) and node.attr == "data"):
+        node = node.value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return _cleanse(frame, node.func.value)  # x.detach(), x.view(-1)
+    text = dotted(node)
+    if isinstance(node, ast.Name) and node.id in frame.env:
+        frame.env[node.id] = Value(tags=(frame.env[node.id].tags - CARRIED) | {"shared"})
+    elif text:
+        frame.paths[text] = Value(tags=frozenset({"shared"}))
+        if text.startswith("self."):
+            frame.writes[text[5:]] = UNKNOWN
+    if isinstance(node, ast.List | ast.Tuple):
+        for item in node.elts:
+            _cleanse(frame, item)
+    return None
+
+
+def _target(frame: Frame, made: Call) -> Function | Class | None:
+    """The function or class of the project that is called."""
+    func = made.node.func
+    if isinstance(func, ast.Name):
+        local = frame.lookup(func.id)
+        if local is not None:
+            called = local.thing
+            if isinstance(called, Class) and "itself" not in local.tags:
+                return _method(frame, called, "__call__") or _method(frame, called, "forward")
+            return called
+    if made.full:
+        found = frame.analysis.project.find(made.full)
+        if isinstance(found, Function | Class):
+            return found
+    return _method_called(frame, made, func) if isinstance(func, ast.Attribute) else None
+
+
+def _method_called(frame: Frame, made: Call, func: ast.Attribute) -> Function | None:
+    if isinstance(func.value, ast.Name) and func.value.id in {"self", "cls"} and frame.owner is not None:
+        own = _method(frame, frame.owner, made.name)
+        if own is not None:
+            return own
+    if isinstance(func.value, ast.Call) and last_name(func.value.func) == "super" and frame.owner is not None:
+        return _inherited(frame, frame.owner, made.name)
+    if isinstance(made.receiver.thing, Class):
+        return _method(frame, made.receiver.thing, made.name)
+    if made.receiver_text == "self" or made.full.split(".")[0] in _module_roots(frame):
+        return None
+    return _only_one(frame, made.name)
+
+
+def _module_roots(frame: Frame) -> frozenset[str]:
+    return frozenset(name.split(".")[0] for name in frame.function.module.imports.values())
+
+
+def _method(frame: Frame, owner: Class, name: str) -> Function | None:
+    return frame.analysis.project.method(owner, name)
+
+
+def _inherited(frame: Frame, owner: Class, name: str) -> Function | None:
+    for base in owner.bases:
+        found = frame.analysis.project.find(base)
+        if isinstance(found, Class) and (method := frame.analysis.project.method(found, name)):
+            return method
+    return None
+
+
+def _only_one(frame: Frame, name: str) -> Function | None:
+    """A method that one class of the project alone has, on an object of unknown class."""
+    if name in COMMON or name.startswith("__"):
+        return None
+    found = frame.analysis.project.methods.get(name, ())
+    return found[0] if len(found) == 1 else None
+
+
+def _bound(made: Call, target: Function) -> dict[str, Value]:
+    """Arguments by the names of the parameters."""
+    params = list(target.params)
+    if target.is_method and params and params[0] in {"self", "cls"}:
+        params = params[1:]
+    bound = dict(zip(params, made.args, strict=False))
+    bound.update((name, value) for name, value in made.keywords.items() if name in target.params)
+    return bound
+
+
+def _enter(frame: Frame, made: Call, target: Function) -> Value:
+    bound = _bound(made, target)
+    frame.analysis.called(target, bound)
+    frame.emit(Enter(target, made.node.lineno, frame.function, bound))
+    summary = frame.analysis.summary(target)
+    returns = summary.returns
+    for name, filled in summary.fills.items():
+        node = _argument_node(made, target, name)
+        if node is not None:
+            frame.put_into(node, Value(frame.analysis.substitute(filled, target, bound)))
+    taint = frame.analysis.substitute(returns.taint, target, bound)
+    length = frame.analysis.substitute(summary.turns if summary.generator else returns.length, target, bound)
+    if summary.generator and any("loader" in value.tags for value in bound.values()):
+        return Value(taint, length, returns.tags | {"loader"})
+    tags = frozenset(tag for tag in returns.tags if tag != "itself" or returns.thing is not None)
+    source = rank_sources("call").get(made.name)
+    if source is not None and returns.ranks is None and not made.args:
+        return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
+    items = (
+        tuple(_substituted(frame, item, target, bound) for item in returns.items) if returns.items else returns.items
+    )
+    return Value(taint, length, tags, returns.ranks, returns.thing, items)
+
+
+def _argument_node(made: Call, target: Function, name: str) -> ast.expr | None:
+    for keyword in made.node.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    params = [p for p in target.params if not (target.is_method and p in {"self", "cls"})]
+    place = params.index(name) if name in params else len(made.node.args)
+    return made.node.args[place] if place < len(made.node.args) else None
+
+
+def _substituted(frame: Frame, value: Value, target: Function, bound: dict[str, Value]) -> Value:
+    taint = frame.analysis.substitute(value.taint, target, bound)
+    return value._replace(taint=taint, length=frame.analysis.substitute(value.length, target, bound))
+
+
+def _construct(frame: Frame, made: Call, target: Class) -> Value:
+    """An object of a class of the project: its length may depend on what it is made with."""
+    init = frame.analysis.project.method(target, "__init__")
+    bound = _bound(made, init) if init is not None else {}
+    if init is not None:
+        frame.analysis.called(init, bound)
+        frame.emit(Enter(init, made.node.lineno, frame.function, bound))
+    value = Value(thing=target, tags=libraries.class_tags(frame, target))
+    return value._replace(length=frame.analysis.substitute(object_length(frame, value), init, bound))
+
+
+def _source(frame: Frame, made: Call) -> Value | None:
+    """A call whose answer differs between ranks."""
+    source = rank_sources("call").get(made.name)
+    if source is not None:
+        if made.args or "group" in made.keywords:
+            grouped = not (made.node.args and _none(made.node.args[0]))
+            if grouped and source.kind == "rank":
+                return rank_value(frame, made.node, f"{made.name}()", "part", "group")
+        return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
+    known = rank_sources("function").get(made.full)
+    if known is not None:
+        if known.kind == "random" and (frame.analysis.seeded or "generator" in made.keywords):
+            return UNKNOWN
+        value = rank_value(frame, made.node, f"{made.full}()", known.kind, known.axis)
+        return value._replace(length=value.taint)
+    for how, words in (
+        ("path method", ("path", "file", "ckpt", "checkpoint", "dir")),
+        ("queue method", ("queue", "q")),
+    ):
+        method = rank_sources(how).get(made.name)
+        hint = made.receiver_text.rpartition(".")[2].lower()
+        if method is not None and (any(word in hint for word in words[:-1]) or hint.endswith(words[-1])):
+            return rank_value(frame, made.node, f"{made.receiver_text}.{made.name}()", method.kind, method.axis)
+    if made.name in {"get", "getenv", "pop"} and ("environ" in made.receiver_text or made.full == "os.getenv"):
+        first = made.node.args[0] if made.node.args else None
+        return environment(frame, made.node, first.value if isinstance(first, ast.Constant) else "")
+    return None
+
+
+def _unknown(frame: Frame, made: Call) -> Value:
+    """A call into a library: what it gets may show in what it returns."""
+    if made.name in FILLS and isinstance(made.node.func, ast.Attribute):
+        frame.put_into(made.node.func.value, mixed(made.args), grows=True)
+    elif made.name.endswith("_") and made.args and isinstance(made.node.func, ast.Attribute):
+        frame.put_into(made.node.func.value, mixed(made.args))  # add_(), copy_() and the like
+    if frame.trying and (made.name in RISKY or any(value.taint for value in made.args)):
+        origin = Origin("exception", f"{made.name}() may fail on one rank alone", *frame.at(made.node))
+        frame.emit(Risk(origin, made.node.lineno))
+    if made.name in SAME_EVERYWHERE:
+        return constant(WORLD) if made.name == "get_world_size" and not made.args else UNKNOWN
+    parts = [made.receiver, *made.args, *(v for k, v in made.keywords.items() if k not in libraries.PLACEMENT)]
+    carried = frozenset().union(*(part.tags & CARRIED for part in parts)) if parts else frozenset()
+    if made.name[:1].isupper():  # an object made with a rank is not itself one; made with a list, it may be as long
+        length = union(*(part.length for part in parts))
+        return Value(length=length, tags=carried) if carried or length else UNKNOWN
+    if made.name in libraries.KEEPS_RECEIVER:
+        return made.receiver._replace(ranks=None)
+    value = mixed(parts)
+    if made.receiver.length and made.name not in libraries.REDUCES:
+        value = value._replace(length=made.receiver.length)
+    if made.name in libraries.SHAPED_BY_CONTENT and value.taint:
+        return value._replace(length=value.taint)
+    if made.name in libraries.SHARDS and (marks := union(*(v.taint for v in [*made.args, *made.keywords.values()]))):
+        return value._replace(length=marks)
+    return value

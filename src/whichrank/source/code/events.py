@@ -1,0 +1,155 @@
+"""What a function does that other ranks have to match, as a tree: operations, branches, loops, attempts, exits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Taint, Value
+
+if TYPE_CHECKING:
+    from whichrank.source.code.index import Function
+
+Exit = Literal["return", "break", "continue", "raise", "exit"]
+
+
+@dataclass(eq=False, slots=True)
+class Op:
+    """One call of the table of collectives."""
+
+    name: str
+    kind: str
+    function: Function
+    line: int
+    group: str = ""
+    members: tuple[Any, ...] | None = None
+    """The members of its group for each rank, where known."""
+    root: str = ""
+    reduction: str = ""
+    peer: Value = UNKNOWN
+    """Destination or source of a point-to-point operation."""
+    tag: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class Enter:
+    """A call of a function of the project."""
+
+    function: Function
+    line: int
+    caller: Function
+    arguments: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class Leave:
+    kind: Exit
+    line: int
+    empty: bool = False
+    """A return without a value."""
+
+
+@dataclass(eq=False, slots=True)
+class Fork:
+    test: Value
+    text: str
+    line: int
+    then: list[Event]
+    other: list[Event]
+    given: tuple[tuple[str, bool], ...] = ()
+    """Conditions that hold on all ranks where these ranks part: `not x` of `not x and rank == 0`."""
+
+
+@dataclass(eq=False, slots=True)
+class Loop:
+    kind: Literal["for", "while"]
+    text: str
+    line: int
+    body: list[Event]
+    length: Taint = CLEAN
+    """Why the number of turns may differ between ranks."""
+    test: Value = UNKNOWN
+    joined: bool = False
+    """Inside DDP's join(): ranks may run out of data."""
+
+
+@dataclass(eq=False, slots=True)
+class Handler:
+    types: tuple[str, ...]
+    line: int
+    body: list[Event]
+    raises: bool
+
+
+@dataclass(eq=False, slots=True)
+class Risk:
+    """Something that may fail on one rank alone."""
+
+    origin: Origin
+    line: int
+
+
+@dataclass(eq=False, slots=True)
+class Attempt:
+    line: int
+    body: list[Event]
+    handlers: list[Handler]
+    final: list[Event]
+    final_line: int
+    orelse: list[Event]
+
+
+@dataclass(eq=False, slots=True)
+class First:
+    """`with main_process_first()`: one rank goes through the block before the others."""
+
+    line: int
+    text: str
+    body: list[Event]
+
+
+# What says that a library lacks something, or that somebody pressed a key: the same on all ranks.
+ALIKE = frozenset({
+    "ImportError", "ModuleNotFoundError", "AttributeError", "NotImplementedError", "KeyboardInterrupt", "TypeError",
+    "GeneratorExit", "StopIteration", "NameError", "SystemExit", "PackageNotFoundError", "StopAsyncIteration",
+})  # fmt: skip
+
+Event: TypeAlias = "Op | Enter | Leave | Fork | Loop | Attempt | First | Risk"
+
+
+def matters(events: list[Event]) -> bool:
+    """Whether anything in there can be out of step."""
+    return any(not isinstance(event, Risk) for event in events)
+
+
+def exits(events: list[Event]) -> set[Exit]:
+    """Ways in which these events may leave their block, at any depth of branches."""
+    found: set[Exit] = set()
+    for event in events:
+        if isinstance(event, Leave):
+            found.add(event.kind)
+        elif isinstance(event, Fork):
+            found |= exits(event.then) | exits(event.other)
+        elif isinstance(event, Loop):
+            found |= exits(event.body) - {"break", "continue"}
+        elif isinstance(event, Attempt):
+            found |= exits(event.body)
+            for handler in event.handlers:
+                found |= exits(handler.body)
+        elif isinstance(event, First):
+            found |= exits(event.body)
+    return found
+
+
+def ending(events: list[Event]) -> Exit | None:
+    """How these events end, if they never reach the end of their block."""
+    for event in events:
+        if isinstance(event, Leave):
+            return event.kind
+        if isinstance(event, Fork):
+            one, two = ending(event.then), ending(event.other)
+            if one is not None and two is not None:
+                return one if one != "raise" else two
+        if isinstance(event, First) and (inner := ending(event.body)):
+            return inner
+    return None

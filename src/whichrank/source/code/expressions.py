@@ -1,0 +1,415 @@
+"""The value of an expression: what is known of it on each rank, and why it may differ."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from whichrank.facts.collectives import rank_sources
+from whichrank.source.code.events import Fork
+from whichrank.source.code.index import Class, Function, Module, dotted, resolve
+from whichrank.source.code.values import (
+    CLEAN,
+    NO_TAGS,
+    UNKNOWN,
+    WORLD,
+    Origin,
+    Taint,
+    Value,
+    constant,
+    differs,
+    join,
+    per_rank,
+    union,
+)
+
+if TYPE_CHECKING:
+    from whichrank.source.code.frame import Frame
+
+# What every rank agrees on although the object itself differs.
+AGREED = frozenset({
+    "dtype", "device", "is_cuda", "requires_grad", "ndim", "layout", "is_sparse", "type", "training", "__class__",
+    "keys", "columns", "names", "format", "mode", "backend",
+})  # fmt: skip
+WORLD_NAMES = frozenset(
+    {"world_size", "world", "num_processes", "nprocs", "n_ranks", "num_ranks", "ngpus", "WORLD_SIZE"}
+)
+WRAPPERS = frozenset({"ddp", "fsdp", "deepspeed"})
+CARRIED = frozenset({"wrapped_output"})
+"""Tags that what is computed from a value keeps."""
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mod: operator.mod, ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv, ast.BitAnd: operator.and_, ast.BitXor: operator.xor, ast.BitOr: operator.or_,
+}  # fmt: skip
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
+}  # fmt: skip
+_SMALL = 1 << 20
+
+
+def rank_value(frame: Frame, node: ast.AST, what: str, kind: str, axis: str) -> Value:
+    """What a name of the table of sources stands for."""
+    origin = Origin("part" if kind == "part" else "rank" if kind in {"first", "last"} else kind, what, *frame.at(node))
+    ranks: tuple[Any, ...] | None = None
+    if kind == "rank" and axis == "world":
+        ranks = tuple(range(WORLD))
+    elif kind in {"first", "last"}:
+        ranks = tuple(rank == (0 if kind == "first" else WORLD - 1) for rank in range(WORLD))
+    return Value(frozenset({origin}), ranks=ranks)
+
+
+def evaluate(frame: Frame, node: ast.expr) -> Value:
+    """The value of any expression; calls inside are noted as events on the way."""
+    handler = _HANDLERS.get(type(node))
+    if handler is not None:
+        return handler(frame, node)
+    return _combined(frame, node)
+
+
+def _combined(frame: Frame, node: ast.AST) -> Value:
+    parts = [evaluate(frame, child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    return mixed(parts)
+
+
+def mixed(parts: list[Value]) -> Value:
+    """What is computed from several values."""
+    taint = union(*(part.taint for part in parts))
+    tags = frozenset().union(*(part.tags & CARRIED for part in parts if part.tags)) if parts else NO_TAGS
+    return Value(taint, tags=tags) if taint or tags else UNKNOWN
+
+
+def _constant(_frame: Frame, node: ast.Constant) -> Value:
+    return constant(node.value)
+
+
+def _name(frame: Frame, node: ast.Name) -> Value:
+    known = frame.lookup(node.id)
+    if known is not None:
+        return known
+    source = rank_sources("attribute").get(node.id)
+    if source is not None and node.id not in frame.function.module.imports:
+        return rank_value(frame, node, node.id, source.kind, source.axis)
+    return constant(WORLD) if node.id in WORLD_NAMES else reference(frame, node.id)
+
+
+def reference(frame: Frame, text: str) -> Value:
+    """A name that stands for something of the project: a function, a class, a constant of a module."""
+    found = frame.analysis.project.find(resolve(frame.function.module, text))
+    if isinstance(found, Function | Class):
+        return Value(thing=found, tags=frozenset({"itself"}))
+    head, _, last = resolve(frame.function.module, text).rpartition(".")
+    module = frame.analysis.project.modules.get(head)
+    if isinstance(module, Module) and module is not frame.function.module:
+        return frame.analysis.global_value(module, last) or UNKNOWN
+    return UNKNOWN
+
+
+def _attribute(frame: Frame, node: ast.Attribute) -> Value:
+    text = dotted(node)
+    if text and text in frame.paths:
+        return frame.paths[text]
+    own = isinstance(node.value, ast.Name) and node.value.id == "self" and frame.owner is not None
+    base = Value(thing=frame.owner) if own else evaluate(frame, node.value)
+    source = rank_sources("attribute").get(node.attr)
+    held = _member(frame, base, node.attr)
+    if held is not None and (held.taint or source is None):
+        return held
+    if source is not None:
+        return rank_value(frame, node, text or node.attr, source.kind, source.axis)
+    if node.attr in WORLD_NAMES:
+        return constant(WORLD)
+    known = not own and not base.taint and text and node.attr != "grad"
+    return reference(frame, text) if known else _part(frame, node, base)
+
+
+def _member(frame: Frame, base: Value, name: str) -> Value | None:
+    """An attribute or a bound method of an object of the project."""
+    if not isinstance(base.thing, Class) or "itself" in base.tags:
+        return None
+    written = frame.analysis.attribute(base.thing, name)
+    if written is not None:
+        return written
+    method = frame.analysis.project.method(base.thing, name)
+    if method is None:
+        return None
+    if "property" in method.decorators() or "cached_property" in method.decorators():
+        return frame.analysis.summary(method).returns
+    return Value(thing=method, tags=frozenset({"itself"}))
+
+
+def _part(frame: Frame, node: ast.Attribute, base: Value) -> Value:
+    """An attribute of something of which little is known."""
+    name = node.attr
+    if name in AGREED:
+        return UNKNOWN
+    if name == "module" and base.tags & WRAPPERS:
+        return base._replace(tags=(base.tags - WRAPPERS) | {"unwrapped"})
+    if name == "grad" and frame.analysis.local_gradients:
+        return Value(frozenset({Origin("data", "this rank's part of the gradients", *frame.at(node))}))
+    if base.taint or base.tags & CARRIED:
+        return Value(base.taint, base.length if name in {"data", "T", "grad"} else CLEAN, base.tags & CARRIED)
+    return UNKNOWN
+
+
+def _binary(frame: Frame, node: ast.BinOp) -> Value:
+    left, right = evaluate(frame, node.left), evaluate(frame, node.right)
+    result = mixed([left, right])
+    if isinstance(node.op, ast.Mult):
+        ranks = per_rank(_times, left, right)
+        length = union(left.length, right.length, right.taint if left.items is not None else CLEAN)
+    else:
+        function = _BINARY.get(type(node.op))
+        ranks = per_rank(function, left, right) if function is not None and _plain(left, right) else None
+        length = union(left.length, right.length)
+    return result._replace(ranks=ranks, length=length) if ranks is not None or length else result
+
+
+def _plain(*values: Value) -> bool:
+    """Formatting with % can make any text; only numbers and short lists are computed."""
+    return all(v.ranks is None or not isinstance(v.ranks[0], str | bytes) for v in values)
+
+
+def _times(left: Any, right: Any) -> Any:
+    if isinstance(left, list | str | tuple) or isinstance(right, list | str | tuple):
+        raise TypeError
+    if abs(left) > _SMALL or abs(right) > _SMALL:
+        raise OverflowError
+    return left * right
+
+
+def _unary(frame: Frame, node: ast.UnaryOp) -> Value:
+    value = evaluate(frame, node.operand)
+    if isinstance(node.op, ast.Not):
+        return Value(_in_doubt(value), ranks=per_rank(operator.not_, value))
+    if isinstance(node.op, ast.USub):
+        return value._replace(ranks=per_rank(operator.neg, value))
+    return value._replace(ranks=None)
+
+
+def _compare(frame: Frame, node: ast.Compare) -> Value:
+    left = evaluate(frame, node.left)
+    rights = [evaluate(frame, item) for item in node.comparators]
+    if len(rights) > 1:
+        return _chain(node, left, rights)
+    right, kind = rights[0], type(node.ops[0])
+    none = isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None
+    if none and kind in {ast.Is, ast.IsNot} and not left.tags & {"element", "optional"}:
+        return UNKNOWN  # whether something was given at all is the program's shape, the same everywhere
+    if kind in {ast.In, ast.NotIn} and isinstance(node.left, ast.Constant) and not _ranks_only(right):
+        return UNKNOWN  # which keys a batch or a configuration has
+    ranks = per_rank(_COMPARE[kind], left, right)
+    return Value(union(left.taint, right.taint, right.length if kind in {ast.In, ast.NotIn} else CLEAN), ranks=ranks)
+
+
+def _ranks_only(value: Value) -> bool:
+    return value.ranks is not None
+
+
+def _chain(node: ast.Compare, left: Value, rights: list[Value]) -> Value:
+    """`0 < rank < 3`."""
+    taint = union(left.taint, *(right.taint for right in rights))
+    ranks: tuple[Any, ...] | None = (True,) * WORLD
+    for one, kind, other in zip([left, *rights], node.ops, rights, strict=False):
+        step = per_rank(_COMPARE[type(kind)], one, other)
+        ranks = None if step is None or ranks is None else tuple(a and b for a, b in zip(ranks, step, strict=True))
+    return Value(taint, ranks=ranks)
+
+
+def _boolean(frame: Frame, node: ast.BoolOp) -> Value:
+    value = evaluate(frame, node.values[0])
+    for item in node.values[1:]:
+        inside, other = frame.aside(item)
+        if inside:
+            arms = (inside, []) if isinstance(node.op, ast.And) else ([], inside)
+            frame.emit(Fork(value, ast.unparse(node.values[0])[:120], node.lineno, *arms))
+        value = _logic(isinstance(node.op, ast.And), value, other)
+    return value
+
+
+def _logic(both: bool, one: Value, other: Value) -> Value:
+    if both:
+        ranks = per_rank(lambda a, b: a and b, one, other)
+        if ranks is None:
+            ranks = _decided(one, other, False)
+    else:
+        ranks = per_rank(lambda a, b: a or b, one, other)
+        if ranks is None:
+            ranks = _decided(one, other, True)
+    tags = (one.tags | other.tags) & CARRIED
+    result = Value(union(_in_doubt(one), _in_doubt(other)), tags=tags, ranks=ranks)
+    return result._replace(thing=one.thing or other.thing, tags=one.tags | other.tags) if not both else result
+
+
+def _in_doubt(value: Value) -> Taint:
+    """Why the truth of a value may differ; `local_rank != -1` is the same everywhere."""
+    return value.taint if differs(value) else CLEAN
+
+
+def _decided(one: Value, other: Value, by: bool) -> tuple[Any, ...] | None:
+    """`known and unknown` is known where the known side decides on all ranks: the unknown is the same everywhere."""
+    for side, unknown in ((one, other), (other, one)):
+        if side.ranks is not None and not differs(unknown):
+            truths = tuple(bool(v) for v in side.ranks)
+            # Where the unknown, uniform side does not decide, the ranks differ as the known side says.
+            return truths if len(set(truths)) > 1 else ((by,) * WORLD if truths[0] is by else None)
+    return None
+
+
+def _conditional(frame: Frame, node: ast.IfExp) -> Value:
+    test = evaluate(frame, node.test)
+    then, one = frame.aside(node.body)
+    other, two = frame.aside(node.orelse)
+    if then or other:
+        frame.emit(Fork(test, ast.unparse(node.test)[:120], node.lineno, then, other))
+    return chosen(test, one, two)
+
+
+def chosen(test: Value, one: Value, two: Value) -> Value:
+    """One value or the other, by a condition."""
+    merged = join([one, two])
+    if test.ranks is not None and one.ranks is not None and two.ranks is not None:
+        picked = tuple(a if t else b for t, a, b in zip(test.ranks, one.ranks, two.ranks, strict=True))
+        merged = merged._replace(ranks=picked)
+    elif merged.ranks is not None and one.ranks != two.ranks:
+        merged = merged._replace(ranks=None)
+    if differs(test) and not ("shared" in one.tags and "shared" in two.tags):
+        shape = union(merged.length, test.taint) if _other_length(one, two) else merged.length
+        tags = merged.tags
+        if _is_none(one) or _is_none(two):
+            tags |= {"optional"}
+        if _other_type(one, two):
+            tags = frozenset(tag for tag in tags if not tag.startswith(("dtype:", "cast:"))) | {"dtype differs"}
+        merged = merged._replace(taint=union(merged.taint, test.taint), length=shape, tags=tags)
+    return merged
+
+
+def _other_type(one: Value, two: Value) -> bool:
+    """Whether the two are tensors of different types: one was cast and the other was not, or both are known."""
+    for prefix in ("cast:", "dtype:"):
+        kinds = [{tag for tag in value.tags if tag.startswith(prefix)} for value in (one, two)]
+        if kinds[0] != kinds[1] and (prefix == "cast:" or (kinds[0] and kinds[1])):
+            return True
+    return False
+
+
+def _is_none(value: Value) -> bool:
+    return value.ranks is not None and value.ranks[0] is None
+
+
+def _other_length(one: Value, two: Value) -> bool:
+    if one.items is not None and two.items is not None:
+        return len(one.items) != len(two.items)
+    known = one.ranks is not None and two.ranks is not None and isinstance(one.ranks[0], list | tuple | range)
+    return known and per_rank(len, one) != per_rank(len, two)
+
+
+def _sequence(frame: Frame, node: ast.List | ast.Tuple) -> Value:
+    items = tuple(evaluate(frame, item) for item in node.elts)
+    if any(isinstance(item, ast.Starred) for item in node.elts):
+        return mixed(list(items))._replace(length=union(*(item.length for item in items)))
+    kind: Callable[..., Any] = list if isinstance(node, ast.List) else tuple
+    ranks = per_rank(lambda *each: kind(each), *items) if len(items) <= 64 else None
+    return mixed(list(items))._replace(items=items, ranks=ranks if items else (kind(()),) * WORLD)
+
+
+def _set(frame: Frame, node: ast.Set) -> Value:
+    items = [evaluate(frame, item) for item in node.elts]
+    return mixed(items)._replace(tags=frozenset({"set"}), ranks=per_rank(lambda *each: set(each), *items))
+
+
+def _subscript(frame: Frame, node: ast.Subscript) -> Value:
+    base = evaluate(frame, node.value)
+    if dotted(node.value).endswith("environ") and isinstance(node.slice, ast.Constant):
+        return environment(frame, node, node.slice.value)
+    if isinstance(node.slice, ast.Slice):
+        ends = [evaluate(frame, e) for e in (node.slice.lower, node.slice.upper, node.slice.step) if e is not None]
+        marks = union(*(end.taint for end in ends))
+        taint = union(base.taint, marks)
+        return Value(taint, union(base.length, marks), base.tags & (CARRIED | {"loader", "set"}))
+    index = evaluate(frame, node.slice)
+    if base.items is not None and index.ranks is not None and isinstance(index.ranks[0], int):
+        picked = index.ranks[0]
+        if len(set(index.ranks)) == 1 and -len(base.items) <= picked < len(base.items):
+            return base.items[picked]
+    ranks = per_rank(lambda a, b: a[b], base, index)
+    masked = bool(isinstance(node.slice, ast.Compare) or "mask" in index.tags) and bool(base.taint or index.taint)
+    length = union(base.taint, index.taint) if masked else CLEAN
+    taint = union(base.taint, index.taint)
+    return Value(taint, length, base.tags & CARRIED, ranks) if taint or ranks is not None or length else UNKNOWN
+
+
+def environment(frame: Frame, node: ast.AST, name: object) -> Value:
+    """One variable of the environment."""
+    source = rank_sources("environment").get(str(name))
+    if source is None:
+        return constant(WORLD) if name == "WORLD_SIZE" else UNKNOWN
+    return rank_value(frame, node, f"the environment variable {name}", source.kind, source.axis)
+
+
+def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
+    from whichrank.source.code.loops import elements, turns
+
+    saved = dict(frame.env)
+    length, taint = CLEAN, CLEAN
+    for generator in node.generators:
+        source = evaluate(frame, generator.iter)
+        frame.bind(generator.target, elements(frame, source, generator.iter))
+        length = union(length, turns(frame, source).length)
+        taint = union(taint, source.taint)
+        for condition in generator.ifs:
+            length = union(length, evaluate(frame, condition).taint)
+    parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+    inside, value = frame.aside(*parts)
+    if inside:
+        from whichrank.source.code.events import Loop
+
+        frame.emit(Loop("for", ast.unparse(node.generators[0].iter)[:120], node.lineno, inside, length))
+    frame.env = saved
+    tags = (value.tags & CARRIED) | ({"set"} if isinstance(node, ast.SetComp) else set())
+    return Value(union(value.taint, length, taint), length, frozenset(tags))
+
+
+def _formatted(frame: Frame, node: ast.expr) -> Value:
+    return _combined(frame, node)._replace(tags=NO_TAGS)
+
+
+def _lambda(_frame: Frame, _node: ast.expr) -> Value:
+    return UNKNOWN
+
+
+def _named(frame: Frame, node: ast.NamedExpr) -> Value:
+    value = evaluate(frame, node.value)
+    frame.bind(node.target, value)
+    return value
+
+
+def _yielded(frame: Frame, node: ast.Yield | ast.YieldFrom) -> Value:
+    if node.value is None:
+        frame.yielded(UNKNOWN)
+        return UNKNOWN
+    value = evaluate(frame, node.value)
+    frame.yielded(value, whole=isinstance(node, ast.YieldFrom))
+    return UNKNOWN
+
+
+def _call(frame: Frame, node: ast.Call) -> Value:
+    from whichrank.source.code.calls import call
+
+    return call(frame, node)
+
+
+def _starred(frame: Frame, node: ast.Starred) -> Value:
+    return evaluate(frame, node.value)
+
+
+_HANDLERS: dict[type[ast.expr], Callable[[Frame, Any], Value]] = {
+    ast.Constant: _constant, ast.Name: _name, ast.Attribute: _attribute, ast.BinOp: _binary, ast.UnaryOp: _unary,
+    ast.Compare: _compare, ast.BoolOp: _boolean, ast.IfExp: _conditional, ast.List: _sequence, ast.Tuple: _sequence,
+    ast.Set: _set, ast.Subscript: _subscript, ast.ListComp: _comprehension, ast.SetComp: _comprehension,
+    ast.GeneratorExp: _comprehension, ast.DictComp: _comprehension, ast.JoinedStr: _formatted, ast.Lambda: _lambda,
+    ast.NamedExpr: _named, ast.Yield: _yielded, ast.YieldFrom: _yielded, ast.Call: _call, ast.Starred: _starred,
+}  # fmt: skip

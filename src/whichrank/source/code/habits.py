@@ -1,0 +1,128 @@
+"""Habits that ask for trouble: read off the syntax tree, file by file."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from whichrank.facts.environment import catalogue
+from whichrank.records.code import Habit
+from whichrank.source._environ import environ_names
+from whichrank.source._order import too_late
+from whichrank.source.code.index import Module, dotted, last_name, resolve
+from whichrank.source.code.partings import place
+
+_SETS = re.compile(r"environ\s*\[[^\]]*\]\s*=[^=]|environ\.(?:setdefault|update)|putenv|environ\s*\|=")
+_SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "manual_seed_all"})
+_SYNCS = frozenset({
+    "DistributedDataParallel", "DDP", "FullyShardedDataParallel", "FSDP", "broadcast", "prepare", "initialize",
+    "sync_module_states", "load_state_dict", "broadcast_parameters", "fully_shard", "setup",
+})  # fmt: skip
+
+
+def habits(module: Module) -> Iterator[Habit]:
+    """All that is found in one file."""
+    calls: dict[str, list[ast.Call]] = {}
+    for node in module.nodes:
+        if isinstance(node, ast.Call):
+            full = resolve(module, dotted(node.func)) if dotted(node.func) else ""
+            name = full.rpartition(".")[2] if isinstance(node.func, ast.Name) else last_name(node.func)
+            calls.setdefault(name, []).append(node)
+    if not calls:
+        return
+    yield from _no_set_epoch(module, calls)
+    yield from _no_timeout(module, calls)
+    yield from _no_device(module, calls)
+    yield from _never_destroyed(module, calls)
+    yield from _unseeded(module, calls)
+    yield from _late(module)
+
+
+def _keyword(call: ast.Call, name: str) -> ast.expr | None:
+    return next((k.value for k in call.keywords if k.arg == name), None)
+
+
+def _is_false(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
+
+
+def _no_set_epoch(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[Habit]:
+    """A shuffling DistributedSampler gives the same order every epoch unless it is told the epoch."""
+    if "set_epoch" in calls or not _is_program(module):
+        return
+    epochs = [n for n in module.nodes if isinstance(n, ast.For) and "epoch" in ast.unparse(n.target).lower()]
+    for call in calls.get("DistributedSampler", []):
+        if not _is_false(_keyword(call, "shuffle")) and epochs:
+            ref = place(module, call.lineno)
+            said = "set_epoch() is never called: every epoch has the same order of samples"
+            yield Habit("no set_epoch", ref, said, (place(module, epochs[0].lineno),))
+
+
+def _no_timeout(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[Habit]:
+    """new_group does not inherit the timeout of init_process_group."""
+    inits = [c for c in calls.get("init_process_group", []) if _keyword(c, "timeout") is not None]
+    for call in calls.get("new_group", []):
+        if inits and _keyword(call, "timeout") is None and len(call.args) < 2:
+            said = "this group has the default timeout, not the one given to init_process_group"
+            yield Habit("no timeout", place(module, call.lineno), said, (place(module, inits[0].lineno),))
+
+
+def _no_device(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[Habit]:
+    """A barrier on NCCL guesses its device from the rank unless one is given."""
+    inits = calls.get("init_process_group", [])
+    nccl = [c for c in inits if any(isinstance(n, ast.Constant) and n.value == "nccl" for n in ast.walk(c))]
+    if not nccl or any(_keyword(c, "device_id") is not None for c in inits) or "set_device" in calls:
+        return
+    for call in calls.get("barrier", []):
+        full = resolve(module, dotted(call.func)) if dotted(call.func) else ""
+        if full.startswith("torch.distributed") and _keyword(call, "device_ids") is None:
+            said = "NCCL has to guess the device of this barrier, and no device was set"
+            yield Habit("no device", place(module, call.lineno), said, (place(module, nccl[0].lineno),))
+
+
+def _is_program(module: Module) -> bool:
+    """A file that is run, not imported."""
+    return any(
+        isinstance(node, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(node.test))
+        for node in module.tree.body
+    )
+
+
+def _never_destroyed(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[Habit]:
+    """A process group that is never destroyed: torch warns, and ranks may leave out of step."""
+    if not _is_program(module) or "destroy_process_group" in calls or "spawn" in calls:
+        return
+    for call in calls.get("init_process_group", [])[:1]:
+        full = resolve(module, dotted(call.func)) if dotted(call.func) else ""
+        if full.startswith("torch.distributed"):
+            said = "destroy_process_group() is never called"
+            yield Habit("never destroyed", place(module, call.lineno), said)
+
+
+def _unseeded(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[Habit]:
+    """Replicas that start from different random weights and are averaged by hand."""
+    if "init_process_group" not in calls or not _is_program(module):
+        return
+    if any(name in calls for name in _SEEDS | _SYNCS) or "broadcast_object_list" in calls:
+        return
+    steps = [c for c in calls.get("all_reduce", []) if "grad" in ast.unparse(c)]
+    if steps and "backward" in calls:
+        said = "gradients are averaged by hand, and nothing makes the ranks start from the same weights"
+        yield Habit("unseeded", place(module, steps[0].lineno), said)
+
+
+def _late(module: Module) -> Iterator[Habit]:
+    if not any(_SETS.search(line) for line in module.lines):
+        return
+    try:
+        found = too_late(module.tree, environ_names(module.tree))
+    except RecursionError:
+        return
+    for late in found:
+        variable = catalogue().get(late.name)
+        if variable is not None and variable.when_read == "every communicator init":
+            continue  # groups that are made later still see it
+        line, event = getattr(late.node, "lineno", 1), getattr(late.event_node, "lineno", 1)
+        said = f"{late.name} is set too late: {late.event} on line {event}, before this line"
+        yield Habit("set late", place(module, line), said, (place(module, event),))

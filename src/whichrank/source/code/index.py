@@ -1,0 +1,230 @@
+"""The modules, functions and classes of a project, and what their imports mean."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
+
+
+@dataclass(eq=False, slots=True)
+class Function:
+    """A function, a method, or the body of a module."""
+
+    module: Module
+    name: str
+    body: list[ast.stmt]
+    node: FunctionNode | None = None
+    owner: Class | None = None
+    parent: Function | None = None
+    params: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> int:
+        return self.node.lineno if self.node is not None else 1
+
+    @property
+    def is_method(self) -> bool:
+        return self.owner is not None
+
+    def decorators(self) -> Iterator[str]:
+        """Last names of the decorators."""
+        for item in self.node.decorator_list if self.node is not None else []:
+            yield last_name(item.func if isinstance(item, ast.Call) else item)
+
+
+@dataclass(eq=False, slots=True)
+class Class:
+    module: Module
+    name: str
+    node: ast.ClassDef
+    bases: tuple[str, ...] = ()
+    """Dotted names as imports say them."""
+    methods: dict[str, Function] = field(default_factory=dict)
+    writers: dict[str, list[Function]] = field(default_factory=dict)
+    """Attribute of self -> the methods that assign it."""
+
+
+@dataclass(eq=False, slots=True)
+class Module:
+    label: str
+    name: str
+    tree: ast.Module
+    lines: list[str]
+    nodes: list[ast.AST] = field(default_factory=list)
+    """Every node of the tree, walked once."""
+    imports: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    classes: dict[str, Class] = field(default_factory=dict)
+    everything: list[Function] = field(default_factory=list)
+    """All functions, nested ones and methods too."""
+    body: Function | None = None
+    defs: dict[ast.AST, Function] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Project:
+    """All modules by name, and methods by name for calls on objects of unknown class."""
+
+    modules: dict[str, Module] = field(default_factory=dict)
+    methods: dict[str, list[Function]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, module: Module) -> None:
+        name = module.name
+        while name in self.modules:
+            name += "'"
+        module.name = name
+        self.modules[name] = module
+        for owner in module.classes.values():
+            for function in owner.methods.values():
+                self.methods[function.name].append(function)
+
+    def find(self, dotted: str, depth: int = 0) -> Function | Class | Module | None:
+        """What a dotted name stands for, re-exports followed."""
+        if dotted in self.modules:
+            return self.modules[dotted]
+        head, _, last = dotted.rpartition(".")
+        if not head or depth > 4:
+            return None
+        holder = self.modules.get(head)
+        if holder is not None:
+            found = holder.functions.get(last) or holder.classes.get(last)
+            if found is None and last in holder.imports and holder.imports[last] != dotted:
+                return self.find(holder.imports[last], depth + 1)
+            return found
+        owner = self.find(head, depth + 1)
+        return owner.methods.get(last) if isinstance(owner, Class) else None
+
+    def method(self, owner: Class, name: str, depth: int = 0) -> Function | None:
+        """A method of a class or of the bases that the project holds."""
+        if name in owner.methods:
+            return owner.methods[name]
+        for base in owner.bases if depth < 6 else ():
+            found = self.find(base)
+            if isinstance(found, Class) and (inherited := self.method(found, name, depth + 1)):
+                return inherited
+        return None
+
+    def lineage(self, owner: Class, depth: int = 0) -> Iterator[str]:
+        """Names of the class's bases, near ones first."""
+        for base in owner.bases if depth < 6 else ():
+            yield base
+            found = self.find(base)
+            if isinstance(found, Class) and found is not owner:
+                yield from self.lineage(found, depth + 1)
+
+
+def read_module(text: str, label: str, name: str) -> Module:
+    """Parse one file. Raises what ast.parse raises."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes in the program are not ours to report
+        tree = ast.parse(text)
+    module = Module(label, name, tree, text.split("\n"), list(ast.walk(tree)))
+    module.body = Function(module, "<module>", tree.body)
+    _imports(module)
+    _definitions(module, tree.body, None, None)
+    return module
+
+
+def _imports(module: Module) -> None:
+    package = module.name if module.label.endswith("__init__.py") else module.name.rpartition(".")[0]
+    for node in module.nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.split(".")[0]
+                module.imports[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1] if package else []
+                base = ".".join([*above, base]) if base else ".".join(above)
+            for alias in node.names:
+                module.imports[alias.asname or alias.name] = f"{base}.{alias.name}" if base else alias.name
+
+
+def _definitions(module: Module, body: list[ast.stmt], owner: Class | None, parent: Function | None) -> None:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            _function(module, node, owner, parent)
+        elif isinstance(node, ast.ClassDef):
+            bases = tuple(resolve(module, text) for base in node.bases if (text := dotted(base)))
+            inner = Class(module, node.name, node, bases)
+            if owner is None and parent is None:
+                module.classes.setdefault(node.name, inner)
+            _definitions(module, node.body, inner, parent)
+        else:
+            for nested in _blocks(node):
+                _definitions(module, nested, owner, parent)
+
+
+def _function(module: Module, node: FunctionNode, owner: Class | None, parent: Function | None) -> None:
+    arguments = node.args
+    params = tuple(a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs])
+    function = Function(module, node.name, node.body, node, owner, parent, params)
+    module.everything.append(function)
+    module.defs[node] = function
+    if owner is not None:
+        if not any(name == "overload" for name in function.decorators()):
+            owner.methods[node.name] = function
+        _writers(owner, function)
+    elif parent is None:
+        module.functions[node.name] = function
+    _definitions(module, node.body, None, function)
+
+
+def _writers(owner: Class, function: Function) -> None:
+    for node in ast.walk(function.node or ast.Pass()):
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "self"
+        ):
+            known = owner.writers.setdefault(node.attr, [])
+            if function not in known:
+                known.append(function)
+
+
+def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for field_name in ("body", "orelse", "finalbody"):
+        block = getattr(node, field_name, None)
+        if isinstance(block, list):
+            yield block
+    for handler in getattr(node, "handlers", ()):
+        yield handler.body
+    for case in getattr(node, "cases", ()):
+        yield case.body
+
+
+def resolve(module: Module, text: str) -> str:
+    """A dotted name with its first part replaced by what the imports say."""
+    first, _, rest = text.partition(".")
+    known = module.imports.get(first)
+    if known is None:
+        local = first in module.functions or first in module.classes
+        known = f"{module.name}.{first}" if local and module.name else first
+    return f"{known}.{rest}" if rest else known
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` of a chain of attributes; empty for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+def last_name(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

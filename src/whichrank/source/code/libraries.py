@@ -1,0 +1,317 @@
+"""What is known of torch and the trainers beyond the table: wrappers, loaders, groups, shapes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from whichrank.source.code.index import Class, last_name
+from whichrank.source.code.loops import rounds
+from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, per_rank, union
+
+if TYPE_CHECKING:
+    from whichrank.facts.collectives import Collective
+    from whichrank.source.code.calls import Call
+    from whichrank.source.code.frame import Frame
+
+PLACEMENT = frozenset(
+    {"device", "device_id", "device_ids", "output_device", "map_location", "non_blocking", "generator"}
+)
+KEEPS_RECEIVER = frozenset({
+    "to", "cuda", "cpu", "eval", "train", "float", "contiguous", "clone", "detach", "requires_grad_", "half",
+    "bfloat16", "double", "share_memory", "pin_memory", "numpy", "compile", "parameters",
+})  # fmt: skip
+SHAPED_BY_CONTENT = frozenset({"nonzero", "unique", "masked_select", "argwhere", "flatnonzero", "compress"})
+REDUCES = frozenset({
+    "sum", "mean", "max", "min", "item", "size", "any", "all", "norm", "numel", "argmax", "argmin", "std", "var", "dim",
+    "prod", "count", "index", "get", "pop", "nelement", "amax", "amin", "median", "logsumexp",
+})  # fmt: skip
+SHARDS = frozenset({"shard", "split_dataset_by_node"})
+_SHAPED = frozenset({"zeros", "ones", "empty", "full", "randn", "rand", "arange", "new_empty", "new_zeros", "new_ones"})
+_WRAPPERS = {
+    "DistributedDataParallel": "ddp", "DDP": "ddp", "FullyShardedDataParallel": "fsdp", "FSDP": "fsdp",
+    "fully_shard": "fsdp",
+}  # fmt: skip
+_TRAINERS = {
+    "Accelerator": frozenset({"accelerator", "state"}), "PartialState": frozenset({"accelerator", "state"}),
+    "AcceleratorState": frozenset({"accelerator", "state"}), "Fabric": frozenset({"fabric"}),
+}  # fmt: skip
+_DTYPES = {
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "bfloat16": "bfloat16",
+    "int": "int32",
+    "long": "int64",
+}
+_EQUAL_SAMPLERS = frozenset({"DistributedSampler", "DistributedBatchSampler", "RandomSampler", "SequentialSampler"})
+_SCHEDULE = re.compile(r"(?:LR|LRScheduler|get_\w*_schedule\w*)$")
+NAMED = {
+    "accelerator": re.compile(r"(?:^|\.|_)accelerator$|^PartialState$"),
+    "state": re.compile(r"(?:^|\.)(?:distributed_|partial_)?state$|PartialState"),
+    "strategy": re.compile(r"(?:^|\.)(?:strategy|_strategy|training_type_plugin)$"),
+    "fabric": re.compile(r"(?:^|\.|_)fabric$"),
+    "deepspeed": re.compile(r"(?:^|\.|_)(?:model_engine|ds_engine|deepspeed_engine)$"),
+}
+
+
+def is_a(frame: Frame, made: Call, tag: str) -> bool:
+    """Whether the receiver of a call is such a thing."""
+    if tag in made.receiver.tags:
+        return not (tag == "wrapped_output" and frame.no_sync)
+    if tag == "ddp":
+        return False
+    if tag == "trainer":
+        return made.receiver_text in {"trainer", "self.trainer"} and _uses(frame, "lightning")
+    if tag == "lightning_module":
+        return made.receiver_text in {"self", "pl_module"} and _is_lightning(frame)
+    if tag == "metric":
+        return "metric" in made.receiver_text.lower() and _uses(frame, "torchmetrics")
+    if tag == "fsdp":
+        return False
+    if tag == "strategy" and made.name != "barrier" and not _uses(frame, "lightning"):
+        return False
+    named = NAMED.get(tag)
+    return named is not None and bool(made.receiver_text) and named.search(made.receiver_text) is not None
+
+
+def _uses(frame: Frame, word: str) -> bool:
+    return any(word in name for name in frame.function.module.imports.values())
+
+
+def _is_lightning(frame: Frame) -> bool:
+    if frame.owner is None:
+        return False
+    names = [base.rpartition(".")[2] for base in frame.analysis.project.lineage(frame.owner)]
+    return bool({"LightningModule", "Callback", "LightningDataModule"} & set(names))
+
+
+def class_tags(frame: Frame, owner: Class) -> frozenset[str]:
+    """What objects of a class of the project are besides, by the bases of the class."""
+    bases = {base.rpartition(".")[2] for base in frame.analysis.project.lineage(owner)}
+    tags = {_WRAPPERS[base] for base in bases & _WRAPPERS.keys()}
+    if "DataLoader" in bases:
+        tags.add("loader")
+    if "Metric" in bases:
+        tags.add("metric")
+    return frozenset(tags)
+
+
+def special(frame: Frame, made: Call) -> Value | None:
+    """Calls that the engine has to know by name: None for all others."""
+    if wrapped := made.receiver.tags & {"ddp", "fsdp", "deepspeed"} if made.receiver_text else frozenset():
+        if made.name in {"__call__", "forward"}:
+            return _forward(frame, made, min(wrapped))
+    elif isinstance(made.node.func, ast.Name):
+        local = frame.lookup(made.node.func.id)
+        if local is not None and (tags := local.tags & {"ddp", "fsdp", "deepspeed"}) and "itself" not in local.tags:
+            return _forward(frame, made, min(tags))
+    if isinstance(made.node.func, ast.Attribute) and made.receiver_text:
+        held = _attribute_value(frame, made)
+        if held is not None and (tags := held.tags & {"ddp", "fsdp", "deepspeed"}):
+            return _forward(frame, made, min(tags))
+    _schedule(frame, made)
+    for known in (_collection, _spawned, _tensor, _unwrapped):
+        value = known(frame, made)
+        if value is not None:
+            return value
+    return None
+
+
+def _attribute_value(frame: Frame, made: Call) -> Value | None:
+    """`self.model(x)`: the value of the attribute that is called."""
+    if not made.receiver_text.startswith("self") or frame.owner is None:
+        return None
+    text = f"{made.receiver_text}.{made.name}"
+    if text in frame.paths:
+        return frame.paths[text]
+    if made.receiver_text == "self" and made.name not in frame.owner.methods:
+        return frame.analysis.attribute(frame.owner, made.name)
+    return None
+
+
+def _forward(frame: Frame, made: Call, tag: str) -> Value:
+    from whichrank.source.code.events import Op
+
+    event = Op("forward", "collective", frame.function, made.node.lineno, tag=tag)
+    frame.emit(event)
+    frame.analysis.operations += 1
+    taint = union(*(value.taint for value in made.args), *(value.taint for value in made.keywords.values()))
+    if not taint:
+        taint = frozenset({Origin("data", "the model's output on this rank's data", *frame.at(made.node))})
+    return Value(taint, tags=frozenset({"wrapped_output"}))
+
+
+def _collection(frame: Frame, made: Call) -> Value | None:
+    """Loaders, samplers and what trainers prepare."""
+    if made.name == "DataLoader" or made.name.endswith("DataLoader"):
+        return _loader(made)
+    if made.name in _EQUAL_SAMPLERS:
+        return Value(tags=frozenset({"equal sampler"}))
+    if made.name == "islice" and len(made.args) > 1:
+        first, bound = made.args[0], made.args[-1]
+        return Value(first.taint, bound.taint, first.tags)
+    if made.name in _TRAINERS:
+        return Value(tags=_TRAINERS[made.name])
+    if made.name == "fully_shard" and made.node.args:
+        return _sharded(frame, made)
+    if made.name == "prepare" and (is_a(frame, made, "accelerator")):
+        return _prepared(frame, made)
+    if made.full == "deepspeed.initialize":
+        return _deepspeed(frame, made)
+    return None
+
+
+def _sharded(frame: Frame, made: Call) -> Value:
+    """fully_shard() changes the module it is given."""
+    name = last_name(made.node.args[0])
+    if name in frame.env:
+        frame.env[name] = frame.env[name].tagged("fsdp")
+    return made.args[0].tagged("fsdp")
+
+
+def _loader(made: Call) -> Value:
+    """Batches: their number follows the sampler, or the data set where there is none."""
+    sampler = made.keywords.get("sampler") or made.keywords.get("batch_sampler")
+    dataset = made.args[0] if made.args else made.keywords.get("dataset", UNKNOWN)
+    if sampler is not None and ("equal sampler" in sampler.tags or rounds(sampler)):
+        length = CLEAN
+    else:
+        length = union(dataset.length, sampler.length if sampler is not None else CLEAN)
+        if isinstance(dataset.thing, Class) and rounds(dataset):
+            length = CLEAN
+    return Value(CLEAN, length, frozenset({"loader"}))
+
+
+def _prepared(frame: Frame, made: Call) -> Value:
+    from whichrank.source.code.events import Op
+
+    frame.emit(Op("prepare", "collective", frame.function, made.node.lineno, tag="accelerator"))
+    frame.analysis.operations += 1
+    items = []
+    for number, value in enumerate(made.args):
+        name = last_name(made.node.args[number]).lower()
+        if "loader" in value.tags or "loader" in name:
+            items.append(Value(tags=frozenset({"loader"})))
+        elif "optim" in name or "sched" in name:
+            items.append(UNKNOWN)
+        else:
+            items.append(value._replace(tags=value.tags | {"ddp"}, thing=None))
+    return items[0] if len(items) == 1 else Value(items=tuple(items))
+
+
+def _deepspeed(frame: Frame, made: Call) -> Value:
+    from whichrank.source.code.events import Op
+
+    frame.emit(Op("initialize", "collective", frame.function, made.node.lineno, tag="deepspeed"))
+    frame.analysis.operations += 1
+    engine = Value(tags=frozenset({"deepspeed"}))
+    return Value(items=(engine, UNKNOWN, Value(tags=frozenset({"loader"})), UNKNOWN))
+
+
+_LATER = {
+    "Thread": "thread",
+    "Timer": "thread",
+    "submit": "thread",
+    "register": "callback",
+    "signal": "callback",
+    "finalize": "callback",
+}
+
+
+def _spawned(frame: Frame, made: Call) -> Value | None:
+    """A function that another thread or the interpreter calls later."""
+    kind = _LATER.get(made.name)
+    if kind is None or (made.name == "register" and made.full != "atexit.register"):
+        return None
+    if made.name == "signal" and made.full != "signal.signal":
+        return None
+    wanted = made.keywords.get("target") or made.keywords.get("function")
+    for value in [wanted, *made.args] if wanted is not None else made.args:
+        if value is not None and not isinstance(value.thing, Class | None) and "itself" in value.tags:
+            frame.analysis.later(kind, value.thing, frame.function, made.node.lineno)
+    if made.name == "submit":
+        return None
+    return Value(tags=frozenset({"thread"})) if kind == "thread" else UNKNOWN
+
+
+def _tensor(frame: Frame, made: Call) -> Value | None:
+    """Shapes and types of tensors."""
+    if made.name in _SHAPED and (made.full.startswith("torch.") or made.name.startswith("new_")):
+        taint = (
+            union(*(value.taint for value in made.args))
+            if made.name != "full"
+            else made.args[0].taint
+            if made.args
+            else CLEAN
+        )
+        tags = frozenset({f"dtype:{_dtype(made)}"})
+        random = made.name in {"randn", "rand"}
+        own = (
+            frozenset({Origin("random", f"torch.{made.name}()", *frame.at(made.node))})
+            if random and not frame.analysis.seeded
+            else CLEAN
+        )
+        return Value(own, taint, tags)
+    if made.name in _DTYPES and isinstance(made.node.func, ast.Attribute) and not made.args:
+        kept = frozenset(tag for tag in made.receiver.tags if not tag.startswith(("dtype:", "cast:")))
+        return made.receiver._replace(tags=kept | {f"cast:{_DTYPES[made.name]}"}, ranks=None)
+    if made.name == "to" and isinstance(made.node.func, ast.Attribute):
+        kept = made.receiver.tags
+        for node in [*made.node.args, *(k.value for k in made.node.keywords)]:
+            if last_name(node).startswith(("float", "bfloat", "int", "half", "double")) and isinstance(
+                node, ast.Attribute
+            ):
+                kept = frozenset(t for t in kept if not t.startswith(("dtype:", "cast:"))) | {f"cast:{node.attr}"}
+        return made.receiver._replace(tags=kept, ranks=None)
+    if made.full == "torch.tensor" and made.args:
+        first = made.args[0]
+        return Value(first.taint, first.length, frozenset({f"dtype:{_dtype(made)}"}))
+    if made.name == "chunk":
+        return Value(made.receiver.taint, CLEAN, made.receiver.tags & {"wrapped_output"})
+    return None
+
+
+def _schedule(frame: Frame, made: Call) -> None:
+    """A schedule of the learning rate is made: what it is made with has to be the same on all ranks."""
+    if _SCHEDULE.search(made.name):
+        taint = union(*(value.taint for value in made.args[1:]), *(value.taint for value in made.keywords.values()))
+        if taint:
+            from whichrank.source.code.analysis import Schedule
+
+            frame.analysis.schedules.append(Schedule(frame.function.module, made.node.lineno, taint))
+
+
+def _dtype(made: Call) -> str:
+    for keyword in made.node.keywords:
+        if keyword.arg == "dtype":
+            return last_name(keyword.value)
+    return "default"
+
+
+def _unwrapped(_frame: Frame, made: Call) -> Value | None:
+    if made.name in {"unwrap_model", "unwrap", "get_base_model"} and made.args:
+        return made.args[0]._replace(tags=made.args[0].tags - {"ddp", "fsdp", "deepspeed"})
+    return None
+
+
+def group_value(made: Call) -> Value:
+    """A group: for each rank its members, where the list of ranks is known."""
+    ranks = made.args[0] if made.args else made.keywords.get("ranks", UNKNOWN)
+    members = per_rank(list, ranks) if ranks.ranks is not None and ranks.ranks[0] is not None else None
+    if not made.args and "ranks" not in made.keywords:
+        members = (list(range(WORLD)),) * WORLD
+    return Value(tags=frozenset({"group"}), ranks=members)
+
+
+def result(_frame: Frame, made: Call, spec: Collective) -> Value:
+    """What a collective returns."""
+    tag = _WRAPPERS.get(made.name)
+    if tag is not None:
+        return Value(tags=frozenset({tag}))
+    if "result" in spec.uniform or spec.call in {"backward", "step"}:
+        return UNKNOWN
+    if spec.call == "forward":
+        return Value(tags=frozenset({"wrapped_output"}))
+    return UNKNOWN

@@ -1,0 +1,225 @@
+"""Point-to-point operations played through for four ranks: which of them wait for each other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from whichrank.records.code import Pairing
+from whichrank.source.code.analysis import Analysis
+from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op
+from whichrank.source.code.index import Function
+from whichrank.source.code.partings import operation
+from whichrank.source.code.values import WORLD, differs
+
+P2P = frozenset({"send", "recv", "isend", "irecv"})
+DEEPEST, LONGEST = 5, 200
+
+
+class UnknownPathError(Exception):
+    """Which way a rank goes, or to whom it sends, can't be told."""
+
+
+@dataclass(slots=True)
+class _Rank:
+    todo: list[tuple[Op, int]] = field(default_factory=list)
+    """Operations with the peer, -1 for a collective."""
+    at: int = 0
+    posted: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def current(self) -> tuple[Op, int] | None:
+        return self.todo[self.at] if self.at < len(self.todo) else None
+
+
+def pairings(analysis: Analysis) -> list[Pairing]:
+    """What can't finish, for every function that sends or receives itself, and for those that nobody calls."""
+    return _Player(analysis).all()
+
+
+class _Player:
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        self.reach: set[Function] = set()
+        """Functions that send or receive, themselves or through others."""
+        self.callers: dict[Function, set[Function]] = defaultdict(set)
+        self.guarded: set[Function] = set()
+        """Functions that some ranks alone call: they say nothing by themselves."""
+
+    def all(self) -> list[Pairing]:
+        own = []
+        for function, summary in self.analysis.summaries.items():
+            flat = list(_flat(summary.events))
+            for event in flat:
+                if isinstance(event, Fork) and differs(event.test):
+                    inside = [*_flat(event.then), *_flat(event.other)]
+                    self.guarded |= {inner.function for inner in inside if isinstance(inner, Enter)}
+            for event in flat:
+                if isinstance(event, Enter):
+                    self.callers[event.function].add(function)
+            if any(isinstance(event, Op) and event.kind in P2P for event in flat):
+                own.append(function)
+        self._spread(own)
+        found: dict[tuple[str, str], Pairing] = {}
+        for function in sorted(self.reach, key=lambda f: (f.module.label, f.line)):
+            root = not self.callers[function]
+            if root or (function in own and function not in self.guarded):
+                result = self._play(function)
+                if result is not None and (result.shape == "cycle" or (root and self._whole(function, own))):
+                    found.setdefault((result.operation.ref.source, result.operation.ref.locator), result)
+        return list(found.values())
+
+    def _whole(self, root: Function, own: list[Function]) -> bool:
+        """Whether this function reaches all that sends or receives: else the other half may be elsewhere."""
+        seen, todo = {root}, [root]
+        while todo:
+            for event in _flat(self.analysis.summary(todo.pop()).events):
+                if isinstance(event, Enter) and event.function not in seen:
+                    seen.add(event.function)
+                    todo.append(event.function)
+        return seen.issuperset(own)
+
+    def _spread(self, own: list[Function]) -> None:
+        todo = list(own)
+        while todo:
+            function = todo.pop()
+            if function not in self.reach:
+                self.reach.add(function)
+                todo += self.callers[function]
+
+    def _play(self, function: Function) -> Pairing | None:
+        ranks = [_Rank() for _ in range(WORLD)]
+        try:
+            for number, rank in enumerate(ranks):
+                self._follow(self.analysis.summary(function).events, number, rank.todo, 0)
+        except UnknownPathError:
+            return None
+        while _progress(ranks):
+            pass
+        return _stuck(ranks)
+
+    def _follow(self, events: list[Event], rank: int, todo: list[tuple[Op, int]], depth: int) -> bool:
+        """What this rank does, in order; True where it leaves the function."""
+        if depth > DEEPEST or len(todo) > LONGEST:
+            raise UnknownPathError
+        for event in events:
+            if isinstance(event, Op):
+                _take(event, rank, todo)
+            elif isinstance(event, Leave):
+                return True
+            elif isinstance(event, Enter):
+                if event.function in self.reach:
+                    self._follow(self.analysis.summary(event.function).events, rank, todo, depth + 1)
+            elif isinstance(event, Fork):
+                if self._fork(event, rank, todo, depth):
+                    return True
+            elif isinstance(event, Loop | First | Attempt) and self._reaches(event.body):
+                left = self._follow(event.body, rank, todo, depth)
+                if left and not isinstance(event, Loop):
+                    return True
+        return False
+
+    def _reaches(self, events: list[Event]) -> bool:
+        return any(
+            (isinstance(event, Op) and event.kind in P2P) or (isinstance(event, Enter) and event.function in self.reach)
+            for event in _flat(events)
+        )
+
+    def _fork(self, event: Fork, rank: int, todo: list[tuple[Op, int]], depth: int) -> bool:
+        if event.test.ranks is not None and len({bool(v) for v in event.test.ranks}) > 1:
+            return self._follow(event.then if event.test.ranks[rank] else event.other, rank, todo, depth)
+        one, two = self._reaches(event.then), self._reaches(event.other)
+        if not one and not two:
+            return False
+        if differs(event.test) and self.analysis.resolve(event.test.taint):
+            raise UnknownPathError
+        return self._follow(event.then if one else event.other, rank, todo, depth) and not two
+
+
+def _take(op: Op, rank: int, todo: list[tuple[Op, int]]) -> None:
+    if op.kind not in P2P:
+        if op.kind == "collective" and not op.group:
+            todo.append((op, -1))
+        return
+    peer = op.peer.ranks[rank] if op.peer.ranks is not None else None
+    if not isinstance(peer, int) or isinstance(peer, bool) or not 0 <= peer < WORLD or op.group or peer == rank:
+        raise UnknownPathError
+    todo.append((op, peer))
+
+
+def _progress(ranks: list[_Rank]) -> bool:
+    moved = False
+    for number, rank in enumerate(ranks):
+        current = rank.current
+        if current is None:
+            continue
+        op, peer = current
+        if op.kind in {"isend", "irecv"}:
+            rank.posted.append((op.kind, peer))
+            rank.at += 1
+            moved = True
+        elif peer >= 0 and _meets(ranks, number, op, peer):
+            moved = True
+    now = [rank.current for rank in ranks]
+    names = {entry[0].name for entry in now if entry is not None and entry[1] < 0}
+    if len(names) == 1 and all(entry is not None and entry[1] < 0 for entry in now):
+        for rank in ranks:
+            rank.at += 1
+        return True
+    return moved
+
+
+def _meets(ranks: list[_Rank], number: int, op: Op, peer: int) -> bool:
+    """Match a blocking half with what its peer stands at or has posted."""
+    other = ranks[peer]
+    wanted = ("recv", "irecv") if op.kind == "send" else ("send", "isend")
+    if (wanted[1], number) in other.posted:
+        other.posted.remove((wanted[1], number))
+        ranks[number].at += 1
+        return True
+    current = other.current
+    if current is not None and current[0].kind == wanted[0] and current[1] == number and peer != number:
+        ranks[number].at += 1
+        other.at += 1
+        return True
+    return False
+
+
+def _stuck(ranks: list[_Rank]) -> Pairing | None:
+    waiting = {number: rank.current for number, rank in enumerate(ranks) if rank.current is not None}
+    p2p = {number: entry for number, entry in waiting.items() if entry[1] >= 0}
+    if not p2p:
+        return None
+    for start in p2p:
+        path = [start]
+        while (entry := p2p.get(path[-1])) is not None and entry[1] not in path:
+            path.append(entry[1])
+        last = p2p.get(path[-1])
+        if last is not None:  # the path came back to itself
+            cycle = path[path.index(last[1]) :]
+            ops = [p2p[rank][0] for rank in cycle]
+            said = "; ".join(f"rank {rank} waits in {p2p[rank][0].name} for rank {p2p[rank][1]}" for rank in cycle)
+            first = min(ops, key=lambda op: op.line)
+            return Pairing("cycle", operation(first), tuple(operation(op) for op in ops if op is not first), said)
+    for number, (op, peer) in p2p.items():
+        if peer not in waiting:
+            said = f"rank {number} waits in {op.name} for rank {peer}, which never posts its half"
+            return Pairing("unmatched", operation(op), (), said)
+    blocked = [(number, entry) for number, entry in p2p.items() if waiting[entry[1]][1] < 0]
+    if blocked:
+        number, (op, peer) = blocked[0]
+        other = waiting[peer][0]
+        said = f"rank {number} waits in {op.name} for rank {peer}, which waits in {other.name} for all ranks"
+        return Pairing("cycle", operation(op), (operation(other),), said)
+    return None
+
+
+def _flat(events: list[Event]) -> Iterator[Event]:
+    for event in events:
+        yield event
+        if isinstance(event, Fork):
+            yield from _flat(event.then)
+            yield from _flat(event.other)
+        elif isinstance(event, Loop | First | Attempt):
+            yield from _flat(event.body)

@@ -1,0 +1,111 @@
+"""A project's files in, the case for the rules on code out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from whichrank.records.code import Disagreement, Habit, ProgramCase, Reason
+from whichrank.source.code.analysis import Analysis, Noted
+from whichrank.source.code.habits import habits
+from whichrank.source.code.index import Module, Project, dotted, last_name, resolve
+from whichrank.source.code.pairings import pairings
+from whichrank.source.code.partings import Judge, operation, place
+from whichrank.source.code.values import Origin
+
+_DYNAMIC = {"exec": "exec()", "eval": "eval()", "__import__": "__import__()", "import_module": "import_module()"}
+
+
+def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
+    """Everything that the rules judge."""
+    project = Project()
+    for module in modules:
+        project.add(module)
+    analysis = Analysis(project)
+    analysis.run()
+    judge = Judge(analysis)
+    for function in list(analysis.summaries):
+        try:
+            judge.judge(function)
+        except RecursionError:
+            analysis.too_deep.append(function)
+    judge.judge_later()
+    case = ProgramCase(judge.partings, judge.disagreements, pairings(analysis), operations=analysis.operations)
+    case.disagreements += _disagreements(analysis)
+    for module in project.modules.values():
+        case.habits += habits(module)
+    case.habits += _schedules(analysis)
+    return case, analysis
+
+
+def _disagreements(analysis: Analysis) -> Iterator[Disagreement]:
+    for noted in analysis.noted:
+        yield from _root(analysis, noted)
+        yield from _reduction(analysis, noted)
+        yield from _payload(analysis, noted)
+
+
+def _root(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
+    """A root that differs within the group: by rank in the default group."""
+    reasons = [o for o in analysis.resolve(noted.root.taint) if o.kind == "rank"]
+    op = noted.op
+    if not reasons or op.kind != "collective" or op.group:
+        return
+    if noted.root.ranks is None or len(set(map(str, noted.root.ranks))) > 1:
+        said = f"the root is {op.root}, another one on every rank"
+        yield Disagreement("root", operation(op), _reasons(analysis, reasons), said)
+
+
+def _reduction(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
+    reasons = analysis.resolve(noted.reduction.taint)
+    if reasons and noted.op.kind == "collective":
+        said = f"the reduction is {noted.op.reduction}, which differs between ranks"
+        yield Disagreement("op", operation(noted.op), _reasons(analysis, reasons), said)
+
+
+def _payload(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
+    payload, op = noted.payload, noted.op
+    reasons = analysis.resolve(payload.taint) if "dtype differs" in payload.tags else []
+    if any(reason.kind == "rank" for reason in reasons) and not op.group:
+        yield Disagreement("dtype", operation(op), _reasons(analysis, reasons), "its type differs between ranks")
+    reasons = [o for o in analysis.resolve(payload.length) if o.kind in {"rank", "data"}]
+    if reasons and op.kind == "collective" and not op.group:
+        yield Disagreement("size", operation(op), _reasons(analysis, reasons), "its size differs between ranks")
+
+
+def _reasons(analysis: Analysis, origins: list[Origin]) -> tuple[Reason, ...]:
+    by_label = {module.label: module for module in analysis.project.modules.values()}
+    return tuple(Reason(o.kind, o.what, place(by_label[o.file], o.line)) for o in origins[:4] if o.file in by_label)
+
+
+def _schedules(analysis: Analysis) -> Iterator[Habit]:
+    """Schedules of the learning rate whose length differs between ranks."""
+    for late in analysis.schedules:
+        reasons = [o for o in analysis.resolve(late.taint) if o.kind in {"rank", "data"}]
+        if reasons:
+            said = f"the schedule depends on {reasons[0].what}: replicas get different learning rates"
+            yield Habit(
+                "local schedule", place(late.module, late.line), said, tuple(r.ref for r in _reasons(analysis, reasons))
+            )
+
+
+def blind_spots(module: Module) -> Iterator[tuple[int, str]]:
+    """What reading can't follow."""
+    for node in module.nodes:
+        if isinstance(node, ast.Call):
+            name = last_name(node.func)
+            if name in _DYNAMIC and (isinstance(node.func, ast.Name) or name == "import_module"):
+                yield node.lineno, _DYNAMIC[name]
+            elif name == "setattr" and len(node.args) == 3 and dotted(node.args[0]):
+                changed = resolve(module, dotted(node.args[0]))
+                if changed.startswith("torch") or changed in module.imports.values():
+                    yield node.lineno, f"setattr() on {dotted(node.args[0])}"
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                text = dotted(target) if isinstance(target, ast.Attribute) else ""
+                if (
+                    text
+                    and text.split(".")[0] in module.imports
+                    and resolve(module, text).startswith("torch.distributed.")
+                ):
+                    yield node.lineno, f"{text} is replaced"

@@ -1,0 +1,144 @@
+"""What each path communicates, as sequences that can be compared."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from whichrank.facts.collectives import rank_sources
+from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op
+from whichrank.source.code.index import Function, dotted, last_name, resolve
+from whichrank.source.code.values import differs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from whichrank.source.code.analysis import Analysis
+
+P2P = frozenset({"send", "recv", "isend", "irecv", "batch"})
+QUIET = frozenset(
+    {
+        "rank_zero_only",
+        "on_main_process",
+        "on_local_main_process",
+        "on_last_process",
+        "master_only",
+        "main_process_only",
+        "rank0_only",
+    }
+)
+LONGEST = 200
+DEEPEST = 8
+
+
+class Step(NamedTuple):
+    """One operation on a path, with the calls that lead to it; a loop or a shared branch has a key of several."""
+
+    key: tuple[object, ...]
+    op: Op
+    via: tuple[Enter, ...] = ()
+    sure: bool = True
+    """Whether the path always comes here, once it is taken."""
+
+
+class Sequences:
+    """Flattens events; what functions do is worked out once."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        self.known: dict[Function, list[Step]] = {}
+        self.quiet: dict[Function, bool] = {}
+
+    def of_function(self, function: Function, depth: int = 0) -> list[Step]:
+        if self.on_one_rank(function):
+            return []
+        known = self.known.get(function)
+        if known is None:
+            self.known[function] = []  # while it is worked out
+            known = self.known[function] = self.of(self.analysis.summary(function).events, depth + 1)
+        return known
+
+    def on_one_rank(self, function: Function) -> bool:
+        """Whether a decorator lets one rank run it: a known one, or one of the project that asks for the rank."""
+        if function.node is None or not function.node.decorator_list:
+            return False
+        if function not in self.quiet:
+            self.quiet[function] = any(name in QUIET for name in function.decorators()) or any(
+                self._guards(function, item) for item in function.node.decorator_list
+            )
+        return self.quiet[function]
+
+    def _guards(self, function: Function, decorator: ast.expr) -> bool:
+        text = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        found = self.analysis.project.find(resolve(function.module, text)) if text else None
+        if not isinstance(found, Function) or found.node is None or not found.params:
+            return False
+        wrapped = {found.params[0], *(inner.params[0] for inner in _inner(found) if inner.params)}
+        for node in ast.walk(found.node):
+            if isinstance(node, ast.If) and _asks_rank(node.test):
+                calls = {last_name(n.func) for part in node.body for n in ast.walk(part) if isinstance(n, ast.Call)}
+                if calls & wrapped and not any(_calls(part, wrapped) for part in node.orelse):
+                    return True
+        return False
+
+    def of(self, events: Iterable[Event], depth: int = 0, assumed: Mapping[str, bool] | None = None) -> list[Step]:
+        """The operations of a path; point-to-point operations are matched elsewhere."""
+        steps: list[Step] = []
+        for event in events:
+            if isinstance(event, Leave):
+                break
+            if len(steps) > LONGEST or depth > DEEPEST:
+                break
+            steps += self._one(event, depth, assumed)
+        return steps
+
+    def _one(self, event: Event, depth: int, assumed: Mapping[str, bool] | None) -> list[Step]:
+        if isinstance(event, Op):
+            return [Step((event.name, event.group), event)] if event.kind not in P2P else []
+        if isinstance(event, Enter):
+            inner = self.of_function(event.function, depth)
+            return [Step(step.key, step.op, (event, *step.via), step.sure) for step in inner]
+        if isinstance(event, Fork):
+            return self._fork(event, depth, assumed)
+        if isinstance(event, Loop):
+            body = self.of(event.body, depth, assumed)
+            return _folded(("loop", *keys(body)), body, body[0].sure) if body else []
+        if isinstance(event, First):
+            return self.of(event.body, depth, assumed)
+        if isinstance(event, Attempt):
+            blocks = (event.body, event.orelse, event.final)
+            return [step for block in blocks for step in self.of(block, depth, assumed)]
+        return []
+
+    def _fork(self, event: Fork, depth: int, assumed: Mapping[str, bool] | None) -> list[Step]:
+        if assumed and event.text in assumed:
+            return self.of(event.then if assumed[event.text] else event.other, depth, assumed)
+        one, two = self.of(event.then, depth, assumed), self.of(event.other, depth, assumed)
+        if keys(one) == keys(two):
+            return one
+        if differs(event.test):
+            return max(one, two, key=len)
+        return _folded(("if", event.text, keys(one), keys(two)), [*one, *two], False)
+
+
+def _folded(key: tuple[object, ...], steps: list[Step], sure: bool) -> list[Step]:
+    """A loop or a branch as one key; its further operations are shown, but are part of that key."""
+    first, *rest = steps
+    return [Step(key, first.op, first.via, sure), *(Step((), step.op, step.via, sure) for step in rest)]
+
+
+def _inner(function: Function) -> Iterable[Function]:
+    return (other for other in function.module.everything if other.parent is function)
+
+
+def _calls(node: ast.AST, names: set[str]) -> bool:
+    return any(isinstance(n, ast.Call) and last_name(n.func) in names for n in ast.walk(node))
+
+
+def _asks_rank(test: ast.expr) -> bool:
+    names = {last_name(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute)}
+    return bool(names & (rank_sources("call").keys() | rank_sources("attribute").keys()))
+
+
+def keys(steps: Iterable[Step]) -> tuple[tuple[object, ...], ...]:
+    return tuple(step.key for step in steps if step.key)

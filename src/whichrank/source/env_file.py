@@ -1,0 +1,57 @@
+"""Files of NAME=VALUE lines that somebody loads: .env, --env-file of docker, .deepspeed_env."""
+
+from __future__ import annotations
+
+import re
+
+from whichrank.model.evidence import Ref
+from whichrank.records.settings import Assignment, Lost, SettingsFile
+
+KIND = "env-file"
+QUOTE_LIMIT = 300
+_LINE = re.compile(r"\s*(export\s+)?([A-Za-z_][\w.]*)(\s*)=(\s*)(.*?)\s*")
+
+
+def is_deepspeed(label: str) -> bool:
+    return label.endswith("deepspeed_env")
+
+
+def read(text: str, label: str) -> SettingsFile:
+    """The variables of the file. Quotes are taken off as dotenv readers do; DeepSpeed and docker keep them."""
+    out = SettingsFile.empty(label, KIND)
+    docker = bool(re.search(r"--env-file", text)) or "docker" in label.rsplit("/", 1)[-1]
+    raw = is_deepspeed(label) or docker
+    for number, line in enumerate(text.split("\n"), 1):
+        match = _LINE.fullmatch(line.rstrip("\r"))
+        if not match or line.lstrip().startswith("#"):
+            continue
+        exported, name, before, after, value = match.groups()
+        ref = Ref(label, f"line {number}", line.strip()[:QUOTE_LIMIT])
+        text_value = _value(value, raw=raw)
+        if raw and exported:
+            reader = "docker" if docker else "DeepSpeed"
+            why = f"{reader} takes the whole text before '=' for the name: '{line.partition('=')[0]}'"
+            out.lost.append(Lost(name, ref, why, f"Write: {name}={value}"))
+            continue
+        if (before or after) and not raw:
+            why = "blanks around '=' are not allowed: shells and docker refuse the line or take them into the name"
+            out.lost.append(Lost(name, ref, why, f"Write: {name}={value}"))
+        if docker and text_value != _value(value, raw=False):
+            why = f"docker run --env-file takes quotes and comments for parts of the value: {value}"
+            out.lost.append(Lost(name, ref, why, f"Write: {name}={_value(value, raw=False)}"))
+            text_value = _value(value, raw=False)
+        unknown = "$" in text_value
+        out.assignments.append(
+            Assignment(
+                name, None if unknown else text_value, ref, label, "export", partial=text_value if unknown else ""
+            )
+        )
+    return out
+
+
+def _value(value: str, *, raw: bool) -> str:
+    if raw:
+        return value
+    if match := re.match(r"([\"'])(.*?)\1\s*(?:#.*)?$", value):
+        return match[2]
+    return re.split(r"\s+#", value, maxsplit=1)[0]

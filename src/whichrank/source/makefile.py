@@ -1,0 +1,183 @@
+"""Makefiles: what is exported to recipes, and what a recipe's own lines set.
+
+Each line of a recipe is a shell of its own; make takes values as they stand, quotes included.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from whichrank.facts.environment import catalogue
+from whichrank.model.evidence import Ref
+from whichrank.records.settings import UNKNOWN, Assignment, How, Lost, SettingsFile
+from whichrank.source.shell.embedded import Given, run_script
+
+KIND = "makefile"
+QUOTE_LIMIT = 300
+LINE_LIMIT = 20_000
+_SET = re.compile(
+    r"(?:(?P<targets>[^=:#\t][^=:#]*?)\s*:(?!=)\s*)?(?P<words>(?:(?:export|override|unexport|private)\s+)*)"
+    r"(?P<name>[A-Za-z_][\w.-]*)\s*(?P<operator>[:?+!]{0,3}=)\s*(?P<value>.*)"
+)
+_RULE = re.compile(r"(?P<targets>[^\t#=:][^=:#]*)::?(?!=)(?P<rest>.*)")
+
+
+@dataclass(slots=True)
+class _Make:
+    out: SettingsFile
+    lines: list[str]
+    values: dict[str, str] = field(default_factory=dict)
+    set_at: dict[str, tuple[str, int, bool]] = field(default_factory=dict)
+    """Name -> value, line, and whether the assignment surely holds."""
+    exported: set[str] = field(default_factory=set)
+    every: bool = False
+    one_shell: bool = False
+    used: set[str] = field(default_factory=set)
+    targeted: list[Given] = field(default_factory=list)
+
+
+def read(text: str, label: str) -> SettingsFile:
+    lines = text.split("\n")
+    make = _Make(SettingsFile.empty(label, KIND), lines)
+    make.one_shell = bool(re.search(r"^\.ONESHELL\s*:", text, re.MULTILINE))
+    make.every = bool(re.search(r"^\.EXPORT_ALL_VARIABLES\s*:|^export\s*$", text, re.MULTILINE))
+    make.used = set(re.findall(r"\$[({](\w+)[)}]", text)) | set(re.findall(r"\$\$\{?(\w+)", text))
+    recipes = _top_level(make)
+    for name, (value, line, sure) in make.set_at.items():
+        _record(make, name, value, line, sure)
+    given = [Given(n, v, at) for n, (v, at, _) in make.set_at.items() if n in make.exported or make.every]
+    for body in recipes:
+        _recipe(make, body, [*given, *make.targeted])
+    return make.out
+
+
+def _top_level(make: _Make) -> list[list[tuple[int, str]]]:
+    """Assignments are taken into `make`; returns the recipes as numbered lines."""
+    recipes: list[list[tuple[int, str]]] = []
+    conditions, define, index = 0, False, 0
+    while index < len(make.lines):
+        start, line = index + 1, make.lines[index]
+        index += 1
+        if line.startswith("\t"):
+            if recipes:
+                recipes[-1].append((start, line[1:]))
+            continue
+        while line.rstrip().endswith("\\") and index < len(make.lines):
+            line = line.rstrip()[:-1] + " " + make.lines[index].strip()
+            index += 1
+        word = line.split(maxsplit=1)[0] if line.split() else ""
+        conditions += (word in {"ifeq", "ifneq", "ifdef", "ifndef"}) - (word == "endif")
+        if define or word == "define":
+            define = word != "endef"
+        elif not word.startswith("#"):
+            _line(make, line, start, recipes, sure=conditions <= 0)
+    return recipes
+
+
+def _line(make: _Make, line: str, start: int, recipes: list[list[tuple[int, str]]], *, sure: bool) -> None:
+    """One line outside of recipes: an assignment, an export, or the head of a rule."""
+    if len(line) > LINE_LIMIT:
+        return
+    words = line.split()
+    if match := _SET.fullmatch(line):
+        _assign(make, match, start, sure=sure)
+    elif words[:1] == ["export"]:
+        make.exported |= set(words[1:])
+    elif words[:1] == ["unexport"]:
+        make.exported -= set(words[1:])
+        for name in words[1:]:
+            make.set_at.pop(name, None)
+    elif match := _RULE.fullmatch(line):
+        recipes.append([])
+        if ";" in match["rest"]:
+            recipes[-1].append((start, match["rest"].partition(";")[2]))
+
+
+def _assign(make: _Make, match: re.Match[str], line: int, *, sure: bool) -> None:
+    name, value = match["name"], match["value"]
+    if "unexport" in match["words"]:
+        make.set_at.pop(name, None)
+        return
+    comment = re.search(r"\s+#", value)
+    value = value[: comment.start()] + " " if comment else value.rstrip()
+    value = _expanded(make, value)
+    if match["operator"] == "+=":
+        value = f"{make.values.get(name, UNKNOWN)} {value}"
+    make.values[name] = value
+    if match["targets"]:
+        if "export" in match["words"]:
+            make.targeted.append(Given(name, value, line))
+            _record(make, name, value, line, False, how="export")
+        elif name in catalogue() and not make.every:
+            _record(make, name, value, line, False, how="local")
+        return
+    if "export" in match["words"]:
+        make.exported.add(name)
+    make.set_at[name] = (value, line, sure)
+
+
+def _expanded(make: _Make, text: str) -> str:
+    text = re.sub(r"\$[({](\w+)[)}]", lambda m: make.values.get(m[1], UNKNOWN), text)
+    return re.sub(r"\$[({][^)}$]{0,400}[)}]|\$[@<^*?]", UNKNOWN, text).replace("$$", "$")
+
+
+def _ref(make: _Make, line: int) -> Ref:
+    return Ref(make.out.label, f"line {line}", make.lines[line - 1].strip()[:QUOTE_LIMIT])
+
+
+def _record(make: _Make, name: str, value: str, line: int, sure: bool, how: How | None = None) -> None:
+    chosen: How = how or ("export" if make.every or name in make.exported else "local")
+    ref = _ref(make, line)
+    stripped = value.strip()
+    if chosen == "export" and name in catalogue():
+        quoted = len(stripped) > 1 and stripped[0] in "\"'" and stripped[-1] == stripped[0]
+        if quoted:
+            why = f"make does not take quotes off: the value is {stripped} with its quotes"
+            make.out.lost.append(Lost(name, ref, why, f"Write: export {name} := {stripped[1:-1]}"))
+            stripped = stripped[1:-1]
+    known = None if UNKNOWN in stripped else stripped
+    used = name in make.used
+    make.out.assignments.append(
+        Assignment(name, known, ref, make.out.label, chosen, used, sure, partial="" if known is not None else stripped)
+    )
+
+
+def _recipe(make: _Make, body: list[tuple[int, str]], given: list[Given]) -> None:
+    """The lines of a recipe: each with its continuations a script, or all together with .ONESHELL."""
+    scripts: list[tuple[int, list[str]]] = []
+    continued = False
+    for line, written in body:
+        text = written if continued else written.lstrip("@-+ ")
+        if scripts and (continued or make.one_shell):
+            first, rows = scripts[-1]
+            rows += [""] * (line - first - len(rows)) + [text]
+        else:
+            scripts.append((line, [text]))
+        continued = text.rstrip().endswith("\\")
+    starts = [_run(make, first, rows, given) for first, rows in scripts]
+    launched = [bool(found.note) for found in starts]
+    for index, found in enumerate(starts):
+        later = any(launched[index + 1 :])
+        for a in found.assignments:
+            alone = not launched[index] and later and a.how in {"export", "local"}
+            if alone and a.name in catalogue():
+                why = "each line of a recipe is a shell of its own: the next line does not see it"
+                fix = "Join the lines with && \\, or write export at the top of the Makefile."
+                make.out.lost.append(Lost(a.name, a.ref, why, fix))
+            scope = f"{make.out.label}:{a.ref.locator}" if found.production else a.scope
+            make.out.production |= {scope} if found.production else set()
+            how: How = "build" if alone and a.how == "local" else a.how
+            make.out.assignments.append(a._replace(how=how, scope=scope))
+        make.out.lost += [lost for lost in found.lost if lost not in make.out.lost]
+        make.out.clashes += found.clashes
+        make.out.torch, make.out.nccl = make.out.torch or found.torch, make.out.nccl or found.nccl
+
+
+def _run(make: _Make, first: int, rows: list[str], given: list[Given]) -> SettingsFile:
+    text = "\n".join(rows)
+    text = re.sub(
+        r"(?<!\$)\$[({](\w+)[)}]", lambda m: make.values.get(m[1], f"${{{m[1]}}}").replace(UNKNOWN, "$UNKNOWN"), text
+    )
+    text = re.sub(r"(?<!\$)\$[({][^)}\n$]{0,400}[)}]", "$UNKNOWN", text).replace("$$", "$")
+    return run_script(text, make.out.label, first, make.lines, given)

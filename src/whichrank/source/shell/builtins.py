@@ -1,0 +1,79 @@
+"""Commands of the shell itself that change its variables or end it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from whichrank.records.settings import UNKNOWN
+from whichrank.source.shell.state import Environment, Variable
+from whichrank.source.shell.words import Field, Value
+
+if TYPE_CHECKING:
+    from whichrank.source.shell.interpret import Interpreter
+
+
+def _unset(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> None:
+    for item in command[1:]:
+        if item.text == "SLURM_EXPORT_ENV":
+            env.slurm = None
+        variable = env.variables.get(item.text)
+        if variable is not None and sure:
+            shell.drop(variable, env)
+            del env.variables[item.text]
+
+
+def _set(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> None:
+    if shell.lines and shell.lines[0].startswith("#!") and "csh" in shell.lines[0]:
+        words = " ".join(f.text for f in command[1:])
+        if match := re.fullmatch(r"([A-Za-z_]\w*) ?= ?(.*)", words):
+            shell.assign(match[1], Value(match[2]), command[0].line, env, sure=sure, exported=False)
+        return
+    for index, item in enumerate(command[1:], 1):
+        if item.text == "--":
+            return
+        on = item.text[:1] == "-"
+        if item.text[:1] in {"-", "+"} and ("a" in item.text[1:] and len(item.text) < 8):
+            env.export_all = on
+        elif item.text == "allexport" and command[index - 1].text[1:].endswith("o"):
+            env.export_all = command[index - 1].text.startswith("-")
+
+
+def _source(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> None:
+    if len(command) > 1:
+        shell.include(command[1].text, env, sure=sure)
+
+
+def _eval(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> None:
+    text = " ".join(f.text for f in command[1:])
+    if UNKNOWN not in text:
+        shell.inner(text, command[0].line, env, sure=sure)
+
+
+def _end(_shell: Interpreter, _command: list[Field], env: Environment, _sure: bool) -> None:
+    env.ended = True
+
+
+def _setenv(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> None:
+    if len(command) > 2:
+        shell.assign(command[1].text, Value(command[2].text), command[1].line, env, sure=sure, exported=True)
+
+
+def _read(_shell: Interpreter, command: list[Field], env: Environment, _sure: bool) -> None:
+    for item in command[1:]:
+        if re.fullmatch(r"[A-Za-z_]\w*", item.text) and item.text not in env.variables:
+            env.variables[item.text] = Variable(Value(UNKNOWN, fixed=False), False)
+
+
+BUILTINS: dict[str, Callable[[Interpreter, list[Field], Environment, bool], None]] = {
+    "unset": _unset,
+    "set": _set,
+    "source": _source,
+    ".": _source,
+    "eval": _eval,
+    "exit": _end,
+    "return": _end,
+    "setenv": _setenv,
+    "read": _read,
+}

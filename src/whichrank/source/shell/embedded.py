@@ -1,0 +1,93 @@
+"""Commands and scripts inside files of other formats, run with the environment that the file gives them."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from whichrank.facts.environment import catalogue, in_family
+from whichrank.records.settings import Lost, SettingsFile
+from whichrank.source.shell.interpret import Interpreter, Neighbour
+from whichrank.source.shell.outcome import conclude
+from whichrank.source.shell.state import Environment
+from whichrank.source.shell.syntax import parse
+from whichrank.source.shell.words import Field, Value
+
+
+class Given(NamedTuple):
+    """A variable that the surrounding file sets."""
+
+    name: str
+    text: str
+    line: int
+
+
+def run_script(
+    text: str,
+    label: str,
+    line: int,
+    lines: list[str],
+    given: list[Given] | None = None,
+    neighbour: Neighbour | None = None,
+) -> SettingsFile:
+    """Shell text; the note says "launched" where it starts a training."""
+    shell, env = _prepared(label, lines, given or [], neighbour)
+    script = parse(text, line)
+    for comment in script.comments:
+        shell.directive(comment.text, comment.line, env)
+    shell.walk(script.body, env, sure=True)
+    shell.left_over(env)
+    return _concluded(shell)
+
+
+def run_command(
+    words: list[tuple[str, str, int]], label: str, lines: list[str], given: list[Given], *, many_hosts: bool = False
+) -> SettingsFile:
+    """A command given as a list, without a shell: each word as its text, the same as a script, and its line."""
+    shell, env = _prepared(label, lines, given, None)
+    command = [Field(body if "\n" in body else text, line) for text, body, line in words]
+    if command and "=" in command[0].text and command[0].text.partition("=")[0].isidentifier():
+        name = command[0].text.partition("=")[0]
+        if name in catalogue() or in_family(name):
+            why = "no shell reads this command: NAME=VALUE in front of it is taken for the name of the program"
+            fix = f"Put {name} into the environment block, or write sh -c '…'."
+            shell.out.lost.append(Lost(name, shell.ref(command[0].line), why, fix, "error"))
+        command = command[1:]
+    if len(command) == 1 and re.search(r"\s", command[0].text):  # args of an entry point that is a shell
+        shell.inner(command[0].text, command[0].line, env, sure=True)
+        command = []
+    if command and many_hosts:
+        command = _on_many_hosts(command)
+    if command:
+        shell.start(command, [], env, sure=True)
+    return _concluded(shell)
+
+
+def _on_many_hosts(command: list[Field]) -> list[Field]:
+    """mpirun of an MPIJob has its hosts from the operator, not from its command line."""
+    if command[0].text.rsplit("/", 1)[-1] in {"mpirun", "mpiexec"}:
+        return [
+            command[0],
+            Field("--hostfile", command[0].line),
+            Field("/etc/mpi/hostfile", command[0].line),
+            *command[1:],
+        ]
+    return [f._replace(text=f.text.replace("mpirun ", "mpirun --hostfile /etc/mpi/hostfile ", 1)) for f in command]
+
+
+def _prepared(
+    label: str, lines: list[str], given: list[Given], neighbour: Neighbour | None
+) -> tuple[Interpreter, Environment]:
+    shell = Interpreter(SettingsFile.empty(label, "shell"), lines, 1, neighbour)
+    env = Environment()
+    for item in given:
+        shell.assign(item.name, Value(item.text), item.line, env, sure=True, exported=True)
+    for made in shell.made:
+        made.given = True
+    return shell, env
+
+
+def _concluded(shell: Interpreter) -> SettingsFile:
+    out = conclude(shell)
+    out.note = "launched" if shell.launches else ""
+    return out

@@ -1,0 +1,612 @@
+"""A script followed as a shell would run it: what each program that it starts gets to see."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+
+from whichrank.facts.releases import Release, release_in
+from whichrank.model.evidence import Ref
+from whichrank.records.settings import UNKNOWN, Assignment, Baked, How, Lost, SettingsFile
+from whichrank.source.shell import batch, documents, fitting, launchers
+from whichrank.source.shell.builtins import BUILTINS
+from whichrank.source.shell.conditions import truth
+from whichrank.source.shell.state import Cut, Environment, Made, Variable
+from whichrank.source.shell.syntax import (
+    Case,
+    Function,
+    Group,
+    If,
+    Loop,
+    Node,
+    Redirect,
+    Simple,
+    Step,
+    Word,
+    parse,
+)
+from whichrank.source.shell.words import Field, Value, array, expand, fields, keep_unknown, pieces
+
+QUOTE_LIMIT = 300
+NESTING_LIMIT = 6
+LOOP_LIMIT = 64
+STEP_LIMIT = 40_000
+_ASSIGNS = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=(.*)", re.DOTALL)
+_DECLARE = frozenset({"export", "declare", "typeset", "readonly", "local"})
+_PRINTS = frozenset({
+    "echo", "printf", "cat", "tee", "grep", "sed", "awk", "[", "[[", "test", "((", "info", "log", "logger", "alias",
+    "trap", "true", "false", ":", "warn", "die", "say", "banner",
+})  # fmt: skip
+_SLURM = frozenset({"srun", "sbatch", "salloc"})
+_CONTAINER = ("SINGULARITYENV_", "APPTAINERENV_")
+Neighbour = Callable[[str], tuple[str, str] | None]
+"""Path as a script names it -> label and text of that file, where it is at hand."""
+
+
+class Interpreter:
+    """One script, followed from its first command to its last."""
+
+    def __init__(
+        self, out: SettingsFile, lines: list[str], first_line: int = 1, neighbour: Neighbour | None = None
+    ) -> None:
+        self.out, self.lines, self.first_line, self.neighbour = out, lines, first_line, neighbour
+        self.label = out.label  # of the file that is read at present: the script, or one that it sources
+        self.made: list[Made] = []
+        self.known: dict[tuple[str, int, str, str], Made] = {}
+        self.functions: dict[str, Function] = {}
+        self.called: set[str] = set()
+        self.active: list[str] = []
+        self.release = Release()
+        self.quotes: dict[str, list[str]] = {}  # lines of sourced files
+        self.places: dict[int, str] = {}  # assignments that stand in a sourced file -> that file
+        self.launches: list[int] = []
+        self.dynamic = False  # it runs commands whose names it computes
+        self.clock = self.nesting = 0
+        self.target = ""  # where the commands of a group write to
+        self.muted = False  # inside a command that only prints
+        self.under_srun = 0
+        self.tasks = (0, 0)  # tasks per node that Slurm starts, and the line that says so
+
+    def run(self, text: str) -> SettingsFile:
+        script = parse(text, self.first_line)
+        env = Environment()
+        for comment in script.comments:
+            self.directive(comment.text, comment.line, env)
+        self.walk(script.body, env, sure=True)
+        self.left_over(env)
+        if not script.whole:
+            self.out.note = "nested too deeply to follow"
+        from whichrank.source.shell.outcome import conclude
+
+        return conclude(self)
+
+    def left_over(self, env: Environment) -> None:
+        """Functions that nothing here calls: of a library others call them, of a script nobody does."""
+        library = not self.launches and not self.called
+        if library or self.dynamic:
+            for name in list(self.functions):
+                if name not in self.called:
+                    self.walk(self.functions[name].body, env.copy(), sure=False)
+
+    def ref(self, line: int, label: str = "") -> Ref:
+        label = label or self.label
+        lines = self.quotes.get(label) if label != self.out.label else self.lines
+        index = line - (self.first_line if label == self.out.label else 1)
+        quote = lines[index].strip() if lines and 0 <= index < len(lines) else ""
+        return Ref(label, f"line {line}", quote[:QUOTE_LIMIT])
+
+    # --- variables ---
+
+    def lookup(self, env: Environment) -> Callable[[str], Value | None]:
+        def find(name: str) -> Value | None:
+            variable = env.variables.get(name)
+            if variable is None:
+                return None
+            if not self.muted:
+                for made in variable.made:
+                    made.used = True
+            return variable.value
+
+        return find
+
+    def assign(self, name: str, value: Value, line: int, env: Environment, *, sure: bool, exported: bool) -> None:
+        self.clock += 1
+        before = env.variables.get(name)
+        exported = exported or env.export_all or (before is not None and before.exported)
+        plain = name
+        for prefix in _CONTAINER:
+            plain = plain.removeprefix(prefix)
+        key = (self.label, line, plain, value.text)
+        made = self.known.get(key)
+        if made is None:
+            made = Made(plain, value, line, sure, "local", env.level, self.clock)
+            self.known[key] = made
+            self.made.append(made)
+            if self.label != self.out.label:
+                self.places[id(made)] = self.label
+        if exported:
+            made.how = "export"
+        made.apart = made.apart or env.level > 0
+        if before is not None and sure:
+            self.drop(before, env, but=made)
+        env.variables[name] = Variable(value, exported, (made,))
+        if plain == "SLURM_EXPORT_ENV":
+            env.slurm = None if "ALL" in value.text else frozenset(value.text.split(","))
+
+    def drop(self, variable: Variable, env: Environment, but: Made | None = None) -> None:
+        for made in variable.made:
+            if made is not but and not made.reached and made.level == env.level and not made.used:
+                made.dropped = True
+
+    def export(self, name: str, env: Environment) -> None:
+        variable = env.variables.get(name)
+        if variable is not None:
+            env.variables[name] = variable._replace(exported=True)
+            for made in variable.made:
+                made.how = "export"
+        else:
+            env.variables[name] = Variable(Value(UNKNOWN, fixed=False), True)
+
+    # --- the tree ---
+
+    def walk(self, steps: list[Step], env: Environment, *, sure: bool) -> None:
+        for index, step in enumerate(steps):
+            self.clock += 1
+            if env.ended or self.clock > STEP_LIMIT:
+                return
+            here = env.copy(apart=True) if step.apart else env
+            if step.apart and isinstance(step.node, Simple) and index + 1 < len(steps):
+                following = steps[index + 1].node
+                if isinstance(following, Simple) and (written := documents.tee_target(following)):
+                    self.target, kept = written, self.target
+                    self.node(step.node, here, sure=sure and not step.after)
+                    self.target = kept
+                    continue
+            self.node(step.node, here, sure=sure and not step.after)
+            if step.after:  # `cd x || exit` ends the script only if it fails
+                here.ended = False
+
+    def node(self, node: Node, env: Environment, *, sure: bool) -> None:
+        if isinstance(node, Simple):
+            self.simple(node, env, sure=sure)
+        elif isinstance(node, Group):
+            kept, self.target = self.target, documents.written_to(node.redirects) or self.target
+            inner = env.copy(apart=True) if node.subshell else env
+            self.walk(node.body, inner, sure=sure)
+            self.target = kept
+        elif isinstance(node, If):
+            self.condition(node, env, sure=sure)
+        elif isinstance(node, Loop):
+            self.loop(node, env, sure=sure)
+        elif isinstance(node, Case):
+            self.case(node, env, sure=sure)
+        else:
+            self.functions[node.name] = node
+
+    def condition(self, node: If, env: Environment, *, sure: bool) -> None:
+        ways: list[Environment] = []
+        for test, body in node.branches:
+            self.walk(test, env, sure=sure)
+            holds = truth(test, self.lookup(env))
+            if holds is False:
+                continue
+            if holds and not ways:
+                self.walk(body, env, sure=sure)
+                return
+            way = env.copy()
+            self.walk(body, way, sure=False)
+            ways.append(way)
+            if holds:
+                break
+        else:
+            way = env.copy() if ways else env
+            self.walk(node.otherwise, way, sure=sure and not ways)
+            if not ways:
+                return
+            ways.append(way)
+        env.merge(ways)
+
+    def case(self, node: Case, env: Environment, *, sure: bool) -> None:
+        subject = expand(node.subject.raw, self.lookup(env))
+        ways = []
+        for patterns, body in node.arms:
+            if subject.fixed and UNKNOWN not in subject.text:
+                if any(fnmatchcase(subject.text, expand(p, self.lookup(env)).text) for p in patterns):
+                    self.walk(body, env, sure=sure)
+                    return
+                continue
+            way = env.copy()
+            self.walk(body, way, sure=False)
+            ways.append(way)
+        if ways:
+            every = any("*" in patterns for patterns, _ in node.arms)
+            env.merge(ways if every else [*ways, env.copy()])
+
+    def loop(self, node: Loop, env: Environment, *, sure: bool) -> None:
+        if node.kind in {"while", "until"}:
+            self.walk(node.condition, env, sure=sure)
+            if truth(node.condition, self.lookup(env)) is (node.kind == "until"):
+                return
+            rows = documents.read_rows(node)
+            for values in rows[:LOOP_LIMIT]:
+                for name, text, line in values:
+                    env.variables[name] = Variable(Value(text, line=line), False)
+                self.walk(node.body, env, sure=sure)
+            if not rows:
+                self.walk(node.body, env, sure=False)
+            return
+        items = [f for word in node.words or [] for f in fields(word, self.lookup(env))]
+        for item in items[:LOOP_LIMIT]:
+            env.variables[node.name] = Variable(Value(item.text, line=item.line), False)
+            self.walk(node.body, env, sure=sure)
+        if not items:
+            env.variables[node.name] = Variable(Value(UNKNOWN, fixed=False), False)
+            self.walk(node.body, env, sure=sure)
+
+    # --- commands ---
+
+    def simple(self, node: Simple, env: Environment, *, sure: bool) -> None:
+        count = 0
+        while count < len(node.words) and _ASSIGNS.fullmatch(node.words[count].raw):
+            count += 1
+        if node.words:
+            self.substitutions(node.words, env)
+        if count == len(node.words):
+            for word in node.words:
+                self.assignment(word, env, sure=sure, exported=False)
+            if node.redirects and not node.words:
+                return
+            return
+        here = env.copy() if count else env
+        for word in node.words[:count]:
+            self.assignment(word, here, sure=sure, exported=True)
+        first = node.words[count]
+        program = first.raw.strip("\"'").rsplit("/", 1)[-1]
+        self.muted, kept = program in _PRINTS, self.muted
+        if program in _DECLARE:
+            self.declare(program, node.words[count + 1 :], here, sure=sure)
+        else:
+            command = [f for word in node.words[count:] for f in fields(word, self.lookup(here))]
+            if command:
+                self.command(command, node, here, sure=sure)
+        self.muted = kept
+        if here is not env:
+            env.ended = env.ended or here.ended
+
+    def substitutions(self, words: list[Word], env: Environment) -> None:
+        """`OUT=$(torchrun …)` runs it; `: ${X:=v}` sets X."""
+        for word in words:
+            if "$" not in word.raw:
+                continue
+            for piece in pieces(word.raw):
+                if piece.kind == "variable" and piece.operator in {":=", "="} and piece.text not in env.variables:
+                    value = expand(piece.argument, self.lookup(env))._replace(fixed=False)
+                    self.assign(piece.text, value, word.line, env, sure=True, exported=False)
+                elif piece.kind == "command" and re.search(r"torchrun|python|srun|mpirun|export ", piece.text):
+                    self.inner(piece.text, word.line, env.copy(apart=True), sure=True)
+
+    def assignment(self, word: Word, env: Environment, *, sure: bool, exported: bool) -> None:
+        match = _ASSIGNS.fullmatch(word.raw)
+        if not match:
+            return
+        name, index, plus, raw = match.groups()
+        before = env.variables.get(name)
+        if raw.startswith("("):
+            items, keys = array(raw, word.line)
+            if plus and before is not None and before.value.items is not None:
+                items = (*before.value.items, *items)
+            env.variables[name] = Variable(Value("", items=items, keys=keys, line=word.line), False)
+            return
+        if index:
+            self.element(name, index[1:-1], Word(raw, word.line), env)
+            return
+        value = expand(raw, self.lookup(env))
+        if plus:
+            text = before.value.text if before is not None else UNKNOWN
+            value = value._replace(text=text + value.text)
+        self.assign(name, value, word.line, env, sure=sure, exported=exported)
+
+    def element(self, name: str, index: str, item: Word, env: Environment) -> None:
+        before = env.variables.get(name)
+        old = before.value if before is not None and before.value.items is not None else Value("", items=())
+        key = expand(index, self.lookup(env)).text
+        value = Value("", items=(*(old.items or ()), item), keys=(*old.keys, key), line=item.line)
+        env.variables[name] = Variable(value, False)
+
+    def declare(self, program: str, words: list[Word], env: Environment, *, sure: bool) -> None:
+        flags = "".join(w.raw for w in words if re.fullmatch(r"[-+][A-Za-z]+", w.raw))
+        exports = (program == "export" or ("x" in flags and "+x" not in flags)) and "n" not in flags
+        for word in words:
+            if _ASSIGNS.fullmatch(word.raw):
+                self.assignment(word, env, sure=sure, exported=exports)
+                continue
+            if documents.loads_file(word.raw):
+                self.include(documents.loads_file(word.raw), env, sure=sure, exported=True)
+                continue
+            for item in fields(word, self.lookup(env)):
+                name, equals, value = item.text.partition("=")
+                if item.text.startswith("-") or not re.fullmatch(r"[A-Za-z_]\w*", name):
+                    continue
+                if equals:
+                    self.assign(name, Value(value), item.line, env, sure=sure, exported=exports)
+                elif exports:
+                    self.export(name, env)
+                elif "n" in flags and program == "export" and name in env.variables:
+                    env.variables[name] = env.variables[name]._replace(exported=False)
+                    self.drop(env.variables[name], env)
+
+    def command(self, command: list[Field], node: Simple | None, env: Environment, *, sure: bool) -> None:
+        program = launchers.base(command[0])
+        redirects = node.redirects if node is not None else []
+        self.called.update(f.text for f in command if f.text in self.functions)
+        if program in self.functions:
+            self.call(program, command, env, sure=sure)
+        elif program in BUILTINS:
+            BUILTINS[program](self, command, env, sure)
+        elif program in _PRINTS:
+            self.printed(command, redirects)
+        else:
+            self.start(command, redirects, env, sure=sure)
+        for redirect in redirects:
+            if redirect.body and program in _PRINTS:
+                self.document(redirect, redirects, env)
+
+    def call(self, name: str, command: list[Field], env: Environment, *, sure: bool) -> None:
+        if name in self.active or len(self.active) > NESTING_LIMIT:
+            return
+        self.active.append(name)
+        given = {str(i): Variable(Value(f.text, line=f.line), False) for i, f in enumerate(command[1:10], 1)}
+        words = tuple(Word("'" + f.text.replace("'", "") + "'", f.line) for f in command[1:])
+        given["@"] = Variable(Value(UNKNOWN, items=words), False)
+        kept = {n: env.variables.get(n) for n in given}
+        env.variables.update(given)
+        self.walk(self.functions[name].body, env, sure=sure)
+        env.ended = False
+        for n, variable in kept.items():
+            env.variables.pop(n, None)
+            if variable is not None:
+                env.variables[n] = variable
+        self.active.pop()
+
+    def start(self, command: list[Field], redirects: list[Redirect], env: Environment, *, sure: bool) -> None:
+        """A program: a launcher that starts another one, the training itself, or something else."""
+        self.nesting += 1
+        program = launchers.base(command[0])
+        if self.nesting <= NESTING_LIMIT * 2:
+            self.pin(command)
+            found = launchers.passage(command)
+            if found is None or (found == launchers.Passage([]) and not redirects and program not in _SLURM):
+                self.last(command, redirects, env, sure=sure)
+            else:
+                self.onward(command, found, redirects, env, sure=sure)
+        self.nesting -= 1
+
+    def last(self, command: list[Field], redirects: list[Redirect], env: Environment, *, sure: bool) -> None:
+        program = launchers.base(command[0])
+        if not command[0].known or command[0].raw in {'"$1"', "$1"}:
+            self.dynamic = True
+        body = next((r for r in redirects if r.body), None)
+        if body is not None and (program in {"bash", "sh", "zsh", "sbatch", "qsub", "bsub"} or not program):
+            self.inner(documents.unescaped(body), body.body_line, env.through(None, None), sure=sure)
+        elif body is not None and program.startswith("python"):
+            self.program(body)
+        elif body is not None:
+            self.document(body, redirects, env, program=" ".join(f.text for f in command[:3]))
+        elif launchers.is_training(command):
+            self.arrive(env)
+            fitting.check(self, command, env)
+
+    def onward(
+        self,
+        command: list[Field],
+        found: launchers.Passage,
+        redirects: list[Redirect],
+        env: Environment,
+        *,
+        sure: bool,
+    ) -> None:
+        program, line = launchers.base(command[0]), command[0].line
+        cut = Cut(found.why, found.fix, line, found.remote) if found.why else None
+        passes = None if launchers.passes_unknown(command, found.rest) else found.passes
+        inner = env.through(passes, cut)
+        if program in _SLURM:
+            inner = self.srun(command, env)
+        elif program in {"singularity", "apptainer"}:
+            for name, variable in env.variables.items():
+                for prefix in _CONTAINER:
+                    if name.startswith(prefix) and variable.exported:
+                        inner.variables[name.removeprefix(prefix)] = variable
+        elif program == "deepspeed":
+            self.arrive(inner)
+            return
+        for name in found.unsets:
+            inner.variables.pop(name, None)
+        for name, given in found.sets:
+            self.assign(name, Value(given.text, given.fixed), given.line, inner, sure=sure, exported=True)
+        for given in found.names:
+            if given.text in env.variables and not env.variables[given.text].exported:
+                inner.missing.pop(given.text, None)
+        self.under_srun += program == "srun"
+        self.behind(command, found, redirects, inner, sure=sure)
+        self.under_srun -= program == "srun"
+        if program == "exec" and sure and found.rest:
+            env.ended = True
+
+    def behind(
+        self,
+        command: list[Field],
+        found: launchers.Passage,
+        redirects: list[Redirect],
+        inner: Environment,
+        *,
+        sure: bool,
+    ) -> None:
+        """What the launcher starts."""
+        program = launchers.base(command[0])
+        body = next((r for r in redirects if r.body), None)
+        reader = found.rest[0].text.split()[0] if found.rest and found.rest[0].text.strip() else ""
+        if body is not None and (not found.rest or reader in {"bash", "sh", "python", "python3"}):
+            if reader.startswith("python"):
+                self.program(body)
+            elif program != "kubectl":
+                self.inner(documents.unescaped(body), body.body_line, inner, sure=sure)
+        elif found.script:
+            text = " ".join(keep_unknown(f.raw, self.lookup(inner)) if f.raw else f.text for f in found.rest)
+            self.inner(text, found.rest[0].line if found.rest else command[0].line, inner, sure=sure)
+        elif found.rest:
+            if found.rest[0].text in self.functions:
+                self.called.add(found.rest[0].text)
+                self.call(found.rest[0].text, found.rest, inner, sure=sure)
+            else:
+                self.start(found.rest, [], inner, sure=sure)
+        elif program in {"docker", "podman", "nerdctl", "ray"}:
+            self.arrive(inner)
+
+    def srun(self, command: list[Field], env: Environment) -> Environment:
+        """--export of srun, or what the batch file's own --export left it as."""
+        given = None
+        for index, word in enumerate(command):
+            if word.text == "--export" and index + 1 < len(command):
+                given = command[index + 1]
+            elif word.text.startswith("--export="):
+                given = word._replace(text=word.text.partition("=")[2])
+        line = given.line if given is not None else env.slurm_line
+        self.own_tasks(command)
+        passes = env.slurm
+        found = None
+        if given is not None:
+            found = batch.listed(given.text, "SRUN")
+            passes = found.passes if found.special or found.names or found.sets else None
+            passes = None if UNKNOWN in given.text and "\0=" not in given.text.replace(UNKNOWN, "\0") else passes
+            self.split_at_commas(found, line)
+        where = f"{launchers.base(command[0])} --export" if given is not None else "sbatch --export"
+        why = f"{where} without ALL passes only the variables that it lists to the ranks"
+        cut = Cut(why, "Write --export=ALL,…, or add the name to the list.", line)
+        inner = env.through(None if passes is None else (lambda name: name in passes), cut)
+        for name, text in found.sets if found is not None else ():
+            self.assign(name, Value(text), line, inner, sure=True, exported=True)
+        return inner
+
+    def own_tasks(self, command: list[Field]) -> None:
+        for index, word in enumerate(command):
+            value = word.text.partition("=")[2] or (command[index + 1].text if index + 1 < len(command) else "")
+            if word.text.startswith("--ntasks-per-node") and value.isdecimal():
+                self.tasks = (int(value[:6]), word.line)
+            elif word.text in {"-n", "-N", "--ntasks", "--nodes"} or word.text.startswith("--ntasks="):
+                self.tasks = (0, 0)
+
+    def split_at_commas(self, found: batch.Listed, line: int) -> None:
+        for name, piece in found.split:
+            why = f"the list of variables is split at commas: '{piece}' is taken for a variable of its own"
+            fix = f"Export {name} in the script before the command, and let ALL carry it."
+            lost = Lost(name, self.ref(line), why, fix)
+            if lost not in self.out.lost:
+                self.out.lost.append(lost)
+
+    def directive(self, comment: str, line: int, env: Environment) -> None:
+        system, given = batch.directive(comment)
+        if batch.is_directive(comment):
+            self.release |= release_in(comment)
+            if count := batch.tasks_per_node(comment):
+                self.tasks = (count, line)
+        if not system:
+            return
+        found = batch.listed(given, system)
+        if system == "SBATCH":
+            env.slurm, env.slurm_line = found.passes, line
+        self.split_at_commas(found, line)
+        for name, text in found.sets:
+            value = Value(re.sub(r"\$\{?\w+\}?", UNKNOWN, text))
+            self.assign(name, value, line, env, sure=True, exported=True)
+
+    def arrive(self, env: Environment) -> None:
+        """The training starts with this environment."""
+        self.clock += 1
+        self.launches.append(self.clock)
+        for variable in env.variables.values():
+            for made in variable.made if variable.exported else ():
+                made.reached = True
+        for name, (mades, cut) in env.missing.items():
+            there = env.variables.get(name)
+            if there is None or not there.exported:
+                for made in mades:
+                    made.cut = made.cut or cut
+
+    # --- texts ---
+
+    def inner(self, text: str, line: int, env: Environment, *, sure: bool) -> None:
+        """A script inside the script."""
+        if self.nesting > NESTING_LIMIT or len(text) > 1_000_000:
+            return
+        self.nesting += 1
+        script = parse(text, line)
+        for comment in script.comments:
+            if batch.is_directive(comment.text):
+                self.directive(comment.text, comment.line, env)
+        self.walk(script.body, env, sure=sure)
+        self.nesting -= 1
+
+    def include(self, path: str, env: Environment, *, sure: bool, exported: bool = False) -> None:
+        """A file that is sourced: followed where it is at hand."""
+        found = self.neighbour(path) if self.neighbour is not None else None
+        self.out.included[path.replace(UNKNOWN, "")] = exported or env.export_all
+        if found is None or self.nesting > NESTING_LIMIT:
+            return
+        label, text = found
+        kept, self.label = self.label, label
+        self.quotes[label] = text.split("\n")
+        before, env.export_all = env.export_all, env.export_all or exported
+        self.inner(text, 1, env, sure=sure)
+        env.export_all, self.label = before, kept
+        env.ended = False
+
+    def printed(self, command: list[Field], redirects: list[Redirect]) -> None:
+        """`echo NCCL_X=1 >> /etc/nccl.conf` writes a setting; other output sets nothing."""
+        target = documents.written_to(redirects) or self.target
+        how = documents.kind_of_target(target)
+        if how not in {"conf", "env", "profile"} or launchers.base(command[0]) not in {"echo", "printf"}:
+            return
+        for item in command[1:]:
+            for text in item.text.replace("\\n", "\n").split("\n"):
+                if match := re.fullmatch(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*?)\s*", text):
+                    self.written(match[1], match[2], item.line, how)
+        if how == "conf":
+            self.out.baked.append(Baked(target, self.ref(command[0].line)))
+
+    def written(self, name: str, value: str, line: int, how: str) -> None:
+        unknown = UNKNOWN in value or "$" in value
+        text = value.strip("\"'") if how == "profile" else value
+        mode: How = "conf" if how == "conf" else "export"
+        self.out.assignments.append(
+            Assignment(name, None if unknown else text, self.ref(line), self.out.label, mode, partial=text)
+        )
+
+    def document(self, body: Redirect, redirects: list[Redirect], env: Environment, program: str = "cat") -> None:
+        """A here-document: a file that is written, or only text."""
+        target = documents.written_to(redirects) or self.target
+        how = documents.kind_of_target(target, body.body, program)
+        if how in {"conf", "env", "profile"}:
+            for offset, line in enumerate(body.body.split("\n")):
+                if match := re.fullmatch(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*?)\s*", line):
+                    self.written(match[1], match[2], body.body_line + offset, how)
+            if how == "conf":
+                self.out.baked.append(Baked(target, self.ref(body.body_line)))
+        elif how == "shell":
+            inner = Environment(level=env.level + 1)
+            self.inner(documents.unescaped(body), body.body_line, inner, sure=True)
+        elif how == "python":
+            self.program(body)
+        elif how in {"manifest", "dockerfile"}:
+            documents.other(how, body, self.out)
+
+    def program(self, body: Redirect) -> None:
+        from whichrank.source import program
+
+        self.out.add(program.read(body.body, self.out.label, body.body_line))
+
+    def pin(self, command: list[Field]) -> None:
+        program = launchers.base(command[0])
+        if program in {"pip", "pip3", "conda", "mamba", "micromamba", "uv", "module", "ml", "apt-get", "apt", "docker",
+                       "podman", "singularity", "apptainer", "srun", "enroot", "python", "python3", "git"}:  # fmt: skip
+            self.release |= release_in(" ".join(f.text for f in command))

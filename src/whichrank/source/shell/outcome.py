@@ -1,0 +1,52 @@
+"""What a script comes to: the settings that reach the training, and those that don't, with the reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whichrank.facts.environment import catalogue
+from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
+from whichrank.source.shell.state import Made
+
+if TYPE_CHECKING:
+    from whichrank.source.shell.interpret import Interpreter
+
+
+def conclude(shell: Interpreter) -> SettingsFile:
+    out = shell.out
+    last = max(shell.launches, default=0)
+    for made in shell.made:
+        label = shell.places.get(id(made), "")
+        if not label and not made.dropped and not made.given:
+            partial = made.value.text if UNKNOWN in made.value.text else ""
+            ref = shell.ref(made.line, out.label)
+            out.assignments.append(
+                Assignment(made.name, made.text, ref, out.label, made.how, made.used, made.sure, partial=partial)
+            )
+        lost = None if made.dropped else _lost(shell, made, last, label)
+        if lost is not None and lost not in out.lost:
+            out.lost.append(lost)
+    out.torch, out.nccl = out.torch or shell.release.torch, out.nccl or shell.release.nccl
+    return out
+
+
+def _lost(shell: Interpreter, made: Made, last: int, label: str) -> Lost | None:
+    if made.name not in catalogue():
+        return None
+    ref = shell.ref(made.line, label or shell.out.label)
+    if made.cut is not None and (not made.reached or made.cut.remote):
+        where = f" (line {made.cut.line})" if made.cut.line else ""
+        return Lost(made.name, ref, f"{made.cut.why}{where}", made.cut.fix.replace("NAME", made.name))
+    if made.reached or not last or made.cut is not None or made.given:
+        return None
+    if label and made.how == "local":
+        why = "the file is sourced without set -a and does not export it"
+        return Lost(made.name, ref, why, f"Write: export {made.name}=…, or put set -a around the source command.")
+    if made.how != "export":
+        return None
+    if made.order > last and made.level == 0:
+        return Lost(made.name, ref, "it is set after the training was started", "Set it before the launch command.")
+    if made.apart and made.order < last:
+        why = "it is set in a subshell, a pipeline or a process of its own, which ends before the training starts"
+        return Lost(made.name, ref, why, "Export it in the script itself.")
+    return None

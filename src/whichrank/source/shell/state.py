@@ -1,0 +1,113 @@
+"""The variables of a shell while its script is followed: what is set, what is exported, what got lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from whichrank.records.settings import UNKNOWN, How
+from whichrank.source.shell.words import Value
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Made:
+    """One assignment of the script, and what became of it."""
+
+    name: str
+    value: Value
+    line: int
+    sure: bool
+    how: How
+    level: int
+    order: int
+    reached: bool = False
+    """A program that trains was started with it."""
+    dropped: bool = False
+    """Overwritten or unset before anything was started."""
+    used: bool = False
+    apart: bool = False
+    """Set in a subshell or a pipeline."""
+    cut: Cut | None = None
+    given: bool = False
+    """It stands in the file around the script, which tells of it itself."""
+
+    @property
+    def text(self) -> str | None:
+        return None if UNKNOWN in self.value.text else self.value.text
+
+
+class Cut(NamedTuple):
+    """Something between the script and the ranks that does not pass a variable on."""
+
+    why: str
+    fix: str
+    line: int
+    remote: bool = False
+    """It starts ranks on other hosts: that ranks on this one have the variable does not help."""
+
+
+class Variable(NamedTuple):
+    """A variable at one moment; a change makes another one, so that copies of an environment are cheap."""
+
+    value: Value
+    exported: bool
+    made: tuple[Made, ...] = ()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Environment:
+    """One shell process."""
+
+    variables: dict[str, Variable] = field(default_factory=dict)
+    export_all: bool = False
+    level: int = 0
+    """How many processes away from the script itself."""
+    slurm: frozenset[str] | None = None
+    """What srun passes on by default; None for everything."""
+    slurm_line: int = 0
+    missing: dict[str, tuple[tuple[Made, ...], Cut]] = field(default_factory=dict)
+    """Variables that a process further out exported and that did not get here."""
+    ended: bool = False
+
+    def copy(self, *, apart: bool = False) -> Environment:
+        """For a branch, or (apart) for a process of its own."""
+        level = self.level + 1 if apart else self.level
+        return Environment(
+            dict(self.variables), self.export_all, level, self.slurm, self.slurm_line, dict(self.missing)
+        )
+
+    def through(self, passes: Callable[[str], bool] | None, cut: Cut | None) -> Environment:
+        """What a program that is started from here gets; the variables that `cut` keeps back are remembered."""
+        inner = Environment(level=self.level + 1, missing=dict(self.missing))
+        inner.slurm, inner.slurm_line = self.slurm, self.slurm_line
+        for name, variable in self.variables.items():
+            if not variable.exported:
+                continue
+            if passes is None or passes(name):
+                inner.variables[name] = variable
+            elif cut is not None:
+                inner.missing[name] = (variable.made, cut)
+        return inner
+
+    def merge(self, ways: Iterable[Environment]) -> None:
+        """Go on with what any of these may have left."""
+        left = [way for way in ways if not way.ended]
+        if not left:
+            self.ended = True
+            return
+        merged = dict(left[0].variables)
+        for name in {name for way in left for name in way.variables}:
+            found = [way.variables.get(name) for way in left]
+            if any(v is not found[0] for v in found):
+                merged[name] = _either([v for v in found if v is not None], everywhere=None not in found)
+        self.variables = merged
+        self.export_all = any(way.export_all for way in left)
+        self.slurm = left[0].slurm if all(way.slurm == left[0].slurm for way in left) else None
+
+
+def _either(found: list[Variable], *, everywhere: bool) -> Variable:
+    same = everywhere and all(v.value == found[0].value for v in found)
+    value = found[0].value if same else Value(UNKNOWN, fixed=False)
+    made = {id(m): m for v in found for m in v.made}
+    return Variable(value, any(v.exported for v in found), tuple(made.values()))

@@ -1,0 +1,118 @@
+"""systemd units: Environment=, files of variables, and the commands that run with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from whichrank.facts.environment import catalogue
+from whichrank.model.evidence import Ref
+from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
+from whichrank.source.shell.embedded import Given, run_command
+
+KIND = "systemd"
+QUOTE_LIMIT = 300
+_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|((?:[^\s"\']|"[^"]*"|\'[^\']*\')+)')
+_SPECIFIER = re.compile(r"%([A-Za-z%])")
+
+
+def looks_like(text: str) -> bool:
+    return bool(re.search(r"^\[(?:Service|Unit|Install|Timer|Socket)\]\s*$", text, re.MULTILINE))
+
+
+def read(text: str, label: str) -> SettingsFile:
+    """What the unit sets, and whether it reaches the command."""
+    out = SettingsFile.empty(label, KIND)
+    lines = text.split("\n")
+    given: dict[str, Given] = {}
+    commands: list[tuple[str, int]] = []
+
+    def ref(line: int) -> Ref:
+        return Ref(label, f"line {line}", lines[line - 1].strip()[:QUOTE_LIMIT] if line <= len(lines) else "")
+
+    for key, value, line in _settings(lines):
+        if key == "Environment" and not value:
+            given.clear()
+            out.assignments.clear()
+        elif key == "Environment":
+            for name, raw, at in _items(value, line):
+                if name is None:
+                    _stray(out, raw, ref(at), given)
+                    continue
+                shown = _specifiers(out, name, raw, ref(at))
+                given[name] = Given(name, shown, at)
+                known = None if UNKNOWN in shown else shown
+                out.assignments[:] = [a for a in out.assignments if a.name != name]
+                out.assignments.append(
+                    Assignment(name, known, ref(at), label, "export", partial="" if known else shown)
+                )
+        elif key == "UnsetEnvironment":
+            for name, _, _ in _items(value, line):
+                given.pop(name or "", None)
+            dropped = set(value.split())
+            out.assignments[:] = [a for a in out.assignments if a.name not in dropped]
+        elif key == "ExecStart" and value:
+            commands.append((value, line))
+    for command, line in commands:
+        words = [(w, w, at) for w, at in _words(command, line)]
+        words[:1] = [(words[0][0].lstrip("@-:+!"), words[0][1].lstrip("@-:+!"), words[0][2])] if words else []
+        found = run_command(words, label, lines, list(given.values()))
+        out.assignments += found.assignments
+        out.lost += [lost for lost in found.lost if lost not in out.lost]
+        out.clashes += found.clashes
+        out.production |= {label} if found.production else set()
+        out.torch, out.nccl = found.torch, found.nccl
+    return out
+
+
+def _settings(lines: list[str]) -> Iterator[tuple[str, str, int]]:
+    """Key, value (continued lines joined by newlines) and line of each setting."""
+    index = 0
+    while index < len(lines):
+        line, start = lines[index], index + 1
+        index += 1
+        match = re.match(r"\s*([A-Za-z]+)\s*=\s*(.*)", line)
+        if not match or line.lstrip().startswith(("#", ";")):
+            continue
+        value = match[2]
+        while value.rstrip().endswith("\\") and index < len(lines):
+            following = lines[index]
+            index += 1
+            skipped = following.lstrip().startswith(("#", ";"))
+            value = value.rstrip()[:-1] + "\n" + (" \\" if skipped else following)
+        yield match[1], value.rstrip(), start
+
+
+def _words(text: str, line: int) -> Iterator[tuple[str, int]]:
+    for match in _ITEM.finditer(text):
+        at = line + text.count("\n", 0, match.start())
+        double, single, bare = match.groups()
+        word = double if double is not None else single if single is not None else re.sub(r"[\"']", "", bare)
+        yield re.sub(r"\\([\"'\\])", r"\1", word), at
+
+
+def _items(text: str, line: int) -> Iterator[tuple[str | None, str, int]]:
+    for word, at in _words(text, line):
+        name, equals, value = word.partition("=")
+        valid = equals and re.fullmatch(r"[A-Za-z_]\w*", name)
+        yield (name if valid else None), (value if valid else word), at
+
+
+def _stray(out: SettingsFile, word: str, ref: Ref, given: dict[str, Given]) -> None:
+    """A word that is no assignment: most often the rest of a value with a blank in it, or `export`."""
+    last = next(reversed(given), "")
+    if last in catalogue():
+        why = f"systemd splits the line at blanks and ignores '{word}'; there are no comments behind values"
+        found = Lost(last, ref, why, f'Quote the whole assignment: Environment="{last}=…"')
+        if found.ref.locator not in {lost.ref.locator for lost in out.lost}:
+            out.lost.append(found)
+
+
+def _specifiers(out: SettingsFile, name: str, value: str, ref: Ref) -> str:
+    """systemd replaces %h, %p and others itself; %% is a percent sign."""
+    own = [letter for letter in _SPECIFIER.findall(value) if letter != "%"]
+    if own and name == "NCCL_DEBUG_FILE":
+        why = f"systemd expands %{own[0]} itself, before NCCL sees it (%h is the home folder, %p the unit's name)"
+        out.lost.append(Lost(name, ref, why, f"Double the signs: {value.replace('%', '%%')}"))
+        return _SPECIFIER.sub(lambda m: "%" if m[1] == "%" else UNKNOWN, value)
+    return _SPECIFIER.sub(lambda m: "%" if m[1] == "%" else UNKNOWN, value)

@@ -1,0 +1,121 @@
+"""All comparisons as one: records in, as they come, and what was wrong out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from whichrank.records.guard import GuardFile, GuardNote
+from whichrank.timeline.guard.gradients import Gradients
+from whichrank.timeline.guard.replicas import Replicas
+from whichrank.timeline.guard.settings import Settings
+from whichrank.timeline.guard.signatures import Signatures
+from whichrank.timeline.guard.wrong import Wrong, ranks_of
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint that was written."""
+
+    step: int
+    path: str
+    rank: int
+
+
+@dataclass(slots=True)
+class Comparison:
+    """The guards of one attempt of a job."""
+
+    world: int
+    attempt: int = 0
+    saves: list[Saved] = field(default_factory=list)
+    replays: list[tuple[GuardFile, GuardNote]] = field(default_factory=list)
+    off: dict[int, str] = field(default_factory=dict)
+    """By rank: what the guard says of a problem of its own."""
+    files: dict[int, GuardFile] = field(default_factory=dict)
+    steps: int = -1
+    replicas: Replicas = field(init=False)
+    gradients: Gradients = field(init=False)
+    signatures: Signatures = field(init=False)
+    settings: Settings = field(init=False)
+    _told: dict[str, Callable[[GuardFile, GuardNote], None]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.replicas, self.gradients = Replicas(self.world), Gradients(self.world)
+        self.signatures, self.settings = Signatures(), Settings(self.world)
+        self._told = {
+            "start": self.settings.start, "layout": self._layout, "slice": self._slice, "full": self.replicas.full,
+            "grad": self._gradient, "loss": self.gradients.loss, "group": self.signatures.group,
+            "sig": self.signatures.signature, "calls": self.signatures.calls, "save": self._save,
+            "scheduler": self.settings.scheduler, "sampler": self.settings.sampler, "off": self._off,
+            "replay": self._replay,
+        }  # fmt: skip
+
+    def add(self, file: GuardFile, notes: Iterable[GuardNote]) -> None:
+        self.files[file.rank] = file
+        for note in notes:
+            tell = self._told.get(note.kind)
+            if tell is not None:
+                tell(file, note)
+
+    def wrongs(self) -> list[Wrong]:
+        """Everything so far, in order of the step."""
+        found = [*self.replicas.found, *self.settings.found, *self.signatures.found, *self.gradients.settle()]
+        return sorted(found, key=lambda wrong: wrong.step)
+
+    def settle(self) -> None:
+        """No more will come."""
+        self.replicas.settle()
+
+    @property
+    def compared(self) -> int:
+        return self.replicas.compared + self.gradients.compared + self.signatures.compared
+
+    def _layout(self, file: GuardFile, note: GuardNote) -> None:
+        units: list[list[Any]] = note.said["units"]
+        optimizer: int = note.said["o"]
+        self.replicas.layout(file, note)
+        self.gradients.parameters(optimizer, units)
+        names = "|".join(str(unit[0]) for unit in units if unit[1] == "parameter")
+        self.settings.models.setdefault(optimizer, {})[file.rank] = names
+        told = {str(unit[2]) for unit in units if unit[1] == "parameter" and unit[2] not in ("", "apart")}
+        if len(told) == 1:  # one group of replicas: each of them has its own share of the data
+            self.gradients.apart[optimizer] = ranks_of(next(iter(told)))
+
+    def _slice(self, file: GuardFile, note: GuardNote) -> None:
+        self.steps = max(self.steps, note.said["s"])
+        self.replicas.slice(file, note)
+
+    def _gradient(self, file: GuardFile, note: GuardNote) -> None:
+        self.steps = max(self.steps, note.said["s"])
+        self.gradients.gradient(file, note)
+        self.settings.gradient(file, note)
+
+    def _save(self, file: GuardFile, note: GuardNote) -> None:
+        self.saves.append(Saved(note.said["s"], note.said["path"][:1000], file.rank))
+
+    def _replay(self, file: GuardFile, note: GuardNote) -> None:
+        self.replays.append((file, note))
+
+    def _off(self, file: GuardFile, note: GuardNote) -> None:
+        self.off.setdefault(file.rank, note.said["why"][:300])
+
+
+def compare(files: Iterable[GuardFile]) -> Comparison | None:
+    """The newest attempt that left records of at least two ranks."""
+    attempts: dict[int, list[GuardFile]] = {}
+    for file in files:
+        attempts.setdefault(file.attempt, []).append(file)
+    fit = [attempt for attempt, members in attempts.items() if len({m.rank for m in members}) > 1]
+    if not fit:
+        return None
+    chosen = attempts[max(fit)]
+    comparison = Comparison(max(file.world for file in chosen), max(fit))
+    # Layouts and groups first: what a rank says is understood by them.
+    for file in sorted(chosen, key=lambda f: f.rank):
+        comparison.add(file, (note for note in file.notes if note.kind in ("layout", "group", "sig", "start")))
+    for file in sorted(chosen, key=lambda f: f.rank):
+        comparison.add(file, (note for note in file.notes if note.kind not in ("layout", "group", "sig", "start")))
+    comparison.settle()
+    return comparison

@@ -1,0 +1,247 @@
+"""What a change would return, by replaying the steps with that change; the most rewarding first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from whichrank.facts.bandwidths import bus_factor
+from whichrank.model.step_report import Advice, CollectiveShare
+from whichrank.records.steps import CHECKPOINT, COLLECTOR, HOST, LOADER, SYNCHRONISING
+from whichrank.timeline.steps import replay
+from whichrank.timeline.steps.collectives import payload
+from whichrank.timeline.steps.matching import Matched
+from whichrank.timeline.steps.replay import Play, run, span
+from whichrank.timeline.steps.stragglers import Late, as_others
+
+LEAST = 0.01
+"""Gains below this share of the step are not worth a word."""
+TRUSTED = 0.05
+"""A replay that misses the recorded time by more than this says little about other times."""
+LARGEST_BUCKET = 512 << 20
+"""All-reduces that are larger gain nothing from being merged."""
+_IDLE = {
+    LOADER: (
+        "Load data faster: ranks stand idle while they wait for the next batch.",
+        "DataLoader(num_workers=…, prefetch_factor=…, pin_memory=True, persistent_workers=True)", 0.7, "input",
+    ),
+    CHECKPOINT: (
+        "Write checkpoints beside the training instead of in it.",
+        "torch.distributed.checkpoint.async_save(…)", 0.7, "checkpoint",
+    ),
+    COLLECTOR: (
+        "Run Python's garbage collector on all ranks at the same steps, or rarely.",
+        "gc.disable(); gc.collect() every few hundred steps", 0.7, "gc",
+    ),
+    SYNCHRONISING: (
+        "Avoid calls that wait for the device in each step (.item(), .cpu(), print of a tensor, synchronize()).",
+        "log with .detach() every N steps; copy with non_blocking=True", 0.5, "sync",
+    ),
+    HOST: (
+        "Launch faster: the device waits for the host. Fuse or capture the step, or give each rank more work.",
+        "torch.compile(mode='reduce-overhead'), CUDA graphs, foreach/fused optimizers, a larger batch", 0.5, "launch",
+    ),
+}  # fmt: skip
+_REMEDY = {
+    "data-loader": "DataLoader(num_workers=…, prefetch_factor=…) on that rank; its data source and CPU",
+    "checkpoint": "torch.distributed.checkpoint.async_save(…)",
+    "garbage-collection": "gc.disable(); gc.collect() at the same step on all ranks",
+}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What advice is worked out from."""
+
+    matched: Matched
+    play: Play | None
+    recorded: float | None
+    """The replay of what was recorded."""
+    error: float
+    """How far that is from the truth, as a share."""
+    steps: int
+    step_ns: float
+    late: Sequence[Late]
+    collectives: Sequence[CollectiveShare]
+
+
+def advise(scene: Scene) -> list[Advice]:
+    """Everything that would return something."""
+    found = [
+        *_level(scene), *_idle(scene), *_overlap(scene), *_bandwidth(scene), *_buckets(scene), *_settings(scene)
+    ]  # fmt: skip
+    worth = [a for a in found if a.gain_us_per_step is None or a.gain_us_per_step * 1e3 >= LEAST * scene.step_ns]
+    return sorted(worth, key=lambda a: -(a.gain_us_per_step or 0.0))
+
+
+def _gain(scene: Scene, play: Play | None) -> float | None:
+    """Microseconds per step that the changed play is shorter by."""
+    if play is None or scene.recorded is None:
+        return None
+    changed = span(run(play))
+    return None if changed is None else max(0.0, scene.recorded - changed) / scene.steps / 1e3
+
+
+def _sure(scene: Scene, confidence: float) -> float:
+    return round(confidence if scene.error <= TRUSTED else confidence / 2, 2)
+
+
+def _level(scene: Scene) -> list[Advice]:
+    """No straggler."""
+    if not scene.late or scene.play is None:
+        return []
+    play = scene.play
+    for late in scene.late:
+        own, begin = as_others(scene.play, late.index)
+        play = replay.with_own(play, late.index, own, begin)
+    gain = _gain(scene, play)
+    if gain is None:
+        return []
+    ranks = ", ".join(str(scene.matched.ranks[late.index].rank) for late in scene.late)
+    first = scene.late[0]
+    words = f"Bring rank{'s' if len(scene.late) > 1 else ''} {ranks} level with the others ({first.reason})."
+    return [Advice(words, _REMEDY.get(first.reason), gain, _sure(scene, 0.8), first.doing, "straggler")]
+
+
+def _idle(scene: Scene) -> list[Advice]:
+    """Less time in what keeps devices idle on all ranks."""
+    found = []
+    for reason, (words, setting, confidence, key) in _IDLE.items():
+        idle = np.array([float(one.idle[:, reason].sum()) for one in scene.matched.ranks])
+        everywhere = float(np.median(idle)) / scene.steps
+        if everywhere < LEAST * scene.step_ns or (reason == HOST and not scene.matched.ranks[0].on_device):
+            continue
+        gain = _gain(scene, replay.prepare(scene.matched, less=reason)) if scene.play is not None else None
+        gain = everywhere / 1e3 if gain is None else gain
+        why = f"{everywhere / 1e6:.1f} ms of each step on the typical rank"
+        found.append(Advice(words, setting, gain, _sure(scene, confidence), why, key))
+    return found
+
+
+def _overlap(scene: Scene) -> list[Advice]:
+    """Communication behind computation."""
+    if scene.play is None:
+        return []
+    gain = _gain(scene, replay.without_waits(scene.play))
+    if gain is None:
+        return []
+    level = sum(late.cost_ns or 0.0 for late in scene.late) / 1e3
+    gain = max(0.0, gain - level)
+    signs = scene.matched.ranks[0].signs
+    if signs.get("fsdp_unshards"):
+        setting = "FSDP: backward_prefetch=BACKWARD_PRE, forward_prefetch=True, limit_all_gathers=True"
+    elif signs.get("deepspeed"):
+        setting = "DeepSpeed: overlap_comm=true, reduce_bucket_size, allgather_bucket_size"
+    elif signs.get("forwards"):
+        setting = "DDP: bucket_cap_mb, gradient_as_bucket_view=True"
+    else:
+        setting = "async_op=True, and wait() only where the result is needed"
+    why = "an upper bound: no rank ever waits for a collective, all else the same"
+    return [Advice("Overlap communication with computation.", setting, gain, _sure(scene, 0.4), why, "overlap")]
+
+
+def _bandwidth(scene: Scene) -> list[Advice]:
+    """Collectives as fast as this hardware usually is."""
+    slow = {
+        (s.op, s.bytes): s
+        for s in scene.collectives
+        if s.busbw_gbs and s.expected_gbs and s.busbw_gbs < 0.7 * s.expected_gbs
+    }
+    if not slow or scene.play is None:
+        return []
+    faster = {}
+    for op, time in scene.play.transfer.items():
+        what = scene.matched.what[op]
+        share = slow.get((what.op, payload(what)))
+        if share and share.expected_gbs and share.ranks and share.bytes:
+            faster[op] = min(time, share.bytes / share.expected_gbs * bus_factor(what.op, share.ranks))
+    gain = _gain(scene, replay.with_transfers(scene.play, faster))
+    worst = min(slow.values(), key=lambda s: (s.busbw_gbs or 0) / (s.expected_gbs or 1))
+    why = f"{worst.op} of {worst.bytes} bytes moves {worst.busbw_gbs:.0f} GB/s, {worst.expected_gbs:.0f} are usual"
+    words = "Find out why collectives are slower than this hardware allows."
+    return [Advice(words, "whichrank bench", gain, _sure(scene, 0.5), why, "bandwidth")]
+
+
+def fitted(scene: Scene) -> tuple[float, float] | None:
+    """What an all-reduce costs: nanoseconds per call and per byte, by those of the recording; None without sizes."""
+    if scene.play is None:
+        return None
+    points = [
+        (float(payload(what) or 0), scene.play.transfer[op])
+        for op, what in enumerate(scene.matched.what)
+        if what.op == "all_reduce" and payload(what) and op in scene.play.transfer
+    ]
+    if len(points) < 4 or len({size for size, _ in points}) < 2:
+        return None
+    sizes = sorted({size for size, _ in points})
+    typical = np.array([np.median([t for s, t in points if s == size]) for size in sizes])
+    slope, start = np.polyfit(np.array(sizes), typical, 1)
+    if slope <= 0:
+        return float(np.median(typical)), 0.0
+    return max(0.0, float(start)), float(slope)
+
+
+def _buckets(scene: Scene) -> list[Advice]:
+    """Fewer, larger all-reduces."""
+    cost = fitted(scene)
+    if cost is None or scene.play is None:
+        return []
+    best: tuple[float, int] | None = None
+    for together in (2, 4, 8, 1 << 20):
+        gain = _gain(scene, replay.merged_buckets(scene.play, scene.matched, together, cost))
+        if gain is not None and (best is None or gain > best[0]):
+            best = gain, together
+    sizes = [payload(what) or 0 for what in scene.matched.what if what.op == "all_reduce"]
+    if best is None or max(sizes) > LARGEST_BUCKET:
+        return []
+    now = max(sizes) / (1 << 20)
+    times = f"{best[1]} times as large" if best[1] < 1 << 20 else "one for all gradients"
+    wanted = now * best[1] if best[1] < 1 << 20 else sum(sizes) / scene.steps / (1 << 20)
+    setting = f"DDP bucket_cap_mb={max(1, round(wanted))}, DeepSpeed reduce_bucket_size, FSDP: wrap larger units"
+    why = f"an all-reduce costs {cost[0] / 1e3:.0f} µs and {1 / cost[1] if cost[1] else 0:.2f} GB/s here"
+    return [Advice(f"Use larger buckets: {times}.", setting, best[0], _sure(scene, 0.5), why, "buckets")]
+
+
+def _settings(scene: Scene) -> list[Advice]:
+    """Settings that people get wrong, as the profile shows them."""
+    signs = {
+        key: float(np.median([one.signs.get(key, 0.0) for one in scene.matched.ranks]))
+        for one in scene.matched.ranks
+        for key in one.signs
+    }
+    found = []
+    if signs.get("unused_searches"):
+        why = f"DDP searches the graph for unused parameters {signs['unused_searches']:.0f} times per step"
+        gain = signs.get("unused_searches_ns", 0.0) / 1e3
+        words = "Turn off find_unused_parameters if every parameter is used in every step."
+        found.append(Advice(words, "DistributedDataParallel(find_unused_parameters=False)", gain, 0.6, why, "unused"))
+    if signs.get("bucket_copies") and signs.get("forwards"):
+        why = f"{signs['bucket_copies']:.0f} copies between gradients and buckets per step"
+        gain = signs.get("bucket_copies_ns", 0.0) / 1e3
+        words = "Let gradients live in DDP's buckets."
+        found.append(
+            Advice(words, "DistributedDataParallel(gradient_as_bucket_view=True)", gain, 0.6, why, "bucket-view")
+        )
+    if signs.get("pageable_copies"):
+        why = f"{signs['pageable_copies']:.0f} copies from or to pageable memory per step; each stops the host"
+        words = "Copy from pinned memory, without waiting."
+        setting = "DataLoader(pin_memory=True), tensor.to(device, non_blocking=True)"
+        found.append(Advice(words, setting, signs.get("pageable_ns", 0.0) / 1e3, 0.6, why, "pageable"))
+    forwards, optimizer = signs.get("forwards", 0.0), signs.get("optimizer_steps", 0.0)
+    if optimizer > 0 and forwards / optimizer >= 1.9:
+        found += _accumulation(scene, round(forwards / optimizer))
+    return found
+
+
+def _accumulation(scene: Scene, rounds: int) -> list[Advice]:
+    """Gradients that are accumulated, and yet reduced in every round."""
+    reduces = sum(s.per_step for s in scene.collectives if s.op == "all_reduce")
+    if reduces < rounds or scene.play is None:
+        return []
+    gain = _gain(scene, replay.without_waits(scene.play))
+    gain = gain * (rounds - 1) / rounds if gain is not None else None
+    why = f"{rounds} backward passes per optimizer step, and all-reduces in each of them"
+    words = "Reduce gradients only in the last backward pass of an accumulation."
+    return [Advice(words, "with model.no_sync(): … in all rounds but the last", gain, 0.4, why, "no-sync")]

@@ -1,0 +1,65 @@
+"""Collectives by kind, size and group: how long they take, how long they only wait, how fast they move data."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from whichrank.facts.bandwidths import bus_factor, expected
+from whichrank.model.step_report import CollectiveShare
+from whichrank.records.trace import Collective
+from whichrank.timeline.steps.matching import Matched
+
+FEWEST_BYTES = 1 << 20
+"""Below this a collective's time is latency, and its bandwidth says nothing."""
+
+
+def payload(what: Collective) -> int | None:
+    """The size that bandwidth is counted by (nccl-tests): the gathered array, or the rank's input."""
+    if what.op == "all_gather":
+        return what.received or (what.sent * what.size if what.sent is not None and what.size else None)
+    return what.sent if what.sent is not None else what.received
+
+
+def shares(matched: Matched, transfer: dict[int, float], steps: int) -> list[CollectiveShare]:
+    """The kinds of collectives, those that take the most time first."""
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for op, what in enumerate(matched.what):
+        if matched.first[op + 1] > matched.first[op]:
+            groups[what.op, what.desc or what.group, what.ranks, what.size, payload(what)].append(op)
+    found = [_share(matched, transfer, ops, steps) for ops in groups.values()]
+    return sorted(found, key=lambda share: -share.time_us * share.per_step)
+
+
+def _share(matched: Matched, transfer: dict[int, float], ops: list[int], steps: int) -> CollectiveShare:
+    what = matched.what[ops[0]]
+    size = payload(what)
+    rows = np.concatenate([np.arange(matched.first[op], matched.first[op + 1]) for op in ops])
+    members = len(np.unique(matched.rank[rows]))
+    together = len(matched.ranks) > 1 and members > 1
+    seen = what.size is None or members == what.size
+    moving = float(np.median([transfer.get(op, 0.0) for op in ops])) if together and seen else None
+    last = {op: int(matched.start[matched.first[op] : matched.first[op + 1]].max()) for op in ops}
+    waits = [max(0, last[int(matched.op[row])] - int(matched.start[row])) for row in rows.tolist()]
+    ranks = what.size or (members if together else None)
+    bandwidth = None
+    if size is not None and ranks and size >= FEWEST_BYTES and moving:
+        bandwidth = size / moving * bus_factor(what.op, ranks)
+    hosts = {matched.ranks[i].host_name for i in np.unique(matched.rank[rows]).tolist()}
+    nodes = len(hosts) if "" not in hosts else (1 if ranks and ranks <= 8 and (what.size or 0) <= 8 else 0)
+    usual = expected(matched.ranks[0].accelerator, what.op, ranks, nodes, size) if size and ranks and nodes else None
+    one = matched.ranks[int(matched.rank[rows[0]])]
+    return CollectiveShare(
+        op=what.op or "unknown",
+        group=what.desc if what.desc not in ("", "undefined") else what.group,
+        ranks=ranks,
+        bytes=size,
+        per_step=len(ops) / max(1, steps),
+        time_us=float(np.median(matched.end[rows] - matched.start[rows])) / 1e3,
+        waiting_us=float(np.mean(waits)) / 1e3 if together else None,
+        moving_us=moving / 1e3 if moving is not None else None,
+        busbw_gbs=bandwidth,
+        expected_gbs=usual.busbw if usual else None,
+        kernel=one.names[int(one.calls.name[int(matched.call[rows[0]])])],
+    )

@@ -1,0 +1,71 @@
+"""Overlap, idle and compute shares by the rule of Meta's HolisticTraceAnalysis (0.5.0), for comparison with it.
+
+Its rule (hta/common/trace.py, analyzers/breakdown_analysis.py, communication_analysis.py): of a profile with two or
+more marked steps, what was launched before the last one began; from the first start to the last end; kinds by the
+expressions below. Its rounding of times to microseconds is left out: these are exact.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from whichrank.records.trace import Trace
+from whichrank.timeline.steps.intervals import union
+
+_COMMUNICATION = re.compile(r"^nccl.*Kernel")
+_MEMORY = re.compile(r"(^Memcpy)|(^Memset)|(^dma)")
+_NOT_COMPUTE = re.compile(r"(^nccl.*Kernel)|(.*(Memcpy)|(Memset))|(.*Sync)")
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Percentages; None where there is nothing to divide by."""
+
+    compute: float | None = None
+    idle: float | None = None
+    overlap: float | None = None
+
+
+def shares(trace: Trace) -> Shares:
+    """The three numbers for one rank."""
+    device = trace.device
+    rows = np.ones(len(device), np.bool_)
+    if trace.profiler_steps > 1:
+        rows = _before_last_step(trace)
+    names = device.name[rows]
+    start, end = device.start[rows], device.end[rows]
+    if not len(start):
+        return Shares()
+    kinds = np.array([_kind(name) for name in trace.names], np.int8)[names]
+    busy = union(start, end)
+    span = int(end.max() - start.min())
+    if span <= 0:
+        return Shares()
+    compute = union(start[kinds == 2], end[kinds == 2])
+    communication = union(start[kinds == 1], end[kinds == 1])
+    return Shares(
+        compute=100 * compute.total / span,
+        idle=100 * (span - busy.total) / span,
+        overlap=100 * (communication & compute).total / communication.total if communication.total else None,
+    )
+
+
+def _before_last_step(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Spans of the device that a call before the last step's mark launched."""
+    device, host = trace.device, trace.host
+    marked = [index for index, name in enumerate(trace.names) if "ProfilerStep" in name]
+    # An annotation on the device has no stream of its own there: it counts as the host's.
+    starts = np.concatenate((host.start[np.isin(host.name, marked)], device.start[np.isin(device.name, marked)]))
+    if not len(starts):
+        return np.ones(len(device), np.bool_)
+    calls = host.link[(host.link >= 0) & (host.start < starts.max())]
+    return np.isin(device.link, calls) & (device.link >= 0)
+
+
+def _kind(name: str) -> int:
+    if _COMMUNICATION.match(name):
+        return 1
+    return 0 if _MEMORY.match(name) or _NOT_COMPUTE.match(name) else 2

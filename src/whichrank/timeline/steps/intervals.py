@@ -1,0 +1,83 @@
+"""Algebra of time intervals, exact in whole nanoseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from whichrank.records.trace import Longs
+
+
+@dataclass(frozen=True)
+class Cover:
+    """A set of moments: disjoint intervals in order, none of them empty."""
+
+    start: Longs = field(default_factory=lambda: np.empty(0, np.int64))
+    end: Longs = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @cached_property
+    def total(self) -> int:
+        return int((self.end - self.start).sum())
+
+    @cached_property
+    def _sums(self) -> Longs:
+        return np.concatenate(([0], np.cumsum(self.end - self.start)))
+
+    def until(self, times: Any) -> Longs:
+        """How much of it lies before each of these moments."""
+        times = np.asarray(times, np.int64)
+        if not len(self.start):
+            return np.zeros(times.shape, np.int64)
+        index = np.searchsorted(self.start, times, side="right")
+        last = np.maximum(index - 1, 0)
+        inside = np.clip(times - self.start[last], 0, self.end[last] - self.start[last])
+        before: Longs = self._sums[last] + np.where(index > 0, inside, 0)
+        return before
+
+    def within(self, start: Any, end: Any) -> Longs:
+        """How much of it lies between these moments."""
+        found: Longs = self.until(end) - self.until(start)
+        return found
+
+    def __or__(self, other: Cover) -> Cover:
+        return union(np.concatenate((self.start, other.start)), np.concatenate((self.end, other.end)))
+
+    def __and__(self, other: Cover) -> Cover:
+        return self - (self - other)
+
+    def __sub__(self, other: Cover) -> Cover:
+        """What of this is not in the other."""
+        if not len(other.start) or not len(self.start):
+            return self
+        # Walk over all borders: inside this and outside the other is what remains.
+        times = np.concatenate((self.start, self.end, other.start, other.end))
+        change = np.concatenate((
+            np.full(len(self.start), 1), np.full(len(self.end), -1),
+            np.full(len(other.start), -2), np.full(len(other.end), 2),
+        ))  # fmt: skip
+        order = np.argsort(times, kind="stable")
+        times, level = times[order], np.cumsum(change[order])
+        keep = (level[:-1] == 1) & (times[1:] > times[:-1])
+        return union(times[:-1][keep], times[1:][keep])
+
+
+def union(start: Any, end: Any) -> Cover:
+    """The moments that lie in at least one of the intervals."""
+    start, end = np.asarray(start, np.int64), np.asarray(end, np.int64)
+    keep = end > start
+    start, end = start[keep], end[keep]
+    if not len(start):
+        return Cover()
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], np.maximum.accumulate(end[order])
+    first = np.concatenate(([True], start[1:] > end[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return Cover(start[first], end[last])
+
+
+def gaps(cover: Cover, start: int, end: int) -> Cover:
+    """What of the time from `start` to `end` is not covered."""
+    return Cover(np.array([start], np.int64), np.array([end], np.int64)) - cover if end > start else Cover()

@@ -1,0 +1,296 @@
+"""The steps of all ranks replayed: what would have happened had something been different.
+
+Each rank goes through its chain: own time, arrivals at collectives, waits for them. A collective ends when its last
+member has arrived, the one before it on the same stream is over, and its transfer is done. With the times as recorded
+the replay must come out where the job did; then single times are changed and it runs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from whichrank.records.steps import ARRIVE, WAIT, RankSteps
+from whichrank.timeline.steps.collectives import payload
+from whichrank.timeline.steps.matching import Matched
+
+
+@dataclass
+class Chain:
+    """One rank's part: links in order, times in nanoseconds."""
+
+    begin: float
+    kind: list[int]
+    op: list[int]
+    own: list[float]
+    """Own time before each link, and after the last one."""
+
+
+@dataclass
+class Play:
+    """What is replayed."""
+
+    chains: list[Chain]
+    transfer: dict[int, float]
+    before: dict[int, set[int]]
+    """Operations that must be over before one can begin: those before it on the same streams."""
+    members: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.members:
+            for chain in self.chains:
+                for kind, op in zip(chain.kind, chain.op, strict=True):
+                    if kind == ARRIVE:
+                        self.members[op] = self.members.get(op, 0) + 1
+
+
+def run(play: Play) -> list[float] | None:
+    """When each rank is through; None where the chains block each other (what was matched never met)."""
+    return _Run(play).go()
+
+
+class _Run:
+    def __init__(self, play: Play) -> None:
+        self.play = play
+        self.place = [0] * len(play.chains)
+        self.clock = [chain.begin for chain in play.chains]
+        self.missing = {op: count + len(play.before.get(op, ())) for op, count in play.members.items()}
+        self.latest: dict[int, float] = dict.fromkeys(play.members, float("-inf"))
+        self.ended: dict[int, float] = {}
+        self.after: dict[int, list[int]] = {}
+        self.waiting: dict[int, list[int]] = {}
+        for op, earlier in play.before.items():
+            for other in earlier:
+                self.after.setdefault(other, []).append(op)
+        self.ready: list[int] = list(range(len(play.chains)))
+
+    def go(self) -> list[float] | None:
+        while self.ready:
+            self._advance(self.ready.pop())
+        if any(place <= len(chain.kind) for place, chain in zip(self.place, self.play.chains, strict=True)):
+            return None
+        return self.clock
+
+    def _advance(self, rank: int) -> None:
+        chain = self.play.chains[rank]
+        while self.place[rank] < len(chain.kind):
+            place = self.place[rank]
+            op = chain.op[place]
+            if chain.kind[place] == ARRIVE:
+                self.clock[rank] += chain.own[place]
+                self.place[rank] += 1
+                self._arrived(op, self.clock[rank])
+            elif op in self.ended:
+                self.clock[rank] = max(self.clock[rank] + chain.own[place], self.ended[op])
+                self.place[rank] += 1
+            else:
+                self.waiting.setdefault(op, []).append(rank)
+                return
+        self.clock[rank] += chain.own[-1]
+        self.place[rank] += 1
+
+    def _arrived(self, op: int, moment: float) -> None:
+        todo = [(op, moment)]
+        while todo:
+            op, moment = todo.pop()
+            self.latest[op] = max(self.latest[op], moment)
+            self.missing[op] -= 1
+            if self.missing[op]:
+                continue
+            self.ended[op] = end = self.latest[op] + self.play.transfer.get(op, 0.0)
+            self.ready += self.waiting.pop(op, [])
+            todo += [(other, end) for other in self.after.get(op, ())]
+
+
+def prepare(matched: Matched, less: int | None = None) -> Play | None:
+    """The recorded job as a play; None where there is nothing to replay.
+
+    `less` leaves out the time that ranks spent on one of the reasons for idleness.
+    """
+    ranks = matched.ranks
+    if not ranks or not len(matched.op):
+        return None
+    origin = min(matched.time(index, int(one.start[0])) for index, one in enumerate(ranks))
+    number = _numbers(matched)
+    chains = [
+        _chain(one, number[index], matched.time(index, int(one.start[0])) - origin, less)
+        for index, one in enumerate(ranks)
+    ]
+    ends = _ends(matched)
+    before = _before(matched, chains, ends)
+    return Play(chains, _transfers(matched, before, ends), before)
+
+
+def _chain(one: RankSteps, number: Mapping[int, int], begin: int, less: int | None) -> Chain:
+    """One rank's links with the operations' numbers; waits for what it never arrived at are its own time."""
+    links = one.links
+    own, after = links.own, float(one.tail.sum())
+    if less is not None:
+        own, after = np.maximum(own - links.spent[:, less], 0), max(0.0, after - float(one.tail[less]))
+    kinds, ops, times, arrived = [], [], [], set()
+    carried = 0.0
+    for kind, call, time in zip(links.kind.tolist(), links.call.tolist(), own.tolist(), strict=True):
+        op = number[call]
+        if kind == WAIT and op not in arrived:  # begun before the first step
+            carried += time
+            continue
+        if kind == ARRIVE:
+            arrived.add(op)
+        kinds.append(kind)
+        ops.append(op)
+        times.append(time + carried)
+        carried = 0.0
+    return Chain(float(begin), kinds, ops, [*times, after + carried])
+
+
+def _numbers(matched: Matched) -> list[dict[int, int]]:
+    """By rank: which operation each of its calls is."""
+    found: list[dict[int, int]] = [{} for _ in matched.ranks]
+    for op, rank, call in zip(matched.op.tolist(), matched.rank.tolist(), matched.call.tolist(), strict=True):
+        found[rank][call] = op
+    return found
+
+
+def _before(matched: Matched, chains: Sequence[Chain], ends: Any) -> dict[int, set[int]]:
+    """What ran just before each operation on the same stream of some rank.
+
+    Only what also ended before it counts: ranks may disagree about the order of streams, and no cycle may arise.
+    """
+    played = [set(chain.op) for chain in chains]
+    found: dict[int, set[int]] = {}
+    numbers = _numbers(matched)
+    for index, one in enumerate(matched.ranks):
+        latest: dict[int, int] = {}
+        for call, lane in enumerate(one.calls.lane.tolist()):
+            op = numbers[index][call]
+            if op not in played[index]:
+                continue
+            earlier = latest.get(lane, op)
+            if (ends[earlier], earlier) < (ends[op], op):
+                found.setdefault(op, set()).add(earlier)
+            latest[lane] = op
+    return found
+
+
+def _transfers(matched: Matched, before: Mapping[int, set[int]], ends: Any) -> dict[int, float]:
+    """How long each operation took once everybody was there and its stream was free."""
+    first = matched.first
+    found = {}
+    for op in range(len(matched.what)):
+        if first[op + 1] == first[op]:
+            continue
+        begun = float(matched.start[first[op] : first[op + 1]].max())
+        begun = max([begun, *(float(ends[earlier]) for earlier in before.get(op, ()))])
+        found[op] = max(0.0, float(ends[op]) - begun)
+    return found
+
+
+def _ends(matched: Matched) -> Any:
+    """When each operation ended, on the aligned clock."""
+    first = matched.first
+    return [
+        float(np.median(matched.end[first[op] : first[op + 1]])) if first[op + 1] > first[op] else 0.0
+        for op in range(len(matched.what))
+    ]
+
+
+def without_waits(play: Play) -> Play:
+    """Everything that waits goes on at once: the most that overlapping can give."""
+    chains = []
+    for chain in play.chains:
+        keep = [kind == ARRIVE for kind in chain.kind]
+        own, carried = [], 0.0
+        for time, kept in zip(chain.own, [*keep, True], strict=True):
+            carried += time
+            if kept:
+                own.append(carried)
+                carried = 0.0
+        chains.append(
+            Chain(chain.begin, [ARRIVE] * sum(keep), [o for o, k in zip(chain.op, keep, strict=True) if k], own)
+        )
+    return Play(chains, play.transfer, play.before, play.members)
+
+
+def with_own(play: Play, rank: int, own: Sequence[float], begin: float) -> Play:
+    """One rank with other times of its own."""
+    chains = list(play.chains)
+    chains[rank] = Chain(begin, chains[rank].kind, chains[rank].op, list(own))
+    return Play(chains, play.transfer, play.before, play.members)
+
+
+def with_transfers(play: Play, transfer: dict[int, float]) -> Play:
+    """Other transfer times."""
+    return Play(play.chains, {**play.transfer, **transfer}, play.before, play.members)
+
+
+def span(times: Sequence[float] | None) -> float | None:
+    """From the common beginning to the last rank's end."""
+    return max(times) if times else None
+
+
+def own_clock(chain: Chain) -> Any:
+    """The rank's own time at each link and at its end."""
+    return np.cumsum(np.asarray(chain.own, np.float64))
+
+
+def merged_buckets(play: Play, matched: Matched, together: int, cost: tuple[float, float]) -> Play | None:
+    """All-reduces that follow one another, `together` at a time; `cost` is (per call, per byte) in nanoseconds.
+
+    A merged one is ready when its last part is, as DDP's buckets are. None where there is nothing to merge.
+    """
+    into = _merging(play, matched, together)
+    if len(set(into.values())) == len(into):
+        return None
+    size: dict[int, float] = {}
+    for op, target in into.items():
+        size[target] = size.get(target, 0.0) + (payload(matched.what[op]) or 0)
+    merged = {target for op, target in into.items() if op != target}
+    transfer = {into.get(op, op): time for op, time in play.transfer.items() if into.get(op, op) == op}
+    transfer.update({target: cost[0] + cost[1] * size[target] for target in merged})
+    before: dict[int, set[int]] = {}
+    for op, earlier in play.before.items():
+        target = into.get(op, op)
+        before.setdefault(target, set()).update({into.get(e, e) for e in earlier} - {target})
+    ends = {op: place for place, op in enumerate(sorted(play.transfer))}
+    before = {op: {e for e in earlier if ends.get(e, -1) < ends.get(op, 0)} for op, earlier in before.items()}
+    return Play([_merged_chain(chain, into) for chain in play.chains], transfer, before)
+
+
+def _merging(play: Play, matched: Matched, together: int) -> dict[int, int]:
+    """Which operation each all-reduce becomes a part of: the last of its bunch. Bunches end with the step."""
+    into: dict[int, int] = {}
+    chain = max(play.chains, key=lambda one: len(one.op))
+    bunch: list[int] = []
+    place: tuple[object, ...] = ()
+    for kind, op in zip(chain.kind, chain.op, strict=True):
+        what = matched.what[op]
+        if kind != ARRIVE or what.op != "all_reduce":
+            continue
+        here = int(matched.step[op]), what.group, what.ranks, what.dtype
+        if here != place or len(bunch) == together:
+            into.update(dict.fromkeys(bunch, bunch[-1]) if bunch else {})
+            bunch, place = [], here
+        bunch.append(op)
+    into.update(dict.fromkeys(bunch, bunch[-1]) if bunch else {})
+    return into
+
+
+def _merged_chain(chain: Chain, into: Mapping[int, int]) -> Chain:
+    """The chain with arrivals at parts left out; a wait for a part is one for the whole, once it has begun."""
+    kinds, ops, own, carried = [], [], [], 0.0
+    arrived: set[int] = set()
+    for kind, op, time in zip(chain.kind, chain.op, chain.own, strict=False):
+        target = into.get(op, op)
+        carried += time
+        if (kind == ARRIVE and target != op) or (kind == WAIT and target not in arrived):
+            continue
+        kinds.append(kind)
+        ops.append(target)
+        own.append(carried)
+        carried = 0.0
+        if kind == ARRIVE:
+            arrived.add(target)
+    return Chain(chain.begin, kinds, ops, [*own, chain.own[-1] + carried])

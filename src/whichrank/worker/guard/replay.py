@@ -1,0 +1,176 @@
+"""One micro-batch computed a second time: with the same inputs, random state and output gradients.
+
+The same result means that the data were unusual. Another result means that the first or the second was computed
+wrongly, or that a kernel is not deterministic. Nothing of the job is changed: buffers and random state are put back,
+gradients are not accumulated, and a collective inside of the forward pass ends the replay before it is issued.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whichrank.worker.guard.batches import tensors_in
+from whichrank.worker.guard.collectives import RefusedError
+from whichrank.worker.guard.gradients import norms_of
+
+if TYPE_CHECKING:
+    from whichrank.worker.guard.watched import Watched
+
+SMALL = 1 << 20
+"""Bytes of outputs whose gradients are kept at every step; larger ones only when a replay is due."""
+CLOSE = 0.02
+"""Relative difference of norms below which results are taken for the same: sums in another order differ less."""
+LEARNED, REMEMBERED, JUMP = 4, 8, 8.0
+"""A gradient that is JUMP times the largest of the last steps is computed again, once LEARNED steps are known."""
+AFTERWARDS = 3
+"""Micro-batches that are computed twice after a suspicion: what happens now and then may happen again."""
+
+
+class Pass:
+    """What is needed to repeat the forward and backward pass of one module."""
+
+    def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.module, self.args, self.kwargs = module, args, kwargs
+        self.inputs = [(tensor, tensor._version) for tensor in tensors_in((args, kwargs), 3)]  # noqa: SLF001
+        self.random = torch.get_rng_state()
+        self.device: Any = next((t.device for t, _ in self.inputs if t.device.type == "cuda"), None)
+        self.device_random = torch.cuda.get_rng_state(self.device) if self.device is not None else None
+        kind = self.device.type if self.device is not None else "cpu"
+        self.autocast = (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
+        self.outputs: list[Any] = []
+        """Gradients of the outputs, in order; None for those that had none."""
+
+    def returned(self, output: Any) -> None:
+        """The forward pass is through: keep the gradients of its outputs as they come."""
+        found = [tensor for tensor in tensors_in(output, 3) if tensor.requires_grad]
+        self.outputs = [None] * len(found)
+        for index, tensor in enumerate(found):
+            tensor.register_hook(self._keep(index))
+
+    def _keep(self, index: int) -> Any:
+        def hook(gradient: Any) -> None:
+            self.outputs[index] = gradient.detach()
+
+        return hook
+
+    @property
+    def whole(self) -> bool:
+        """Whether inputs are as they were and the gradients of outputs are known."""
+        same = all(tensor._version == version for tensor, version in self.inputs)  # noqa: SLF001
+        return same and bool(self.outputs) and any(gradient is not None for gradient in self.outputs)
+
+    def again(self, parameters: list[Any], guard: Any) -> list[float] | None:
+        """The norms of the local gradients, computed anew; None where that can't be done."""
+        inner = getattr(self.module, "module", self.module)
+        wanted = [p for p in parameters if p.requires_grad]
+        buffers = [(buffer, buffer.detach().clone()) for buffer in inner.buffers()]
+        with ExitStack() as stack:
+            stack.callback(_put_back, buffers)
+            stack.callback(torch.set_rng_state, torch.get_rng_state())
+            torch.set_rng_state(self.random)
+            if self.device_random is not None:
+                stack.callback(torch.cuda.set_rng_state, torch.cuda.get_rng_state(self.device), self.device)
+                torch.cuda.set_rng_state(self.device_random, self.device)
+            guard.collectives.refused = True
+            stack.callback(setattr, guard.collectives, "refused", False)
+            try:
+                with torch.enable_grad(), torch.autocast(*self.autocast):
+                    output = inner(*self.args, **self.kwargs)
+                found = [tensor for tensor in tensors_in(output, 3) if tensor.requires_grad]
+                pairs = [(t, g) for t, g in zip(found, self.outputs) if g is not None]  # noqa: B905
+                gradients = torch.autograd.grad([t for t, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True)
+            except RefusedError:
+                return None
+        by_id = {id(p): gradient for p, gradient in zip(wanted, gradients)}  # noqa: B905
+        held = [by_id.get(id(p)) for p in parameters]
+        norms = iter(torch.stack(norms_of([g for g in held if g is not None])).tolist())
+        return [next(norms) if gradient is not None else 0.0 for gradient in held]
+
+
+def _put_back(buffers: list[tuple[Any, Any]]) -> None:
+    with torch.no_grad():
+        for buffer, before in buffers:
+            buffer.copy_(before)
+
+
+class Replays:
+    """When one optimizer's micro-batches are computed twice."""
+
+    def __init__(self, watched: Watched, every: int = 0) -> None:
+        self.watched, self.every = watched, every
+        self.due = 0
+        self.possible = not watched.gradients.sharded and not any(
+            type(module).__name__ in ("OptimizedModule", "SyncBatchNorm")
+            for root in watched.roots
+            for module in root.modules()
+        )
+        self.last: Pass | None = None
+        self._usual: list[list[float]] = []
+
+    def forward(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.last = Pass(module, args, kwargs) if self.possible else None
+
+    def returned(self, output: Any) -> None:
+        if self.last is None:
+            return
+        size = sum(t.numel() * t.element_size() for t in tensors_in(output, 3))
+        if size <= SMALL or self.due:
+            self.last.returned(output)
+        else:
+            self.last = None
+
+    def before_step(self, step: int, norms: Any) -> None:
+        """The gradients are complete: is something to be computed again?"""
+        last, self.last = self.last, None
+        if last is None or norms is None or (norms.device.type != "cpu" and not self.due and not self._turn(step)):
+            return
+        first = norms.tolist()
+        strange = norms.device.type == "cpu" and self._strange(first)
+        if not (strange or self.due or self._turn(step)) or not last.whole:
+            return
+        self.due = AFTERWARDS if strange else max(0, self.due - 1)
+        second = last.again(self.watched.parameters, self.watched.guard)
+        if second is None:
+            self.possible = False
+            return
+        worst = max(range(len(first)), key=lambda i: _distance(first[i], second[i]))
+        same = _distance(first[worst], second[worst]) <= CLOSE
+        module = self.watched.names.get(id(self.watched.parameters[worst]), "")
+        self.watched.guard.later(
+            {
+                "t": "replay", "o": self.watched.index, "s": step, "same": same, "exact": first == second,
+                "first": f"{first[worst]:.6g}", "second": f"{second[worst]:.6g}", "module": module,
+                "why": "suspicion" if strange else "turn",
+            }
+        )  # fmt: skip
+
+    def heard(self, norms: list[float]) -> None:
+        """What came from a device a while ago."""
+        if self.possible and self._strange(norms):
+            self.due = AFTERWARDS
+
+    def _turn(self, step: int) -> bool:
+        return bool(self.every) and step % self.every == 0
+
+    def _strange(self, norms: list[float]) -> bool:
+        """Whether a gradient is not finite, or far larger than this rank has seen it lately. A replay costs little."""
+        if not all(map(isfinite, norms)):
+            return True
+        strange = len(self._usual) >= LEARNED and any(
+            norm > JUMP * most > 0
+            for norm, most in zip(norms, map(max, zip(*self._usual)))  # noqa: B905
+        )
+        if not strange:
+            self._usual = [*self._usual[1 - REMEMBERED :], norms]
+        return strange
+
+
+def _distance(a: float, b: float) -> float:
+    if a == b or (a != a and b != b):  # noqa: PLR0124 - two NaN are the same answer
+        return 0.0
+    difference = abs(a - b) / max(abs(a), abs(b), 1e-12)
+    return difference if difference == difference else float("inf")  # noqa: PLR0124

@@ -1,0 +1,89 @@
+"""Checkpoints as they are written and read, samplers and schedules as they are made: noted, never changed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from whichrank.worker.guard.session import Guard
+
+
+def wrap(guard: Guard) -> None:
+    _around(torch, "save", lambda args, kwargs: _saved(guard, args, kwargs), guard)
+    _around(torch, "load", lambda args, kwargs: _loaded(guard, args, kwargs), guard)
+    schedulers = torch.optim.lr_scheduler
+    base = getattr(schedulers, "LRScheduler", None)
+    if base is not None:
+        _around(base, "__init__", lambda args, _: _scheduled(guard, args), guard)
+    samplers = torch.utils.data.distributed.DistributedSampler
+    _around(samplers, "__iter__", lambda args, _: _sampled(guard, args[0]), guard)
+
+
+def _around(owner: Any, name: str, told: Any, guard: Guard) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def ours(*args: Any, **kwargs: Any) -> Any:
+        try:
+            told(args, kwargs)
+        except Exception as error:  # noqa: BLE001 - the call is the job's, and goes on
+            guard.problem(error)
+        return original(*args, **kwargs)
+
+    setattr(owner, name, ours)
+
+
+def _saved(guard: Guard, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    path = _path(args[1] if len(args) > 1 else kwargs.get("f"))
+    if guard.notes is None or not path:
+        return
+    step = max((watched.count for watched in guard.watched.values()), default=0)
+    guard.later({"t": "save", "s": step, "path": path, "ms": int(time.time() * 1000)})
+    for watched in guard.watched.values():
+        watched.everything("save", path=path)
+
+
+def _loaded(guard: Guard, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    path = _path(args[0] if args else kwargs.get("f"))
+    if path:
+        step = max((watched.count for watched in guard.watched.values()), default=0)
+        guard.queue.append(({"t": "load", "s": step, "path": path}, {}, None))
+
+
+def _path(target: Any) -> str:
+    """A file's absolute name; empty for what is none."""
+    name = target if isinstance(target, (str, os.PathLike)) else getattr(target, "name", None)
+    if not isinstance(name, (str, os.PathLike)):
+        return ""
+    return os.path.abspath(os.fspath(name))[:1000]  # noqa: PTH100
+
+
+def _scheduled(guard: Guard, args: tuple[Any, ...]) -> None:
+    place = _place()
+    kind = type(args[0]).__name__
+    guard.queue.append(({"t": "scheduler", "kind": kind, "at": place}, {}, None))
+
+
+def _sampled(guard: Guard, sampler: Any) -> None:
+    said = {
+        name: getattr(sampler, name, None) for name in ("num_replicas", "rank", "epoch", "seed", "shuffle", "drop_last")
+    }
+    size = len(sampler.dataset) if hasattr(sampler.dataset, "__len__") else None
+    guard.queue.append(({"t": "sampler", "size": size, "at": _place(), **said}, {}, None))
+
+
+def _place() -> str:
+    """The innermost line outside of torch and of this package."""
+    frame = sys._getframe(1)  # noqa: SLF001
+    while frame.f_back is not None:
+        file = frame.f_code.co_filename
+        if "/torch/" not in file and "/guard/" not in file and not file.startswith("<"):
+            break
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}"

@@ -1,0 +1,237 @@
+"""A short profile of this rank, taken between optimizer steps, without a change of its code.
+
+Copied into the job by `whichrank profile`: standard library and torch only. Everything is guarded: whatever goes wrong
+ends the profile and never the job. torch.profiler is started and stopped on the thread that steps the optimizer, since
+it records the thread that starts it; the file is written by a thread of its own.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+SETTINGS = "WHICHRANK_PROFILE"
+"""The variable that carries the wishes into the job, as JSON."""
+LAUNCHER = "torch.distributed.launcher.api"
+LAST_S = 60.0
+"""How long the end of a process waits for its profile to be written."""
+
+_profile: Profile | None = None
+
+
+class Profile:
+    """One recording: it begins after some steps, lasts some steps (or seconds), and is written once."""
+
+    def __init__(self, wishes: dict[str, Any]) -> None:
+        self.folder = str(wishes["folder"])
+        self.skip, self.steps = int(wishes["skip"]), int(wishes["steps"])
+        self.seconds, self.most_bytes = float(wishes["seconds"]), int(wishes["most_bytes"])
+        self.shapes, self.stacks, self.nvtx = bool(wishes["shapes"]), bool(wishes["stacks"]), bool(wishes["nvtx"])
+        self.seen = 0
+        self.first: int | None = None
+        self.running: Any = None
+        self.ranges: Any = None
+        self.began = 0.0
+        self.handle: Any = None
+        self.writing: threading.Thread | None = None
+        self.collecting: Any = None
+        self.save: Any = None
+
+    def watch(self) -> None:
+        """Wait until torch's optimizers are there, then count their steps."""
+        while (module := _ready("torch.optim.optimizer")) is None:
+            time.sleep(0.05)
+        self.handle = module.register_optimizer_step_post_hook(self.stepped)
+
+    def stepped(self, optimizer: Any, *_: object) -> None:
+        """An optimizer has stepped; of several only the first one counts."""
+        try:
+            if self.first is None:
+                self.first = id(optimizer)
+            if id(optimizer) == self.first and not _compiling():
+                self.seen += 1
+                self.turn()
+        except Exception as error:  # noqa: BLE001 - a profile never disturbs what it looks at
+            self.give_up(error)
+
+    def turn(self) -> None:
+        """What happens at this boundary between steps."""
+        if self.running is not None:
+            self.running.step()
+            late = self.began and time.monotonic() - self.began > self.seconds
+            if self.seen > self.skip + self.steps + 1 or late:
+                self.stop()
+        elif self.seen == self.skip:
+            self.start()
+
+    def start(self) -> None:
+        from torch.profiler import ProfilerActivity, profile, schedule
+
+        torch: Any = sys.modules["torch"]
+        if self.nvtx:
+            self.ranges = torch.autograd.profiler.emit_nvtx(record_shapes=self.shapes)
+            self.ranges.__enter__()
+        activities = [ProfilerActivity.CPU]
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            activities.append(ProfilerActivity.CUDA)
+        # One step to warm up: the first start sets up the device's tracing, which must not be in the profile.
+        plan = schedule(wait=0, warmup=1, active=self.steps, repeat=1)
+        self.running = profile(
+            activities=activities, schedule=plan, record_shapes=self.shapes, with_stack=self.stacks,
+            on_trace_ready=lambda _: None, acc_events=True,
+        )  # fmt: skip
+        self.running.start()
+        self.began = time.monotonic()
+        self.mark()
+
+    def mark(self) -> None:
+        """The collector and checkpoints leave no mark of their own: give them one while this records."""
+        import torch
+
+        named = torch.profiler.record_function
+
+        def collecting(phase: str, _info: object) -> None:
+            if phase == "start":
+                self.collecting = named("Python GC")
+                self.collecting.__enter__()
+            elif self.collecting is not None:
+                self.collecting.__exit__(None, None, None)
+                self.collecting = None
+
+        self.on_collect = collecting
+        gc.callbacks.append(collecting)
+        self.save = original = torch.save
+
+        def save(*arguments: Any, **named_arguments: Any) -> Any:
+            with named("torch.save (checkpoint)"):
+                return original(*arguments, **named_arguments)
+
+        self.marked = torch.save = save
+
+    def unmark(self) -> None:
+        import torch
+
+        if self.on_collect in gc.callbacks:
+            gc.callbacks.remove(self.on_collect)
+        if torch.save is self.marked:  # nobody has put another one there meanwhile
+            torch.save = self.save
+
+    def stop(self) -> None:
+        """End the recording here, and write it elsewhere."""
+        running, self.running = self.running, None
+        self.unmark()
+        running.stop()
+        if self.ranges is not None:
+            self.ranges.__exit__(None, None, None)
+        if self.handle is not None:
+            self.handle.remove()
+        self.writing = threading.Thread(target=self.write, args=(running,), name="whichrank-profile", daemon=True)
+        self.writing.start()
+
+    def write(self, running: Any) -> None:
+        try:
+            # On Linux a thread has a priority of its own: writing must not take a core from the steps that follow.
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+            name = f"{self.folder}/rank-{_rank()}"
+            draft = f"{self.folder}/.rank-{_rank()}.{os.getpid()}.json.gz"
+            running.export_chrome_trace(draft)
+            size = os.path.getsize(draft)  # noqa: PTH202
+            if size > self.most_bytes:
+                os.unlink(draft)  # noqa: PTH108
+                raise OSError(f"the profile has {size >> 20} MiB, more than allowed; record fewer steps")
+            os.replace(draft, f"{name}.json.gz")  # noqa: PTH105
+        except Exception as error:  # noqa: BLE001 - a profile never disturbs what it looks at
+            self.complain(error)
+
+    def give_up(self, error: BaseException) -> None:
+        self.complain(error)
+        running, self.running = self.running, None
+        try:
+            if self.handle is not None:
+                self.handle.remove()
+            if running is not None:
+                self.unmark()
+                running.stop()
+        except Exception:  # noqa: BLE001, S110 - the job goes on; that is all that counts
+            pass
+
+    def complain(self, error: BaseException) -> None:
+        try:
+            with open(f"{self.folder}/rank-{_rank()}.error.txt", "w", encoding="utf-8") as stream:  # noqa: PTH123
+                stream.write(f"{type(error).__name__}: {error}\n")
+        except OSError:
+            pass
+
+    def end(self) -> None:
+        """The process ends: what is recorded is still worth having."""
+        if self.running is not None:
+            try:
+                self.stop()
+            except Exception as error:  # noqa: BLE001 - a profile never disturbs what it looks at
+                self.complain(error)
+        if self.writing is not None:
+            self.writing.join(LAST_S)
+
+
+def _compiling() -> bool:
+    compiler = sys.modules.get("torch.compiler")
+    return bool(compiler is not None and compiler.is_compiling())
+
+
+def _rank() -> str:
+    c10d = _ready("torch.distributed.distributed_c10d")
+    try:
+        if c10d is not None and c10d.is_initialized():
+            return str(c10d.get_rank())
+    except Exception:  # noqa: BLE001, S110 - a group that is being taken down has no rank
+        pass
+    return os.environ.get("RANK", "0")
+
+
+def _ready(name: str) -> Any:
+    """A module that has been imported whole."""
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None)
+    return None if module is None or getattr(spec, "_initializing", False) else module
+
+
+class _Bell:
+    """Notices the import of torch, finds nothing, and takes itself away."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002
+        if name == "torch" and _profile is not None:
+            sys.meta_path.remove(self)
+            threading.Thread(target=_watch, name="whichrank-profile-start", daemon=True).start()
+
+
+def _watch() -> None:
+    try:
+        if _profile is not None and LAUNCHER not in sys.modules:
+            _profile.watch()
+    except Exception as error:  # noqa: BLE001 - a profile never disturbs what it looks at
+        if _profile is not None:
+            _profile.complain(error)
+
+
+def begin() -> None:
+    """Called before the first line of each Python process of the job."""
+    global _profile  # noqa: PLW0603
+    text = os.environ.get(SETTINGS)
+    rank = os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or os.environ.get("OMPI_COMM_WORLD_RANK")
+    if not text or _profile is not None:
+        return
+    wishes = json.loads(text)
+    if rank is None and wishes["ranks"] is None:
+        rank = "0"  # a job of one process
+    if rank is None or not rank.isdecimal() or (wishes["ranks"] is not None and int(rank) not in wishes["ranks"]):
+        return
+    _profile = Profile(wishes)
+    import atexit
+
+    atexit.register(_profile.end)
+    sys.meta_path.insert(0, _Bell())

@@ -1,0 +1,66 @@
+"""A text that holds several jobs is taken apart, with the line numbers kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from whichrank.evidence.jobs_in_file import split
+from whichrank.flows.diagnose import diagnose
+from whichrank.model.contracts import Item
+
+ERROR = (
+    'Traceback (most recent call last):\n  File "/app/train.py", line 12, in <module>\nValueError: shapes do not fit\n'
+)
+
+
+def item(tmp_path: Path, text: str) -> Item:
+    path = tmp_path / "all.log"
+    path.write_text(text)
+    return Item(path, "all.log", path.stat().st_size, path.stat().st_mtime_ns)
+
+
+def parts(tmp_path: Path, text: str) -> dict[str, list[str]]:
+    home = tmp_path / "parts"
+    home.mkdir()
+    return {part.job: part.path.read_text().split("\n") for part in split(item(tmp_path, text), home)}
+
+
+def test_banners_open_a_part(tmp_path):
+    text = "##### job 8811 #####\nstep 1\nstep 2\n##### job 8830 #####\nstep 7\n"
+    found = parts(tmp_path, text)
+    assert set(found) == {"8811", "8830"}
+    assert found["8830"][3:5] == ["##### job 8830 #####", "step 7"]
+    assert found["8830"][:3] == ["", "", ""]
+
+
+def test_tags_that_a_line_explains(tmp_path):
+    lines = [f"5512_{n % 2} step {n} loss 1.0" for n in range(20)]
+    text = "slurm array 5512: two tasks write to one file\n" + "\n".join(lines)
+    found = parts(tmp_path, text)
+    assert set(found) == {"5512_0", "5512_1"}
+    assert [line for line in found["5512_1"] if line.startswith("step")] == [
+        f"step {n} loss 1.0" for n in range(1, 20, 2)
+    ]
+
+
+def test_pids_and_steps_are_not_jobs(tmp_path):
+    lines = [f"{4000 + n % 4} step {n} loss 1.0" for n in range(40)]
+    assert set(parts(tmp_path, "\n".join(lines))) == {""}
+
+
+def test_attempts_of_one_job_stay_together(tmp_path):
+    text = "##### job 8811 attempt 1 #####\nstep 1\n##### job 8811 attempt 2 #####\nstep 7\n"
+    assert set(parts(tmp_path, text)) == {""}
+
+
+def test_each_job_is_judged_and_the_newest_told_first(tmp_path):
+    old = "2026-06-01 13:20:50 step 402 loss 5.3\n" + ERROR
+    new = (
+        "".join(f"2026-06-09 04:4{n}:02 step {n} loss 1.9\n" for n in range(9))
+        + "2026-06-09 04:50:00 training finished\n"
+    )
+    (tmp_path / "ticket.txt").write_text(f"##### job 5120 #####\n{new}\n##### job 5077 of last week #####\n{old}")
+    answer = diagnose([tmp_path], jobs=1)
+    assert answer.verdict.cause == "healthy"
+    assert "Job 5120" in answer.verdict.summary
+    assert [v.cause for v in answer.incidents] == ["rank-exception"]

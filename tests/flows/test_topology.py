@@ -1,0 +1,112 @@
+"""Topology and fabric: which way traffic takes, and from a rank to its cable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whichrank.evidence.topology.nccl_dumps import read_topology
+from whichrank.flows import topology
+from whichrank.flows.memory_budget import Job, budget, parameters
+from whichrank.model.errors import UnreadableError
+
+SAMPLES = Path(__file__).parents[1] / "samples/fabric"
+MATRIX = """\
+\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
+GPU0\t X \tNV18\tPIX\tSYS\t0-31\t0\t\tN/A
+GPU1\tNV18\t X \tSYS\tPIX\t32-63\t1\t\tN/A
+NIC0\tPIX\tSYS\t X \tSYS
+NIC1\tSYS\tPIX\tSYS\t X
+
+NIC Legend:
+
+  NIC0: mlx5_0
+  NIC1: mlx5_1
+"""
+SYSTEM = """<system version="1">
+ <cpu numaid="0"><pci busid="0000:01:00.0" class="0x060400">
+   <pci busid="0000:02:00.0" class="0x030200"><gpu dev="0" sm="90" rank="0" gdr="1">{links}</gpu></pci>
+   <pci busid="0000:03:00.0" class="0x020700"><nic><net name="mlx5_0" dev="0" gdr="{gdr}"/></nic></pci></pci></cpu>
+ <cpu numaid="1"><pci busid="0000:81:00.0" class="0x060400"><pci busid="0000:82:00.0" class="0x060400">
+   <pci busid="0000:83:00.0" class="0x030200"><gpu dev="1" sm="90" rank="1" gdr="1">{links}</gpu></pci></pci>
+   <pci busid="0000:90:00.0" class="0x020700"><nic><net name="mlx5_1" dev="1" gdr="1"/></nic></pci></pci></cpu>
+</system>"""
+
+
+@pytest.mark.parametrize("tool", ["ibnetdiscover", "iblinkinfo"])
+def test_every_cable_once(tool):
+    found = topology.read([SAMPLES / f"{tool}.txt"])
+    assert len(found.cables) == 12
+    ends = {frozenset({str(c.a), str(c.b)}) for c in found.cables}
+    assert frozenset({"node03 mlx5_1 port 1", "leaf02 port 3"}) in ends
+    assert frozenset({"leaf01 port 10", "spine01 port 2"}) in ends
+
+
+@pytest.mark.parametrize("tool", ["ibnetdiscover", "iblinkinfo"])
+def test_a_stall_names_its_cable(tmp_path, tool):
+    (tmp_path / "topo.txt").write_text(MATRIX)
+    found = topology.read([tmp_path / "topo.txt", SAMPLES / f"{tool}.txt"])
+    places = topology.places(found, ["node01", "node02", "node03", "node04"], 2)
+    assert places[5].words() == "rank 5 → node03 → GPU 1 → mlx5_1 (PIX) → leaf02 port 3"
+    assert {(p.rank, str(p.cable.b)) for p in places} == {
+        (2 * host + rail, f"leaf0{rail + 1} port {host + 1}") for host in range(4) for rail in range(2)
+    }
+
+
+def test_the_map_from_the_command_line(whichrank, tmp_path):
+    (tmp_path / "topo.txt").write_text(MATRIX)
+    done = whichrank(
+        "preflight", "--map", tmp_path / "topo.txt", "--map", SAMPLES / "ibnetdiscover.txt", "--hosts", "node[01-04]",
+        "--nproc-per-node", 2,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "rank 7 → node04 → GPU 1 → mlx5_1 (PIX) → leaf02 port 4" in done.stdout
+
+
+def test_a_dump_of_nccl():
+    found = topology.read([SAMPLES / "nccl_topo_h200.xml", SAMPLES / "nccl_graph_h200.xml"])
+    assert found.hosts[0].paths == {(0, "eth0"): "PHB"}
+    assert [g.pattern for g in found.graphs] == ["ring", "tree"]
+    assert "no GPUDirect RDMA by default" in topology.notes(found.hosts[0])[0]
+
+
+def test_paths_by_the_tree():
+    host = read_topology(SYSTEM.format(links="", gdr="1"), "x")
+    assert host.paths == {(0, "mlx5_0"): "PIX", (0, "mlx5_1"): "SYS", (1, "mlx5_0"): "SYS", (1, "mlx5_1"): "PXB"}
+    assert host.between == {(0, 1): "SYS"}
+    assert any("copies go through host memory" in note for note in topology.notes(host))
+    linked = read_topology(
+        SYSTEM.format(links='<nvlink target="ffff:ff:ff" count="18" tclass="0x068000"/>', gdr="0"), "x"
+    )
+    assert linked.between == {(0, 1): "NVL"}
+    assert [n for n in topology.notes(linked) if "nvidia_peermem" in n]
+
+
+@pytest.mark.parametrize("text", ["", "<system", "<!DOCTYPE x [<!ENTITY a 'b'>]><system/>", "nothing"])
+def test_what_is_no_topology(tmp_path, text):
+    (tmp_path / "x").write_text(text)
+    with pytest.raises(UnreadableError):
+        topology.read([tmp_path / "x"])
+
+
+def parts(**job):
+    return {part.what: part.octets for part in budget(Job(**job))}
+
+
+def test_the_budget_follows_the_settings():
+    usual = parts(world_size=8, ranks_per_host=8)["NCCL buffers inside the host"]
+    fewer = parts(world_size=8, ranks_per_host=8, settings={"NCCL_MAX_NCHANNELS": "8"})["NCCL buffers inside the host"]
+    assert fewer * 3 == usual
+    large = parts(world_size=8, ranks_per_host=8, settings={"NCCL_BUFFSIZE": str(16 << 20)})
+    assert large["NCCL buffers inside the host"] > 1.5 * usual
+    assert parts(world_size=2, ranks_per_host=1, gpudirect=False)["NCCL buffers between hosts"] == 0
+    assert "NCCL buffers inside the host" not in parts(world_size=1)
+
+
+def test_the_budget_of_ddp_and_fsdp():
+    assert parts(world_size=8, ranks_per_host=8, parameters=10**9, strategy="ddp")["DDP buckets"] == 2 * 10**9
+    assert parts(world_size=8, ranks_per_host=8, parameters=10**9, strategy="ddp", bucket_view=True)["DDP buckets"] == 0
+    fsdp = parts(world_size=8, ranks_per_host=8, parameters=32 * 10**8, strategy="fsdp", units=32)
+    assert fsdp["FSDP gathered parameters"] == 4 * 10**8
+    assert (parameters("7B"), parameters("350M"), parameters("12")) == (7 * 10**9, 350 * 10**6, 12)

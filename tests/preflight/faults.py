@@ -1,0 +1,131 @@
+"""Faults planted in a cluster of namespaces, each with what preflight must say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.preflight.cluster import FAKETIME, Cluster
+from whichrank.lab import wires
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A fault: how it is planted, and which findings (by code) on which hosts or link are right."""
+
+    plant: Callable[[Cluster], object]
+    codes: tuple[str, ...]
+    hosts: frozenset[str] = frozenset()
+    link: frozenset[str] = frozenset()
+    also: frozenset[str] = frozenset()
+    """Codes that may be found beside, about the same place."""
+    restart: str = ""
+    """The host whose surroundings change: it starts anew before and after."""
+
+
+def _one_way(cluster: Cluster) -> None:
+    for other in cluster.names:
+        if other != "node4":
+            wires.one_way(cluster.network, cluster.host("node4"), cluster.host(other))
+
+
+def _shm(cluster: Cluster) -> None:
+    cluster.shm["node6"] = "32m"
+
+
+def _memlock(cluster: Cluster) -> None:
+    cluster.extra["node3"] = "ulimit -l 64"
+
+
+def _clock(cluster: Cluster) -> None:
+    cluster.env["node1"] = f"LD_PRELOAD={FAKETIME} FAKETIME=+5s FAKETIME_DONT_FAKE_MONOTONIC=1"
+
+
+def _name(cluster: Cluster) -> None:
+    lines = (
+        (cluster.folder / "etc_hosts").read_text().replace(f"{cluster.host('node7').address} node7", "10.77.0.99 node7")
+    )
+    cluster.hosts_lines["node2"] = lines
+
+
+def _throttle(cluster: Cluster) -> None:
+    cluster.throttled["node8"] = 0.1
+
+
+FAULTS = {
+    "blocked_port": Planted(
+        lambda c: wires.close_ports(c.host("node3"), "30000-65535"), ("PREF102",), frozenset({"node3"})
+    ),
+    "rejected_port": Planted(
+        lambda c: wires.reject_ports(c.host("node5"), "29500"), ("PREF102",), frozenset({"node5"})
+    ),
+    "dropped_pair": Planted(
+        lambda c: wires.drop(c.network, c.host("node2"), c.host("node6")),
+        ("PREF102",),
+        link=frozenset({"node2", "node6"}),
+    ),
+    "one_way": Planted(_one_way, ("PREF103",), frozenset({"node4"}), also=frozenset({"PREF102"})),
+    "one_way_pair": Planted(
+        lambda c: wires.one_way(c.network, c.host("node7"), c.host("node1")),
+        ("PREF103",),
+        link=frozenset({"node7", "node1"}),
+        also=frozenset({"PREF102"}),
+    ),
+    "loss": Planted(
+        lambda c: wires.lose(c.network, c.host("node2"), 5),
+        ("PREF104",),
+        frozenset({"node2"}),
+        also=frozenset({"PREF106"}),
+    ),
+    "path_mtu": Planted(
+        lambda c: wires.shrink_path_mtu(c.network, c.host("node5"), 1514),
+        ("PREF105",),
+        frozenset({"node5"}),
+        also=frozenset({"PREF106"}),
+    ),
+    "rate_limit": Planted(
+        lambda c: wires.limit(c.network, c.host("node6"), "50mbit"), ("PREF106",), frozenset({"node6"})
+    ),
+    "wrong_name": Planted(_name, ("PREF107",), frozenset({"node2"}), also=frozenset({"PREF102"}), restart="node2"),
+    "small_shm": Planted(_shm, ("PREH113",), frozenset({"node6"}), also=frozenset({"PREF110"}), restart="node6"),
+    "low_memlock": Planted(_memlock, ("PREF110",), frozenset({"node3"}), restart="node3"),
+    "clock": Planted(_clock, ("PREF108",), frozenset({"node1"}), restart="node1"),
+    "throttled_cpu": Planted(
+        _throttle, ("PREF109",), frozenset({"node8"}), also=frozenset({"PREF106"}), restart="node8"
+    ),
+}
+
+
+@contextmanager
+def planted(cluster: Cluster, fault: Planted) -> Iterator[None]:
+    fault.plant(cluster)
+    if fault.restart:
+        cluster.restart_host(fault.restart)
+    try:
+        yield
+    finally:
+        cluster.heal()
+        if fault.restart:
+            cluster.as_new(fault.restart)
+            cluster.restart_host(fault.restart)
+
+
+def wrong(fault: Planted, findings: list[dict[str, object]]) -> list[str]:
+    """What is not right about the findings: not found, not located, or somebody else accused."""
+    problems = []
+    told = [(str(f["code"]), _place(f)) for f in findings if f["severity"] != "info"]
+    where = fault.link or fault.hosts
+    if not any(code in fault.codes and place == where for code, place in told):
+        problems.append(f"not found or not located: {told}")
+    for code, place in told:
+        if code not in {*fault.codes, *fault.also} or not place <= where:
+            # Of a pair that is cut both ends may be told apart from the pair.
+            problems.append(f"accused: {code} {sorted(place)}")
+    return problems
+
+
+def _place(finding: dict) -> frozenset[str]:
+    subject = finding["subject"]
+    ends = {end["host"] for link in subject["links"] for end in (link["a"], link["b"])}
+    return frozenset({*subject["hosts"], *ends})

@@ -1,0 +1,340 @@
+"""Rules of preflight and bench: their contract, what must fire on trees of machines, and what, near to it, must not."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.preflight import trees
+from whichrank.evidence.probes import Place, _child, discover
+from whichrank.facts.taxonomy import causes
+from whichrank.flows import preflight as flow
+from whichrank.model.preflight import Launch
+from whichrank.records.inspection import (
+    Attempt,
+    Clock,
+    HostProbes,
+    Inspection,
+    Pace,
+    ProbeResult,
+    Volley,
+)
+from whichrank.rules.preflight_fleet import (
+    blocked_ports,
+    clock_difference,
+    host_names,
+    hosts_differ,
+    one_way_path,
+    slow_host,
+)
+
+HOST_RULES = {rule.CHECK: rule for rule in flow.rules("preflight_host")}
+FLEET_RULES = flow.rules("preflight_fleet")
+PROBES = discover()
+each = pytest.mark.parametrize("rule", HOST_RULES.values(), ids=lambda rule: rule.CODE)
+
+
+def inspected(root, launch=None):
+    """A recorded tree, probed and judged."""
+    launch = launch or Launch(ranks_per_host=8)
+    names = ("gpus", "pci", "rdma", "limits", "cpu", "memory", "kernel_log", "software", "fabric_manager")
+    place = Place(root, launch, {})
+    answers = _child.bounded({n: (partial(PROBES[n].measure, place), 20.0) for n in names})
+    results = {n: ProbeResult(n, a.value or {}, a.why, absent=a.absent) for n, a in answers.items()}
+    told = flow.judge(Inspection([HostProbes("node1", results)], launch))
+    return {check.check: check for check in told.hosts["node1"]}, told
+
+
+@each
+def test_a_rule_names_its_probe_cause_and_fix(rule):
+    assert rule.PROBE in PROBES
+    assert rule.CAUSE in causes()
+    assert rule.FIX
+    assert all(step.endswith((".", ")")) for step in rule.FIX)
+
+
+def test_without_measurements_every_check_is_unknown_and_none_is_healthy():
+    told = flow.judge(Inspection([HostProbes("node1", {"x": ProbeResult("x")})], Launch()))
+    assert {check.state for check in told.hosts["node1"]} == {"unknown"}
+    assert told.findings == []
+    assert told.blind
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 10**12) | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(
+        ["gpus", "values", "links", "devices", "ports", "events", "folders", "kind", "state", "aer", "growth", "index"]
+    ), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+keys = st.sampled_from(
+    [
+        "gpus",
+        "devices",
+        "ports",
+        "events",
+        "folders",
+        "memlock",
+        "shm_size",
+        "interfaces",
+        "orphans",
+        "versions",
+        "nccl",
+    ]
+)
+
+
+@given(st.dictionaries(keys, values, max_size=5))
+def test_nonsense_from_another_host_breaks_nothing(said):
+    results = {name: ProbeResult(name, said) for name in PROBES}
+    told = flow.judge(Inspection([HostProbes("a", results), HostProbes("b", results)], Launch(hosts=2)))
+    for checks in told.hosts.values():
+        assert all(check.state in ("healthy", "unhealthy", "unknown") for check in checks)
+
+
+def test_a_healthy_machine(tmp_path):
+    checks, told = inspected(trees.machine(tmp_path))
+    bad = {name: check.why for name, check in checks.items() if check.state == "unhealthy"}
+    assert bad == {}
+    assert told.findings == []
+    for name in (
+        "gpus",
+        "gpu-memory",
+        "gpu-recovery",
+        "gpu-clocks",
+        "kernel-log",
+        "pcie",
+        "numa",
+        "memlock",
+        "rdma-ports",
+    ):
+        assert checks[name].state == "healthy", (name, checks[name])
+    assert checks["gpudirect"].value == "nvidia_peermem"
+
+
+GPU_FAULTS = {
+    "gpu-memory": [(r"(<remapped_row_pending>)No", r"\g<1>Yes")],
+    "gpu-recovery": [(r"(<gpu_recovery_action>)None", r"\g<1>Reset")],
+    "gpu-clocks": [(r"(<clocks_event_reason_hw_thermal_slowdown>)Not Active", r"\g<1>Active")],
+    "mig": [(r"(<current_mig>)[^<]+", r"\g<1>Enabled")],
+    "pcie": [(r"(<current_link_width>)16x", r"\g<1>8x")],
+}
+
+
+@pytest.mark.parametrize("name", GPU_FAULTS)
+def test_one_gpu_of_eight_is_named(tmp_path, name):
+    root = trees.machine(tmp_path, changes={5: GPU_FAULTS[name]})
+    checks, told = inspected(root)
+    assert checks[name].state == "unhealthy"
+    (finding,) = told.findings
+    assert [gpu.index for gpu in finding.subject.gpus] == [5]
+    assert finding.subject.gpus[0].uuid.startswith("GPU-00000005")
+
+
+def test_a_gpu_that_fell_off_the_bus(tmp_path):
+    root = trees.machine(tmp_path)
+    trees.write(root, "commands/nvidia-smi_-q_-x", trees.report(7))
+    checks, _ = inspected(root)
+    assert checks["gpus"].state == "unhealthy"
+    assert "0000:17:00.0" in checks["gpus"].why
+
+
+def test_a_pair_of_cards_without_nvsmi_is_not_called_broken(tmp_path):
+    root = trees.machine(tmp_path)
+    (root / "commands/nvidia-smi_-q_-x").unlink()
+    checks, told = inspected(root)
+    assert checks["gpus"].state == "unknown"
+    assert told.findings == []
+
+
+XIDS = {
+    "NVRM: Xid (PCI:0000:15:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.": "unhealthy",
+    "NVRM: Xid (PCI:0000:15:00): 48, pid=12, name=python, DBE": "unhealthy",
+    "NVRM: Xid (PCI:0000:15:00): 31, pid=812, name=python, MMU Fault": "healthy",
+    "NVRM: Xid (PCI:0000:15:00): 43, pid=812, name=python, channel reset": "healthy",
+    "NVRM: Xid (PCI:0000:dc:00): 45, pid=1818990, name=python3, Ch 00000001 caused by previous Xid 149": "healthy",
+    "pcieport 0000:00:03.1: PCIe Bus Error: severity=Correctable, type=Data Link Layer, (Transmitter ID)": "healthy",
+}
+
+
+@pytest.mark.parametrize("line", XIDS)
+def test_only_faults_of_the_hardware_count(tmp_path, line):
+    root = trees.machine(tmp_path, gpus=1, nics=0)
+    trees.write(
+        root, "commands/dmesg", f"[    0.000000] Linux version 6.8.0\n[  100.000001] {line}\n[  200.000001] x\n"
+    )
+    checks, _ = inspected(root, Launch())
+    assert checks["kernel-log"].state == XIDS[line]
+
+
+def test_rdma_ports(tmp_path):
+    root = trees.machine(tmp_path)
+    trees.port(root, "mlx5_3", state="1: DOWN", phys_state="2: Polling")
+    checks, _ = inspected(root)
+    assert checks["rdma-ports"].state == "unhealthy"
+    assert "mlx5_3/1: DOWN (Polling): cable or far end" in checks["rdma-ports"].why
+    trees.port(root, "mlx5_3", rate="200 Gb/sec (2X NDR)")
+    assert "200 Gb/sec" in inspected(root)[0]["rdma-ports"].why
+    trees.port(root, "mlx5_3", rate="400 Gb/sec (4X NDR)")
+    assert inspected(root)[0]["rdma-ports"].state == "healthy"
+    assert inspected(root)[0]["rdma-counters"].state == "unknown"  # read once: no rate
+
+
+def test_acs_that_redirects_between_a_gpu_and_its_adapter(tmp_path):
+    root = trees.machine(tmp_path)
+    (root / "sys/devices/pci0000:02/0000:42:00.0/config").write_bytes(trees.config(0x1D))
+    checks, _ = inspected(root)
+    assert checks["acs-iommu"].state == "unhealthy"
+    assert "0000:42:00.0" in checks["acs-iommu"].why
+    trees.write(root, "proc/cpuinfo", "flags : fpu hypervisor\n")
+    assert inspected(root)[0]["acs-iommu"].state == "healthy"
+
+
+def test_memlock_matters_with_rdma_only(tmp_path):
+    low = trees.LIMITS.replace(
+        "Max locked memory         unlimited            unlimited",
+        "Max locked memory         65536                65536",
+    )
+    root = trees.machine(tmp_path / "with")
+    trees.write(root, "proc/self/limits", low)
+    assert inspected(root)[0]["memlock"].state == "unhealthy"
+    root = trees.machine(tmp_path / "without", nics=0)
+    trees.write(root, "proc/self/limits", low)
+    assert inspected(root)[0]["memlock"].state == "healthy"
+
+
+def test_cpus_of_the_other_socket(tmp_path):
+    root = trees.machine(tmp_path)
+    trees.write(root, "proc/self/status", "Cpus_allowed_list:\t0-31\n")
+    assert "is on node 1" in inspected(root)[0]["numa"].why
+
+
+def test_too_few_visible_gpus(tmp_path):
+    checks, _ = inspected(trees.machine(tmp_path, gpus=4, nics=0), Launch(ranks_per_host=8))
+    assert "8 ranks will start here, 4 GPUs are visible" in checks["gpus"].why
+
+
+def nccl(environ, names, hosts=2):
+    rule = HOST_RULES["interface"]
+    shown = [{"name": n, "flags": 1, "addresses": [a]} for n, a in names.items()]
+    resolved = ProbeResult("names", {"addresses": ["10.0.0.1"]})
+    return rule.judge(
+        {"interfaces": shown, "chosen_by_user": environ}, HostProbes("a", {"names": resolved}), Launch(hosts)
+    )
+
+
+def test_the_interface_that_nccl_takes():
+    two = {"lo": "127.0.0.1/8", "docker0": "172.17.0.1/16", "eth0": "10.0.0.1/24"}
+    assert nccl({}, two).value == "NCCL eth0, Gloo eth0"
+    assert nccl({}, {"lo": "127.0.0.1/8", "docker0": "172.17.0.1/16"}).state == "unhealthy"
+    assert nccl({}, {"lo": "127.0.0.1/8"}, hosts=1).state == "healthy"
+    assert nccl({"NCCL_SOCKET_IFNAME": "^docker,lo"}, two).value.startswith("NCCL eth0")
+    assert nccl({"NCCL_SOCKET_IFNAME": "=eth"}, two).state == "unhealthy"
+    assert nccl({}, {"eth0": "10.0.0.1/24", "ib0": "10.1.0.1/24"}).value.startswith("NCCL ib0")
+
+
+# -- between hosts
+
+
+@pytest.mark.parametrize("rule", FLEET_RULES, ids=lambda rule: rule.CODE)
+def test_of_nothing_nothing_is_said(rule):
+    answer = rule.judge(Inspection())
+    assert not isinstance(answer, list)
+    assert answer.missing
+
+
+def attempts(bad, hosts="abcd", kinds=("rendezvous", "high")):
+    return [
+        Attempt(a, b, 29500 if kind == "rendezvous" else 41000, kind, bad(a, b, kind) or "connected", "", f"10.0.0.{b}")
+        for a in hosts for b in hosts if a != b for kind in kinds
+    ]  # fmt: skip
+
+
+def test_refused_is_no_firewall():
+    assert blocked_ports.judge(Inspection(attempts=attempts(lambda *_: "refused"))) == []
+
+
+def test_a_firewall_of_one_host():
+    told = blocked_ports.judge(
+        Inspection(attempts=attempts(lambda a, b, kind: "dropped" if b == "c" and kind == "high" else ""))
+    )
+    (finding,) = told
+    assert finding.subject.hosts == ("c",)
+    assert "to c on high ports are dropped" in finding.message
+    assert "would start and then hang" in finding.message
+
+
+def test_a_blocked_pair_is_a_link():
+    told = blocked_ports.judge(
+        Inspection(attempts=attempts(lambda a, b, kind: "dropped" if {a, b} == {"a", "d"} else ""))
+    )
+    (finding,) = told
+    assert finding.subject.hosts == ()
+    assert {finding.subject.links[0].a.host, finding.subject.links[0].b.host} == {"a", "d"}
+
+
+def test_one_way():
+    def volley(a, b):
+        return Volley(a, b, {128: 100}, {} if a == "c" else {128: 100})
+
+    volleys = [volley(a, b) for a in "abc" for b in "abc" if a != b]
+    (finding,) = one_way_path.judge(Inspection(volleys=volleys))
+    assert finding.subject.hosts == ("c",)
+    assert "Nothing that c sends arrives" in finding.message
+    assert (
+        one_way_path.judge(Inspection(volleys=[Volley("a", "b", {128: 9}, {}), Volley("b", "a", {128: 9}, {})])) == []
+    )
+
+
+def test_names():
+    own = {"a": ["10.0.0.1"], "b": ["10.0.0.2"]}
+    good = {"a": ["10.0.0.1"], "b": ["10.0.0.2"]}
+    assert host_names.judge(Inspection(names={"a": good, "b": good}, addresses=own)) == []
+    wrong = {"a": ["10.0.0.1"], "b": ["10.0.0.9"]}
+    (finding,) = host_names.judge(Inspection(names={"a": wrong, "b": good}, addresses=own))
+    assert finding.subject.hosts == ("a",)
+    loop = {"a": ["127.0.1.1"], "b": ["10.0.0.2"]}
+    assert host_names.judge(Inspection(names={"a": loop, "b": good}, addresses=own)) == []
+
+
+def test_clocks():
+    clocks = [Clock(h, 0.1, 0.01) for h in "abc"]
+    assert clock_difference.judge(Inspection(clocks=clocks)) == []
+    (finding,) = clock_difference.judge(Inspection(clocks=[*clocks, Clock("d", -4.9, 0.01)]))
+    assert finding.subject.hosts == ("d",)
+    assert "behind" in finding.message
+    assert clock_difference.judge(Inspection(clocks=[*clocks, Clock("d", -1.9, 3.0)])) == []  # the way took too long
+
+
+def test_stragglers_need_to_be_slow_twice():
+    together = [Pace(h, 1.0 if h != "d" else 4.0, 1.0) for h in "abcd"]
+    confirmed = [*together, Pace("d", 4.0, 1.0, 30, alone=True), Pace("a", 1.0, 1.0, 0, alone=True)]
+    (finding,) = slow_host.judge(Inspection(paces=confirmed))
+    assert finding.subject.hosts == ("d",)
+    assert "throttled 30 times" in finding.message
+    passing = [*together, Pace("d", 1.1, 1.0, alone=True), Pace("a", 1.0, 1.0, alone=True)]
+    assert slow_host.judge(Inspection(paces=passing)) == []
+
+
+def software(driver="580", memory=2_000_000_000, **environment):
+    return {
+        "software": ProbeResult(
+            "software", {"versions": {"driver": driver, "python": "3.11"}, "environment": environment}
+        ),
+        "memory": ProbeResult("memory", {"MemTotal": memory}),
+    }
+
+
+def test_the_odd_host_is_named():
+    hosts = [HostProbes(h, software()) for h in "abc"]
+    assert hosts_differ.judge(Inspection([*hosts, HostProbes("d", software(memory=1_900_000_000))])) == []
+    (finding,) = hosts_differ.judge(Inspection([*hosts, HostProbes("d", software("535"))]))
+    assert finding.subject.hosts == ("d",)
+    assert finding.cause == "driver-mismatch"
+    (finding,) = hosts_differ.judge(Inspection([*hosts, HostProbes("d", software(NCCL_ALGO="Ring"))]))
+    assert "NCCL_ALGO" in finding.message

@@ -1,0 +1,1 @@
+job "x" { env { NCCL_TIMEOUT = "3" } }

@@ -1,0 +1,14 @@
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, Subset
+
+
+def main(data):
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    loader = DataLoader(Subset(data, list(range(rank, len(data), world))), batch_size=4)
+    model = DDP(torch.nn.Linear(2, 2))
+    for x in loader:  # near
+        model(x).sum().backward()  # wrong: uneven-inputs
+    dist.destroy_process_group()

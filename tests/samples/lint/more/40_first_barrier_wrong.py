@@ -1,0 +1,9 @@
+from accelerate import Accelerator
+
+
+def prepare(dataset):
+    accelerator = Accelerator()
+    with accelerator.main_process_first():
+        data = dataset.map(str)
+        accelerator.wait_for_everyone()  # wrong: rank0-only-collective|conditional-collective
+    return data

@@ -1,0 +1,64 @@
+"""How a run ended, by its own words: a run that finished neither hung nor crashed, whatever it printed on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules import crash_texts as texts
+from whichrank.flows.diagnose import diagnose
+
+OOM = (
+    "[rank3]: Traceback (most recent call last):\n"
+    '[rank3]:   File "/app/train.py", line 12, in <module>\n'
+    "[rank3]:     loss = model(batch)\n"
+    "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 3 has a total capacity\n"
+)
+STEPS = "".join(f"step {step}/40 loss 1.{step}\n" for step in range(5, 45, 5))
+
+
+def verdict(tmp_path: Path, text: str):
+    (tmp_path / "job.log").write_text(text)
+    return diagnose([tmp_path], jobs=1).verdict
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "training finished\n",
+        "INFO - rank 0 - done\n",
+        "[launch.sh] torchrun exited with 0\n",
+        "{'train_runtime': 81.2, 'train_loss': 1.5, 'epoch': 2.0}\n",
+        "`Trainer.fit` stopped: `max_epochs=3` reached.\n",
+        "======= 22 passed in 311.42s (0:05:11) =======\n",
+        "Job 90412 finished with exit code 0\n",
+    ],
+)
+def test_a_run_that_says_so_finished(tmp_path, end):
+    told = verdict(tmp_path, OOM + STEPS + end)
+    assert (told.category, told.cause) == ("healthy", "healthy"), told.summary
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "",
+        "training did not finish\n",
+        "waiting until the job is done\n",
+        "exited with 1\n",
+        "validation finished\n",
+    ],
+)
+def test_without_such_words_the_error_stands(tmp_path, end):
+    assert verdict(tmp_path, STEPS.replace("/40", "/400") + OOM + end).cause == "gpu-out-of-memory"
+
+
+def test_a_failure_behind_the_words_counts(tmp_path):
+    assert verdict(tmp_path, STEPS + "training finished\n" + OOM).cause == "gpu-out-of-memory"
+
+
+def test_an_exit_code_of_another_run_before_it_says_nothing(tmp_path):
+    (tmp_path / "job.log").write_text("step 40/400 loss 1.0\n" + OOM)
+    (tmp_path / "table.err").write_text(texts.table({0: -6, 3: 1}, 3))
+    assert diagnose([tmp_path], jobs=1).verdict.cause == "gpu-out-of-memory"

@@ -1,0 +1,95 @@
+"""The benchmark inside a rank, against a timer that was written separately and runs beside it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import command_environment
+from tests.run.watched import free_port
+
+pytest.importorskip("torch")
+
+# A timer of its own around the very same calls: where batches begin is all that it learns from the benchmark.
+BOTH = """
+import json, statistics, time, torch, torch.distributed as dist
+from whichrank.facts.bandwidth import bandwidths
+from whichrank.worker import bench, collectives
+dist.init_process_group("gloo"); torch.set_num_threads(1)
+device, ratios = torch.device("cpu"), []
+n = dist.get_world_size()
+for name, share in (("all_reduce", 2 * (n - 1) / n), ("all_gather", (n - 1) / n), ("broadcast", 1)):
+    for octets in (64 << 10, 1 << 20):
+        real, batches = collectives.prepare(name, octets, torch.float32, device), []
+        def call():
+            start = time.monotonic_ns()
+            real.call()
+            if batches: batches[-1].append((start, time.monotonic_ns()))
+        def reset():
+            batches.append([])
+            real.reset()
+        told = bench.measure(real._replace(call=call, reset=reset), 0.2, device)
+        own = [(batch[-1][1] - batch[0][0]) / len(batch) / 1e9 for batch in batches]
+        everyone = [None] * n
+        dist.all_gather_object(everyone, own)
+        seconds = statistics.median(map(max, zip(*everyone)))
+        busbw = real.octets * share / seconds / 1e9
+        ratios.append(busbw / bandwidths(name, real.octets, told.seconds, n)[1])
+if dist.get_rank() == 0: print(json.dumps(ratios))
+dist.destroy_process_group()
+"""
+
+
+def rank_environment(rank, port):
+    own = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return {**command_environment(), **own}
+
+
+def ratios():
+    port = str(free_port())
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", BOTH], stdout=subprocess.PIPE, text=True,
+            env=rank_environment(r, port),
+        )
+        for r in range(2)
+    ]  # fmt: skip
+    said = [rank.communicate(timeout=150)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    return json.loads(said[0])
+
+
+def test_a_separate_timer_agrees_within_5_percent():
+    found = ratios()
+    assert len(found) == 6
+    assert max(abs(ratio - 1) for ratio in found) < 0.05
+
+
+def test_wrong_data_is_noticed():
+    """A collective that delivers something else than it must is told, on every rank."""
+    program = (
+        "import os, torch, torch.distributed as dist\n"
+        "from whichrank.worker import collectives\n"
+        "dist.init_process_group('gloo')\n"
+        "real = dist.all_reduce\n"
+        "def broken(x, *a, **k):\n"
+        "    real(x, *a, **k)\n"
+        "    if x.numel() > 8 and dist.get_rank() == 1: x[3] += 1\n"
+        "good = collectives.prepare('all_reduce', 4096, torch.float32, torch.device('cpu')).right()\n"
+        "dist.all_reduce = broken\n"
+        "bad = collectives.prepare('all_reduce', 4096, torch.float32, torch.device('cpu')).right()\n"
+        "print(good, bad)\n"
+    )
+    port = str(free_port())
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
+            env=rank_environment(r, port),
+        )
+        for r in range(2)
+    ]  # fmt: skip
+    said = [rank.communicate(timeout=100)[0].split() for rank in ranks]
+    assert said == [["True", "True"], ["True", "False"]]
