@@ -71,6 +71,8 @@ def test_values_are_where_the_contract_says():
         "coords": {},
         "state": "unknown",
         "at": None,
+        "after": None,
+        "seen": None,
     }
     assert told["coverage"]["rules"]["not_evaluated"] == [{"code": "SLOW101", "missing": "timing of the collectives"}]
 

@@ -36,6 +36,35 @@ def test_of_parent_and_child_with_one_number(parent, child, rank_is):
     assert [member.words.pid for member in found.ranks()] == [rank_is]
 
 
+@pytest.mark.parametrize(
+    ("holder", "child", "rank_is"),
+    [
+        ((layout.JOINED, 5), (layout.IMPORTED, 0), 100),
+        ((layout.IMPORTED, 0), (layout.IMPORTED, 0), 100),
+        ((layout.ENDED, 5), (layout.IMPORTED, 0), 100),
+        ((layout.FAILED, 0), (layout.ENDED, 0), 100),
+        # It says itself that it joined: what it was started by is a wrapper, unless that has joined too.
+        ((layout.STARTED, 0), (layout.JOINED, 3), 101),
+        ((layout.JOINED, 5), (layout.JOINED, 3), 100),
+    ],
+)
+def test_what_a_rank_has_detached_is_no_rank(holder, child, rank_is):
+    """A shell between them, or no parent any more: only its own word tells whose it is."""
+    found = crew(
+        Words(pid=100, parent=9, rank=2, world=4, phase=holder[0], enqueued=holder[1], started_ns=1),
+        Words(pid=101, parent=1, rank=2, world=4, phase=child[0], enqueued=child[1], flags=layout.BELOW, started_ns=2),
+    )
+    assert [member.words.pid for member in found.ranks()] == [rank_is]
+
+
+def test_of_two_programs_of_one_task_the_one_with_torch_is_the_rank():
+    found = crew(
+        Words(pid=100, parent=9, rank=2, world=4, phase=layout.JOINED, started_ns=1),
+        Words(pid=101, parent=9, rank=2, world=4, phase=layout.STARTED, started_ns=2),
+    )
+    assert [member.words.pid for member in found.ranks()] == [100]
+
+
 def test_ranks_of_one_launcher_are_all_ranks():
     launcher = Words(pid=9, parent=1, rank=-1, phase=layout.IMPORTED, started_ns=1)
     ranks = [Words(pid=100 + r, parent=9, rank=r, world=2, phase=layout.JOINED, started_ns=2 + r) for r in range(2)]

@@ -556,3 +556,89 @@ def test_a_roster_keeps_who_comes_back() -> None:
     node = roster.admit("two", "abc", "10.0.0.2", "one")
     assert roster.admit("two", "abc", "10.0.0.2", "one") is node
     assert roster.admit("one", "def", "10.0.0.3", "one").name == "one-2", "the leader has that name"
+
+
+# -- nobody joins, follows or blocks without the token
+
+
+def test_without_a_token_the_loopback_has_one_all_the_same(
+    place: tuple[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WHICHRANK_TOKEN", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    one, two = (join(Joining(2, f"{place[0]}:{place[1]}"), [], lambda _: None, QUIET) for _ in range(2))
+    assert one is not None
+    assert two is not None
+    assert isinstance(one.side, Leader)
+    assert isinstance(two.side, Follower)
+    assert len(one.side.token) >= 32
+    assert one.side.token == two.side.token
+    (file,) = (tmp_path / "whichrank").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    for link in (one, two):
+        link.close()
+
+
+def test_a_stranger_at_the_leaders_port_gets_nothing(
+    place: tuple[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has taken the port before the leader came, and knows no token: not even an empty one."""
+    monkeypatch.delenv("WHICHRANK_TOKEN", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    stranger = Leader(socket.create_server(place), "stranger", "", lambda _: None)
+    stranger.start(tmp_path / "parcels")
+    link = join(Joining(2, f"{place[0]}:{place[1]}", name="two"), [], lambda _: None, QUIET)
+    assert link is not None
+    assert isinstance(link.side, Follower)
+    link.start(tmp_path)
+    try:
+        until(lambda: isinstance(link.side, Follower) and link.side.why == "wrong token")
+        stranger.ask(Request("end", "end-1"))
+        time.sleep(0.3)
+        assert link.side.asked() == []
+        assert not link.side.joined
+    finally:
+        link.close()
+        stranger.close()
+
+
+def test_idle_strangers_do_not_keep_a_node_out(meeting: Meeting) -> None:
+    leader = meeting.lead()
+    with contextlib.ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(socket.create_connection(meeting.place, 5))
+        follower = meeting.follow()
+        until(lambda: follower.joined, 8.0)
+        assert sum(client.node is None for client in list(leader._clients.values())) <= 64
+
+
+def test_a_leader_without_descriptors_goes_on(meeting: Meeting) -> None:
+    """A stranger uses them up: the leader neither ends nor spins, and a node joins when there are some again."""
+    import resource
+
+    leader = meeting.lead()
+    first = meeting.follow()
+    until(lambda: first.joined)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 12, limits[1]))
+    hoard: list[int] = []
+    try:
+        waiting = socket.socket()
+        with contextlib.suppress(OSError):
+            while True:
+                hoard.append(os.open(os.devnull, os.O_RDONLY))
+        waiting.connect(meeting.place)
+        before = time.thread_time(), time.process_time()
+        time.sleep(1.0)
+        assert time.process_time() - before[1] < 0.7, "it spins"
+        assert first.joined
+        assert leader._thread is not None
+        assert leader._thread.is_alive()
+    finally:
+        for handle in hoard:
+            os.close(handle)
+        waiting.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    second = meeting.follow("three")
+    until(lambda: second.joined)

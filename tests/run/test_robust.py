@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -75,7 +76,7 @@ def test_a_killed_watcher_and_what_it_leaves(tmp_path: Path) -> None:
 def test_another_container_with_the_same_tmp_cleans_up_its_own_only() -> None:
     folder = private.make()
     try:
-        sweep = [sys.executable, "-c", "from whichrank.run import private; private.sweep()"]
+        sweep = [sys.executable, "-c", "from whichrank.run.watch import private; private.sweep()"]
         subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", *sweep], check=True, env=watched.environment())
         assert folder.is_dir(), "its owner lives, though it can't be seen from there"
     finally:
@@ -88,7 +89,7 @@ def test_a_watcher_that_is_killed_while_it_holds_the_launcher(tmp_path: Path) ->
     code = (
         "import os, sys\n"
         "from whichrank.model.last_words import Words\n"
-        "from whichrank.run import door\n"
+        "from whichrank.run.watch import launcher_hold as door\n"
         "from whichrank.worker.lastwords import start_ticks\n"
         f"pid = {sleeper.pid}\n"
         "with door.held([Words(pid=pid, start_ticks=start_ticks(pid))]):\n"
@@ -151,8 +152,9 @@ def test_files_may_not_grow(tmp_path: Path) -> None:
     )
     line = watched.whichrank("run", "--no-history", "--out", tmp_path / "out", "--", *small.torchrun(tmp_path))
     with (tmp_path / "stderr").open("w") as errors:
+        # Compiled modules would be cut off in the middle and spoil what comes after.
         process = subprocess.Popen([sys.executable, "-c", code, *line], stdout=-3, stderr=errors, text=True,
-                                   env=watched.environment())  # fmt: skip
+                                   env=watched.environment(PYTHONDONTWRITEBYTECODE="1"))  # fmt: skip
     job = small.Small(process, tmp_path, tmp_path / "out")
     job.until_ready()
     assert job.end() == 0, (tmp_path / "stderr").read_text()
@@ -227,6 +229,56 @@ def test_a_script_that_replaces_the_hook_for_exceptions(tmp_path: Path) -> None:
     done = watched.run([sys.executable, "-c", code], tmp_path, "--no-history", RANK="0", WORLD_SIZE="1")
     assert (done.code, done.stdout) == (1, "my own hook\n")
     assert "ValueError: on purpose" in (tmp_path / "bundle" / "logs" / "rank_0.error.txt").read_text()
+
+
+DAEMONS = """
+import os, subprocess, sys, time, torch, torch.distributed as dist
+if len(sys.argv) > 2:
+    time.sleep(120)
+
+def detach():
+    name = f"{sys.executable} {__file__} {sys.argv[1]} child"
+    code = f"{name} > /dev/null 2>&1 < /dev/null & echo $! >> {sys.argv[1]}/children"
+    subprocess.run(["setsid", "sh", "-c", code], check=True)
+
+# By a shell before and after the rank joins, and by a fork of a fork: none of them is a rank.
+detach()
+time.sleep(1)
+dist.init_process_group("gloo")
+detach()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        with open(f"{sys.argv[1]}/children", "a") as stream:
+            print(os.getpid(), file=stream)
+        for n in (0, 1, 2):
+            os.close(n)
+        time.sleep(120)
+    os._exit(0)
+for _ in range(8):
+    dist.all_reduce(torch.ones(1))
+    time.sleep(0.5)
+dist.destroy_process_group()
+"""
+
+
+def test_what_a_rank_has_detached_is_left_alone(tmp_path: Path) -> None:
+    script = tmp_path / "daemons.py"
+    script.write_text(DAEMONS)
+    done = watched.run(small.torchrun(tmp_path, script=script), tmp_path / "out", "--no-history", "--policy", "end")
+    children = [int(line) for line in (tmp_path / "children").read_text().split()]
+    try:
+        assert done.code == 0, done.stderr
+        assert len(children) == 6
+        state = done.document("run.json")
+        assert (state["ranks_seen"], state["alarms"]) == ([0, 1], [])
+        assert "still run" not in done.stderr
+        assert "ending what it left" not in done.stderr
+        assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == children, "they are nobody's business"
+    finally:
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 FORKING = """

@@ -11,12 +11,14 @@ from whichrank.cli._monitors import monitor_options
 
 
 @click.command(name="attach")
-@click.argument("pid", type=click.IntRange(min=1))
+@click.argument("pid", type=click.IntRange(min=1), required=False)
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where verdict and evidence go.")
 @monitor_options
 @click.option("--quiet", is_flag=True, help="Nothing on stderr.")
-def command(pid: int, out: Path | None, quiet: bool, **wishes: Any) -> None:
+def command(pid: int | None, out: Path | None, quiet: bool, **wishes: Any) -> None:
     """Watch the job of PID (its launcher, or a rank) until it ends; it goes on as before.
+
+    Without PID, the one job that runs here.
 
     A job that `whichrank run` started is watched as `run` would. Of another one there is what can be had from
     outside: /proc, py-spy, torch's own pipe.
@@ -28,7 +30,7 @@ def command(pid: int, out: Path | None, quiet: bool, **wishes: Any) -> None:
         if not quiet:
             click.echo(text if "\n" in text else f"whichrank: {text}", err=True)
 
-    audience = Monitors(Wishes(**wishes), f"process {pid}", tell)
+    audience = Monitors(Wishes(**wishes), f"process {pid}" if pid is not None else "attached", tell)
     try:
         attach(pid, out, tell, audience)
     finally:

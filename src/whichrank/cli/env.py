@@ -34,7 +34,7 @@ output_option = click.option(
 @click.option("--torch", help="torch version (default: the one installed here).")
 @click.option("--nccl", help="NCCL version (default: the one installed with torch).")
 @click.option("--fabric", type=click.Choice(FABRICS), help="What connects the hosts (default: what this host has).")
-@click.option("--out", help="Folder for dumps and logs (default: /tmp/whichrank).")
+@click.option("--out", help="Folder for dumps and logs (default: /tmp/whichrank-UID).")
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="text and shell are exports (default: text).")
 @output_option
 @click.pass_context

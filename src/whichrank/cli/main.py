@@ -126,8 +126,18 @@ def _terminate(_signal: int, _frame: object) -> NoReturn:
     raise SystemExit(TERMINATED)
 
 
+def _hold_closed_streams() -> None:
+    """Descriptors that the caller has closed are taken: the next file to be opened must not become stdout."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest that is free; closed again in whatever is started
+
+
 def main() -> NoReturn:
     """The entry point of the installed command."""
+    _hold_closed_streams()
     signal.signal(signal.SIGTERM, _terminate)
     # Modules and evidence are many objects without cycles: looking for cycles in them costs a fifth of a short run.
     gc.set_threshold(200_000, 50, 50)

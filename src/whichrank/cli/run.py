@@ -38,12 +38,14 @@ from whichrank.model.settings import PURPOSES, Purpose
 @restart_options
 @node_options
 @monitor_options
+@click.option("--network-settings", "network", is_flag=True, help="Also set which network interfaces to use (see env).")
+@click.option("--verbose", is_flag=True, help="List the variables that are added to the job's environment.")
 @click.option("--quiet", is_flag=True, help="Nothing on stderr but what the job writes.")
 @click.argument("command_line", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def command(
     ctx: click.Context, /, out: Path | None, policy: str, purpose: str, guard: str | None, guard_stop: bool,
-    quiet: bool, gate: bool, command_line: tuple[str, ...],
+    network: bool, verbose: bool, quiet: bool, gate: bool, command_line: tuple[str, ...],
     **wishes: Any,
 ) -> None:  # fmt: skip
     """Run COMMAND (torchrun, python, accelerate launch …) unchanged, and watch its ranks.
@@ -52,7 +54,7 @@ def command(
     evidence of every rank is taken and the verdict told on stderr and in --out.
     """
     from whichrank.run.monitoring.monitors import Monitors, Wishes, job_name
-    from whichrank.run.watch.session import run
+    from whichrank.run.watch.session import Wish, run
     from whichrank.run.watch.watcher import Policy
 
     def tell(text: str) -> None:
@@ -69,9 +71,12 @@ def command(
     audience = Monitors(Wishes(**wishes), job_name(command_line), tell)
     try:
         code = run(
-            command_line, out, policy=cast("Policy", policy), purpose=cast("Purpose", purpose), tell=tell,
-            audience=audience, plan=plan, fellows=fellows, guard=guard or ("on" if guard_stop else ""),
-            guard_stop=guard_stop,
+            command_line, out,
+            Wish(
+                cast("Policy", policy), cast("Purpose", purpose), network, verbose,
+                guard=guard or ("on" if guard_stop else ""), guard_stop=guard_stop,
+            ),
+            tell=tell, audience=audience, plan=plan, fellows=fellows,
         )  # fmt: skip
     finally:
         audience.close()
@@ -83,8 +88,9 @@ def command(
 
 def _die_alike(number: int) -> None:
     """End by the signal that ended the job, so that the shell sees the same."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # closed by the caller
+            stream.flush()
     if number != signal.SIGKILL:
         signal.signal(number, signal.SIG_DFL)
     import resource

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -13,40 +14,44 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.table import Table
 
-    from whichrank.model.last_words import Words
     from whichrank.run.watch.view import Row
 
 WIDE, WIDER = 80, 100
 """Columns from which there is room for the place in the code, and for the process."""
+NARROW = ("rank", "doing", "step", "per s", "late s")
 
 
 @click.command(name="watch")
-@click.argument("out", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("out", type=click.Path(exists=True, file_okay=False, path_type=Path), required=False)
 @click.option(
     "--interval", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Seconds between looks."
 )
 @click.option("--once", is_flag=True, help="Look once and leave, as when the output is no terminal.")
-def command(out: Path, interval: float, once: bool) -> None:
-    """Show the ranks of the job that `whichrank run --out OUT` started; Ctrl-C leaves the job alone."""
+def command(out: Path | None, interval: float, once: bool) -> None:
+    """Show the ranks of the job whose results go to OUT; without OUT, of the one that is watched here.
+
+    Ctrl-C leaves the job alone. Jobs that `whichrank attach` watches are seen from outside.
+    """
     from rich.console import Console
     from rich.live import Live
 
-    from whichrank.run.watch.view import following, open_view, read_state, rows
+    from whichrank.run.watch.find_jobs import the_results
+    from whichrank.run.watch.view import Pace, following, open_view, read_state, rows
 
-    crew = open_view(out)
-    before: dict[int, Words] = {}
+    out = out or the_results()
+    crew, pace = open_view(out), Pace(out)
     terminal = sys.stdout.isatty()
-    console = Console(width=None if terminal else 140)
+    console = Console(width=None if terminal or os.environ.get("COLUMNS") else 140)
     try:
-        rows(crew, before, 0.0)
+        rows(crew, pace)
         time.sleep(interval)
         if once or not terminal:
-            console.print(_view(rows(crew, before, interval), out, console))
+            console.print(_view(rows(crew, pace), out, console))
             return
         with Live(console=console, auto_refresh=False) as live:
             while (now := following(crew, out)) is not None:
                 crew = now
-                live.update(_view(rows(crew, before, interval), out, console), refresh=True)
+                live.update(_view(rows(crew, pace), out, console), refresh=True)
                 time.sleep(interval)
     except KeyboardInterrupt:
         return
@@ -61,7 +66,7 @@ def _view(rows: list[Row], out: Path, console: Console) -> Group:
     from whichrank.run.watch.view import last_verdict, read_state
 
     state = read_state(out)
-    told = [_head(rows, state), *_alarms(state, console.height // 4)]
+    told = [_head(rows, state), *_alarms(state, console.height // 4), *_slow(state)]
     verdict = last_verdict(out)
     told += [f"last verdict: {verdict}"] if verdict else []
     room = max(4, console.height - len(told) - 4) if console.is_terminal else len(rows)
@@ -74,14 +79,29 @@ def _view(rows: list[Row], out: Path, console: Console) -> Group:
 def _head(rows: list[Row], state: dict[str, object]) -> str:
     """The job in one line."""
     issued, steps = _middle([row.rate for row in rows]), _middle([row.step_rate for row in rows])
-    rate = f"{issued:.1f} collectives per second" if issued is not None else "no rate yet"
-    rate = f"{steps:.1f} steps, {rate}" if steps is not None else rate
+    rate = f"{_figure(issued)} collectives per second" if issued is not None else "no rate yet"
+    rate = f"{_figure(steps)} steps, {rate}" if steps is not None else rate
     world = state.get("world_size")
     some = f"{len(rows)} of {world} ranks" if isinstance(world, int) and world > len(rows) else f"{len(rows)} ranks"
     parts = [str(state.get("state", "unknown")), some, rate]
     attempts = state.get("attempts")
     parts += [f"attempt {attempts}"] if isinstance(attempts, int) and attempts > 1 else []
     return " · ".join(parts)
+
+
+def _slow(state: dict[str, object]) -> list[str]:
+    """Ranks that held the others up."""
+    found = state.get("stragglers")
+    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    return [
+        f"slow: rank {row.get('rank')} holds the others up, mostly at {row.get('place') or 'an unknown place'}"
+        for row in rows[:4]
+    ]
+
+
+def _figure(rate: float) -> str:
+    """Two digits at least: one step in three seconds is 0.33 and not 0.0."""
+    return f"{rate:.1f}" if rate >= 10 or rate == 0 else f"{rate:.2f}"
 
 
 def _middle(rates: list[float | None]) -> float | None:
@@ -93,16 +113,24 @@ def _table(rows: list[Row], width: int) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for name in ("rank", "doing", "step", "issued", "per s", "late s", "quiet s"):
+    names = ("rank", "doing", "step", "issued", "per s", "late s", "quiet s") if width >= WIDE else NARROW
+    for name in names:
         table.add_column(name, justify="left" if name == "doing" else "right", no_wrap=True, overflow="ellipsis")
     if width >= WIDER:
         table.add_column("pid", justify="right", no_wrap=True)
     if width >= WIDE:
         table.add_column("at", no_wrap=True, overflow="ellipsis")
     for row in rows:
-        rate = "" if row.rate is None else f"{row.rate:.1f}"
-        late = f"{row.late_s:.1f}" if row.late_s else ""
-        cells = [str(row.rank), row.doing, str(row.step or ""), str(row.issued), rate, late, f"{row.quiet_s:.1f}"]
+        known = {
+            "rank": str(row.rank),
+            "doing": row.doing,
+            "step": str(row.step or ""),
+            "issued": str(row.issued or ""),
+            "per s": "" if row.rate is None else _figure(row.rate),
+            "late s": f"{row.late_s:.1f}" if row.late_s else "",
+            "quiet s": f"{row.quiet_s:.1f}",
+        }
+        cells = [known[name] for name in names]
         cells += [str(row.pid)] if width >= WIDER else []
         cells += [row.place.rsplit("/", 1)[-1]] if width >= WIDE else []
         table.add_row(*cells, style="bold" if row.late_s else "")

@@ -13,6 +13,8 @@ from typing import Any
 
 from whichrank import __version__
 from whichrank.evidence.collectors import processes
+from whichrank.model.errors import UsageError
+from whichrank.model.files import private_folder, replace_file, replace_text
 from whichrank.model.manifest import NAME, SCHEMA_VERSION, BundleFile, Manifest, Missing
 from whichrank.model.moments import rfc3339, rfc3339_ns
 
@@ -28,7 +30,7 @@ class Bundle:
     def __init__(self, folder: Path, host: str = "") -> None:
         self.folder = folder
         self.host = host or socket.gethostname()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(folder)
         self.manifest = Manifest(created=now(), tool={"name": "whichrank", "version": __version__})
         self.manifest.hosts.append(
             {"name": self.host, "boot_id": processes.boot_id(), "clock_offset_s": 0.0, "offset_error_s": 0.0}
@@ -45,12 +47,12 @@ class Bundle:
             return False
         target = self.folder / path
         try:
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            target.write_bytes(data)
+            private_folder(target.parent)
+            replace_file(target, data, mode=0o600)
             if taken_ns is not None:
                 os.utime(target, ns=(taken_ns, taken_ns))
-        except OSError as error:
-            self.lacks(kind, f"can't be written: {error.strerror}", rank)
+        except (OSError, UsageError) as error:
+            self.lacks(kind, f"can't be written: {getattr(error, 'strerror', None) or error}", rank)
             return False
         digest = hashlib.sha256(data).hexdigest()
         # A later look at the same thing takes the place of the earlier one.
@@ -70,9 +72,8 @@ class Bundle:
         """Write the manifest."""
         self.manifest.job.update(job or {})
         document = {"schema_version": SCHEMA_VERSION, **asdict(self.manifest)}
-        draft = self.folder / f".{NAME}"
-        draft.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        return draft.replace(self.folder / NAME)
+        replace_text(self.folder / NAME, json.dumps(document, indent=2) + "\n", mode=0o600)
+        return self.folder / NAME
 
 
 def load(folder: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from whichrank.facts.purposes import ASSUMED_TORCH, recommended, without_those_s
 from whichrank.model.errors import UsageError
 from whichrank.model.settings import Fabric, Purpose, Setting
 
-DEFAULT_OUT = "/tmp/whichrank"  # noqa: S108 - a place that exists on every host; --out changes it
+DEFAULT_OUT = f"/tmp/whichrank-{os.getuid()}"  # noqa: S108 - a place that exists on every host, of this user alone
 _NCCL_PACKAGES = ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")
 _NOT_A_NETWORK = (
     "lo",

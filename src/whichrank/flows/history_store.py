@@ -126,9 +126,13 @@ def _engine() -> Any:
 
 def _add(file: Path, entry: Entry) -> None:
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    os.fchmod(descriptor, 0o600)
-    os.close(descriptor)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise HistoryError(f"{file} belongs to another user", f"Set {VARIABLE} to a file of your own.")
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
     row = [_cell(name, getattr(entry, name)) for name in _COLUMNS]
     with _opened(file) as base:
         base.execute(f"PRAGMA journal_mode = {'DELETE' if _is_shared(file.parent) else 'WAL'}")

@@ -11,7 +11,7 @@ import binascii
 import struct
 from typing import NamedTuple
 
-MAGIC = b"WHRKLW02"
+MAGIC = b"WHRKLW03"
 SLOT = 1024
 SIZE = 2 * SLOT
 SUFFIX = ".words"
@@ -29,9 +29,12 @@ BLIND = 4
 GUESSED = 8
 """The rank is the number of the scheduler's task, which scripts take for it: nothing else says so yet."""
 
-_FORM = struct.Struct("<8sIQIIQiiiIIIQQQqqQIiQQQ")
-_TEXTS = (64, 320, 320, 24)
-"""Bytes of the texts that follow the numbers: operation, place in the code, error, long work."""
+BELOW = 16
+"""Started by a process that was given the same rank: its helper, or what the other is a wrapper of."""
+
+_FORM = struct.Struct("<8sIQIIQiiiIIIQQQqqQIiQQQQQ")
+_TEXTS = (64, 320, 320, 24, 24, 100)
+"""Bytes of the texts that follow the numbers: operation, place in the code, error, long work, activity, busy place."""
 
 
 class Words(NamedTuple):
@@ -69,18 +72,31 @@ class Words(NamedTuple):
     """Since when the group that has waited longest neither issues nor completes; 0 where nothing is pending."""
     steps: int = 0
     """Of optimizers; 0 also where nobody could count them."""
+    looks: int = 0
+    """How often the main thread was looked at."""
+    waits: int = 0
+    """How often it waited for other ranks then."""
     operation: str = ""
     place: str = ""
     """The innermost line of the training code, as `file:line function`."""
     error: str = ""
     work: str = ""
     """What takes long by its nature and the main thread is in: "checkpoint", "compile"…; empty for none."""
+    activity: str = ""
+    """What part of a step the main thread is in: "data loading", "forward", "backward"…; empty where unknown."""
+    busy_at: str = ""
+    """Where it is found most often while it does not wait, as `file:line function` without folders."""
 
     @property
     def is_rank(self) -> bool:
         # Any program of a task has its number; only one that uses torch may be a rank.
         guessed = self.flags & GUESSED and self.phase < IMPORTING
         return self.rank >= 0 and not self.flags & HELPER and not guessed
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether it is or was in a process group."""
+        return self.phase in (JOINED, LEAVING) or self.enqueued > 0
 
     @property
     def waiting(self) -> bool:
@@ -114,10 +130,12 @@ def pack(words: Words) -> bytes:
         words.still_ns,
         words.fresh_ns,
         words.stuck_ns,
+        words.looks,
+        words.waits,
     )
     texts = b"".join(
-        text.encode("utf-8", "replace")[:room].ljust(room, b"\0")
-        for text, room in zip((words.operation, words.place, words.error, words.work), _TEXTS)  # noqa: B905 - as old as torch's oldest Python
+        str(text).encode("utf-8", "replace")[:room].ljust(room, b"\0")
+        for text, room in zip(words[-len(_TEXTS) :], _TEXTS)  # noqa: B905 - as old as torch's oldest Python
     )
     body = (numbers + texts).ljust(SLOT - 4, b"\0")
     return body + struct.pack("<I", binascii.crc32(body))
@@ -135,7 +153,7 @@ def unpack(slot: bytes) -> Words | None:
     phase = n[9] if n[9] < len(PHASES) else STARTED
     return Words(
         n[2], n[1], n[3], n[5], n[6], n[7], n[8], n[4], phase, n[10], n[12], n[13], n[14], n[15], n[16], n[11],
-        n[19], n[18], n[20], n[21], n[22], n[17], *texts,
+        n[19], n[18], n[20], n[21], n[22], n[17], n[23], n[24], *texts,
     )  # fmt: skip
 
 

@@ -96,6 +96,15 @@ class RankInfo:
     coords: dict[str, int] = field(default_factory=dict)
     state: RankState = "unknown"
     at: Position | None = None
+    """The operation that it is in."""
+    after: Position | None = None
+    """The last one that it finished, where it is in none."""
+    seen: str | None = None
+    """When this was so."""
+
+    @property
+    def reached(self) -> Position | None:
+        return self.at or self.after
 
 
 @dataclass(frozen=True, slots=True)

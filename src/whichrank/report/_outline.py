@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace, Finding, Hold, NextStep, Witness
@@ -15,6 +16,8 @@ from whichrank.report import _coverage
 from whichrank.report._words import counted, listed, percent, ranges, shortened
 
 CULPRITS, PROOFS, PLACES, CYCLE, OTHERS, STANDINGS = 4, 3, 3, 8, 5, 6
+STALE_S = 5.0
+"""A dump that is older than the newest by so much tells where a rank was, not where it is."""
 QUOTE_LINES, QUOTE_CHARACTERS = 4, 140
 
 DISTURBS = {
@@ -141,12 +144,25 @@ def _rank(info: RankInfo) -> str:
 
 
 def _position(info: RankInfo, diagnosis: Diagnosis) -> Iterator[str]:
-    if info.state != "unknown" and info.at is None:
-        yield f"state: {info.state}"
-    if info.at is not None:
-        names = {group.id: group.desc or group.name for group in diagnosis.groups}
-        state = "last seen" if info.state == "unknown" else info.state
-        yield f"{state} at {info.at.op} {info.at.seq} of group {names.get(info.at.group, info.at.group)}"
+    where = info.reached
+    if where is None:
+        if info.state != "unknown":
+            yield f"state: {info.state}"
+        return
+    names = {group.id: group.desc or group.name for group in diagnosis.groups}
+    state = "last seen" if info.state == "unknown" else info.state
+    word = "at" if info.at is not None else "after it finished"
+    yield f"{state} {word} {where.op} {where.seq} of group {names.get(where.group, where.group)}{_age(info, diagnosis)}"
+
+
+def _age(info: RankInfo, diagnosis: Diagnosis) -> str:
+    """How much older the evidence for this is than the newest of any rank; empty where it is as new."""
+    newest = max((rank.seen for rank in diagnosis.ranks if rank.seen), default=None)
+    if info.seen is None or newest is None:
+        return ""
+    moments = [datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (newest, info.seen)]
+    older = (moments[0] - moments[1]).total_seconds()
+    return f" (by a dump {older:,.0f} s older than the newest)" if older >= STALE_S else ""
 
 
 def _place(code: CodePlace) -> str:

@@ -12,7 +12,17 @@ import msgspec
 from whichrank import __version__
 from whichrank.model.evidence import Coverage, Ref
 from whichrank.model.findings import CodePlace, Endpoint, Finding, Hold, NextStep, Subject, Witness
-from whichrank.model.verdict import Argument, Diagnosis, GroupInfo, Hypothesis, JobInfo, RankInfo, Verdict, Wait
+from whichrank.model.verdict import (
+    Argument,
+    Diagnosis,
+    GroupInfo,
+    Hypothesis,
+    JobInfo,
+    Position,
+    RankInfo,
+    Verdict,
+    Wait,
+)
 from whichrank.report._words import safe_json
 
 NAME = "json"
@@ -156,7 +166,6 @@ def _job(job: JobInfo) -> dict[str, Any]:
 
 
 def _rank(info: RankInfo) -> dict[str, Any]:
-    at = None if info.at is None else {"group": info.at.group, "seq": info.at.seq, "op": info.at.op}
     return {
         "rank": info.rank,
         "host": info.host,
@@ -164,8 +173,14 @@ def _rank(info: RankInfo) -> dict[str, Any]:
         "gpu": info.gpu,
         "coords": dict(info.coords),
         "state": info.state,
-        "at": at,
+        "at": _position(info.at),
+        "after": _position(info.after),
+        "seen": info.seen,
     }
+
+
+def _position(at: Position | None) -> dict[str, Any] | None:
+    return None if at is None else {"group": at.group, "seq": at.seq, "op": at.op}
 
 
 def _group(info: GroupInfo) -> dict[str, Any]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import hmac
 import os
+import secrets
+import socket
+import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from whichrank.model.errors import UsageError
+from whichrank.model.files import private_folder
 
 VARIABLE = "WHICHRANK_TOKEN"
 LONGEST = 4096
@@ -27,6 +32,31 @@ def load_token(file: Path | None, environ: Mapping[str, str] = os.environ) -> st
     if mode & 0o077:
         raise UsageError(f"others may read the token in {file}", "Give a private file of your own (mode 600).")
     return _checked(data.decode("utf-8", "replace").strip(), str(file))
+
+
+def own_token(environ: Mapping[str, str] = os.environ) -> str:
+    """A token that all processes of this user on this host share: kept in a private file, made when first needed."""
+    state = environ.get("XDG_STATE_HOME", "")
+    base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
+    file = base / "whichrank" / f"token-{socket.gethostname()}"
+    try:
+        private_folder(file.parent)
+        if not file.exists():
+            handle, draft = tempfile.mkstemp(dir=file.parent, prefix=".token.")
+            with os.fdopen(handle, "w", encoding="ascii") as stream:
+                stream.write(secrets.token_hex(32) + "\n")
+            with suppress(FileExistsError):  # another process was faster: its token counts
+                os.link(draft, file)
+            Path(draft).unlink()
+        if file.lstat().st_uid != os.geteuid() or file.is_symlink():
+            raise UsageError(f"the token in {file} belongs to another user", f"Set {VARIABLE}, or give --token-file.")
+    except OSError as error:
+        raise UsageError(
+            f"can't keep a token in {file}: {error.strerror}", f"Set {VARIABLE}, or give --token-file."
+        ) from error
+    token = load_token(file)
+    assert token is not None  # noqa: S101 - a file was given
+    return token
 
 
 def same_token(given: str, token: str) -> bool:

@@ -11,6 +11,7 @@ from whichrank.facts.environment import catalogue, in_family, neighbour
 from whichrank.facts.purposes import recommended, without_those_set
 from whichrank.facts.values import problem
 from whichrank.model.errors import UsageError
+from whichrank.model.files import private_folder
 from whichrank.model.settings import PURPOSES, Purpose, Setting
 
 
@@ -45,9 +46,17 @@ def configure(purpose: Purpose = "production", *, out: str | None = None, **over
     ]
     settings, _kept = without_those_set(everything, os.environ)
     if any(folder in setting.value for setting in settings):
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        _make(Path(folder), own=out is None)
     os.environ.update({setting.name: setting.value for setting in settings})
     return settings
+
+
+def _make(folder: Path, *, own: bool) -> None:
+    """The folder for dumps; one that the program did not name lies where others can write, and must be its own."""
+    if own:
+        private_folder(folder)
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def _check(overrides: dict[str, str | None]) -> None:

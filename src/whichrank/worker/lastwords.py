@@ -12,6 +12,8 @@ from typing import Any
 
 from whichrank.model import last_words as layout
 
+WITHIN = "WHICHRANK_WITHIN"
+"""Rank and process that everything below it was started by."""
 _LAUNCHERS = (b"torchrun", b"torch.distributed.run", b"torch.distributed.launch", b"accelerate", b"deepspeed")
 
 
@@ -33,9 +35,11 @@ class Recorder:
         if _launches():  # in a pod it is given the number of the pod
             rank = local = world = -1
             task = None
+            os.environ.pop(WITHIN, None)  # what it starts is given ranks anew
         else:
             task = task_of_step() if rank < 0 else None
             rank, local, world = task or (rank, local, world)
+        below = rank >= 0 and task is None and _is_below(rank)
         self.words = layout.Words(
             pid=os.getpid(),
             parent=os.getppid(),
@@ -43,13 +47,13 @@ class Recorder:
             rank=rank,
             local_rank=local,
             world=world,
-            flags=layout.GUESSED if task is not None else 0,
+            flags=layout.GUESSED if task is not None else layout.BELOW if below else 0,
             attempt=max(_number("TORCHELASTIC_RESTART_COUNT"), 0),
             started_ns=now,
             changed_ns=now,
         )
         path = f"{folder}/{self.words.pid}.{self.words.start_ticks}{layout.SUFFIX}"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             # Blocks are reserved now: a full disk must not turn a later write into a SIGBUS.
             os.posix_fallocate(descriptor, 0, layout.SIZE)
@@ -68,6 +72,15 @@ class Recorder:
         self.words = new
         at = (new.beat % 2) * layout.SLOT
         self._map[at : at + layout.SLOT] = layout.pack(new)
+
+
+def _is_below(rank: int) -> bool:
+    """Whether a process that was given the same rank has started this one; whatever is started here is told so."""
+    given, _, holder = os.environ.get(WITHIN, "").partition(":")
+    if given == str(rank) and holder != str(os.getpid()):
+        return True
+    os.environ[WITHIN] = f"{rank}:{os.getpid()}"
+    return False
 
 
 def task_of_step() -> tuple[int, int, int] | None:

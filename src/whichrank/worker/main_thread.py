@@ -55,6 +55,23 @@ _NAMES = (
 )
 
 
+# What part of a step it is: the libraries by their files, the training code by the names of its functions.
+_DATA = "data loading"
+_PARTS = (
+    (_DATA, re.compile(r"/torch/utils/data/|/(?:torchvision|PIL|webdataset|datasets|pyarrow|h5py|cv2)/")),
+    ("backward", re.compile(r"/torch/autograd/|/torch/_tensor\.py$")),
+    ("optimizer step", re.compile(r"/torch/optim/")),
+    ("forward", re.compile(r"/torch/nn/")),
+)
+_PART_NAMES = (
+    (_DATA, re.compile(r"(?:^|_)(?:load|fetch|read|decode|collate|augment)|loader|_batch$|^__(?:getitem|next)__$")),
+    ("evaluation", re.compile(r"(?:^|_)(?:eval|valid)")),
+    ("checkpoint", re.compile(r"checkpoint|ckpt|(?:^|_)save")),
+)
+_SHADOW = "algorithms/join.py"
+"""A rank that ran out of inputs under Join: it follows the others, and says nothing about who is slow."""
+
+
 class MainThread:
     """Asked at every beat; remembers where it was before."""
 
@@ -65,11 +82,12 @@ class MainThread:
         self._known: dict[types.CodeType, tuple[bool, str]] = {}
         self._named: list[types.CodeType] = []
         self._progress: dict[types.CodeType, int] = {}
+        self._parts: dict[types.CodeType, str] = {}
 
     def look(self, now_ns: int) -> dict[str, Any]:
         """The innermost line of the training code, and whether the thread is inside torch.distributed."""
         frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001
-        found: dict[str, Any] = {"flags": 0, "operation": "", "work": ""}
+        found: dict[str, Any] = {"flags": 0, "operation": "", "work": "", "activity": ""}
         at = line = 0
         running = frame is not None and frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _RUNNING
         self._named.clear()
@@ -79,6 +97,7 @@ class MainThread:
             code = frame.f_code
             at, line = hash((at, id(code), frame.f_lasti)), hash((line, id(code), frame.f_lineno))
             user, work = self._kind(code)
+            found["activity"] = found["activity"] or self._part(code, user=user)
             if work and user:
                 self._named.append(code)
             if work and not found["work"] and self._progress.get(code, 0) < ORDINARY:
@@ -91,6 +110,32 @@ class MainThread:
             frame = frame.f_back
         found.update(self._moves(at, line, now_ns, running=running))
         return found
+
+    def glance(self) -> tuple[bool | None, str]:
+        """Whether it is inside torch.distributed (None: that says nothing), and its place in the training code."""
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001
+        inside, place = False, ""
+        for _ in range(FRAMES):
+            if frame is None:
+                break
+            code = frame.f_code
+            if code.co_filename.endswith(_SHADOW):
+                return None, ""
+            if self._kind(code)[0]:
+                place = f"{code.co_filename.rpartition('/')[2]}:{frame.f_lineno} {code.co_name}"
+                break
+            inside = inside or code.co_filename.endswith(_ACROSS) or code.co_name in _HIDDEN
+            frame = frame.f_back
+        return inside, place[:100]
+
+    def _part(self, code: types.CodeType, *, user: bool) -> str:
+        part = self._parts.get(code)
+        if part is None:
+            text, signs = (code.co_name, _PART_NAMES) if user else (code.co_filename, _PARTS)
+            part = next((label for label, sign in signs if sign.search(text)), "")
+            if len(self._parts) < LINES:
+                self._parts[code] = part
+        return part
 
     def forget(self, now_ns: int) -> None:
         """There was progress: where it has been before counts no more."""

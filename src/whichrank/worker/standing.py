@@ -40,6 +40,19 @@ class Standing:
     def __init__(self) -> None:
         self.groups: dict[str, _Group] = {}
 
+    def pending(self) -> bool:
+        """Whether something was issued and is not complete; cheaper than a look, and nothing is remembered."""
+        for function, _ in RECORDERS:
+            status = getattr(sys.modules.get(BINDING), f"{function}_json", None)
+            if status is None or not self.groups:
+                continue
+            for name, each in json.loads(status(includeCollectives=False)).get("pg_status", {}).items():
+                known = self.groups.get(f"{function} {name}")
+                issued, done = each["last_enqueued_collective"], each["last_completed_collective"]
+                if issued > done and not (known is not None and known.settled and known.issued == issued):
+                    return True
+        return False
+
     def look(self, c10d: object, now_ns: int, *, in_collective: bool) -> dict[str, Any]:
         """Rank and counters, once there is a group: before, to ask the recorder would fix its settings."""
         default = getattr(getattr(c10d, "_world", None), "default_pg", None)

@@ -23,6 +23,7 @@ from whichrank.worker.lastwords import Recorder
 if TYPE_CHECKING:
     from whichrank.worker.main_thread import MainThread
     from whichrank.worker.standing import Standing
+    from whichrank.worker.waiting import Waiting
 
 FOLDER = "WHICHRANK_PRIVATE"
 GUARD = "WHICHRANK_GUARD"
@@ -55,6 +56,7 @@ class Watch:
         self.keep_s, self.keep_next = KEEP_FIRST_S, 0.0
         self.stacks = -1
         self.hears_end = False
+        self.waiting: Waiting | None = None
 
     def begin(self) -> None:
         """Called when torch is about to be imported."""
@@ -79,7 +81,7 @@ class Watch:
         if signal.getsignal(number) is not signal.SIG_DFL:
             return
         path = f"{self.folder}/{self.name}.signalled"
-        self.stacks = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.stacks = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         faulthandler.register(number, file=self.stacks, all_threads=True, chain=False)
         self.recorder.note(stack_signal=int(number), stack_fd=self.stacks)
 
@@ -97,7 +99,7 @@ class Watch:
             while not self.stopped:
                 self.hears_end = self.hears_end or hear_the_end(self.failed)
                 self.look(main, standing)
-                for request in self.wait():
+                for request in self.glance(main, standing):
                     try:
                         self.answer(request)
                     except OSError as error:  # no room for the answer: the beat goes on
@@ -111,13 +113,29 @@ class Watch:
         with suppress(Exception):  # there is nobody left to tell
             self.recorder.note(error=f"whichrank: {type(error).__name__}: {error}"[:300])
 
-    def wait(self) -> list[str]:
-        """Requests, or nothing after a beat. A descriptor that the job closed may have become another file."""
+    def glance(self, main: MainThread, standing: Standing) -> list[str]:
+        """Until the next beat: requests, and glances at whether the main thread waits once there is a group."""
+        if self.recorder.words.phase != layout.JOINED or not self.recorder.words.enqueued:
+            return self.wait(BEAT_S)
+        if self.waiting is None:
+            from whichrank.worker.waiting import Waiting
+
+            self.waiting = Waiting()
+        until = time.monotonic() + BEAT_S
+        while not self.stopped and (left := until - time.monotonic()) > 0:
+            asked = self.wait(min(left, self.waiting.pause_s()))
+            if asked:
+                return asked
+            self.waiting.glance(main, standing)
+        return []
+
+    def wait(self, limit_s: float) -> list[str]:
+        """Requests, or nothing after a while. A descriptor that the job closed may have become another file."""
         if self.ask < 0:
-            time.sleep(BEAT_S)
+            time.sleep(limit_s)
             return []
         try:
-            ready, _, _ = select.select([self.ask], [], [], BEAT_S)
+            ready, _, _ = select.select([self.ask], [], [], limit_s)
             if not ready:
                 return []
             if os.fstat(self.ask).st_ino != self.inode:
@@ -131,6 +149,7 @@ class Watch:
         """Where the main thread is, and how far the collectives are."""
         now, before = time.time_ns(), self.recorder.words
         changes = main.look(now)
+        changes["flags"] |= before.flags & layout.BELOW
         if before.flags & layout.GUESSED:
             changes.update(_guess(changes["flags"]))
         c10d = _ready("torch.distributed.distributed_c10d")
@@ -144,6 +163,8 @@ class Watch:
                 changes["flags"] &= ~layout.GUESSED
             changes.setdefault("phase", layout.JOINED if changes.get("world", -1) != -1 else layout.IMPORTED)
             changes["steps"] = self.steps()
+            if self.waiting is not None:
+                changes.update(self.waiting.told())
         if self.recorder.words.phase in (layout.FAILED, layout.ENDED):
             return  # the main thread has said its last meanwhile
         self.recorder.note(**changes)
@@ -312,7 +333,7 @@ def _forked() -> None:
     try:
         _watch = Watch(parent.folder)
         if parent.recorder.words.phase >= layout.JOINED or _has_group():
-            _watch.recorder.note(flags=layout.HELPER)
+            _watch.recorder.note(flags=_watch.recorder.words.flags | layout.HELPER)
             return
         _watch.recorder.note(phase=parent.recorder.words.phase)
         if parent.thread is not None:

@@ -112,7 +112,9 @@ def _ended(
         data.update(signal=number, exitcode=-number)
     words = f"signal {number}" if number is not None else f"exit code {code}"
     place = str(row.get("place") or "")[:200]
-    quote = f"rank {rank} (process {pid}) ended by {words}" + (f", last seen at {place}" if place else "")
+    ended, heard = _whole(row, "ended_ns"), _whole(row, "heard_ns")
+    age = f" {max(0, ended - heard) / 1e9:.1f} s before" if ended and heard else ""
+    quote = f"rank {rank} (process {pid}) ended by {words}" + (f", last seen at {place}{age}" if place else "")
     ref = Ref(label, f"process {index}", quote, rank, host)
     return LogEvent("process_exit", ref, _whole(row, "ended_ns"), rank, pid=pid, host=host, data=data)
 

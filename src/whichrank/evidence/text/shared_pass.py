@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from whichrank.evidence.text.chunks import UTF16, Chunk, Chunks, Decoded
+from whichrank.evidence.text.own_lines import without_own_lines
 from whichrank.evidence.text.words import Place, Words
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
@@ -32,7 +33,7 @@ def read(item: Item, listeners: Sequence[Listener]) -> list[Reading]:
     """The file through all of them; one answer each."""
     words = _finder(frozenset[bytes]().union(*(listener.words for listener in listeners)))
     for chunk in chunks_of(item.path):
-        found = words.find(chunk)
+        found = without_own_lines(chunk, words.find(chunk))
         for listener in listeners:
             listener.take(chunk, [place for place in found if place[1] in listener.words])
     return [listener.finish() for listener in listeners]

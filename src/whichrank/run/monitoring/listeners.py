@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from whichrank.model.verdict import Diagnosis
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.processes import Member
+from whichrank.run.watch.stragglers import Straggler
 
 if TYPE_CHECKING:
     from whichrank.run.watch.guarding import GuardState
@@ -22,10 +23,14 @@ class Listener(Protocol):
         """The ranks of the newest attempt were looked at; the time is monotonic."""
 
     def on_alarm(self, level: str, why: str) -> None:
-        """ "suspect", "confirmed", "crash", "wrong" (the guard), or "gave up" when no restart is tried any more."""
+        """ "suspect", "confirmed", "crash", "wrong" (the guard), "withdrawn" when a hang has ended by itself, or "gave
+        up" when no restart is tried any more."""
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
         """The evidence was judged."""
+
+    def on_straggler(self, found: Straggler) -> None:
+        """A rank holds the others up; told at every look while it does."""
 
 
 class Silent:
@@ -38,6 +43,9 @@ class Silent:
         """Nothing."""
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
+        """Nothing."""
+
+    def on_straggler(self, found: Straggler) -> None:
         """Nothing."""
 
 
@@ -64,6 +72,9 @@ class Audience:
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
         self._all(lambda listener: listener.on_verdict(diagnosis))
+
+    def on_straggler(self, found: Straggler) -> None:
+        self._all(lambda listener: listener.on_straggler(found))
 
     def on_guard(self, state: GuardState) -> None:
         """How far the guards of the ranks have compared; told to those who keep count."""

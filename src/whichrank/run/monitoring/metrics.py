@@ -68,6 +68,10 @@ STEPS = Metric(
 ALARM = Metric("whichrank_alarm_level", "gauge", "0 calm, 1 a hang is suspected, 2 a hang is confirmed.")
 ALARMS = Metric("whichrank_alarms_total", "counter", "Alarms since the start, by level.", ("level",))
 RESTARTS = Metric("whichrank_restarts_total", "counter", "How often the ranks were started again.")
+STRAGGLER = Metric(
+    "whichrank_straggler_lost_ratio", "gauge",
+    "Share of their time that the other ranks wait for this one; absent while no rank holds them up.", ("rank",),
+)  # fmt: skip
 VERDICT = Metric(
     "whichrank_verdict_info", "gauge", "The last verdict; always 1.",
     ("cause", "category", "culprit_rank", "culprit_host"),
@@ -90,7 +94,7 @@ GUARD_OFF = Metric("whichrank_guard_ranks_off", "gauge", "Ranks whose guard had 
 
 CATALOGUE = (
     BUILD, JOB, UP, WORLD, RANKS, ISSUED, COMPLETED, WAITED, WAITED_IN, AGE, ISSUED_OF, COMPLETED_OF, WAITED_OF, AGE_OF,
-    RATE, ROUNDS, STEPS, ALARM, ALARMS, RESTARTS, VERDICT, CONFIDENCE, VERDICT_AT, VERDICT_WAITS,
+    RATE, ROUNDS, STEPS, ALARM, ALARMS, RESTARTS, STRAGGLER, VERDICT, CONFIDENCE, VERDICT_AT, VERDICT_WAITS,
     GUARD_COMPARED, GUARD_STEP, GUARD_WINDOW, GUARD_WRONG, GUARD_OFF,
 )  # fmt: skip
 
@@ -142,6 +146,9 @@ def _alarms(tally: Tally) -> Iterator[Family]:
     yield _single(ALARM, LEVELS.get(tally.level, 0))
     yield Family(ALARMS, [({"level": level}, count) for level, count in tally.alarms.items()])
     yield _single(RESTARTS, tally.restarts)
+    found = tally.straggler
+    if found is not None and tally.looked is not None and tally.looked - tally.straggler_at < LOST_S:
+        yield Family(STRAGGLER, [({"rank": str(found.rank)}, round(found.lost, 3))])
 
 
 def _guard(tally: Tally) -> Iterator[Family]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.flows import history
 from whichrank.model.errors import WhichrankError
+from whichrank.model.files import replace_text
 from whichrank.model.verdict import Diagnosis
 from whichrank.run.monitoring.exporter import Exporter, address
 from whichrank.run.monitoring.exposition import Family, render
@@ -120,9 +121,7 @@ class Monitors(Audience):
             self._exporter.close()
             if self._out is not None:
                 with contextlib.suppress(OSError):
-                    draft = self._out / f".{LAST_PAGE}"
-                    draft.write_text(self._page(), encoding="utf-8", errors="backslashreplace")
-                    draft.replace(self._out / LAST_PAGE)
+                    replace_text(self._out / LAST_PAGE, self._page())
         for sender in (self._pusher, self._notifier):
             if sender is not None:
                 sender.close()

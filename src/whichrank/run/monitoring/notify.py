@@ -89,6 +89,13 @@ class Notifier(Silent):
         if level == "gave up":
             self._send((level,), f"{self.job} on {socket.gethostname()} is not started again: {why}", {"gave_up": why})
 
+        elif level == "withdrawn":
+            self._send(
+                (level, len(self._told)),
+                f"{self.job} on {socket.gethostname()}: {why}, the alarm is withdrawn",
+                {"withdrawn": why},
+            )
+
     def close(self) -> None:
         """Let what is under way arrive, for a while."""
         if self._thread is not None:

@@ -16,13 +16,14 @@ from whichrank.run.monitoring.exposition import label
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.guarding import GuardState
 from whichrank.run.watch.processes import Member
+from whichrank.run.watch.stragglers import Straggler
 
 RATE_S = 30.0
 """Rates are taken over this time: long enough for steps of many seconds, short enough to see a stall."""
 LONGEST_LOOK_S = 10.0
 """Two looks that are further apart than this say nothing about the time between them."""
 MOST_OPERATIONS = 32
-LEVELS = ("suspect", "confirmed", "crash", "wrong", "gave up")
+LEVELS = ("suspect", "confirmed", "crash", "wrong", "gave up", "withdrawn")
 
 
 class Rates(NamedTuple):
@@ -75,6 +76,8 @@ class Tally:
     verdict_at: float = 0.0
     waits: dict[str, int] = field(default_factory=dict)
     """Group -> ranks that wait in it, by the last verdict."""
+    straggler: Straggler | None = None
+    straggler_at: float = 0.0
     guard: GuardState | None = None
     """How far the guards of the ranks have been compared; None without them."""
     looked: float | None = None
@@ -94,9 +97,15 @@ class Tally:
                     self._wait(number, rank, span if rank.alive and rank.words.waiting else 0.0)
             self._count(now_s)
 
+    def on_straggler(self, found: Straggler) -> None:
+        with self.lock:
+            self.straggler, self.straggler_at = found, self.looked or 0.0
+
     def on_alarm(self, level: str, why: str) -> None:  # noqa: ARG002 - why is free text, no metric
         with self.lock:
             self.alarms[level] = self.alarms.get(level, 0) + 1
+            if level == "withdrawn":
+                self.verdict, self.waits = None, {}
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
         waits: dict[str, int] = {}

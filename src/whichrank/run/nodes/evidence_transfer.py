@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from whichrank.evidence.archives import Limits, Unpacker
+from whichrank.model.files import private_folder
 
 MOST = 256 << 20
 """Bytes of a parcel, packed."""
@@ -57,5 +58,4 @@ def unpack(archive: Path, target: Path) -> list[str]:
 
 
 def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
+    return private_folder(folder)

@@ -15,7 +15,7 @@ from whichrank.model.errors import UsageError
 from whichrank.run.nodes.follower import Follower
 from whichrank.run.nodes.leader import MOST_CLIENTS, Leader
 from whichrank.run.nodes.shared import Shared
-from whichrank.run.token import VARIABLE, load_token
+from whichrank.run.token import VARIABLE, load_token, own_token
 
 Tell = Callable[[str], None]
 _COUNTS = ("--nnodes", "--num_machines", "--num-machines")
@@ -132,10 +132,12 @@ def _by_address(wish: Joining, name: str, tell: Tell) -> Leader | Follower:
             "other hosts can reach the leader: a token is needed",
             f"Give every node the same secret by --token-file FILE (mode 600) or {VARIABLE}.",
         )
+    # The loopback is open to every user of this host: nobody joins, and nobody is followed, without a proof.
+    token = token or own_token()
     listener = _listen(addresses, port)
     if listener is not None:
-        return Leader(listener, name, token or "", tell)
-    return Follower((host, port), name, token or "", tell)
+        return Leader(listener, name, token, tell)
+    return Follower((host, port), name, token, tell)
 
 
 def _place(text: str) -> tuple[str, int]:

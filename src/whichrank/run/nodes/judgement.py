@@ -41,7 +41,7 @@ def shortened(diagnosis: Diagnosis) -> Judgement:
         list((verdict.culprits.hosts or gpus)[:MOST_NAMED]),
         place.file[:4096] if place else "",
         place.line if place else 0,
-        max((rank.at.seq for rank in diagnosis.ranks if rank.at is not None), default=None),
+        max((rank.reached.seq for rank in diagnosis.ranks if rank.reached is not None), default=None),
     )
 
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import selectors
 import socket
+import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from whichrank.model.errors import UsageError
+from whichrank.model.files import private_folder
 from whichrank.run.nodes import protocol, wire
 from whichrank.run.nodes.evidence_transfer import MOST as MOST_PARCEL
 from whichrank.run.nodes.protocol import Answer, Beat, Closing, Listing, Opening, Receipt, Request
@@ -29,7 +34,15 @@ MOST_WAITING = 16 << 20
 """Bytes that a node has not taken: then it is let go, and may come back."""
 MOST_REFUSED = 16
 """Addresses that are told as refused; more would only fill the log."""
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _UNREACHABLE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
+
+
+def _spare() -> int | None:
+    try:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
 
 
 @dataclass(slots=True)
@@ -64,6 +77,8 @@ class Leader:
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _listed: Listing = field(default_factory=list)
+    _spare: int | None = field(default_factory=_spare)
+    """A descriptor to give up when there is no other."""
 
     def start(self, parcels: Path) -> None:
         self.parcels = parcels
@@ -80,6 +95,9 @@ class Leader:
         self.listener.close()
         for end in self._bell:
             end.close()
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
         self._selector.close()
 
     def ask(self, request: Request) -> None:
@@ -124,17 +142,44 @@ class Leader:
     def _accept(self) -> None:
         try:
             connection, place = self.listener.accept()
-        except OSError:
+        except OSError as error:
+            if error.errno in _NO_DESCRIPTORS:
+                self._make_room()
             return
-        strangers = sum(client.node is None for client in self._clients.values())
-        if len(self._clients) >= MOST_CLIENTS or strangers >= MOST_STRANGERS:
+        if self._spare is None:
+            self._spare = _spare()
+        if len(self._clients) >= MOST_CLIENTS:
             connection.close()
             return
+        strangers = [client for client in self._clients.values() if client.node is None]
+        if len(strangers) >= MOST_STRANGERS:
+            self._turn_away(strangers)
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = self._clients[connection.fileno()] = _Client(connection, str(place[0]))
         self._selector.register(connection, selectors.EVENT_READ)
         self._send(client, Kind.HELLO, protocol.write(wire.Hello(client.hello)))
+
+    def _turn_away(self, strangers: list[_Client]) -> None:
+        """Whoever has stood there longest, of the address that most of them come from: who has the token is quick."""
+        crowds = Counter(client.address for client in strangers)
+        most = max(crowds.values())
+        self._drop(next(client for client in strangers if crowds[client.address] == most), closed=True)
+
+    def _make_room(self) -> None:
+        """No descriptor is left: strangers go, or else the newcomer, by the descriptor that is kept for this."""
+        strangers = [client for client in self._clients.values() if client.node is None]
+        if strangers:
+            self._turn_away(strangers)
+            return
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+        with contextlib.suppress(OSError):
+            self.listener.accept()[0].close()
+        self._spare = _spare()
+        if self._spare is None:
+            time.sleep(TURN_S / 10)  # others of this process were faster: no busy loop meanwhile
 
     def _forget_strangers(self) -> None:
         now = time.monotonic()
@@ -215,8 +260,12 @@ class Leader:
         self._shut(client)
         client.parcel = Parcel(opening.token, opening.final, self.parcels / f"{node.name}.tar.gz", note=opening.note)
         try:
-            self.parcels.mkdir(parents=True, exist_ok=True, mode=0o700)
-            client.box = (self.parcels / f".{node.name}").open("wb")
+            private_folder(self.parcels)
+            client.box = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed with the parcel
+                dir=self.parcels, prefix=f".{node.name[:80]}.", delete=False
+            )
+        except UsageError as error:
+            client.parcel.why = f"the leader can't write it: {error.message}"
         except OSError as error:
             client.parcel.why = f"the leader can't write it: {error.strerror}"
 
@@ -242,7 +291,7 @@ class Leader:
             try:
                 box.close()
                 if not parcel.why:
-                    (self.parcels / f".{node.name}").replace(parcel.path)
+                    Path(box.name).replace(parcel.path)
             except OSError as error:
                 parcel.why = parcel.why or f"the leader can't write it: {error.strerror}"
         if closing.size != parcel.size or closing.why:
@@ -256,6 +305,7 @@ class Leader:
         if client.box is not None:
             with contextlib.suppress(OSError):
                 client.box.close()
+                Path(client.box.name).unlink(missing_ok=True)  # half a parcel
         client.box = client.parcel = None
 
     def _refuse(self, client: _Client, why: str) -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 import msgspec
 
 from whichrank.model.errors import UsageError
+from whichrank.model.files import private_folder
 from whichrank.run.nodes import protocol
 from whichrank.run.nodes.protocol import Beat, Listing, Receipt, Request
+from whichrank.run.watch.results_folder import own_place
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -47,10 +49,10 @@ class Order(msgspec.Struct, frozen=True):
 def prepare(folder: Path) -> None:
     """A folder that nobody else may write to: what lies there is believed."""
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        status = folder.stat()
+        folder = own_place(folder)
+        status = private_folder(folder).lstat()
         for name in ("nodes", "requests"):
-            (folder / name).mkdir(exist_ok=True, mode=0o700)
+            private_folder(folder / name)
     except OSError as error:
         raise UsageError(f"can't use the folder {folder}: {error.strerror}", "Give --shared another one.") from error
     if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -14,6 +14,7 @@ from typing import Any
 
 from whichrank import __version__
 from whichrank.evidence.bundle import load, now
+from whichrank.model.files import private_folder, replace_text
 from whichrank.model.manifest import NAME, SCHEMA_VERSION
 from whichrank.run.watch.capture import told
 from whichrank.run.watch.processes import Member
@@ -71,8 +72,7 @@ def keep_last_seen(root: Path, name: str, members: Iterable[Member]) -> None:
     """Of a node that is silent: its ranks as its watcher last told them; whether they live is not known."""
     rows = [{**told(member), "alive": None, "state": None} for member in members]
     if rows:
-        home = root / FOLDER / name
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        home = private_folder(root / FOLDER / name)
         _put(home / "last_words.json", {"whichrank_last_words": 1, "host": name, "processes": rows})
 
 
@@ -108,7 +108,5 @@ def _rows(part: dict[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def _put(path: Path, document: dict[str, Any]) -> None:
-    draft = path.with_name(f".{path.name}")
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    draft.replace(path)
+    private_folder(path.parent)
+    replace_text(path, json.dumps(document, indent=1) + "\n", mode=0o600)

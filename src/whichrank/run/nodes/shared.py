@@ -10,14 +10,17 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from whichrank.model.errors import UsageError
+from whichrank.model.files import private_folder
 from whichrank.run.nodes import protocol
 from whichrank.run.nodes.clock import Offset
 from whichrank.run.nodes.evidence_transfer import MOST as MOST_PARCEL
@@ -94,7 +97,7 @@ class Shared:
                 now = self._read(home / "beat", Sign)
                 if now is not None and now.count != before.count:
                     continue
-            home.mkdir(exist_ok=True, mode=0o700)
+            private_folder(home)
             return name
         raise UsageError(f"too many nodes are called {self.name}", "Give each a --node-name.")
 
@@ -145,11 +148,10 @@ class Shared:
         """Put a bundle where the leader finds it."""
         box, note = pack(folder)
         with box:
-            draft = self._home / f".parcel.{token}"
-            with draft.open("wb") as out:
+            with _draft(self._home / f"parcel.{token}") as out:
                 while piece := box.read(1 << 20):
                     out.write(piece)
-            draft.replace(self._home / f"parcel.{token}")
+            Path(out.name).replace(self._home / f"parcel.{token}")
         self._write(self._home / f"opening.{token}", protocol.write(Opening(token, final, note)))
 
     # -- the thread
@@ -313,13 +315,22 @@ class Shared:
         self._draft(path, data).replace(path)
 
     def _draft(self, path: Path, data: bytes) -> Path:
-        draft = path.with_name(f".{path.name}.{self._instance}")
-        draft.write_bytes(data)
-        return draft
+        with _draft(path) as stream:
+            stream.write(data)
+        return Path(stream.name)
 
     def _read(self, path: Path, form: type[protocol.M]) -> protocol.M | None:
         try:
-            with path.open("rb") as stream:
+            with open(path, "rb", opener=_no_link) as stream:
                 return protocol.read(form, stream.read(MOST))
         except OSError:
             return None
+
+
+def _draft(path: Path) -> IO[bytes]:
+    """A file of this user alone that nobody else could have put there."""
+    return tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.", delete=False)
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -59,6 +59,10 @@ class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
     place: Word
     error: Word
     work: Word
+    looks: Count = 0
+    waits: Count = 0
+    activity: Word = ""
+    busy_at: Word = ""
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
@@ -100,7 +104,7 @@ def _row(member: Member, now_ns: int) -> Row:
         _age(now_ns, words.beat_ns), _age(now_ns, words.changed_ns), _age(now_ns, words.still_ns),
         _age(now_ns, words.fresh_ns), _age(now_ns, words.stuck_ns), words.steps, member.alive, member.held,
         member.state, member.status, _age(now_ns, member.ended_ns or 0), member.effort, member.traffic, member.turns,
-        words.operation, words.place, words.error, words.work,
+        words.operation, words.place, words.error, words.work, words.looks, words.waits, words.activity, words.busy_at,
     )  # fmt: skip
 
 
@@ -114,7 +118,8 @@ def update(member: Distant, row: Row, now_ns: int) -> None:
         0, row.pid, 0, row.start_ticks, row.rank, row.local_rank, row.world, row.attempt, row.phase, row.flags,
         _since(now_ns, row.started), _since(now_ns, row.beat), _since(now_ns, row.changed), row.enqueued,
         row.completed, row.pending, -1, 0, _since(now_ns, row.still), _since(now_ns, row.fresh),
-        _since(now_ns, row.stuck), row.steps, row.operation, row.place, row.error, row.work,
+        _since(now_ns, row.stuck), row.steps, row.looks, row.waits, row.operation, row.place, row.error, row.work,
+        row.activity, row.busy_at,
     )  # fmt: skip
     member.alive, member.state, member.status, member.told_held = row.alive, row.state, row.status, row.held
     member.ended_ns = _since(now_ns, row.ended) or None

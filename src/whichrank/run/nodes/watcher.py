@@ -214,8 +214,8 @@ class NodeWatcher(Watcher):
         self.fellows.begin_attempt()
         self.told_verdict = False
 
-    def resume(self) -> None:
-        Watcher.resume(self)
+    def resume(self, *, ended: bool = False) -> None:
+        Watcher.resume(self, ended=ended)
         self.fellows.forget_parcels()
         self.told_verdict = False
 
@@ -229,6 +229,10 @@ class NodeWatcher(Watcher):
             self._hand_over(code)
         else:
             self._await_others(code)
+            if not self.fellows.failed:
+                self.clear(code)
+                if code == 0:
+                    self.report_slowness()
             if (code != 0 or self.fellows.failed) and self.diagnosis is None and not self.told_verdict:
                 self.gather(self.crew, exit_code=code)
                 self.judge()

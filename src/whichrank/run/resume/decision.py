@@ -91,7 +91,7 @@ class Attempt:
         self.confidence, self.ranks = verdict.confidence, verdict.culprits.ranks
         self.hosts = verdict.culprits.hosts or tuple(gpu.host for gpu in verdict.culprits.gpus if gpu.host)
         self.place = next((f"{code.file}:{code.line}" for code in verdict.culprits.code), "")
-        reached = [rank.at.seq for rank in diagnosis.ranks if rank.at is not None]
+        reached = [rank.reached.seq for rank in diagnosis.ranks if rank.reached is not None]
         self.position = max(reached, default=None)
 
     @property

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from whichrank.model.files import private_folder, replace_text
 from whichrank.run.resume import decision
 from whichrank.run.resume.checkpoints import Checkpoint, Found
 from whichrank.run.resume.decision import Attempt, Plan
@@ -47,9 +49,7 @@ def save(out: Path, attempts: Sequence[Attempt]) -> None:
         )
         for a in attempts
     ]  # fmt: skip
-    draft = out / f".{NAME}"
-    draft.write_text(json.dumps([asdict(line) for line in lines], indent=1) + "\n", encoding="utf-8")
-    draft.replace(out / NAME)
+    replace_text(out / NAME, json.dumps([asdict(line) for line in lines], indent=1) + "\n", mode=0o600)
 
 
 def load(out: Path) -> list[Attempt]:
@@ -76,6 +76,16 @@ def _found(path: str | None) -> Found:
     return Found(Checkpoint(Path(path), "") if path else None)
 
 
+def same_job(slurm: Slurm | None, state: Mapping[str, Any]) -> bool:
+    """Whether this run.json is of an earlier start of the same job, which its scheduler has queued again."""
+    before = state.get("scheduler")
+    if slurm is None or not slurm.restarts or not isinstance(before, dict):
+        return False
+    restarts = before.get("restarts")
+    same = (before.get("job"), before.get("step") or "", before.get("task")) == (slurm.job, slurm.step, slurm.task)
+    return same and isinstance(restarts, int) and restarts < slurm.restarts
+
+
 def take_over(out: Path, slurm: Slurm | None, results: Sequence[str]) -> list[Attempt]:
     """What earlier starts of the same job came to; the results of the last one are put aside."""
     if slurm is None or not slurm.restarts:
@@ -85,7 +95,7 @@ def take_over(out: Path, slurm: Slurm | None, results: Sequence[str]) -> list[At
     for name in results:
         with suppress(OSError):
             if (out / name).exists():
-                home.mkdir(parents=True, exist_ok=True)
+                private_folder(home)
                 (out / name).rename(home / name)
     return earlier
 

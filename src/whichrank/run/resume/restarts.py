@@ -7,6 +7,7 @@ checkpoint through the hook inside the ranks, and a loop that leads nowhere is e
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import time
@@ -18,6 +19,7 @@ from typing import Any
 
 from whichrank.evidence.bundle import now
 from whichrank.model.errors import UsageError
+from whichrank.model.files import replace_file
 from whichrank.model.verdict import Diagnosis
 from whichrank.run.monitoring.listeners import Silent
 from whichrank.run.resume import checkpoints, decision
@@ -180,7 +182,7 @@ class Restarts(Silent):
         if not host:
             return ""
         if not self._left_out(host):
-            with suppress(OSError), self.excluded.open("a", encoding="utf-8") as stream:
+            with suppress(OSError), open(self.excluded, "a", encoding="utf-8", opener=_own) as stream:
                 stream.write(f"{host}\t{self.current.cause}\n")
             self.tell(f"{host} is left out from now on ({self.current.cause}); see {self.excluded}")
         return f"this host is left out ({self.current.cause})" if _short(host) == _short(_this_host()) else ""
@@ -200,9 +202,12 @@ def _split(plan: Plan) -> list[str]:
 
 
 def _write(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}")
-    draft.write_text(text, encoding="utf-8", errors="surrogateescape")
-    draft.replace(path)
+    replace_file(path, text.encode("utf-8", "surrogateescape"), mode=0o600)
+
+
+def _own(path: str, flags: int) -> int:
+    """Never through a link that somebody else has put there."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _free_port() -> int:

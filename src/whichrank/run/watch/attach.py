@@ -4,54 +4,84 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from whichrank.evidence.collectors import processes
 from whichrank.model.errors import UsageError
 from whichrank.run.monitoring.listeners import Audience
 from whichrank.run.watch import private
 from whichrank.run.watch.collect import private_of
+from whichrank.run.watch.find_jobs import the_job
 from whichrank.run.watch.keeper import Tell
-from whichrank.run.watch.outside import OutsideCrew, job_of, outside_crew
+from whichrank.run.watch.outside import OutsideCrew, outside_crew
 from whichrank.run.watch.places import torch_places
 from whichrank.run.watch.processes import Crew
-from whichrank.run.watch.session import fresh_folder
+from whichrank.run.watch.results_folder import fresh_folder, open_folder
 from whichrank.run.watch.watcher import Watcher
 
+HINT = "Give the pid of the launcher (torchrun) or of a rank."
+GONE = 20
+"""Looks without a living rank, after which the job is over though its launcher stays."""
 
-def attach(pid: int, out: Path | None, tell: Tell, audience: Audience | None = None) -> None:
+
+def attach(pid: int | None, out: Path | None, tell: Tell, audience: Audience | None = None) -> None:
     """Watch until no process of the job is left; the job is not ours: it is never ended."""
-    if processes.stat(pid) is None:
-        raise UsageError(f"there is no process {pid}", "Give the pid of the launcher (torchrun) or of a rank.")
-    folder = private_of(pid)
-    root = pid if folder is not None else job_of(pid)
-    row = processes.stat(root)
+    if pid is not None and processes.stat(pid) is None:
+        raise UsageError(f"there is no process {pid}", HINT)
+    job = the_job(pid)
+    folder = job.private if job is not None else private_of(pid) if pid is not None else None
+    if job is None and folder is None:
+        where = f"process {pid} has no ranks below it" if pid is not None else "no job is running here"
+        raise UsageError(where, HINT)
+    if folder is not None and (watcher := private.watcher_of(folder)) is not None:
+        results = private.results_of(folder)
+        raise UsageError(
+            f"process {watcher} watches this job already", f"Look on: whichrank watch{f' {results}' if results else ''}"
+        )
+    root = job.launcher if job is not None else pid or 0
     crew = Crew(folder) if folder is not None else outside_crew(root)
-    if folder is None and not crew.ranks():
-        raise UsageError(f"process {root} has no ranks below it", "Give the pid of the launcher, or of a rank.")
-    out = (out or fresh_folder()).absolute()
-    out.mkdir(parents=True, exist_ok=True)
-    if folder is not None:
-        private.claim(folder, root)
+    out = open_folder(out.absolute(), tell, goes_on=partial(_same, folder)) if out is not None else fresh_folder()
+    own = folder if folder is not None else private.bare()
+    private.claim(own, root)
+    private.note_results(own, out)
+    try:
+        _watch(crew, root, out, tell, audience or Audience())
+    finally:
+        if folder is None:
+            private.remove(own)
+        else:
+            private.leave(folder)
+
+
+def _same(folder: Path | None, state: dict[str, Any]) -> bool:
+    """Whether these results are of the very job whose watch is taken up again."""
+    return folder is not None and state.get("private") == str(folder)
+
+
+def _watch(crew: Crew, root: int, out: Path, tell: Tell, audience: Audience) -> None:
+    row = processes.stat(root)
     rank = next((member.words.pid for member in crew.ranks()), root)
     places = torch_places(processes.environ(rank))
-    watcher = Watcher(crew, out, tell, places=places, job_pid=root, audience=audience or Audience())
+    watcher = Watcher(crew, out, tell, places=places, job_pid=root, audience=audience)
     tell(f"watching the job of process {root}; results go to {out}")
     if isinstance(crew, OutsideCrew):
         for line in limits(crew, dumps=bool(places.pipe)):
             tell(line)
-    watcher.audience.begin(out)
+    audience.begin(out)
     thread = threading.Thread(target=watcher.run, daemon=True)
     thread.start()
-    while row is not None and processes.same(root, row.start_ticks):
+    gone = 0
+    # What started the ranks may be a shell, which stays.
+    while row is not None and processes.same(root, row.start_ticks) and gone < GONE:
         time.sleep(0.5)
+        gone = gone + 1 if crew.members and not any(m.alive for m in list(crew.members.values())) else 0
     watcher.stop()
     thread.join(60.0)
     # How the launcher ended is not ours to know; a rank that ended badly says enough.
     watcher.finish(1 if watcher.failed else 0)
     watcher.save("ended")
-    if folder is not None and not private.in_use(folder, besides_us=True):
-        private.remove(folder)
 
 
 def limits(crew: OutsideCrew, *, dumps: bool) -> list[str]:

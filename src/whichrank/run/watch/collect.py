@@ -12,6 +12,7 @@ from whichrank.model.last_words import JOINED, Words
 from whichrank.run.watch.capture import capture
 from whichrank.run.watch.places import torch_places
 from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.results_folder import put_bundle_aside
 from whichrank.worker.startup import FOLDER
 
 UNWATCHED = "the job was not started by whichrank run: there is nobody inside to ask"
@@ -24,9 +25,10 @@ def collect(pid: int | None, out: Path, *, gdb: bool = False) -> Bundle:
         raise UsageError(f"there is no process {root}", "Give the pid of the launcher (torchrun) or of a rank.")
     crew = crew_of(root)
     ranks = crew.look() if crew.folder.is_dir() else crew.ranks()
-    bundle = Bundle(out)
     if not ranks:
         raise UsageError(f"process {root} has no ranks below it", "Give the pid of the launcher, or of a rank.")
+    put_bundle_aside(out.absolute())
+    bundle = Bundle(out)
     places = torch_places(processes.environ(ranks[0].words.pid))
     # What somebody else has collected before is another answer.
     capture(crew, bundle, f"collect{os.getpid()}", places=places, pauses=gdb, gdb=gdb)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from whichrank.evidence.readers.guard_records import Lines
+from whichrank.model.files import private_folder, replace_file
 from whichrank.run.monitoring.listeners import Silent
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.capture.files import read
@@ -181,10 +182,11 @@ def keep_aside(folder: Path, out: Path) -> None:
     """The records of a job that ended well, for `whichrank compare`."""
     files = sorted(folder.glob(f"*{SUFFIX}"))
     if files:
-        (out / "guard").mkdir(parents=True, exist_ok=True)
+        private_folder(out / "guard")
     for path in files:
         data = read(path)
         first = Lines(path.name)
         first.feed(data.split(b"\n", 1)[:1])
         if first.file is not None:
-            (out / "guard" / f"rank_{first.file.rank}.{path.name.partition('.')[0]}.guard.jsonl").write_bytes(data)
+            name = f"rank_{first.file.rank}.{path.name.partition('.')[0]}.guard.jsonl"
+            replace_file(out / "guard" / name, data, mode=0o600)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from whichrank.model.files import replace_text
 from whichrank.run.watch.processes import Member
 from whichrank.run.watch.samples import History
 
@@ -36,10 +37,8 @@ class Journal:
         for folder in (self.out, self.elsewhere):
             if folder is None:
                 continue
-            draft = folder / f".{name}"
             try:
-                draft.write_text(text, encoding="utf-8", errors="backslashreplace")
-                draft.replace(folder / name)
+                replace_text(folder / name, text, mode=0o600)
             except OSError as error:
                 self.complain(f"can't write {folder / name}: {error.strerror}; the job goes on")
                 continue

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from whichrank.evidence.bundle import Bundle, now
+from whichrank.model.files import private_folder
+from whichrank.model.findings import Subject
 from whichrank.model.verdict import Diagnosis, Verdict
 from whichrank.run.monitoring.listeners import Audience
 from whichrank.run.resume.scheduler import Scheduler
@@ -18,6 +20,9 @@ from whichrank.run.watch.capture import NO_PLACES, capture, gather, gather_end, 
 from whichrank.run.watch.journal import Journal
 from whichrank.run.watch.places import Output, Torch
 from whichrank.run.watch.processes import Crew
+from whichrank.run.watch.results_folder import watcher_entry
+from whichrank.run.watch.slowness import verdict_on
+from whichrank.run.watch.stragglers import Straggler, Stragglers
 
 Tell = Callable[[str], None]
 
@@ -52,6 +57,11 @@ class Keeper:
     """What became of the attempts before this one."""
     all_well: bool = False
     """Nothing was wrong when somebody ended the job: there is no more to gather than who was there."""
+    stragglers: Stragglers = field(default_factory=Stragglers)
+    straggled: dict[int, Straggler] = field(default_factory=dict)
+    """Ranks that held the others up in this attempt, as last seen."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Variables that were added to the job's environment."""
     extra: Callable[[], dict[str, Any]] = dict
     """What else run.json says."""
     _captures: int = 0
@@ -98,7 +108,7 @@ class Keeper:
 
     def put_aside(self, place: str) -> Path:
         home = self.journal.evidence() / place
-        home.mkdir(parents=True, exist_ok=True)
+        private_folder(home)
         for name in RESULTS:
             if (path := self.journal.evidence() / name).exists():
                 path.rename(home / name)
@@ -142,6 +152,20 @@ class Keeper:
             self.tell(f"the evidence, verdict.json and report.md are in {self.journal.elsewhere or self.out}")
         self.audience.on_verdict(self.diagnosis)
 
+    def report_slowness(self) -> None:
+        """The last word on a job that ended while nothing worse was found: who held it up."""
+        slowest = max(self.straggled.values(), key=lambda each: each.lost * each.seconds, default=None)
+        if slowest is None or self.diagnosis is not None:
+            return
+        from whichrank.report import load
+
+        self.diagnosis = verdict_on(slowest, self.crew.ranks())
+        for name, file in (("json", "verdict.json"), ("markdown", "report.md")):
+            self.journal.write(file, "".join(load(name).render(self.diagnosis)))
+        self.tell(f"the verdict: {_in_a_line(self.diagnosis.verdict)}")
+        self.tell(f"{slowest}; verdict.json and report.md are in {self.journal.elsewhere or self.out}")
+        self.audience.on_verdict(self.diagnosis)
+
     def note_alarm(self, level: str, why: str) -> None:
         """Remember an alarm; it is written with the next save."""
         if level == "crash" and self.leaving:
@@ -157,6 +181,21 @@ class Keeper:
             }
         )
         self.audience.on_alarm(level, why)
+
+    def withdraw(self, went: str) -> None:
+        """The alarms of this attempt don't stand any more, nor does what was said of them."""
+        moment, number = now(), self.base + self.attempt
+        for alarm in self.alarms:
+            if alarm["level"] in ("suspect", "confirmed") and alarm["attempt"] == number:
+                alarm.setdefault("withdrawn", moment)
+        if self.diagnosis is not None:
+            from whichrank.report import load
+
+            cleared = _withdrawn(self.diagnosis, f"{went[0].upper()}{went[1:]}: nothing is wrong any more.")
+            for name, file in (("json", "verdict.json"), ("markdown", "report.md")):
+                self.journal.write(file, "".join(load(name).render(cleared)))
+        self.diagnosis = None
+        self.audience.on_alarm("withdrawn", went)
 
     def job(self) -> dict[str, Any]:
         ranks = self.crew.ranks()
@@ -176,6 +215,9 @@ class Keeper:
             "earlier_attempts": self.earlier,
             "pid": self.job_pid,
             "private": private,
+            "watcher": watcher_entry(),
+            "settings": dict(self.settings),
+            "stragglers": [_straggler(each) for _, each in sorted(self.straggled.items())],
             "alarms": self.alarms,
             **self.audience.places,
         }
@@ -194,6 +236,23 @@ class Keeper:
         told = {"cause": verdict.cause, "culprit_ranks": list(verdict.culprits.ranks)} if verdict else {}
         self.earlier.append({"attempt": number, "results": f"attempts/{number}", **told})
         self.save("running")
+
+
+def _withdrawn(diagnosis: Diagnosis, summary: str) -> Diagnosis:
+    """What is left of a diagnosis that does not hold any more: what had been found, as an incident."""
+    verdict = Verdict("healthy", "healthy", Subject(), (), 0.8, summary)
+    incidents = (diagnosis.verdict, *diagnosis.incidents)
+    return Diagnosis(verdict, incidents=incidents, job=diagnosis.job, coverage=diagnosis.coverage)
+
+
+def _straggler(found: Straggler) -> dict[str, Any]:
+    return {
+        "rank": found.rank,
+        "waits_share": round(found.own, 3),
+        "others_wait_share": round(found.others, 3),
+        "window_s": round(found.seconds, 1),
+        "place": found.place or None,
+    }
 
 
 def _in_a_line(verdict: Verdict) -> str:

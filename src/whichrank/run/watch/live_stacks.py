@@ -12,7 +12,7 @@ from whichrank.model.errors import UsageError
 from whichrank.model.views import Unseen
 from whichrank.records.stack import ProcessStack
 from whichrank.run.watch.collect import crew_of, the_only_job
-from whichrank.run.watch.outside import job_of
+from whichrank.run.watch.find_jobs import the_job
 
 Found = list[tuple[int | None, ProcessStack]]
 Who = tuple[int, int | None]
@@ -60,8 +60,8 @@ def members(pid: int) -> list[Who]:
     """The ranks of the job that a process belongs to; where there are none, the process and those below it."""
     if processes.stat(pid) is None:
         raise UsageError(f"there is no process {pid}", "Give the pid of the launcher (torchrun) or of a rank.")
-    root = job_of(pid)
-    crew = crew_of(root)
+    job = the_job(pid)
+    crew = crew_of(job.launcher if job is not None else pid)
     ranks = crew.look() if crew.folder.is_dir() else crew.ranks()
     found: list[Who] = [(member.words.pid, member.rank) for member in ranks if member.alive]
     crew.close()

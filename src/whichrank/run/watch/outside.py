@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from whichrank.evidence.collectors import processes, tools
+from whichrank.evidence.collectors import tools
 from whichrank.model import last_words as layout
 from whichrank.run.watch.collect import crew_of
 from whichrank.run.watch.processes import Crew, Member, handle_on
@@ -20,6 +20,8 @@ LOOK_S = 1.0
 FIND_S = 5.0
 SPY_S = 10.0
 """Seconds between two looks at /proc, two searches for ranks, and two looks with py-spy."""
+_FRAME = re.compile(r"^\s+(\S{1,200}) \((.{1,1000}):(\d{1,9})\)")
+_ACROSS = ("distributed_c10d.py", "distributed/rendezvous.py")
 _MAIN = re.compile(r'^Thread .*"MainThread".*\n((?:    .*\n?)*)', re.MULTILINE)
 
 
@@ -79,6 +81,20 @@ class OutsideCrew(Crew):
                     enqueued=words.enqueued + 1, completed=words.completed + 1, fresh_ns=time.time_ns()
                 )
 
+    def seen_at(self, pid: int) -> tuple[str, str]:
+        """The function of torch.distributed that its main thread is in, and the place in the training code."""
+        operation = ""
+        for line in self._stacks.get(pid, "").splitlines():
+            found = _FRAME.match(line)
+            if found is None:
+                continue
+            function, file, number = found.groups()
+            if file.endswith(_ACROSS):
+                operation = function
+            elif "site-packages" not in file and "/torch/" not in file and not file.startswith("<"):
+                return operation, f"{file}:{number} {function}"
+        return operation, ""
+
     def _spy(self, living: list[Member]) -> None:
         """A main thread that is found at the same line again does not move."""
         for member in living:
@@ -101,15 +117,3 @@ def main_stack(text: str) -> str:
     """The main thread, of what py-spy tells."""
     found = _MAIN.search(text)
     return found[1] if found else ""
-
-
-def job_of(pid: int) -> int:
-    """The launcher of a rank, so that the other ranks are seen too; the process itself where it is no rank."""
-    rank, row = processes.environ(pid).get("RANK"), processes.stat(pid)
-    if rank is None or row is None or row.parent <= 1:
-        return pid
-    if processes.environ(row.parent).get("RANK") == rank:
-        return job_of(row.parent)
-    everyone = processes.everybody()
-    others = [p for p in processes.below(row.parent, everyone) if processes.environ(p).get("RANK") not in (None, rank)]
-    return row.parent if others else pid

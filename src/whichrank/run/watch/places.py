@@ -40,10 +40,12 @@ class Output:
     """Name -> descriptor and size at the start."""
     files: dict[str, tuple[Path, int]] = field(default_factory=dict)
     """The same for files that others write the job's output to."""
+    copies: dict[str, Path] = field(default_factory=dict)
+    """Name -> the copy of a stream that goes to a terminal or a pipe."""
 
     @classmethod
-    def of_this_process(cls) -> Output:
-        found, known = cls(), set()
+    def of_this_process(cls, copies: Mapping[str, Path] | None = None) -> Output:
+        found, known = cls(copies=dict(copies or {})), set()
         for name, descriptor in (("stdout", 1), ("stderr", 2)):
             try:
                 status = os.fstat(descriptor)
@@ -71,4 +73,11 @@ class Output:
                     found[name] = stream.read(OUTPUT_LIMIT)
             except OSError:
                 continue
+        for name, path in self.copies.items():
+            parts = []
+            for part in (path.with_name(f"{path.name}.older"), path):
+                with suppress(OSError):
+                    parts.append(part.read_bytes())
+            if any(parts):
+                found[name] = b"".join(parts)
         return found

@@ -11,17 +11,18 @@ from pathlib import Path
 
 from whichrank.evidence.collectors import processes
 from whichrank.model import last_words as layout
+from whichrank.model.files import replace_text
 from whichrank.worker import startup, tracing
 
 PREFIX = "whichrank-"
-OWNERS = "owners"
+OWNERS, RESULTS = "owners", "results"
 ROOM = 1 << 20
 HOOK = "hook"
 PACKAGE = "_whichrank_inside"
 _COPIED = (
     "model/last_words.py", "worker/lastwords.py", "worker/startup.py", "worker/surroundings.py", "worker/tracing.py",
     "worker/network.py", "worker/sockets.py", "worker/main_thread.py", "worker/standing.py", "worker/steps.py",
-    "worker/children.py", "worker/resume.py",
+    "worker/children.py", "worker/resume.py", "worker/waiting.py",
 )  # fmt: skip
 
 # Runs in any Python of the job. The site's own sitecustomize then runs as if this one were not there.
@@ -78,10 +79,35 @@ def _reserve(folder: Path) -> None:
 def claim(folder: Path, *others: int) -> None:
     """Say whose folder it is: while one of these processes lives, it stays."""
     owners = [(pid, row.start_ticks) for pid in (os.getpid(), *others) if (row := processes.stat(pid)) is not None]
-    draft = folder / f".{OWNERS}"
     lines = [processes.realm(), *(f"{pid} {ticks}" for pid, ticks in owners)]
-    draft.write_text("\n".join(lines) + "\n", encoding="ascii")
-    draft.replace(folder / OWNERS)
+    replace_text(folder / OWNERS, "\n".join(lines) + "\n", mode=0o600)
+
+
+def bare() -> Path:
+    """A folder without the hook: by it a job that is watched from outside is found."""
+    return Path(tempfile.mkdtemp(prefix=PREFIX))
+
+
+def watcher_of(folder: Path) -> int | None:
+    """The process, other than this one, that watches the job of this folder and lives; None where nobody does."""
+    try:
+        lines = (folder / OWNERS).read_text(encoding="ascii").splitlines()
+        pid, ticks = (int(word) for word in lines[1].split())
+    except (OSError, ValueError, IndexError):
+        return None
+    return pid if pid != os.getpid() and lines[0] == processes.realm() and processes.same(pid, ticks) else None
+
+
+def note_results(folder: Path, out: Path) -> None:
+    """Where the results of this job go: whoever looks for watched jobs finds it here."""
+    replace_text(folder / RESULTS, f"{out}\n", mode=0o600)
+
+
+def results_of(folder: Path) -> Path | None:
+    try:
+        return Path((folder / RESULTS).read_text(encoding="utf-8").rstrip("\n"))
+    except (OSError, ValueError):
+        return None
 
 
 def sweep() -> None:
@@ -140,6 +166,19 @@ def variables(folder: Path, environ: Mapping[str, str], guard: str = "") -> dict
     path = os.pathsep.join([str(folder / HOOK), *([old] if old else [])])
     told = {"PYTHONPATH": path, startup.FOLDER: str(folder), tracing.WATCHER: str(os.getpid())}
     return {**told, startup.GUARD: guard} if guard else told
+
+
+def leave(folder: Path) -> None:
+    """Remove the folder, unless a process of the job outlives it.
+
+    Such a process has the hook on its path: were the folder gone, anybody could make one of that name. The next run
+    sweeps it away."""
+    try:
+        busy = in_use(folder, besides_us=True)
+    except (OSError, ValueError):
+        busy = False
+    if not busy:
+        remove(folder)
 
 
 def remove(folder: Path) -> None:

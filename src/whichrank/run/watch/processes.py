@@ -141,8 +141,22 @@ class Crew:
         pids = {member.words.pid: member for member in self.members.values()}
         found: dict[int, Member] = {}
         above = self._above()
-        for member in sorted(self.members.values(), key=lambda m: m.words.started_ns):
+        joined = {
+            (m.rank, m.words.attempt)
+            for m in self.members.values()
+            if m.words.has_joined and not m.words.flags & layout.BELOW
+        }
+        # Of two that were given the same number, the one that uses torch is the rank; else the newest.
+        for member in sorted(
+            self.members.values(),
+            key=lambda m: (m.words.attempt, m.words.phase >= layout.IMPORTING, m.words.started_ns),
+        ):
             if not member.words.is_rank or (member.words.flags & layout.GUESSED and member.words.pid in above):
+                continue
+            # What a rank has started is not a rank, wherever it hangs by now: unless it alone has joined.
+            if member.words.flags & layout.BELOW and (
+                not member.words.has_joined or (member.rank, member.words.attempt) in joined
+            ):
                 continue
             parent = pids.get(member.words.parent)
             # A child of a rank is its helper, unless it alone has joined: then the parent was a wrapper around it.

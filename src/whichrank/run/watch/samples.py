@@ -53,7 +53,9 @@ class History:
         path = self.out / NAME
         if path.exists() and path.stat().st_size > MOST:
             path.replace(self.out / OLDER)
-        with path.open("a", encoding="utf-8") as stream:
+        # Never through a link that somebody else has put there.
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "a", encoding="utf-8") as stream:
             stream.writelines(lines)
 
     def close(self) -> None:

@@ -6,16 +6,18 @@ import contextlib
 import os
 import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whichrank.evidence.collectors import processes, ras
 from whichrank.model.errors import UsageError
+from whichrank.model.files import private_folder
+from whichrank.model.last_words import BELOW
 from whichrank.model.settings import Purpose
 from whichrank.run.monitoring.listeners import Audience
 from whichrank.run.resume import requeue
@@ -27,31 +29,57 @@ from whichrank.run.resume.slurm import Slurm
 from whichrank.run.watch import private
 from whichrank.run.watch.keeper import RESULTS, Tell
 from whichrank.run.watch.launch import Job, settings
-from whichrank.run.watch.places import Output, Torch, torch_places
+from whichrank.run.watch.places import Output, torch_places
 from whichrank.run.watch.processes import Crew
+from whichrank.run.watch.results_folder import fresh_folder, open_folder
+from whichrank.run.watch.streams import Streams, open_streams
 from whichrank.run.watch.watcher import Policy, Watcher
 
 if TYPE_CHECKING:
     from whichrank.run.nodes.peers import Fellows
 
 PARCELS = ".parcels"
+INTERESTING = ("bundle", "torch", "attempts", "guard", "verdict.json", "resumed")
+"""What makes a folder worth to be kept that nobody asked for."""
 GRACE_S = 10.0
 """From SIGTERM to SIGKILL, when the policy is to end the job."""
 
 
-def fresh_folder() -> Path:
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    return Path(tempfile.gettempdir()) / f"whichrank-run-{stamp}-{os.getpid()}"
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a job is to be run."""
+
+    policy: Policy = "report"
+    purpose: Purpose = "production"
+    network: bool = False
+    """Whether to set how it communicates, too."""
+    verbose: bool = False
+    guard: str = ""
+    """What the guard inside the ranks is to compare; "" for none."""
+    guard_stop: bool = False
 
 
-def run(  # noqa: PLR0913, PLR0915 - what the command line asks for
-    command: Sequence[str], out: Path | None, *, policy: Policy = "report", purpose: Purpose = "production", tell: Tell,
-    audience: Audience | None = None, plan: Plan | None = None, fellows: Fellows | None = None,
-    guard: str = "", guard_stop: bool = False,
+@dataclass(slots=True)
+class _Launch:
+    """One start of the command."""
+
+    job: Job
+    added: Mapping[str, str]
+    folder: Path | None
+    output: Output
+    watcher: Watcher | None = None
+    thread: threading.Thread | None = None
+
+
+def run(
+    command: Sequence[str], out: Path | None, wish: Wish, *, tell: Tell, audience: Audience | None = None,
+    plan: Plan | None = None, fellows: Fellows | None = None,
 ) -> int:  # fmt: skip
     """Run the command watched, again and again where the plan says so; returns its code, negative for a signal."""
     given, scheduler = out is not None, Scheduler.here(requeues=plan is not None and plan.requeue)
-    out = _place(out, scheduler.slurm, fellows)
+    out = _place(out, scheduler.slurm, fellows, tell)
+    if not given:
+        tell(f"the results go to {out}")
     audience = audience or Audience()
     restarts, known = None, Trap()
     earlier = requeue.take_over(out, scheduler.slurm, RESULTS)
@@ -64,88 +92,118 @@ def run(  # noqa: PLR0913, PLR0915 - what the command line asks for
     before: Watcher | None = None
     while True:
         arguments, more = restarts.prepare() if restarts is not None else ([], {})
-        variables, folder = _prepare(out, purpose, tell, given=given, guard=guard)
-        output = Output.of_this_process()
-        job = _launch([*command, *arguments], {**variables, **known.variables, **more}, folder)
+        variables, folder = _prepare(out, wish, tell, given=given)
+        added = {**variables, **known.variables, **more}
+        if wish.verbose and before is None:
+            _tell_settings(added, tell)
+        launch = _launch([*command, *arguments], added, folder, out, given=given)
+        job = launch.job
         scheduler.begin()
-        watcher = thread = None
         try:
             if folder is not None:
-                places = torch_places({**os.environ, **variables})
-                watcher = _watcher(job, Crew(folder), out, tell, policy, places, output, audience, fellows=fellows)
-                audience.begin(out)
-                _succeed(watcher, before, earlier)
+                _watch(launch, out, wish, tell, audience, fellows)
+                watcher = _succeed(launch, before, earlier)
                 watcher.scheduler = scheduler
-                if guard:
-                    watcher.guard_with(folder, stop=guard_stop)
+                if wish.guard:
+                    watcher.guard_with(folder, stop=wish.guard_stop)
                 job.passes_on = Ear(job, watcher, end, tell)
                 if restarts is not None:
                     restarts.watch(watcher.crew, watcher.end_job)
                     watcher.extra = restarts.told
-                thread = threading.Thread(target=watcher.run, name="watcher", daemon=True)
-                thread.start()
+                launch.thread = threading.Thread(target=watcher.run, name="watcher", daemon=True)
+                launch.thread.start()
         except Exception as error:  # noqa: BLE001 - the job has been started: it is waited for, whatever happens
             tell(f"can't watch ({type(error).__name__}: {error}); the job goes on unwatched")
-        try:
-            code = job.wait()
-        finally:
-            job.release(unless=scheduler.ends_it(job.process.returncode))
-        if watcher is not None and thread is not None:
-            _finish(watcher, thread, code, tell, asked=job.asked_to_end)
-        again = restarts is not None and _again(restarts, watcher, job, code)
-        job.release()
+        code, again = _follow(launch, restarts, scheduler, tell)
         if folder is not None:
-            private.remove(folder)
+            private.leave(folder)
         if not again:
             _tidy(out, given=given)
             queue_again(scheduler, restarts, job, code)
             return code
-        before = watcher or before
+        before = launch.watcher or before
 
 
-def _launch(command: Sequence[str], variables: Mapping[str, str], folder: Path | None) -> Job:
+def _follow(launch: _Launch, restarts: Restarts | None, scheduler: Scheduler, tell: Tell) -> tuple[int, bool]:
+    """Until this launch has ended and been reported on; its code, and whether there is to be another."""
+    job, watcher = launch.job, launch.watcher
     try:
-        return Job(command, variables)
+        code = job.wait()
+        job.streams.drain()
+    finally:
+        job.release(unless=scheduler.ends_it(job.process.returncode))
+    if watcher is not None and launch.thread is not None:
+        _finish(watcher, launch.thread, code, tell, asked=job.asked_to_end)
+    again = restarts is not None and _again(restarts, watcher, job, code)
+    job.release()
+    job.streams.close()
+    return code, again
+
+
+def _launch(
+    command: Sequence[str], variables: Mapping[str, str], folder: Path | None, out: Path, *, given: bool
+) -> _Launch:
+    streams = open_streams(folder) if folder is not None else Streams()
+    output = Output.of_this_process(streams.copies)
+    try:
+        return _Launch(Job(command, variables, streams), variables, folder, output)
     except UsageError:
+        streams.close()
         if folder is not None:
             private.remove(folder)
+        _tidy(out, given=given)
         raise
 
 
-def _place(out: Path | None, slurm: Slurm | None, fellows: Fellows | None) -> Path:
+def _tell_settings(added: Mapping[str, str], tell: Tell) -> None:
+    for name, value in sorted(added.items()):
+        tell(f"sets {name}={value}")
+
+
+def _place(out: Path | None, slurm: Slurm | None, fellows: Fellows | None, tell: Tell) -> Path:
     """Where the results of this process go; whoever shares the folder with others gets one of its own in there."""
     if out is None and slurm is None:
-        return fresh_folder()
+        try:
+            return fresh_folder()
+        except OSError as error:
+            raise UsageError(f"can't make a folder for results: {error.strerror}", "Give one by --out.") from error
     out = (out or (slurm.folder if slurm is not None else fresh_folder())).absolute()
     if fellows is not None and fellows.link.side is not None:
-        return fellows.place(out)
-    return slurm.apart(out) if slurm is not None else out
+        out = fellows.place(out)
+    elif slurm is not None:
+        out = slurm.apart(out)
+    return open_folder(out, tell, goes_on=partial(requeue.same_job, slurm))
 
 
-def _succeed(watcher: Watcher, before: Watcher | None, earlier: list[Attempt]) -> None:
+def _succeed(launch: _Launch, before: Watcher | None, earlier: list[Attempt]) -> Watcher:
     """Go on counting where the watcher of the launch before has ended, or the start of the job before."""
+    watcher = launch.watcher
+    assert watcher is not None  # noqa: S101 - for the type checker
     watcher.base, watcher.earlier = len(earlier), [attempt.brief() for attempt in earlier]
     if before is not None:
         watcher.base = before.base + before.attempt + 1
         watcher.earlier, watcher.alarms = before.earlier, before.alarms
+    return watcher
 
 
-def _watcher(  # noqa: PLR0913
-    job: Job, crew: Crew, out: Path, tell: Tell, policy: Policy, places: Torch, output: Output, audience: Audience,
-    *, fellows: Fellows | None,
-) -> Watcher:  # fmt: skip
+def _watch(launch: _Launch, out: Path, wish: Wish, tell: Tell, audience: Audience, fellows: Fellows | None) -> None:
+    job, folder = launch.job, launch.folder
+    assert folder is not None  # noqa: S101 - for the type checker
     with contextlib.suppress(OSError):  # a full disk; whoever sweeps finds the job by its environment
-        private.claim(crew.folder, job.process.pid)
+        private.claim(folder, job.process.pid)
+        private.note_results(folder, out)
     kind: Callable[..., Watcher] = Watcher
     if fellows is not None:
         from whichrank.run.nodes.watcher import NodeWatcher
 
         kind = partial(NodeWatcher, fellows=fellows)
         fellows.link.start(out / PARCELS)
-    return kind(
-        crew, out, tell, policy=policy, end_job=lambda: end(job), places=places, output=output,
-        job_pid=job.process.pid, holds_door=True, audience=audience,
+    launch.watcher = kind(
+        Crew(folder), out, tell, policy=wish.policy, end_job=lambda: end(job), output=launch.output,
+        places=torch_places({**os.environ, **launch.added}), job_pid=job.process.pid, holds_door=True,
+        audience=audience, settings=launch.added,
     )  # fmt: skip
+    audience.begin(out)
 
 
 def _again(restarts: Restarts, watcher: Watcher | None, job: Job, code: int) -> bool:
@@ -156,7 +214,8 @@ def _again(restarts: Restarts, watcher: Watcher | None, job: Job, code: int) -> 
     if again:
         if watcher is not None:
             watcher.save("restarting", exit_code=code)
-            end_processes((m.words.pid, m.words.start_ticks) for m in watcher.crew.members.values())
+            everyone = watcher.crew.members.values()
+            end_processes((m.words.pid, m.words.start_ticks) for m in everyone if not m.words.flags & BELOW)
         again = restarts.pause()
     if watcher is None:
         return again
@@ -178,25 +237,26 @@ def _was_signalled(crew: Crew) -> bool:
     return any(not m.words.is_rank and m.words.error.startswith("SignalException") for m in crew.members.values())
 
 
-def _prepare(
-    out: Path, purpose: Purpose, tell: Tell, *, given: bool, guard: str = ""
-) -> tuple[dict[str, str], Path | None]:
+def _prepare(out: Path, wish: Wish, tell: Tell, *, given: bool) -> tuple[dict[str, str], Path | None]:
     """The variables of the job, and its private folder; without one the job runs on unwatched, and it is said."""
     try:
-        (out / "torch").mkdir(parents=True, exist_ok=True)
+        private_folder(out / "torch")
     except OSError as error:
         if given:
             raise UsageError(f"can't make the folder {out}: {error.strerror}", "Give --out another place.") from error
         tell(f"there is no place for evidence ({error}): the job runs unwatched")
         return {}, None
-    variables = {**settings(purpose, out / "torch", os.environ), **ras.own_address(os.environ)}
+    variables = {
+        **settings(wish.purpose, out / "torch", os.environ, network=wish.network),
+        **ras.own_address(os.environ),
+    }
     private.sweep()
     try:
         folder = private.make()
     except OSError as error:
         tell(f"there is no place for a private folder ({error}): the job runs unwatched")
         return variables, None
-    return {**variables, **private.variables(folder, os.environ, guard)}, folder
+    return {**variables, **private.variables(folder, os.environ, wish.guard)}, folder
 
 
 def _finish(watcher: Watcher, thread: threading.Thread, code: int, tell: Tell, *, asked: bool) -> None:
@@ -207,6 +267,8 @@ def _finish(watcher: Watcher, thread: threading.Thread, code: int, tell: Tell, *
     try:
         if by_scheduler or not asked:
             watcher.finish(code)
+        else:
+            watcher.report_slowness()
         watcher.save("ended", exit_code=code, ended_on_request=asked or by_scheduler)
     except Exception as error:  # noqa: BLE001 - the job's code is worth more
         tell(f"can't report on the job: {type(error).__name__}: {error}")
@@ -237,7 +299,7 @@ def _tidy(out: Path, *, given: bool) -> None:
             if path.is_fifo():  # torch's own doorbells, of no use without the job
                 path.unlink()
         (out / "torch").rmdir()
-    if given or any((out / name).exists() for name in ("bundle", "torch", "attempts")):
+    if given or any((out / name).exists() for name in INTERESTING):
         return
     for name in ("run.json", "history.jsonl", "history.older.jsonl"):
         (out / name).unlink(missing_ok=True)

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from whichrank.evidence.collectors import processes
 from whichrank.model import last_words as layout
 from whichrank.model.errors import UsageError
-from whichrank.model.last_words import Words
+from whichrank.run.watch.capture.files import tail
+from whichrank.run.watch.outside import OutsideCrew, outside_crew
 from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.samples import NAME
 
 LATE_S = 1.0
 """Others wait for a moment in every step."""
+PACE_S, SHORT_S = 30.0, 10.0
+"""Over which rates are taken; a shorter time without any progress says nothing about a rate."""
 MOST = 4 << 20
+HISTORY = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +38,7 @@ class Row:
     """Steps of its optimizers; 0 where nobody counts them."""
     issued: int
     rate: float | None
-    """Collectives per second since the last look; None at the first."""
+    """Collectives per second, over the last half minute; None where that is not known yet."""
     step_rate: float | None
     late_s: float
     """How long others have been waiting while this one does not wait; 0 where nobody is kept waiting."""
@@ -37,24 +46,56 @@ class Row:
     place: str
 
 
+class Pace:
+    """How fast each rank goes: over half a minute, with what the history of the job knows from before."""
+
+    def __init__(self, out: Path) -> None:
+        self._seen: dict[int, deque[tuple[float, int, int]]] = {}
+        for line in tail(out / NAME, HISTORY).splitlines()[1:]:
+            with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                row = json.loads(line)
+                moment = datetime.fromisoformat(str(row["time"]).replace("Z", "+00:00")).timestamp()
+                self.note(int(row["rank"]), moment, int(row["issued"]), int(row["step"] or 0))
+
+    def note(self, rank: int, moment: float, issued: int, steps: int) -> None:
+        seen = self._seen.setdefault(rank, deque())
+        if seen and (issued < seen[-1][1] or moment < seen[-1][0]):
+            seen.clear()  # it was started again
+        seen.append((moment, issued, steps))
+        while len(seen) > 2 and moment - seen[1][0] >= PACE_S:
+            seen.popleft()
+
+    def rates(self, rank: int) -> tuple[float | None, float | None]:
+        """Collectives and steps per second."""
+        seen = self._seen.get(rank) or deque[tuple[float, int, int]]()
+        if len(seen) < 2 or (span := seen[-1][0] - seen[0][0]) <= 0:
+            return None, None
+        issued, steps = seen[-1][1] - seen[0][1], seen[-1][2] - seen[0][2]
+        known = issued > 0 or span >= SHORT_S
+        return (issued / span if known else None), (
+            steps / span if seen[-1][2] and (steps or span >= SHORT_S) else None
+        )
+
+
 def open_view(out: Path) -> Crew:
     """The crew of the job whose results go to this folder."""
     state = read_state(out)
     if not state:
         raise UsageError(f"'{out}' is no folder of a watched job", "Give what --out of whichrank run was given.")
-    private = _private(state)
-    if private is None and state.get("state") != "ended":
-        raise UsageError(
-            "this job is watched from outside: its ranks say nothing",
-            "Start it with whichrank run to see what they do.",
-        )
-    if private is None or not private.is_dir():
+    private, root = _private(state), state.get("pid")
+    if private is None and state.get("state") != "ended" and isinstance(root, int):
+        row = processes.stat(root)
+        if row is not None:
+            return outside_crew(root)  # nobody prepared it: what can be seen from outside
+    if private is None or not private.is_dir() or state.get("state") == "ended":
         raise UsageError("this job has ended", f"What is left of it: whichrank diagnose {out}")
     return Crew(private)
 
 
 def following(crew: Crew, out: Path) -> Crew | None:
     """The crew to look at next: the same, that of the job's next launch, or none when it has ended."""
+    if isinstance(crew, OutsideCrew):
+        return crew if any(m.alive for m in crew.members.values()) else None
     if crew.folder.is_dir() and (not crew.members or any(m.alive for m in crew.members.values())):
         return crew
     state = read_state(out)
@@ -89,25 +130,38 @@ def _read(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def rows(crew: Crew, before: dict[int, Words], span_s: float) -> list[Row]:
-    """One row per rank; `before` holds the words of each at the last look, and is brought up to date."""
+def rows(crew: Crew, pace: Pace) -> list[Row]:
+    """One row per rank."""
     ranks, now = crew.look(), time.time_ns()
+    outside = crew if isinstance(crew, OutsideCrew) else None
+    inside = outside is None
     waited = max((_quiet(m, now) for m in ranks if m.alive and m.words.waiting and not m.held), default=0.0)
     told = []
     for member in ranks:
         words = member.words
-        old = before.get(words.rank) if span_s > 0 else None
-        rate = (words.enqueued - old.enqueued) / span_s if old else None
-        step_rate = (words.steps - old.steps) / span_s if old and words.steps else None
-        before[words.rank] = words
+        if inside:
+            pace.note(words.rank, now / 1e9, words.enqueued, words.steps)
+        rate, step_rate = pace.rates(words.rank)
         free = not words.waiting or member.stopped or member.held
-        late = waited if member.alive and free and waited > LATE_S else 0.0
+        late = waited if inside and member.alive and free and waited > LATE_S else 0.0
+        operation, place = outside.seen_at(words.pid) if outside is not None else ("", words.place)
         row = Row(
-            words.rank, words.pid, doing(member), words.steps, words.enqueued, rate, step_rate, late,
-            _quiet(member, now), words.place,
+            words.rank, words.pid, doing(member) if inside else _outside(member, operation), words.steps,
+            words.enqueued if inside else 0, rate, step_rate, late, _quiet(member, now) if inside else 0.0, place,
         )  # fmt: skip
         told.append(row)
     return told
+
+
+def _outside(member: Member, operation: str) -> str:
+    """Of a rank that nobody inside tells of."""
+    if not member.alive:
+        return "ended"
+    if member.stopped:
+        return "stopped"
+    if operation:
+        return f"waiting in {operation}"
+    return "looked at" if member.busy is None else "working" if member.busy else "idle"
 
 
 def _quiet(member: Member, now_ns: int) -> float:
@@ -126,6 +180,7 @@ def doing(member: Member) -> str:
         return "interpreter held"
     if words.phase == layout.JOINED:
         if words.flags & layout.IN_COLLECTIVE and words.operation:
-            return f"in {words.operation}"
-        return words.work or "running"
+            return f"waiting in {words.operation}"
+        part, function = words.work or words.activity, words.place.rpartition(" ")[2]
+        return f"in {part}" if part else f"in {function}()" if function.isidentifier() else "running"
     return layout.PHASES[words.phase]

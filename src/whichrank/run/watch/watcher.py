@@ -19,6 +19,7 @@ from whichrank.run.watch.capture import ANSWER_S, ask_quickly, remember
 from whichrank.run.watch.guarding import GuardWatch, keep_aside
 from whichrank.run.watch.keeper import Keeper
 from whichrank.run.watch.processes import Member
+from whichrank.run.watch.stragglers import Stragglers
 
 Policy = Literal["report", "end"]
 
@@ -31,8 +32,9 @@ AWAY_S = 10.0
 FIRST_LOOK_S = 2.0
 DOOR_S = 2.0
 """Dumps without frames take 30 ms; on a host that is busy with many ranks, more."""
-RESUMED_S = 60.0
-"""Of progress after a hang: in its last throes a job moves too."""
+RESUMED_S = 5.0
+RESUMED = 3
+"""Seconds of progress after a hang, and collectives that every rank has completed since: an aborted one counts too."""
 UNSEEN_S = 60.0
 """After which it is told that no process of the job has left a word."""
 
@@ -56,7 +58,10 @@ class Watcher(Keeper):
     _failed_attempt: int = -1
     _resumed: float | None = None
     """When what had been confirmed as a hang went on."""
+    _stood: dict[int, int] = field(default_factory=dict)
+    """How far each rank was when the hang was confirmed."""
     _blind: set[int] = field(default_factory=set)
+    _told_slow: set[int] = field(default_factory=set)
 
     def run(self) -> None:
         """The thread: a failure in here is told, and the job goes on unwatched."""
@@ -142,10 +147,23 @@ class Watcher(Keeper):
         now_ns = time.time_ns()
         level = self.alarm.observe(now_s, [seen(m, now_ns) for m in ranks])
         self.audience.on_look(now_s, level, ranks)
+        self.slow(now_s, ranks)
         if level != before:
             self.turn(before, level)
-        elif self._resumed is not None and now_s - self._resumed > RESUMED_S and level == "calm":
+        elif self._resumed is not None and now_s - self._resumed > RESUMED_S and self._goes_on(ranks):
             self.resume()
+
+    def slow(self, now_s: float, ranks: Sequence[Member]) -> None:
+        """A rank that holds the others up is told of, once; the job goes on, and so does the watch."""
+        found = self.stragglers.observe(now_s, ranks)
+        if found is None or self.alarm.level != "calm" or self.diagnosis is not None:
+            return
+        self.straggled[found.rank] = found
+        if found.rank not in self._told_slow:
+            self._told_slow.add(found.rank)
+            self.tell(f"slow: {found}")
+            self.save("running")
+        self.audience.on_straggler(found)
 
     def measure(self, now_s: float, ranks: list[Member]) -> None:
         """How busy they are, while it is quiet; a rank that says no more is told."""
@@ -174,12 +192,21 @@ class Watcher(Keeper):
         except OSError as error:
             self.journal.complain(f"can't keep the evidence ({error}); the job goes on")
 
-    def resume(self) -> None:
-        """What was confirmed as a hang has ended by itself: its results are put aside, for another may come."""
+    def _goes_on(self, ranks: Sequence[Member]) -> bool:
+        """Whether every rank works on as before."""
+        if self.failed or self.alarm.level != "calm":
+            return False
+        return all(m.alive and m.words.completed >= self._stood.get(m.rank, 0) + RESUMED for m in ranks)
+
+    def resume(self, *, ended: bool = False) -> None:
+        """What was confirmed as a hang has ended by itself: the alarm is withdrawn, its results are put aside."""
         self._resumed = None
         number = len(list(self.journal.evidence().glob("resumed/*"))) + 1
-        self.tell(f"the job goes on; what was found is in {self.put_aside(f'resumed/{number}')}")
-        self.diagnosis = self.bundle = None
+        place = self.put_aside(f"resumed/{number}")
+        went = "the job went on and ended well" if ended else "the job goes on"
+        self.tell(f"{went}: the alarm is withdrawn; what was found is in {place}")
+        self.withdraw(went)
+        self.bundle = None
         self.save("running")
 
     def suspect(self) -> None:
@@ -191,6 +218,7 @@ class Watcher(Keeper):
     def confirm(self) -> None:
         """A second look shows no progress: the full capture, the verdict, and the chosen policy."""
         self.note_alarm("confirmed", self.alarm.why)
+        self._stood = {member.rank: member.words.completed for member in self.crew.ranks()}
         self.tell(f"the job makes no progress: {self.alarm.why}; taking the evidence")
         try:
             self.take(ANSWER_S, pauses=True, gdb=self.gdb)
@@ -235,11 +263,21 @@ class Watcher(Keeper):
             except Exception as error:  # noqa: BLE001 - this attempt is watched whatever became of the one before
                 self.journal.complain(f"can't report on attempt {before} ({type(error).__name__}: {error})")
         self.failed, self.diagnosis, self.bundle, self.alarm, self._resumed = False, None, None, Alarm(), None
+        self.stragglers, self.straggled = Stragglers(), {}
+
+    def clear(self, code: int) -> None:
+        """A job that ended well was not hung for good, whatever was found meanwhile."""
+        if code == 0 and self.diagnosis is not None and self.diagnosis.verdict.category == "hang" and not self.failed:
+            self.resume(ended=True)
 
     def finish(self, code: int) -> None:
         """The job has ended: what it left, and a verdict if it ended badly."""
         self.crew.look()
         wrong = self.finish_guard()
+        if not wrong:
+            self.clear(code)
+        if code == 0 and not wrong:
+            self.report_slowness()
         if wrong or (code != 0 and self.diagnosis is None):
             self.gather(self.crew, exit_code=code)
             self.judge()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Diverged, GroupInfo, Position, RankInfo, RankState, Standing, Wait
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.lineup import Lineup
@@ -27,14 +30,17 @@ def ranks(case: Case) -> tuple[RankInfo, ...]:
     stopped = {rank for t in case.troubles if t.shape in ("stopped", "not-started") for rank in t.ranks}
     infos = []
     for rank in range(lineup.world):
-        state: RankState = "unknown"
-        at = None
+        info = _info(case, rank, "unknown", None)
         rows = lineup.rows(rank)
         if len(rows):
             head = graph.heads.get(rank)
-            at = _position(lineup, head[0].joined[rank] if head else rows[-1])
-            state = "stuck" if rank in stopped else "waiting" if head else "running"
-        infos.append(_info(case, rank, state, at))
+            row = head[0].joined[rank] if head else rows[-1]
+            state: RankState = "stuck" if rank in stopped else "waiting" if head else "running"
+            # An operation that is over is not where a rank is, whatever it does since.
+            over = bool(lineup.done[row]) and not head
+            where, seen = _position(lineup, row), rfc3339_ns(lineup.mtime.get(rank, 0) or 0)
+            info = replace(info, state=state, at=None if over else where, after=where if over else None, seen=seen)
+        infos.append(info)
     return tuple(infos)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from whichrank.evidence.collectors import fabric, gpus
+from whichrank.model.files import replace_file
 from whichrank.run.watch.capture.aside import Aside
 from whichrank.run.watch.processes import Member
 
@@ -22,9 +23,7 @@ def remember(folder: Path) -> Aside[None]:
 def _remember(folder: Path) -> None:
     for name, data in ((FABRIC, fabric.ports().encode()), (GPUS, gpus.table()[0])):
         if data:
-            draft = folder / f"{name}.part"
-            draft.write_bytes(data)
-            draft.replace(folder / name)
+            replace_file(folder / name, data, mode=0o600)
 
 
 def started_s(members: Sequence[Member]) -> float:

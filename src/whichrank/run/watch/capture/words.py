@@ -51,8 +51,14 @@ def told(member: Member) -> dict[str, Any]:
         "waiting": words.waiting,
         "in": words.operation or None,
         "place": words.place or None,
-        "error": words.error.partition(":")[0] or None,
+        "error": _error(words.error),
     }
+
+
+def _error(text: str) -> str | None:
+    """The kind of exception that ended it; trouble of the watch inside it is not the job's."""
+    kind = text.partition(":")[0]
+    return kind if kind and kind != "whichrank" else None
 
 
 def _name(number: int | None) -> str | None:

@@ -1,0 +1,30 @@
+"""Lines that whichrank itself wrote into a job's output: its own trouble is no evidence about the job."""
+
+from __future__ import annotations
+
+from whichrank.evidence.text.chunks import Chunk
+from whichrank.evidence.text.words import Place
+
+_SIGN = b"whichrank: "
+_EVIDENCE = (b"the verdict: ", b"the evidence, verdict.json")
+"""Where a report begins and ends: by these lines it is recognised as one."""
+_BEFORE = 160
+"""Bytes that a collector of logs may have put before it."""
+
+
+def without_own_lines(chunk: Chunk, found: list[Place]) -> list[Place]:
+    """The places that are not in a line of whichrank's own."""
+    at = chunk.buffer.find(_SIGN, 0, chunk.size) if found else -1
+    if at < 0:
+        return found
+    own: list[tuple[int, int]] = []
+    while at >= 0:
+        begin = chunk.buffer.rfind(b"\n", 0, at) + 1
+        end = chunk.buffer.find(b"\n", at, chunk.size)
+        end = chunk.size if end < 0 else end
+        said = at + len(_SIGN)
+        alone = at == begin or chunk.buffer[at - 1] in b" |]\t\r:"
+        if alone and at - begin <= _BEFORE and not chunk.buffer.startswith(_EVIDENCE, said):
+            own.append((begin, end))
+        at = chunk.buffer.find(_SIGN, end, chunk.size)
+    return [place for place in found if not any(begin <= place[0] < end for begin, end in own)] if own else found

@@ -1,0 +1,126 @@
+"""The jobs that run on this host: which ranks belong together, who started them, and who watches them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from whichrank.evidence.collectors import processes
+from whichrank.evidence.collectors.processes import Stat
+from whichrank.model.errors import UsageError
+from whichrank.run.watch import private
+from whichrank.run.watch.results_folder import read_state
+from whichrank.worker.startup import FOLDER
+
+_TOGETHER = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", FOLDER)
+"""What all ranks of one job have in common."""
+_LISTED, _WIDE = 8, 90
+
+
+@dataclass(frozen=True, slots=True)
+class FoundJob:
+    """The ranks that one process has started."""
+
+    launcher: int
+    ranks: tuple[int, ...]
+    """Their processes."""
+    private: Path | None = None
+
+    def __str__(self) -> str:
+        count = f"{len(self.ranks)} rank{'s' if len(self.ranks) != 1 else ''}"
+        return f"{self.launcher}  {count}  {processes.command(self.launcher)[:_WIDE]}"
+
+
+def jobs(root: int | None = None) -> list[FoundJob]:
+    """The jobs of this host, or those with a process at or below this one."""
+    everyone = processes.everybody()
+    environs = {pid: processes.environ(pid) for pid in everyone}
+    together: dict[tuple[object, ...], list[int]] = {}
+    for pid in sorted(everyone):
+        if _is_rank(pid, everyone, environs):
+            key = (everyone[pid].parent, *(environs[pid].get(name) for name in _TOGETHER))
+            together.setdefault(key, []).append(pid)
+    found = [_job(ranks, everyone, environs) for ranks in together.values()]
+    if root is None:
+        return found
+    inside = {root, *processes.below(root, everyone)}
+    below = [job for job in found if job.launcher in inside or any(rank in inside for rank in job.ranks)]
+    return below or [job for job in found if any(root in processes.below(rank, everyone) for rank in job.ranks)]
+
+
+def the_job(pid: int | None) -> FoundJob | None:
+    """The one that is meant; None where no rank is there. Where several may be meant, they are listed."""
+    found = jobs(pid)
+    if pid is not None:
+        exact = [job for job in found if pid == job.launcher or pid in job.ranks]
+        found = exact if len(exact) == 1 else found
+    if len(found) > 1:
+        where = f"below process {pid}" if pid is not None else "here"
+        listed = "\n".join(f"    {job}" for job in found[:_LISTED])
+        raise UsageError(f"{len(found)} jobs run {where}", f"Give the pid of one of them:\n{listed}")
+    return found[0] if found else None
+
+
+def watched() -> dict[Path, Path]:
+    """Private folder -> results folder of the jobs of this user that somebody watches."""
+    folders = {Path(name) for pid in processes.everybody() if (name := processes.environ(pid).get(FOLDER))}
+    folders |= set(Path(tempfile.gettempdir()).glob(f"{private.PREFIX}*"))
+    found = {}
+    for folder in sorted(folders):
+        try:
+            mine = folder.lstat().st_uid == os.geteuid()
+            out = private.results_of(folder) if mine and private.in_use(folder) else None
+        except (OSError, ValueError):
+            continue
+        if out is not None and out.is_dir() and read_state(out).get("state") != "ended":
+            found[folder] = out
+    return found
+
+
+def the_results() -> Path:
+    """The results folder of the one watched job."""
+    found = list(dict.fromkeys(watched().values()))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UsageError(
+            "no job is watched here", "Start one with whichrank run, or attach to a running one: whichrank attach PID"
+        )
+    listed = "\n".join(f"    whichrank watch {out}" for out in found[:_LISTED])
+    raise UsageError(f"{len(found)} jobs are watched here", f"Say which one:\n{listed}")
+
+
+def _is_rank(pid: int, everyone: Mapping[int, Stat], environs: Mapping[int, Mapping[str, str]]) -> bool:
+    """Whether it was given a rank that its parent does not have."""
+    rank = environs[pid].get("RANK", "")
+    if not rank.isdigit() or len(rank) > 7 or everyone[pid].state in "ZX":
+        return False
+    return environs.get(everyone[pid].parent, {}).get("RANK") != rank
+
+
+def _job(ranks: Sequence[int], everyone: Mapping[int, Stat], environs: Mapping[int, Mapping[str, str]]) -> FoundJob:
+    parent = everyone[ranks[0]].parent
+    launcher = parent if parent > 1 and parent in everyone and _started_all(ranks, environs) else ranks[0]
+    folder = environs[ranks[0]].get(FOLDER)
+    known = Path(folder) if folder else None
+    return FoundJob(launcher, tuple(ranks), known if known is not None and _mine(known) else None)
+
+
+def _started_all(ranks: Iterable[int], environs: Mapping[int, Mapping[str, str]]) -> bool:
+    """Whether what is above them is a launcher: one rank alone may as well be the user's own command."""
+    ranks = list(ranks)
+    return (
+        len(ranks) > 1
+        or environs[ranks[0]].get("WORLD_SIZE", "1") != "1"
+        or "TORCHELASTIC_RUN_ID" in environs[ranks[0]]
+    )
+
+
+def _mine(folder: Path) -> bool:
+    try:
+        return folder.is_dir() and folder.stat().st_uid == os.geteuid()
+    except OSError:
+        return False

@@ -1,0 +1,133 @@
+"""A rank that holds the others up while the job goes on: it waits far less than all of them. Pure: looks in, one out.
+
+Every rank counts how often it was found waiting for others. Over a window of blocks the share of a straggler is far
+below that of every other rank, in nearly all blocks: ranks that take turns, or pause once, are not meant.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+
+from whichrank.run.watch.processes import Member
+
+BLOCK_S = 5.0
+BLOCKS, FEWEST = 12, 6
+"""Blocks that are looked at, and how many there must be: half a minute."""
+STEPS = 20
+"""Steps, or collectives where nobody counts steps, that every rank must have made in the window."""
+GLANCES = 15
+"""Of every rank in a block; a rank with fewer (it follows others under Join, or is held) says nothing."""
+LEAST, LEAST_SOON = 0.1, 0.15
+"""Share of the time, over the whole window and over half of it: less is noise of arrivals, or not worth a word."""
+FAR = 0.75
+"""Times the share of the rank that waits least of the others: it must wait less than this."""
+SURE = 4.0
+"""Standard errors that the difference must have."""
+MOST_BLOCKS = 0.8
+"""Share of blocks in which it must wait least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """One rank, and what is known of it."""
+
+    rank: int
+    own: float
+    """Share of the time in which it waits for others, and in which the others do."""
+    others: float
+    place: str
+    seconds: float
+    """Of the window."""
+
+    @property
+    def lost(self) -> float:
+        """Share of the others' time that it costs."""
+        return self.others - self.own
+
+    def __str__(self) -> str:
+        doing = f"; meanwhile it is mostly at {self.place}" if self.place else ""
+        return (
+            f"rank {self.rank} holds the others up: they wait {self.others:.0%} of the time and it waits {self.own:.0%}"
+            f", over the last {self.seconds:.0f} s{doing}"
+        )
+
+
+@dataclass(slots=True)
+class _Block:
+    """What was counted in a few seconds."""
+
+    seconds: float
+    shares: dict[int, float]
+    steps: int
+    """Of the rank that made the fewest."""
+
+
+@dataclass(slots=True)
+class Stragglers:
+    """Feed it with looks; `now` is the rank that is a straggler at present."""
+
+    now: Straggler | None = None
+    _blocks: deque[_Block] = field(default_factory=lambda: deque(maxlen=BLOCKS))
+    _began: float = 0.0
+    _before: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)
+    """Rank -> process, glances, waits, steps at the beginning of the block."""
+
+    def observe(self, now_s: float, ranks: Sequence[Member]) -> Straggler | None:
+        """One look at all ranks; the straggler, if there is one."""
+        if now_s - self._began < BLOCK_S:
+            return self.now
+        counts = {
+            m.rank: (m.words.pid, m.words.looks, m.words.waits, m.words.steps or m.words.completed) for m in ranks
+        }
+        block = self._block(now_s - self._began, counts)
+        self._began, self._before = now_s, counts
+        if block is None:
+            self._blocks.clear()  # ranks came, went or stand still: what was before says nothing
+            self.now = None
+            return None
+        self._blocks.append(block)
+        # The whole window, or its newest half: what has just begun is not to be hidden by what was before.
+        members, blocks = {m.rank: m for m in ranks}, list(self._blocks)
+        self.now = _judge(members, blocks, LEAST) if len(blocks) == BLOCKS else None
+        self.now = self.now or _judge(members, blocks[-FEWEST:], LEAST_SOON)
+        return self.now
+
+    def _block(self, seconds: float, counts: dict[int, tuple[int, int, int, int]]) -> _Block | None:
+        if counts.keys() != self._before.keys() or len(counts) < 2 or seconds > 3 * BLOCK_S:
+            return None
+        shares, steps = {}, []
+        for rank, (pid, looks, waits, step) in counts.items():
+            before = self._before[rank]
+            if before[0] != pid:
+                return None
+            steps.append(step - before[3])
+            if looks - before[1] >= GLANCES:
+                shares[rank] = (waits - before[2]) / (looks - before[1])
+        return _Block(seconds, shares, min(steps))
+
+
+def _judge(ranks: dict[int, Member], blocks: list[_Block], least: float) -> Straggler | None:
+    """Who waits least, if that is far less than all others, and nearly always."""
+    if len(blocks) < FEWEST or sum(block.steps for block in blocks) < STEPS:
+        return None
+    known = set.intersection(*(set(block.shares) for block in blocks))
+    if len(known) < 2 or len(known) < len(ranks):
+        return None
+    mean = {rank: fmean(block.shares[rank] for block in blocks) for rank in known}
+    rank = min(known, key=lambda r: (mean[r], r))
+    others = sorted(known - {rank})
+    gaps = [min(block.shares[other] for other in others) - block.shares[rank] for block in blocks]
+    gap = min(mean[other] for other in others) - mean[rank]
+    noise = stdev(gaps) / len(gaps) ** 0.5
+    if gap < max(least, SURE * noise) or mean[rank] > FAR * (mean[rank] + gap):
+        return None
+    if sum(each > 0 for each in gaps) < MOST_BLOCKS * len(gaps):
+        return None
+    words = ranks[rank].words
+    return Straggler(
+        rank, mean[rank], fmean(mean[other] for other in others), words.busy_at,
+        sum(block.seconds for block in blocks),
+    )  # fmt: skip

@@ -1,0 +1,115 @@
+"""Who holds the others up, by how often each rank was found waiting."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from whichrank.model.last_words import JOINED, Words
+from whichrank.run.watch.processes import Member
+from whichrank.run.watch.slowness import verdict_on
+from whichrank.run.watch.stragglers import Straggler, Stragglers
+
+GLANCES_PER_S = 10
+LOOK_S = 0.5
+
+
+class Job:
+    """Ranks that wait for a share of their time, and a straggler's detector that looks at them."""
+
+    def __init__(self, world: int, seed: int = 0, steps_per_s: float = 2.0) -> None:
+        self.random = random.Random(seed)
+        self.members = [
+            Member(Words(pid=100 + rank, rank=rank, world=world, phase=JOINED, busy_at=f"train.py:{rank} f"), str(rank))
+            for rank in range(world)
+        ]
+        self.found, self.now, self.steps = Stragglers(), 100.0, 0.0
+        self.steps_per_s = steps_per_s
+
+    def run(self, seconds: float, *shares: float, silent: tuple[int, ...] = ()) -> list[Straggler]:
+        told = []
+        for _ in range(int(seconds / LOOK_S)):
+            self.now += LOOK_S
+            self.steps += LOOK_S * self.steps_per_s
+            for member, share in zip(self.members, shares, strict=True):
+                glances = 0 if member.rank in silent else int(GLANCES_PER_S * LOOK_S)
+                waited = sum(self.random.random() < share for _ in range(glances))
+                words = member.words
+                member.words = words._replace(
+                    looks=words.looks + glances, waits=words.waits + waited, steps=int(self.steps)
+                )
+            if found := self.found.observe(self.now, self.members):
+                told.append(found)
+        return told
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_that_hardly_waits_while_all_others_do(seed: int) -> None:
+    told = Job(4, seed).run(60, 0.5, 0.5, 0.5, 0.05)
+    assert {found.rank for found in told} == {3}
+    assert told[0].place == "train.py:3 f"
+    assert 0.3 < told[-1].lost < 0.6
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.9])
+def test_nobody_among_equals(seed: int, share: float) -> None:
+    assert Job(4, seed).run(300, share, share, share, share) == []
+
+
+def test_not_in_the_first_half_minute_and_not_in_a_few_steps() -> None:
+    assert Job(4).run(25, 0.5, 0.5, 0.5, 0.0) == []
+    assert Job(4, steps_per_s=0.2).run(60, 0.5, 0.5, 0.5, 0.0) == []
+
+
+def test_it_begins_while_the_job_runs() -> None:
+    job = Job(4)
+    assert job.run(120, 0.2, 0.2, 0.2, 0.2) == []
+    assert {found.rank for found in job.run(45, 0.7, 0.05, 0.7, 0.7)} == {1}
+
+
+def test_ranks_that_take_turns_are_none() -> None:
+    job = Job(4)
+    for turn in range(24):
+        shares = [0.9] * 4
+        shares[turn % 4] = 0.0
+        assert job.run(7, *shares) == []
+
+
+def test_a_pause_of_one_rank_now_and_then_is_none() -> None:
+    job = Job(4)
+    for _ in range(6):
+        assert job.run(26, 0.2, 0.2, 0.2, 0.2) == []
+        assert job.run(4, 0.0, 1.0, 1.0, 1.0) == []
+
+
+def test_two_slow_ones_are_not_one() -> None:
+    assert Job(4).run(120, 0.5, 0.5, 0.05, 0.05) == []
+
+
+def test_ranks_that_follow_others_under_join_say_nothing() -> None:
+    job = Job(4)
+    job.run(20, 0.2, 0.2, 0.2, 0.2)
+    assert job.run(120, 0.2, 0.9, 0.9, 0.9, silent=(1, 2, 3)) == []
+
+
+def test_a_job_that_was_started_again_is_another() -> None:
+    job = Job(2)
+    assert job.run(60, 0.6, 0.0)
+    job.members[1].words = job.members[1].words._replace(pid=999, looks=0, waits=0)
+    assert job.run(20, 0.6, 0.0) == []
+
+
+def test_the_verdict() -> None:
+    (*_, last) = Job(4).run(60, 0.5, 0.5, 0.5, 0.05)
+    diagnosis = verdict_on(last, Job(4).members)
+    verdict = diagnosis.verdict
+    assert (verdict.category, verdict.cause, verdict.culprits.ranks, verdict.victims) == (
+        "slow", "straggler", (3,), (0, 1, 2)
+    )  # fmt: skip
+    assert (verdict.culprits.code[0].file, verdict.culprits.code[0].line) == ("train.py", 3)
+    from whichrank.report import load
+
+    assert "rank 3" in "".join(load("text").render(diagnosis))
+    assert '"straggler"' in "".join(load("json").render(diagnosis))
