@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -72,7 +70,7 @@ def test_a_live_job_is_read_and_goes_on(whichrank):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
     job = subprocess.Popen(
         [*command, str(ROOT / "tests/jobs/one_elsewhere.py")], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        text=True, env={**command_environment(), "OMP_NUM_THREADS": "1"}, start_new_session=True,
+        text=True, env={**command_environment(), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     try:
         assert job.stdout.readline().strip() == "elsewhere"
@@ -88,5 +86,8 @@ def test_a_live_job_is_read_and_goes_on(whichrank):
         assert ranks_at(told["tree"], "main") == {0, 1, 2}
         assert job.poll() is None
     finally:
-        os.killpg(job.pid, signal.SIGKILL)
-        job.wait()
+        job.terminate()  # the launcher ends its ranks, which have sessions of their own
+        try:
+            job.wait(60)
+        finally:
+            job.kill()
