@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import unescape
+
 import pytest
 
 from tests import standin
@@ -16,4 +18,4 @@ def test_format(name, make):
     first, second = ["".join(module.render(make())) for _ in range(2)]
     assert first == second
     assert first.endswith("\n")
-    assert make().verdict.summary.split(";")[0][:30] in first
+    assert make().verdict.summary.split(";")[0][:30] in unescape(first)

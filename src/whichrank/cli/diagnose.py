@@ -21,6 +21,7 @@ from whichrank.model.errors import UsageError, WhichrankError
 from whichrank.model.verdict import Diagnosis
 
 HEALTHY, FINDINGS, NOT_ENOUGH = 0, 1, 3
+DRAWN = ("html", "perfetto")
 
 
 def exit_code(diagnosis: Diagnosis) -> int:
@@ -46,7 +47,7 @@ def evidence(paths: tuple[str, ...]) -> list[Path | Literal["-"]]:
 
 def format_name(chosen: str | None, output: Path | None) -> str:
     """The format asked for, or the one that the output file's suffix stands for, or text."""
-    by_suffix = {".json": "json", ".md": "markdown"}
+    by_suffix = {".json": "json", ".md": "markdown", ".html": "html"}
     return chosen or by_suffix.get(output.suffix if output else "", "text")
 
 
@@ -92,16 +93,18 @@ def command(
     """Name the rank that broke the job, from what it left behind.
 
     PATH is a flight-recorder dump, a log, a folder of them, or an archive (tar, zip, gz, xz, zst);
-    kinds may be mixed. "-" reads pasted text from standard input.
+    kinds may be mixed. "-" reads pasted text from standard input. --output report.html writes one page that
+    opens in any browser, without a network.
     """
     given = evidence(paths)
     # numpy is used for columns, never for algebra: its threads would only cost their start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from whichrank.flows.diagnose import diagnose
 
+    name = format_name(format_, output)
     with closing(ProgressLine(quiet=quiet)) as progress:
-        diagnosis = diagnose(given, source=source, jobs=jobs, progress=progress, why=why)
-    write(rendered(diagnosis, format_name(format_, output), output, verbose=verbose), output)
+        diagnosis = diagnose(given, source=source, jobs=jobs, progress=progress, why=why, views=name in DRAWN)
+    write(rendered(diagnosis, name, output, verbose=verbose), output)
     if output is not None and not quiet:
         click.echo(f"{diagnosis.verdict.summary}\nThe report is in {output}.", err=True)
     if remember:

@@ -40,15 +40,16 @@ def diagnose(
     jobs: int | None = None,
     progress: Progress | None = None,
     why: bool = False,
+    views: bool = False,
 ) -> Diagnosis:
-    """Read everything below the paths and say what went wrong."""
+    """Read everything below the paths and say what went wrong; `views` adds what a page draws."""
     with collect(paths) as intake:
         results = read_all(intake.items, jobs=jobs, progress=progress)
     if progress is not None:
         progress("judging", 0, 0)
     outcomes = list(zip(intake.items, results, strict=True))
     jobs_in_it = sorted({item.job for item in intake.items if item.job})
-    answers = [_judged(outcomes, intake.refused, job, why=why) for job in jobs_in_it or [""]]
+    answers = [_judged(outcomes, intake.refused, job, why=why, views=views) for job in jobs_in_it or [""]]
     answer = together(answers, jobs_in_it) if jobs_in_it else answers[0][1]
     if source is None:
         return answer
@@ -61,7 +62,9 @@ def diagnose(
 Outcome = tuple[Item, "list[tuple[str, Reading]] | Failure"]
 
 
-def _judged(outcomes: Sequence[Outcome], refused: Sequence[Source], job: str, *, why: bool) -> tuple[Case, Diagnosis]:
+def _judged(
+    outcomes: Sequence[Outcome], refused: Sequence[Source], job: str, *, why: bool, views: bool
+) -> tuple[Case, Diagnosis]:
     """The answer for one job: what files of its own say, and those that are nobody's in particular."""
     sources, records = list(refused), []
     for item, outcome in outcomes:
@@ -70,7 +73,18 @@ def _judged(outcomes: Sequence[Outcome], refused: Sequence[Source], job: str, *,
             records += found
             sources += noted
     case = build_case(records)
-    return case, conclude(case, _with_aside(sources, case.set_aside), why=why)
+    answer = conclude(case, _with_aside(sources, case.set_aside), why=why)
+    return case, with_views(case, answer) if views else answer
+
+
+def with_views(case: Case, answer: Diagnosis) -> Diagnosis:
+    """The answer with what a page draws: the last collectives of the ranks, and their stacks merged."""
+    from whichrank.timeline.collectives.tracks import tracks
+    from whichrank.timeline.job_state.stack_tree import merged
+
+    who = answer.verdict.culprits
+    stacks = merged([*case.stacks.items(), *((None, stack) for stack in case.unplaced)])
+    return replace(answer, tracks=tracks(case, answer.ranks, {*who.ranks, *who.candidates}), stacks=stacks)
 
 
 def read_all(

@@ -7,6 +7,7 @@ from typing import Literal
 
 from whichrank.model.evidence import Coverage, Ref
 from whichrank.model.findings import Alternative, Category, CodePlace, Finding, Hold, NextStep, Subject, Witness
+from whichrank.model.views import StackNode, Track
 
 RankState = Literal["running", "waiting", "stuck", "frozen", "dead", "absent", "unknown"]
 
@@ -178,3 +179,7 @@ class Diagnosis:
     hypotheses: tuple[Hypothesis, ...] = ()
     """All that were considered, the best first."""
     coverage: Coverage = Coverage()
+    tracks: tuple[Track, ...] = ()
+    """What each rank did last, for reports that draw it; empty where nobody asked."""
+    stacks: tuple[StackNode, ...] = ()
+    """The stacks of all ranks merged, for the same reports."""

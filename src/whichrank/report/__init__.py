@@ -1,4 +1,7 @@
-"""One format per file: `NAME` and `render(diagnosis)`. Files are discovered; names starting with "_" help."""
+"""One format per file, or per folder with a `diagnosis.py`: `NAME` and `render(diagnosis)`.
+
+Formats are discovered; names starting with "_" help.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,17 @@ if TYPE_CHECKING:
     from whichrank.model.contracts import Format
 
 
+PAGE = "diagnosis"
+
+
 def names() -> list[str]:
     """The formats that exist, by their files, without importing them."""
-    stems = (file.stem for file in Path(__file__).parent.glob("*.py"))
-    return sorted(stem for stem in stems if not stem.startswith("_"))
+    here = Path(__file__).parent
+    files = (file.stem for file in here.glob("*.py") if not file.stem.startswith("_"))
+    return sorted([*files, *(file.parent.name for file in here.glob(f"*/{PAGE}.py"))])
 
 
 def load(name: str) -> Format:
     """The module of one format."""
-    return cast("Format", import_module(f"{__name__}.{name}"))
+    inner = f".{PAGE}" if (Path(__file__).parent / name).is_dir() else ""
+    return cast("Format", import_module(f"{__name__}.{name}{inner}"))

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Sequence
 
 # Evidence is quoted, and evidence is hostile: control characters can drive a terminal, bidirectional
 # marks can reorder what is read, lone surrogates can't be written at all.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+    "|[\U000e0000-\U000e007f]"
+)
 # The same within JSON, which escapes the controls below 32 itself; invisible signs and tags with them.
 _UNSAFE_IN_JSON = re.compile(
     "[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\U000e0000-\U000e007f]"

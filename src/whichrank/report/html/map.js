@@ -8,11 +8,12 @@ function drawMap(root) {
   const context = canvas.getContext("2d");
   const add = (list) => { let sum = 0; return Float64Array.from(list, (step) => (sum += step)); };
   const rows = data.rows.map((row) => ({ ...row, at: add(row.at), marks: add(row.marks) }));
-  const whole = { from: Math.min(...rows.map((r) => r.at[0])), to: Math.max(...rows.map((r) => r.at[r.at.length - 1])) };
+  const whole = { from: Infinity, to: -Infinity };
+  for (const { at } of rows) { whole.from = Math.min(whole.from, at[0]); whole.to = Math.max(whole.to, at[at.length - 1]); }
   if (!(whole.to > whole.from)) whole.to = whole.from + 10;
   const view = { ...whole }, shown = data.states.map(() => true);
-  const LEFT = 92, TOP = 24, MOST = 560;
-  let height = 0, rowHeight = 0, width = 0, first = 0, visible = rows.length, colours = [], pending = false;
+  const TOP = 24, MOST = 560;
+  let LEFT = 92, height = 0, rowHeight = 0, width = 0, first = 0, visible = rows.length, colours = [], pending = false;
 
   const used = new Set();
   for (const row of rows) for (let i = 0; i + 1 < row.at.length; i++) used.add(row.state[i]);
@@ -28,8 +29,13 @@ function drawMap(root) {
     legend.append(button);
   });
 
+  const named = (row) => (row.flag ? `${row.label} · ${row.flag}` : row.label);
+
   function layout() {
     width = canvas.parentElement.clientWidth;
+    context.font = "13px system-ui, sans-serif";
+    const widest = rows.reduce((most, row) => Math.max(most, context.measureText(named(row)).width), 0);
+    LEFT = Math.round(Math.min(Math.max(92, widest + 22), Math.max(92, width * 0.3)));
     rowHeight = Math.max(4, Math.min(26, Math.floor((MOST - TOP) / rows.length)));
     visible = Math.min(rows.length, Math.floor((MOST - TOP) / rowHeight));
     first = Math.min(first, rows.length - visible);
@@ -110,7 +116,7 @@ function drawMap(root) {
       const near = rows.slice(Math.max(0, first + r - every + 1), first + r + every).some((other) => other.flag);
       if (!row.flag && (r % every || near)) continue;
       context.fillStyle = row.flag ? colours.warn : colours.soft;
-      context.fillText(row.flag ? `${row.label} · ${row.flag}` : row.label, 8, TOP + r * rowHeight + rowHeight / 2, LEFT - 14);
+      context.fillText(named(row), 8, TOP + r * rowHeight + rowHeight / 2, LEFT - 14);
     }
     if (visible < rows.length) {
       const tall = height - TOP, part = visible / rows.length;
@@ -184,7 +190,8 @@ function drawMap(root) {
     const place = row && event.offsetX > LEFT ? index(row.at, time) : -1;
     if (place < 0 || place >= row.at.length - 1) { tip.hidden = true; return; }
     const length = row.at[place + 1] - row.at[place];
-    tip.textContent = `${row.label}: ${data.states[row.state[place]].name} for ${duration(length, length / 100)}, at ${duration(time - whole.from, (view.to - view.from) / 1000)}`;
+    const told = row.words && row.words.length ? data.words[row.words[place]] : "";
+    tip.textContent = `${row.label}: ${told || data.states[row.state[place]].name} for ${duration(length, length / 100)}, at ${duration(time - whole.from, (view.to - view.from) / 1000)}`;
     tip.style.left = `${Math.min(event.clientX + 14, innerWidth - 300)}px`;
     tip.style.top = `${event.clientY + 16}px`;
     tip.hidden = false;
@@ -192,6 +199,7 @@ function drawMap(root) {
 
   new ResizeObserver(() => { layout(); draw(); }).observe(canvas.parentElement);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { layout(); draw(); });
+  matchMedia("print").addEventListener("change", () => { layout(); draw(); });
   layout();
   draw();
 }

@@ -22,14 +22,16 @@ def text(words: str) -> str:
     return escape(safe(words))
 
 
-def page(title: str, parts: Iterable[str], scripts: Sequence[str] = ()) -> Iterator[str]:
+def page(
+    title: str, parts: Iterable[str], scripts: Sequence[str] = (), styles: Sequence[str] = ("style.css",)
+) -> Iterator[str]:
     """The whole document."""
     yield "<!doctype html>\n"
     yield '<html lang="en"><head><meta charset="utf-8">\n'
     yield f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     yield '<link rel="icon" href="data:,">\n'
-    yield f"<title>{text(title)}</title>\n<style>\n{asset('style.css')}</style></head>\n<body><main>\n"
+    yield f"<title>{text(title)}</title>\n<style>\n{''.join(map(asset, styles))}</style></head>\n<body><main>\n"
     yield from parts
     yield f"<footer>whichrank {text(__version__)} · one file, nothing is loaded from anywhere</footer></main>\n"
     for name in scripts:

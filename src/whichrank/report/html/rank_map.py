@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -27,6 +28,8 @@ class Row:
     """Where steps begin."""
     flag: str = ""
     """A word beside the label, for rows that stand out."""
+    words: Sequence[str] = ()
+    """What to say of each state instead of its name; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,9 @@ class State:
 
 def rank_map(rows: Sequence[Row], states: Sequence[State]) -> str:
     """The map with its legend; the page must carry `SCRIPT`."""
-    data = {
-        "states": [{"name": s.name, "colour": s.colour} for s in states],
+    words: dict[str, int] = {}
+    data: dict[str, Any] = {
+        "states": [{"name": safe(s.name), "colour": s.colour} for s in states],
         "rows": [
             {
                 "label": safe(row.label),
@@ -47,10 +51,12 @@ def rank_map(rows: Sequence[Row], states: Sequence[State]) -> str:
                 "at": _differences(row.at_us),
                 "state": list(row.state),
                 "marks": _differences(row.marks_us),
+                "words": [words.setdefault(safe(word), len(words)) for word in row.words],
             }
             for row in rows
         ],
     }
+    data["words"] = list(words)
     # "<" never occurs inside: the text can't end the element.
     text = msgspec.json.encode(data).decode().replace("<", "\\u003c")
     return (

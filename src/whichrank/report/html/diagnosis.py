@@ -1,0 +1,239 @@
+"""`diagnose` as one page: the answer on the first screen, then the map of the ranks, the stacks and the proof."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from whichrank.model.findings import NextStep
+from whichrank.model.verdict import Diagnosis, RankInfo
+from whichrank.report._outline import DISTURBS, Outline, Point, Section, outline
+from whichrank.report._words import counted, listed, percent, ranges, shortened
+from whichrank.report.html import ranks_over_time
+from whichrank.report.html.page import page, section, table, text
+from whichrank.report.html.rank_map import SCRIPT, rank_map
+from whichrank.report.html.stack_tree import stack_tree
+
+NAME = "html"
+LONGEST = 2000
+"""Characters of any one text; what is quoted can be a line of megabytes."""
+SENTENCE, FIXES, EVENTS = 420, 3, 40
+OPEN = ("proof", "the code", "the cycle", "it could also be", "also found", "next commands", "hypotheses")
+TONES = {"healthy": "good", "unknown": "calm", "slow": "warn", "config": "warn"}
+
+
+def render(diagnosis: Diagnosis) -> Iterator[str]:
+    """The document."""
+    told = outline(diagnosis)
+    title = f"{told.label.split(' · ')[0]}: {shortened(told.sentence, 120)}"
+    yield from page(title, _parts(diagnosis, told), [SCRIPT, "diagnosis.js"], ["style.css", "diagnosis.css"])
+
+
+def _parts(diagnosis: Diagnosis, told: Outline) -> Iterator[str]:
+    sections = {part.title: part for part in told.sections}
+    yield from _answer(diagnosis, told, sections)
+    yield from _map(diagnosis)
+    if diagnosis.stacks:
+        hint = "Frames that the same ranks share are told once, outermost first; a fork is where ranks part."
+        yield section("Stacks of all ranks", stack_tree(diagnosis.stacks), hint=hint)
+    elif "where the ranks are" in sections:
+        yield _section(sections["where the ranks are"])
+    for title in OPEN[:3]:
+        if title in sections:
+            yield _section(sections[title])
+    yield from _events(diagnosis)
+    for title in OPEN[3:]:
+        if title in sections and (title != "next commands" or len(diagnosis.next) > 1):
+            yield _section(sections[title])
+    if "coverage" in sections:
+        items = "".join(f"<li>{_text(point.text)}</li>" for point in sections["coverage"].points)
+        yield f"<section><details><summary>Coverage: what was looked at</summary><ul>{items}</ul></details></section>\n"
+
+
+def _text(words: str) -> str:
+    return text(shortened(words, LONGEST))
+
+
+def _answer(diagnosis: Diagnosis, told: Outline, sections: dict[str, Section]) -> Iterator[str]:
+    verdict = diagnosis.verdict
+    tone = TONES.get(verdict.category, "bad")
+    kind = told.label.split(" · ")
+    yield f'<header class="answer {tone}"><p class="kicker"><span class="chip">{_text(kind[0])}</span>'
+    cause = verdict.cause if verdict.cause != verdict.category else ""
+    yield f"<span>{_text(cause)}</span></p><h1>{text(shortened(told.sentence, SENTENCE))}</h1>"
+    facts = [word for word in kind[1:] if word != cause and not word.endswith(" sure")]
+    yield f'<p class="label">{_text(" · ".join(facts))}</p></header>\n<div class="facts">\n'
+    yield _fact("Who", _who(diagnosis))
+    if verdict.category not in ("healthy", "unknown"):
+        yield _fact("Confidence", _confidence(verdict.confidence))
+    if diagnosis.job.world_size and verdict.victims:
+        waiting = f"{len(verdict.victims):,} of {diagnosis.job.world_size:,} ranks"
+        yield _fact(
+            "Waiting, not the cause", f'<b>{waiting}</b><p class="soft">{_text(ranges(verdict.victims, 6))}</p>'
+        )
+    yield "</div>\n"
+    yield f'<div class="act"><section><h2>Fix</h2>{_fix(diagnosis, sections)}</section>\n'
+    yield f"<section><h2>Next command</h2>{_command(_next(diagnosis))}</section></div>\n"
+
+
+def _fact(title: str, inner: str) -> str:
+    return f'<div class="card"><span>{title}</span>{inner}</div>\n'
+
+
+def _who(diagnosis: Diagnosis) -> str:
+    who = diagnosis.verdict.culprits
+    known = {info.rank: info for info in diagnosis.ranks}
+    if who.ranks:
+        name, first = f"rank{'s' if len(who.ranks) > 1 else ''} {ranges(who.ranks, 4)}", known.get(who.ranks[0])
+        about = _about(first) if first is not None and len(who.ranks) == 1 else listed(who.hosts, 3)
+    elif who.candidates:
+        name, about = f"one of ranks {ranges(who.candidates, 4)}", "the evidence can't tell which"
+    elif who.gpus:
+        name, about = f"GPU {who.gpus[0].index} of {who.gpus[0].host}", _more(len(who.gpus))
+    elif who.links:
+        link = who.links[0]
+        name, about = f"{link.a.host} {link.a.device} – {link.b.host} {link.b.device}", _more(len(who.links))
+    elif who.hosts:
+        name, about = listed(who.hosts, 2), ""
+    elif who.code:
+        name, about = str(who.code[0]), _more(len(who.code))
+    else:
+        name, about = "nobody in particular", ""
+    places = [place for place in who.code if place.rank is None or place.rank in who.ranks]
+    at = f"<p><code>{_text(str(places[0]))}</code></p>" if places and str(places[0]) != name else ""
+    return f'<b>{_text(name)}</b><p class="soft">{_text(about)}</p>{at}'
+
+
+def _about(info: RankInfo) -> str:
+    words = [" ".join(f"{axis}={place}" for axis, place in info.coords.items())]
+    words += [f"on {info.host}" if info.host else "", f"GPU {info.gpu}" if info.gpu is not None else ""]
+    words += [f"pid {info.pid}" if info.pid is not None else ""]
+    return ", ".join(word for word in words if word)
+
+
+def _more(count: int) -> str:
+    return f"and {count - 1:,} more" if count > 1 else ""
+
+
+def _confidence(value: float) -> str:
+    width = max(0.0, min(100.0, 100 * value))
+    return f'<b>{percent(value)}</b><div class="meter"><i style="width:{width:.0f}%"></i></div>'
+
+
+def _fix(diagnosis: Diagnosis, sections: dict[str, Section]) -> str:
+    steps = list(diagnosis.verdict.fix)
+    now = [point.text for point in sections["what to do"].points] if "what to do" in sections else []
+    shown = steps[:FIXES] or now
+    if not shown:
+        return "<p>Nothing to fix.</p>" if diagnosis.verdict.category == "healthy" else "<p>No fix is known.</p>"
+    items = "".join(f"<li>{_text(step)}</li>" for step in shown)
+    further = "".join(f"<li>{_text(step)}</li>" for step in steps[FIXES:])
+    more = f"<details><summary>{len(steps) - FIXES} more</summary><ul>{further}</ul></details>" if further else ""
+    first = "".join(f'<p class="soft">{_text(line)}</p>' for line in now) if steps else ""
+    return f"<ol>{items}</ol>{more}{first}"
+
+
+def _next(diagnosis: Diagnosis) -> NextStep:
+    """The command to run next; where the verdict needs nothing more, the one that explains it."""
+    if diagnosis.next:
+        return diagnosis.next[0]
+    own = [finding.code for finding in diagnosis.findings if finding.cause == diagnosis.verdict.cause]
+    if own:
+        return NextStep(f"whichrank explain {own[0]}", "Explains the cause, how to check it, and how to avoid it")
+    return NextStep("whichrank env lint", "Checks the settings of the next start")
+
+
+def _command(step: NextStep) -> str:
+    settles = f" Settles: {', '.join(step.settles)}." if step.settles else ""
+    return (
+        f'<div class="command"><code>{_text(step.command)}</code><button type="button" data-copy>Copy</button></div>'
+        f'<p class="soft">{_text(step.why)} ({DISTURBS[step.disturbs]}).{_text(settles)}</p>'
+    )
+
+
+def _map(diagnosis: Diagnosis) -> Iterator[str]:
+    inner, hint = "", ""
+    rows = ranks_over_time.rows(diagnosis)
+    if rows:
+        grouped = any(len(track.ranks) > 1 for track in diagnosis.tracks)
+        each = "Ranks that did the same are one row" if grouped else "One row per rank"
+        hint = (
+            f"{each}, with its last collectives on one clock, coloured by process group. What reaches the right edge "
+            "has not ended. Hover for the operation; the wheel zooms, dragging moves, 0 shows everything."
+        )
+        left = len(diagnosis.tracks) - len(rows)
+        more = f'<p class="hint">{left:,} more kinds of behaviour are not drawn.</p>' if left else ""
+        inner = rank_map(rows, ranks_over_time.states(diagnosis)) + more
+    found = ranks_over_time.kinds(diagnosis)
+    if found:
+        shown = found[: ranks_over_time.MOST_KINDS]
+        inner += _kinds(shown)
+        if len(found) > len(shown):
+            inner += f'<p class="hint">and {len(found) - len(shown):,} more groups (in the JSON)</p>'
+    if inner:
+        yield section("Ranks over time" if rows else "Where the ranks are", inner, hint=hint)
+
+
+def _kinds(found: Sequence[ranks_over_time.Kind]) -> str:
+    """The same as the map in words, for readers that can't see it."""
+    headings = ["count", "ranks", "state", "last operation", "waits for", "host", "coordinates"]
+    cells = [
+        [
+            f"{len(kind.ranks):,}", ranges(kind.ranks, 6) + (" ← the verdict" if kind.named else ""), kind.state,
+            kind.at or "–", kind.waits_for or "–", kind.hosts or "–", kind.coords or "–",
+        ]
+        for kind in found
+    ]  # fmt: skip
+    keep = [i for i in range(len(headings)) if i < 3 or any(row[i] != "–" for row in cells)]
+    rows = [[shortened(row[i], 200) for i in keep] for row in cells]
+    return (
+        '<h3>Who waits where</h3><div class="kinds">' + table([headings[i] for i in keep], rows, range(1, 7)) + "</div>"
+    )
+
+
+def _events(diagnosis: Diagnosis) -> Iterator[str]:
+    """What the findings quote, in the order of time."""
+    refs = {
+        (ref.time, ref.source, ref.locator): (ref, finding)
+        for finding in diagnosis.findings
+        for ref in finding.evidence
+        if ref.time
+    }
+    if len({finding.code for _, finding in refs.values()}) < 2:  # one finding's own places are in the proof
+        return
+    ordered = [refs[key] for key in sorted(refs)]
+    rows = [
+        [
+            ref.time or "", ref.host or "–", "–" if ref.rank is None else f"rank {ref.rank}", finding.code,
+            shortened(ref.quote.strip().split("\n", 1)[0], 160),
+        ]
+        for ref, finding in ordered[:EVENTS]
+    ]  # fmt: skip
+    left = f'<p class="hint">and {len(ordered) - EVENTS:,} more (in the JSON)</p>' if len(ordered) > EVENTS else ""
+    inner = table(["time", "host", "rank", "rule", "what the evidence says"], rows, range(5))
+    yield section("Timeline of the evidence", inner, left, hint=f"{counted(len(ordered), 'event')}, earliest first.")
+
+
+def _section(part: Section) -> str:
+    if part.title == "next commands":
+        points = "".join(f"<li>{_copied(point)}</li>" for point in part.points)
+        return section("All next commands", f'<ul class="plain">{points}</ul>')
+    tag = "ol" if part.numbered and len(part.points) > 1 else "ul"
+    css = "" if tag == "ol" else ' class="plain"'
+    items = "".join(f"<li>{_point(point)}</li>" for point in part.points)
+    return section(part.title.capitalize(), f"<{tag}{css}>{items}</{tag}>")
+
+
+def _copied(point: Point) -> str:
+    commands = "".join(
+        f'<div class="command"><code>{_text(line)}</code><button type="button" data-copy>Copy</button></div>'
+        for line in point.verbatim
+    )
+    return f'{commands}<p class="soft">{_text(point.text)}</p>'
+
+
+def _point(point: Point) -> str:
+    details = "".join(f'<p class="soft">{_text(line)}</p>' for line in point.details)
+    lines = "\n".join(_text(line) for line in point.verbatim)
+    quote = f'<pre tabindex="0">{lines}</pre>' if lines else ""
+    inner = "".join(f"<li>{_point(one)}</li>" for one in point.inner)
+    return f"<p>{_text(point.text)}</p>{details}{quote}" + (f'<ul class="quotes">{inner}</ul>' if inner else "")

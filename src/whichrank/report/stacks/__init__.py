@@ -1,0 +1,1 @@
+"""The merged stacks of all ranks, one format per file."""

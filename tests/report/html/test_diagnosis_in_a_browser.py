@@ -1,0 +1,161 @@
+"""The page of `diagnose` in a real browser: the answer in view, the map at any size, hostile words as text."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests import standin
+from tests.conftest import ROOT
+from whichrank.flows.diagnose import diagnose
+from whichrank.model.evidence import Ref
+from whichrank.model.verdict import RankInfo, Wait
+from whichrank.model.views import Slice, StackNode, Track
+from whichrank.report.html import diagnosis as html
+
+webdriver = pytest.importorskip("selenium.webdriver")
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
+HOSTILE = (
+    "</pre></script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+    "<!-- \x1b[31m\x00 \u202egnp.exe\u2066 \U000e0041 & &lt; ' \" ]]> "
+)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (
+        "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+        "--disable-background-networking", "--disable-component-update",
+        f"--user-data-dir={tmp_path_factory.mktemp('chromium')}",
+    ):  # fmt: skip
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    yield driver
+    driver.quit()
+
+
+def shown(browser, told, folder: Path, width: int = 1280, height: int = 800) -> Path:
+    """Open the page of a diagnosis; nothing is loaded from elsewhere, nothing fails."""
+    path = folder / "report.html"
+    path.write_text("".join(html.render(told)), encoding="utf-8")
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500},
+    )
+    browser.get_log("performance")
+    browser.get(path.as_uri())
+    said = [json.loads(line["message"])["message"] for line in browser.get_log("performance")]
+    asked = [m["params"]["request"]["url"] for m in said if m["method"] == "Network.requestWillBeSent"]
+    assert [url for url in asked if not url.startswith(("file:", "data:", "about:", "chrome:"))] == []
+    assert browser.get_log("browser") == []
+    return path
+
+
+def bottom(browser, selector: str) -> float:
+    return browser.execute_script(f"return document.querySelector({selector!r}).getBoundingClientRect().bottom")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_the_answer_needs_no_scrolling(browser, tmp_path, width, height):
+    told = diagnose([ROOT / "examples" / "skipped_collective"], views=True)
+    shown(browser, told, tmp_path, width, height)
+    assert browser.execute_script("return document.querySelector('h1').textContent") == told.verdict.summary
+    assert bottom(browser, "h1") < height
+    assert bottom(browser, ".facts") < height
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    if width > 1000:
+        assert bottom(browser, ".act") < height
+    assert "culprit" in browser.execute_script("return document.querySelector('[data-map] script').textContent")
+    assert browser.execute_script("return document.querySelector('[data-map]').dataset.ready") == "true"
+
+
+def test_a_command_can_be_copied(browser, tmp_path):
+    shown(browser, standin.hang(), tmp_path)
+    browser.execute_script("""
+        window.copied = null;
+        const clipboard = {writeText: async (words) => { window.copied = words; }};
+        Object.defineProperty(navigator, 'clipboard', {value: clipboard});
+        document.querySelector('[data-copy]').click();""")
+    assert browser.execute_script("return window.copied") == "py-spy dump --pid 760"
+    assert browser.execute_script("return document.querySelector('[data-copy]').textContent") == "Copied"
+
+
+def test_hostile_words_are_text(browser, tmp_path):
+    ref = Ref(HOSTILE, HOSTILE, HOSTILE + "A" * 10_000_000, 2, HOSTILE, "2026-01-01T00:00:00Z")
+    told = standin.hang()
+    verdict = replace(told.verdict, summary=HOSTILE, cause=HOSTILE, fix=(HOSTILE,))
+    told = replace(
+        told,
+        verdict=verdict,
+        findings=(standin.finding(HOSTILE, message=HOSTILE, evidence=(ref,)),),
+        next=tuple(replace(step, command=HOSTILE, why=HOSTILE) for step in told.next),
+        ranks=(RankInfo(2, HOSTILE), RankInfo(3, HOSTILE)),
+        tracks=(Track((2,), (Slice(HOSTILE, 1, HOSTILE, 10, 20, HOSTILE),)), Track((3,))),
+        stacks=(StackNode(HOSTILE, 1, HOSTILE, (2, 3)),),
+    )
+    path = shown(browser, told, tmp_path)
+    assert path.stat().st_size < 200_000
+    assert browser.title.startswith("HANG")
+    assert browser.execute_script("return document.images.length") == 0
+    assert browser.execute_script("return document.scripts.length") == 3  # the map's data, the map, the copy buttons
+    seen = browser.execute_script("return document.body.innerText")
+    assert "<script>document.title='owned'</script>" in seen
+    whole = path.read_text(encoding="utf-8")
+    assert not any(sign in whole for sign in "\x00\x1b\u202e\u2066\U000e0041")
+
+
+def large(world: int = 16_384):
+    """Every rank in a row of its own kind would be too many: ranks that did the same are together."""
+    slices = tuple(Slice("dp", n, "all_reduce", n * 1_000_000, n * 1_000_000 + 600_000) for n in range(16))
+    stuck = (*slices, Slice("dp", 16, "all_reduce", 16_000_000, None))
+    others = tuple(rank for rank in range(world) if rank != 7)
+    told = standin.large(world)
+    return replace(
+        told,
+        verdict=replace(told.verdict, culprits=replace(told.verdict.culprits, ranks=(7,)), victims=others),
+        waits=tuple(Wait(rank, "g", 16, "all_reduce", (7,)) for rank in others),
+        tracks=(Track((7,), slices), *(Track(others[i::390], stuck) for i in range(390))),
+    )
+
+
+def test_16384_ranks_stay_usable(browser, tmp_path):
+    path = shown(browser, large(), tmp_path)
+    assert path.stat().st_size < 2 << 20
+    took = browser.execute_script("""
+        const canvas = document.querySelector('canvas'), box = canvas.getBoundingClientRect(), times = [];
+        for (let i = 0; i < 20; i++) {
+          const start = performance.now(), place = {clientX: box.x + 300 + 20 * i, clientY: box.y + 60 + 9 * i};
+          canvas.dispatchEvent(new PointerEvent('pointermove', place));
+          times.push(performance.now() - start);
+        }
+        return times.sort((a, b) => a - b)[10];""")
+    assert took < 100
+    assert "rank" in browser.execute_script("return document.querySelector('.tip').textContent")
+    browser.execute_script("document.querySelector('[data-zoom=in]').click()")
+    browser.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))")
+    begin, end = map(float, browser.execute_script("return document.querySelector('[data-map]').dataset.view").split())
+    assert 0 < begin < end
+
+
+def test_stacks_of_all_ranks_are_one_tree(browser, tmp_path):
+    inner = (
+        StackNode("torch/c10d.py", 9, "all_reduce", tuple(range(1023))),
+        StackNode("train.py", 30, "fetch_shard", (1023,), own=True),
+    )
+    root = StackNode("train.py", 118, "main", tuple(range(1024)), own=True, children=inner)
+    shown(browser, replace(standin.hang(), stacks=(root,)), tmp_path)
+    seen = browser.execute_script("return document.querySelector('.tree').innerText")
+    assert "1,024 ranks" in seen
+    assert "1,023 ranks" in seen
+    assert "rank 1023" in seen
+    assert "fetch_shard" in seen
