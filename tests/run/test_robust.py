@@ -139,8 +139,9 @@ def test_no_room_for_results(small_disk: Path, tmp_path: Path) -> None:
     assert code == 0, told()
     assert job.unharmed
     (other,) = temporary.glob("whichrank-evidence-*")
-    assert json.loads((other / "verdict.json").read_text())["verdict"]["culprits"]["ranks"] == [1]
-    assert (other / "bundle" / "dumps" / "rank_0").exists()
+    found = other / "resumed" / "1"
+    assert json.loads((found / "verdict.json").read_text())["verdict"]["culprits"]["ranks"] == [1]
+    assert (found / "bundle" / "dumps" / "rank_0").exists()
 
 
 def test_files_may_not_grow(tmp_path: Path) -> None:
@@ -211,7 +212,7 @@ def test_no_permission_to_look_into_the_ranks(tmp_path: Path) -> None:
         code = job.end()
     assert code == 0, stderr.read_text()
     assert job.unharmed
-    assert json.loads((out / "verdict.json").read_text())["verdict"]["culprits"]["ranks"] == [1]
+    assert json.loads((out / "resumed" / "1" / "verdict.json").read_text())["verdict"]["culprits"]["ranks"] == [1]
 
 
 def test_a_command_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:

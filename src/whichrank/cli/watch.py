@@ -115,7 +115,7 @@ def _table(rows: list[Row], width: int) -> Table:
 
     names = [*(FULL if width >= WIDE else NARROW), *(["pid"] if width >= WIDER else [])]
     lines = [_cells(row) for row in rows]
-    taken = sum(1 + max([len(name), *(len(line[name]) for line in lines)]) for name in names if name != "doing")
+    taken = sum(2 + max([len(name), *(len(line[name]) for line in lines)]) for name in names if name != "doing")
     table = Table(box=None, pad_edge=False)
     for name in names:
         table.add_column(name, justify="left" if name == "doing" else "right", no_wrap=True)
