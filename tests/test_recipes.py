@@ -200,7 +200,7 @@ def test_the_pods_of_a_pytorchjob(tmp_path: Path) -> None:
     said = sorted(line for out, _ in done for line in out.splitlines() if line.startswith("rank"))
     assert said == [f"rank {rank} of 4 is done" for rank in range(4)]
     seen = [json.loads(path.read_text())["ranks_seen"] for path in sorted((tmp_path / "out").rglob("run.json"))]
-    assert sorted(seen) == [[0, 1], [2, 3]], "a launcher is no rank, though the operator numbers it like one"
+    assert sorted(seen) == [[0, 1], [2, 3]], "a launcher is not a rank, though the operator numbers it like one"
 
 
 @needs_torch

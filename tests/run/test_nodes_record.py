@@ -122,7 +122,7 @@ def test_a_node_that_still_answers_the_ranks_is_not_lost() -> None:
     assert judged(build_case([silence(), socket, *waiting(0, 1)])) == []
     stale = replace(socket, send_queue=500, values={**fresh, "lastack": 20_000.0, "unacked": 3.0, "backoff": 6.0})
     (finding,) = judged(build_case([silence(), stale, *waiting(0, 1)]))
-    assert finding.confidence == 0.9, "data to it is sent in vain"
+    assert finding.confidence == 0.9, "data to it is sent without an answer"
 
 
 # -- clocks

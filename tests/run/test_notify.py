@@ -1,4 +1,4 @@
-"""News to a webhook: once, in Slack's form, bounded, and without a word about the address."""
+"""News to a webhook: once, in Slack-compatible, bounded, and without a word about the address."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def monitor_options(command: F) -> F:
             ),
             click.option(
                 "--notify", "webhook", metavar="URL", default="", envvar="WHICHRANK_WEBHOOK",
-                help="Tell this webhook (Slack's form) of a verdict; better set WHICHRANK_WEBHOOK.",
+                help="Tell this webhook (Slack-compatible) of a verdict; better set WHICHRANK_WEBHOOK.",
             ),
             click.option("--otlp", metavar="URL", default="", help="Push metrics to this OpenTelemetry collector."),
             click.option("--history/--no-history", default=True, help="Remember verdicts (see history)."),

@@ -33,7 +33,7 @@ def restart_options(command: F) -> F:
             ),
             click.option("--resume-env", default="", metavar="NAME", help="The variable that hands it on."),
             click.option(
-                "--gpu-hours", type=click.FloatRange(0, min_open=True), help="Start no more once these are used."
+                "--gpu-hours", type=click.FloatRange(0, min_open=True), help="Stop restarting after so many GPU-hours."
             ),
             click.option(
                 "--requeue", is_flag=True,

@@ -51,7 +51,7 @@ def tell_budget(
     try:
         count = parameters(text)
     except ValueError as error:
-        raise UsageError(f"'{text}' is no number of parameters", "Write 7B, 350M or 1300000000.") from error
+        raise UsageError(f"'{text}' is not a number of parameters", "Write 7B, 350M or 1300000000.") from error
     settings = {name: value for name, value in os.environ.items() if name.startswith("NCCL_")}
     hosts, ranks = size
     seen = measured() if measure else {}

@@ -132,7 +132,7 @@ class TcpSocket:
 
     @property
     def tries(self) -> int:
-        """How often in a row the same data was sent in vain."""
+        """How often in a row the same data was sent without an answer."""
         return int(max(self.number("backoff"), self.number("tries") if self.timer == "on" else 0))
 
     @property

@@ -17,7 +17,7 @@ _TROUBLE = re.compile(
 )
 """A slow save or evaluation is told of good runs too."""
 _RAISED = ("frame-main-process-first", "bar-to-the-limit")
-"""Hints that stand in a traceback: somebody has waited in vain there."""
+"""Hints that stand in a traceback: somebody has timed out there."""
 _CUT_OFF = re.compile(r"Connection (?:reset|closed|refused|was likely closed)|Broken pipe")
 _STORE = ("unique_id", "barrier_timeout", "wait_timeout", "socket_timeout")
 _SMALL = 1
@@ -58,7 +58,7 @@ def _who(case: Case, mine: list[Seen]) -> tuple[int, ...]:
 
 
 def _waited_elsewhere(case: Case) -> list[Statement]:
-    """What else says that ranks waited in vain: in the store, for NCCL's id, in the start barrier, in a few words."""
+    """What else says that ranks timed out: in the store, for NCCL's id, in the start barrier, in a few words."""
     told = [s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") in _STORE]
     gave_up = [s for s in told if not _CUT_OFF.search(s.text)]
     named = ["torch-unique-id"]
@@ -68,7 +68,7 @@ def _waited_elsewhere(case: Case) -> list[Statement]:
 
 
 def _cut_off(case: Case) -> bool:
-    """Whether ranks lost their store instead of waiting in vain."""
+    """Whether ranks lost their store instead of timing out."""
     told = [
         s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") in (*_STORE, "closed")
     ]

@@ -50,7 +50,7 @@ class Scope:
 
 
 def stuck(case: Case) -> list[Flow]:
-    """Flows whose data is on the way and is sent again in vain."""
+    """Flows whose data is on the way and is retransmitted without an answer."""
     return [flow for flow in case.connections.flows if _stuck(flow)]
 
 

@@ -68,7 +68,7 @@ def _check(overrides: dict[str, str | None]) -> None:
             near = nearest(name)
             raise UsageError(f"nobody reads {name}", f"Did you mean {near}?" if near else "Leave it out.")
         if value is not None and not isinstance(value, str):
-            raise UsageError(f"{name} is no string", f"Write it as '{value}'.")
+            raise UsageError(f"{name} is not a string", f"Write it as '{value}'.")
         wrong = problem(variable, value) if variable and value is not None else None
         if wrong is not None and wrong.fatal:
             raise UsageError(f"{name}={value}: {wrong.message}", "Give a value that is read.")

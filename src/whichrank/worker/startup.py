@@ -288,7 +288,7 @@ class Watch:
 
 
 def _guess(flags: int) -> dict[str, int]:
-    """A launcher is no rank, though it runs in a task; and whoever says its rank need not be guessed at."""
+    """A launcher is not a rank, though it runs in a task; and whoever says its rank need not be guessed at."""
     if LAUNCHER in sys.modules:
         return {"rank": -1, "local_rank": -1, "flags": flags}
     told = os.environ.get("RANK", "")

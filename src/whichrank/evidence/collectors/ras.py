@@ -53,7 +53,7 @@ def ask(address: str) -> Answer:
     """The report of a job: as JSON where NCCL has it (2.28.7), else as text."""
     host, _, port = address.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536:
-        return Answer(why=f"'{address[:80]}' is no address")
+        return Answer(why=f"'{address[:80]}' is not an address")
     deadline = time.monotonic() + LIMIT_S
     why = ""
     for _ in range(ATTEMPTS):

@@ -36,6 +36,6 @@ def read(item: Item) -> Reading:
         if equals and (name in catalogue() or name in _LAUNCH):
             data[name] = value[:300]
     if rank is None:
-        return Reading(quality="ignored", note="the settings of a process that is no rank")
+        return Reading(quality="ignored", note="the settings of a process that is not a rank")
     ref = Ref(item.label, "whole file", f"rank {rank} was started with {len(data)} settings", rank)
     return Reading([LogEvent("environment", ref, None, rank, data=data)])

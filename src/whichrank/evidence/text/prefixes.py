@@ -240,7 +240,7 @@ _PATH_ATTEMPT = re.compile(r"(?:^|[/\\])attempt_(\d{1,6})[/\\](\d{1,6})(?=[/\\])
 
 @dataclass(frozen=True, slots=True)
 class PathHint:
-    """Who wrote a file, by its path. A lone number in a file name is no rank: it may be a pid."""
+    """Who wrote a file, by its path. A lone number in a file name is not a rank: it may be a pid."""
 
     rank: int | None = None
     local_rank: int | None = None

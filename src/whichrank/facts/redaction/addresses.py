@@ -68,7 +68,7 @@ class Addresses:
         return make[kind](text)
 
     def v4(self, text: str) -> str | None:
-        """Another address, perhaps with its prefix length; None for what is no address or says nothing."""
+        """Another address, perhaps with its prefix length; None for what is not an address or says nothing."""
         address, slash, length = text.partition("/")
         parts = address.split(".")
         if any(len(part) > 3 or int(part) > 255 for part in parts) or (slash and int(length) > 32):

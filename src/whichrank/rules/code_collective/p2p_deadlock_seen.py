@@ -8,9 +8,9 @@ Every rank receives first (or sends first, with messages too large to be buffere
 call `recv` before `send`, a ring receives from the left before it sends to the right.
 
 ## How it decides
-Processes under `whichrank run` say whom they send to or receive from, and their stacks say that they are in it. A
-circle of such waits can't end by itself. Where one of two is already in a later part of the program, it has left its
-half out: that is no deadlock but a message without a partner.
+Processes under `whichrank run` record which peer they send to or receive from, and their stacks say that they are in
+it. A circle of such waits can't end by itself. Where one of two is already in a later part of the program, it has
+left its half out: that is no deadlock but a message without a partner.
 
 ## Example
 Rank 0 is in `recv from rank 1`, rank 1 is in `recv from rank 0`.
@@ -37,7 +37,7 @@ CAUSE = "p2p-deadlock"
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.of_kind("in_operation"):
-        return NotEvaluated("words of the ranks about whom they send to or receive from (whichrank run)")
+        return NotEvaluated("per-rank send/recv peers (whichrank run)")
     return [_finding(case, circle) for circle in point_to_point.circles(case) if circle.past is None]
 
 

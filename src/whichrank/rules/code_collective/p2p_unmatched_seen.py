@@ -8,7 +8,7 @@ recorder holds messages.
 A skipped micro-batch on one stage, a schedule that differs between stages, a wrong peer.
 
 ## How it decides
-Processes under `whichrank run` say whom they send to or receive from. Where two wait for each other, and in a
+Processes under `whichrank run` record which peer they send to or receive from. Where two wait for each other, and in a
 function that both are in one has gone on to a later call, that one has passed the place where it should have posted
 its half.
 
@@ -37,7 +37,7 @@ CAUSE = "p2p-unmatched"
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.of_kind("in_operation"):
-        return NotEvaluated("words of the ranks about whom they send to or receive from (whichrank run)")
+        return NotEvaluated("per-rank send/recv peers (whichrank run)")
     return [_finding(case, circle, circle.past) for circle in point_to_point.circles(case) if circle.past is not None]
 
 

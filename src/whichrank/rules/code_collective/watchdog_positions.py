@@ -151,7 +151,7 @@ def _unnamed(case: Case) -> list[Finding]:
             severity="error",
             confidence=0.35,
             subject=Subject(),
-            message=f"A rank waited in vain{what}; the evidence does not say for whom.",
+            message=f"A rank timed out{what}; the evidence does not show which peer it waited for.",
             evidence=tuple(event.ref for event in told[:4]),
             onset_ns=min((e.time_ns for e in told if e.time_ns), default=None),
             alternatives=_AT_THE_START if at_a_barrier_of_the_start(case) else (),

@@ -10,8 +10,8 @@ A crash of the kernel, power, a lost network, a machine taken away.
 ## How it decides
 The scheduler's `NODE FAILURE`, the rendezvous that removes a node for want of a heartbeat, or the record of
 `whichrank run`: the connection to the node's watcher stayed open and nothing came any more. A watcher that has merely
-ended closes its connection and is not counted. Connections of ranks that send in vain make it surer. Ranks on that
-host are named where it is known which they are.
+ended closes its connection and is not counted. Connections of ranks that send without an answer make it surer. Ranks
+on that host are named where it is known which they are.
 
 ## Example
 `… the node(s) node7_1234_0 have been removed from the rendezvous 'job' since they had no heartbeat.`

@@ -1,8 +1,8 @@
 """A host does not answer any more: all connections to it stand still, and nothing was heard of it.
 
 ## What it finds
-Connections of ranks that lead to one host and on which data is sent again in vain, where that host itself left no
-evidence.
+Connections of ranks that lead to one host and on which data is retransmitted without an answer, where that host
+itself left no evidence.
 
 ## Why it happens
 The host crashed, lost power or its network, or was taken away; or the path to it is blocked.
@@ -60,6 +60,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     ranks = tuple(rank for rank in range(case.world) if case.people.host_of(rank) == place.name)
     since = f"{paths.standing_s(flows):.0f} s"
-    message = f"{place.name} does not answer any more: data to it is sent again in vain (for {since})."
+    message = f"{place.name} does not answer any more: data to it is retransmitted without an answer (for {since})."
     subject = Subject(ranks=ranks, hosts=(place.name,))
     return [hardware.found(case, _CLAIM, paths.refs(flows), message, 0.55, weight=paths.weight(case), subject=subject)]

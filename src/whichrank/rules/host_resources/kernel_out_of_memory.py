@@ -9,7 +9,7 @@ container's limit is far below what the host has.
 
 ## How it decides
 The process that the kernel names is a rank's (by its pid), or is called as training jobs are and the job failed.
-Others (a browser, an agent) are told as a remark; and so is a process that is no rank, where stacks show that all
+Others (a browser, an agent) are told as a remark; and so is a process that is not a rank, where stacks show that all
 ranks live: it is another job's. What the killed process's peers report follows from it.
 
 ## Example

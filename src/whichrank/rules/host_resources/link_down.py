@@ -8,7 +8,8 @@ A cable, a module, a switch port or the switch itself; an interface that was tak
 
 ## How it decides
 The interface that carries the host's addresses is down or without carrier at the last look, and the connections of
-ranks on that host send the same data again in vain. Interfaces that carry no traffic of the job are not looked at.
+ranks on that host retransmit the same data without an answer. Interfaces that carry no traffic of the job are not
+looked at.
 
 ## Example
 `2: eth0: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 1500 qdisc noqueue state LOWERLAYERDOWN carrier_changes 3`

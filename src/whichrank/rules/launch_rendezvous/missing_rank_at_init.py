@@ -113,7 +113,7 @@ def _had_met(case: Case, process: NcclProcess, init: CommInit) -> bool:
 
 
 def _hangs(case: Case) -> bool:
-    """Whether anything says that the ranks wait in vain."""
+    """Whether anything says that the ranks wait without an end."""
     return bool(stands_still(case)) or any(
         event.text("what") in _WAITED_IN_VAIN for event in case.of_kind("store_error")
     )

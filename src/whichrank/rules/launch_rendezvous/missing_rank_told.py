@@ -1,4 +1,4 @@
-"""Not all processes came to the start, by the words of the store.
+"""Not every rank joined, by the words of the store.
 
 ## What it finds
 The store that counts fewer clients than it waits for, a start barrier that not all ranks came to, or a rendezvous
@@ -54,7 +54,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not any(s.signature.role == "root" for s in told):
         return _at_the_barrier(case)
     sure = known_messages.sure(told)
-    return [building.tell_of(case, _CLAIM, "Not all processes came to the start: {what}.", told, sure)]
+    return [building.tell_of(case, _CLAIM, "Not every rank joined: {what}.", told, sure)]
 
 
 def _at_the_barrier(case: Case) -> list[Finding]:

@@ -69,7 +69,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     up = paths.links_seen(case, scope)
     count = f"{len(flows)} connection{'s' if len(flows) > 1 else ''}"
     message = f"Packets {paths.scope_text(scope)} are dropped{_direction(ways, scope.place)}: data of {count} is sent "
-    message += f"again in vain (for {paths.standing_s(flows):.0f} s){', although the links are up' if up else ''}."
+    message += (
+        f"again without an answer (for {paths.standing_s(flows):.0f} s){', although the links are up' if up else ''}."
+    )
     sure = (0.86 if up else 0.68) if ways else 0.55
     claim, subject = _CLAIM if up else _LINK_UNKNOWN, paths.subject(scope)
     return [hardware.found(case, claim, paths.refs(flows), message, sure, weight=paths.weight(case), subject=subject)]

@@ -8,7 +8,7 @@ torchrun look the name up.
 How it decides: getaddrinfo of the host's name against the addresses of its interfaces. Loopback is an answer too; the
 check of the interface says where that hurts.
 
-Example: `node7 resolves to 10.0.0.9, which is no address of this host`
+Example: `node7 resolves to 10.0.0.9, which is not an address of this host`
 
 Fix: correct /etc/hosts or DNS; or set GLOO_SOCKET_IFNAME.
 
@@ -45,5 +45,5 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
         return unknown("the addresses of the interfaces can't be told")
     foreign = [a for a in addresses if a not in own and not a.startswith("127.") and a != "::1"]
     if foreign and len(foreign) == len(addresses):
-        return unhealthy(foreign[0], f"{name} resolves to {foreign[0]}, which is no address of this host")
+        return unhealthy(foreign[0], f"{name} resolves to {foreign[0]}, which is not an address of this host")
     return healthy(addresses[0])

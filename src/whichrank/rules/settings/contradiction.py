@@ -62,7 +62,7 @@ def _evidence_lost(scope: Scope, settings: Settings) -> Iterator[Finding]:
     handling = _first(scope, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")
     if wait and is_true(wait.value):
         wanted = dump or ring
-        vain = f" {wanted.name} is in vain." if wanted else ""
+        vain = f" {wanted.name} has no effect." if wanted else ""
         message = (
             f"{wait.name}={wait.value} removes the watchdog, and with it the flight-recorder dump, the pipe "
             f"and the end of hung jobs; collectives become synchronous.{vain}"

@@ -35,7 +35,7 @@ def address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not (port.isascii() and port.isdigit() and int(port) < 1 << 16) or (text.startswith(":")):
-        raise UsageError(f"'{text}' is no address to listen on", "Give PORT or ADDRESS:PORT, for example 9876.")
+        raise UsageError(f"'{text}' is not an address to listen on", "Give PORT or ADDRESS:PORT, for example 9876.")
     return host or HOST, int(port)
 
 

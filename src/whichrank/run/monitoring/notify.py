@@ -1,4 +1,4 @@
-"""News of a verdict to a webhook: Slack's form, with the verdict beside it for programs.
+"""News of a verdict to a webhook: Slack-compatible, with the verdict beside it for programs.
 
 A thread of its own sends it, bounded in time and tries. The address of a webhook is a secret: it is never told,
 only its host is.

@@ -144,7 +144,7 @@ def _place(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not re.fullmatch(r"\d{1,5}", port) or not 0 < int(port) < 1 << 16:
-        raise UsageError(f"'{text}' is no address of a leader", "Write it as HOST:PORT, for example node1:29777.")
+        raise UsageError(f"'{text}' is not a valid leader address", "Write it as HOST:PORT, for example node1:29777.")
     return host, int(port)
 
 

@@ -81,7 +81,7 @@ def open_view(out: Path) -> Crew:
     """The crew of the job whose results go to this folder."""
     state = read_state(out)
     if not state:
-        raise UsageError(f"'{out}' is no folder of a watched job", "Give what --out of whichrank run was given.")
+        raise UsageError(f"'{out}' is not the folder of a watched job", "Give what --out of whichrank run was given.")
     private, root = _private(state), state.get("pid")
     if private is None and state.get("state") != "ended" and isinstance(root, int):
         row = processes.stat(root)

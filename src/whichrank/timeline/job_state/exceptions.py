@@ -147,7 +147,7 @@ def _is_followed(told: list[LogEvent], number: int) -> bool:
 
 
 def _first_losses(case: Case) -> dict[tuple[str, int], int]:
-    """By file and rank, the line where the rank first tells that it waited in vain or lost a peer."""
+    """By file and rank, the line where the rank first tells that it timed out or lost a peer."""
     first: dict[tuple[str, int], int] = {}
     for event in events(case, "watchdog_timeout", "nccl_error", "peer_closed", "gloo_timeout"):
         if event.rank is not None:

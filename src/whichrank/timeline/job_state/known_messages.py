@@ -77,7 +77,7 @@ def address(peer: str) -> str:
 
 
 def timed_out(case: Case) -> list[Statement]:
-    """What says that ranks waited in vain."""
+    """What says that ranks timed out."""
     found = [statements.statement(case, event) for event in statements.events(case, *_TIMED_OUT)]
     return found + [s.sign for s in seen(case, "torch-watchdog-timeout", "gloo-timeout")]
 

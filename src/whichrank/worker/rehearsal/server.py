@@ -173,7 +173,7 @@ class Server:
             seat for seat in seats if seat.rank is not None and not seat.ended and not seat.blocked
         ]
         if self.referee.world is None or len(self.referee.ranks()) < self.referee.world:
-            # Ranks are missing: whoever is no rank yet may become one, or start one.
+            # Ranks are missing: whoever is not a rank yet may become one, or start one.
             busy += [pid for pid in self.children if pid not in self.exits and not self.plays(pid)]
         return busy
 

@@ -3,7 +3,7 @@
 A cut is made where one object ends and the next begins. It may be wrong (objects inside an event's arguments look the
 same), and decoding tells: a batch that was cut at the wrong place has unbalanced brackets and is refused. So cuts are
 guessed cheaply and the decoder proves them. Files that are not quite JSON (missing values, NaN, broken escapes) are
-mended event by event, and what can't be mended is counted.
+repaired event by event, and what can't be repaired is counted.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _TRACES, _TABLES = 8, 64
 """Tracebacks of one look that are heard at once, and at the end; tables of failures, each of which keeps all lines
 behind it in suspense."""
 _ENOUGH = 8
-"""Lines of one look in which a loss is no number."""
+"""Lines of one look in which a loss is not a number."""
 _LOG_NAMES = (".log", ".out", ".err", ".txt", "stdout", "stderr")
 _OTHER_NAMES = (".json", ".yaml", ".yml", ".xml", ".csv", ".md")
 _SOURCE_STARTS = (b"import ", b"from ", b"def ", b"class ", b"#!/usr/bin/env python", b'"""')

@@ -51,7 +51,7 @@ _PER_STEP = re.compile(
 _RANK = re.compile(r"rank(?<![a-z_]rank)(?<!local rank)(?<!group rank)[ :=#]{0,3}(\d{1,7})(?!\d)")
 _NONFINITE = re.compile(rb"(?:loss|norm)[\"']?\s{0,8}[:=]?\s{0,8}(?:tensor\()?[\"'(]?[-+]?(?:nan|inf)")
 STEMS = (b"loss", b"step", b"iter", b"it/s", b"s/it", b"epoch")
-# A value that is no number, with what may stand before it; " inf" alone would find every INFO line.
+# A value that is not a number, with what may stand before it; " inf" alone would find every INFO line.
 NONFINITE = frozenset(
     (before + value).encode()
     for befores, values in (
@@ -80,7 +80,7 @@ def worth(line: bytes) -> bool:
 
 
 def nonfinite(line: bytes) -> bool:
-    """True where a loss or a norm of the gradient is no number."""
+    """True where a loss or a norm of the gradient is not a number."""
     return _NONFINITE.search(line[:4096].lower()) is not None
 
 
