@@ -15,6 +15,7 @@ from whichrank.evidence.intake import claims, collect, discover_readers
 from whichrank.evidence.readers import flight_recorder
 from whichrank.evidence.text.chunks import UTF16
 from whichrank.fleet.local import Failure, map_ordered
+from whichrank.flows.next_steps import filled
 from whichrank.flows.several_jobs import together
 from whichrank.model.contracts import Item, Reader, Reading, Rule
 from whichrank.model.errors import UnreadableError
@@ -281,20 +282,19 @@ def _looked_at(case: Case, sources: Sequence[Source]) -> str:
 
 
 def _next(choice: Choice, case: Case) -> tuple[NextStep, ...]:
-    steps: dict[str, NextStep] = {}
     roots = [f for i, f in enumerate(choice.findings) if i not in choice.consequence_of]
-    for finding in roots[:1]:
-        for step in finding.next:
-            steps.setdefault(step.command, step)
+    asked = [step for finding in roots[:1] for step in finding.next]
     if choice.verdict.cause == "unknown":
         why = (
             "stacks of all ranks tell where each of them is"
             if case.lineup is None
             else "fresh dumps of all ranks tell more"
         )
-        step = NextStep("py-spy dump --nonblocking --pid PID > stack.PID.txt", why, (), "none")
-        steps.setdefault(step.command, step)
-    return tuple(steps.values())
+        asked.append(NextStep("whichrank stacks", why, (), "none"))
+    meant = choice.verdict.culprits.ranks or choice.verdict.culprits.candidates
+    return tuple({step.command: step for step in (filled(step, meant, case) for step in reversed(asked))}.values())[
+        ::-1
+    ]
 
 
 def _job(case: Case, choice: Choice) -> JobInfo:
