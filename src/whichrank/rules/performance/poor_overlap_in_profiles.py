@@ -66,7 +66,7 @@ def _finding(steps: Steps, exposed: float, share: float | None) -> Finding:
         code=CODE,
         cause=CAUSE,
         category="slow",
-        severity="warning" if whole else "info",
+        severity="info",  # room for improvement, not a fault: `whichrank trace` gives it as advice
         confidence=round(min(0.85, 0.5 + exposed / 2) * (1.0 if whole else 0.5), 2),
         subject=Subject(),
         message=f"{exposed:.0%} of each step is communication that no computation hides{least}.",
