@@ -113,3 +113,14 @@ def test_the_verdict() -> None:
 
     assert "rank 3" in "".join(load("text").render(diagnosis))
     assert '"straggler"' in "".join(load("json").render(diagnosis))
+
+
+def test_long_pauses_of_one_rank_are_not_a_straggler() -> None:
+    job = Job(4)
+    told = []
+    for _ in range(8):
+        told += job.run(4, 0.1, 0.1, 0.1, 0.1)
+        job.steps_per_s = 0.0
+        told += job.run(12, 0.0, 1.0, 1.0, 1.0)  # rank 0 writes a checkpoint
+        job.steps_per_s = 2.0
+    assert told == []
