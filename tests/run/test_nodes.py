@@ -437,9 +437,9 @@ def test_alone_by_default_and_it_is_said() -> None:
     [
         ("10.255.255.1:29777", "a token is needed"),
         ("0.0.0.0:29777", "every address"),
-        ("node7", "no address of a leader"),
-        (":29777", "no address of a leader"),
-        ("host:99999", "no address of a leader"),
+        ("node7", "not a valid leader address"),
+        (":29777", "not a valid leader address"),
+        ("host:99999", "not a valid leader address"),
     ],
 )
 def test_what_can_not_work_is_said_before_the_job(leader: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:

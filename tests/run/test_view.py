@@ -96,4 +96,4 @@ def test_no_folder_of_a_job(tmp_path: Path) -> None:
         watched.whichrank("watch", tmp_path), capture_output=True, text=True, env=watched.environment(), check=False
     )
     assert done.returncode == 2
-    assert "no folder of a watched job" in done.stderr
+    assert "not the folder of a watched job" in done.stderr

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, median, stdev
+from statistics import fmean, stdev
 
 from whichrank.run.watch.processes import Member
 
@@ -26,8 +26,8 @@ FAR = 0.75
 """Times the share of the rank that waits least of the others: it must wait less than this."""
 SURE = 4.0
 """Standard errors that the difference must have."""
-STEADY = 0.3
-"""Times the usual number of steps of a block: every block must have so many."""
+STEADY, UNEVEN = 0.3, 0.35
+"""Every block must have so many times the steps of the busiest, and their spread be no more than this of the mean."""
 MOST_BLOCKS = 0.8
 """Share of blocks in which it must wait least."""
 
@@ -115,7 +115,8 @@ def _judge(ranks: dict[int, Member], blocks: list[_Block], least: float) -> Stra
     """Who waits least, if that is far less than all others, and nearly always."""
     if len(blocks) < FEWEST or sum(block.steps for block in blocks) < STEPS:
         return None
-    if min(block.steps for block in blocks) < STEADY * median(block.steps for block in blocks):
+    steps = [block.steps / block.seconds for block in blocks]
+    if min(steps) < STEADY * max(steps) or stdev(steps) > UNEVEN * fmean(steps):
         return None  # the others wait out a few long pauses (a checkpoint, an evaluation): each step is as fast as ever
     known = set.intersection(*(set(block.shares) for block in blocks))
     if len(known) < 2 or len(known) < len(ranks):
