@@ -57,7 +57,7 @@ def test_somebody_who_does_not_speak_it(kind):
 
 @pytest.mark.parametrize("address", ["", "host", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:x"])
 def test_no_address(address):
-    assert "no address" in ras.ask(address).why
+    assert "not an address" in ras.ask(address).why
 
 
 def test_what_the_user_set_stays():
