@@ -22,7 +22,6 @@ from whichrank.report.steps import json as as_json
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "traces" / "gloo_data_4rank"
 SHARED = Path(os.environ.get("WHICHRANK_SHARED", Path(__file__).parents[3] / "shared")) / "cases" / "traces_hta"
-SHARED = SHARED if SHARED.is_dir() else Path("/work/shared/cases/traces_hta")
 published = pytest.mark.skipif(not SHARED.is_dir(), reason="the published traces are not here")
 
 # What HTA 0.5.0 answers with HTA_DISABLE_NS_ROUNDING=1: compute, idle and overlap of each rank.
