@@ -72,9 +72,16 @@ LONGEST = (
 )  # fmt: skip
 
 
+# Most tests in these folders start processes, namespaces or jobs: `make check` leaves them out.
+JOB_FOLDERS = {"run", "worker", "lab", "preflight", "rehearse", "integrations"}
+
+
 def pytest_collection_modifyitems(items):
     def place(item):
         name = item.path.stem
         return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
     items.sort(key=place)
+    for item in items:
+        if item.path.stem in LONGEST or JOB_FOLDERS & {parent.name for parent in item.path.parents}:
+            item.add_marker(pytest.mark.job)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tarfile
+
+from tests.conftest import command_environment
 
 
 def verdict(whichrank, *arguments):
@@ -35,3 +39,12 @@ def test_nothing_recognised_is_not_enough_evidence(whichrank, tmp_path):
     done = whichrank("diagnose", tmp_path)
     assert done.returncode == 3
     assert "photo.jpg" in done.stdout + done.stderr
+
+
+def test_an_output_that_can_not_be_written_is_not_a_defect(example):
+    command = f"{sys.executable} -m whichrank diagnose {example} --quiet"
+    for where, words in (("> /dev/full", "No space left on device"), (">&-", "standard output is closed")):
+        done = subprocess.run(
+            ["bash", "-c", f"{command} {where}"], capture_output=True, text=True, env=command_environment(), check=False
+        )
+        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
