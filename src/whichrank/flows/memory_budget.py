@@ -124,7 +124,7 @@ def _nccl(job: Job, facts: Mapping[str, int]) -> list[Part]:
     elif transport == "socket":
         octets = channels * facts["socket_channel"] + facts["socket_communicator"]
         parts.append(Part("NCCL connections between hosts", job.communicators * octets,
-                          f"{channels} channels; the buffers are in pinned host memory: no GPUDirect RDMA"))  # fmt: skip
+                          f"{channels} channels; buffers in pinned host memory: no GPUDirect RDMA"))  # fmt: skip
     if job.nvls and job.ranks_per_host > 1:
         chunk = _setting(job, "NCCL_NVLS_CHUNKSIZE", facts["nvls_chunk"])
         count = _setting(job, "NCCL_NVLS_NCHANNELS", facts["nvls_channels"])
