@@ -33,7 +33,8 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 def command_environment() -> dict[str, str]:
     """The environment for a child that must find this checkout's package."""
     found = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(found), "PYTHONWARNINGS": "ignore"}
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    return {**inherited, "PYTHONPATH": os.pathsep.join(found), "PYTHONWARNINGS": "ignore"}
 
 
 @pytest.fixture
