@@ -72,7 +72,7 @@ unit: $(DEV)
 
 # The repeated and the long measurements behind the figures in the documents.
 bars: $(DEV) system
-	$(BIN)/python -m pytest -q -rs -n 0 -m bars $(TESTS)
+	$(BIN)/python -m pytest -q -rs -n 0 --timeout 3600 -m bars $(TESTS)
 
 bench: $(DEV)
 	@set -e; for file in benchmarks/[!_]*.py; do echo "== $$file"; $(BIN)/python $$file; done
