@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from whichrank.evidence.pickle.native import Records
 from whichrank.evidence.pickle.repeats import Layout, Number, Shape, Site
-from whichrank.evidence.readers.flight_recorder.calls import Calls, Shared, integer
+from whichrank.evidence.readers.flight_recorder.calls import INT64, Calls, Shared, integer
 from whichrank.model.errors import UnreadableError
 
 _RECORD, _SEQ, _OLD_SEQ, _P2P, _CREATED, _CREATED_US, _STARTED, _COMPLETED = range(8)
@@ -28,6 +29,8 @@ _COLUMN = {
 _DURATION = "duration_ms"
 SHAPE = Shape("profiling_name", frozenset(_COLUMN) | {_DURATION}, unused=frozenset({"op_id"}))
 """What repeats in a dump, for the decoder."""
+NATIVE = (SHAPE.marker, tuple(_COLUMN), (_DURATION,), "op_id")
+"""The same for the decoder in C."""
 
 _SECONDS = 8.0  # CPU time for one dump
 _INT32 = (1 << 31) - 1
@@ -108,12 +111,39 @@ def columns(entries: list[Any], unfinished: list[Any]) -> tuple[Columns, Calls]:
     return _lined_up(table, np.array(lines, dtype=np.int64), sites, dropped), table.calls
 
 
+def columns_of(records: Records) -> tuple[Columns, Calls]:
+    """The same from the decoder in C, which has all numbers in columns already."""
+    lines = np.frombuffer(records.lines, np.int32)
+    values = np.frombuffer(records.columns, np.int64).reshape(len(_COLUMN) + 1, -1)
+    entries = lines >= 0
+    dropped = len(lines) - int(np.count_nonzero(entries))
+    if dropped:
+        lines, values = lines[entries], values[:, entries]
+    calls = Calls()
+    shared = np.array([calls.shared(example) for example in records.examples], np.int32).reshape(-1, 4)
+    has_frames = any("frames" in example for example in records.examples)
+    unnumbered = any("record_id" not in example for example in records.examples)
+    durations = values[-1].view(np.float64)
+    return _arranged(shared.T[:, lines], values[:-1], durations, has_frames, unnumbered, dropped), calls
+
+
 def _lined_up(table: _Table, lines: Ints, sites: dict[Site, int], dropped: int) -> Columns:
     shared = np.array(table.shared, dtype=np.int32).reshape(-1, 4).T[:, lines]
     numbers = np.array(table.numbers, dtype=np.int64).reshape(-1, len(_COLUMN)).T[:, lines]
     durations = np.array(table.durations, dtype=np.float64)[lines]
     _fill(numbers, durations, lines, sites)
-    record_id = np.arange(len(lines)) if table.unnumbered else numbers[_RECORD]
+    return _arranged(shared, numbers, durations, table.has_frames, table.unnumbered, dropped)
+
+
+def _arranged(
+    shared: npt.NDArray[np.int32],
+    numbers: Ints,
+    durations: npt.NDArray[np.float64],
+    has_frames: bool,  # noqa: FBT001 - as in the table
+    unnumbered: bool,  # noqa: FBT001
+    dropped: int,
+) -> Columns:
+    record_id = np.arange(numbers.shape[1]) if unnumbered else numbers[_RECORD]
     created = np.where(numbers[_CREATED] == 0, numbers[_CREATED_US] * 1000, numbers[_CREATED])
     seq = np.where(numbers[_SEQ] == 0, numbers[_OLD_SEQ], numbers[_SEQ])
     order: Any = slice(None)
@@ -130,12 +160,12 @@ def _lined_up(table: _Table, lines: Ints, sites: dict[Site, int], dropped: int) 
         p2p_seq=_int32(numbers[_P2P][order]),
         created_ns=created[order],
         started_ns=numbers[_STARTED][order],
-        completed_ns=numbers[_COMPLETED][order],
+        completed_ns=numbers[_COMPLETED][order].copy(),  # a view would keep all columns
         duration_ms=duration_ms[order],
         state=state[order].astype(np.int8),
         retired=retired[order].astype(np.bool_),
-        has_frames=table.has_frames,
-        numbered=not table.unnumbered,
+        has_frames=has_frames,
+        numbered=not unnumbered,
         dropped=dropped,
     )
 
@@ -158,6 +188,8 @@ def _fill(numbers: Ints, durations: npt.NDArray[np.float64], lines: Ints, sites:
         for key, kind, _ in layout.numbers:
             if key == _DURATION:
                 durations[places] = raw[key]
+            elif kind == "<i8":  # the lowest number is none, as in `integer`
+                numbers[_COLUMN[key]][places] = np.where(raw[key] < -INT64, 0, raw[key])
             elif kind != ">f8":
                 numbers[_COLUMN[key]][places] = raw[key]
 
