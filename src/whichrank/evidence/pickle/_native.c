@@ -36,13 +36,14 @@
 #define MAX_SLOTS 64u   /* of one template */
 #define MAX_COLUMNS 16u
 #define MAX_DEPTH 64    /* of a value that becomes a Python object */
+#define MAX_KEY (1u << 16) /* bytes that tell what an example says */
 #define COMPARED 64u    /* bytes compared in vain, per byte of the file */
 #define ROW_STEPS 8u
 
 enum kind { NONE, FALSE_, TRUE_, INT, REAL, TEXT, LIST, TUPLE, DICT, ROW };
 
 /* Tags of a text: 0, a column + 1, or one of these. */
-enum { TAG_MARKER = 0x40, TAG_UNUSED = 0x41, TAG_ENTRIES = 0x42 };
+enum { TAG_MARKER = 0x40, TAG_SKIPPED = 0x41, TAG_PART = 0x42, TAG_ENTRIES = 0x43 };
 /* Tag of a dict that was listed as an entry already. */
 enum { TAG_LISTED = 1 };
 
@@ -93,7 +94,7 @@ typedef struct {
 typedef struct {
     const uint8_t *data;
     uint32_t size, pos;
-    Key keys[MAX_COLUMNS + 8];
+    Key keys[2 * MAX_COLUMNS];
     uint32_t n_keys, n_ints, n_columns; /* columns: ints first, then reals */
 
     Node *nodes;
@@ -116,6 +117,9 @@ typedef struct {
     Value *rows;
     uint32_t *row_template;
     uint32_t n_rows, cap_rows, cap_row_template;
+    uint8_t *key; /* what an example says, as bytes */
+    uint32_t n_key, cap_key;
+    int unnumbered; /* a record lacks the first column */
     uint32_t matched; /* what `memoized` becomes if the record that matched last is taken */
     uint64_t steps, text, compared;
 } Parse;
@@ -429,9 +433,9 @@ static int learn(Parse *p, uint32_t dict, uint32_t start, uint32_t pos, Mark mar
         uint32_t at = p->stack[i + 1].pos, width, what = key->tag - 1u;
         Value value;
         int is_real;
-        if (key->kind != TEXT || key->tag == 0 || (key->tag > p->n_columns && key->tag != TAG_UNUSED))
+        if (key->kind != TEXT || key->tag == 0 || (key->tag > p->n_columns && key->tag != TAG_SKIPPED))
             continue;
-        if (key->tag == TAG_UNUSED)
+        if (key->tag == TAG_SKIPPED)
             what = HOLE_UNUSED;
         else if (seen & 1u << what) { /* twice the same key: not worth the trouble */
             p->n_holes = made.first;
@@ -765,6 +769,7 @@ static void release(Parse *p)
     free(p->templates);
     free(p->rows);
     free(p->row_template);
+    free(p->key);
 }
 
 /* A new reference to a node as a Python object, or NULL: with an exception, or without one for what is too deep. */
@@ -847,14 +852,91 @@ static const Node *entries_of(const Parse *p, uint32_t *at)
     return found != NULL && found->kind == LIST ? found : NULL;
 }
 
-static int add_example(const Parse *p, PyObject *examples, uint32_t dict, PyObject **made)
+static int key_bytes(Parse *p, const void *bytes, uint32_t size)
 {
-    PyObject *example = object_of(p, dict, made, 0);
-    if (example == NULL)
+    if (size > MAX_KEY || !grow((void **)&p->key, &p->cap_key, p->n_key + size, 1))
         return 0;
-    int failed = PyList_Append(examples, example);
-    Py_DECREF(example);
-    return !failed;
+    memcpy(p->key + p->n_key, bytes, size);
+    p->n_key += size;
+    return p->n_key <= MAX_KEY;
+}
+
+/* Append a value to the key: equal bytes mean equal values. */
+static int key_of(Parse *p, uint32_t number, int depth)
+{
+    const Node *node = &p->nodes[number];
+    if (depth > MAX_DEPTH || node->kind == ROW || !key_bytes(p, &node->kind, 1))
+        return 0;
+    if (node->kind == INT || node->kind == REAL)
+        return key_bytes(p, &node->u, sizeof node->u);
+    if (node->kind < TEXT)
+        return 1;
+    if (!key_bytes(p, &node->count, sizeof node->count))
+        return 0;
+    if (node->kind == TEXT)
+        return key_bytes(p, p->data + node->u.at, node->count);
+    for (uint32_t i = 0; i < node->count; i++)
+        if (!key_of(p, p->items[node->u.at + i], depth + 1))
+            return 0;
+    return 1;
+}
+
+/* What a record says apart from its numbers, from what is skipped and from its parts; 0 if that is too much. */
+static int key_of_record(Parse *p, uint32_t dict)
+{
+    const Node *node = &p->nodes[dict];
+    p->n_key = 0;
+    for (uint32_t i = 0; i + 1 < node->count; i += 2) {
+        const Node *key = &p->nodes[p->items[node->u.at + i]];
+        uint8_t tag = key->kind == TEXT ? key->tag : 0;
+        if ((tag > 0 && tag <= p->n_columns) || tag == TAG_SKIPPED || tag == TAG_PART)
+            continue;
+        if (!key_of(p, p->items[node->u.at + i], 0) || !key_of(p, p->items[node->u.at + i + 1], 0))
+            return 0;
+    }
+    return 1;
+}
+
+/* A record as a dict: all of it, or its parts only. */
+static PyObject *dict_of(const Parse *p, uint32_t dict, int parts_only, PyObject **made)
+{
+    const Node *node = &p->nodes[dict];
+    PyObject *object = PyDict_New();
+    for (uint32_t i = 0; object != NULL && i + 1 < node->count; i += 2) {
+        const Node *tagged = &p->nodes[p->items[node->u.at + i]];
+        if (parts_only && (tagged->kind != TEXT || tagged->tag != TAG_PART))
+            continue;
+        PyObject *key = object_of(p, p->items[node->u.at + i], made, 1);
+        PyObject *value = key ? object_of(p, p->items[node->u.at + i + 1], made, 1) : NULL;
+        if (value == NULL || PyDict_SetItem(object, key, value) < 0)
+            Py_CLEAR(object);
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+    }
+    return object;
+}
+
+/* Append (what `known` has for the record, its parts), or (its key or None, the whole record). */
+static int add_example(Parse *p, PyObject *examples, PyObject *known, uint32_t dict, PyObject **made)
+{
+    PyObject *key = NULL, *said = NULL, *record = NULL, *pair = NULL;
+    if (key_of_record(p, dict))
+        key = PyBytes_FromStringAndSize((const char *)p->key, p->n_key);
+    else {
+        key = Py_None;
+        Py_INCREF(key);
+    }
+    if (key != NULL)
+        said = PyDict_GetItemWithError(known, key); /* borrowed */
+    if (key != NULL && !(said == NULL && PyErr_Occurred()))
+        record = dict_of(p, dict, said != NULL, made);
+    if (record != NULL)
+        pair = PyTuple_Pack(2, said != NULL ? said : key, record);
+    int fine = pair != NULL && PyList_Append(examples, pair) == 0;
+    Py_XDECREF(key);
+    Py_XDECREF(record);
+    Py_XDECREF(pair);
+    return fine;
 }
 
 static int32_t template_of(const Parse *p, uint32_t dict)
@@ -870,8 +952,20 @@ static int32_t template_of(const Parse *p, uint32_t dict)
     return low < p->n_templates && p->templates[low].dict == dict ? (int32_t)low : -1;
 }
 
+static int has_first(const Parse *p, uint32_t dict)
+{
+    const Node *node = &p->nodes[dict];
+    for (uint32_t i = 0; i < node->count; i += 2) {
+        const Node *key = &p->nodes[p->items[node->u.at + i]];
+        if (key->kind == TEXT && key->tag == 1)
+            return 1;
+    }
+    return 0;
+}
+
 /* Fill the columns and collect one example of each kind of record. */
-static int fill(Parse *p, const Node *entries, PyObject *examples, int32_t *lines, Value *columns, PyObject **made)
+static int fill(Parse *p, const Node *entries, PyObject *examples, PyObject *known, int32_t *lines, Value *columns,
+                PyObject **made)
 {
     uint32_t n = entries->count;
     int32_t n_examples = 0;
@@ -897,9 +991,10 @@ static int fill(Parse *p, const Node *entries, PyObject *examples, int32_t *line
         if (values != NULL) {
             int32_t line = which >= 0 ? p->templates[which].example : -1;
             if (line < 0) {
-                if (!add_example(p, examples, which >= 0 ? p->templates[which].dict : number, made))
+                if (!add_example(p, examples, known, which >= 0 ? p->templates[which].dict : number, made))
                     return 0;
                 line = n_examples++;
+                p->unnumbered |= !has_first(p, which >= 0 ? p->templates[which].dict : number);
                 if (which >= 0)
                     p->templates[which].example = line;
             }
@@ -915,8 +1010,8 @@ static int fill(Parse *p, const Node *entries, PyObject *examples, int32_t *line
     return 1;
 }
 
-/* (dict without the entries, examples, line of each entry, columns); NULL with or without an exception. */
-static PyObject *result_of(Parse *p)
+/* (dict without the entries, examples, line of each entry, columns, unnumbered); NULL with or without an exception. */
+static PyObject *result_of(Parse *p, PyObject *known)
 {
     uint32_t at;
     const Node *entries = entries_of(p, &at);
@@ -930,7 +1025,7 @@ static PyObject *result_of(Parse *p)
     PyObject *lines = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)entries->count * 4);
     PyObject *columns = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)entries->count * 8 * p->n_columns);
     int fine = rest != NULL && examples != NULL && lines != NULL && columns != NULL;
-    fine = fine && fill(p, entries, examples, (int32_t *)(void *)PyBytes_AsString(lines),
+    fine = fine && fill(p, entries, examples, known, (int32_t *)(void *)PyBytes_AsString(lines),
                         (Value *)(void *)PyBytes_AsString(columns), made);
     for (uint32_t i = 0; fine && top.kind == DICT && i + 1 < top.count; i += 2) {
         if (i == at)
@@ -942,7 +1037,7 @@ static PyObject *result_of(Parse *p)
         Py_XDECREF(value);
     }
     if (fine)
-        result = PyTuple_Pack(4, rest, examples, lines, columns);
+        result = PyTuple_Pack(5, rest, examples, lines, columns, p->unnumbered ? Py_True : Py_False);
     Py_XDECREF(rest);
     Py_XDECREF(examples);
     Py_XDECREF(lines);
@@ -969,29 +1064,32 @@ static int add_key(Parse *p, PyObject *text, uint8_t tag)
     return 1;
 }
 
-static int add_columns(Parse *p, PyObject *names)
+/* Tag the keys of a tuple; those of columns are numbered. */
+static int add_keys(Parse *p, PyObject *names, uint8_t tag)
 {
     for (Py_ssize_t i = 0; i < PyTuple_Size(names); i++) {
-        if (p->n_columns >= MAX_COLUMNS) {
+        if (!tag && p->n_columns >= MAX_COLUMNS) {
             PyErr_SetString(PyExc_ValueError, "too many columns");
             return 0;
         }
-        if (!add_key(p, PyTuple_GetItem(names, i), (uint8_t)++p->n_columns))
+        if (!add_key(p, PyTuple_GetItem(names, i), tag ? tag : (uint8_t)++p->n_columns))
             return 0;
     }
     return 1;
 }
 
-PyDoc_STRVAR(decode_doc, "decode(data, marker, ints, reals, unused)\n--\n\n"
-                         "The columns of the records of a pickle; None where the decoder in Python has to look.");
+PyDoc_STRVAR(decode_doc, "decode(data, marker, ints, reals, skipped, parts, known)\n--\n\n"
+                         "The records of a pickle as columns; None where the decoder in Python has to look.");
 
 static PyObject *decode(PyObject *module, PyObject *arguments)
 {
     (void)module;
-    PyObject *data, *marker, *ints, *reals, *unused;
+    PyObject *data, *marker, *ints, *reals, *skipped, *parts, *known;
+    PyTypeObject *tuple = &PyTuple_Type;
     char *bytes;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(arguments, "SUO!O!U", &data, &marker, &PyTuple_Type, &ints, &PyTuple_Type, &reals, &unused))
+    if (!PyArg_ParseTuple(arguments, "SUO!O!O!O!O!", &data, &marker, tuple, &ints, tuple, &reals, tuple, &skipped,
+                          tuple, &parts, &PyDict_Type, &known))
         return NULL;
     if (PyBytes_AsStringAndSize(data, &bytes, &size) < 0)
         return NULL;
@@ -1002,11 +1100,16 @@ static PyObject *decode(PyObject *module, PyObject *arguments)
     p.data = (const uint8_t *)bytes;
     p.size = (uint32_t)size;
     p.last = -1;
-    if (!add_columns(&p, ints))
+    if (!add_keys(&p, ints, 0))
         return NULL;
     p.n_ints = p.n_columns;
-    if (!add_columns(&p, reals) || !add_key(&p, marker, TAG_MARKER) || !add_key(&p, unused, TAG_UNUSED))
+    if (!add_keys(&p, reals, 0) || !add_key(&p, marker, TAG_MARKER) || !add_keys(&p, skipped, TAG_SKIPPED) ||
+        !add_keys(&p, parts, TAG_PART))
         return NULL;
+    if (p.n_keys >= sizeof p.keys / sizeof p.keys[0]) {
+        PyErr_SetString(PyExc_ValueError, "too many keys");
+        return NULL;
+    }
     p.keys[p.n_keys].text = "entries";
     p.keys[p.n_keys].size = 7;
     p.keys[p.n_keys++].tag = TAG_ENTRIES;
@@ -1014,7 +1117,7 @@ static PyObject *decode(PyObject *module, PyObject *arguments)
     Py_BEGIN_ALLOW_THREADS
     fine = parse(&p);
     Py_END_ALLOW_THREADS
-    PyObject *result = fine ? result_of(&p) : NULL;
+    PyObject *result = fine ? result_of(&p, known) : NULL;
     release(&p);
     if (result == NULL && !PyErr_Occurred())
         Py_RETURN_NONE;

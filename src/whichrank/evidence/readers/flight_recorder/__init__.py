@@ -78,7 +78,7 @@ def _taken(data: bytes) -> tuple[dict[Any, Any], Columns, Calls] | None:
     from whichrank.evidence.pickle.native import records
     from whichrank.evidence.readers.flight_recorder.columns import NATIVE, columns_of
 
-    found = records(data, *NATIVE)
+    found = records(data, NATIVE)
     return (found.rest, *columns_of(found)) if found is not None else None
 
 

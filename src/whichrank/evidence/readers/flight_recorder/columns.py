@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from whichrank.evidence.pickle.native import Records
+from whichrank.evidence.pickle.native import Records, Wanted
 from whichrank.evidence.pickle.repeats import Layout, Number, Shape, Site
-from whichrank.evidence.readers.flight_recorder.calls import INT64, Calls, Shared, integer
+from whichrank.evidence.readers.flight_recorder.calls import INT64, PARTS, Calls, CallsOfRanks, Shared, integer
 from whichrank.model.errors import UnreadableError
 
 _RECORD, _SEQ, _OLD_SEQ, _P2P, _CREATED, _CREATED_US, _STARTED, _COMPLETED = range(8)
@@ -29,7 +29,8 @@ _COLUMN = {
 _DURATION = "duration_ms"
 SHAPE = Shape("profiling_name", frozenset(_COLUMN) | {_DURATION}, unused=frozenset({"op_id"}))
 """What repeats in a dump, for the decoder."""
-NATIVE = (SHAPE.marker, tuple(_COLUMN), (_DURATION,), "op_id")
+_OF_RANKS = CallsOfRanks()
+NATIVE = Wanted(SHAPE.marker, tuple(_COLUMN), (_DURATION,), ("op_id", "thread_id"), PARTS, _OF_RANKS.known)
 """The same for the decoder in C."""
 
 _SECONDS = 8.0  # CPU time for one dump
@@ -119,12 +120,14 @@ def columns_of(records: Records) -> tuple[Columns, Calls]:
     dropped = len(lines) - int(np.count_nonzero(entries))
     if dropped:
         lines, values = lines[entries], values[:, entries]
-    calls = Calls()
-    shared = np.array([calls.shared(example) for example in records.examples], np.int32).reshape(-1, 4)
-    has_frames = any("frames" in example for example in records.examples)
-    unnumbered = any("record_id" not in example for example in records.examples)
+    calls, shared, has_frames = Calls(), [], False
+    for said, entry in records.examples:
+        call, framed = said if isinstance(said, tuple) else _OF_RANKS.call(said, entry)
+        shared.append(calls.known(call, entry))
+        has_frames = has_frames or framed
+    parts = np.array(shared, np.int32).reshape(-1, 4).T[:, lines]
     durations = values[-1].view(np.float64)
-    return _arranged(shared.T[:, lines], values[:-1], durations, has_frames, unnumbered, dropped), calls
+    return _arranged(parts, values[:-1], durations, has_frames, records.unnumbered, dropped), calls
 
 
 def _lined_up(table: _Table, lines: Ints, sites: dict[Site, int], dropped: int) -> Columns:
