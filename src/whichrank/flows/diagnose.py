@@ -279,9 +279,8 @@ def _looked_at(case: Case, sources: Sequence[Source]) -> str:
     if case.lineup is not None:
         dumped, world = len(case.lineup.dumped), case.lineup.world
         what = "flight-recorder dumps" if case.has_dumps else "NCCL logs"
-        parts.append(
-            f"the {what} of {dumped} of {world} ranks ({len(case.lineup):,} {'entries' if case.has_dumps else 'calls'})"
-        )
+        count = len(case.lineup) + sum(dump.left_out for dump in case.lineup.dumps)
+        parts.append(f"the {what} of {dumped} of {world} ranks ({count:,} {'entries' if case.has_dumps else 'calls'})")
     if case.stacks:
         parts.append(f"the stacks of {len(case.stacks)} ranks")
     if case.events:

@@ -27,7 +27,7 @@ Column = npt.NDArray[Any]
 
 # Above this many entries memory is worth some care: 46 bytes each.
 MANY = 500_000
-_DUMP_COLUMNS = tuple(f.name for f in fields(Dump) if str(f.type).startswith("npt.NDArray"))
+DUMP_COLUMNS = tuple(f.name for f in fields(Dump) if str(f.type).startswith("npt.NDArray"))
 
 
 @dataclass
@@ -117,7 +117,7 @@ def scattered(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return spread
 
 
-def _finished(dump: Dump) -> Bools:
+def finished(dump: Dump) -> Bools:
     """Gloo never says "completed": there `retired` is the end. On NCCL retired alone is a time-out."""
     gloo = np.array([call.backend == "gloo" for call in dump.calls], np.bool_)
     finished: Bools = (dump.state == COMPLETED) | (dump.retired & gloo[dump.call])
@@ -151,7 +151,7 @@ def _columns(dump: Dump, number: int, groups: list[int], calls: _Calls) -> dict[
     """A dump's part of the table, in the numbers of the whole job."""
     call_map = np.array([calls.number(call) for call in dump.calls], np.int32)
     group_map = np.array(groups, np.int32)
-    done = _finished(dump)
+    done = finished(dump)
     return {
         "rank": np.full(len(dump), dump.rank, np.int32),
         "group": group_map[dump.group],
@@ -170,7 +170,7 @@ def _columns(dump: Dump, number: int, groups: list[int], calls: _Calls) -> dict[
 
 def _release(dump: Dump) -> None:
     """Forget the columns: they are in the table now. (An empty slice would keep the whole array.)"""
-    for name in _DUMP_COLUMNS:
+    for name in DUMP_COLUMNS:
         setattr(dump, name, np.empty(0, getattr(dump, name).dtype))
 
 

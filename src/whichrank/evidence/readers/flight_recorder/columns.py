@@ -142,8 +142,8 @@ def _arranged(
     shared: npt.NDArray[np.int32],
     numbers: Ints,
     durations: npt.NDArray[np.float64],
-    has_frames: bool,  # noqa: FBT001 - as in the table
-    unnumbered: bool,  # noqa: FBT001
+    has_frames: bool,
+    unnumbered: bool,
     dropped: int,
 ) -> Columns:
     record_id = np.arange(numbers.shape[1]) if unnumbered else numbers[_RECORD]
