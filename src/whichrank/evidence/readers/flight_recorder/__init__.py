@@ -7,6 +7,7 @@ record_id); 1.x (2.3) a dict with one `seq_id` per entry and pg_config as group 
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +53,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 def read(item: Item) -> Reading:
     """Decode one dump into columns."""
-    with item.path.open("rb") as stream:
-        data = stream.read(_MAX_BYTES + 1)
+    data = _bytes(item)
     if len(data) > _MAX_BYTES:
         raise UnreadableError(f"{item.label} has more than {_MAX_BYTES >> 20} MiB, far more than a dump")
     pickled = data[:1] == b"\x80"
@@ -71,6 +71,16 @@ def read(item: Item) -> Reading:
         rows, calls, dropped = _walked(top.get("entries", []), unfinished)
     dump = _dump(item, top, rows, calls)
     return Reading([dump], "partial" if why or dropped else "complete", _note(dump, why, dropped))
+
+
+def _bytes(item: Item) -> bytes:
+    """The file, and no more room than it needs: reading up to the limit would reserve all of that, every time."""
+    with item.path.open("rb", buffering=0) as stream:
+        data = stream.read(min(os.fstat(stream.fileno()).st_size, _MAX_BYTES) + 1) or b""
+        room = 1 << 16
+        while len(data) <= _MAX_BYTES and (more := stream.read(room)):  # it has grown meanwhile
+            data, room = data + more, 2 * room
+    return data
 
 
 def _taken(data: bytes) -> tuple[dict[Any, Any], Columns, Calls] | None:
