@@ -106,7 +106,8 @@ HOSTILE = {
     "tuples in tuples": b"\x80\x02)" + b"\x85" * 200_000 + b".",
     "a list in itself": b"\x80\x02]q\x00h\x00a.",
     "entries that hold themselves": b"\x80\x02}(X\x07\x00\x00\x00entries]q\x00(h\x00h\x00eu.",
-    "a billion laughs": b"\x80\x02]q\x00" + b"".join(b"](" + b"h%c" % n * 9 + b"eq%c" % (n + 1) for n in range(60)) + b".",
+    "a billion laughs": b"\x80\x02]q\x00" + b"".join(b"](" + b"h%c" % n * 9 + b"eq%c" % (n + 1) for n in range(60))
+    + b".",
     "steps without end": b"\x80\x02](" + b"N" * 5_000_000 + b"e.",
     "a class": b"\x80\x02cos\nsystem\n.",
     "nothing": b"\x80",

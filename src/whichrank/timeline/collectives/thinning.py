@@ -24,6 +24,8 @@ from whichrank.timeline.identity.groups import resolve_groups, world_size
 
 # Entries of all ranks together that fit into memory, with what lining them up takes (some 100 bytes each).
 ROOM = 6_000_000
+# As many at the most are added when dumps are read again.
+ADDED = 3_000_000
 # Of each rank at least what is read of its past, and of each group enough to tell how far it has come.
 LEAST, OF_GROUP, UNFINISHED = TAIL + 16, 16, 256
 # Entries kept around a place at which members disagree, and of how many such places in one group.
@@ -158,7 +160,7 @@ def disputed(dumps: Sequence[Dump], thinner: Thinner) -> dict[int, list[Place]]:
         for local, digest in thinner.digests.get(id(dump), {}).items():
             members.setdefault(row[local], []).append((number, local, digest))
     wanted: dict[int, list[Place]] = {}
-    room = ROOM // 2
+    room = ADDED
     for group in sorted(members, key=lambda group: len(groups[group].members) if group >= 0 else 0):
         places, odd = _departures(members[group]) if group >= 0 else ([], set())
         chosen = sorted(members[group], key=lambda member: (id(member[2]) not in odd, member[0])) if places else []
