@@ -230,4 +230,4 @@ def _real(value: object) -> float:
 
 
 def _int32(values: Ints) -> npt.NDArray[np.int32]:
-    return np.clip(values, -_INT32, _INT32).astype(np.int32)
+    return np.minimum(np.maximum(values, -_INT32), _INT32).astype(np.int32)
