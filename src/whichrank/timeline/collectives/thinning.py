@@ -30,6 +30,8 @@ ADDED = 3_000_000
 LEAST, OF_GROUP, UNFINISHED = TAIL + 16, 16, 256
 # Entries kept around a place at which members disagree, and of how many such places in one group.
 BEFORE, BEHIND, PLACES = 300, 100, 2
+# What groups of the same kind did at that place decides where a group has no majority: so many of their members.
+SIBLINGS = 256
 
 U32 = npt.NDArray[np.uint32]
 _Array = TypeVar("_Array", I32, U32)
@@ -42,6 +44,8 @@ class Digest:
     seq: I32
     names: U32
     """Of signatures, in 32 bits."""
+    unfinished: int | None = None
+    """The first one among the older entries that was not finished, and was kept therefore."""
 
     def departs_from(self, other: Digest) -> int | None:
         """The first number at which two lists differ, where both have entries; None if they agree."""
@@ -97,7 +101,7 @@ class Thinner:
             at = np.flatnonzero((dump.group == place.group) & (dump.seq == place.seq))
             nearest = int(at[0]) if len(at) else _nearest(dump, place)
             kept[max(0, nearest - BEFORE) : nearest + BEHIND] = True
-        self.digests[id(dump)] = self._digested(dump, ~kept)
+        self.digests[id(dump)] = self._digested(dump, ~kept, done)
         p2p = np.array([call.p2p for call in dump.calls], np.bool_)[dump.call]
         # The n-th send belongs to the n-th recv: where some are gone it can't be counted from the beginning.
         dump.capacity_wrapped = dump.capacity_wrapped or bool((p2p & ~kept).any())
@@ -105,15 +109,19 @@ class Thinner:
         for name in DUMP_COLUMNS:
             setattr(dump, name, getattr(dump, name)[kept])
 
-    def _digested(self, dump: Dump, gone: Bools) -> dict[int, Digest]:
-        collective = ~np.array([call.p2p for call in dump.calls], np.bool_)[dump.call] & gone
+    def _digested(self, dump: Dump, gone: Bools, done: Bools) -> dict[int, Digest]:
+        collective = ~np.array([call.p2p for call in dump.calls], np.bool_)[dump.call]
+        older = collective & (np.arange(len(dump)) < len(dump) - self.keep)
         names = np.array([self._name(call) for call in dump.calls], np.uint32)
         found = {}
         for group in range(len(dump.groups)):
-            rows = np.flatnonzero(collective & (dump.group == group))
+            mine = older & (dump.group == group)
+            rows = np.flatnonzero(mine & gone)
             if len(rows):
                 rows = rows[in_order(dump.seq[rows])]
-                found[group] = Digest(self._once(dump.seq[rows]), self._once(names[dump.call[rows]]))
+                pending = dump.seq[mine & ~done]
+                seq, named = self._once(dump.seq[rows]), self._once(names[dump.call[rows]])
+                found[group] = Digest(seq, named, int(pending.min()) if len(pending) else None)
         return found
 
     def _name(self, call: Call) -> int:
@@ -163,18 +171,30 @@ def disputed(dumps: Sequence[Dump], thinner: Thinner) -> dict[int, list[Place]]:
     room = ADDED
     for group in sorted(members, key=lambda group: len(groups[group].members) if group >= 0 else 0):
         places, odd = _departures(members[group]) if group >= 0 else ([], set())
-        chosen = sorted(members[group], key=lambda member: (id(member[2]) not in odd, member[0])) if places else []
-        for number, local, _ in chosen[: max(2, room // (BEFORE + BEHIND))]:
+        if not places:
+            continue
+        first = sorted(members[group], key=lambda member: (id(member[2]) not in odd, member[0]))
+        chosen = first[: max(2, room // (BEFORE + BEHIND))]
+        kind = groups[group].kind
+        alike = [
+            m for other in members if other not in (group, -1) and groups[other].kind == kind for m in members[other]
+        ]
+        for number, local, _ in chosen + alike[:: len(alike) // SIBLINGS + 1]:
             wanted.setdefault(number, []).extend(Place(local, seq) for seq in places)
             room -= (BEFORE + BEHIND) * len(places)
     return wanted
 
 
 def _departures(members: Sequence[tuple[int, int, Digest]]) -> tuple[list[int], set[int]]:
-    """The first numbers at which lists of members differ from the most frequent list, and the ids of those lists."""
+    """The first numbers at which members differ from most others or have not finished, and the ids of their lists."""
     lists = {(id(digest.seq), id(digest.names)): digest for _, _, digest in members}
     often = Counter((id(digest.seq), id(digest.names)) for _, _, digest in members)
     usual = lists[often.most_common(1)[0][0]]
     departures = {key: at for key, digest in lists.items() if (at := digest.departs_from(usual)) is not None}
-    odd = {id(digest) for _, _, digest in members if (id(digest.seq), id(digest.names)) in departures}
-    return sorted(set(departures.values()))[:PLACES], odd
+    pending = {digest.unfinished for _, _, digest in members if digest.unfinished is not None}
+    odd = {
+        id(digest)
+        for _, _, digest in members
+        if digest.unfinished is not None or (id(digest.seq), id(digest.names)) in departures
+    }
+    return sorted({*sorted(set(departures.values()))[:PLACES], *sorted(pending)[:PLACES]}), odd
