@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -62,6 +63,40 @@ def map_ordered(
         return pool.run(workers)
     finally:
         pool.end()
+
+
+def map_threads(
+    function: Callable[[T], R],
+    items: Sequence[T],
+    *,
+    jobs: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[R | Failure]:
+    """The same in threads, for a function that spends its time outside Python: results need not travel."""
+    results: list[R | Failure | None] = [None] * len(items)
+    waiting, done = iter(range(len(items))), iter(range(1, len(items) + 1))
+    stopped = False
+
+    def work() -> None:
+        for number in waiting:
+            if stopped:
+                return
+            results[number] = _attempt(function, items[number])
+            count = next(done)
+            if progress is not None and threading.current_thread() is here:
+                progress(count, len(items))
+
+    here = threading.current_thread()
+    others = [threading.Thread(target=work, daemon=True) for _ in range(min(jobs or cores(), len(items)) - 1)]
+    try:
+        for thread in others:
+            thread.start()
+        work()
+        for thread in others:
+            thread.join()
+    finally:
+        stopped = True  # after Ctrl-C each of them ends with the item it is at
+    return [result if result is not None else Failure("it was not read") for result in results]
 
 
 def _here(

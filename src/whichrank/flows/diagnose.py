@@ -12,10 +12,12 @@ from types import ModuleType
 from typing import Any, Literal, cast
 
 from whichrank.evidence.intake import claims, collect, discover_readers
+from whichrank.evidence.pickle.native import library
 from whichrank.evidence.readers import flight_recorder
 from whichrank.evidence.text.chunks import UTF16
 from whichrank.fleet.local import Failure, map_ordered
 from whichrank.flows.next_steps import filled
+from whichrank.flows.read_dumps import read_dumps
 from whichrank.flows.several_jobs import together
 from whichrank.model.contracts import Item, Reader, Reading, Rule
 from whichrank.model.errors import UnreadableError
@@ -92,10 +94,22 @@ def read_all(
     items: Sequence[Item], *, jobs: int | None, progress: Progress | None
 ) -> list[list[tuple[str, Reading]] | Failure]:
     """Every file through every reader that recognises it, in parallel."""
-    told = (lambda done, total: progress("reading", done, total)) if progress is not None else None
-    if not all(_is_dump(item) for item in items):
+    told = (lambda done, _: progress("reading", done, len(items))) if progress is not None else None
+    # The decoder in C needs no processes beside this one; where it was not built, dumps are read like all else.
+    dumps = [number for number, item in enumerate(items) if _is_dump(item)] if library() is not None else []
+    results = dict(zip(dumps, read_dumps([items[number] for number in dumps], jobs=jobs, progress=told), strict=True))
+    rest = [number for number in range(len(items)) if number not in results]
+    if not all(_is_dump(items[number]) for number in rest):
         discover_readers()  # once, before the work is spread over processes
-    return map_ordered(_read, items, jobs=jobs, size=lambda item: item.size, progress=told)
+    more = map_ordered(
+        _read,
+        [items[number] for number in rest],
+        jobs=jobs,
+        size=lambda item: item.size,
+        progress=(lambda done, total: told(done + len(dumps), total)) if told is not None else None,
+    )
+    results.update(zip(rest, more, strict=True))
+    return [results[number] for number in range(len(items))]
 
 
 # Readers of running text: what they look for may stand anywhere in a log, not only at its beginning.
@@ -265,9 +279,8 @@ def _looked_at(case: Case, sources: Sequence[Source]) -> str:
     if case.lineup is not None:
         dumped, world = len(case.lineup.dumped), case.lineup.world
         what = "flight-recorder dumps" if case.has_dumps else "NCCL logs"
-        parts.append(
-            f"the {what} of {dumped} of {world} ranks ({len(case.lineup):,} {'entries' if case.has_dumps else 'calls'})"
-        )
+        count = len(case.lineup) + sum(dump.left_out for dump in case.lineup.dumps)
+        parts.append(f"the {what} of {dumped} of {world} ranks ({count:,} {'entries' if case.has_dumps else 'calls'})")
     if case.stacks:
         parts.append(f"the stacks of {len(case.stacks)} ranks")
     if case.events:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,11 +29,17 @@ class Item:
     """Of a file that holds several jobs: which of them this part is about."""
 
     def head(self, count: int = 4096) -> bytes:
-        with self.path.open("rb") as stream:
-            return stream.read(count)
+        return _head(self.path, count, self.size, self.mtime_ns)
 
     def read(self) -> bytes:
         return self.path.read_bytes()
+
+
+@lru_cache(maxsize=8)
+def _head(path: Path, count: int, _size: int, _mtime_ns: int) -> bytes:
+    """Everybody who may know a file looks at its beginning; the size and the time tell when it has changed."""
+    with path.open("rb") as stream:
+        return stream.read(count)
 
 
 @dataclass(slots=True)

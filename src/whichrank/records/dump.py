@@ -87,6 +87,8 @@ class Dump:
     """Latest time anywhere in the dump, discovery times included: the dump is no older."""
     capacity_wrapped: bool = False
     """True when the oldest record_id is above 0: the ring has dropped entries."""
+    left_out: int = 0
+    """Entries that were read and are in no column: of very many ranks only what a verdict needs is kept."""
 
     record_id: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     group: npt.NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))

@@ -110,11 +110,10 @@ def _shared(lineup: Lineup) -> _Shared:
     sizes: list[npt.NDArray[np.intp]] = []
     for number, group in enumerate(lineup.groups):
         wanted = sum(member in lineup.first for member in group.members)
-        table = attendance(lineup, number) if wanted > 1 else None
+        table = attendance(lineup, number, every) if wanted > 1 else None
         if table is not None:
             here = table.sizes
             whole = (here == wanted) & np.logical_and.reduceat(table.done, table.start)
-            whole &= np.arange(len(whole)) % every == 0
             rows.append(table.row[np.repeat(whole, here)])
             sizes.append(here[whole])
     for channel in channels(lineup):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from whichrank.timeline.collectives.lineup import I32, Bools, Lineup
+from whichrank.timeline.collectives.lineup import I32, Bools, Lineup, in_order
 
 
 @dataclass(slots=True)
@@ -35,17 +35,19 @@ class Attendance:
         return slice(int(self.start[meeting]), int(stop))
 
 
-def attendance(lineup: Lineup, group: int) -> Attendance | None:
-    """The attendance of a group's collectives; None if it has none."""
+def attendance(lineup: Lineup, group: int, every: int = 1) -> Attendance | None:
+    """The attendance of a group's collectives, or of every so-manieth; None if it has none."""
     rows = lineup.rows_of_group(group)
     rows = rows[~lineup.p2p[rows]]
+    if every > 1:
+        rows = rows[lineup.seq[rows] % every == 0]
     if not len(rows):
         return None
-    rows = rows[np.argsort(lineup.seq[rows], kind="stable")]
+    rows = rows[in_order(lineup.seq[rows])]
     seq, rank = lineup.seq[rows], lineup.rank[rows]
     line = np.flatnonzero(np.r_[True, (seq[1:] != seq[:-1]) | (rank[1:] != rank[:-1])])
     # A coalesced call is several rows of one rank: what it brought is the sum of their marks.
-    brought = np.add.reduceat(lineup.signature_marks[lineup.call_signature[lineup.call[rows]]], line)
+    brought = np.add.reduceat(lineup.call_marks[lineup.call[rows]], line)
     done = np.logical_and.reduceat(lineup.done[rows], line)
     seq = seq[line]
     start = np.flatnonzero(np.r_[True, seq[1:] != seq[:-1]])

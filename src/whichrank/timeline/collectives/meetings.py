@@ -14,6 +14,7 @@ from whichrank.timeline.collectives.attendance import Attendance, attendance
 from whichrank.timeline.collectives.channels import Channel, Rows, channels
 from whichrank.timeline.collectives.lineup import Bools, Lineup
 from whichrank.timeline.collectives.signature import proves_all_joined
+from whichrank.timeline.identity.groups import Sorted
 
 # Pending meetings kept per group: the head decides, the next ones show order and running ahead.
 KEEP_PENDING = 8
@@ -102,10 +103,13 @@ def find_meetings(lineup: Lineup) -> Meetings:
 
 def _note_progress(lineup: Lineup, group: int, table: Attendance, proves: Bools, result: Meetings) -> None:
     """How far a group has come: by rank, by proof, at all."""
-    order = np.argsort(table.rank, kind="stable")
-    ranks, first = np.unique(table.rank[order], return_index=True)
-    newest = np.maximum.reduceat(table.seq[order], first)
-    result.last.update({(group, rank): seq for rank, seq in zip(ranks.tolist(), newest.tolist(), strict=True)})
+    lowest = int(table.rank.min())
+    line = np.full(int(table.rank.max()) - lowest + 1, -1, np.int32)
+    line[table.rank - lowest] = np.arange(len(table.rank), dtype=np.int32)  # in order of seq: the last one stays
+    ranks = np.flatnonzero(line >= 0)
+    newest = table.seq[line[ranks]]
+    for rank, seq in zip((ranks + lowest).tolist(), newest.tolist(), strict=True):
+        result.last[group, rank] = seq
     proof = table.done & proves[lineup.call_signature[lineup.call[table.row]]]
     for mask, target in ((proof, result.proven), (table.done, result.last_done)):
         if mask.any():
@@ -115,6 +119,7 @@ def _note_progress(lineup: Lineup, group: int, table: Attendance, proves: Bools,
 def _take_status(lineup: Lineup, result: Meetings) -> None:
     """pg_status knows groups whose entries the ring has dropped (it may lag, so it only raises)."""
     index = {(group.name, group.members): number for number, group in enumerate(lineup.groups)}
+    members = Sorted()
     for dump in lineup.dumps:
         if dump.rank is None or dump.comm_lib == "" or not dump.capacity_wrapped:
             continue
@@ -122,7 +127,7 @@ def _take_status(lineup: Lineup, result: Meetings) -> None:
             status = dump.status.get(local.pg_id)
             if status is None or local.members is None or status.enqueued < 0:
                 continue
-            key = (index.get((local.name, tuple(sorted(local.members))), -1), dump.rank)
+            key = (index.get((local.name, members.of(local.members)), -1), dump.rank)
             if key[0] >= 0:
                 result.last[key] = max(result.last.get(key, -1), status.enqueued)
 

@@ -100,7 +100,9 @@ class Programs:
             {(label, rank): row for label, row in zip(self.labels[rank], self.rows[rank], strict=True)}
         )
         self.finished.update(labels[lineup.done[rows]].tolist())
-        self._strands[rank] = [np.flatnonzero(lineup.source[rows] == s) for s in np.unique(lineup.source[rows])]
+        self._strands[rank] = [
+            np.flatnonzero(lineup.source[rows] == s) for s in sorted(set(lineup.source[rows].tolist()))
+        ]
         for strand in self._strands[rank]:
             self._passages.add(rank, labels[strand])
 

@@ -42,10 +42,28 @@ class Group:
         return f"group {self.name}" if self.name else "the default group"
 
 
+class Sorted:
+    """Lists of members in order. Dumps share the lists, so that each is sorted and hashed once, not once per rank."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self._same: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def of(self, members: tuple[int, ...]) -> tuple[int, ...]:
+        """The same members in order; equal ones are the same object."""
+        found = self._by_id.get(id(members))
+        if found is None:
+            ordered = tuple(sorted(members))
+            # The list itself is kept beside it: its number must not be given to another.
+            found = self._by_id[id(members)] = members, self._same.setdefault(ordered, ordered)
+        return found[1]
+
+
 def world_size(dumps: Sequence[Dump]) -> int:
     """The number of ranks the evidence speaks of."""
     named = [dump.rank for dump in dumps if dump.rank is not None]
-    listed = [max(group.members) for dump in dumps for group in dump.groups if group.members]
+    lists = {id(group.members): group.members for dump in dumps for group in dump.groups if group.members}
+    listed = [max(members) for members in lists.values()]
     return max(max(named + listed, default=-1) + 1, _gathered_world(dumps))
 
 
@@ -128,7 +146,8 @@ def resolve_groups(dumps: Sequence[Dump], world: int) -> tuple[list[Group], list
     """All groups, and for every dump the index of each of its local groups among them."""
     dumped = {dump.rank for dump in dumps if dump.rank is not None}
     inferred = _complete(_seen(dumps), world, dumped)
-    index: dict[tuple[str, tuple[int, ...]], int] = {}
+    index: dict[tuple[str, int], int] = {}
+    ordered = Sorted()
     groups: list[Group] = []
     mapping: list[list[int]] = []
     names: Counter[str] = Counter()
@@ -136,14 +155,15 @@ def resolve_groups(dumps: Sequence[Dump], world: int) -> tuple[list[Group], list
         row: list[int] = []
         for i, local in enumerate(dump.groups):
             if local.members is not None:
-                name, members, certain = local.name, tuple(sorted(local.members)), True
+                name, members, certain = local.name, ordered.of(local.members), True
             else:
                 name = _local_name(dump, i)
                 if (name, local.desc) not in inferred:
                     row.append(-1)
                     continue
                 members, certain = inferred[name, local.desc]
-            key = (name, members)
+                members = ordered.of(members)
+            key = (name, id(members))
             if key not in index:
                 index[key] = len(groups)
                 names[name] += 1

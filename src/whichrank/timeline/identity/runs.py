@@ -39,8 +39,9 @@ def _clusters(dumps: Sequence[Dump]) -> list[list[Dump]]:
     """Groups of dumps whose recorded times overlap, oldest first."""
     clusters: list[list[Dump]] = []
     end = 0
-    for dump in sorted(dumps, key=_span):
-        first, last = _span(dump)
+    spans = {id(dump): _span(dump) for dump in dumps}
+    for dump in sorted(dumps, key=lambda dump: spans[id(dump)]):
+        first, last = spans[id(dump)]
         if clusters and first <= end + CLOCK_TOLERANCE_NS:
             clusters[-1].append(dump)
         else:
@@ -65,7 +66,7 @@ def _attempts(cluster: Sequence[Dump]) -> list[list[Dump]]:
         by_rank.setdefault(dump.rank, []).append(dump)
     starts: list[int] = []
     for rank, dumps in by_rank.items():
-        if rank is None:
+        if rank is None or len(dumps) < 2:
             continue
         windows = sorted({_span(dump)[0] for dump in dumps if len(dump) and not dump.capacity_wrapped})
         ends = sorted(_span(dump)[1] for dump in dumps if len(dump))
@@ -84,21 +85,21 @@ def _better(one: Dump, other: Dump) -> Dump:
 
 
 def _without_copies(dumps: Iterable[Dump]) -> tuple[list[Dump], list[tuple[Dump, str]]]:
-    kept: dict[tuple[int | None, int], Dump] = {}
+    kept: list[Dump] = []
+    of_rank: dict[int, list[int]] = {}
     aside: list[tuple[Dump, str]] = []
     for dump in dumps:
-        if dump.rank is None:
-            kept[(None, id(dump))] = dump
-            continue
-        slot = next((key for key, other in kept.items() if key[0] == dump.rank and _same_recorder(dump, other)), None)
+        slots = of_rank.setdefault(dump.rank, []) if dump.rank is not None else []
+        slot = next((number for number in slots if _same_recorder(dump, kept[number])), None)
         if slot is None:
-            kept[(dump.rank, id(dump))] = dump
+            slots.append(len(kept))
+            kept.append(dump)
             continue
         best = _better(kept[slot], dump)
         worse = dump if best is kept[slot] else kept[slot]
         aside.append((worse, f"another dump of rank {dump.rank} says more: {best.source}"))
         kept[slot] = best
-    return list(kept.values()), aside
+    return kept, aside
 
 
 def _place_unnamed(dumps: list[Dump]) -> None:
@@ -125,9 +126,13 @@ LARGEST_WORLD = 1 << 17
 def _drop_impossible_ranks(dumps: list[Dump]) -> None:
     """A number in a file name that is in none of the dump's groups, or beyond every group's, is not a rank."""
     stated = max((rank for dump in dumps for group in dump.groups for rank in (group.members or ())[-1:]), default=0)
+    sets: dict[int, set[int]] = {}  # dumps of one job share their lists of members
     for dump in dumps:
-        members = [set(group.members) for group in dump.groups if group.members]
-        inside = dump.rank in set.union(*members) if members else (dump.rank or 0) <= max(stated, LARGEST_WORLD)
+        lists = [group.members for group in dump.groups if group.members]
+        members = [sets.get(id(one)) or sets.setdefault(id(one), set(one)) for one in lists]
+        inside = any(dump.rank in one for one in members)
+        if not members:
+            inside = (dump.rank or 0) <= max(stated, LARGEST_WORLD)
         if dump.rank is not None and not inside:
             dump.rank = None
 

@@ -7,8 +7,9 @@ record_id); 1.x (2.3) a dict with one `seq_id` per entry and pg_config as group 
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whichrank.evidence.pickle.decoder import decode
 from whichrank.evidence.readers.flight_recorder.groups import local_groups, status
@@ -16,6 +17,10 @@ from whichrank.evidence.readers.flight_recorder.names import host_from_name, ran
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.records.dump import Dump
+
+if TYPE_CHECKING:
+    from whichrank.evidence.readers.flight_recorder.calls import Calls
+    from whichrank.evidence.readers.flight_recorder.columns import Columns
 
 __all__ = ["NAME", "host_from_name", "rank_from_name", "read", "sniff"]
 
@@ -48,18 +53,52 @@ def sniff(head: bytes, name: str) -> bool:
 
 def read(item: Item) -> Reading:
     """Decode one dump into columns."""
-    with item.path.open("rb") as stream:
-        data = stream.read(_MAX_BYTES + 1)
+    data = _bytes(item)
     if len(data) > _MAX_BYTES:
         raise UnreadableError(f"{item.label} has more than {_MAX_BYTES >> 20} MiB, far more than a dump")
-    top, unfinished, why = _pickle(data) if data[:1] == b"\x80" else _json(data)
-    top = {"entries": top} if isinstance(top, list) else top
-    if not isinstance(top, dict) or not ("entries" in top or "pg_config" in top or "pg_status" in top):
-        raise UnreadableError(f"{item.label}: {why or 'this is no flight-recorder dump'}")
-    if not isinstance(top.get("entries", []), list):
-        raise UnreadableError(f"{item.label}: the entries are no list")
-    dump, dropped = _dump(item, top, unfinished)
+    pickled = data[:1] == b"\x80"
+    taken = _taken(data) if pickled else None
+    if taken is not None:
+        top, rows, calls = taken
+        why, dropped = "", rows.dropped
+    else:
+        top, unfinished, why = _pickle(data) if pickled else _json(data)
+        top = {"entries": top} if isinstance(top, list) else top
+        if not isinstance(top, dict) or not ("entries" in top or "pg_config" in top or "pg_status" in top):
+            raise UnreadableError(f"{item.label}: {why or 'this is no flight-recorder dump'}")
+        if not isinstance(top.get("entries", []), list):
+            raise UnreadableError(f"{item.label}: the entries are no list")
+        rows, calls, dropped = _walked(top.get("entries", []), unfinished)
+    dump = _dump(item, top, rows, calls)
     return Reading([dump], "partial" if why or dropped else "complete", _note(dump, why, dropped))
+
+
+def _bytes(item: Item) -> bytes:
+    """The file, and no more room than it needs: reading up to the limit would reserve all of that, every time."""
+    with item.path.open("rb", buffering=0) as stream:
+        data = stream.read(min(os.fstat(stream.fileno()).st_size, _MAX_BYTES) + 1) or b""
+        room = 1 << 16
+        while len(data) <= _MAX_BYTES and (more := stream.read(room)):  # it has grown meanwhile
+            data, room = data + more, 2 * room
+    return data
+
+
+def _taken(data: bytes) -> tuple[dict[Any, Any], Columns, Calls] | None:
+    """The dump by the decoder in C; None where that is not built, or leaves the file to the one in Python."""
+    from whichrank.evidence.pickle.native import records
+    from whichrank.evidence.readers.flight_recorder.columns import NATIVE, columns_of
+
+    found = records(data, NATIVE)
+    return (found.rest, *columns_of(found)) if found is not None else None
+
+
+def _walked(entries: list[Any], unfinished: list[Any]) -> tuple[Columns, Calls, int]:
+    """Columns, and how many entries could not be read; the one that was cut off at the end is not counted."""
+    from whichrank.evidence.readers.flight_recorder.columns import columns
+
+    rows, calls = columns(entries, unfinished)
+    cut_off = bool(entries) and any(entries[-1] is one for one in unfinished)
+    return rows, calls, rows.dropped - cut_off
 
 
 def _note(dump: Dump, why: str, dropped: int) -> str:
@@ -71,15 +110,11 @@ def _note(dump: Dump, why: str, dropped: int) -> str:
     return note
 
 
-def _dump(item: Item, top: dict[Any, Any], unfinished: list[Any]) -> tuple[Dump, int]:
-    from whichrank.evidence.readers.flight_recorder.columns import columns
-
-    entries = top.get("entries", [])
-    rows, calls = columns(entries, unfinished)
+def _dump(item: Item, top: dict[Any, Any], rows: Columns, calls: Calls) -> Dump:
     times = (rows.created_ns, rows.started_ns, rows.completed_ns)
     newest = max(int(column.max(initial=0)) for column in times)
     oldest = int(rows.record_id[0] if rows.numbered else rows.seq[0] - 1) if len(rows.seq) else 0
-    dump = Dump(
+    return Dump(
         source=item.label,
         rank=rank_from_name(item.label),
         version=_version(top.get("version")),
@@ -103,8 +138,6 @@ def _dump(item: Item, top: dict[Any, Any], unfinished: list[Any]) -> tuple[Dump,
         state=rows.state,
         retired=rows.retired,
     )
-    cut_off = bool(entries) and any(entries[-1] is one for one in unfinished)
-    return dump, rows.dropped - cut_off
 
 
 def _first_text(top: dict[Any, Any], *keys: str) -> str:

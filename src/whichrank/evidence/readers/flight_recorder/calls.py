@@ -64,19 +64,30 @@ class Calls:
     def shared(self, entry: dict[Any, Any]) -> Shared:
         """Number the call and the group of one entry."""
         name, timeout = text(entry.get("profiling_name")), entry.get("timeout_ms")
+        backend, colon, op = name.partition(":")
+        op, backend = (op, backend) if colon else (name, "")
         sizes = self._sizes(entry.get("input_sizes")), self._sizes(entry.get("output_sizes"))
         dtypes = self._names(entry.get("input_dtypes")), self._names(entry.get("output_dtypes"))
         stack = self._stack(entry.get("frames"))
-        rest = name, text(entry.get("thread_name")), entry.get("is_p2p") is True, optional_integer(timeout)
+        rest = op, backend, text(entry.get("thread_name")), entry.get("is_p2p") is True, optional_integer(timeout)
         # Equal parts are the same object by now, so their identities do as a key, and hash faster.
         key = (*rest, id(sizes[0]), id(sizes[1]), id(dtypes[0]), id(dtypes[1]), id(stack))
         number = self._call_numbers.get(key)
         if number is None:
             number = self._call_numbers[key] = len(self.calls)
-            backend, colon, op = name.partition(":")
-            op, backend = (op, backend) if colon else (name, "")
-            _, thread, p2p, timeout_ms = rest
+            _, _, thread, p2p, timeout_ms = rest
             self.calls.append(Call(op, backend, *sizes, *dtypes, stack, thread, p2p, timeout_ms))
+        return self._with_parts(number, entry)
+
+    def known(self, call: Call, parts: dict[Any, Any]) -> Shared:
+        """The same for a call that other dumps had too: the same object, so that its identity does as a key."""
+        number = self._call_numbers.get((id(call),))
+        if number is None:
+            number = self._call_numbers[id(call),] = len(self.calls)
+            self.calls.append(call)
+        return self._with_parts(number, parts)
+
+    def _with_parts(self, number: int, entry: dict[Any, Any]) -> Shared:
         state = entry.get("state")
         code = STATES.get(state, OTHER_STATE) if type(state) is str else OTHER_STATE
         return Shared(number, self._group(entry), code, entry.get("retired") is True)
@@ -138,3 +149,29 @@ class Calls:
             known = self._frames[id(frame)] = self._same.get(key) or Frame(*key)
             self._same[key] = known
         return known
+
+
+PARTS = ("pg_id", "process_group", "state", "retired")
+"""What an entry has beside its call and its numbers."""
+_MOST_CALLS = 20_000
+
+
+class CallsOfRanks:
+    """Calls that the ranks of a job share, by what the decoder in C says of an entry: each exists once."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, tuple[Call, bool]] = {}
+        """By the bytes that an entry has beside PARTS and numbers: its call, and whether it has frames."""
+        self._same: dict[Call, Call] = {}
+
+    def call(self, key: bytes | None, entry: dict[Any, Any]) -> tuple[Call, bool]:
+        """The call of an entry that was not known."""
+        one = Calls()
+        one.shared(entry)
+        made = self._same.setdefault(one.calls[0], one.calls[0]), "frames" in entry
+        if key is not None:
+            if len(self.known) >= _MOST_CALLS:
+                self.known.clear()
+                self._same.clear()
+            self.known[key] = made
+        return made

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from whichrank.evidence.pickle.native import Records, Wanted
 from whichrank.evidence.pickle.repeats import Layout, Number, Shape, Site
-from whichrank.evidence.readers.flight_recorder.calls import Calls, Shared, integer
+from whichrank.evidence.readers.flight_recorder.calls import INT64, PARTS, Calls, CallsOfRanks, Shared, integer
 from whichrank.model.errors import UnreadableError
 
 _RECORD, _SEQ, _OLD_SEQ, _P2P, _CREATED, _CREATED_US, _STARTED, _COMPLETED = range(8)
@@ -28,6 +29,9 @@ _COLUMN = {
 _DURATION = "duration_ms"
 SHAPE = Shape("profiling_name", frozenset(_COLUMN) | {_DURATION}, unused=frozenset({"op_id"}))
 """What repeats in a dump, for the decoder."""
+_OF_RANKS = CallsOfRanks()
+NATIVE = Wanted(SHAPE.marker, tuple(_COLUMN), (_DURATION,), ("op_id", "thread_id"), PARTS, _OF_RANKS.known)
+"""The same for the decoder in C."""
 
 _SECONDS = 8.0  # CPU time for one dump
 _INT32 = (1 << 31) - 1
@@ -108,12 +112,41 @@ def columns(entries: list[Any], unfinished: list[Any]) -> tuple[Columns, Calls]:
     return _lined_up(table, np.array(lines, dtype=np.int64), sites, dropped), table.calls
 
 
+def columns_of(records: Records) -> tuple[Columns, Calls]:
+    """The same from the decoder in C, which has all numbers in columns already."""
+    lines = np.frombuffer(records.lines, np.int32)
+    values = np.frombuffer(records.columns, np.int64).reshape(len(_COLUMN) + 1, -1)
+    entries = lines >= 0
+    dropped = len(lines) - int(np.count_nonzero(entries))
+    if dropped:
+        lines, values = lines[entries], values[:, entries]
+    calls, shared, has_frames = Calls(), [], False
+    for said, entry in records.examples:
+        call, framed = said if isinstance(said, tuple) else _OF_RANKS.call(said, entry)
+        shared.append(calls.known(call, entry))
+        has_frames = has_frames or framed
+    parts = np.array(shared, np.int32).reshape(-1, 4).T[:, lines]
+    durations = values[-1].view(np.float64)
+    return _arranged(parts, values[:-1], durations, has_frames, records.unnumbered, dropped), calls
+
+
 def _lined_up(table: _Table, lines: Ints, sites: dict[Site, int], dropped: int) -> Columns:
     shared = np.array(table.shared, dtype=np.int32).reshape(-1, 4).T[:, lines]
     numbers = np.array(table.numbers, dtype=np.int64).reshape(-1, len(_COLUMN)).T[:, lines]
     durations = np.array(table.durations, dtype=np.float64)[lines]
     _fill(numbers, durations, lines, sites)
-    record_id = np.arange(len(lines)) if table.unnumbered else numbers[_RECORD]
+    return _arranged(shared, numbers, durations, table.has_frames, table.unnumbered, dropped)
+
+
+def _arranged(
+    shared: npt.NDArray[np.int32],
+    numbers: Ints,
+    durations: npt.NDArray[np.float64],
+    has_frames: bool,
+    unnumbered: bool,
+    dropped: int,
+) -> Columns:
+    record_id = np.arange(numbers.shape[1]) if unnumbered else numbers[_RECORD]
     created = np.where(numbers[_CREATED] == 0, numbers[_CREATED_US] * 1000, numbers[_CREATED])
     seq = np.where(numbers[_SEQ] == 0, numbers[_OLD_SEQ], numbers[_SEQ])
     order: Any = slice(None)
@@ -123,19 +156,19 @@ def _lined_up(table: _Table, lines: Ints, sites: dict[Site, int], dropped: int) 
     with np.errstate(over="ignore"):
         duration_ms = durations.astype(np.float32)
     return Columns(
-        record_id=_int32(record_id[order]),
-        group=group[order].astype(np.int16),
-        call=call[order],
-        seq=_int32(seq[order]),
-        p2p_seq=_int32(numbers[_P2P][order]),
+        record_id=_kept_once(_int32(record_id[order])),
+        group=_kept_once(group[order].astype(np.int16)),
+        call=_kept_once(call[order]),
+        seq=_kept_once(_int32(seq[order])),
+        p2p_seq=_kept_once(_int32(numbers[_P2P][order])),
         created_ns=created[order],
         started_ns=numbers[_STARTED][order],
-        completed_ns=numbers[_COMPLETED][order],
-        duration_ms=duration_ms[order],
-        state=state[order].astype(np.int8),
-        retired=retired[order].astype(np.bool_),
-        has_frames=table.has_frames,
-        numbered=not table.unnumbered,
+        completed_ns=numbers[_COMPLETED][order].copy(),  # a view would keep all columns
+        duration_ms=_kept_once(duration_ms[order]),
+        state=_kept_once(state[order].astype(np.int8)),
+        retired=_kept_once(retired[order].astype(np.bool_)),
+        has_frames=has_frames,
+        numbered=not unnumbered,
         dropped=dropped,
     )
 
@@ -158,6 +191,8 @@ def _fill(numbers: Ints, durations: npt.NDArray[np.float64], lines: Ints, sites:
         for key, kind, _ in layout.numbers:
             if key == _DURATION:
                 durations[places] = raw[key]
+            elif kind == "<i8":  # the lowest number is none, as in `integer`
+                numbers[_COLUMN[key]][places] = np.where(raw[key] < -INT64, 0, raw[key])
             elif kind != ">f8":
                 numbers[_COLUMN[key]][places] = raw[key]
 
@@ -174,9 +209,25 @@ def _dtype(size: int, numbers: tuple[Number, ...]) -> np.dtype[np.void]:
     )
 
 
+_Column = TypeVar("_Column", bound=npt.NDArray[Any])
+_KEPT: dict[bytes, dict[str, npt.NDArray[Any]]] = {}
+_MOST_KEPT = 512
+
+
+def _kept_once(column: _Column) -> _Column:
+    """The same column of another rank, if there is one: ranks that run one program differ in times alone."""
+    raw = column.tobytes()
+    same = _KEPT.get(raw)
+    if same is None:
+        if len(_KEPT) >= _MOST_KEPT:
+            _KEPT.clear()
+        same = _KEPT[raw] = {}
+    return cast("_Column", same.setdefault(column.dtype.str, np.frombuffer(raw, column.dtype)))
+
+
 def _real(value: object) -> float:
     return value if type(value) is float else float("nan")
 
 
 def _int32(values: Ints) -> npt.NDArray[np.int32]:
-    return np.clip(values, -_INT32, _INT32).astype(np.int32)
+    return np.minimum(np.maximum(values, -_INT32), _INT32).astype(np.int32)

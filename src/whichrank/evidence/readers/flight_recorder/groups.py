@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import NamedTuple
 
 from whichrank.evidence.readers.flight_recorder.calls import integer, text
@@ -12,7 +11,7 @@ from whichrank.records.dump import GroupStatus, LocalGroup
 _MAX_MEMBERS = 1_000_000
 _MAX_GROUPS = 32_000
 _MAX_TEXT = 8 * _MAX_MEMBERS
-_CACHED_TEXT = 1 << 16  # bytes; the ranks of one job write the same lists
+_KEPT_TEXT = 16 << 20  # bytes of lists that are remembered: the ranks of one job write the same ones
 _LIST = re.compile(r"[0-9, ]*")
 
 
@@ -78,7 +77,7 @@ def _config(pg_config: object) -> _Config:
 def _members(ranks: object) -> tuple[int, ...] | None:
     """Global ranks out of "[0, 1, 2]" or a list; None for what can't be a group."""
     if isinstance(ranks, str):
-        return _parsed(ranks) if len(ranks) > _CACHED_TEXT else _parsed_once(ranks)
+        return _MEMBERS.of(ranks)
     if not isinstance(ranks, (list, tuple)) or not 0 < len(ranks) <= _MAX_MEMBERS:
         return None
     if any(type(rank) is not int or not 0 <= rank < _MAX_MEMBERS for rank in ranks):
@@ -97,4 +96,25 @@ def _parsed(ranks: str) -> tuple[int, ...] | None:
     return _members(members)
 
 
-_parsed_once = lru_cache(maxsize=256)(_parsed)
+class _Members:
+    """Lists of ranks that were parsed already, so that all dumps of a job share them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, ...] | None] = {}
+        self._room = _KEPT_TEXT
+
+    def of(self, ranks: str) -> tuple[int, ...] | None:
+        try:
+            return self._known[ranks]
+        except KeyError:
+            members = _parsed(ranks)
+        if len(ranks) > self._room:
+            self._known.clear()
+            self._room = _KEPT_TEXT
+        if len(ranks) <= self._room:
+            self._room -= len(ranks)
+            self._known[ranks] = members
+        return members
+
+
+_MEMBERS = _Members()

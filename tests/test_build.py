@@ -1,0 +1,49 @@
+"""The build with a compiler and without: the decoder in C is a gift, never a condition."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.evidence.pickle.building import can_build
+
+pytest.importorskip("setuptools")
+
+
+def built(folder: Path, **environment: str) -> tuple[subprocess.CompletedProcess[str], list[Path]]:
+    """What `build_ext` makes of this checkout, as pip calls it."""
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder / name)
+    source = Path("src/whichrank/evidence/pickle/_native.c")
+    (folder / source).parent.mkdir(parents=True)
+    shutil.copy(ROOT / source, folder / source)
+    (folder / "src/whichrank/__init__.py").write_text('__version__ = "0"\n')
+    done = subprocess.run(
+        [sys.executable, "setup.py", "build_ext", "--inplace"],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done, list(folder.rglob("src/**/*.so"))
+
+
+@pytest.mark.skipif(not can_build(), reason="no C compiler, or no headers of Python")
+def test_a_compiler_makes_one_library_for_all_versions_of_python(tmp_path):
+    done, libraries = built(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [library.name for library in libraries] == ["_native.abi3.so"]
+
+
+def test_without_a_compiler_the_build_succeeds(tmp_path):
+    done, libraries = built(tmp_path, CC=str(tmp_path / "no-such-compiler"))
+    assert done.returncode == 0, done.stderr
+    assert libraries == []
