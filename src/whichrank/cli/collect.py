@@ -10,13 +10,12 @@ import click
 
 from whichrank import report
 from whichrank.cli._fleet import engines_of, fleet_options, named
+from whichrank.cli._nodes_told import tell_nodes
 from whichrank.cli._progress import ProgressLine
 from whichrank.model.errors import UsageError
 
 if TYPE_CHECKING:
     from whichrank.run.first_response.everywhere import Gathered
-
-_LISTED = 12
 
 
 @click.command(name="collect")
@@ -100,7 +99,7 @@ def command(
     with closing(ProgressLine(quiet=quiet)) as progress:
         gathered = gather(engines, out, wishes, progress)
     if not quiet:
-        _tell(gathered)
+        tell_nodes(gathered)
     ctx.exit(_verdict(gathered, format_, output, quiet=quiet))
 
 
@@ -114,26 +113,6 @@ def _here(pid: int | None, out: Path, quiet: bool) -> None:
         for entry in missing[:20]:
             of = f" of rank {entry.rank}" if entry.rank is not None else ""
             click.echo(f"  not there: {entry.what}{of} ({entry.why})", err=True)
-
-
-def _tell(gathered: Gathered) -> None:
-    """Who answered, and who did not."""
-    seen = sum(len(node.ranks) for node in gathered.nodes)
-    of = f" of {gathered.world}" if gathered.world else ""
-    here = gathered.of("here")
-    click.echo(f"{seen}{of} ranks on {len(here)} of {len(gathered.nodes)} nodes; bundle: {gathered.folder}", err=True)
-    troubled = [node for node in gathered.nodes if node.why]
-    for node in troubled[:_LISTED]:
-        click.echo(f"  {node.name} {node.state}: {node.why}", err=True)
-    if len(troubled) > _LISTED:
-        click.echo(f"  and {len(troubled) - _LISTED} more, in {gathered.folder}/nodes.json", err=True)
-    notes: dict[str, list[str]] = {}
-    for node in gathered.nodes:
-        for note in node.notes:
-            notes.setdefault(note, []).append(node.name)
-    for note, names in list(notes.items())[:_LISTED]:
-        where = names[0] if len(names) == 1 else f"{len(names)} nodes"
-        click.echo(f"  {where}: {note}", err=True)
 
 
 def _verdict(gathered: Gathered, format_: str | None, output: Path | None, *, quiet: bool) -> int:

@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from whichrank.evidence.bundle import load
 from whichrank.fleet.engines import Engine
 from whichrank.fleet.fetch import Answer, Bounds, fetch
 from whichrank.model.errors import UsageError
 from whichrank.model.files import private_folder
+from whichrank.model.views import Unseen
 from whichrank.run.first_response import travelling
 from whichrank.run.nodes import record
 from whichrank.run.nodes.evidence_transfer import unpack
@@ -93,6 +95,16 @@ class Gathered:
         """Ranks that no node has."""
         seen = {rank for node in self.nodes for rank in node.ranks}
         return sorted(set(range(self.world)) - seen)
+
+    def without_stacks(self) -> list[Unseen]:
+        """The ranks whose stacks could not be read, and why."""
+        gaps = load(self.folder).get("missing")
+        rows = [row for row in gaps if isinstance(row, dict)] if isinstance(gaps, list) else []
+        return [
+            Unseen(0, row["rank"], str(row.get("why"))[:300])
+            for row in rows
+            if row.get("what") == "stacks" and isinstance(row.get("rank"), int)
+        ]
 
     def of(self, *states: State) -> list[Node]:
         return [node for node in self.nodes if node.state in states]
@@ -260,6 +272,7 @@ def _entry(node: Node, gathered: Gathered) -> record.Entry:
     if node.state == "unreachable" and missing and len(missing) == per_node * len(silent):
         entry.state, entry.how = "silent", "unreachable"
         entry.ranks = missing if len(silent) == 1 else []
-    if node.state in ("unreachable", "failed") or node.why:
-        entry.missing = node.why
+    if node.why:
+        entry.missing = {"unreachable": "no answer", "failed": "not collected"}.get(node.state, "collected in part")
+        entry.reason = node.why
     return entry

@@ -92,7 +92,11 @@ def take(wishes: dict[str, Any], deadline: float) -> tuple[dict[str, Any], list[
 
 def matching(wanted: str) -> list[FoundJob]:
     """The jobs of this host; only the one that is meant, where one is."""
-    return [job for job in jobs() if not wanted or wanted in _names(job)]
+    found = [job for job in jobs() if not wanted or wanted in _names(job)]
+    here = os.environ.get("SLURMD_NODENAME")  # several nodes of Slurm may share a machine
+    return [
+        job for job in found if here is None or processes.environ(job.ranks[0]).get("SLURMD_NODENAME", here) == here
+    ]
 
 
 def _names(job: FoundJob) -> set[str]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import io
-import sys
 import zipfile
 from collections.abc import Iterator
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
+
+import whichrank
 
 ENTRY = "whichrank.run.first_response.on_node"
 OLDEST = (3, 8)
@@ -109,22 +109,18 @@ def modules() -> dict[str, Path]:
 
 
 def _file(name: str) -> Path | None:
-    if not name.startswith("whichrank"):
+    """Where a module lies; found without importing anything."""
+    top, *parts = name.split(".")
+    if top != "whichrank":
         return None
-    module = sys.modules.get(name)
-    origin = getattr(module, "__file__", None) if module is not None else None
-    if origin is None:
-        try:
-            spec = find_spec(name)
-        except ModuleNotFoundError:
-            return None
-        origin = spec.origin if spec is not None else None
-    return Path(origin) if origin else None
+    place = Path(whichrank.__file__).parent.joinpath(*parts)
+    found = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    return found if found.is_file() else None
 
 
 def _imports(path: Path) -> Iterator[str]:
-    """What a file imports anywhere; `from package import name` may mean a module."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    """What a file imports when it is loaded; `from package import name` may mean a module."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

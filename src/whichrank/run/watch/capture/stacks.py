@@ -23,14 +23,12 @@ NATIVE_S = 4.0
 """For the C frames of all ranks together: each stands still meanwhile."""
 
 
-Spied = Mapping[int, "Aside[tuple[bytes, str]]"]
-"""Pid -> py-spy's answer, on its way."""
 SPIES = 4
 """Of them at the same time, per core."""
 
 
-def spy_on_all(pids: Sequence[int]) -> Spied:
-    """Begin to look at all processes, a few at a time."""
+def spy_on_all(pids: Sequence[int]) -> dict[int, Aside[tuple[bytes, str]]]:
+    """Begin to look at all processes, a few at a time: pid -> py-spy's answer, on its way."""
     turn = threading.Semaphore(SPIES * (os.cpu_count() or 1))
 
     def spy(pid: int) -> tuple[bytes, str]:
@@ -40,7 +38,9 @@ def spy_on_all(pids: Sequence[int]) -> Spied:
     return {pid: Aside(partial(spy, pid)) for pid in pids}
 
 
-def stacks_of(crew: Crew, bundle: Bundle, member: Member, token: str, spies: Spied) -> None:
+def stacks_of(
+    crew: Crew, bundle: Bundle, member: Member, token: str, spies: Mapping[int, Aside[tuple[bytes, str]]]
+) -> None:
     """Its own answer; else py-spy; else, where the interpreter is held, the signal that it set up for this."""
     rank, pid = member.rank, member.words.pid
     path = f"stacks/rank_{rank}.txt"
