@@ -46,16 +46,17 @@ def place(tmp_path):
 
 def test_a_node_that_answers_well(place):
     answer = sent(place / "in", {"node.json": document(), "bundle/stacks/rank_0.txt": b"Thread\n"})
-    node = everywhere._taken_in("me@node1", answer, place / "out", TOKEN)
+    node = everywhere._taken_in("me@node1", answer, TOKEN)
     assert (node.name, node.state, node.ranks, node.world) == ("node1", "here", [0, 1], 4)
     assert node.clock == (-0.05, 0.05)
+    everywhere._place(node, place / "out")
     assert (place / "out/nodes/node1/stacks/rank_0.txt").read_bytes() == b"Thread\n"
 
 
 @pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "bundle/../../escaped"])
 def test_names_that_lead_outside(place, name):
     answer = sent(place / "in", {"node.json": document(), name: b"x"}, links=[("bundle/passwd", "/etc/passwd")])
-    node = everywhere._taken_in("node1", answer, place / "out", TOKEN)
+    node = everywhere._taken_in("node1", answer, TOKEN)
     assert any("outside" in note for note in node.notes)
     assert any("link" in note for note in node.notes)
     assert not list(place.rglob("escaped"))
@@ -63,9 +64,17 @@ def test_names_that_lead_outside(place, name):
 
 
 def test_somebody_else_answers(place):
-    node = everywhere._taken_in("node1", sent(place / "in", {}, token="other"), place / "out", TOKEN)
+    node = everywhere._taken_in("node1", sent(place / "in", {}, token="other"), TOKEN)
     assert node.state == "failed"
-    assert not (place / "out").exists()
+    assert not node.bundles
+
+
+def test_a_node_is_called_as_it_calls_itself_unless_another_is():
+    nodes = [Node("10.0.0.1", "here", own="gpu1"), Node("10.0.0.2", "here", own="same"),
+             Node("10.0.0.3", "here", own="same"), Node("d", "here", own="10.0.0.1")]  # fmt: skip
+    everywhere._settle_names(nodes)
+    assert [node.name for node in nodes] == ["gpu1", "10.0.0.2", "10.0.0.3", "10.0.0.1"]
+    assert everywhere.folder_name("../../etc") == "_.._etc"
 
 
 @pytest.mark.parametrize(
@@ -74,7 +83,7 @@ def test_somebody_else_answers(place):
      b'{"jobs": [{"ranks": [-1, 1e99, true, 99999999999], "world_size": "99999999999999999999"}]}'],
 )  # fmt: skip
 def test_documents_that_say_nonsense(place, data):
-    node = everywhere._taken_in("node1", sent(place / "in", {"node.json": data}), place / "out", TOKEN)
+    node = everywhere._taken_in("node1", sent(place / "in", {"node.json": data}), TOKEN)
     assert node.state in ("here", "no job")
     assert [rank for rank in node.ranks if rank > 1] == []
 
@@ -82,7 +91,7 @@ def test_documents_that_say_nonsense(place, data):
 def test_an_archive_that_was_cut_off(place):
     answer = sent(place / "in", {"node.json": document(), "bundle/a": b"a" * 100, "bundle/b": bytes(range(256)) * 400})
     answer.path.write_bytes(answer.path.read_bytes()[:-40])
-    node = everywhere._taken_in("node1", answer, place / "out", TOKEN)
+    node = everywhere._taken_in("node1", answer, TOKEN)
     assert node.state == "here"
     assert node.notes
 

@@ -67,6 +67,8 @@ class Node:
     name: str
     state: State
     why: str = ""
+    own: str = ""
+    """What it calls itself."""
     ranks: list[int] = field(default_factory=list)
     world: int = 0
     jobs: list[dict[str, Any]] = field(default_factory=list)
@@ -74,9 +76,8 @@ class Node:
     py_spy: bool | None = None
     clock: tuple[float, float] | None = None
     notes: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.why}" if self.why else self.name
+    bundles: list[Path] = field(default_factory=list)
+    """On their way into the common one."""
 
 
 @dataclass(slots=True)
@@ -121,9 +122,12 @@ def gather(engines: Sequence[Engine], out: Path, wishes: Wishes, progress: Progr
             ]
             if left:
                 incoming = private_folder(Path(name) / str(number))
-                found.update(_ask(engine, left, incoming, out, wishes, progress))
-    nodes = list(found.values())
-    _one_job(nodes)
+                found.update(_ask(engine, left, incoming, wishes, progress))
+        nodes = list(found.values())
+        _one_job(nodes)
+        _settle_names(nodes)
+        for node in nodes:
+            _place(node, out)
     gathered = Gathered(out, nodes)
     _forget_bystanders(gathered)
     entries = [_entry(node, gathered) for node in nodes]
@@ -134,7 +138,7 @@ def gather(engines: Sequence[Engine], out: Path, wishes: Wishes, progress: Progr
 
 
 def _ask(
-    engine: Engine, hosts: Sequence[str], incoming: Path, out: Path, wishes: Wishes, progress: Progress | None
+    engine: Engine, hosts: Sequence[str], incoming: Path, wishes: Wishes, progress: Progress | None
 ) -> dict[str, Node]:
     token, archive = secrets.token_hex(8), travelling.archive()
     given = {"token": token, "limit_s": wishes.limit_s, "most": wishes.most, "job": wishes.job, "depth": wishes.depth}
@@ -147,7 +151,7 @@ def _ask(
         Bounds(wishes.limit_s + _SLACK_S, wishes.most, wishes.at_once),
         progress=(lambda done, total: progress("collecting", done, total)) if progress is not None else None,
     )
-    return {host: _taken_in(host, answer, out, token) for host, answer in answers.items()}
+    return {host: _taken_in(host, answer, token) for host, answer in answers.items()}
 
 
 def folder_name(host: str) -> str:
@@ -155,14 +159,14 @@ def folder_name(host: str) -> str:
     return _NAME.sub("_", host.rpartition("@")[2])[:120].lstrip(".") or "node"
 
 
-def _taken_in(host: str, answer: Answer, out: Path, token: str) -> Node:
+def _taken_in(host: str, answer: Answer, token: str) -> Node:
     """Unpack what a node has sent."""
     name = folder_name(host)
     hello, start = _hello(answer.path, token)
     if hello is None:
         why = answer.why or "it answered, but not as the collector does"
         return Node(name, "unreachable" if _UNREACHABLE.search(why) else "failed", why)
-    node = Node(name, "no job", clock=_clock(hello, answer))
+    node = Node(name, "no job", own=folder_name(str(hello.get("host") or "")), clock=_clock(hello, answer))
     archive = answer.path.with_suffix(".tar.gz")
     with answer.path.open("rb") as source, archive.open("xb") as target:
         source.seek(start)
@@ -172,14 +176,26 @@ def _taken_in(host: str, answer: Answer, out: Path, token: str) -> Node:
     node.notes += unpack(archive, target_folder)
     archive.unlink()
     _understand(node, _document(target_folder / DOCUMENT))
-    for number, bundle in enumerate(sorted(target_folder.glob("bundle*"))):
-        place = out / record.FOLDER / (name if not number else f"{name}.{number + 1}")
-        private_folder(place.parent)
-        shutil.rmtree(place, ignore_errors=True)
-        bundle.rename(place)
+    node.bundles = sorted(path for path in target_folder.glob("bundle*") if path.is_dir())
     if answer.why:
         node.why = f"in part: {answer.why}"
     return node
+
+
+def _settle_names(nodes: Sequence[Node]) -> None:
+    """A node is called as it calls itself, which is how logs and stacks speak of it; unless another is called so."""
+    for node in nodes:
+        others = {name for other in nodes if other is not node for name in (other.name, other.own)}
+        if node.own and node.own not in others:
+            node.name = node.own
+
+
+def _place(node: Node, out: Path) -> None:
+    """Its bundles into the common one."""
+    for number, bundle in enumerate(node.bundles):
+        place = out / record.FOLDER / (node.name if not number else f"{node.name}.{number + 1}")
+        private_folder(place.parent)
+        bundle.rename(place)
 
 
 def _hello(path: Path, token: str) -> tuple[dict[str, Any] | None, int]:

@@ -62,9 +62,14 @@ def main() -> None:
 def about() -> dict[str, Any]:
     """Who answers, and what time it is there."""
     return {
-        "host": socket.gethostname(), "boot_id": processes.boot_id(), "now_ns": time.time_ns(),
+        "host": own_name(), "boot_id": processes.boot_id(), "now_ns": time.time_ns(),
         "python": ".".join(map(str, sys.version_info[:2])), "uid": os.geteuid(),
     }  # fmt: skip
+
+
+def own_name() -> str:
+    """As Slurm calls this node, else as it calls itself."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def take(wishes: dict[str, Any], deadline: float) -> tuple[dict[str, Any], list[MemoryBundle]]:
@@ -77,7 +82,7 @@ def take(wishes: dict[str, Any], deadline: float) -> tuple[dict[str, Any], list[
     document["py_spy"] = bool(tools.py_spy())
     depth, name, most = (
         str(wishes.get("depth") or "full"),
-        str(wishes.get("name") or ""),
+        own_name(),
         int(wishes.get("most", 1 << 28)),
     )
     tasks: list[Callable[[MemoryBundle], None]] = [partial(_capture, job, depth) for job in found[:_MOST_JOBS]]
