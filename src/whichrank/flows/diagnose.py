@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 from whichrank.evidence.intake import claims, collect, discover_readers
 from whichrank.evidence.readers import flight_recorder
+from whichrank.evidence.summary.head import is_summary
 from whichrank.evidence.text.chunks import UTF16
 from whichrank.fleet.local import Failure, map_ordered
 from whichrank.flows.next_steps import filled
@@ -45,12 +46,12 @@ def diagnose(
 ) -> Diagnosis:
     """Read everything below the paths and say what went wrong; `views` adds what a page draws."""
     with collect(paths) as intake:
-        results = read_all(intake.items, jobs=jobs, progress=progress)
+        outcomes, noted = outcomes_of(intake.items, jobs=jobs, progress=progress)
     if progress is not None:
         progress("judging", 0, 0)
-    outcomes = list(zip(intake.items, results, strict=True))
-    jobs_in_it = sorted({item.job for item in intake.items if item.job})
-    answers = [_judged(outcomes, intake.refused, job, why=why, views=views) for job in jobs_in_it or [""]]
+    refused = [*intake.refused, *noted]
+    jobs_in_it = sorted({item.job for item, _ in outcomes if item.job})
+    answers = [_judged(outcomes, refused, job, why=why, views=views) for job in jobs_in_it or [""]]
     answer = together(answers, jobs_in_it) if jobs_in_it else answers[0][1]
     if source is None:
         return answer
@@ -86,6 +87,22 @@ def with_views(case: Case, answer: Diagnosis) -> Diagnosis:
     who = answer.verdict.culprits
     stacks = merged([*case.stacks.items(), *((None, stack) for stack in case.unplaced)])
     return replace(answer, tracks=tracks(case, answer.ranks, {*who.ranks, *who.candidates}), stacks=stacks)
+
+
+def outcomes_of(
+    items: Sequence[Item], *, jobs: int | None = None, progress: Progress | None = None
+) -> tuple[list[Outcome], list[Source]]:
+    """What every file says; a summary stands for the files that it was made from, unless they are there too."""
+    packed = [item for item in items if item.size and is_summary(item)]
+    if not packed:
+        return list(zip(items, read_all(items, jobs=jobs, progress=progress), strict=True)), []
+    from whichrank.evidence.summary import file
+
+    beside = [item for item in items if not is_summary(item)]
+    found: list[Outcome] = list(zip(beside, read_all(beside, jobs=jobs, progress=progress), strict=True))
+    told = (lambda done, total: progress("summaries", done, total)) if progress is not None else None
+    parts, noted = file.outcomes(packed, beside, told)
+    return [*found, *parts], noted
 
 
 def read_all(
