@@ -34,7 +34,7 @@ def reduce(
     """Everything below the paths as a summary. `node` tells the files of one node from those of the others."""
     with collect(list(paths)) as intake:
         items = [replace(item, label=f"nodes/{node}/{item.label}") if node else item for item in intake.items]
-        outcomes, noted = outcomes_of(items, jobs=jobs, progress=progress)
+        outcomes, noted, _ = outcomes_of(items, jobs=jobs, progress=progress)
         parts = []
         for item, outcome in outcomes:
             readings = outcome if not isinstance(outcome, Failure) else [("", Reading([], "unusable", outcome.message))]

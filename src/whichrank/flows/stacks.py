@@ -20,7 +20,7 @@ def stacks_of_files(
 ) -> StackReport:
     """The newest stack of every rank that files, folders or bundles hold; logs beside them say whose they are."""
     with collect(paths) as intake:
-        outcomes, _ = outcomes_of(intake.items, jobs=jobs, progress=progress)
+        outcomes, *_ = outcomes_of(intake.items, jobs=jobs, progress=progress)
     records = []
     for _, outcome in outcomes:
         if not isinstance(outcome, Failure):

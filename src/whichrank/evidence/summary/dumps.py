@@ -18,8 +18,9 @@ import numpy.typing as npt
 from whichrank.model.errors import UnreadableError
 from whichrank.records.dump import COMPLETED, Call, Dump, GroupStatus, LocalGroup
 
-LAST = 160
-"""Calls that are kept of a rank, whatever their group; about 10 bytes each when packed."""
+LAST, LEAST, ALL = 320, 40, 4_000_000
+"""Calls that are kept of a rank, whatever their group (some 5 bytes each when packed); and in a very large job, where
+all of them together must fit into memory."""
 LAST_OF_GROUP = 12
 UNFINISHED = 512
 """How far back a group is kept for the sake of a call that is not finished."""
@@ -30,10 +31,12 @@ _MOST = 1 << 20
 def shortened(dump: Dump) -> Dump:
     """The end of the dump; the same object where nothing is cut off."""
     count = len(dump)
-    if count <= LAST:
+    world = max((len(group.members) for group in dump.groups if group.members), default=1)
+    last = min(LAST, max(LEAST, ALL // world))
+    if count <= last:
         return dump
     keep = np.zeros(count, np.bool_)
-    keep[-LAST:] = True
+    keep[-last:] = True
     done = (dump.state == COMPLETED) | dump.retired
     for number in np.unique(dump.group):
         rows = np.flatnonzero(dump.group == number)
@@ -104,9 +107,11 @@ def _ranges(members: Sequence[int]) -> list[int]:
 
 
 def _columns(dump: Dump) -> list[Any]:
+    # Times to the microsecond: clocks of hosts are not that close.
     # How long it took, doubled; an odd number stands for "never".
-    took = np.where(dump.completed_ns > 0, 2 * (dump.completed_ns - dump.created_ns), -1)
-    numbers = [*(getattr(dump, name).astype(np.int64) for name in _INTS), dump.created_ns, took]
+    created, completed = dump.created_ns // 1000, dump.completed_ns // 1000
+    took = np.where(dump.completed_ns > 0, 2 * (completed - created), -1)
+    numbers = [*(getattr(dump, name).astype(np.int64) for name in _INTS), created, took]
     return [*map(_small, numbers), _bytes(dump.duration_ms)]
 
 
@@ -193,8 +198,8 @@ def unpacked(values: Any, shared: Sequence[bytes], tables: Tables) -> tuple[Dump
             {number: GroupStatus(*counts) for number, counts in given.status.items()}, given.has_frames, given.host,
             given.mtime_ns, given.newest_ns, given.wrapped,
             columns["record_id"].astype(np.int32), columns["group"].astype(np.int16), columns["call"].astype(np.int32),
-            columns["seq"].astype(np.int32), columns["p2p_seq"].astype(np.int32), created,
-            np.where(took == -1, 0, created + took // 2), _floats(given.columns[-1], given.count),
+            columns["seq"].astype(np.int32), columns["p2p_seq"].astype(np.int32), 1000 * created,
+            np.where(took == -1, 0, 1000 * (created + took // 2)), _floats(given.columns[-1], given.count),
             columns["state"].astype(np.int8), columns["retired"].astype(np.bool_),
         )  # fmt: skip
     except (msgspec.MsgspecError, ValueError, IndexError, TypeError, KeyError, OverflowError) as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import lzma
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Quality, Source
 from whichrank.records.dump import Dump
+from whichrank.records.network import TcpSocket
 
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 20}]
 _MEMORY = 64 << 20
@@ -27,6 +28,8 @@ _MOST = 512 << 20
 """Unpacked; a node's summary has some 100 KB."""
 _ENDS = 1 << 16
 _NAMED = 4
+_QUOTE = 80
+SHORTENED = "its end, in a summary"
 
 
 @dataclass(slots=True)
@@ -45,6 +48,16 @@ class Summary:
 
     parts: list[Part] = field(default_factory=list)
     refused: list[Source] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Taken:
+    """What all summaries together say."""
+
+    outcomes: list[tuple[Item, list[tuple[str, Reading]]]] = field(default_factory=list)
+    noted: list[Source] = field(default_factory=list)
+    shortened: dict[int, str] = field(default_factory=dict)
+    """Rank -> its whole dump, where only the end of it is in a summary."""
 
 
 def mark_of(item: Item) -> str:
@@ -83,6 +96,9 @@ def pack(summary: Summary) -> bytes:
 def _packed(record: Any, shared: dumps.Shared) -> list[Any]:
     if isinstance(record, Dump):
         return ["Dump", dumps.packed(dumps.shortened(record), len(record), shared)]
+    if isinstance(record, TcpSocket) and not (record.send_queue or record.recv_queue or record.timer):
+        # A quiet connection is nobody's proof: its numbers are in its values already.
+        record = replace(record, ref=replace(record.ref, quote=record.ref.quote[:_QUOTE]))
     return values.plain(record)
 
 
@@ -137,7 +153,7 @@ def _restored(reading: _Reading, shared: Sequence[bytes], tables: dumps.Tables) 
                 dump, whole = dumps.unpacked(value[1], shared, tables)
                 records.append(dump)
                 if whole > len(dump):
-                    notes.append(f"in a summary: {len(dump)} of its {whole:,} calls")
+                    notes.append(f"{SHORTENED}: {len(dump)} of its {whole:,} calls")
             else:
                 records.append(values.restored(value))
         except UnreadableError as error:
@@ -146,25 +162,25 @@ def _restored(reading: _Reading, shared: Sequence[bytes], tables: dumps.Tables) 
     return Reading(records, quality, "; ".join(dict.fromkeys(notes[:_NAMED])))
 
 
-def outcomes(
-    items: Iterable[Item], beside: Sequence[Item], progress: Callable[[int, int], None] | None = None
-) -> tuple[list[tuple[Item, list[tuple[str, Reading]]]], list[Source]]:
+def take(items: Iterable[Item], beside: Sequence[Item], progress: Callable[[int, int], None] | None = None) -> Taken:
     """The parts of all summaries, without those whose whole file is there too; and what could not be read."""
-    items, tables = list(items), dumps.Tables()
-    whole = {mark_of(item) for item in beside} if items else set()
-    found: list[tuple[Item, list[tuple[str, Reading]]]] = []
-    noted: list[Source] = []
+    items, tables, taken = list(items), dumps.Tables(), Taken()
+    whole = {mark_of(item) for item in beside}
     for done, item in enumerate(items, start=1):
         try:
             summary = unpack(item.read(), item.path, tables)
         except UnreadableError as error:
-            noted.append(Source(item.label, "summary", "unusable", error.message))
+            taken.noted.append(Source(item.label, "summary", "unusable", error.message))
             continue
-        noted += summary.refused
+        taken.noted += summary.refused
         for part in summary.parts:
             if part.mark and part.mark in whole:
                 continue
-            found.append((part.item, part.readings))
+            taken.outcomes.append((part.item, part.readings))
+            for _, reading in part.readings:
+                if SHORTENED in reading.note:
+                    own = (r.rank for r in reading.records if isinstance(r, Dump) and r.rank is not None)
+                    taken.shortened |= dict.fromkeys(own, part.item.label)
         if progress is not None:
             progress(done, len(items))
-    return found, noted
+    return taken
