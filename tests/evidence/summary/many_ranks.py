@@ -16,7 +16,9 @@ BEGAN = 1_763_000_000_000_000_000
 
 def call(name: str, line: int, size: int) -> Call:
     stack = tuple(Frame(f"{name}_{depth}", f"/srv/app/train_{depth}.py", line + depth) for depth in range(6))
-    return Call(name, "nccl", ((size,),), ((size,),), ("Float",), ("Float",), stack, "main", p2p=False, timeout_ms=600_000)
+    return Call(
+        name, "nccl", ((size,),), ((size,),), ("Float",), ("Float",), stack, "main", p2p=False, timeout_ms=600_000
+    )
 
 
 CALLS = [call("all_reduce", 118, 1 << 20), call("all_gather", 131, 4096), call("reduce_scatter", 140, 8192)]
@@ -47,7 +49,8 @@ def dump(rank: int, world: int, culprit: int, seed: int = 0) -> Dump:
     }  # fmt: skip
     return Dump(
         f"fr_trace_{rank}", rank, (2, 10), "nccl", groups, CALLS, {}, has_frames=True,
-        newest_ns=BEGAN + 10**9, mtime_ns=BEGAN + 700 * 10**9, **{name: column[keep] for name, column in columns.items()},
+        newest_ns=BEGAN + 10**9, mtime_ns=BEGAN + 700 * 10**9,
+        **{name: column[keep] for name, column in columns.items()},
     )  # fmt: skip
 
 

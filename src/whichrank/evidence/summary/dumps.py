@@ -136,7 +136,7 @@ class Tables:
     calls: dict[bytes, Call] = field(default_factory=dict)
     groups: dict[bytes, LocalGroup] = field(default_factory=dict)
     members: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
-    budget: int = 1 << 26
+    budget: int = 1 << 23
     """Members of all different groups together."""
 
     def call(self, data: bytes) -> Call:

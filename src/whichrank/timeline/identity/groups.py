@@ -45,7 +45,8 @@ class Group:
 def world_size(dumps: Sequence[Dump]) -> int:
     """The number of ranks the evidence speaks of."""
     named = [dump.rank for dump in dumps if dump.rank is not None]
-    listed = [max(group.members) for dump in dumps for group in dump.groups if group.members]
+    lists = {id(group.members): group.members for dump in dumps for group in dump.groups if group.members}
+    listed = [max(members) for members in lists.values()]
     return max(max(named + listed, default=-1) + 1, _gathered_world(dumps))
 
 
@@ -132,10 +133,15 @@ def resolve_groups(dumps: Sequence[Dump], world: int) -> tuple[list[Group], list
     groups: list[Group] = []
     mapping: list[list[int]] = []
     names: Counter[str] = Counter()
+    # A large group is the same object in many dumps: its members are sorted and compared once.
+    known: dict[tuple[str, int], int] = {}
     for dump in dumps:
         row: list[int] = []
         for i, local in enumerate(dump.groups):
             if local.members is not None:
+                if (local.name, id(local.members)) in known:
+                    row.append(known[local.name, id(local.members)])
+                    continue
                 name, members, certain = local.name, tuple(sorted(local.members)), True
             else:
                 name = _local_name(dump, i)
@@ -150,5 +156,7 @@ def resolve_groups(dumps: Sequence[Dump], world: int) -> tuple[list[Group], list
                 suffix = f"#{names[name]}" if names[name] > 1 else ""
                 groups.append(Group(f"{name or 'default'}{suffix}", name, local.desc, members, certain))
             row.append(index[key])
+            if local.members is not None:
+                known[local.name, id(local.members)] = index[key]
         mapping.append(row)
     return groups, mapping

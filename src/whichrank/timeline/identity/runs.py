@@ -85,14 +85,17 @@ def _better(one: Dump, other: Dump) -> Dump:
 
 def _without_copies(dumps: Iterable[Dump]) -> tuple[list[Dump], list[tuple[Dump, str]]]:
     kept: dict[tuple[int | None, int], Dump] = {}
+    slots: dict[int, list[tuple[int | None, int]]] = {}
     aside: list[tuple[Dump, str]] = []
     for dump in dumps:
         if dump.rank is None:
             kept[(None, id(dump))] = dump
             continue
-        slot = next((key for key, other in kept.items() if key[0] == dump.rank and _same_recorder(dump, other)), None)
+        own = slots.setdefault(dump.rank, [])
+        slot = next((key for key in own if _same_recorder(dump, kept[key])), None)
         if slot is None:
-            kept[(dump.rank, id(dump))] = dump
+            own.append((dump.rank, id(dump)))
+            kept[own[-1]] = dump
             continue
         best = _better(kept[slot], dump)
         worse = dump if best is kept[slot] else kept[slot]
@@ -125,9 +128,19 @@ LARGEST_WORLD = 1 << 17
 def _drop_impossible_ranks(dumps: list[Dump]) -> None:
     """A number in a file name that is in none of the dump's groups, or beyond every group's, is not a rank."""
     stated = max((rank for dump in dumps for group in dump.groups for rank in (group.members or ())[-1:]), default=0)
+    # The list of a large group is the same in every dump of its members: one set of each will do.
+    sets: dict[tuple[int, ...], frozenset[int]] = {}
+    known: dict[int, frozenset[int]] = {}
     for dump in dumps:
-        members = [set(group.members) for group in dump.groups if group.members]
-        inside = dump.rank in set.union(*members) if members else (dump.rank or 0) <= max(stated, LARGEST_WORLD)
+        members = []
+        for group in dump.groups:
+            if group.members:
+                if id(group.members) not in known:
+                    known[id(group.members)] = sets.setdefault(group.members, frozenset(group.members))
+                members.append(known[id(group.members)])
+        inside = (
+            any(dump.rank in ranks for ranks in members) if members else (dump.rank or 0) <= max(stated, LARGEST_WORLD)
+        )
         if dump.rank is not None and not inside:
             dump.rank = None
 
