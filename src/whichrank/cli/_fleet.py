@@ -24,6 +24,8 @@ def fleet_options(command: F) -> F:
             click.option("--hosts", default="", metavar="A,B,C", help="Hosts to reach by ssh; node[01-16] works too."),
             click.option("--hostfile", type=click.Path(dir_okay=False, exists=True, path_type=Path),
                          help="A file with one host per line (Open MPI, DeepSpeed and MPICH write them)."),
+            click.option("--mpi-hostfile", type=click.Path(dir_okay=False, exists=True, path_type=Path),
+                         help="The hostfile of mpirun; the same as --hostfile."),
             click.option("--ssh", default="ssh", show_default=True, help="The ssh command, with its options."),
             click.option("--slurm", is_flag=True, help="All nodes of this Slurm allocation, by srun."),
             click.option("--slurm-job", metavar="ID", help="The nodes of that Slurm job."),
@@ -37,9 +39,10 @@ def fleet_options(command: F) -> F:
     return command
 
 
-def engine_of(options: dict[str, Any]) -> Engine:
+def engine_of(options: dict[str, Any], connect_s: int = 10) -> Engine:
     """Take the options out, and say which engine they mean; this host without any."""
     hosts, hostfile, ssh = options.pop("hosts"), options.pop("hostfile"), options.pop("ssh")
+    hostfile = options.pop("mpi_hostfile") or hostfile
     slurm, job = options.pop("slurm"), options.pop("slurm_job")
     k8s, container, ray = options.pop("k8s"), options.pop("k8s_container"), options.pop("ray_address")
     given = [name for name, value in (("--hosts", hosts), ("--hostfile", hostfile), ("--slurm", slurm or job),
@@ -50,7 +53,7 @@ def engine_of(options: dict[str, Any]) -> Engine:
         from whichrank.fleet.engines import ssh as engines
 
         names, slots = engines.read_hostfile(hostfile) if hostfile else (engines.expand(hosts), {})
-        return engines.engine(names, slots, ssh)
+        return engines.engine(names, slots, ssh, connect_s)
     if slurm or job:
         from whichrank.fleet.engines import slurm as slurm_engine
 
@@ -66,6 +69,21 @@ def engine_of(options: dict[str, Any]) -> Engine:
     from whichrank.fleet.engines import here
 
     return here.engine()
+
+
+def named(options: dict[str, Any]) -> bool:
+    """Whether any host is named."""
+    ways = ("hosts", "hostfile", "mpi_hostfile", "slurm", "slurm_job", "k8s", "ray_address")
+    return any(options[name] for name in ways)
+
+
+def engines_of(options: dict[str, Any], connect_s: int = 5) -> list[Engine]:
+    """The engine that the options mean, and what to try where it fails: the nodes of a Slurm job by ssh."""
+    from whichrank.fleet.engines import ssh as engines
+
+    ssh = options["ssh"]
+    first = engine_of(options, connect_s)
+    return [first, engines.engine(first.hosts, ssh=ssh, connect_s=connect_s)] if first.name == "slurm" else [first]
 
 
 def python_of(options: dict[str, Any]) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import socket
+import time
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 from whichrank import __version__
 from whichrank.evidence.collectors import processes
 from whichrank.model.errors import UsageError
-from whichrank.model.files import private_folder, replace_file, replace_text
+from whichrank.model.files import private_folder, replace_file
 from whichrank.model.manifest import NAME, SCHEMA_VERSION, BundleFile, Manifest, Missing
 from whichrank.model.moments import rfc3339, rfc3339_ns
 
@@ -30,7 +32,7 @@ class Bundle:
     def __init__(self, folder: Path, host: str = "") -> None:
         self.folder = folder
         self.host = host or socket.gethostname()
-        private_folder(folder)
+        self._prepare()
         self.manifest = Manifest(created=now(), tool={"name": "whichrank", "version": __version__})
         self.manifest.hosts.append(
             {"name": self.host, "boot_id": processes.boot_id(), "clock_offset_s": 0.0, "offset_error_s": 0.0}
@@ -45,12 +47,8 @@ class Bundle:
         if not data:
             self.lacks(kind, note or "it is empty", rank)
             return False
-        target = self.folder / path
         try:
-            private_folder(target.parent)
-            replace_file(target, data, mode=0o600)
-            if taken_ns is not None:
-                os.utime(target, ns=(taken_ns, taken_ns))
+            self._put(path, data, taken_ns)
         except (OSError, UsageError) as error:
             self.lacks(kind, f"can't be written: {getattr(error, 'strerror', None) or error}", rank)
             return False
@@ -72,8 +70,37 @@ class Bundle:
         """Write the manifest."""
         self.manifest.job.update(job or {})
         document = {"schema_version": SCHEMA_VERSION, **asdict(self.manifest)}
-        replace_text(self.folder / NAME, json.dumps(document, indent=2) + "\n", mode=0o600)
+        self._put(NAME, (json.dumps(document, indent=2) + "\n").encode("utf-8", "backslashreplace"), None)
         return self.folder / NAME
+
+    def _prepare(self) -> None:
+        private_folder(self.folder)
+
+    def _put(self, path: str, data: bytes, taken_ns: int | None) -> None:
+        target = self.folder / path
+        private_folder(target.parent)
+        replace_file(target, data, mode=0o600)
+        if taken_ns is not None:
+            os.utime(target, ns=(taken_ns, taken_ns))
+
+
+class MemoryBundle(Bundle):
+    """A bundle without a disk: its files are in `content`, by path, with their times."""
+
+    def __init__(self, host: str = "", most: int = 1 << 30) -> None:
+        self.content: dict[str, tuple[bytes, int]] = {}
+        self.left = most
+        super().__init__(Path("/nonexistent"), host)
+
+    def _prepare(self) -> None:
+        """There is no folder."""
+
+    def _put(self, path: str, data: bytes, taken_ns: int | None) -> None:
+        self.left += len(self.content.get(path, (b"", 0))[0]) - len(data)
+        if self.left < 0 and path != NAME:
+            self.left += len(data)
+            raise OSError(errno.EFBIG, f"{len(data) >> 20} MiB are more than may be sent")
+        self.content[path] = (data, time.time_ns() if taken_ns is None else taken_ns)
 
 
 def load(folder: Path) -> dict[str, Any]:

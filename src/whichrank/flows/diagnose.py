@@ -14,9 +14,10 @@ from typing import Any, Literal, cast
 from whichrank.evidence.intake import claims, collect, discover_readers
 from whichrank.evidence.pickle.native import library
 from whichrank.evidence.readers import flight_recorder
+from whichrank.evidence.summary.head import is_summary
 from whichrank.evidence.text.chunks import UTF16
 from whichrank.fleet.local import Failure, map_ordered
-from whichrank.flows.next_steps import filled
+from whichrank.flows.next_steps import filled, with_wanted
 from whichrank.flows.read_dumps import read_dumps
 from whichrank.flows.several_jobs import together
 from whichrank.model.contracts import Item, Reader, Reading, Rule
@@ -47,13 +48,14 @@ def diagnose(
 ) -> Diagnosis:
     """Read everything below the paths and say what went wrong; `views` adds what a page draws."""
     with collect(paths) as intake:
-        results = read_all(intake.items, jobs=jobs, progress=progress)
+        outcomes, noted, shortened = outcomes_of(intake.items, jobs=jobs, progress=progress)
     if progress is not None:
         progress("judging", 0, 0)
-    outcomes = list(zip(intake.items, results, strict=True))
-    jobs_in_it = sorted({item.job for item in intake.items if item.job})
-    answers = [_judged(outcomes, intake.refused, job, why=why, views=views) for job in jobs_in_it or [""]]
+    refused = [*intake.refused, *noted]
+    jobs_in_it = sorted({item.job for item, _ in outcomes if item.job})
+    answers = [_judged(outcomes, refused, job, why=why, views=views) for job in jobs_in_it or [""]]
     answer = together(answers, jobs_in_it) if jobs_in_it else answers[0][1]
+    answer = with_wanted(answer, shortened)
     if source is None:
         return answer
     from whichrank.flows.lint_places import explained
@@ -88,6 +90,24 @@ def with_views(case: Case, answer: Diagnosis) -> Diagnosis:
     who = answer.verdict.culprits
     stacks = merged([*case.stacks.items(), *((None, stack) for stack in case.unplaced)])
     return replace(answer, tracks=tracks(case, answer.ranks, {*who.ranks, *who.candidates}), stacks=stacks)
+
+
+def outcomes_of(
+    items: Sequence[Item], *, jobs: int | None = None, progress: Progress | None = None
+) -> tuple[list[Outcome], list[Source], dict[int, str]]:
+    """What every file says; a summary stands for the files that it was made from, unless they are there too.
+
+    Also what could not be read, and by rank the dumps of which only the end is there."""
+    packed = [item for item in items if item.size and is_summary(item)]
+    if not packed:
+        return list(zip(items, read_all(items, jobs=jobs, progress=progress), strict=True)), [], {}
+    from whichrank.evidence.summary import file
+
+    beside = [item for item in items if not is_summary(item)]
+    found: list[Outcome] = list(zip(beside, read_all(beside, jobs=jobs, progress=progress), strict=True))
+    told = (lambda done, total: progress("summaries", done, total)) if progress is not None else None
+    taken = file.take(packed, beside, told)
+    return [*found, *taken.outcomes], taken.noted, taken.shortened
 
 
 def read_all(

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from whichrank.model.findings import NextStep
+from whichrank.model.verdict import Diagnosis
 from whichrank.timeline.case import Case
 
 _PID = re.compile(r"\bPID\b")
 _LIMITS = re.compile(r"^grep '?([a-z ]+)'? /proc/PID/limits$")
+
+
+WANTED = 4
+"""Whole dumps that are asked for at once."""
+UNSURE = 0.6
+
+
+def with_wanted(answer: Diagnosis, shortened: Mapping[int, str]) -> Diagnosis:
+    """Where summaries leave a doubt, the whole dumps that may settle it: those of the ranks in question first."""
+    verdict = answer.verdict
+    open_question = verdict.category == "unknown" or verdict.culprits.candidates or verdict.confidence < UNSURE
+    if not shortened or not open_question:
+        return answer
+    meant = [rank for rank in (*verdict.culprits.ranks, *verdict.culprits.candidates) if rank in shortened]
+    ranks = (meant or sorted(shortened))[:WANTED]
+    files = " ".join(shlex.quote(shortened[rank]) for rank in ranks)
+    why = f"the whole dumps of rank {', '.join(map(str, ranks))}: their summaries hold the last calls alone"
+    step = NextStep(f"whichrank diagnose SUMMARIES {files}", why, (), "none")
+    return replace(answer, next=(*answer.next, step))
 
 
 def filled(step: NextStep, ranks: Sequence[int], case: Case) -> NextStep:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from whichrank.evidence.intake import collect
 from whichrank.fleet.local import Failure
-from whichrank.flows.diagnose import Progress, read_all
+from whichrank.flows.diagnose import Progress, outcomes_of
 from whichrank.model.views import StackReport, Unseen
 from whichrank.records.stack import ProcessStack
 from whichrank.timeline.case import build_case
@@ -20,9 +20,9 @@ def stacks_of_files(
 ) -> StackReport:
     """The newest stack of every rank that files, folders or bundles hold; logs beside them say whose they are."""
     with collect(paths) as intake:
-        results = read_all(intake.items, jobs=jobs, progress=progress)
+        outcomes, *_ = outcomes_of(intake.items, jobs=jobs, progress=progress)
     records = []
-    for outcome in results:
+    for _, outcome in outcomes:
         if not isinstance(outcome, Failure):
             records += [record for _, reading in outcome for record in reading.records]
     case = build_case(records)

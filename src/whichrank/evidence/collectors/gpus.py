@@ -113,7 +113,7 @@ class Sampler:
         elif len(cells) == len(self._titles) > 1:
             row = dict(zip(self._titles, cells, strict=True))
             values: dict[str, Any] = {"index": _number(row.get("index"))}
-            values |= {short: _number(row.get(title)) for title, short in _SHORT.items()}
+            values.update({short: _number(row.get(title)) for title, short in _SHORT.items()})
             mask = next((row[name] for name in _REASONS if name in row), "")
             values["slowed_by"] = _slowed(mask)
             for key in (row.get("index"), row.get("uuid")):

@@ -166,6 +166,21 @@ def status(pid: int) -> str:
     return "".join(parts)
 
 
+def kernel_stacks(pid: int) -> str:
+    """Where every thread is inside the kernel, for those who may know (root); "" for others."""
+    parts = []
+    try:
+        threads = sorted((entry.name for entry in (PROC / str(pid) / "task").iterdir()), key=int)[:THREADS]
+    except (OSError, ValueError):
+        threads = []
+    for thread in threads:
+        stack, call = _text(pid, f"task/{thread}/stack"), _text(pid, f"task/{thread}/syscall").strip()
+        if stack or call:
+            comm = _text(pid, f"task/{thread}/comm").strip()
+            parts.append(f"thread {thread} {comm}: system call {call or '?'}\n{stack}")
+    return "".join(parts)
+
+
 def limits(pid: int) -> str:
     return _text(pid, "limits")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -37,7 +38,7 @@ def ask(command: list[str], limit_s: float) -> tuple[bytes, str]:
 def _reason(said: str) -> str:
     """The first and the last line of a complaint; py-spy adds where in itself it failed."""
     text = said.partition("Stack backtrace:")[0]
-    lines = [line.strip().removeprefix("Error: ") for line in text.splitlines() if line.strip()]
+    lines = [re.sub("^Error: ", "", line.strip()) for line in text.splitlines() if line.strip()]
     return "; ".join(dict.fromkeys((lines[0], lines[-1])))[:300] if lines else ""
 
 

@@ -11,20 +11,24 @@ from whichrank.fleet.engines import Engine
 from whichrank.model.errors import UsageError
 
 DEFAULT = "ssh"
-_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-T")
-_NAME = re.compile(r"^(?:[\w.-]{1,64}@)?[\w](?:[\w.:-]{0,252})$")
+CONNECT_S = 10
+_OPTIONS = ("-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-T")
+_NAME = re.compile(r"(?:\w[\w.-]{0,63}@)?\w[\w.:-]{0,252}", re.ASCII)
+_MOST_HOSTS = 100_000
 _RANGE = re.compile(r"\[([\d,-]+)\]")
 
 
-def engine(hosts: Sequence[str], slots: dict[str, int] | None = None, ssh: str = DEFAULT) -> Engine:
+def engine(
+    hosts: Sequence[str], slots: dict[str, int] | None = None, ssh: str = DEFAULT, connect_s: int = CONNECT_S
+) -> Engine:
     """`ssh` may carry options of its own: "ssh -F cluster.conf -p 2222"."""
     for host in hosts:
-        if not _NAME.match(host):
+        if not _NAME.fullmatch(host):
             raise UsageError(f"'{host}' is not a host name", "Give --hosts node1,node2 or --hostfile FILE.")
     words = shlex.split(ssh)
 
     def wrap(host: str, command: Sequence[str]) -> list[str]:
-        return [*words, *_OPTIONS, "--", host, shlex.join(command)]
+        return [*words, *_OPTIONS, "-o", f"ConnectTimeout={connect_s}", "--", host, shlex.join(command)]
 
     return Engine("ssh", tuple(dict.fromkeys(hosts)), wrap, slots=slots or {})
 
@@ -39,6 +43,8 @@ def expand(words: str) -> list[str]:
             continue
         for part in match[1].split(","):
             first, _, last = part.partition("-")
+            if not first.isdigit() or not (last or first).isdigit() or int(last or first) - int(first) > _MOST_HOSTS:
+                raise UsageError(f"'{word[:80]}' is not a list of hosts", "Write node[01-16] or node1,node2.")
             for number in range(int(first), int(last or first) + 1):
                 rest = word[: match.start()] + str(number).zfill(len(first)) + word[match.end() :]
                 found += expand(rest)

@@ -10,7 +10,8 @@ A crash of the kernel, power, a lost network, a machine taken away.
 ## How it decides
 The scheduler's `NODE FAILURE`, the rendezvous that removes a node for want of a heartbeat, or the record of
 `whichrank run`: the connection to the node's watcher stayed open and nothing came any more. A watcher that has merely
-ended closes its connection and is not counted. Connections of ranks that send without an answer make it surer. Ranks
+ended closes its connection and is not counted. `whichrank collect` adds nodes that it could not reach, where exactly
+their ranks are missing. Connections of ranks that send without an answer make it surer. Ranks
 on that host are named where it is known which they are.
 
 ## Example
@@ -92,7 +93,11 @@ def _unheard(case: Case) -> Finding | None:
     ranks = tuple(sorted(told | {r for r, p in case.people.by_rank.items() if p.host in hosts}))
     in_vain = [flow for flow in flows if not flow.target.seen]
     confidence = 0.9 if in_vain else 0.8 if any(event.text("how") == "no answer" for event in silent) else 0.6
-    message = f"{', '.join(hosts)} stopped answering: its watcher is not heard any more, and the other ranks wait."
+    how = "its watcher is not heard any more"
+    if any(event.text("how") == "unreachable" for event in silent):
+        # A login that fails says less: the network for people may be another one.
+        how, confidence = "it can't be reached from here", 0.9 if in_vain else 0.5
+    message = f"{', '.join(hosts)} stopped answering: {how}, and the other ranks wait."
     finding = building.found(
         case, _UNHEARD, [statements.statement(case, event) for event in silent], message, confidence, ranks
     )

@@ -39,6 +39,8 @@ class Entry:
     code: int | None = None
     missing: str = ""
     """Why there is no evidence of it."""
+    reason: str = ""
+    """The same as a program said it: for the manifest, which no reader takes for evidence of the job."""
     results: str = ""
 
     def document(self) -> dict[str, Any]:
@@ -87,7 +89,9 @@ def _manifest(root: Path, by: str, entries: list[Entry], job: dict[str, Any]) ->
         files += [{**row, "path": f"{FOLDER}/{name}/{row.get('path')}"} for row in _rows(part, "files")]
         missing += _rows(part, "missing")
     missing += [
-        {"what": "evidence of the node", "host": e.name, "rank": None, "why": e.missing} for e in entries if e.missing
+        {"what": "evidence of the node", "host": e.name, "rank": None, "why": e.reason or e.missing}
+        for e in entries
+        if e.missing
     ]
     redaction = next((part["redaction"] for part in parts.values() if isinstance(part.get("redaction"), str)), "")
     return {

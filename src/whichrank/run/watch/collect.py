@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from whichrank.evidence.bundle import Bundle
@@ -11,7 +13,7 @@ from whichrank.model.errors import UsageError
 from whichrank.model.last_words import JOINED, Words
 from whichrank.run.watch.capture import capture
 from whichrank.run.watch.places import torch_places
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.processes import TICKS_PER_S, Crew, Member
 from whichrank.run.watch.results_folder import put_bundle_aside
 from whichrank.worker.startup import FOLDER
 
@@ -73,8 +75,14 @@ def crew_of(root: int) -> Crew:
     if folder is not None:
         return Crew(folder)
     everyone = processes.everybody()
+    return unwatched_crew((root, *processes.below(root, everyone)), everyone)
+
+
+def unwatched_crew(pids: Iterable[int], everyone: Mapping[int, processes.Stat]) -> Crew:
+    """Those of these processes that are ranks, by their environment."""
     crew = Crew(Path("/nonexistent"))
-    for pid in (root, *processes.below(root, everyone)):
+    booted_ns = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    for pid in pids:
         variables = processes.environ(pid)
         rank = _number(variables.get("RANK"))
         above = _number(processes.environ(everyone[pid].parent).get("RANK")) if pid in everyone else -1
@@ -84,6 +92,7 @@ def crew_of(root: int) -> Crew:
         words = Words(
             pid=pid, parent=row.parent, start_ticks=row.start_ticks, rank=rank,
             local_rank=_number(variables.get("LOCAL_RANK")), world=_number(variables.get("WORLD_SIZE")), phase=JOINED,
+            started_ns=booted_ns + row.start_ticks * 1_000_000_000 // TICKS_PER_S,
         )  # fmt: skip
         crew.members[str(pid)] = Member(words, str(pid), state=row.state)
     return crew

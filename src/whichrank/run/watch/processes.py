@@ -120,7 +120,7 @@ class Crew:
     def look(self) -> list[Member]:
         """Read the words anew; returns the ranks, one process each (the newest), in order."""
         for path in self.folder.glob(f"*{layout.SUFFIX}"):
-            name = path.name.removesuffix(layout.SUFFIX)
+            name = path.name[: -len(layout.SUFFIX)]
             try:
                 words = layout.newest(path.read_bytes()[: layout.SIZE])
             except OSError:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from whichrank.evidence.bundle import Bundle
-from whichrank.evidence.collectors import environment, processes
-from whichrank.run.watch.capture.asking import ask, ask_quickly, await_all, frames_s, ring_torch
+from whichrank.evidence.collectors import environment, host_tables, processes
+from whichrank.run.watch.capture.asking import ask, ask_quickly, await_all, await_torch, frames_s, ring_torch
 from whichrank.run.watch.capture.dumps import dump_of
 from whichrank.run.watch.capture.guards import keep_guards
 from whichrank.run.watch.capture.logs import keep_errors, keep_history, keep_output
@@ -20,19 +23,23 @@ from whichrank.run.watch.capture.machine import (
     keep_tables,
 )
 from whichrank.run.watch.capture.network import keep_namespaces, keep_sockets
-from whichrank.run.watch.capture.stacks import debugged_stacks, native_stacks, stacks_of
+from whichrank.run.watch.capture.stacks import debugged_stacks, native_stacks, spy_on_all, stacks_of
 from whichrank.run.watch.capture.start import remember
 from whichrank.run.watch.capture.words import keep_words, told
 from whichrank.run.watch.places import Torch
 from whichrank.run.watch.processes import Crew, Member
+from whichrank.worker import network
 
 __all__ = [
-    "ANSWER_S", "NO_PLACES", "ask_quickly", "capture", "gather", "gather_end", "keep_history", "remember", "told",
+    "ANSWER_S", "NO_PLACES", "ask_quickly", "capture", "gather", "gather_end", "gather_machine", "keep_history",
+    "only_stacks", "remember", "told",
 ]  # fmt: skip
 
 ANSWER_S = 8.0
 """Stacks and entries take milliseconds; the first look-up of frames 2 to 3 s of CPU in every rank at once."""
 NO_PLACES = Torch()
+BEFORE_S = 7200.0
+"""How far back the log of a host without ranks is of interest."""
 
 
 def capture(
@@ -43,18 +50,21 @@ def capture(
     ranks = crew.ranks()
     living = [m for m in ranks if m.alive]
     asked = ask(crew, [m for m in living if not m.stopped], "full", token)
-    ring_torch(places, living)
+    asked_ns = time.time_ns() - 50_000_000  # times of files are coarser than the clock
+    rung = ring_torch(places, living)
+    spied = spy_on_all([m.words.pid for m in living]) if not asked else {}
     questions = Questions(ranks)
     for member in living:
         step(bundle, "process state", host_view, bundle, member, rank=member.rank)
     bundle.add("host/processes.txt", processes.table(m.words.pid for m in living).encode(), "processes")
     await_all(crew, asked, token, max(patience_s, frames_s(len(asked))) if patience_s >= ANSWER_S else patience_s)
     for member in living:
-        step(bundle, "stacks", stacks_of, crew, bundle, member, token, rank=member.rank)
+        step(bundle, "stacks", stacks_of, crew, bundle, member, token, spied, rank=member.rank)
     if pauses:
         step(bundle, "native stacks", native_stacks, bundle, living)
     if gdb:
         step(bundle, "gdb stacks", debugged_stacks, bundle, living)
+    await_torch(places, rung, asked_ns)
     _gather(crew, bundle, token, places)
     step(bundle, "nccl ras", keep_ras, bundle, questions)
     _keep_machine(crew, bundle, questions)
@@ -71,6 +81,24 @@ def gather_end(crew: Crew, bundle: Bundle) -> None:
     """Of a job that was ended while all was well: who was there, and what was printed."""
     step(bundle, "output", keep_output, crew, bundle, crew.ranks())
     step(bundle, "last words", keep_words, crew, bundle)
+
+
+def gather_machine(bundle: Bundle) -> None:
+    """Of a host without a rank of the job: what it says of itself. Whoever was there may have been killed."""
+    questions = Questions((), since_s=time.time() - BEFORE_S)
+    step(bundle, "kernel log", keep_log, bundle, questions)
+    step(bundle, "gpu state", keep_gpus, Crew(Path("/nonexistent")), bundle, questions)
+    bundle.add("host/state.txt", host_tables.tables(os.getpid()).encode(), "host state")
+    bundle.add(f"host/net.{network.namespace()}.txt", network.own().encode(), "network")
+
+
+def only_stacks(crew: Crew, bundle: Bundle) -> None:
+    """Where every rank is, and nothing else."""
+    living = [m for m in crew.ranks() if m.alive]
+    spied = spy_on_all([m.words.pid for m in living])
+    for member in living:
+        step(bundle, "process state", host_view, bundle, member, rank=member.rank)
+        step(bundle, "stacks", stacks_of, crew, bundle, member, "", spied, rank=member.rank)
 
 
 def _keep_machine(crew: Crew, bundle: Bundle, questions: Questions) -> None:
@@ -98,6 +126,9 @@ def host_view(bundle: Bundle, member: Member) -> None:
     """What the kernel says of a rank."""
     pid, rank = member.words.pid, member.rank
     bundle.add(f"host/proc.{pid}.status.txt", processes.status(pid).encode(), "process status", rank=rank, pid=pid)
+    kernel = processes.kernel_stacks(pid)
+    if kernel:
+        bundle.add(f"host/proc.{pid}.kernel.txt", kernel.encode(), "kernel stacks", rank=rank, pid=pid)
     bundle.add(f"host/proc.{pid}.limits.txt", processes.limits(pid).encode(), "process limits", rank=rank, pid=pid)
 
 

@@ -16,6 +16,8 @@ Depth = Literal["quick", "full"]
 
 FRAMES_S, FRAMES_MOST_S = 3.0, 30.0
 """Of a core for every rank (measured with torch 2.13: 1.6 to 1.9 s), and the most that anybody waits for it."""
+TORCH_S = 3.0
+"""For a dump that torch itself writes: it takes about a second."""
 HELD_S = 0.5
 """For a process whose interpreter is held: it hardly answers."""
 
@@ -26,15 +28,37 @@ def ask(crew: Crew, members: Iterable[Member], depth: Depth, token: str) -> list
     return [member for member in members if ring(crew.folder / f"{member.name}.ask", request)]
 
 
-def ring_torch(places: Torch, living: Sequence[Member]) -> None:
+def ring_torch(places: Torch, living: Sequence[Member]) -> list[Member]:
     """NCCL jobs: a byte into torch's own pipe makes it write its dump, from a thread without Python."""
+    heard = []
     for member in living:
         path = places.pipe_of(member.rank)
         try:
-            if path is not None and path.is_fifo():
-                ring(path, b"1\n")
+            if path is not None and path.is_fifo() and ring(path, b"1\n"):
+                heard.append(member)
         except OSError:
             continue
+    return heard
+
+
+def await_torch(places: Torch, rung: Sequence[Member], since_ns: int) -> None:
+    """Until torch has written the dumps that it was asked for, or the time is up."""
+    deadline = time.monotonic() + TORCH_S
+    paths = [path for m in rung if not m.stopped and (path := places.dump_of(m.rank)) is not None]
+    sizes: dict[Path, int] = {}
+    while paths and time.monotonic() < deadline:
+        time.sleep(0.1)
+        paths = [path for path in paths if not _written(path, since_ns, sizes)]
+
+
+def _written(path: Path, since_ns: int, sizes: dict[Path, int]) -> bool:
+    """Newer than the question, and no longer growing."""
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    before, sizes[path] = sizes.get(path), status.st_size
+    return status.st_mtime_ns >= since_ns and status.st_size > 0 and before == status.st_size
 
 
 def ring(path: Path, words: bytes) -> bool:
@@ -96,9 +120,9 @@ def framed(folder: Path, member: Member) -> str:
                 continue
         except OSError:
             continue
-        token = path.name.removeprefix(f"{member.name}.").rpartition(".")[0]
+        token = path.name[len(member.name) + 1 :].rpartition(".")[0]
         # A process has two recorders, and the one that it does not use answers at once.
-        plain = folder.glob(f"{member.name}.{token.removesuffix('.frames')}.*")
+        plain = folder.glob(f"{member.name}.{token[: -len('.frames')]}.*")
         kinds = [each.suffix for each in plain if each.suffix in (".fr", ".nccl") and ".frames." not in each.name]
         if all((folder / f"{member.name}.{token}{kind}").exists() for kind in kinds):
             return token

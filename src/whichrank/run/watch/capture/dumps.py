@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from whichrank.evidence.bundle import Bundle
-from whichrank.evidence.collectors import worker_server
+from whichrank.evidence.collectors import processes, worker_server
 from whichrank.model import last_words as layout
 from whichrank.run.watch.capture.asking import framed
 from whichrank.run.watch.capture.files import document, modified_ns, read
@@ -60,7 +60,8 @@ def _left(crew: Crew, bundle: Bundle, member: Member, tried: tuple[tuple[str, st
 def _served(crew: Crew, member: Member) -> tuple[bytes, str]:
     """With the interpreter held torch's own server still answers, where the job has started one."""
     path = document(crew.folder / f"{member.name}.places").get("worker_server")
-    if not member.alive or member.stopped or not isinstance(path, str):
+    path = path or processes.environ(member.words.pid).get("TORCH_WORKER_SERVER_SOCKET")
+    if not member.alive or member.stopped or not isinstance(path, str) or not path:
         return b"", ""
     return worker_server.dump(Path(path), member.words.pid)
 

@@ -26,6 +26,8 @@ class Questions:
     """Asked all at once, beside what the ranks are asked."""
 
     members: Sequence[Member]
+    since_s: float | None = None
+    """From when on the kernel's log is of interest; by default the start of the job."""
     began: float = field(default_factory=time.monotonic)
     log: Aside[tuple[bytes, str]] = field(init=False)
     ports: Aside[str] = field(init=False)
@@ -35,7 +37,7 @@ class Questions:
     tables: Aside[dict[int, str]] = field(init=False)
 
     def __post_init__(self) -> None:
-        since = started_s(self.members)
+        since = self.since_s if self.since_s is not None else started_s(self.members)
         self.log = Aside(lambda: kernel_log.since(since))
         self.ports = Aside(fabric.ports)
         self.gpus = Aside(gpus.table if "gpus" not in _NOT_TWICE else _not_again)

@@ -4,21 +4,43 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import processes, tools
+from whichrank.run.watch.capture.aside import Aside
 from whichrank.run.watch.capture.files import read
 from whichrank.run.watch.processes import Crew, Member
 
 SIGNALLED_S = 1.0
+SPIED_S = 30.0
+"""For py-spy's answer when it looks at many processes; each look has a smaller limit of its own."""
 NATIVE_S = 4.0
 """For the C frames of all ranks together: each stands still meanwhile."""
 
 
-def stacks_of(crew: Crew, bundle: Bundle, member: Member, token: str) -> None:
+SPIES = 4
+"""Of them at the same time, per core."""
+
+
+def spy_on_all(pids: Sequence[int]) -> dict[int, Aside[tuple[bytes, str]]]:
+    """Begin to look at all processes, a few at a time: pid -> py-spy's answer, on its way."""
+    turn = threading.Semaphore(SPIES * (os.cpu_count() or 1))
+
+    def spy(pid: int) -> tuple[bytes, str]:
+        with turn:
+            return tools.stack(pid)
+
+    return {pid: Aside(partial(spy, pid)) for pid in pids}
+
+
+def stacks_of(
+    crew: Crew, bundle: Bundle, member: Member, token: str, spies: Mapping[int, Aside[tuple[bytes, str]]]
+) -> None:
     """Its own answer; else py-spy; else, where the interpreter is held, the signal that it set up for this."""
     rank, pid = member.rank, member.words.pid
     path = f"stacks/rank_{rank}.txt"
@@ -26,7 +48,7 @@ def stacks_of(crew: Crew, bundle: Bundle, member: Member, token: str) -> None:
     if own:
         bundle.add(path, own, "stacks", rank=rank, pid=pid, note="written by the process itself")
         return
-    spied, why = tools.stack(pid)
+    spied, why = spies[pid].result(SPIED_S) if pid in spies else tools.stack(pid)
     if spied:
         bundle.add(path, spied, "stacks", rank=rank, pid=pid, note="py-spy")
         return

@@ -1,0 +1,116 @@
+"""Records as plain values and back. What comes back is checked against the types of the records: nothing is trusted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, get_args, get_origin, get_type_hints
+
+import msgspec
+import numpy as np
+
+from whichrank.model.errors import UnreadableError
+from whichrank.records.nccl import NcclLog
+
+MOST_ITEMS = 1 << 22
+"""Of one column."""
+
+
+@cache
+def kinds() -> dict[str, type]:
+    """Name -> class of everything that readers give."""
+    package = import_module("whichrank.records")
+    modules = [import_module(f"{package.__name__}.{entry.name}") for entry in iter_modules(package.__path__)]
+    return {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == module.__name__
+    }
+
+
+def plain(record: Any) -> list[Any]:
+    """A record as its kind and its values."""
+    return [type(record).__name__, msgspec.to_builtins(record, enc_hook=_column, builtin_types=(bytes,))]
+
+
+def restored(value: Any) -> Any:
+    """The record of such values; UnreadableError where they are not those of one."""
+    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str) or value[0] not in kinds():
+        raise UnreadableError("a record of no known kind")
+    try:
+        return _restored(kinds()[value[0]], value[1])
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        raise UnreadableError(f"a damaged record of kind {value[0]}: {error}"[:200]) from error
+
+
+def _restored(kind: type, values: Any) -> Any:
+    shape = _shape(kind)
+    found = msgspec.convert(values, shape, dec_hook=_uncolumn)
+    if isinstance(found, NcclLog):
+        _relink(found)
+    if shape is kind:
+        return found
+    if not all(_is_value(value) for value in found.data.values()):
+        raise ValueError("data of an event that is none")
+    return kind(**{field.name: getattr(found, field.name) for field in dataclasses.fields(kind)})
+
+
+def _relink(log: NcclLog) -> None:
+    """A log's calls belong to its own processes: the same objects, not copies."""
+    for calls in log.calls:
+        own = next((process for process in log.processes if process == calls.process), calls.process)
+        object.__setattr__(calls, "process", own)
+
+
+@cache
+def _shape(kind: type) -> Any:
+    """What is checked by: the class itself, or one like it whose `data` may hold what msgspec has no type for."""
+    try:
+        msgspec.msgpack.Decoder(kind, dec_hook=_uncolumn)
+    except TypeError:
+        hints = get_type_hints(kind)
+        fields: list[Any] = []
+        for field in dataclasses.fields(kind):
+            type_ = dict[str, Any] if field.name == "data" else hints[field.name]
+            if field.default is not dataclasses.MISSING:
+                fields.append((field.name, type_, dataclasses.field(default=field.default)))
+            elif field.default_factory is not dataclasses.MISSING:
+                fields.append((field.name, type_, dataclasses.field(default_factory=field.default_factory)))
+            else:
+                fields.append((field.name, type_))
+        return dataclasses.make_dataclass(kind.__name__, fields)
+    return kind
+
+
+def _is_value(value: Any) -> bool:
+    """What an event's `data` may hold (`records.log.Value`)."""
+    if isinstance(value, list):
+        return all(isinstance(item, int | str) for item in value)
+    return isinstance(value, str | int | float)
+
+
+def _column(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [value.dtype.str, list(value.shape), value.tobytes()]
+    if isinstance(value, np.generic):
+        return value.item()
+    raise NotImplementedError(type(value).__name__)
+
+
+def _uncolumn(kind: Any, value: Any) -> Any:
+    """An array of the type that the record declares."""
+    if get_origin(kind) is Counter:
+        return Counter(msgspec.convert(value, dict[get_args(kind)[0], int]))  # type: ignore[misc]
+    declared = get_args(kind)
+    of = get_args(declared[1]) if len(declared) == 2 else ()
+    name, shape, data = value
+    column = np.dtype(name)
+    if column.kind not in "iufb" or (of and of[0] is not Any and column.type is not of[0]):
+        raise ValueError("a column of another type")
+    if not all(isinstance(size, int) and 0 <= size <= MOST_ITEMS for size in shape):
+        raise ValueError("a column of no size")
+    return np.frombuffer(data, column).reshape(shape).copy()

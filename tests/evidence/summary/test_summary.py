@@ -1,0 +1,196 @@
+"""Summaries: the same verdict as from the evidence they were made from, small, and safe to read."""
+
+from __future__ import annotations
+
+import lzma
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.evidence.summary import many_ranks
+from whichrank.cli.main import main
+from whichrank.evidence.summary import dumps, file, values
+from whichrank.evidence.summary.head import MAGIC
+from whichrank.flows.diagnose import diagnose
+from whichrank.flows.reduce import reduce
+from whichrank.model.errors import UnreadableError
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+CASES = ("nccl_h200/conditional", "nccl_h200/dataloader_stall", "logs/oom-halved", "logs/two-jobs-one-file")
+SIMULATOR = Path("/work/shared/tools/simulate_fr.py")
+
+
+def told(diagnosis):
+    verdict = diagnosis.verdict
+    return (verdict.category, verdict.cause, verdict.culprits, verdict.victims, round(verdict.confidence, 3))
+
+
+def unpacked(archive, folder):
+    place = folder / archive.partition(".")[0]
+    place.mkdir(parents=True)
+    subprocess.run(["tar", "xf", SAMPLES / archive, "-C", place], check=True)
+    return place
+
+
+def both(path, folder):
+    """From the full evidence and from its summary."""
+    made = reduce([path], jobs=1)
+    target = folder / "summary.whichrank"
+    target.write_bytes(made.data)
+    return diagnose([path], jobs=1), diagnose([target], jobs=1), made
+
+
+def test_some_recorded_cases(tmp_path):
+    place = unpacked("recorded_cases.tar.xz", tmp_path)
+    for name in CASES:
+        full, short, _ = both(place / name, tmp_path)
+        assert told(short) == told(full), name
+
+
+@pytest.mark.bars
+@pytest.mark.parametrize("archive", [path.name for path in sorted(SAMPLES.glob("*.tar.*"))])
+def test_every_recorded_case(archive, tmp_path):
+    place = unpacked(archive, tmp_path)
+    for truth in sorted(place.rglob("truth.*")):
+        full, short, _ = both(truth.parent, tmp_path)
+        assert told(short) == told(full), truth.parent
+
+
+@pytest.mark.bars
+@pytest.mark.skipif(not SIMULATOR.exists(), reason="the simulator is not here")
+@pytest.mark.parametrize("fault", ["none", "stuck", "skip", "extra", "swap", "cross", "orphan"])
+def test_simulated_jobs(fault, tmp_path):
+    for seed in range(10):
+        out = tmp_path / f"{seed}"
+        command = [sys.executable, SIMULATOR, out, "--tp", "4", "--dp", "4", "--fault", fault, "--seed", str(seed)]
+        done = subprocess.run(command, capture_output=True, check=False)
+        if done.returncode:
+            continue  # this fault has no place in this layout
+        full, short, made = both(out, tmp_path)
+        assert told(short) == told(full), seed
+        assert len(made.data) <= 4096 * made.ranks
+
+
+def test_a_hang_takes_less_than_four_kilobytes_a_rank(tmp_path):
+    """A node of a large job with full ring buffers, times of every call different."""
+    parts = []
+    for rank in range(8):
+        one = many_ranks.dump(rank, 4096, 5)
+        rows = np.arange(2000) % len(one)
+        noise = np.random.default_rng(rank).integers(0, 3_000_000, 2000).cumsum()
+        for name in ("group", "call", "seq", "p2p_seq", "state", "retired", "duration_ms"):
+            setattr(one, name, getattr(one, name)[rows])
+        one.record_id = np.arange(2000, dtype=np.int32)
+        one.created_ns = many_ranks.BEGAN + noise
+        one.completed_ns = one.created_ns + noise[::-1] % 5_000_000
+        parts.append(file.Part(file.Item(Path("x"), one.source, 1, 1), [("flight_recorder", file.Reading([one]))]))
+    data = file.pack(file.Summary(parts))
+    assert len(data) < 8 * 4096
+    found = file.unpack(data, Path("x"), dumps.Tables())
+    records = [part.readings[0][1].records[0] for part in found.parts]
+    assert all(len(record) >= dumps.LAST and record.capacity_wrapped for record in records)
+    assert records[0].groups[0].members is records[7].groups[0].members  # one list for all ranks
+
+
+def test_what_is_cut_off_keeps_every_group_whole_from_its_first_unfinished_call():
+    made = many_ranks.dump(0, 16, 99)
+    rows = np.concatenate([np.arange(3), *[np.array([0, 1])] * 400])  # the world's call is long ago, and unfinished
+    for name in ("group", "call", "seq", "p2p_seq", "state", "retired", "duration_ms", "created_ns", "completed_ns"):
+        setattr(made, name, getattr(made, name)[rows].copy())
+    made.record_id = np.arange(len(rows), dtype=np.int32)
+    made.state[2], made.retired[2], made.completed_ns[2] = 0, False, 0
+    short = dumps.shortened(made)
+    assert len(short) == dumps.LAST + 1
+    assert short.record_id[0] == 2
+    assert short.capacity_wrapped
+
+
+def test_full_evidence_beside_its_summary_is_read_instead(tmp_path):
+    sample = SAMPLES / "flight_recorder/gloo_skip"
+    (tmp_path / "s.whichrank").write_bytes(reduce([sample], jobs=1).data)
+    together = diagnose([sample, tmp_path / "s.whichrank"], jobs=1)
+    assert told(together) == told(diagnose([sample], jobs=1))
+    read = [source.path for source in together.coverage.sources if source.quality == "complete"]
+    assert len(read) == len(set(read)) == 2
+
+
+def test_two_nodes_are_told_apart(tmp_path):
+    log = tmp_path / "job" / "output.log"
+    log.parent.mkdir()
+    log.write_text("[rank3]: RuntimeError: CUDA error: out of memory\n")
+    for node in ("a1", "b2"):
+        (tmp_path / f"{node}.whichrank").write_bytes(reduce([log.parent], node=node, jobs=1).data)
+    found = diagnose([tmp_path / "a1.whichrank", tmp_path / "b2.whichrank"], jobs=1)
+    assert {"nodes/a1/output.log", "nodes/b2/output.log"} <= {source.path for source in found.coverage.sources}
+
+
+def damaged():
+    good = reduce([SAMPLES / "flight_recorder/gloo_skip"], jobs=1).data
+    document = msgspec.msgpack.decode(lzma.decompress(good[len(MAGIC) :]))
+
+    def packed(change):
+        copy = msgspec.msgpack.decode(msgspec.msgpack.encode(document))
+        change(copy)
+        return MAGIC + lzma.compress(msgspec.msgpack.encode(copy))
+
+    def in_dump(**changes):
+        return packed(lambda d: d["parts"][0]["readings"][0]["records"][0][1].update(changes))
+
+    yield good[:-20]
+    yield MAGIC + b"nothing"
+    yield MAGIC + lzma.compress(bytes(1 << 20))
+    yield packed(lambda d: d.update(parts=7))
+    yield packed(lambda d: d["parts"][0]["readings"][0]["records"].append(["os.system", {"x": 1}]))
+    yield packed(lambda d: d["parts"][0]["readings"][0]["records"].append(["LogEvent", {"kind": 7}]))
+    yield in_dump(count=1 << 40)
+    yield in_dump(groups=[999])
+    yield in_dump(rank="zero")
+    yield in_dump(columns=[["<i8", 0, b""]] * 10)
+    bomb = msgspec.msgpack.encode([0, "0", "", [0, 1 << 20, 1] * 100_000])
+    yield packed(lambda d: d.update(shared=[bomb] * len(d["shared"])))
+
+
+@pytest.mark.parametrize("data", list(damaged()), ids=lambda data: str(len(data)))
+def test_a_damaged_or_hostile_summary_costs_itself(data, tmp_path):
+    (tmp_path / "s.whichrank").write_bytes(data)
+    found = diagnose([tmp_path], jobs=1)
+    assert any(source.quality in ("unusable", "partial") for source in found.coverage.sources)
+
+
+def test_only_records_come_back():
+    for value in (["Popen", {}], [1], "x", ["LogEvent", {"kind": "x", "ref": ["a"], "data": {"a": {}}}]):
+        with pytest.raises(UnreadableError):
+            values.restored(value)
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "node1.whichrank"
+    monkeypatch.setattr(
+        "sys.argv",
+        ["whichrank", "reduce", str(SAMPLES / "flight_recorder/gloo_skip"), "--node", "node1", "--out", str(out)],
+    )
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 0
+    assert "KB per rank" in capsys.readouterr().err
+    assert out.read_bytes().startswith(MAGIC)
+
+
+@pytest.mark.bars
+def test_100_000_ranks_within_a_minute_and_two_gigabytes(tmp_path):
+    many_ranks.write(tmp_path, 100_000, 33_333)
+    code = (
+        "import json, resource, sys, time; from pathlib import Path; from whichrank.flows.diagnose import diagnose\n"
+        "began = time.monotonic(); found = diagnose([Path(sys.argv[1])]).verdict\n"
+        "print(json.dumps([time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, "
+        "list(found.culprits.ranks)]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+    took, memory, ranks = msgspec.json.decode(done.stdout)
+    assert ranks == [33_333]
+    assert memory < 2 << 20
+    assert took < 60, f"{took:.0f} s"
