@@ -46,11 +46,6 @@ def is_directive(comment: str) -> bool:
     return comment.startswith(tuple(_OPTION)) and bool(re.match(_DIRECTIVE, comment))
 
 
-def tasks_per_node(comment: str) -> int:
-    match = re.match(r"#SBATCH\s.*?--ntasks-per-node[= ](\d{1,6})", comment)
-    return int(match[1]) if match else 0
-
-
 def listed(text: str, system: str) -> Listed:
     """`ALL,A=1,B` as Slurm, PBS and LSF take it: commas separate variables, whatever a value was meant to be."""
     if len(text) > 1 and text[0] in "\"'" and text[-1] == text[0]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Baked, How, Lost, SettingsFile
 from whichrank.source.shell import batch, documents, fitting, launchers
+from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
 from whichrank.source.shell.conditions import truth
 from whichrank.source.shell.state import Cut, Environment, Made, Variable
@@ -65,8 +67,10 @@ class Interpreter:
         self.clock = self.nesting = 0
         self.target = ""  # where the commands of a group write to
         self.muted = False  # inside a command that only prints
-        self.under_srun = 0
-        self.tasks = (0, 0)  # tasks per node that Slurm starts, and the line that says so
+        self.on_every_host = 0
+        self.allocation = Allocation()  # what the job asks its scheduler for
+        self.members: list[fitting.Member] = []  # launch lines of the hosts of one job
+        self.dumps: dict[str, str] = {}  # variables that hold a print of the environment -> the command that made it
 
     def run(self, text: str) -> SettingsFile:
         script = parse(text, self.first_line)
@@ -234,7 +238,7 @@ class Interpreter:
                     env.variables[name] = Variable(Value(text, line=line), False)
                 self.walk(node.body, env, sure=sure)
             if not rows:
-                self.walk(node.body, env, sure=False)
+                self.rounds(node.body, env, sure=False)
             return
         items = [f for word in node.words or [] for f in fields(word, self.lookup(env))]
         for item in items[:LOOP_LIMIT]:
@@ -242,7 +246,14 @@ class Interpreter:
             self.walk(node.body, env, sure=sure)
         if not items:
             env.variables[node.name] = Variable(Value(UNKNOWN, fixed=False), False)
-            self.walk(node.body, env, sure=sure)
+            self.rounds(node.body, env, sure=sure)
+
+    def rounds(self, body: list[Step], env: Environment, *, sure: bool) -> None:
+        """The first round of a loop, and the second where it starts a training: that has what the first one set."""
+        before = len(self.launches)
+        self.walk(body, env, sure=sure)
+        if len(self.launches) > before:
+            self.walk(body, env, sure=False)
 
     # --- commands ---
 
@@ -302,6 +313,8 @@ class Interpreter:
             self.element(name, index[1:-1], Word(raw, word.line), env)
             return
         value = expand(raw, self.lookup(env))
+        if printed := launchers.prints_environment(raw):
+            self.dumps[name] = printed
         if plus:
             text = before.value.text if before is not None else UNKNOWN
             value = value._replace(text=text + value.text)
@@ -409,6 +422,8 @@ class Interpreter:
         program, line = launchers.base(command[0]), command[0].line
         cut = Cut(found.why, found.fix, line, found.remote) if found.why else None
         passes = None if launchers.passes_unknown(command, found.rest) else found.passes
+        if found.remote and found.script and passes is not None:
+            passes = launchers.or_printed(passes, found.rest, self.dumps)
         inner = env.through(passes, cut)
         if program in _SLURM:
             inner = self.srun(command, env)
@@ -427,9 +442,13 @@ class Interpreter:
         for given in found.names:
             if given.text in env.variables and not env.variables[given.text].exported:
                 inner.missing.pop(given.text, None)
-        self.under_srun += program == "srun"
+        kept = self.allocation
+        if program == "srun":
+            self.allocation = self.own_size(command[: len(command) - len(found.rest)])
+        self.on_every_host += program == "srun"
         self.behind(command, found, redirects, inner, sure=sure)
-        self.under_srun -= program == "srun"
+        self.on_every_host -= program == "srun"
+        self.allocation = kept
         if program == "exec" and sure and found.rest:
             env.ended = True
 
@@ -472,7 +491,6 @@ class Interpreter:
             elif word.text.startswith("--export="):
                 given = word._replace(text=word.text.partition("=")[2])
         line = given.line if given is not None else env.slurm_line
-        self.own_tasks(command)
         passes = env.slurm
         found = None
         if given is not None:
@@ -488,13 +506,15 @@ class Interpreter:
             self.assign(name, Value(text), line, inner, sure=True, exported=True)
         return inner
 
-    def own_tasks(self, command: list[Field]) -> None:
-        for index, word in enumerate(command):
-            value = word.text.partition("=")[2] or (command[index + 1].text if index + 1 < len(command) else "")
-            if word.text.startswith("--ntasks-per-node") and value.isdecimal():
-                self.tasks = (int(value[:6]), word.line)
-            elif word.text in {"-n", "-N", "--ntasks", "--nodes"} or word.text.startswith("--ntasks="):
-                self.tasks = (0, 0)
+    def own_size(self, command: list[Field]) -> Allocation:
+        """The allocation of a step: its own options, else those of the job; a step for chosen hosts has no size."""
+        words = [field.text for field in command]
+        size = self.allocation.slurm(words, command[0].line)
+        if any(re.match(r"-n\d*$|--ntasks(?:=|$)", word) for word in words):
+            size = replace(size, tasks=None)
+        if any(re.match(r"-[Nwxr]|--(?:nodes|nodelist|exclude|relative|het-group)(?:=|$)", word) for word in words):
+            size = replace(size, nodes=None)
+        return size
 
     def split_at_commas(self, found: batch.Listed, line: int) -> None:
         for name, piece in found.split:
@@ -508,8 +528,7 @@ class Interpreter:
         system, given = batch.directive(comment)
         if batch.is_directive(comment):
             self.release |= release_in(comment)
-            if count := batch.tasks_per_node(comment):
-                self.tasks = (count, line)
+            self.allocation = self.allocation.directive(comment, line)
         if not system:
             return
         found = batch.listed(given, system)

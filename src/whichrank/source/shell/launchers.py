@@ -222,7 +222,7 @@ def _srun(words: list[Field]) -> Passage:
     return Passage([wrapped], script=True) if wrapped is not None else Passage(command_at(words))
 
 
-_HYDRA = r"-(?:genv\w*|env\w*|ppn|perhost|rr|bootstrap|iface|hosts|f|launcher)$"
+_HYDRA = r"--?(?:genv\w*|env\w*|ppn|perhost|rr|bootstrap|iface|hosts|f|launcher|cpu-bind|line-buffer)(?:=|$)"
 _HOSTS = frozenset(
     {"-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile", "--default-hostfile"}
 )
@@ -384,6 +384,28 @@ def passes_unknown(command: list[Field], rest: list[Field]) -> bool:
         if not word.text.strip(UNKNOWN) and word.text and (before.text in _NAMING or not before.text.startswith("-")):
             return base(command[0]) not in {"ssh", "sudo", "su", "docker", "podman"} or before.text in _NAMING
     return False
+
+
+_PRINTS_ENVIRONMENT = r"(?:\$\(|`)\s*((?:printenv|env|export -p|declare -[px]+|typeset -[px]+|compgen -[ev])\b[^`]*)"
+
+
+def prints_environment(raw: str) -> str:
+    """The command in a word that prints all variables: `$(env | grep ^NCCL_)`."""
+    match = re.search(_PRINTS_ENVIRONMENT, raw)
+    return match[1] if match else ""
+
+
+def or_printed(passes: Passes, rest: Sequence[Field], dumps: dict[str, str]) -> Passes | None:
+    """What gets through where a remote command begins with a print of this environment; None for everything."""
+    text, raw = " ".join(field.text for field in rest), " ".join(field.raw for field in rest)
+    if re.search(rf"(?:^|[\s;])(?:export|env)\s+{UNKNOWN}|{UNKNOWN}=", text):
+        return None
+    prints = [command for name, command in dumps.items() if re.search(rf"\$\{{?{name}\b", raw)]
+    prints += [direct] if (direct := prints_environment(raw)) else []
+    if not prints:
+        return passes
+    kept = [word for command in prints for word in re.findall(r"[A-Z][A-Z0-9]*(?=[_|)*'\"\s])", command)]
+    return (lambda name: passes(name) or name.startswith(tuple(kept))) if kept else None
 
 
 def passage(command: list[Field]) -> Passage | None:
