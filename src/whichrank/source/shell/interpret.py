@@ -446,7 +446,7 @@ class Interpreter:
         if program == "srun":
             self.allocation = self.own_size(command[: len(command) - len(found.rest)])
         self.on_every_host += program == "srun"
-        self.behind(command, found, redirects, inner, sure=sure)
+        self.behind(command, found, redirects, env, inner, sure=sure)
         self.on_every_host -= program == "srun"
         self.allocation = kept
         if program == "exec" and sure and found.rest:
@@ -457,11 +457,12 @@ class Interpreter:
         command: list[Field],
         found: launchers.Passage,
         redirects: list[Redirect],
+        env: Environment,
         inner: Environment,
         *,
         sure: bool,
     ) -> None:
-        """What the launcher starts."""
+        """What the launcher starts. This shell puts its own variables into the text that another one reads."""
         program = launchers.base(command[0])
         body = next((r for r in redirects if r.body), None)
         reader = found.rest[0].text.split()[0] if found.rest and found.rest[0].text.strip() else ""
@@ -471,7 +472,7 @@ class Interpreter:
             elif program != "kubectl":
                 self.inner(documents.unescaped(body), body.body_line, inner, sure=sure)
         elif found.script:
-            text = " ".join(keep_unknown(f.raw, self.lookup(inner)) if f.raw else f.text for f in found.rest)
+            text = " ".join(keep_unknown(f.raw, self.lookup(env)) if f.raw else f.text for f in found.rest)
             self.inner(text, found.rest[0].line if found.rest else command[0].line, inner, sure=sure)
         elif found.rest:
             if found.rest[0].text in self.functions:
@@ -612,12 +613,19 @@ class Interpreter:
             if how == "conf":
                 self.out.baked.append(Baked(target, self.ref(body.body_line)))
         elif how == "shell":
-            inner = Environment(level=env.level + 1)
-            self.inner(documents.unescaped(body), body.body_line, inner, sure=True)
+            self.written_script(documents.unescaped(body), body.body_line, env)
         elif how == "python":
             self.program(body)
         elif how in {"manifest", "dockerfile"}:
             documents.other(how, body, self.out)
+
+    def written_script(self, text: str, line: int, env: Environment) -> None:
+        """A script that is written to a file: one that starts nothing is for others to source."""
+        launches, before = len(self.launches), len(self.made)
+        self.inner(text, line, Environment(level=env.level + 1), sure=True)
+        if len(self.launches) == launches:
+            for made in self.made[before:]:
+                made.reached = True
 
     def program(self, body: Redirect) -> None:
         from whichrank.source import program
