@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evidence_at import unpacked
+from tests.evidence_at import unpacked
 from whichrank.flows.env_lint import lint, read_path
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -17,6 +17,7 @@ FOLDERS = [
     SAMPLES / "launch_held_out",
     unpacked("launch_round_2.tar.xz") / "launch_round_2",
     unpacked("launch_round_3.tar.xz") / "launch_round_3",
+    unpacked("launch_round_4.tar.xz") / "launch_round_4",
 ]
 
 

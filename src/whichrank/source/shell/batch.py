@@ -46,6 +46,15 @@ def is_directive(comment: str) -> bool:
     return comment.startswith(tuple(_OPTION)) and bool(re.match(_DIRECTIVE, comment))
 
 
+_COMMAND = re.compile(r"^[^\S\n]*[^#\s]", re.MULTILINE)
+
+
+def last_directive(text: str, first_line: int) -> int:
+    """The line where sbatch and qsub stop reading directives: that of the first command."""
+    match = _COMMAND.search(text)
+    return first_line + text.count("\n", 0, match.start()) if match else first_line + text.count("\n") + 1
+
+
 def listed(text: str, system: str) -> Listed:
     """`ALL,A=1,B` as Slurm, PBS and LSF take it: commas separate variables, whatever a value was meant to be."""
     if len(text) > 1 and text[0] in "\"'" and text[-1] == text[0]:

@@ -75,8 +75,9 @@ class Interpreter:
     def run(self, text: str) -> SettingsFile:
         script = parse(text, self.first_line)
         env = Environment()
+        end = batch.last_directive(text, self.first_line)
         for comment in script.comments:
-            self.directive(comment.text, comment.line, env)
+            self.directive(comment.text, comment.line, env, late=comment.line > end)
         self.walk(script.body, env, sure=True)
         self.left_over(env)
         if not script.whole:
@@ -525,8 +526,13 @@ class Interpreter:
             if lost not in self.out.lost:
                 self.out.lost.append(lost)
 
-    def directive(self, comment: str, line: int, env: Environment) -> None:
+    def directive(self, comment: str, line: int, env: Environment, *, late: bool = False) -> None:
         system, given = batch.directive(comment)
+        if late and comment.startswith(("#SBATCH", "#PBS")):
+            for name, _ in batch.listed(given, system).sets if system else ():
+                why = "it stands behind the first command, where directives are comments"
+                self.out.lost.append(Lost(name, self.ref(line), why, "Move it to the top of the file."))
+            return
         if batch.is_directive(comment):
             self.release |= release_in(comment)
             self.allocation = self.allocation.directive(comment, line)

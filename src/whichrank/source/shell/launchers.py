@@ -176,8 +176,8 @@ def _env(words: list[Field]) -> Passage:
             unsets.append(text.partition("=")[2])
         elif re.match(r"[A-Za-z_]\w*=", text):
             sets.append(words[index])
-        elif not text.startswith("-"):
-            break
+        elif not text.startswith("-") and not (words[index].raw.startswith("$(") and index + 1 < len(words)):
+            break  # a command whose name is printed by another one is rare; `env $(grep … .env)` is not
         index += 1
     why = "env -i starts the program with an empty environment"
     fix = "Name it behind env -i: env -i NAME=VALUE …"
@@ -202,6 +202,14 @@ def _ssh(words: list[Field]) -> Passage:
         why="ssh does not forward the environment",
         fix="Set it inside the remote command, or forward it: -o SendEnv=NAME (and AcceptEnv on the host).",
     )  # fmt: skip
+
+
+def _cloud_ssh(words: list[Field]) -> Passage | None:
+    """`gcloud compute ssh HOST --command TEXT`."""
+    text = next(_options(words, frozenset({"--command"})), None)
+    if text is None or all(word.text != "ssh" for word in words):
+        return None
+    return _ssh([words[0], words[0], text])
 
 
 def _pdsh(words: list[Field]) -> Passage:
@@ -364,7 +372,7 @@ def _qsub(words: list[Field]) -> Passage:
 
 
 PROGRAMS: dict[str, Callable[[list[Field]], Passage | None]] = {
-    "sudo": _sudo, "doas": _sudo, "su": _su, "runuser": _su, "env": _env, "ssh": _ssh, "pdsh": _pdsh, "clush": _pdsh,
+    "sudo": _sudo, "doas": _sudo, "su": _su, "runuser": _su, "env": _env, "ssh": _ssh, "rsh": _ssh, "gcloud": _cloud_ssh, "pdsh": _pdsh, "clush": _pdsh,
     "pssh": _pdsh, "parallel-ssh": _pdsh, "dsh": _pdsh, "pbsdsh": _pdsh, "srun": _srun, "sbatch": _srun,
     "salloc": _srun, "mpirun": _mpirun,
     "mpiexec": _mpirun, "orterun": _mpirun, "mpiexec.hydra": _mpirun, "docker": _docker, "podman": _docker,
