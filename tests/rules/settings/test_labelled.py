@@ -18,6 +18,7 @@ FOLDERS = [
     unpacked("launch_round_2.tar.xz") / "launch_round_2",
     unpacked("launch_round_3.tar.xz") / "launch_round_3",
     unpacked("launch_round_4.tar.xz") / "launch_round_4",
+    unpacked("launch_round_5.tar.xz") / "launch_round_5",
 ]
 
 

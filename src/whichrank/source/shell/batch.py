@@ -67,9 +67,7 @@ def listed(text: str, system: str) -> Listed:
             special.add(name.upper())
         elif equals and re.fullmatch(r"[A-Za-z_]\w*", name):
             sets.append((name, _unquoted(value)))
-        elif (
-            sets and not equals and (name != name.upper() or not name.strip("0123456789")) and _takes_list(sets[-1][0])
-        ):
+        elif sets and not equals and _takes_list(sets[-1][0]) and _is_rest(sets[-1][0], name):
             split.append((sets[-1][0], item))
         elif re.fullmatch(r"[A-Za-z_]\w*", name):
             names.add(name)
@@ -78,6 +76,14 @@ def listed(text: str, system: str) -> Listed:
 
 def _unquoted(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] in "\"'" and value[-1] == value[0] else value
+
+
+def _is_rest(variable: str, piece: str) -> bool:
+    """Part of a value, not the name of another variable."""
+    if piece != piece.upper() or not piece.strip("0123456789"):
+        return True
+    known = catalogue().get(variable)
+    return known is not None and piece in {value.upper() for value in known.values}
 
 
 def _takes_list(name: str) -> bool:

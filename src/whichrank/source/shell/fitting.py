@@ -28,6 +28,8 @@ class Member(NamedTuple):
     address: str
     port: str
     line: int
+    host: str
+    """That ssh started it on; empty for this one, or where it is not known."""
 
 
 def check(shell: Interpreter, command: list[Field], env: Environment) -> None:
@@ -141,12 +143,18 @@ def _remember(shell: Interpreter, texts: list[str], nodes: int, line: int) -> No
     address = _option(texts, "--master-addr", "--master_addr", "--main_process_ip") or address
     port = _option(texts, "--master-port", "--master_port", "--main_process_port") or port
     rank = _option(texts, "--node-rank", "--node_rank", "--machine_rank")
-    shell.members.append(Member(rank, nodes, address, port, line))
+    shell.members.append(Member(rank, nodes, address, port, line, "" if UNKNOWN in shell.host else shell.host))
 
 
 def check_members(shell: Interpreter) -> None:
     """Launch lines of one job, a line for each host, must name one meeting point."""
     lines = list({member.line: member for member in shell.members if member.rank.isdecimal()}.values())
+    for first, second in combinations(lines[:16], 2):
+        same = first[:4] == second[:4] and UNKNOWN not in first.address + first.port
+        if same and first.host != second.host and first.host and second.host:
+            why = f"{first.host} and {second.host} are both host {first.rank} of the same job"
+            at, also = shell.ref(second.line), (shell.ref(first.line),)
+            _add(shell, Clash("--node-rank", at, why, "Number the hosts 0, 1, 2 and so on.", also))
     if len({member.rank for member in lines}) < len(lines):
         return  # several jobs
     for first, second in combinations(lines[:16], 2):

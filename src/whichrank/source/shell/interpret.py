@@ -70,6 +70,7 @@ class Interpreter:
         self.on_every_host = 0
         self.allocation = Allocation()  # what the job asks its scheduler for
         self.members: list[fitting.Member] = []  # launch lines of the hosts of one job
+        self.host = ""  # that ssh goes to
         self.dumps: dict[str, str] = {}  # variables that hold a print of the environment -> the command that made it
 
     def run(self, text: str) -> SettingsFile:
@@ -89,10 +90,13 @@ class Interpreter:
     def left_over(self, env: Environment) -> None:
         """Functions that nothing here calls: of a library others call them, of a script nobody does."""
         library = not self.launches and not self.called
+        before = len(self.made)
         if library or self.dynamic:
             for name in list(self.functions):
                 if name not in self.called:
                     self.walk(self.functions[name].body, env.copy(), sure=False)
+        for made in self.made[before:] if not library else ():
+            made.reached = True  # when they are called is not known
 
     def ref(self, line: int, label: str = "") -> Ref:
         label = label or self.label
@@ -443,13 +447,15 @@ class Interpreter:
         for given in found.names:
             if given.text in env.variables and not env.variables[given.text].exported:
                 inner.missing.pop(given.text, None)
-        kept = self.allocation
+        kept, there = self.allocation, self.host
+        if program == "ssh" and found.rest:
+            self.host = command[len(command) - len(found.rest) - 1].text
         if program == "srun":
             self.allocation = self.own_size(command[: len(command) - len(found.rest)])
         self.on_every_host += program == "srun"
         self.behind(command, found, redirects, env, inner, sure=sure)
         self.on_every_host -= program == "srun"
-        self.allocation = kept
+        self.allocation, self.host = kept, there
         if program == "exec" and sure and found.rest:
             env.ended = True
 
