@@ -112,6 +112,11 @@ def catalogue() -> dict[str, Variable]:
     return known
 
 
+def counts(name: str) -> bool:
+    """Whether it matters that this variable gets lost: NCCL, PyTorch, or the libfabric below NCCL's plugin reads it."""
+    return name in catalogue() or name.startswith(("FI_", "OFI_NCCL_"))
+
+
 @cache
 def others() -> dict[str, Variable]:
     """Variables of other libraries whose values are checked too."""

@@ -140,6 +140,12 @@ def _python_int(_variable: Variable, value: str) -> Problem | None:
     return Problem(f"'{value}' is no whole number: it ends the process with a ValueError", fatal=True)
 
 
+def _port(_variable: Variable, value: str) -> Problem | None:
+    if re.fullmatch(r"\d{1,5}", value.strip()) and int(value) <= 65535:
+        return None
+    return Problem(f"'{value}' is not a port: those are numbers up to 65535", fatal=True)
+
+
 def _flag01(_variable: Variable, value: str) -> Problem | None:
     return None if value in {"0", "1"} else Problem(f"only 0 and 1 are read; '{value}' is ignored with a warning")
 
@@ -185,6 +191,7 @@ _CHECKS = {
     "torch_bool": _torch_bool,
     "torch_int": _torch_int,
     "python_int": _python_int,
+    "port": _port,
     "flag01": _flag01,
     "enum_exact": lambda variable, value: _enum(variable, value, exact=True),
     "enum_nocase": lambda variable, value: _enum(variable, value, exact=False),

@@ -154,12 +154,16 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
 
 
 _PRODUCTION = re.compile(r"(?:^|[-_.])prod(?:uction)?(?:[-_.]|$)", re.IGNORECASE)
+_STAGE = re.compile(r"(?:[A-Z]+_)?(?:ENV|ENVIRONMENT|STAGE|TIER)")
 
 
 def _described(out: SettingsFile, text: str, label: str) -> None:
     """What the file's name and comments say of the job, where nothing firmer does."""
     if _PRODUCTION.search(PurePosixPath(label).name):
         out.production.add(label)
+    out.production.update(
+        a.scope for a in out.assignments if _STAGE.fullmatch(a.name) and (a.value or "").lower() in {"prod", "production"}
+    )
     if not out.torch and not out.nccl and not out.pinned and "#" in text:
         out.torch, out.nccl = said_in(re.findall(r"(?:^|\s)#(?!SBATCH|PBS|BSUB|!)([^\n]*)", text))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from whichrank.facts.environment import catalogue
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, How, Lost, SettingsFile
+from whichrank.source import make_text
 from whichrank.source.shell.embedded import Given, run_script
 
 KIND = "makefile"
@@ -118,8 +119,7 @@ def _assign(make: _Make, match: re.Match[str], line: int, *, sure: bool) -> None
 
 
 def _expanded(make: _Make, text: str) -> str:
-    text = re.sub(r"\$[({](\w+)[)}]", lambda m: make.values.get(m[1], UNKNOWN), text)
-    return re.sub(r"\$[({][^)}$]{0,400}[)}]|\$[@<^*?]", UNKNOWN, text).replace("$$", "$")
+    return make_text.expand(text, make.values)
 
 
 def _ref(make: _Make, line: int) -> Ref:
@@ -165,6 +165,7 @@ def _recipe(make: _Make, body: list[tuple[int, str]], given: list[Given]) -> Non
                 why = "each line of a recipe is a shell of its own: the next line does not see it"
                 fix = "Join the lines with && \\, or write export at the top of the Makefile."
                 make.out.lost.append(Lost(a.name, a.ref, why, fix))
+            a = _defined(make, a)
             scope = f"{make.out.label}:{a.ref.locator}" if found.production else a.scope
             make.out.production |= {scope} if found.production else set()
             how: How = "build" if alone and a.how == "local" else a.how
@@ -174,10 +175,16 @@ def _recipe(make: _Make, body: list[tuple[int, str]], given: list[Given]) -> Non
         make.out.torch, make.out.nccl = make.out.torch or found.torch, make.out.nccl or found.nccl
 
 
+def _defined(make: _Make, assignment: Assignment) -> Assignment:
+    """A setting that a recipe takes from a variable (`$(FLAGS) torchrun`) stands where that variable is set."""
+    if assignment.name in assignment.ref.quote:
+        return assignment
+    for value, line, _ in make.set_at.values():
+        if re.search(rf"(?<!\w){assignment.name}=", value):
+            return assignment._replace(ref=_ref(make, line))
+    return assignment
+
+
 def _run(make: _Make, first: int, rows: list[str], given: list[Given]) -> SettingsFile:
-    text = "\n".join(rows)
-    text = re.sub(
-        r"(?<!\$)\$[({](\w+)[)}]", lambda m: make.values.get(m[1], f"${{{m[1]}}}").replace(UNKNOWN, "$UNKNOWN"), text
-    )
-    text = re.sub(r"(?<!\$)\$[({][^)}\n$]{0,400}[)}]", "$UNKNOWN", text).replace("$$", "$")
+    text = make_text.expand("\n".join(rows), make.values).replace(UNKNOWN, "$UNKNOWN")
     return run_script(text, make.out.label, first, make.lines, given)

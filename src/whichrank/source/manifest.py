@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from whichrank.facts.environment import catalogue, in_family
+from whichrank.facts.environment import catalogue, counts, in_family
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Clash, Lost, SettingsFile
-from whichrank.source import conf, env_file
+from whichrank.source import conf, env_file, workload
+from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.embedded import Given, run_command, run_script
 from whichrank.source.yaml_tree import TEMPLATE, Node, parse
 
@@ -97,6 +98,8 @@ class _Manifest:
         elif {"compute_environment", "distributed_type"} <= keys or "zero_optimization" in keys:
             self.form = "no-environment"
         self.group = f"{self.out.label}:{self.root.line}"
+        if self.form == "kubernetes" and workload.is_production(self.root):
+            self.out.production.add(self.out.label)
         if self.form == "no-environment":
             self.accelerate()
         if self.form == "sky":
@@ -112,7 +115,7 @@ class _Manifest:
         return Ref(self.out.label, f"line {line}", quote[:QUOTE_LIMIT])
 
     def lost(self, name: str, line: int, why: str, fix: str, *, error: bool = False) -> None:
-        if name in catalogue():
+        if counts(name):
             found = Lost(name, self.ref(line), why, fix, "error" if error else "warning")
             if found not in self.out.lost:
                 self.out.lost.append(found)
@@ -207,7 +210,8 @@ class _Manifest:
                 words += self.split(part)
         if words:
             texts = [(w.text.replace("$$", "$"), *self.body(w)) for w in words]
-            found = run_command(texts, self.out.label, self.lines, given, many_hosts=self.kind == "MPIJob")
+            size = Allocation(workload.hosts(self.root, self.kind), workload.gpus(node))
+            found = run_command(texts, self.out.label, self.lines, given, size, many_hosts=self.kind == "MPIJob")
             self.take(found, scope)
         source = node.get("source")
         if source is not None and source.kind == "scalar":

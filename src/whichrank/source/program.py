@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from whichrank.facts.environment import catalogue, in_family, unread
+from whichrank.facts.environment import catalogue, counts, in_family, unread
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Late, Lost, SettingsFile
@@ -21,6 +21,7 @@ from whichrank.source.shell.embedded import Given, run_command, run_script
 KIND = "python"
 QUOTE_LIMIT = 300
 _PIN = re.compile(r"(?:torch|nvidia-nccl-cu\d\d)==|nvcr\.io/nvidia/pytorch:|pytorch/pytorch:")
+_ONLY_EXPORTS = re.compile(r"\s*export\s[^;&|\n]*(?:(?:;|&&)\s*(?:export\s[^;&|\n]*)?)*")
 _EXPORT = re.compile(r"\s*export\s+[A-Z]\w*=")
 
 
@@ -107,8 +108,18 @@ class _Program:
             self.take(run_command(words, self.out.label, self.lines, [*inherited, *given]), scope)
         elif child.script:
             text, line = child.script
-            text = text.replace(UNKNOWN, "$UNKNOWN")
-            self.take(run_script(text, self.out.label, line, self.lines, [*inherited, *given]), scope)
+            found = run_script(text.replace(UNKNOWN, "$UNKNOWN"), self.out.label, line, self.lines, [*inherited, *given])
+            if _ONLY_EXPORTS.fullmatch(text):
+                self.gone_at_once(found)
+            else:
+                self.take(found, scope)
+
+    def gone_at_once(self, found: SettingsFile) -> None:
+        """`os.system("export …")`: the shell that is started gets it, and ends."""
+        for a in found.assignments:
+            if counts(a.name):
+                why = "the call starts a shell of its own, and the variable ends with that"
+                self.out.lost.append(Lost(a.name, a.ref, why, f"Write: os.environ['{a.name}'] = …"))
 
     def left_behind(self, child: Child) -> None:
         """The program sets os.environ, and its workers get another environment."""
@@ -171,8 +182,14 @@ def _is_branch(node: ast.AST) -> bool:
     return not any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(node.test))
 
 
+def _pretends(func: ast.expr) -> bool:
+    """`mock.patch.dict(os.environ, …)` and `monkeypatch.setenv(…)`: environments of tests."""
+    owner = ast.unparse(func.value) if isinstance(func, ast.Attribute) else ""
+    return owner.endswith(("patch", "monkeypatch")) and isinstance(func, ast.Attribute) and func.attr in {"dict", "setenv"}
+
+
 def _dead(tree: ast.AST) -> Iterator[ast.AST]:
-    """What never runs: behind `if False`, `if TYPE_CHECKING`, and after a return."""
+    """What never runs in a job: behind `if False`, `if TYPE_CHECKING`, after a return, and what tests pretend."""
     for node in ast.walk(tree):
         if isinstance(node, ast.If):
             never = isinstance(node.test, ast.Constant) and not node.test.value
@@ -180,6 +197,8 @@ def _dead(tree: ast.AST) -> Iterator[ast.AST]:
             always = isinstance(node.test, ast.Constant) and bool(node.test.value)
             for statement in node.body if never else node.orelse if always else []:
                 yield from ast.walk(statement)
+        if isinstance(node, ast.Call) and _pretends(node.func):
+            yield from ast.walk(node)
         for body in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
             ended = False
             for statement in body if isinstance(body, list) else []:

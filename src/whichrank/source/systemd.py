@@ -30,8 +30,10 @@ def read(text: str, label: str) -> SettingsFile:
     def ref(line: int) -> Ref:
         return Ref(label, f"line {line}", lines[line - 1].strip()[:QUOTE_LIMIT] if line <= len(lines) else "")
 
-    for key, value, line in _settings(lines):
-        if key == "Environment" and not value:
+    for section, key, value, line in _settings(lines):
+        if section not in {"", "Service"}:
+            _outside(out, section, key, value, ref(line))
+        elif key == "Environment" and not value:
             given.clear()
             out.assignments.clear()
         elif key == "Environment":
@@ -65,12 +67,24 @@ def read(text: str, label: str) -> SettingsFile:
     return out
 
 
-def _settings(lines: list[str]) -> Iterator[tuple[str, str, int]]:
-    """Key, value (continued lines joined by newlines) and line of each setting."""
+def _outside(out: SettingsFile, section: str, key: str, value: str, ref: Ref) -> None:
+    """Environment= in a section that has no such setting."""
+    if key == "Environment" and section in {"Unit", "Install", "Timer"}:
+        for name, _, _ in _items(value, 1):
+            if name in catalogue():
+                why = f"[{section}] has no Environment=, and systemd ignores it there"
+                out.lost.append(Lost(name, ref, why, "Move the line to [Service]."))
+
+
+def _settings(lines: list[str]) -> Iterator[tuple[str, str, str, int]]:
+    """Section, key, value (continued lines joined by newlines) and line of each setting."""
     index = 0
+    section = ""
     while index < len(lines):
         line, start = lines[index], index + 1
         index += 1
+        if head := re.match(r"\s*\[(\w+)\]", line):
+            section = head[1]
         match = re.match(r"\s*([A-Za-z]+)\s*=\s*(.*)", line)
         if not match or line.lstrip().startswith(("#", ";")):
             continue
@@ -80,7 +94,7 @@ def _settings(lines: list[str]) -> Iterator[tuple[str, str, int]]:
             index += 1
             skipped = following.lstrip().startswith(("#", ";"))
             value = value.rstrip()[:-1] + "\n" + (" \\" if skipped else following)
-        yield match[1], value.rstrip(), start
+        yield section, match[1], value.rstrip(), start
 
 
 def _words(text: str, line: int) -> Iterator[tuple[str, int]]:
@@ -110,7 +124,7 @@ def _stray(out: SettingsFile, word: str, ref: Ref, given: dict[str, Given]) -> N
 
 def _specifiers(out: SettingsFile, name: str, value: str, ref: Ref) -> str:
     """systemd replaces %h, %p and others itself; %% is a percent sign."""
-    own = [letter for letter in _SPECIFIER.findall(value) if letter != "%"]
+    own = [letter for letter in _SPECIFIER.findall(value) if letter in {"h", "p"}]
     if own and name == "NCCL_DEBUG_FILE":
         why = f"systemd expands %{own[0]} itself, before NCCL sees it (%h is the home folder, %p the unit's name)"
         out.lost.append(Lost(name, ref, why, f"Double the signs: {value.replace('%', '%%')}"))

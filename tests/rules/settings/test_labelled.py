@@ -6,16 +6,25 @@ from pathlib import Path
 
 import pytest
 
+from tests.evidence_at import unpacked
 from whichrank.flows.env_lint import lint, read_path
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 # A label names one fault per line; these findings are right too.
-ALSO_RIGHT = {("Makefile", "ENV112")}
+ALSO_RIGHT = {("Makefile", "ENV112"), ("pytorchjob.yaml", "ENV111")}
+FOLDERS = [
+    SAMPLES / "launch_labelled",
+    SAMPLES / "launch_held_out",
+    unpacked("launch_round_2.tar.xz") / "launch_round_2",
+    unpacked("launch_round_3.tar.xz") / "launch_round_3",
+    unpacked("launch_round_4.tar.xz") / "launch_round_4",
+    unpacked("launch_round_5.tar.xz") / "launch_round_5",
+]
 
 
 def entries(folder):
-    labels = json.loads((SAMPLES / folder / "labels.json").read_text())
-    return [pytest.param(folder, entry, id=f"{folder}/{entry['path']}") for entry in labels]
+    labels = json.loads((folder / "labels.json").read_text())
+    return [pytest.param(folder, entry, id=f"{folder.name}/{entry['path']}") for entry in labels]
 
 
 def place(finding):
@@ -25,13 +34,15 @@ def place(finding):
 
 def fits(finding, fault):
     file, line = place(finding)
-    near = Path(fault["file"]).name == file and abs(fault["line"] - line) <= 1
-    return near and re.search(rf"\b{re.escape(fault['variable'])}\b", finding.message) is not None
+    return Path(fault["file"]).name == file and any(
+        abs(said["line"] - line) <= 1 and re.search(rf"\b{re.escape(said['variable'])}\b", finding.message)
+        for said in (fault, *fault.get("also", ()))
+    )
 
 
-@pytest.mark.parametrize(("folder", "entry"), [*entries("launch_labelled"), *entries("launch_held_out")])
+@pytest.mark.parametrize(("folder", "entry"), [entry for folder in FOLDERS for entry in entries(folder)])
 def test_each_fault_and_nothing_else(folder, entry):
-    found = [f for f in lint(read_path(SAMPLES / folder / entry["path"])).findings if f.severity != "info"]
+    found = [f for f in lint(read_path(folder / entry["path"])).findings if f.severity != "info"]
     faults = entry.get("faults", [])
     missed = [fault for fault in faults if not any(fits(f, fault) for f in found)]
     assert missed == []

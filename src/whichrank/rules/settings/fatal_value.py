@@ -17,7 +17,7 @@ Limits: what NCCL process groups do with it was read in the source, not tried.
 
 from __future__ import annotations
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import catalogue, others
 from whichrank.facts.values import problem
 from whichrank.model.findings import Finding
 from whichrank.records.settings import Settings, flagged
@@ -29,11 +29,12 @@ CAUSE = "wrong-environment"
 def judge(settings: Settings) -> list[Finding]:
     found = []
     for assignment in settings.assignments():
-        variable = catalogue().get(assignment.name)
+        variable = catalogue().get(assignment.name) or others().get(assignment.name)
         if variable is None or assignment.value is None:
             continue
         wrong = problem(variable, assignment.value, settings.versions(assignment)[1])
         if wrong is not None and wrong.fatal:
             message = f"{variable.name}={assignment.value}: {wrong.message}."
-            found.append(flagged(CODE, assignment, "error", message, f"Values that are read: {variable.allowed}."))
+            fix = f"Values that are read: {variable.allowed}." if variable.allowed else "Give a value that is read."
+            found.append(flagged(CODE, assignment, "error", message, fix))
     return found

@@ -7,7 +7,7 @@ Why it happens: the list is one of prefixes; only a leading "=" makes it one of 
 
 How it decides: on a known host, by its devices: a name that matches more than itself. Elsewhere a short list
 with such a name is a warning, because it was meant to pick devices; a long one, which names all devices of a
-host, is only mentioned.
+host, is only mentioned, and so are names such as mlx5_4, whose longer siblings few hosts have.
 
 Example: `NCCL_IB_HCA=mlx5_1` → `NCCL_IB_HCA==mlx5_1` (one "=" of the shell, one of NCCL).
 
@@ -51,5 +51,7 @@ def _judge(assignment: Assignment, devices: frozenset[str] | None) -> Finding | 
     name = open_ended[0]
     also = ", ".join(more) if more else f"{name}0 to {name}9"
     message = f"NCCL_IB_HCA={text} is a list of prefixes: {name} also means {also}."
-    severity: Severity = "warning" if more or len(names) <= _FEW else "info"
+    # Hosts with 20 devices and more are rare; those with 10 to 19 (ports, virtual functions) are not.
+    likely = len(names) <= _FEW and any(name.endswith("_1") for name in open_ended)
+    severity: Severity = "warning" if more or likely else "info"
     return flagged(CODE, assignment, severity, message, f"Name devices exactly: NCCL_IB_HCA=={text.removeprefix('^')}")

@@ -72,6 +72,8 @@ def _words(name: str, value: str, tokens: list[str]) -> Iterator[tuple[str, str]
     if any(re.search(r"\s", token) for token in tokens):
         fix = f"Write {name}={re.sub(r'[, ]+', ',', value.strip())}."
         yield "the space becomes part of the name, which then matches nothing", fix
+    if any(re.search(r"[;|+]", token) for token in tokens):
+        yield "names are separated by commas only", f"Write {name}={re.sub(r'[;|+]+', ',', value)}."
     if any(re.search(r"[*?!\[\"']", token) for token in tokens):
         yield "patterns and quotes are not expanded", "Write the beginning of the name alone: it is a prefix already."
     if any(re.fullmatch(r"\d{1,3}(?:\.\d{1,3}){3}(?:/\d+)?", token) for token in tokens):

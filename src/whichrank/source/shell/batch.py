@@ -46,9 +46,13 @@ def is_directive(comment: str) -> bool:
     return comment.startswith(tuple(_OPTION)) and bool(re.match(_DIRECTIVE, comment))
 
 
-def tasks_per_node(comment: str) -> int:
-    match = re.match(r"#SBATCH\s.*?--ntasks-per-node[= ](\d{1,6})", comment)
-    return int(match[1]) if match else 0
+_COMMAND = re.compile(r"^[^\S\n]*[^#\s]", re.MULTILINE)
+
+
+def last_directive(text: str, first_line: int) -> int:
+    """The line where sbatch and qsub stop reading directives: that of the first command."""
+    match = _COMMAND.search(text)
+    return first_line + text.count("\n", 0, match.start()) if match else first_line + text.count("\n") + 1
 
 
 def listed(text: str, system: str) -> Listed:
@@ -63,9 +67,7 @@ def listed(text: str, system: str) -> Listed:
             special.add(name.upper())
         elif equals and re.fullmatch(r"[A-Za-z_]\w*", name):
             sets.append((name, _unquoted(value)))
-        elif (
-            sets and not equals and (name != name.upper() or not name.strip("0123456789")) and _takes_list(sets[-1][0])
-        ):
+        elif sets and not equals and _takes_list(sets[-1][0]) and _is_rest(sets[-1][0], name):
             split.append((sets[-1][0], item))
         elif re.fullmatch(r"[A-Za-z_]\w*", name):
             names.add(name)
@@ -74,6 +76,14 @@ def listed(text: str, system: str) -> Listed:
 
 def _unquoted(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] in "\"'" and value[-1] == value[0] else value
+
+
+def _is_rest(variable: str, piece: str) -> bool:
+    """Part of a value, not the name of another variable."""
+    if piece != piece.upper() or not piece.strip("0123456789"):
+        return True
+    known = catalogue().get(variable)
+    return known is not None and piece in {value.upper() for value in known.values}
 
 
 def _takes_list(name: str) -> bool:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from whichrank.facts.environment import catalogue, in_family
 from whichrank.records.settings import Lost, SettingsFile
+from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.interpret import Interpreter, Neighbour
 from whichrank.source.shell.outcome import conclude
 from whichrank.source.shell.state import Environment
@@ -41,10 +42,18 @@ def run_script(
 
 
 def run_command(
-    words: list[tuple[str, str, int]], label: str, lines: list[str], given: list[Given], *, many_hosts: bool = False
+    words: list[tuple[str, str, int]],
+    label: str,
+    lines: list[str],
+    given: list[Given],
+    size: Allocation | None = None,
+    *,
+    many_hosts: bool = False,
 ) -> SettingsFile:
     """A command given as a list, without a shell: each word as its text, the same as a script, and its line."""
     shell, env = _prepared(label, lines, given, None)
+    if size is not None:
+        shell.allocation, shell.on_every_host = size, int(size.nodes is not None)
     command = [Field(body if "\n" in body else text, line) for text, body, line in words]
     if command and "=" in command[0].text and command[0].text.partition("=")[0].isidentifier():
         name = command[0].text.partition("=")[0]

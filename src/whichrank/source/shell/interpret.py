@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Baked, How, Lost, SettingsFile
 from whichrank.source.shell import batch, documents, fitting, launchers
+from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
 from whichrank.source.shell.conditions import truth
 from whichrank.source.shell.state import Cut, Environment, Made, Variable
@@ -65,14 +67,18 @@ class Interpreter:
         self.clock = self.nesting = 0
         self.target = ""  # where the commands of a group write to
         self.muted = False  # inside a command that only prints
-        self.under_srun = 0
-        self.tasks = (0, 0)  # tasks per node that Slurm starts, and the line that says so
+        self.on_every_host = 0
+        self.allocation = Allocation()  # what the job asks its scheduler for
+        self.members: list[fitting.Member] = []  # launch lines of the hosts of one job
+        self.host = ""  # that ssh goes to
+        self.dumps: dict[str, str] = {}  # variables that hold a print of the environment -> the command that made it
 
     def run(self, text: str) -> SettingsFile:
         script = parse(text, self.first_line)
         env = Environment()
+        end = batch.last_directive(text, self.first_line)
         for comment in script.comments:
-            self.directive(comment.text, comment.line, env)
+            self.directive(comment.text, comment.line, env, late=comment.line > end)
         self.walk(script.body, env, sure=True)
         self.left_over(env)
         if not script.whole:
@@ -84,10 +90,13 @@ class Interpreter:
     def left_over(self, env: Environment) -> None:
         """Functions that nothing here calls: of a library others call them, of a script nobody does."""
         library = not self.launches and not self.called
+        before = len(self.made)
         if library or self.dynamic:
             for name in list(self.functions):
                 if name not in self.called:
                     self.walk(self.functions[name].body, env.copy(), sure=False)
+        for made in self.made[before:] if not library else ():
+            made.reached = True  # when they are called is not known
 
     def ref(self, line: int, label: str = "") -> Ref:
         label = label or self.label
@@ -234,7 +243,7 @@ class Interpreter:
                     env.variables[name] = Variable(Value(text, line=line), False)
                 self.walk(node.body, env, sure=sure)
             if not rows:
-                self.walk(node.body, env, sure=False)
+                self.rounds(node.body, env, sure=False)
             return
         items = [f for word in node.words or [] for f in fields(word, self.lookup(env))]
         for item in items[:LOOP_LIMIT]:
@@ -242,7 +251,14 @@ class Interpreter:
             self.walk(node.body, env, sure=sure)
         if not items:
             env.variables[node.name] = Variable(Value(UNKNOWN, fixed=False), False)
-            self.walk(node.body, env, sure=sure)
+            self.rounds(node.body, env, sure=sure)
+
+    def rounds(self, body: list[Step], env: Environment, *, sure: bool) -> None:
+        """The first round of a loop, and the second where it starts a training: that has what the first one set."""
+        before = len(self.launches)
+        self.walk(body, env, sure=sure)
+        if len(self.launches) > before:
+            self.walk(body, env, sure=False)
 
     # --- commands ---
 
@@ -302,6 +318,8 @@ class Interpreter:
             self.element(name, index[1:-1], Word(raw, word.line), env)
             return
         value = expand(raw, self.lookup(env))
+        if printed := launchers.prints_environment(raw):
+            self.dumps[name] = printed
         if plus:
             text = before.value.text if before is not None else UNKNOWN
             value = value._replace(text=text + value.text)
@@ -409,6 +427,8 @@ class Interpreter:
         program, line = launchers.base(command[0]), command[0].line
         cut = Cut(found.why, found.fix, line, found.remote) if found.why else None
         passes = None if launchers.passes_unknown(command, found.rest) else found.passes
+        if found.remote and found.script and passes is not None:
+            passes = launchers.or_printed(passes, found.rest, self.dumps)
         inner = env.through(passes, cut)
         if program in _SLURM:
             inner = self.srun(command, env)
@@ -427,9 +447,15 @@ class Interpreter:
         for given in found.names:
             if given.text in env.variables and not env.variables[given.text].exported:
                 inner.missing.pop(given.text, None)
-        self.under_srun += program == "srun"
-        self.behind(command, found, redirects, inner, sure=sure)
-        self.under_srun -= program == "srun"
+        kept, there = self.allocation, self.host
+        if program == "ssh" and found.rest:
+            self.host = command[len(command) - len(found.rest) - 1].text
+        if program == "srun":
+            self.allocation = self.own_size(command[: len(command) - len(found.rest)])
+        self.on_every_host += program == "srun"
+        self.behind(command, found, redirects, env, inner, sure=sure)
+        self.on_every_host -= program == "srun"
+        self.allocation, self.host = kept, there
         if program == "exec" and sure and found.rest:
             env.ended = True
 
@@ -438,11 +464,12 @@ class Interpreter:
         command: list[Field],
         found: launchers.Passage,
         redirects: list[Redirect],
+        env: Environment,
         inner: Environment,
         *,
         sure: bool,
     ) -> None:
-        """What the launcher starts."""
+        """What the launcher starts. This shell puts its own variables into the text that another one reads."""
         program = launchers.base(command[0])
         body = next((r for r in redirects if r.body), None)
         reader = found.rest[0].text.split()[0] if found.rest and found.rest[0].text.strip() else ""
@@ -452,7 +479,7 @@ class Interpreter:
             elif program != "kubectl":
                 self.inner(documents.unescaped(body), body.body_line, inner, sure=sure)
         elif found.script:
-            text = " ".join(keep_unknown(f.raw, self.lookup(inner)) if f.raw else f.text for f in found.rest)
+            text = " ".join(keep_unknown(f.raw, self.lookup(env)) if f.raw else f.text for f in found.rest)
             self.inner(text, found.rest[0].line if found.rest else command[0].line, inner, sure=sure)
         elif found.rest:
             if found.rest[0].text in self.functions:
@@ -472,7 +499,6 @@ class Interpreter:
             elif word.text.startswith("--export="):
                 given = word._replace(text=word.text.partition("=")[2])
         line = given.line if given is not None else env.slurm_line
-        self.own_tasks(command)
         passes = env.slurm
         found = None
         if given is not None:
@@ -488,13 +514,15 @@ class Interpreter:
             self.assign(name, Value(text), line, inner, sure=True, exported=True)
         return inner
 
-    def own_tasks(self, command: list[Field]) -> None:
-        for index, word in enumerate(command):
-            value = word.text.partition("=")[2] or (command[index + 1].text if index + 1 < len(command) else "")
-            if word.text.startswith("--ntasks-per-node") and value.isdecimal():
-                self.tasks = (int(value[:6]), word.line)
-            elif word.text in {"-n", "-N", "--ntasks", "--nodes"} or word.text.startswith("--ntasks="):
-                self.tasks = (0, 0)
+    def own_size(self, command: list[Field]) -> Allocation:
+        """The allocation of a step: its own options, else those of the job; a step for chosen hosts has no size."""
+        words = [field.text for field in command]
+        size = self.allocation.slurm(words, command[0].line)
+        if any(re.match(r"-n\d*$|--ntasks(?:=|$)", word) for word in words):
+            size = replace(size, tasks=None)
+        if any(re.match(r"-[Nwxr]|--(?:nodes|nodelist|exclude|relative|het-group)(?:=|$)", word) for word in words):
+            size = replace(size, nodes=None)
+        return size
 
     def split_at_commas(self, found: batch.Listed, line: int) -> None:
         for name, piece in found.split:
@@ -504,12 +532,16 @@ class Interpreter:
             if lost not in self.out.lost:
                 self.out.lost.append(lost)
 
-    def directive(self, comment: str, line: int, env: Environment) -> None:
+    def directive(self, comment: str, line: int, env: Environment, *, late: bool = False) -> None:
         system, given = batch.directive(comment)
+        if late and comment.startswith(("#SBATCH", "#PBS")):
+            for name, _ in batch.listed(given, system).sets if system else ():
+                why = "it stands behind the first command, where directives are comments"
+                self.out.lost.append(Lost(name, self.ref(line), why, "Move it to the top of the file."))
+            return
         if batch.is_directive(comment):
             self.release |= release_in(comment)
-            if count := batch.tasks_per_node(comment):
-                self.tasks = (count, line)
+            self.allocation = self.allocation.directive(comment, line)
         if not system:
             return
         found = batch.listed(given, system)
@@ -593,12 +625,19 @@ class Interpreter:
             if how == "conf":
                 self.out.baked.append(Baked(target, self.ref(body.body_line)))
         elif how == "shell":
-            inner = Environment(level=env.level + 1)
-            self.inner(documents.unescaped(body), body.body_line, inner, sure=True)
+            self.written_script(documents.unescaped(body), body.body_line, env)
         elif how == "python":
             self.program(body)
         elif how in {"manifest", "dockerfile"}:
             documents.other(how, body, self.out)
+
+    def written_script(self, text: str, line: int, env: Environment) -> None:
+        """A script that is written to a file: one that starts nothing is for others to source."""
+        launches, before = len(self.launches), len(self.made)
+        self.inner(text, line, Environment(level=env.level + 1), sure=True)
+        if len(self.launches) == launches:
+            for made in self.made[before:]:
+                made.reached = True
 
     def program(self, body: Redirect) -> None:
         from whichrank.source import program

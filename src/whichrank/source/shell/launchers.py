@@ -176,8 +176,8 @@ def _env(words: list[Field]) -> Passage:
             unsets.append(text.partition("=")[2])
         elif re.match(r"[A-Za-z_]\w*=", text):
             sets.append(words[index])
-        elif not text.startswith("-"):
-            break
+        elif not text.startswith("-") and not (words[index].raw.startswith("$(") and index + 1 < len(words)):
+            break  # a command whose name is printed by another one is rare; `env $(grep … .env)` is not
         index += 1
     why = "env -i starts the program with an empty environment"
     fix = "Name it behind env -i: env -i NAME=VALUE …"
@@ -204,6 +204,14 @@ def _ssh(words: list[Field]) -> Passage:
     )  # fmt: skip
 
 
+def _cloud_ssh(words: list[Field]) -> Passage | None:
+    """`gcloud compute ssh HOST --command TEXT`."""
+    text = next(_options(words, frozenset({"--command"})), None)
+    if text is None or all(word.text != "ssh" for word in words):
+        return None
+    return _ssh([words[0], words[0], text])
+
+
 def _pdsh(words: list[Field]) -> Passage:
     rest = command_at(words)
     if not rest:
@@ -222,7 +230,7 @@ def _srun(words: list[Field]) -> Passage:
     return Passage([wrapped], script=True) if wrapped is not None else Passage(command_at(words))
 
 
-_HYDRA = r"-(?:genv\w*|env\w*|ppn|perhost|rr|bootstrap|iface|hosts|f|launcher)$"
+_HYDRA = r"--?(?:genv\w*|env\w*|ppn|perhost|rr|bootstrap|iface|hosts|f|launcher|cpu-bind|line-buffer)(?:=|$)"
 _HOSTS = frozenset(
     {"-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile", "--default-hostfile"}
 )
@@ -364,7 +372,7 @@ def _qsub(words: list[Field]) -> Passage:
 
 
 PROGRAMS: dict[str, Callable[[list[Field]], Passage | None]] = {
-    "sudo": _sudo, "doas": _sudo, "su": _su, "runuser": _su, "env": _env, "ssh": _ssh, "pdsh": _pdsh, "clush": _pdsh,
+    "sudo": _sudo, "doas": _sudo, "su": _su, "runuser": _su, "env": _env, "ssh": _ssh, "rsh": _ssh, "gcloud": _cloud_ssh, "pdsh": _pdsh, "clush": _pdsh,
     "pssh": _pdsh, "parallel-ssh": _pdsh, "dsh": _pdsh, "pbsdsh": _pdsh, "srun": _srun, "sbatch": _srun,
     "salloc": _srun, "mpirun": _mpirun,
     "mpiexec": _mpirun, "orterun": _mpirun, "mpiexec.hydra": _mpirun, "docker": _docker, "podman": _docker,
@@ -384,6 +392,28 @@ def passes_unknown(command: list[Field], rest: list[Field]) -> bool:
         if not word.text.strip(UNKNOWN) and word.text and (before.text in _NAMING or not before.text.startswith("-")):
             return base(command[0]) not in {"ssh", "sudo", "su", "docker", "podman"} or before.text in _NAMING
     return False
+
+
+_PRINTS_ENVIRONMENT = r"(?:\$\(|`)\s*((?:printenv|env|export -p|declare -[px]+|typeset -[px]+|compgen -[ev])\b[^`]*)"
+
+
+def prints_environment(raw: str) -> str:
+    """The command in a word that prints all variables: `$(env | grep ^NCCL_)`."""
+    match = re.search(_PRINTS_ENVIRONMENT, raw)
+    return match[1] if match else ""
+
+
+def or_printed(passes: Passes, rest: Sequence[Field], dumps: dict[str, str]) -> Passes | None:
+    """What gets through where a remote command begins with a print of this environment; None for everything."""
+    text, raw = " ".join(field.text for field in rest), " ".join(field.raw for field in rest)
+    if re.search(rf"(?:^|[\s;])(?:export|env)\s+{UNKNOWN}|{UNKNOWN}=", text):
+        return None
+    prints = [command for name, command in dumps.items() if re.search(rf"\$\{{?{name}\b", raw)]
+    prints += [direct] if (direct := prints_environment(raw)) else []
+    if not prints:
+        return passes
+    kept = [word for command in prints for word in re.findall(r"[A-Z][A-Z0-9]*(?=[_|)*'\"\s])", command)]
+    return (lambda name: passes(name) or name.startswith(tuple(kept))) if kept else None
 
 
 def passage(command: list[Field]) -> Passage | None:

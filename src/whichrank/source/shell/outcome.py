@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import counts
 from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
+from whichrank.source.shell import fitting
 from whichrank.source.shell.state import Made
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 def conclude(shell: Interpreter) -> SettingsFile:
     out = shell.out
+    fitting.check_members(shell)
     last = max(shell.launches, default=0)
     for made in shell.made:
         label = shell.places.get(id(made), "")
@@ -31,7 +33,7 @@ def conclude(shell: Interpreter) -> SettingsFile:
 
 
 def _lost(shell: Interpreter, made: Made, last: int, label: str) -> Lost | None:
-    if made.name not in catalogue():
+    if not counts(made.name):
         return None
     ref = shell.ref(made.line, label or shell.out.label)
     if made.cut is not None and (not made.reached or made.cut.remote):
