@@ -34,7 +34,8 @@ def test_the_second_scoring_is_marked_as_used(tmp_path):
     assert [miss["case"] for miss in first["misses"]] == ["b"]
     (frozen / "b" / "truth.yaml").write_text("category: crash\ncause: gpu-out-of-memory\nculprit_ranks: [3]\n")
     third = run()
-    assert third["use"] == "used" and third["sha256"] != first["sha256"]
+    assert third["use"] == "used"
+    assert third["sha256"] != first["sha256"]
     assert len((tmp_path / "round.scores.jsonl").read_text().splitlines()) == 3
 
 
