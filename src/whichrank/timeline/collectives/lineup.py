@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from whichrank.records.dump import COMPLETED, STARTED, Call, Dump
+from whichrank.records.dump import STARTED, Call, Dump
+from whichrank.timeline.collectives.completion import drop_foreign_status, marks, settle
 from whichrank.timeline.collectives.signature import Signature, signature
 from whichrank.timeline.identity.groups import Group, resolve_groups, world_size
 
@@ -117,18 +118,12 @@ def scattered(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return spread
 
 
-def _finished(dump: Dump) -> Bools:
-    """Gloo never says "completed": there `retired` is the end. On NCCL retired alone is a time-out."""
-    gloo = np.array([call.backend == "gloo" for call in dump.calls], np.bool_)
-    finished: Bools = (dump.state == COMPLETED) | (dump.retired & gloo[dump.call])
-    return finished
-
-
 def _columns(dump: Dump, number: int, groups: list[int], calls: dict[Call, int]) -> dict[str, Column]:
     """A dump's part of the table, in the numbers of the whole job."""
     call_map = np.array([calls.setdefault(call, len(calls)) for call in dump.calls], np.int32)
     group_map = np.array(groups, np.int32)
-    done = _finished(dump)
+    done, aborted, issued = marks(dump)
+    drop_foreign_status(dump)
     return {
         "rank": np.full(len(dump), dump.rank, np.int32),
         "group": group_map[dump.group],
@@ -140,7 +135,8 @@ def _columns(dump: Dump, number: int, groups: list[int], calls: dict[Call, int])
         "state": dump.state,
         "done": done,
         "record": dump.record_id,
-        "aborted": dump.retired & ~done,
+        "aborted": aborted,
+        "issued": issued,
         "source": np.full(len(dump), number, np.int16),
     }
 
@@ -198,7 +194,11 @@ def line_up(dumps: Sequence[Dump], *, release: bool = False) -> Lineup | None:
                 _release(dump)
     if release and total > MANY:
         _give_back()
-    return _finish(world, groups, list(calls), first, dumps, table)
+    issued = table.pop("issued")
+    lineup = _finish(world, groups, list(calls), first, dumps, table)
+    if issued.any():
+        settle(lineup, issued)
+    return lineup
 
 
 def _finish(
