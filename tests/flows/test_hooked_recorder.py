@@ -1,4 +1,4 @@
-"""Dumps of the hook-based recorder (backend nccl2). Constructed after the layout of pytorch's FlightRecorderHook.cpp and
+"""Dumps of the hook-based recorder (nccl2). Constructed after the layout in pytorch's FlightRecorderHook.cpp and
 FlightRecorderDetail.hpp, not recorded: the hook numbers operations of all kinds together, so pg_status counts more
 than collectives; with completion hooks a finished entry is completed and retired, one that hangs is neither; without
 them every entry is retired as soon as it was issued."""
