@@ -1,4 +1,4 @@
-"""Numbers and names of results: of NCCL, of ibverbs completions, of CUDA, of the C library, of signals and exit codes; and folklore."""
+"""Numbers and names of results: NCCL, ibverbs, CUDA, the C library, signals and exit codes; and folklore."""
 
 from __future__ import annotations
 

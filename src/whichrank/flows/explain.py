@@ -48,8 +48,8 @@ _KINDS = {
     "xid": ("xid",), "sxid": ("sxid",), "exit code": ("exit_code", "signal"), "exitcode": ("exit_code", "signal"),
     "exit": ("exit_code", "signal"), "signal": ("signal",), "status": ("ibv_status",), "ibv": ("ibv_status",),
     "cuda": ("cuda_error",), "cuda error": ("cuda_error",), "cuda failure": ("cuda_error",),
-    "errno": ("errno",), "error": ("cuda_error", "ibv_status", "errno", "xid"), "nccl": ("nccl_result",), "result": ("nccl_result",),
-    "rc": ("nccl_result",),
+    "errno": ("errno",), "error": ("cuda_error", "ibv_status", "errno", "xid"),
+    "nccl": ("nccl_result",), "result": ("nccl_result",), "rc": ("nccl_result",),
 }  # fmt: skip
 _TITLES = {
     "nccl_result": "NCCL result", "ibv_status": "InfiniBand completion status", "cuda_error": "CUDA error",
