@@ -13,7 +13,7 @@ from heapq import heappush, heappushpop
 
 from whichrank.evidence.text import shared_pass
 from whichrank.evidence.text.chunks import Chunk
-from whichrank.evidence.text.prefixes import Clock, PathHint, Voice, hint_of_path, listen, stated_year
+from whichrank.evidence.text.prefixes import PathHint, Voice, clock_of, hint_of_path, listen
 from whichrank.evidence.text.repeated_lines import Held, Often
 from whichrank.evidence.text.text_file import bounded, is_text
 from whichrank.evidence.text.words import Place
@@ -107,7 +107,7 @@ class Listener:
         self._total = 0
         self._label = item.label
         self._hint: PathHint = hint_of_path(item.label)
-        self._clock = Clock(item.mtime_ns, stated_year(item.head(1 << 16)))
+        self._clock = clock_of(item)
         self._newest: int | None = None
         self._kept: dict[tuple[str, object], _Kept] = {}
         self._often = Often(FIRST)
