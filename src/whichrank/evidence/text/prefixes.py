@@ -150,7 +150,8 @@ def listen(line: bytes, clock: Clock) -> Voice:
     if voice.text.startswith("{"):
         _unwrap_json(voice, clock)
     elif clock.prefix is not None and (match := clock.prefix.match(voice.text)):
-        voice.rank, voice.host = int(match["rank"]), match.groupdict().get("host")
+        told = match.groupdict()
+        voice.rank, voice.host = int(told["rank"]) if "rank" in told else None, told.get("host")
         voice.speaker, voice.text = match[0].strip(), voice.text[match.end() :]
     for _ in range(8):
         text = voice.text

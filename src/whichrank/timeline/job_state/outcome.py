@@ -95,7 +95,7 @@ def _fails(event: LogEvent) -> bool:
 
 def _contradicts(event: LogEvent, mark: Finish) -> bool:
     """Whether a failure came behind the words; of another file only where no time says that it came before."""
-    if event.ref.source == mark.source:
+    if event.ref.source == mark.source and not (event.time_ns and mark.time_ns and event.time_ns != mark.time_ns):
         return event.line > mark.line
     about = event.time_ns if event.time_ns is not None else event.after_ns
     return about is None or mark.time_ns is None or about > mark.time_ns
