@@ -2,8 +2,8 @@
 
 Collectors and scripts put all kinds of things before a line: `[9] `, `[c8:11] `, `5|train|`, `(3) `. Such a number is
 the rank if lines with it say so themselves (`[9] rank 9 ready`, `[c8:11] [rank11]: …`): at least two ranks agree, and
-nobody disagrees. Where no number is the rank, a name that begins nearly every line and differs in its number only is the
-host.
+nobody disagrees. Where no number is the rank, a name that begins nearly every line and differs in its number only is
+the host.
 """
 
 from __future__ import annotations
