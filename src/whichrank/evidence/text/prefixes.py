@@ -36,7 +36,7 @@ _TASK = re.compile(r" {0,6}(\d{1,6}): ")
 # Only what is surely a host: `HTTP404Error: ` and `step5: ` have the same form.
 _HOST = re.compile(
     r"((?:node|host|worker|compute|gpu|ip|nid|dgx|cn|slave|master)[\w.-]{0,60}\d[\w.-]{0,40}"
-    r"|\d{1,3}(?:\.\d{1,3}){3}): ",
+    r"|\d{1,3}(?:\.\d{1,3}){3})(?:: | \| )",
     re.IGNORECASE,
 )
 _DATED = re.compile(
