@@ -113,6 +113,8 @@ _SMALL = frozenset(
      "without", "but", "and", "on", "in", "of", "to", "from", "after", "if")
 )  # fmt: skip
 _PERSON = re.compile(r"\b(?:I|I'm|we|We|my|My|our|Our|us)\b")
+_SOME = 30
+"""A person who pastes a log writes at least one line in thirty."""
 _TITLE_LINES = 4
 
 
@@ -139,13 +141,11 @@ def read(item: Item) -> Reading:
         return Reading([], "ignored", "not a report of a person")
     records: list[Trial | Complaint] = []
     text = item.read().decode("utf-8", "replace")
-    by_person = _by_person(text)
-    for unit in _units(text):
+    for unit in _units(text) if _by_person(text) else ():
         ref = Ref(item.label, f"line {unit.line}", unit.text[:400])
-        changes = tried(unit.text, unit.heading)
-        records += [Trial(change, outcome, ref) for change, outcome in changes if by_person or outcome != "unknown"]
+        records += [Trial(change, outcome, ref) for change, outcome in tried(unit.text, unit.heading)]
         weight = 2 if unit.line <= _TITLE_LINES else 1
-        if by_person and not any(s.library != REPORT for s, _ in recognise(unit.text)):
+        if not any(s.library != REPORT for s, _ in recognise(unit.text)):
             records += [Complaint(category, ref, weight) for category in complaints(unit.text)]
     return Reading(list(records), "complete" if records else "ignored", "" if records else "no report in it")
 
@@ -155,7 +155,7 @@ def _by_person(text: str) -> bool:
     lines = [line for line in text.split("\n") if line.strip()]
     prose = [line for line in lines if _is_prose(line)]
     most = 2 * len(prose) >= len(lines)
-    return most or (10 * len(prose) >= len(lines) and any(_PERSON.search(line) for line in prose))
+    return most or (_SOME * len(prose) >= len(lines) and any(_PERSON.search(line) for line in prose))
 
 
 def _is_prose(line: str) -> bool:
@@ -205,7 +205,7 @@ def tried(text: str, heading: Outcome = "unknown") -> list[tuple[str, Outcome]]:
     found: dict[str, Outcome] = {}
     for number, clause in enumerate(clauses):
         for change in interventions().values():
-            match = change.shape.search(clause)
+            match = change.within(clause)
             if match is None or _UNDONE.search(clause[: match.start()]):
                 continue
             near = [outcomes[number], *outcomes[number + 1 :], *reversed(outcomes[:number]), heading]

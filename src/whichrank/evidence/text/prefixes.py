@@ -50,6 +50,8 @@ _GLOG = re.compile(
 _GLOG_OLD = re.compile(r"\[([IWEF]) [\w./-]{1,100}\.\w{1,4}:\d+\] ?")
 _YEAR = re.compile(rb"20(?<!\w20)\d\d(?=-[01]\d-[0-3]\d[ T_]\d\d:)")
 _BUILD = re.compile(r"\s{0,24}\| ")
+_KMSG = re.compile(r"<\d{1,2}>(?=\S)")
+"""The level that syslog and the kernel put before a line."""
 _CUT_JSON = re.compile(r'\{"(?:log|message|msg|text)" ?: ?"(.{20,}?)(?:(?<!\\)",|$)')
 _WORDS = ("log", "message", "msg", "text", "line", "textPayload", "MESSAGE", "body")
 _HOSTS = ("host", "hostname", "node", "pod", "pod_name", "_HOSTNAME")
@@ -163,6 +165,9 @@ def listen(line: bytes, clock: Clock) -> Voice:
 def _peel_who(voice: Voice) -> bool:
     text = voice.text
     first = text[0]
+    if first == "<" and (level := _KMSG.match(text)):
+        voice.text = text[level.end() :]
+        return True
     if first in " \t" and (inner := text.lstrip()).startswith(("[rank", "[RANK")):  # as a code block of a ticket
         voice.text = inner
         return True

@@ -22,7 +22,8 @@ _RUN = (
 )
 _DONE = r"(?:finished|complete|completed|done|succeeded|successful(?:ly)?|ended|(?:is|was) over)"
 _MAYBE = re.compile(
-    rb"done|finish|complet|succe|ended|over|bye|exit|return|rc|status|reached|train_runtime|passed|time", re.IGNORECASE
+    rb"done|finish|complet|succe|ended|end of|over|bye|exit|return|rc|status|reached|train_runtime|passed|time",
+    re.IGNORECASE,
 )
 # What loggers put before the words: ` - INFO - rank 0 - `, `INFO train: `, `[INFO] [launch.py:351:main] `.
 _LOGGER = re.compile(
@@ -35,7 +36,7 @@ _WORDS = tuple(
         rf"\b{_RUN}\b[^.;]{{0,40}}\b{_DONE}\b",
         rf"\b(?:finished|completed|done)\b(?: with)?[^.;]{{0,30}}\b{_RUN}\b",
         r"^\W*(?:all )?(?:done|finished|completed?|success|bye|exiting normally)\b\s?(?:[.!;,:]|in \d|\(|$)",
-        r"[;.,] bye\W*$",
+        r"[;.,] bye\W*$|^\W*end of (?:the )?(?:training|run|job)\b",
         r"\bexit(?:s|ed|ing)? (?:successfully|normally|cleanly)\b",
         r"-> *(?:finished|succeeded|completed)\b",
         r"^=+ \d+ passed(?:, \d+ (?:skipped|xfailed|xpassed|warnings?|deselected))* in \d",
