@@ -90,3 +90,28 @@ def test_every_message_is_found_as_it_was_seen(signature):
 def test_harmless_lines_are_called_harmless():
     reading = next(r for r in explain("NCCL INFO Failed to open libibverbs.so[.1]") if r.kind == "message")
     assert "harmless" in reading.text
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "number"),
+    [
+        ("Got completion from peer with status=12", "ibv_status", "12"),
+        ("NET/IB : Got completion from peer 10.0.0.2<44206> with error 12, opcode 1, len 0", "ibv_status", "12"),
+        ("us=12 opcode=0 len=0 vendor err 129 (Send) loc", "ibv_status", "12"),
+        ("ror 12, opcode 1, len 0, vendor err 129", "ibv_status", "12"),
+        ("mlx5: transport retry counter exceed", "ibv_status", "12"),
+        ("{'msg': 'OSError: [Errno 28] No space left'}", "errno", "28"),
+        ("connect failed (errno: 113 - No route to ho", "errno", "113"),
+        ("nnot assign requested address", "errno", "99"),
+        ("socket.gaierror: [Errno -3] Temporary failure in name resolution", "gai_error", "-3"),
+        ("(gai error: -2 - Name or service", "gai_error", "-2"),
+        ("driver says CUDA_ERROR_ECC_UNCORRECTABLE here", "cuda_error", "214"),
+        ("Cuda failure 719 'unspecified launch f", "cuda_error", "719"),
+        ("misc/socket.cc:814 -> 6", "nccl_result", "6"),
+        ("unhandled system error, NCCL version 2.19.3", "nccl_result", "2"),
+        ("worker died: Signal 7 (SIGBUS) received by PID 9", "signal", "7"),
+    ],
+)
+def test_vendor_strings_are_found_whatever_wraps_them_and_when_cut(text, kind, number):
+    readings = explain(text)
+    assert (kind, number) == (readings[0].kind, readings[0].id), [(r.kind, r.id) for r in readings]

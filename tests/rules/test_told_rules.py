@@ -95,6 +95,7 @@ FIRE: list[tuple[str, str, texts.Files]] = [
     ("RDMA211", "peermem", {"a.log": "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument (nvidia-peermem)\n"}),
     ("RDMA211", "slow without it", {"a.log": info("GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)"), "note.txt": "two nodes are slower than one node\n"}),
     ("RDMA212", "ping", {"a.log": "From 10.77.1.1 icmp_seq=1 Frag needed and DF set (mtu = 1500)\n"}),
+    ("GPUH106", "nvidia-smi in the log", {"a.log": "gpu04 | GPU 3 91 C, clocks_throttle_reasons.hw_thermal_slowdown Active\n"}),
     ("GPUH201", "python", texts.ranks(4, {2: texts.traceback("RuntimeError: CUDA error: uncorrectable ECC error encountered")}, texts.lost_peer())),
     ("GPUH202", "the last of the driver's three lines", {"a.log": "epoch 3\nNVRM: system has fallen off the bus and is not responding to commands.\n"}),
     ("GPUH202", "nvml", {"a.log": "Unable to determine the device handle for GPU 0000:17:00.0: GPU is lost.  Reboot the system to recover this GPU\n"}),

@@ -87,7 +87,7 @@ def test_the_only_stack_is_half_believed(text, cause, ranks, tmp_path):
 @pytest.mark.parametrize("name", ["both_receive_first", "send_left_out", "receive_left_out"])
 def test_without_their_words_nobody_is_named_and_nothing_is_healthy(name, tmp_path):
     verdict = judged(edited(name, tmp_path, without_peers)).verdict
-    assert (verdict.category, verdict.culprits.ranks) == ("unknown", ())
+    assert (verdict.category, verdict.cause, verdict.culprits.ranks) == ("hang", "unknown", ())
 
 
 def test_a_send_and_its_recv_are_no_circle(tmp_path):

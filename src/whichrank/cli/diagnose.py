@@ -26,7 +26,7 @@ DRAWN = ("html", "perfetto")
 
 def exit_code(diagnosis: Diagnosis) -> int:
     """0 nothing wrong found, 1 findings, 3 unknown."""
-    if diagnosis.verdict.category == "unknown":
+    if "unknown" in (diagnosis.verdict.category, diagnosis.verdict.cause):
         return NOT_ENOUGH
     wrong = any(finding.severity != "info" for finding in diagnosis.findings)
     return FINDINGS if wrong or diagnosis.verdict.category != "healthy" else HEALTHY

@@ -117,6 +117,14 @@ def run_fault(
     "--corpus", "corpora", type=click.Path(exists=True, file_okay=False, path_type=Path), multiple=True,
     help="Recorded cases with a truth.yaml each; without FAULT, these alone.",
 )  # fmt: skip
+@click.option(
+    "--blind", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A frozen set of cases that nobody tuned for: scored and recorded; a second time it is marked `used`.",
+)  # fmt: skip
+@click.option(
+    "--record", type=click.Path(dir_okay=False, path_type=Path),
+    help="Where --blind keeps dates, hashes and figures. Default: SET.scores.jsonl beside the set.",
+)  # fmt: skip
 @click.option("--peers/--no-peers", "with_peers", default=True, help="Whether other tools answer too.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Writes score.md, score.json, score.svg.")
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep the evidence of every drill here.")
@@ -124,11 +132,16 @@ def run_fault(
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def score_all(
     names: tuple[str, ...], seeds: int, sizes: str, jobs: int, backend: str, launcher: str | None,
-    corpora: tuple[Path, ...], with_peers: bool, out: Path | None, keep: Path | None, form: str, quiet: bool,
+    corpora: tuple[Path, ...], blind: Path | None, record: Path | None, with_peers: bool, out: Path | None,
+    keep: Path | None, form: str, quiet: bool,
 ) -> None:  # fmt: skip
     """Every FAULT (all, if none is named) over several seeds and sizes; peers answer on the same bundles."""
     from whichrank.lab import catalogue, tables
     from whichrank.lab.scoreboard import Round, score
+
+    if blind is not None:
+        _score_blind(blind, record, form, (lambda _: None) if quiet else _progress(hidden=False))
+        return
 
     chosen = list(names) or ([] if corpora else catalogue.names())
     wanted = Round(
@@ -153,6 +166,14 @@ def score_all(
         "json": lambda: [document], "markdown": lambda: tables.markdown(board), "text": lambda: tables.text(board),
     }  # fmt: skip
     write(forms[form](), None)
+
+
+def _score_blind(folder: Path, record: Path | None, form: str, tell: Callable[[str], None]) -> None:
+    from whichrank.lab.blind import score
+
+    folder = folder.resolve()
+    found = score(folder, record or folder.with_name(f"{folder.name}.scores.jsonl"), tell)
+    write([json.dumps(found.as_json(), indent=1) + "\n"] if form == "json" else found.text(), None)
 
 
 @contextmanager

@@ -42,7 +42,17 @@ IGNORED = {
     "history.older.jsonl": HISTORY,
     "manifest.json": "the list of a bundle's files, not evidence",
 }
-DOCUMENTS = ("readme", "origin")
+DOCUMENTS = (
+    "readme",
+    "origin",
+    "changelog",
+    "contributing",
+    "license",
+    "install",
+    "release",
+    "security",
+    "code_of_conduct",
+)
 PASTE_LIMIT = 256 << 20
 DEFAULT = Limits()
 

@@ -1,4 +1,4 @@
-"""Numbers and names of results: of NCCL, of ibverbs completions, of CUDA, of signals and exit codes; and folklore."""
+"""Numbers and names of results: NCCL, ibverbs, CUDA, the C library, signals and exit codes; and folklore."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ class Code(NamedTuple):
     """One result that a program may show as a number, a name or a sentence."""
 
     kind: str
-    """nccl_result, ibv_status, cuda_error, signal or exit_code."""
+    """nccl_result, ibv_status, cuda_error, errno, gai_error, signal or exit_code."""
     code: int
     name: str
+    alias: str
+    """Another library's name for it: the CUDA driver's, beside the runtime's."""
     words: str
     meaning: str
     cause: str

@@ -30,6 +30,7 @@ from whichrank.records.trace import Trace
 from whichrank.timeline.case import Case, build_case
 from whichrank.timeline.collectives import positions
 from whichrank.timeline.job_state.joined import joined
+from whichrank.timeline.job_state.outcome import observed
 from whichrank.verdict.choose import Choice, choose
 from whichrank.verdict.fit import against
 
@@ -188,7 +189,7 @@ def _readers_for(item: Item) -> list[Reader]:
     names = {reader.NAME for reader in chosen}
     if item.size > LARGE and "nccl_log" in names and "torch_output" not in names:
         return [reader for reader in chosen if reader.NAME == "nccl_log"]
-    if not chosen or names & set(ANYWHERE):
+    if names <= {"reports"} or names & set(ANYWHERE):
         chosen += [r for r in readers if r.NAME in ANYWHERE and r not in chosen and _is_text(item)]
     return chosen
 
@@ -268,6 +269,7 @@ def conclude(case: Case, sources: Sequence[Source], *, why: bool = False) -> Dia
         enough=_enough(case),
         fit=lambda finding: against(case, finding),
         finished=case.finish.ref if case.finish else None,
+        observed=observed(case),
     )
     return Diagnosis(
         verdict=choice.verdict,

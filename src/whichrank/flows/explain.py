@@ -15,27 +15,45 @@ _CODE = re.compile(r'^CODE = "(\w+)"$', re.MULTILINE)
 _CAUSE = re.compile(r'^CAUSE = "([\w-]*)"$', re.MULTILINE)
 _WORD = re.compile(r"[A-Za-z_][A-Za-z_/-]{2,}")
 _NUMBER = re.compile(
-    r"(?:(?P<what>xid|sxid|exit ?code|exit|signal|status|ibv|cuda error|cuda failure|error|cuda|nccl|result|rc)"
+    r"(?:(?P<what>xid|sxid|exit ?code|exit|signal|status|ibv|cuda error|cuda failure|errno|error|cuda|nccl|result|rc)"
     r"\b[\s:=(#]{0,3})?(?P<number>-?\d{1,5})\)?"
 )
-_WITHIN = re.compile(
-    r"\b(?P<what>s?xid)\b ?(?:\([^)]{1,60}\))?[:,\s]{0,3}(?P<number>\d{1,5})\b"
-    r"|\b(?P<exit>exit ?code|exitcode|signal)\b[\s:=(]{0,3}(?P<code>-?\d{1,5})\b"
-    r"|\bcuda (?:failure|error) (?P<cuda>\d{1,4})\b"
-)
+# Where a number of a kind stands in a line, whatever is around it.
+_WITHIN = tuple(
+    (re.compile(pattern), kinds)
+    for pattern, kinds in (
+        (r"\bxid\b ?(?:\([^)]{1,60}\))?[:,\s]{0,3}(\d{1,5})\b", ("xid",)),
+        (r"\bsxid\b ?(?:\([^)]{1,60}\))?[:,\s]{0,3}(\d{1,5})\b", ("sxid",)),
+        (r"\bexit ?code\b[\s:=(]{0,3}(-?\d{1,5})\b", ("exit_code", "signal")),
+        (r"\b(?:killed by |received )?signal\b[\s:=(]{0,3}(\d{1,3})\b", ("signal",)),
+        (r"\bcuda (?:failure|error)[\s:=(]{0,3}(\d{1,4})\b", ("cuda_error",)),
+        (r"\b(?:errno|os error)[\s:=\]]{0,3}(\d{1,3})\b", ("errno",)),
+        (r"\bgai(?:[ _]error)?[\s:=(]{0,3}(-\d{1,2})\b", ("gai_error",)),
+        (r"\bgetaddrinfo\b[^\d-]{0,40}(-\d{1,2})\b", ("gai_error",)),
+        (r"\b(?:completion|ibv|wc)\b.{0,160}?\b(?:status|error)[\s:=]{1,2}(?:ibv_wc_\w{1,40}\()?(\d{1,2})\b",
+         ("ibv_status",)),
+        (r"\bibv_wc_status[\s:=]{0,3}(\d{1,2})\b", ("ibv_status",)),
+        (r"(?:^|=|\()(\d{1,2})\)? opcode\b", ("ibv_status",)),
+        (r"(?:^|ror )(\d{1,2}), opcode \d", ("ibv_status",)),
+        (r"\bnccl ?result(?:_t)?[\s:=(]{0,3}(\d)\b", ("nccl_result",)),
+        (r"(?:^|\s)-> (\d)(?=$|[\s\[(])", ("nccl_result",)),
+    )
+)  # fmt: skip
 _MOST = 8
+_CUT = 14
+"""So many letters of a known sentence are enough to recognise it where a line was cut."""
 _OVERLAP = 0.55
 """The share of a message's words that must be met for a pasted text to be taken for it."""
 _KINDS = {
     "xid": ("xid",), "sxid": ("sxid",), "exit code": ("exit_code", "signal"), "exitcode": ("exit_code", "signal"),
     "exit": ("exit_code", "signal"), "signal": ("signal",), "status": ("ibv_status",), "ibv": ("ibv_status",),
     "cuda": ("cuda_error",), "cuda error": ("cuda_error",), "cuda failure": ("cuda_error",),
-    "error": ("cuda_error", "ibv_status", "xid"), "nccl": ("nccl_result",), "result": ("nccl_result",),
-    "rc": ("nccl_result",),
+    "errno": ("errno",), "error": ("cuda_error", "ibv_status", "errno", "xid"),
+    "nccl": ("nccl_result",), "result": ("nccl_result",), "rc": ("nccl_result",),
 }  # fmt: skip
 _TITLES = {
     "nccl_result": "NCCL result", "ibv_status": "InfiniBand completion status", "cuda_error": "CUDA error",
-    "signal": "Signal", "exit_code": "Exit code",
+    "signal": "Signal", "exit_code": "Exit code", "errno": "errno", "gai_error": "getaddrinfo error",
 }  # fmt: skip
 
 
@@ -141,13 +159,28 @@ def _cause(slug: str) -> Reading:
 def _names(text: str) -> Iterator[Reading]:
     lower = text.lower()
     for code in codes.codes():
-        name = code.name.lower()
-        plain = name.removeprefix("ibv_wc_")
-        exact = lower in (name, plain, code.words.lower())
-        within = len(plain) > 6 and re.search(rf"(?<![\w-]){re.escape(plain)}(?![\w-])", lower)
-        spoken = len(code.words) > 12 and code.kind != "signal" and code.words.lower() in lower
-        if exact or within or spoken:
+        plain = code.name.lower().removeprefix("ibv_wc_")
+        names = [name for name in (code.name.lower(), plain, code.alias.lower()) if name]
+        within = any(
+            len(name) > 5 and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", lower) is not None for name in names
+        )
+        if lower in names or within or (code.kind != "signal" and _spoken(_sentence(code), lower)):
             yield _code(code)
+
+
+def _sentence(code: codes.Code) -> str:
+    """What the library says, without the advice that newer versions add in brackets."""
+    return code.words.lower().partition(" (run with")[0]
+
+
+def _spoken(words: str, text: str) -> bool:
+    """Whether the text holds the words, or the text is a piece of them, or begins or ends in the middle of them."""
+    if not words or words == text or (len(words) > 12 and words in text):
+        return bool(words)
+    least = max(_CUT, (2 * len(words)) // 3)
+    if len(text) >= least and text in words:
+        return True
+    return any(text.endswith(words[:n]) or text.startswith(words[-n:]) for n in range(least, len(words)))
 
 
 # -- numbers
@@ -160,14 +193,10 @@ def _numbers(text: str) -> Iterator[Reading]:
         for kind in kinds:
             yield from _of_kind(kind, number)
         return
-    for inside in _WITHIN.finditer(text.lower()):
-        if inside["what"]:
-            yield from _of_kind(inside["what"], int(inside["number"]))
-        elif inside["exit"]:
-            for kind in _KINDS[inside["exit"]]:
-                yield from _of_kind(kind, int(inside["code"]))
-        else:
-            yield from _of_kind("cuda_error", int(inside["cuda"]))
+    for pattern, kinds in _WITHIN:
+        for inside in pattern.finditer(text.lower()):
+            for kind in kinds:
+                yield from _of_kind(kind, int(inside[1]))
 
 
 def _any_kind(number: int) -> tuple[str, ...]:
@@ -177,7 +206,7 @@ def _any_kind(number: int) -> tuple[str, ...]:
     first = ("xid",) if used else ()
     if 128 < number < 160:  # a shell's way to tell a signal
         first = ("signal", *first)
-    rest = ("exit_code", "signal", "ibv_status", "nccl_result", "cuda_error", "xid", "sxid")
+    rest = ("exit_code", "signal", "ibv_status", "nccl_result", "cuda_error", "errno", "gai_error", "xid", "sxid")
     return (*first, *(kind for kind in rest if kind not in first))
 
 

@@ -87,6 +87,14 @@ def read(path: Path) -> Truth:
         raise UsageError(f"{path} is no truth: {error}", hint) from error
 
 
+def hosts(path: Path) -> tuple[str, ...]:
+    """The culprit_hosts of a truth.yaml, where it names any."""
+    import yaml
+
+    named = yaml.safe_load(path.read_text(encoding="utf-8")).get("culprit_hosts") or []
+    return tuple(str(host) for host in _sequence(named))
+
+
 def _sequence(value: Any) -> Sequence[Any]:
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"a list was expected, not {value!r}")

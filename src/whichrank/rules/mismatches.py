@@ -118,7 +118,9 @@ def is_world(case: Case, told: list[LogEvent], members: int = 0) -> bool:
     both = [(e.rank, e.group_rank) for e in told if e.rank is not None and e.group_rank is not None]
     if any(rank != inside for rank, inside in both):
         return False
-    return (members > 1 and members == case.world) or any(rank == inside and rank > 0 for rank, inside in both)
+    # Where nothing says how many ranks there are, a group of which every member is accounted for is the whole job.
+    whole = members > 1 and (members == case.world or (members > 2 and not case.world))
+    return whole or any(rank == inside and rank > 0 for rank, inside in both)
 
 
 def are_buckets(found: Mismatch) -> bool:

@@ -18,6 +18,7 @@ from whichrank.records.ras import RasReport
 from whichrank.records.sighting import Sighting
 from whichrank.records.stack import ProcessStack
 from whichrank.records.steps import RankSteps
+from whichrank.records.trial import Complaint, Trial
 from whichrank.timeline.clocks.collectives import Clock, align
 from whichrank.timeline.clocks.hosts import on_one_clock, refined
 from whichrank.timeline.clocks.log_times import with_year
@@ -61,6 +62,10 @@ class Case:
     ras: list[RasReport] = field(default_factory=list)
     sightings: list[Sighting] = field(default_factory=list)
     """Known messages in any text, with global ranks filled in."""
+    trials: list[Trial] = field(default_factory=list)
+    """What people say that they tried, and whether it helped."""
+    complaints: list[Complaint] = field(default_factory=list)
+    """What people say that the job does."""
     clues: list[CodeClue] = field(default_factory=list)
     """Places of training code that lay beside the logs."""
     stacks: dict[int, ProcessStack] = field(default_factory=dict)
@@ -198,6 +203,8 @@ def build_case(records: Iterable[Any]) -> Case:
         nccl_versions=[version for log in logs for version in log.versions],
         ras=ras,
         sightings=_sighted(read_by_others(pile), people),
+        trials=[r for r in pile if isinstance(r, Trial)],
+        complaints=[r for r in pile if isinstance(r, Complaint)],
         clues=[r for r in pile if isinstance(r, CodeClue)],
         stacks=_by_rank(stacks, people),
         unplaced=[s for s in stacks if _rank(s, people) is None and not is_launcher(s)],

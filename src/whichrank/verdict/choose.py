@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Finding, Subject
+from whichrank.model.findings import Alternative, Category, Finding, Subject
 from whichrank.model.verdict import Argument, Grade, Hypothesis, Verdict
 
 _URGENCY = {"hang": 0.0, "crash": 0.0, "corruption": 0.15, "config": 0.3, "slow": 0.3}
 _SEVERITY = {"error": 0.0, "warning": 0.5, "info": 2.0}
 _GRADES: tuple[tuple[float, Grade], ...] = ((0.85, "proves"), (0.6, "supports"), (0.0, "hints"))
 """How sure a finding must be to count as this."""
+_SEEN_AS = {"corruption": "matter of wrong results", "slow": "matter of speed"}
 MAX_ALTERNATIVES = 3
 # Two faults are told apart in time when they are this far apart: log stamps are good to a second, clocks differ.
 APART_NS = 3_000_000_000
@@ -48,17 +49,19 @@ def choose(
     enough: bool,
     fit: Fit | None = None,
     finished: Ref | None = None,
+    observed: Category | None = None,
 ) -> Choice:
     """One verdict. `looked_at` says what "healthy" may be said of; not `enough` makes silence unknown.
 
-    `fit` says what the state of the job has against a finding, `finished` where the run says that it ended well."""
+    `fit` says what the state of the job has against a finding, `finished` where the run says that it ended well, and
+    `observed` what the job was seen to do where nothing says why."""
     given = sorted(findings, key=_order)
     refuted = {i: argument for i, f in enumerate(given) if fit is not None and (argument := fit(f)) is not None}
     standing = [replace(f, severity="info") if i in refuted else f for i, f in enumerate(given)]
     weighed = _hypotheses(given, refuted)
     telling = [finding for finding in standing if finding.severity != "info"]
     if not telling:
-        verdict = _survived(finished) if finished is not None else _nothing_found(looked_at, enough, standing)
+        verdict = _survived(finished) if finished is not None else _nothing_found(looked_at, enough, standing, observed)
         return Choice(verdict, tuple(standing), hypotheses=weighed)
     root = _root(telling)
     ordered = (root, *(f for f in standing if f is not root))
@@ -159,8 +162,8 @@ def _survived(finished: Ref) -> Verdict:
     return Verdict("healthy", "healthy", Subject(), (), 0.85, summary)
 
 
-def _nothing_found(looked_at: str, enough: bool, noted: Sequence[Finding] = ()) -> Verdict:
-    if enough:
+def _nothing_found(looked_at: str, enough: bool, noted: Sequence[Finding], observed: Category | None) -> Verdict:
+    if enough and observed is None:
         return Verdict("healthy", "healthy", Subject(), (), 0.8, f"Nothing wrong found in {looked_at}.")
     told = (
         f"Not enough evidence to say anything: {looked_at}."
@@ -170,7 +173,11 @@ def _nothing_found(looked_at: str, enough: bool, noted: Sequence[Finding] = ()) 
     # What was only noted accuses nobody, but it is where to look first.
     named = [Alternative(f.cause, f.confidence, f.message) for f in noted if f.cause != "unknown"]
     possible = sorted([*named, *(a for f in noted for a in f.alternatives)], key=lambda a: (-a.confidence, a.cause))
-    return Verdict("unknown", "unknown", Subject(), (), 0.0, told, alternatives=tuple(possible[:MAX_ALTERNATIVES]))
+    if observed is not None:
+        told = f"The evidence says that it is a {_SEEN_AS.get(observed, observed)}, and not why."
+    return Verdict(
+        observed or "unknown", "unknown", Subject(), (), 0.0, told, alternatives=tuple(possible[:MAX_ALTERNATIVES])
+    )
 
 
 def _hypotheses(findings: Sequence[Finding], refuted: dict[int, Argument]) -> tuple[Hypothesis, ...]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from whichrank.facts.interventions import ONE_HOST
 from whichrank.facts.taxonomy import causes
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding
 from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Argument
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import trials
 
 _STOPS = ("hang", "crash")
+PROVEN = 0.85
+"""What people report speaks only against what is not proven otherwise."""
 _SLACK_NS = 60_000_000_000
 """Log stamps of different hosts and of the kernel agree to within this."""
 
@@ -18,6 +22,9 @@ def against(case: Case, finding: Finding) -> Argument | None:
     """What the state of the job says against a finding; None where the two fit."""
     if finding.category in _STOPS and case.finish is not None:
         return Argument("", "contradicts", f"the run finished: {case.finish.ref.quote}", (case.finish.ref,))
+    if finding.confidence < PROVEN and (trial := trials.ruled_out(case, finding.cause)) is not None:
+        said = f"“{trial.change}” was tried: it {trial.outcome if trial.change != ONE_HOST else 'works there'}"
+        return Argument("", "contradicts", said, (trial.ref,))
     if finding.cause in causes() and causes()[finding.cause].phase == "launch" and finding.category != "config":
         return _trained(case, finding)
     return None

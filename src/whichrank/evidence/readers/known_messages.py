@@ -13,7 +13,7 @@ from heapq import heappush, heappushpop
 
 from whichrank.evidence.text import shared_pass
 from whichrank.evidence.text.chunks import Chunk
-from whichrank.evidence.text.prefixes import Clock, PathHint, Voice, hint_of_path, listen, stated_year
+from whichrank.evidence.text.prefixes import PathHint, Voice, clock_of, hint_of_path, listen
 from whichrank.evidence.text.repeated_lines import Held, Often
 from whichrank.evidence.text.text_file import bounded, is_text
 from whichrank.evidence.text.words import Place
@@ -34,8 +34,9 @@ _A_NOTE = 1 << 16
 _QUOTE = 400
 _BUDGET_S = 20.0
 """CPU for the patterns of one file; 20 MB of output full of known words take two."""
-# Programs and their documents quote messages without having seen them.
-_NO_EVIDENCE = (".py", ".pyi", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".md", ".rst", ".ipynb", ".html", ".csv")
+# Programs and tables quote messages without having seen them; of documents only the words of people count.
+_NO_EVIDENCE = (".py", ".pyi", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".ipynb", ".html", ".csv")
+_DOCUMENTS = (".md", ".rst")
 # host:pid:tid [device], as NCCL and its plug-ins begin their lines.
 _PROCESS = re.compile(r"(?:^|[\s>\]])([A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):(\d{1,10}) (?:\[-?\d{1,9}\] )?")
 _EXTRA = 80
@@ -50,7 +51,8 @@ def sniff(head: bytes, name: str) -> bool:
     """Whether the beginning of the file holds a known message."""
     if not is_text(head) or name.lower().endswith(_NO_EVIDENCE):
         return False
-    return any(anchor in head for anchor in KNOWN.anchors)
+    known = KNOWN.words if name.lower().endswith(_DOCUMENTS) else KNOWN.anchors
+    return any(anchor in head for anchor in known)
 
 
 def read(item: Item) -> Reading:
@@ -99,14 +101,13 @@ class Listener:
     def __init__(self, item: Item) -> None:
         self._ignored = item.label.lower().endswith(_NO_EVIDENCE)
         short = KNOWN.words if item.size <= _A_NOTE else {}
-        self._signatures = {
-            word: (*KNOWN.anchors.get(word, ()), *short.get(word, ())) for word in KNOWN.anchors | short
-        }
+        printed = {} if item.label.lower().endswith(_DOCUMENTS) else KNOWN.anchors
+        self._signatures = {word: (*printed.get(word, ()), *short.get(word, ())) for word in printed | short}
         self.words = frozenset() if self._ignored else frozenset(self._signatures) - (KNOWN.harmless - short.keys())
         self._total = 0
         self._label = item.label
         self._hint: PathHint = hint_of_path(item.label)
-        self._clock = Clock(item.mtime_ns, stated_year(item.head(1 << 16)))
+        self._clock = clock_of(item)
         self._newest: int | None = None
         self._kept: dict[tuple[str, object], _Kept] = {}
         self._often = Often(FIRST)
@@ -150,7 +151,7 @@ class Listener:
 
     def _fitting(self, line: bytes, words: Iterable[bytes]) -> list[Signature]:
         words = [*words, *(word for word in KNOWN.harmless if word in line)]
-        found = {signature.id: signature for word in words for signature in self._signatures[word]}
+        found = {signature.id: signature for word in words for signature in self._signatures.get(word, ())}
         return sorted(found.values(), key=lambda signature: order()[signature.id])
 
     def _see(self, met: Held) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+
+from whichrank.evidence.text.own_prefix import learn
+from whichrank.model.contracts import Item
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_])")
 
@@ -21,7 +25,7 @@ _TAGGED = re.compile(
 _IN_BRACKET = re.compile(r"\[[\w. -]{1,60}[ ,:]rank[ _=:]?(\d{1,6})\]:? ?")
 _BARE = re.compile(r"\[(\d{1,4})\] (?=[A-Za-z])")
 _HOST_TOKEN = re.compile(rf"([A-Za-z][\w.-]{{0,60}}\d[\w.-]{{0,20}}) (?={_LEVEL}\b|\[?rank[ _=]?\d)")
-_LEVEL_BEFORE_RANK = re.compile(rf"{_LEVEL} ?:? {{0,3}}(?:- )?(?=\[?rank[ _=]?\d)")
+_LEVEL_BEFORE_RANK = re.compile(rf"{_LEVEL} ?:? {{0,8}}(?:[-|] )?(?=\[?rank[ _=]?\d)")
 _TEE = re.compile(r"\[(?!node|host|nid)[A-Za-z_]{1,40}(\d{1,4})(?:\|(\d{1,7}))?\]:")
 _MPI = re.compile(r"(.{0,40}?)\[(?:[\w.@-]{0,80}@)?\d{1,10},(\d{1,7})\]<std(?:out|err|diag)>:? ?")
 _RAY = re.compile(r"\(([\w.:<>-]{0,60} ?)pid=(\d{1,10})(?:, ip=([\w.:-]{1,60}))?\) ?")
@@ -32,7 +36,7 @@ _TASK = re.compile(r" {0,6}(\d{1,6}): ")
 # Only what is surely a host: `HTTP404Error: ` and `step5: ` have the same form.
 _HOST = re.compile(
     r"((?:node|host|worker|compute|gpu|ip|nid|dgx|cn|slave|master)[\w.-]{0,60}\d[\w.-]{0,40}"
-    r"|\d{1,3}(?:\.\d{1,3}){3}): ",
+    r"|\d{1,3}(?:\.\d{1,3}){3})(?:: | \| )",
     re.IGNORECASE,
 )
 _DATED = re.compile(
@@ -46,6 +50,18 @@ _GLOG = re.compile(
 _GLOG_OLD = re.compile(r"\[([IWEF]) [\w./-]{1,100}\.\w{1,4}:\d+\] ?")
 _YEAR = re.compile(rb"20(?<!\w20)\d\d(?=-[01]\d-[0-3]\d[ T_]\d\d:)")
 _BUILD = re.compile(r"\s{0,24}\| ")
+_KMSG = re.compile(r"<\d{1,2}>(?=\S)")
+"""The level that syslog and the kernel put before a line."""
+_CUT_JSON = re.compile(r'\{"(?:log|message|msg|text)" ?: ?"(.{20,}?)(?:(?<!\\)",|$)')
+_WORDS = ("log", "message", "msg", "text", "line", "textPayload", "MESSAGE", "body")
+_HOSTS = ("host", "hostname", "node", "pod", "pod_name", "_HOSTNAME")
+_TIMES = ("time", "ts", "timestamp", "@timestamp")
+_SENTENCE = 24
+_EDGE = 1 << 16
+# Exports of log stores: time, pod, stream, "words"; and the time of day alone.
+_FIELDS = re.compile(r"(?:[,;\t][\w.:/@-]{0,80}){1,6}[,;\t]\"?(?=[\w\[/])")
+_FIELD_HOST = re.compile(r"[,;\t]((?!std(?:out|err)\b)[A-Za-z][\w.-]{0,80}\d)(?=[,;\t])")
+_TIME_OF_DAY = re.compile(r"[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?(?=[\s|-]) {0,4}(?:[|-] )?")
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -76,6 +92,8 @@ class Clock:
         self._newest = _EPOCH + timedelta(microseconds=newest_ns // 1000) + timedelta(days=1)
         self._year = year
         self._days: dict[tuple[int, int, int], int | None] = {}
+        self.prefix: re.Pattern[str] | None = None
+        """What the file puts before its lines to tell its ranks apart, where that was learned."""
 
     def at(self, day: tuple[int, int, int], clock: tuple[str, str, str], fraction: str, zone: str) -> int | None:
         """Year 0 means: not stated."""
@@ -106,6 +124,18 @@ class Clock:
         return None
 
 
+def clock_of(item: Item) -> Clock:
+    """The clock of a file, with the year that it states and the prefix that it uses."""
+    with item.path.open("rb") as stream:
+        edges = stream.read(_EDGE)
+        if item.size > _EDGE:
+            stream.seek(max(_EDGE, item.size - _EDGE))
+            edges += b"\n" + stream.read(_EDGE)
+    clock = Clock(item.mtime_ns, stated_year(edges))
+    clock.prefix = learn(edges)
+    return clock
+
+
 def stated_year(edges: bytes) -> int | None:
     """The newest year that dated stamps in these bytes state."""
     years = [int(match) for match in _YEAR.findall(edges)]
@@ -119,8 +149,12 @@ def strip_ansi(text: str) -> str:
 def listen(line: bytes, clock: Clock) -> Voice:
     """Peels the prefixes of a line, at most eight deep."""
     voice = Voice(strip_ansi(line.decode("utf-8", "replace").rstrip("\r\n")))
-    if voice.text.startswith('{"log":"'):
-        _unwrap_docker(voice)
+    if voice.text.startswith("{"):
+        _unwrap_json(voice, clock)
+    elif clock.prefix is not None and (match := clock.prefix.match(voice.text)):
+        told = match.groupdict()
+        voice.rank, voice.host = int(told["rank"]) if "rank" in told else None, told.get("host")
+        voice.speaker, voice.text = match[0].strip(), voice.text[match.end() :]
     for _ in range(8):
         text = voice.text
         if not text or not (_peel_who(voice) or _peel_when(voice, clock)):
@@ -131,6 +165,9 @@ def listen(line: bytes, clock: Clock) -> Voice:
 def _peel_who(voice: Voice) -> bool:
     text = voice.text
     first = text[0]
+    if first == "<" and (level := _KMSG.match(text)):
+        voice.text = text[level.end() :]
+        return True
     if first in " \t" and (inner := text.lstrip()).startswith(("[rank", "[RANK")):  # as a code block of a ticket
         voice.text = inner
         return True
@@ -195,6 +232,14 @@ def _is_script_rank(text: str, match: re.Match[str]) -> bool:
 
 def _peel_when(voice: Voice, clock: Clock) -> bool:
     text = voice.text
+    if text[0] in ",;\t" and voice.time_ns is not None and (fields := _FIELDS.match(text)):
+        host = _FIELD_HOST.search(fields[0])
+        voice.host = voice.host or (host[1] if host else None)
+        voice.text = text[fields.end() :].removesuffix('"')
+        return True
+    if text[0] in "[(012" and (match := _TIME_OF_DAY.match(text)):
+        voice.text = text[match.end() :]
+        return True
     dated = text[0] in "[(0123456789" and text[:2] != "[I" and text[:2] != "[E" and text[:2] != "[W"
     if dated and (match := _DATED.match(text)):
         day = (int(match[1]), int(match[2]), int(match[3]))
@@ -223,15 +268,25 @@ def _peel_when(voice: Voice, clock: Clock) -> bool:
     return True
 
 
-def _unwrap_docker(voice: Voice) -> None:
-    """`{"log":"words\\n","stream":"stderr","time":"…"}`: the words, with the few escapes that matter."""
-    end = voice.text.find('","stream":"')
-    if end < 0:
+def _unwrap_json(voice: Voice, clock: Clock) -> None:
+    """A line of a structured logger or collector: its words, and who and when by its other fields."""
+    try:
+        record = json.loads(voice.text)
+    except (ValueError, RecursionError):
+        if cut := _CUT_JSON.match(voice.text):  # the end of the line is missing
+            voice.text = strip_ansi(cut[1].replace('\\"', '"'))
         return
-    body = voice.text[8:end].removesuffix("\\n")
-    for escape, plain in (('\\"', '"'), ("\\t", "\t"), ("\\u001b", "\x1b"), ("\\r", ""), ("\\\\", "\\")):
-        body = body.replace(escape, plain)
-    voice.text = strip_ansi(body)
+    words = next((record[key] for key in _WORDS if isinstance(record.get(key), str)), "")
+    rank = next((record[key] for key in ("rank", "global_rank", "RANK") if isinstance(record.get(key), int)), None)
+    voice.rank = rank if rank is not None and rank >= 0 else None
+    voice.host = next((record[key] for key in _HOSTS if isinstance(record.get(key), str)), None)
+    # Short words (`step`) go with the values beside them; those stay as they are.
+    if len(words) >= _SENTENCE or "stream" in record:
+        stamp = next((record[key] for key in _TIMES if isinstance(record.get(key), str)), "")
+        voice.text = stamp + " "
+        if stamp:
+            _peel_when(voice, clock)
+        voice.text = strip_ansi(words.rstrip("\r\n").partition("\n")[0])
 
 
 _PATH_RANK = re.compile(r"(?:^|[^a-z0-9])(?:([a-z]+)[_-])?rank[_-]?(\d{1,7})(?![0-9])", re.IGNORECASE)

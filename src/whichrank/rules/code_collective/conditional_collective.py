@@ -30,6 +30,7 @@ from __future__ import annotations
 from whichrank.model.findings import Alternative, CodePlace, Finding, NotEvaluated, Subject
 from whichrank.rules import telling
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.trouble import Trouble, calls_alone
 
 CODE = "COLL101"
@@ -54,7 +55,9 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
     waiting += telling.likewise(lineup, trouble)
     acted = telling.step(lineup, trouble.acted) if trouble.acted is not None else ""
     due = telling.step(lineup, trouble.due) if trouble.due is not None else "the operation"
-    if trouble.shape == "skipped":
+    if trouble.tie and len(trouble.meeting.parties) > 1:
+        message = _sides(lineup, trouble)
+    elif trouble.shape == "skipped":
         went = f" and went on to {acted}" if acted else ""
         message = f"{name} skipped {due}{went}; {waiting}."
     else:
@@ -76,7 +79,11 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         category="hang" if trouble.hangs else "corruption",
         severity="error",
         confidence=confidence,
-        subject=Subject(ranks=trouble.ranks, code=_code(case, trouble)),
+        subject=Subject(
+            ranks=() if trouble.tie else trouble.ranks,
+            candidates=trouble.ranks if trouble.tie else (),
+            code=_code(case, trouble),
+        ),
         message=message,
         evidence=telling.evidence(lineup, trouble),
         victims=trouble.victims if trouble.hangs else (),
@@ -94,6 +101,13 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
             ),
         ),
     )
+
+
+def _sides(lineup: Lineup, trouble: Trouble) -> str:
+    """What each side did, where nothing says which of them is right."""
+    met = trouble.meeting
+    did = [f"{telling.ranks_text(p)} issued {telling.step(lineup, met.joined[p[0]])}" for p in met.parties[:4]]
+    return f"The ranks went different ways: {'; '.join(did)}. Nothing at hand says which side is right."
 
 
 def _code(case: Case, trouble: Trouble) -> tuple[CodePlace, ...]:

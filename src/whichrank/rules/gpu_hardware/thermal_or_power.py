@@ -31,9 +31,10 @@ from collections.abc import Sequence
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.records.hardware import GpuState
-from whichrank.rules import hardware
+from whichrank.rules import building, hardware
 from whichrank.rules.hardware import Claim, Weight
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages
 
 CODE = "GPUH106"
 CAUSE = "gpu-thermal-or-power"
@@ -55,6 +56,9 @@ _CLAIM = Claim(
         ),
     ),
 )
+_TOLD = building.Claim(
+    CODE, CAUSE, fix=_CLAIM.fix, category="slow", severity="warning", blames="host", next=_CLAIM.next
+)
 _BAD = {
     "reason_hw_thermal": "hardware thermal slowdown",
     "reason_sw_thermal": "software thermal slowdown",
@@ -75,6 +79,8 @@ _SLOW, _HOT, _BUSY = 0.5, 80.0, 90.0
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     states = [s for s in case.hardware.gpus if any(k.startswith("reason") or k == "power_limit" for k in s.values)]
+    if not states and (told := known_messages.seen(case, "gpu-throttled-line")):
+        return building.judged(case, _TOLD, "{who} has a GPU that is slowed down: {what}.", found=told)
     if not states:
         return NotEvaluated("nvidia-smi -q (or a query of clock event reasons) of the hosts")
     slowed = [(s, words) for s in states if (words := _slowed(s))]

@@ -131,15 +131,19 @@ def _finding(case: Case, absent: tuple[int, ...], here: tuple[int, ...], refs: l
     place = next((case.activities[r].place for r in absent if r in case.activities and case.activities[r].place), None)
     at = f": it is at {place}" if place is not None and len(absent) == 1 else ""
     verb = "has" if len(absent) == 1 else "have"
+    # Of most ranks no line at all: rather their logs are missing than they themselves.
+    unheard = not stacks and len(absent) > len(here)
     evidence = (*stacks[:3], *refs[:3], *waiting) or tuple(e.ref for e in case.of_kind("comm_init", "group_init")[:3])
     return Finding(
         code=CODE,
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=0.85 if stacks else 0.7,
+        confidence=0.85 if stacks else 0.4 if unheard else 0.7,
         subject=Subject(
-            ranks=absent, code=(CodePlace(place.file, place.line, place.function, absent[0]),) if place else ()
+            ranks=() if unheard else absent,
+            candidates=absent if unheard else (),
+            code=(CodePlace(place.file, place.line, place.function, absent[0]),) if place else (),
         ),
         message=(
             f"{telling.ranks_text(absent).capitalize()} {verb} not come to the making of the process "

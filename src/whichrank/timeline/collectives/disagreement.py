@@ -63,6 +63,9 @@ def judge_disagreement(programs: Programs, meeting: Meeting, *, hangs: bool) -> 
     """Put a disagreement into the shape of what the odd ranks did."""
     lineup = programs.lineup
     odd, tie, flagged = odd_ranks(programs, meeting)
+    sure = 0.5 if tie else 0.95 if len(meeting.parties[0]) > 1 else 0.85
+    if tie and (novel := _left_what_was_usual(programs, meeting)):
+        odd, tie, sure = novel, False, 0.7
     first, normal = meeting.parties[1][0], meeting.parties[0][0]
     if not tie:
         first = odd[0]
@@ -82,8 +85,17 @@ def judge_disagreement(programs: Programs, meeting: Meeting, *, hangs: bool) -> 
         repeated=known,
         tie=tie,
         flagged=flagged,
-        sure=0.5 if tie else 0.95 if len(meeting.parties[0]) > 1 else 0.85,
+        sure=sure,
     )
+
+
+def _left_what_was_usual(programs: Programs, meeting: Meeting) -> tuple[int, ...]:
+    """Of sides of equal size those that do what nobody did before, where one side goes on with the loop."""
+    usual = [party for party in meeting.parties if programs.finished[programs.label(meeting.joined[party[0]])] > 1]
+    if len(usual) != 1 or any(programs.finished[programs.label(meeting.joined[r])] for p in meeting.parties
+                              if p not in usual for r in p):  # fmt: skip
+        return ()
+    return tuple(sorted(set(meeting.joined) - set(usual[0])))
 
 
 def _left_loop(lineup: Lineup, meeting: Meeting, odd: int, acted: int, normal: int) -> bool:

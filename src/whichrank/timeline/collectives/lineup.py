@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from whichrank.records.dump import COMPLETED, STARTED, Call, Dump
+from whichrank.records.dump import STARTED, Call, Dump
+from whichrank.timeline.collectives.completion import drop_foreign_status, marks, settle
 from whichrank.timeline.collectives.signature import Signature, signature
 from whichrank.timeline.identity.groups import Group, resolve_groups, world_size
 
@@ -117,13 +118,6 @@ def scattered(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return spread
 
 
-def finished(dump: Dump) -> Bools:
-    """Gloo never says "completed": there `retired` is the end. On NCCL retired alone is a time-out."""
-    gloo = np.array([call.backend == "gloo" for call in dump.calls], np.bool_)
-    finished: Bools = (dump.state == COMPLETED) | (dump.retired & gloo[dump.call])
-    return finished
-
-
 def in_order(numbers: Column) -> npt.NDArray[np.intp]:
     """The stable order of whole numbers. Of 16 bits numpy sorts them by counting, some ten times as fast."""
     if len(numbers):
@@ -151,7 +145,8 @@ def _columns(dump: Dump, number: int, groups: list[int], calls: _Calls) -> dict[
     """A dump's part of the table, in the numbers of the whole job."""
     call_map = np.array([calls.number(call) for call in dump.calls], np.int32)
     group_map = np.array(groups, np.int32)
-    done = finished(dump)
+    done, aborted, issued = marks(dump)
+    drop_foreign_status(dump)
     return {
         "rank": np.full(len(dump), dump.rank, np.int32),
         "group": group_map[dump.group],
@@ -163,7 +158,8 @@ def _columns(dump: Dump, number: int, groups: list[int], calls: _Calls) -> dict[
         "state": dump.state,
         "done": done,
         "record": dump.record_id,
-        "aborted": dump.retired & ~done,
+        "aborted": aborted,
+        "issued": issued,
         "source": np.full(len(dump), number, np.int16),
     }
 
@@ -221,7 +217,11 @@ def line_up(dumps: Sequence[Dump], *, release: bool = False) -> Lineup | None:
                 _release(dump)
     if release and total > MANY:
         _give_back()
-    return _finish(world, groups, list(calls.numbers), first, dumps, table)
+    issued = table.pop("issued")
+    lineup = _finish(world, groups, list(calls.numbers), first, dumps, table)
+    if issued.any():
+        settle(lineup, issued)
+    return lineup
 
 
 def _finish(

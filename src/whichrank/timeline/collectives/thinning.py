@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from whichrank.records.dump import Call, Dump
-from whichrank.timeline.collectives.lineup import DUMP_COLUMNS, I32, Bools, finished, in_order, scattered
+from whichrank.timeline.collectives.completion import marks
+from whichrank.timeline.collectives.lineup import DUMP_COLUMNS, I32, Bools, in_order, scattered
 from whichrank.timeline.collectives.program import TAIL
 from whichrank.timeline.collectives.signature import signature
 from whichrank.timeline.identity.groups import resolve_groups, world_size
@@ -95,7 +96,8 @@ class Thinner:
         """Forget the entries of a dump that no verdict needs."""
         if len(dump) <= self.keep:
             return
-        done = finished(dump)
+        done, _, issued = marks(dump)
+        done = done | issued  # a recorder that sees no ends: nothing is known against them
         kept = _newest(dump, done, self.keep)
         for place in places:
             at = np.flatnonzero((dump.group == place.group) & (dump.seq == place.seq))

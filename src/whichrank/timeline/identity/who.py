@@ -61,6 +61,14 @@ class People:
             found = {rank for rank in found if _same_host(self.by_rank[rank].host, host)}
         return next(iter(found)) if len(found) == 1 else None
 
+    def ranks_on(self, host: str) -> tuple[int, ...]:
+        """All ranks that are known to run on a host."""
+        return tuple(sorted(rank for rank, process in self.by_rank.items() if _same_host(process.host, host)))
+
+    def hosts(self) -> set[str]:
+        """The hosts of all ranks, by their short names."""
+        return {short_name(p.host) for p in self.by_rank.values() if p.host and p.host != "localhost"}
+
     def host_of(self, rank: int) -> str | None:
         process = self.by_rank.get(rank)
         return process.host if process else None

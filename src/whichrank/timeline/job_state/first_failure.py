@@ -19,7 +19,8 @@ _TIMED_OUT = ("watchdog_timeout", "gloo_timeout", "monitored_barrier_failed")
 
 def first_to_fail(case: Case) -> frozenset[int]:
     """The ranks; empty where the evidence points at many, or at nobody."""
-    for found in (_behind_the_waiting(case), _raised_alone(case), _ended_alone(case), _did_not_come(case)):
+    ways = (_behind_the_waiting, _raised_alone, _ended_alone, _did_not_come, _alone_lost_nobody)
+    for found in (way(case) for way in ways):
         if found and len(found) <= max(1, case.world // 4):
             return frozenset(found)
     return frozenset()
@@ -31,6 +32,14 @@ def _behind_the_waiting(case: Case) -> set[int]:
 
 def _raised_alone(case: Case) -> set[int]:
     return {s.rank for s in exceptions.own_exceptions(case) if s.rank is not None}
+
+
+def _alone_lost_nobody(case: Case) -> set[int]:
+    """Those whose exception has a known cause, while all others only lost a peer."""
+    raised = [event for event in case.of_kind("traceback") if not event.text("thread") and not event.number("ignored")]
+    known = {e.rank for e in raised if e.rank is not None and exceptions.nature(e) in ("own", "known")}
+    lost = {event.rank for event in case.of_kind("peer_closed") if event.rank is not None}
+    return known - lost if len(lost) >= 2 else set()
 
 
 def _ended_alone(case: Case) -> set[int]:

@@ -7,24 +7,85 @@ timed out in a collective while nobody had died hung, whatever the message would
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from whichrank.facts.taxonomy import causes
-from whichrank.model.findings import Finding
+from whichrank.model.findings import Finding, Subject
+from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import deaths
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
 _OF_ONE_RANK = ("gpu-hardware", "cuda-fault", "host-resources", "slow-rank", "rdma-fabric")
+_OF_ONE_HOST = ("rdma-fabric", "net-interface", "software-version", "host-resources")
+_OF_THE_WHOLE_HOST = ("rdma-fabric", "net-interface", "software-version")
+"""What is wrong with such a host is wrong for all of its ranks."""
+_ADDRESS = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
+_NOT_REACHED = re.compile(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unreach)|no route to host)")
 _ENDS_A_PROCESS = ("gpu-hardware", "cuda-fault", "rdma-fabric", "net-interface", "launch-rendezvous")
 _TIMED_OUT = ("watchdog_timeout", "gloo_timeout", "monitored_barrier_failed")
 
 
 def joined(case: Case, finding: Finding) -> Finding:
     """The finding with the ranks and the category that the rest of the evidence gives it."""
-    return _observed(case, _of_whom(case, finding))
+    return _observed(case, _with_ranks_of_host(case, _of_whom(case, _of_host(case, finding))))
+
+
+def _of_host(case: Case, finding: Finding) -> Finding:
+    """The host that is meant where the finding names nobody: all its evidence is of one host, or an address is."""
+    subject, cause = finding.subject, causes().get(finding.cause)
+    if cause is None or cause.family not in _OF_ONE_HOST or subject != Subject(code=subject.code):
+        return finding
+    known = _hosts(case)
+    meant = _announced(case, finding) if cause.family == "net-interface" else set()
+    told = {ref.host for ref in finding.evidence}
+    if not meant and len(told) == 1 and None not in told:
+        meant = {short_name(host) for host in told if host is not None}
+    if not meant or not meant < known:
+        return finding
+    return replace(finding, subject=replace(subject, hosts=tuple(sorted(meant))))
+
+
+def _hosts(case: Case) -> set[str]:
+    """Every host that the evidence speaks of."""
+    named = {e.host for e in case.events} | {s.host for s in case.sightings} | {p.host for p in case.nccl}
+    return case.people.hosts() | {short_name(host) for host in named if host and host != "localhost"}
+
+
+def _announced(case: Case, finding: Finding) -> set[str]:
+    """The hosts that gave the others an address of which the finding speaks, if not all gave it."""
+    spoken = {address for ref in finding.evidence for address in _ADDRESS.findall(ref.quote)}
+    owners: dict[str, set[str]] = {}
+    for seen in case.sightings:
+        if seen.host and (address := seen.groups.get("address", "")) and seen.groups.get("interface"):
+            owners.setdefault(address, set()).add(short_name(seen.host))
+    found = {host for address in spoken for host in owners.get(address, ())}
+    blamed = {host for address in _failed(finding) for host in owners.get(address, ())}
+    return blamed or (found if len(owners) > 1 else set())
+
+
+def _failed(finding: Finding) -> set[str]:
+    """The addresses that could not be reached."""
+    quotes = [ref.quote for ref in finding.evidence if _NOT_REACHED.search(ref.quote)]
+    return {address for quote in quotes for address in _ADDRESS.findall(quote)}
+
+
+def _with_ranks_of_host(case: Case, finding: Finding) -> Finding:
+    """The ranks of the hosts that are meant: all of them where the cause acts on the whole host, else as candidates."""
+    subject, cause = finding.subject, causes().get(finding.cause)
+    named = subject.ranks or subject.candidates or subject.gpus or subject.links
+    if cause is None or named or not subject.hosts or finding.category not in ("hang", "crash"):
+        return finding
+    ranks = tuple(sorted({rank for host in subject.hosts for rank in case.people.ranks_on(host)}))
+    if not ranks or len(ranks) >= case.world:
+        return finding
+    if cause.family in _OF_THE_WHOLE_HOST:
+        others = tuple(r for r in range(case.world) if r not in ranks)
+        return replace(finding, subject=replace(subject, ranks=ranks), victims=finding.victims or others)
+    return replace(finding, subject=replace(subject, candidates=ranks)) if cause.family in _OF_ONE_HOST else finding
 
 
 def _of_whom(case: Case, finding: Finding) -> Finding:

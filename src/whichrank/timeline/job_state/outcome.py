@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whichrank.model.evidence import Ref
+from whichrank.model.findings import Category
 from whichrank.records.log import LogEvent, Progress
+from whichrank.timeline.job_state.trials import said_category
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
@@ -48,6 +50,17 @@ def finish(case: Case) -> Finish | None:
     return max(fitting, key=lambda mark: (mark.time_ns or 0, mark.source, mark.line))
 
 
+def observed(case: Case) -> Category | None:
+    """What the job was seen to do: by its output, or else by what people say; None where it finished or nobody says."""
+    if case.finish is not None:
+        return None
+    if case.stands_still and not case.goes_on:
+        return "hang"
+    if any(_fails(event) for kind in _FATAL for event in case.index.kinds.get(kind, ())):
+        return "crash"
+    return said_category(case)
+
+
 def _of_event(event: LogEvent) -> Finish:
     return Finish(event.ref, event.ref.source, event.line, event.time_ns or event.after_ns)
 
@@ -55,15 +68,17 @@ def _of_event(event: LogEvent) -> Finish:
 def _last_step(progress: Progress) -> Finish | None:
     """The last of the planned steps: `step 1000/1000`, of several that were counted up to it."""
     planned = progress.total > 0
-    if planned.sum() < 2 or not planned[-1] or progress.step[-1] < progress.total[-1]:
+    last = int(np.flatnonzero(planned)[-1]) if planned.sum() > 1 else -1
+    # Lines behind it may name the same step without the plan: `saved checkpoint of step 1000`.
+    if last < 0 or progress.step[last] < progress.total[last] or (progress.step[last:] != progress.step[last]).any():
         return None
     # Bars of an epoch or of an evaluation end too; a run's own counter ends once, over all epochs.
     ended = np.unique(progress.line[planned & (progress.step >= progress.total)])
     epochs = progress.epoch[~np.isnan(progress.epoch)]
     if len(ended) > 1 or (len(epochs) and len(np.unique(epochs.astype(np.int64))) > 1):
         return None
-    step, total, line = int(progress.step[-1]), int(progress.total[-1]), int(progress.line[-1])
-    time_ns = int(progress.time_ns[-1]) or None
+    step, total, line = int(progress.step[last]), int(progress.total[last]), int(progress.line[last])
+    time_ns = int(progress.time_ns[last]) or None
     return Finish(Ref(progress.source, f"line {line}", f"step {step}/{total}"), progress.source, line, time_ns)
 
 
@@ -80,7 +95,7 @@ def _fails(event: LogEvent) -> bool:
 
 def _contradicts(event: LogEvent, mark: Finish) -> bool:
     """Whether a failure came behind the words; of another file only where no time says that it came before."""
-    if event.ref.source == mark.source:
+    if event.ref.source == mark.source and not (event.time_ns and mark.time_ns and event.time_ns != mark.time_ns):
         return event.line > mark.line
     about = event.time_ns if event.time_ns is not None else event.after_ns
     return about is None or mark.time_ns is None or about > mark.time_ns

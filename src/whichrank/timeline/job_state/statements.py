@@ -12,7 +12,7 @@ from whichrank.facts.messages import REPORT, signatures
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace
 from whichrank.records.dump import Frame
-from whichrank.records.log import LogEvent
+from whichrank.records.log import LogEvent, Progress
 from whichrank.records.nccl import NcclProcess, NcclWarning
 from whichrank.records.sighting import Sighting
 
@@ -258,15 +258,22 @@ def _survived(case: Case, source: str, line: int, rank: int | None) -> bool:
     progress = case.index.progress.get(source)
     if progress is None or "elastic_restart" in case.index.kinds:
         return False
-    begin = int(np.searchsorted(progress.line, line, side="right"))
-    steps = progress.step[begin:]
-    if rank is not None and len(np.unique(steps[progress.rank[begin:] == rank])) >= _STEPS_AFTER:
+    at = int(np.searchsorted(progress.line, line, side="right"))
+    later = slice(0, at) if newest_first(progress) else slice(at, None)
+    steps = progress.step[later]
+    if rank is not None and len(np.unique(steps[progress.rank[later] == rank])) >= _STEPS_AFTER:
         return True
     counted = np.unique(steps[steps >= 0])
     # A script may print every hundredth step only: what counts is how far it got.
     return len(np.unique(steps)) >= _STEPS_AFTER_BY_ANYBODY or (
-        len(counted) >= _STEPS_AFTER and int(counted[-1] - counted[0]) >= _STEPS_AFTER_BY_ANYBODY
+        len(counted) >= _STEPS_AFTER and int(abs(counted[-1] - counted[0])) >= _STEPS_AFTER_BY_ANYBODY
     )
+
+
+def newest_first(progress: Progress) -> bool:
+    """Whether the file runs backwards, as exports of log stores do."""
+    times = progress.time_ns[progress.time_ns > 0]
+    return len(times) > 1 and bool(times[0] > times[-1]) and bool((np.diff(times) <= 0).all())
 
 
 def went_on(case: Case, found: Statement) -> bool:

@@ -12,7 +12,7 @@ from whichrank.evidence.readers.torch_output.listener import MARKS, Hearing
 from whichrank.evidence.text import shared_pass, tracebacks
 from whichrank.evidence.text.chunks import Chunk
 from whichrank.evidence.text.lines import Piece, Pieces
-from whichrank.evidence.text.prefixes import Clock, hint_of_path, listen, stated_year
+from whichrank.evidence.text.prefixes import clock_of, hint_of_path, listen
 from whichrank.evidence.text.repeated_lines import Held, Often, speaker
 from whichrank.evidence.text.text_file import LONGEST, bounded, is_text
 from whichrank.evidence.text.words import Place
@@ -74,7 +74,7 @@ class Listener:
     def __init__(self, item: Item) -> None:
         self._item = item
         self._rank = hint_of_path(item.label).rank
-        self._clock = Clock(item.mtime_ns, stated_year(_edges(item)))
+        self._clock = clock_of(item)
         self._hearing = Hearing(item.label, self._clock)
         self._often = Often(FIRST)
         self._tracebacks = Often(_TRACES)
@@ -187,12 +187,3 @@ class Listener:
 def _fitting(words: tuple[bytes, ...]) -> tuple[Matcher, ...]:
     """What reads a line with these words in it, in the order of the table."""
     return tuple(matcher for mark, matcher in _MATCHERS if mark in words)
-
-
-def _edges(item: Item) -> bytes:
-    """The file's first and last 64 KiB."""
-    with item.path.open("rb") as stream:
-        head = stream.read(1 << 16)
-        if item.size > 1 << 17:
-            stream.seek(-(1 << 16), 2)
-        return head + stream.read(1 << 16)

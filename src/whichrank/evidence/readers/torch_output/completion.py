@@ -20,12 +20,15 @@ _RUN = (
     r"(?:training|train|fine-?tuning|finetune|pre-?training|run|job|experiment|trainer|fit|main|script|epochs?|steps?"
     r"|worker|all ranks|everything|program)"
 )
-_DONE = r"(?:finished|complete|completed|done|succeeded|successful(?:ly)?|ended|over)"
+_DONE = r"(?:finished|complete|completed|done|succeeded|successful(?:ly)?|ended|(?:is|was) over)"
 _MAYBE = re.compile(
-    rb"done|finish|complet|succe|ended|over|bye|exit|return|rc|status|reached|train_runtime|passed|time", re.IGNORECASE
+    rb"done|finish|complet|succe|ended|end of|over|bye|exit|return|rc|status|reached|train_runtime|passed|time",
+    re.IGNORECASE,
 )
 # What loggers put before the words: ` - INFO - rank 0 - `, `INFO train: `, `[INFO] [launch.py:351:main] `.
-_LOGGER = re.compile(r"^(?:[\s|-]*(?:\[[^\]]{0,80}\]|(?:info|notice)\b:?|rank \d+|[\w.]{1,40}:(?=\s))[\s|:-]*){0,6}")
+_LOGGER = re.compile(
+    r"^(?:[\s|-]*(?:\[(?!after )[^\]]{0,80}\]|(?:info|notice)\b:?|rank \d+|[\w.]{1,40}:(?=\s))[\s|:-]*){0,6}"
+)
 # In lower case.
 _WORDS = tuple(
     re.compile(pattern)
@@ -33,12 +36,13 @@ _WORDS = tuple(
         rf"\b{_RUN}\b[^.;]{{0,40}}\b{_DONE}\b",
         rf"\b(?:finished|completed|done)\b(?: with)?[^.;]{{0,30}}\b{_RUN}\b",
         r"^\W*(?:all )?(?:done|finished|completed?|success|bye|exiting normally)\b\s?(?:[.!;,:]|in \d|\(|$)",
+        r"[;.,] bye\W*$|^\W*end of (?:the )?(?:training|run|job)\b",
         r"\bexit(?:s|ed|ing)? (?:successfully|normally|cleanly)\b",
         r"-> *(?:finished|succeeded|completed)\b",
         r"^=+ \d+ passed(?:, \d+ (?:skipped|xfailed|xpassed|warnings?|deselected))* in \d",
         r"\bmax_(?:epochs|steps|iters)\W{1,3}\d+\W{0,3} reached",
         r"['\"]train_runtime['\"]\s*:",
-        r"\breached (?:max|the last|the final|target) ?(?:steps|epochs?|step|iterations?)",
+        r"\breached (?:the )?(?:max(?:imum)?|last|final|target|total)[ _]?(?:steps?|epochs?|iterations?)\b",
         r"\bstate\W{1,4}completed\b|\bcompleted\b.{0,12}\b0:0\b",
         r"\bjob\b.{0,60}\bsucceeded\b|\bsuccessfully completed\b|\bcompleted successfully\b|\bfinished successfully\b",
         r"\btotal (?:training )?(?:wall|run)?-?\s?time\b.{0,10}\d",
@@ -52,6 +56,7 @@ _EXIT = re.compile(
 _NOT = re.compile(
     r"\b(?:not|never|un\w+|incomplete|cannot|can't|couldn't|didn't|hasn't|isn't|won't|wasn't|before|until|unless|waiting"
     r"|wait|should|would|will|when|if|once|failed|failure|fail|error|errors|exception|abort\w*|killed|crash\w*|warmup"
+    r"|hang\w*|hung|stuck|freez\w*|stall\w*|dead-?lock\w*|timed? ?out"
     r"|warm-up|phase|epoch \d+ (?:done|finished|complete\w*)|eval\w*|validat\w*|init\w*|setup|loading|download\w*"
     r"|compil\w*|tokeniz\w*|preprocess\w*|check)\b"
 )

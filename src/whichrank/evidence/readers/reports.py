@@ -1,0 +1,228 @@
+"""What a person writes about a failure: what was tried and whether it helped, and what was seen.
+
+Read are short texts, outside of what programs print. "NCCL_P2P_DISABLE=1 does not help" and "works with
+NCCL_P2P_DISABLE=1" are opposite statements: a change gets the outcome that stands nearest to it in its sentence, or
+that of the heading above its list. Questions, advice and guesses ("might help") have no outcome.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from whichrank.evidence.text.text_file import is_text
+from whichrank.facts.interventions import interventions
+from whichrank.facts.messages import REPORT, recognise
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.evidence import Ref
+from whichrank.records.trial import Complaint, Outcome, Seen, Trial
+
+NAME = "reports"
+
+_LARGEST = 1 << 16
+"""What a person writes about a failure is not longer."""
+_LONGEST_LINE = 2000
+_NOT_PROSE = (
+    ".py", ".pyi", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".sh",
+)  # fmt: skip
+
+
+def _any(*phrases: str) -> re.Pattern[str]:
+    return re.compile("|".join(phrases), re.IGNORECASE)
+
+
+_PRINTED = re.compile(
+    r"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|\b(?:WARNING|ERROR|INFO|DEBUG)\b|\.py:\d|\bwhat\(\)"
+    r"|^\s{0,16}File \"|^\[|^[{<]|^\d{4}-\d\d-\d\d|^\w{3} +\d{1,2} \d\d:\d\d:\d\d|^\s{0,8}(?:at|#\d) "
+    r"|^Traceback|^\w{1,60}=\S+$|^\w{1,40}(?:Error|Exception):"
+)
+_ITEM = re.compile(r"^\s{0,12}(?:[-*+•]|\(?\d{1,2}[.)]) +")
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+")
+_CLAUSE = re.compile(r"(?:,| but | however | whereas | while |;) ?", re.IGNORECASE)
+
+_NO_HELP = _any(
+    r"(?:\b(?:did|does|do|has|have|had|is|was|would|could|can|will)(?: not|n['’]?t)|\b(?:never|cannot|not))"
+    r" (?:\w{1,12} ){0,2}?(?:help|work|fix|solv|resolv|chang|matter|improv|affect|any ?thing)\w{0,4}",
+    r"\b(?:no|without|zero) (?:\w{1,12} )?(?:effect|difference|change|luck|help|success|improvement|avail)\b",
+    r"\bstill (?:\w{1,12} )?(?:hang|hung|fail|crash|freez|froz|stuck|stall|happen|occur|the same|slow)\w{0,4}",
+    r"\bstill (?:\w{1,12} )?(?:dies|gets?|sees?|wrong)\b",
+    r"\b(?:neither|nor|in vain|useless|unchanged)\b",
+    r"\b(?:same|identical) (?:error|result|problem|hang|behaviou?r|issue|crash|thing)",
+    r"\bonly (?:delay|postpon)\w{0,3}",
+    r"\bmakes? (?:it|things) worse",
+    r"\b(?:hangs?|fails?|crashes) (?:anyway|too|as well|as before)",
+    r"\bnone of (?:these|them|this|that)\b",
+    r"\bnothing (?:changed|helped|worked)\b",
+)
+_HELPED = _any(
+    r"\b(?:help(?:s|ed)|work(?:s|ed)|fix(?:es|ed)|solv(?:es|ed)|resolv(?:es|ed)|cur(?:es|ed)|succeed(?:s|ed))\b",
+    r"\b(?:runs?|ran|trains?|trained|passes|passed|starts?|completes?)"
+    r" (?:again|fine|ok|okay|through|well|normally|now|correctly|without (?:a |any )?(?:problem|issue|error|hang)s?)\b",
+    r"\b(?:it|everything|training|the job) (?:runs|trains|passes|starts)\b",
+    r"\b(?:goes|went|go) away\b",
+    r"\bdisappear(?:s|ed)?\b",
+    r"\b(?:is|are|was) (?:gone|fine|right|correct|normal)\b",
+    r"\bno (?:more|longer)\b",
+    r"\bno (?:hang|problem|issue|error|crash)(?:s|es)?\b",
+    r"\bdoes the trick\b",
+    r"\bmakes? (?:it|the \w{1,20}|everything) (?:work|right|correct|fine|pass|run|go away)\b",
+    r"\bfine with\b",
+)
+_NO_OUTCOME = _any(
+    r"\?\s*$",
+    r"\b(?:might|may|could|should|would|perhaps|maybe|try|please|consider|recommend\w{0,3}|suggest\w{0,3})\b",
+)
+_STATE = _any(r"\b(?:is|are|was|were|inactive)\b", r"^(?:firewall|ufw|iptables|iommu|acs|vt-d)")
+_UNDONE = _any(r"\b(?:without|unset\w{0,4}|remov\w{1,3}|dropp\w{1,3}|delet\w{1,3}) (?:the )?[\"'`]?$")
+
+_SEEN: dict[Seen, re.Pattern[str]] = {
+    "hang": _any(
+        r"\b(?:hangs?|hung|hanging|stuck|freez\w{1,3}|froze\w?|stall\w{0,3}|dead-?lock\w{0,3})\b",
+        r"\b(?:time[sd]? ?out|timeouts?)\b",
+        r"\bnever (?:returns?|ends?|comes? back|finish\w{0,2}|gets? past|starts?|reach\w{0,2})\b",
+        r"\b(?:nothing|no output) (?:is |was )?(?:printed|happens|more)\b",
+        r"\bwaits? for ?ever\b",
+    ),
+    "crash": _any(
+        r"\b(?:crash\w{0,3}|segfault\w{0,3}|segmentation fault|core dumped|dies|died|aborts?|aborted|killed)\b",
+        r"\b(?:bus error|exit code \d|raises|throws)\b",
+        r"\b(?:fails?|failed|failing) (?:with|in|at|on|to)\b",
+        r"\b\w{2,40}Error\b",
+    ),
+    "slow": _any(
+        r"\b(?:slow(?:er|ly|down)?|throughput|bandwidth|straggler)\b",
+        r"\b\d+(?:\.\d+)? ?(?:s|ms|sec\w{0,4}) per (?:step|iter\w{0,6})\b",
+        r"\butili[sz]ation (?:drops|is low)\b",
+        r"\b\d+ ?(?:x|times) (?:slower|longer)\b",
+    ),
+    "corruption": _any(
+        r"\b(?:wrong|incorrect|garbage|corrupt\w{0,3}|different)"
+        r" (?:results?|loss\w{0,2}|numbers?|values?|gradients?|outputs?|data)\b",
+        r"\b(?:loss|results?|outputs?|curve)\b[^.]{0,40}\b(?:is|are|was|becomes?)"
+        r" (?:wrong|garbage|nan|incorrect|zeros?)\b",
+        r"\bNaNs?\b",
+        r"\bdiverg\w{1,4}\b",
+        r"\binstead of \[",
+        r"\b(?:zeros|garbage) instead\b",
+    ),
+}
+_DENIED = re.compile(r"(?:\b(?:no|not|without|never|any|neither|nor)\b|n['’]t\b)[\w ,]{0,12}$", re.IGNORECASE)
+_SMALL = frozenset(
+    ("a", "an", "the", "is", "are", "was", "it", "its", "we", "i", "our", "my", "they", "this", "that", "with", "when",
+     "without", "but", "and", "on", "in", "of", "to", "from", "after", "if")
+)  # fmt: skip
+_PERSON = re.compile(r"\b(?:I|I'm|we|We|my|My|our|Our|us)\b")
+_SOME = 30
+"""A person who pastes a log writes at least one line in thirty."""
+_TITLE_LINES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A sentence, or an item of a list with what its heading says."""
+
+    text: str
+    line: int
+    heading: Outcome = "unknown"
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """Whether the beginning speaks of a change or a failure in sentences."""
+    if not is_text(head) or name.lower().endswith(_NOT_PROSE):
+        return False
+    text = head.decode("utf-8", "replace")
+    return any(_is_prose(line) for line in text.split("\n")[:200])
+
+
+def read(item: Item) -> Reading:
+    """Trials and complaints; nothing of a text that is too long to be a report."""
+    if item.size > _LARGEST or item.label.lower().endswith(_NOT_PROSE):
+        return Reading([], "ignored", "not a report of a person")
+    records: list[Trial | Complaint] = []
+    text = item.read().decode("utf-8", "replace")
+    for unit in _units(text) if _by_person(text) else ():
+        ref = Ref(item.label, f"line {unit.line}", unit.text[:400])
+        records += [Trial(change, outcome, ref) for change, outcome in tried(unit.text, unit.heading)]
+        weight = 2 if unit.line <= _TITLE_LINES else 1
+        if not any(s.library != REPORT for s, _ in recognise(unit.text)):
+            records += [Complaint(category, ref, weight) for category in complaints(unit.text)]
+    return Reading(list(records), "complete" if records else "ignored", "" if records else "no report in it")
+
+
+def _by_person(text: str) -> bool:
+    """Whether a person wrote this: half of it are sentences, or some are and speak of themselves."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    prose = [line for line in lines if _is_prose(line)]
+    most = 2 * len(prose) >= len(lines)
+    return most or (_SOME * len(prose) >= len(lines) and any(_PERSON.search(line) for line in prose))
+
+
+def _is_prose(line: str) -> bool:
+    if len(line) > _LONGEST_LINE or _PRINTED.search(line):
+        return False
+    words = [word.strip(".,;:!?()`\"'").lower() for word in line.split()]
+    # Programs print lists of values; sentences have small words between the others.
+    return sum(word.isalpha() for word in words) >= 4 and not _SMALL.isdisjoint(words)
+
+
+def _units(text: str) -> Iterator[_Unit]:
+    """Sentences and list items of the prose; a line that goes on below is joined."""
+    heading: Outcome = "unknown"
+    held, begun = "", 0
+    for number, raw in enumerate([*text.split("\n"), ""], 1):
+        line = raw.rstrip().strip("`")
+        item = _ITEM.match(line)
+        usable = bool(line.strip()) and not _PRINTED.search(line) and len(line) <= _LONGEST_LINE
+        if held and (item or not usable):
+            yield from (_Unit(part, begun) for part in _SENTENCE.split(held))
+            heading = _outcome(held) if held.endswith(":") else heading
+            held = ""
+        if not usable:
+            heading = heading if not line.strip() else "unknown"
+        elif item:
+            body = line[item.end() :]
+            yield from (_Unit(part, number, heading) for part in _SENTENCE.split(body))
+        else:
+            heading = "unknown"
+            held, begun = (f"{held} {line.strip()}", begun) if held else (line.strip(), number)
+
+
+def _outcome(text: str) -> Outcome:
+    if _NO_OUTCOME.search(text):
+        return "unknown"
+    if _NO_HELP.search(text):
+        return "did not help"
+    return "helped" if _HELPED.search(text) else "unknown"
+
+
+def tried(text: str, heading: Outcome = "unknown") -> list[tuple[str, Outcome]]:
+    """The changes of a sentence with what came of each: by its clause, the next, the one before, or the heading."""
+    clauses = [part for part in _CLAUSE.split(text) if part.strip()]
+    outcomes = [_outcome(clause) for clause in clauses]
+    if _NO_OUTCOME.search(text.strip()):
+        outcomes = ["unknown"] * len(clauses)
+    found: dict[str, Outcome] = {}
+    for number, clause in enumerate(clauses):
+        for change in interventions().values():
+            match = change.within(clause)
+            if match is None or _UNDONE.search(clause[: match.start()]):
+                continue
+            near = [outcomes[number], *outcomes[number + 1 :], *reversed(outcomes[:number]), heading]
+            outcome: Outcome = next((o for o in near if o != "unknown"), "unknown")
+            if _STATE.search(match[0]) and outcomes[number] == "unknown":
+                outcome = "did not help"  # it is so, and the job fails all the same
+            if found.get(change.change, "unknown") == "unknown":
+                found[change.change] = outcome
+    return list(found.items())
+
+
+def complaints(text: str) -> list[Seen]:
+    """What is said to be seen, and is not denied; not what went away or what a change did."""
+    if text.endswith("?"):
+        return []
+    return [
+        category
+        for category, shape in _SEEN.items()
+        if any(not _DENIED.search(text[max(0, m.start() - 24) : m.start()]) for m in shape.finditer(text))
+    ]

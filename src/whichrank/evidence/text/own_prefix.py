@@ -1,0 +1,75 @@
+"""The prefix by which a log tells its ranks apart, learned from the log itself.
+
+Collectors and scripts put all kinds of things before a line: `[9] `, `[c8:11] `, `5|train|`, `(3) `. Such a number is
+the rank if lines with it say so themselves (`[9] rank 9 ready`, `[c8:11] [rank11]: …`): at least two ranks agree, and
+nobody disagrees. Where no number is the rank, a name that begins nearly every line and differs in its number only is
+the host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+_HOST = r"(?P<host>[A-Za-z][\w.-]{0,60})"
+_RANK = r"(?P<rank>\d{1,5})"
+_SHAPES = tuple(
+    re.compile(shape)
+    for shape in (
+        rf"\[{_RANK}\]:? ?",
+        rf"\[{_HOST}[:/| ]{_RANK}\]:? ?",
+        rf"\({_RANK}\):? ?",
+        rf"<{_RANK}>:? ?",
+        rf"{_RANK}(?:\||: |> )",
+        rf"{_HOST}[:/]{_RANK}(?:\||: |> )",
+        rf"{_HOST}\[{_RANK}\]:? ",
+    )
+)
+_HOSTS = tuple(
+    re.compile(shape)
+    for shape in (
+        r"\[(?P<host>[A-Za-z][A-Za-z_.-]{0,40}\d[\w.-]{0,40})\]:? ",
+        r"(?P<host>[A-Za-z][A-Za-z_.-]{0,40}\d[\w.-]{0,40})(?:: | ?\| )",
+    )
+)
+_NO_HOST = re.compile(
+    r"(?:(?:local|global)_?)?(?:rank|gpu|cuda|step|epoch|iter\w{0,8}|default|trainer|task|proc\w{0,4}|[wr])[_:-]?\d+$",
+    re.IGNORECASE,
+)
+_MOSTLY = 0.9
+_SAYS = re.compile(r"\[rank(\d{1,5})\]|\brank[ :=](\d{1,5})(?=:|/\d| of | on | ready| up\b| init)", re.IGNORECASE)
+_AGREED = 2
+_LINES = 4000
+_LONGEST = 600
+
+
+def learn(edges: bytes) -> re.Pattern[str] | None:
+    """The shape of the prefix, with groups `rank` or `host` or both, by the first and last lines of a file."""
+    lines = [line[:_LONGEST] for line in edges.decode("utf-8", "replace").split("\n")][:_LINES]
+    by_rank = next((shape for shape in _SHAPES if _fits(shape, lines)), None)
+    return by_rank or next((shape for shape in _HOSTS if _names_hosts(shape, lines)), None)
+
+
+def _names_hosts(shape: re.Pattern[str], lines: Sequence[str]) -> bool:
+    """Whether nearly every line begins with one of several names that differ in their numbers only."""
+    said = [line for line in lines if line.strip()]
+    names = [match["host"] for line in said if (match := shape.match(line))]
+    stems = {re.sub(r"\d+", "", name) for name in names}
+    several = len(set(names)) >= _AGREED and len(stems) == 1
+    return several and len(names) >= _MOSTLY * len(said) and not any(_NO_HOST.match(name) for name in set(names))
+
+
+def _fits(shape: re.Pattern[str], lines: Iterable[str]) -> bool:
+    agreed: set[int] = set()
+    for line in lines:
+        match = shape.match(line)
+        if match is None:
+            continue
+        said = _SAYS.search(line, match.end())
+        if said is None:
+            continue
+        number = int(said[1] or said[2])
+        if number != int(match["rank"]):
+            return False
+        agreed.add(number)
+    return len(agreed) >= _AGREED

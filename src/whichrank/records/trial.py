@@ -1,0 +1,30 @@
+"""What a person reports beside the output: what was tried, and what was seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from whichrank.model.evidence import Ref
+
+Outcome = Literal["helped", "did not help", "unknown"]
+Seen = Literal["hang", "crash", "slow", "corruption"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A change (a row of `facts/interventions.csv`) and what came of it."""
+
+    change: str
+    outcome: Outcome
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What somebody says that the job does."""
+
+    category: Seen
+    ref: Ref
+    weight: int = 1
+    """More where it stands in the title."""

@@ -1,0 +1,84 @@
+"""One host uses sockets while the others use RDMA.
+
+## What it finds
+Hosts of one job whose NCCL chose another network than the rest: `Using network Socket` here, `Using network IB` there.
+
+## Why it happens
+The RDMA devices of one host are not visible to its container, its driver did not come up, its plug-in does not load, or
+NCCL_IB_DISABLE is set there alone. NCCL does not compare the networks of the ranks: the first transfer between the two
+kinds fails, or never ends.
+
+## How it decides
+By the network that each process names in NCCL's log. At least two processes name RDMA, and the hosts that name sockets
+are fewer.
+
+## Example
+    gpu-a04:31032:31032 [0] NCCL INFO Using network IB
+    gpu-a05:31040:31040 [0] NCCL INFO NET/IB : No device found.
+    gpu-a05:31040:31040 [0] NCCL INFO Using network Socket
+
+## Fix
+Make the devices visible on that host (`ibv_devinfo`, /dev/infiniband in the container), or take the host out.
+
+## Limits
+Needs NCCL_DEBUG=INFO on the hosts concerned.
+"""
+
+from __future__ import annotations
+
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.records.nccl import NcclProcess
+from whichrank.timeline.case import Case
+from whichrank.timeline.identity.who import short_name
+from whichrank.timeline.job_state.outcome import observed
+
+CODE = "RDMA213"
+CAUSE = "ib-device-not-exposed"
+
+_SOCKETS = "Socket"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    told: dict[str, list[NcclProcess]] = {}
+    for process in case.nccl:
+        if process.host and process.network:
+            told.setdefault(short_name(process.host), []).append(process)
+    if len(told) < 2:
+        return NotEvaluated("NCCL's log (NCCL_DEBUG=INFO) of several hosts")
+    odd = {host for host, some in told.items() if all(p.network == _SOCKETS for p in some)}
+    rest = {host for host, some in told.items() if all(p.network != _SOCKETS for p in some)}
+    if not odd or len(odd) >= len(rest):
+        return []
+    return [_finding(case, sorted(odd), sorted(rest), told)]
+
+
+def _finding(case: Case, odd: list[str], rest: list[str], told: dict[str, list[NcclProcess]]) -> Finding:
+    process, other = told[odd[0]][0], told[rest[0]][0]
+    seen = observed(case)
+    missing = any(p.no_ib_device for host in odd for p in told[host])
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category=seen if seen in ("hang", "crash") else "slow",
+        severity="error" if seen in ("hang", "crash") else "warning",
+        confidence=0.82 if missing else 0.66,
+        subject=Subject(hosts=tuple(odd)),
+        message=f"NCCL uses sockets on {', '.join(odd[:4])}, and {other.network} on the other {len(rest)} hosts.",
+        evidence=(_ref(process), _ref(other)),
+        alternatives=(Alternative("wrong-environment", 0.1, "RDMA may be switched off there by a variable"),),
+        next=(
+            NextStep("ibv_devinfo; ls /dev/infiniband", "shows whether that host has RDMA devices", (CAUSE,), "none"),
+        ),
+        fix=(
+            f"Make the RDMA devices visible on {', '.join(odd[:4])}: ibv_devinfo, /dev/infiniband in the container.",
+            "Or take that host out of the job.",
+        ),
+    )
+
+
+def _ref(process: NcclProcess) -> Ref:
+    said = "NET/IB : No device found; " if process.no_ib_device else ""
+    return Ref(
+        process.source, f"line {process.first_line}", f"{said}Using network {process.network}", None, process.host
+    )

@@ -1,0 +1,76 @@
+"""Which entries are finished, by what their recorder shows. Recorders differ in what they ever say:
+
+| recorder | finished | timed out | still open |
+|---|---|---|---|
+| torch's own for NCCL | completed | retired, not completed | neither |
+| torch's own for Gloo | retired (it never says completed) | - | not retired |
+| the hook, with completions (nccl2 from torch 2.15) | completed and retired | never retired | neither |
+| the hook, without (nccl2 before, other backends) | can't be seen | can't be seen | can't be seen |
+
+The last kind retires an entry as soon as it was issued. Its entries say who came, not what ended: an operation that
+every dumped member has issued counts as over, for nothing is known against it. Source: pytorch,
+torch/csrc/distributed/c10d/hooks/FlightRecorderHook.cpp and FlightRecorderDetail.hpp.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from whichrank.records.dump import COMPLETED, Dump
+
+if TYPE_CHECKING:
+    from whichrank.timeline.collectives.lineup import Lineup
+
+Bools = npt.NDArray[np.bool_]
+
+_NATIVE = ("nccl", "xccl", "")
+"""Recorders of their own that retire an unfinished entry only when it timed out; "" are dumps too old to say."""
+_MANY = 3
+"""So many retired entries and not one completed: no watchdog aborts that many before it ends the process."""
+
+
+def marks(dump: Dump) -> tuple[Bools, Bools, Bools]:
+    """Finished, aborted, and issued with nothing known of the end: for every entry."""
+    done: Bools = dump.state == COMPLETED
+    aborted, issued = np.zeros(len(dump), np.bool_), np.zeros(len(dump), np.bool_)
+    for backend in dict.fromkeys(call.backend for call in dump.calls):
+        here: Bools = np.array([call.backend == backend for call in dump.calls], np.bool_)[dump.call]
+        retired = here & dump.retired & ~done
+        if backend == "gloo":
+            done = done | retired
+        elif not (here & done).any() and (backend not in _NATIVE or retired.sum() >= _MANY):
+            issued |= retired
+        else:
+            aborted |= retired
+    return done, aborted, issued
+
+
+def drop_foreign_status(dump: Dump) -> None:
+    """Forget pg_status where it counts something else than collectives: the hook counts all operations together."""
+    for index, group in enumerate(dump.groups):
+        status, mine = dump.status.get(group.pg_id), dump.group == index
+        if status is not None and mine.any() and status.enqueued > max(dump.seq[mine].max(), dump.p2p_seq[mine].max()):
+            dump.status.clear()
+            return
+
+
+def settle(lineup: Lineup, issued: Bools) -> None:
+    """Count as finished what every dumped member has issued, where the recorder does not see ends."""
+    from whichrank.timeline.collectives.channels import channels
+
+    rows = np.flatnonzero(issued & ~lineup.p2p & (lineup.group >= 0))
+    came = np.unique(np.stack([lineup.group[rows], lineup.seq[rows], lineup.rank[rows]], axis=1), axis=0)
+    meetings, count = np.unique(came[:, :2], axis=0, return_counts=True)
+    dumped = np.array([len(set(group.members) & set(lineup.first)) for group in lineup.groups], np.int64)
+    whole = {(int(g), int(s)) for (g, s), n in zip(meetings, count, strict=True) if n >= dumped[g]}
+    keys = zip(lineup.group[rows].tolist(), lineup.seq[rows].tolist(), strict=True)
+    lineup.done[rows] = [key in whole for key in keys]
+    for channel in channels(lineup):
+        both = min(len(channel.sends), len(channel.receives))
+        if lineup.wrapped & {channel.source, channel.target}:
+            both = len(lineup)  # an unknown number was dropped on either side: what is left does not pair up
+        for part in (channel.sends[:both], channel.receives[:both]):
+            lineup.done[part] |= issued[part]

@@ -1,0 +1,40 @@
+"""What was tried and whether it helped, and what people say that they saw: it hints, it never proves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whichrank.facts.interventions import ONE_HOST, interventions
+from whichrank.records.trial import Seen, Trial
+
+if TYPE_CHECKING:
+    from whichrank.timeline.case import Case
+
+
+def effective(case: Case) -> list[Trial]:
+    """What helped; a change that is reported both ways counts as neither."""
+    return [t for t in case.trials if t.outcome == "helped" and not _disputed(case, t)]
+
+
+def ruled_out(case: Case, cause: str) -> Trial | None:
+    """The trial that speaks against a cause: its remedy did not help, or the job works where the cause would act."""
+    for trial in case.trials:
+        against = "helped" if trial.change == ONE_HOST else "did not help"
+        if trial.outcome == against and cause in interventions()[trial.change].refuted and not _disputed(case, trial):
+            return trial
+    return None
+
+
+def _disputed(case: Case, trial: Trial) -> bool:
+    return len({t.outcome for t in case.trials if t.change == trial.change and t.outcome != "unknown"}) > 1
+
+
+def said_category(case: Case) -> Seen | None:
+    """What people say that the job does; the title counts double, a tie says nothing."""
+    weights: dict[Seen, int] = {}
+    for complaint in case.complaints:
+        weights[complaint.category] = weights.get(complaint.category, 0) + complaint.weight
+    ordered = sorted(weights.items(), key=lambda pair: -pair[1])
+    if not ordered or (len(ordered) > 1 and ordered[0][1] == ordered[1][1]):
+        return None
+    return ordered[0][0]

@@ -1,0 +1,79 @@
+"""What people write: changes with their outcome, and what was seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from whichrank.evidence.readers.reports import complaints, read, sniff, tried
+from whichrank.model.contracts import Item
+from whichrank.records.trial import Complaint, Trial
+
+P2P, IB = "NCCL_P2P_DISABLE=1", "NCCL_IB_DISABLE=1"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("It works with NCCL_P2P_DISABLE=1.", [(P2P, "helped")]),
+        ("NCCL_P2P_DISABLE=1 does not help", [(P2P, "did not help")]),
+        ("I set NCCL_P2P_DISABLE=1 but it still hangs", [(P2P, "did not help")]),
+        ("Disabling P2P makes the hang go away", [(P2P, "helped")]),
+        ("NCCL_IB_DISABLE=1 did not help, NCCL_P2P_DISABLE=1 fixed it", [(P2P, "helped"), (IB, "did not help")]),
+        ("NCCL_P2P_DISABLE=1, NCCL_IB_DISABLE=1: no change", [(P2P, "did not help"), (IB, "did not help")]),
+        ("Neither NCCL_P2P_DISABLE=1 nor NCCL_IB_DISABLE=1 helped", [(P2P, "did not help"), (IB, "did not help")]),
+        ("Does NCCL_P2P_DISABLE=1 help?", [(P2P, "unknown")]),
+        ("You could try NCCL_P2P_DISABLE=1, that should fix it", [(P2P, "unknown")]),
+        ("Everything runs fine without NCCL_P2P_DISABLE", []),
+        ("NCCL_P2P_DISABLE=0 works", []),
+        ("the firewall is off, ping works", [("firewall off", "did not help")]),
+        ("after disabling the firewall it works", [("firewall off", "helped")]),
+        ("raising the timeout to 2 h: still hangs, only later", [("longer timeout", "did not help")]),
+    ],
+)
+def test_a_change_has_its_outcome(sentence, expected):
+    assert sorted(tried(sentence)) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("All ranks hang in the first all_reduce", ["hang"]),
+        ("No crash and no error, it just never returns", ["hang"]),
+        ("The job crashes after ten minutes", ["crash"]),
+        ("Training is three times slower on two nodes", ["slow"]),
+        ("The loss is nan after step 3", ["corruption"]),
+        ("Is it stuck?", []),
+        ("It does not hang.", []),
+    ],
+)
+def test_what_was_seen(sentence, expected):
+    assert complaints(sentence) == expected
+
+
+def records(tmp_path, text, name="ticket.txt"):
+    path = tmp_path / name
+    path.write_text(text)
+    return read(Item(path, name, path.stat().st_size, 0)).records
+
+
+def test_items_of_a_list_take_the_outcome_of_its_heading(tmp_path):
+    text = "We tried the following without success:\n- NCCL_P2P_DISABLE=1\n- NCCL_IB_DISABLE=1\n\nIt hangs in init.\n"
+    found = records(tmp_path, text)
+    assert [(r.change, r.outcome) for r in found if isinstance(r, Trial)] == [
+        (P2P, "did not help"), (IB, "did not help")
+    ]  # fmt: skip
+    assert [r.category for r in found if isinstance(r, Complaint)] == ["hang"]
+
+
+def test_what_programs_print_is_no_report(tmp_path):
+    text = (
+        "node1:10:10 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1\n"
+        "2026-01-01 10:00:00 INFO it works with NCCL_P2P_DISABLE=1 now\n"
+        "NCCL_P2P_DISABLE=1\n"
+    )
+    assert records(tmp_path, text, "train.log") == []
+
+
+def test_code_and_long_texts_are_left_alone(tmp_path):
+    assert not sniff(b"# works with NCCL_P2P_DISABLE=1 here\n", "launch.py")
+    assert records(tmp_path, "It hangs with this much text. " * 4000) == []

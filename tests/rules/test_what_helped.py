@@ -1,0 +1,55 @@
+"""The cause behind what helped; what did not help excludes causes."""
+
+from __future__ import annotations
+
+import pytest
+
+from whichrank.flows.diagnose import diagnose
+
+
+def verdict(tmp_path, text):
+    (tmp_path / "ticket.txt").write_text(text)
+    return diagnose([tmp_path], jobs=1).verdict
+
+
+def test_what_helped_is_told_and_nobody_is_accused(tmp_path):
+    found = verdict(
+        tmp_path,
+        "Both GPUs sit at full load and training never gets past the first batch.\n"
+        "NCCL_IB_DISABLE=1 makes no difference. With NCCL_P2P_DISABLE=1 it trains normally.\n",
+    )
+    assert found.category == "hang"
+    assert found.cause in ("p2p-driver", "p2p-acs-iommu")
+    assert not found.culprits.ranks
+    assert found.confidence < 0.7
+
+
+def test_what_did_not_help_excludes(tmp_path):
+    found = verdict(
+        tmp_path,
+        "The job hangs in the first all_reduce over two machines.\n"
+        "NCCL_P2P_DISABLE=1 did not help. Everything works with NCCL_IB_DISABLE=1.\n",
+    )
+    assert found.category == "hang"
+    assert not found.cause.startswith("p2p-")
+    assert found.cause in ("roce-gid", "ib-fabric-partition", "mtu-mismatch", "acs-gdr")
+
+
+@pytest.mark.parametrize(
+    ("seen", "category"),
+    [
+        ("Our job freezes at step 200 on all ranks, nobody knows why.", "hang"),
+        ("Two nodes are four times slower than one of them, nobody knows why.", "slow"),
+    ],
+)
+def test_the_category_is_told_where_nothing_else_is_known(tmp_path, seen, category):
+    found = verdict(tmp_path, f"Hello everybody, a question about our cluster.\n\n{seen}\n")
+    assert (found.category, found.cause, found.confidence) == (category, "unknown", 0.0)
+
+
+def test_a_log_is_believed_more_than_a_report(tmp_path):
+    (tmp_path / "train.log").write_text(
+        "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    )
+    found = verdict(tmp_path, "It hangs for us. It works with NCCL_P2P_DISABLE=1, some colleague says.\n")
+    assert (found.category, found.cause, found.culprits.ranks) == ("crash", "gpu-out-of-memory", (3,))
