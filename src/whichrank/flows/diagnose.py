@@ -8,6 +8,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, Literal, cast
 
@@ -102,10 +103,27 @@ def read_all(
 ANYWHERE = ("torch_output", "nccl_log", "known_messages")
 # A log of NCCL alone that is larger than this is read once, by its own reader.
 LARGE = 8 << 20
+# From here on a text may hold more telling lines than anybody needs.
+THICK = 1 << 20
 
 
 def _read(item: Item) -> list[tuple[str, Reading]]:
     chosen = _readers_for(item)
+    words = frozenset[bytes]().union(*(reader.telling() for reader in chosen if hasattr(reader, "telling")))
+    if item.size < THICK or not words:
+        return _read_with(chosen, item)
+    from whichrank.evidence.text.thinning import thinned
+
+    with TemporaryDirectory(prefix="whichrank-") as folder:
+        item, left_out = thinned(item, words, Path(folder))
+        results = _read_with(chosen, item)
+    for _, reading in results if left_out else ():
+        note = f"{left_out:,} lines that look like others were left out"
+        reading.note = f"{reading.note}; {note}" if reading.note else note
+    return results
+
+
+def _read_with(chosen: Sequence[Reader], item: Item) -> list[tuple[str, Reading]]:
     shared = [reader for reader in chosen if reader.NAME in ANYWHERE and item.head(2) not in UTF16]
     together = _read_together(item, shared) if len(shared) > 1 else {}
     results = [(reader.NAME, together.get(reader.NAME) or _read_by(reader, item)) for reader in chosen]

@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
+from functools import cache
 from heapq import heappush, heappushpop
 
 from whichrank.evidence.text import shared_pass
-from whichrank.evidence.text.chunks import Chunk
+from whichrank.evidence.text.chunks import PADDING, Chunk
 from whichrank.evidence.text.prefixes import Clock, PathHint, Voice, hint_of_path, listen, stated_year
 from whichrank.evidence.text.repeated_lines import Held, Often
 from whichrank.evidence.text.text_file import bounded, is_text
-from whichrank.evidence.text.words import Place
+from whichrank.evidence.text.words import Place, Words
 from whichrank.facts.messages import KNOWN, REPORT, Signature, order
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
@@ -50,7 +51,25 @@ def sniff(head: bytes, name: str) -> bool:
     """Whether the beginning of the file holds a known message."""
     if not is_text(head) or name.lower().endswith(_NO_EVIDENCE):
         return False
-    return any(anchor in head for anchor in KNOWN.anchors)
+    return bool(_all_anchors().find(Chunk(bytearray(head + bytes(PADDING)), len(head), 0, 1)))
+
+
+def telling() -> frozenset[bytes]:
+    """Words in lines that are read in detail."""
+    return _searched(note=False)[1]
+
+
+@cache
+def _searched(*, note: bool) -> tuple[dict[bytes, tuple[Signature, ...]], frozenset[bytes]]:
+    """The signatures by their words, and the words to look for; in a note also those that only people use."""
+    short = KNOWN.words if note else {}
+    table = {word: (*KNOWN.anchors.get(word, ()), *short.get(word, ())) for word in KNOWN.anchors | short}
+    return table, frozenset(table) - (KNOWN.harmless - short.keys())
+
+
+@cache
+def _all_anchors() -> Words:
+    return Words(KNOWN.anchors)
 
 
 def read(item: Item) -> Reading:
@@ -98,11 +117,8 @@ class Listener:
 
     def __init__(self, item: Item) -> None:
         self._ignored = item.label.lower().endswith(_NO_EVIDENCE)
-        short = KNOWN.words if item.size <= _A_NOTE else {}
-        self._signatures = {
-            word: (*KNOWN.anchors.get(word, ()), *short.get(word, ())) for word in KNOWN.anchors | short
-        }
-        self.words = frozenset() if self._ignored else frozenset(self._signatures) - (KNOWN.harmless - short.keys())
+        self._signatures, words = _searched(note=item.size <= _A_NOTE)
+        self.words = frozenset() if self._ignored else words
         self._total = 0
         self._label = item.label
         self._hint: PathHint = hint_of_path(item.label)
