@@ -149,7 +149,9 @@ def prose(dice: random.Random) -> Iterator[str]:
 @kind
 def failing_prose(dice: random.Random) -> Iterator[str]:
     """Every line has words that signatures look for, and no line is one."""
-    parts = "NCCL CUDA error timeout Connection refused rank Killed signal exit code Traceback OOM killed process".split()
+    parts = (
+        "NCCL CUDA error timeout Connection refused rank Killed signal exit code Traceback OOM killed process".split()
+    )
     while True:
         yield " ".join(dice.choices(parts + WORDS, k=10))
 
@@ -234,7 +236,10 @@ def main() -> int:
             path = Path(folder) / f"{name}.log"
             write(path, name, int(asked.mb * 1e6))
             took = statistics.median(cost(str(path)) for _ in range(asked.repeat)) - start
-            print(f"{name:16} {took:6.2f} s for {asked.mb:g} MB{'' if took <= asked.mb / 10 else '  over the bar'}", flush=True)
+            print(
+                f"{name:16} {took:6.2f} s for {asked.mb:g} MB{'' if took <= asked.mb / 10 else '  over the bar'}",
+                flush=True,
+            )
             path.unlink()
         if not asked.kinds or "files" in asked.kinds:
             for name in ("progress", "tracebacks", "nccl_info", "watchdog", "prose", "random_lines"):

@@ -47,11 +47,11 @@ def diagnose(
     """Read everything below the paths and say what went wrong; `views` adds what a page draws."""
     with collect(paths) as intake:
         results = read_all(intake.items, jobs=jobs, progress=progress)
-    if progress is not None:
-        progress("judging", 0, 0)
     outcomes = list(zip(intake.items, results, strict=True))
     jobs_in_it = sorted({item.job for item in intake.items if item.job})
-    answers = [_judged(outcomes, intake.refused, job, why=why, views=views) for job in jobs_in_it or [""]]
+    answers = [
+        _judged(outcomes, intake.refused, job, why=why, views=views, progress=progress) for job in jobs_in_it or [""]
+    ]
     answer = together(answers, jobs_in_it) if jobs_in_it else answers[0][1]
     if source is None:
         return answer
@@ -65,7 +65,13 @@ Outcome = tuple[Item, "list[tuple[str, Reading]] | Failure"]
 
 
 def _judged(
-    outcomes: Sequence[Outcome], refused: Sequence[Source], job: str, *, why: bool, views: bool
+    outcomes: Sequence[Outcome],
+    refused: Sequence[Source],
+    job: str,
+    *,
+    why: bool,
+    views: bool,
+    progress: Progress | None = None,
 ) -> tuple[Case, Diagnosis]:
     """The answer for one job: what files of its own say, and those that are nobody's in particular."""
     sources, records = list(refused), []
@@ -75,7 +81,7 @@ def _judged(
             records += found
             sources += noted
     case = build_case(records)
-    answer = conclude(case, _with_aside(sources, case.set_aside), why=why)
+    answer = conclude(case, _with_aside(sources, case.set_aside), why=why, progress=progress)
     return case, with_views(case, answer) if views else answer
 
 
@@ -215,11 +221,15 @@ def discover_rules(judges: str = "case") -> list[ModuleType]:
     return sorted(found, key=lambda module: str(module.CODE))
 
 
-def judge(case: Case, rules: Sequence[Rule | ModuleType]) -> tuple[list[Finding], list[str], list[str], list[Skipped]]:
+def judge(
+    case: Case, rules: Sequence[Rule | ModuleType], progress: Progress | None = None
+) -> tuple[list[Finding], list[str], list[str], list[Skipped]]:
     """All findings; the codes that found something, that are clear, and that had nothing to judge by."""
     findings: list[Finding] = []
     found, clear, skipped = [], [], []
-    for rule in rules:
+    for done, rule in enumerate(rules):
+        if progress is not None:
+            progress("judging", done, len(rules))
         answer = _ask(rule, case)
         if isinstance(answer, NotEvaluated):
             skipped.append(Skipped(rule.CODE, answer.missing))
@@ -242,9 +252,11 @@ def _ask(rule: Rule | ModuleType, case: Case) -> list[Finding] | NotEvaluated:
     return answer
 
 
-def conclude(case: Case, sources: Sequence[Source], *, why: bool = False) -> Diagnosis:
+def conclude(
+    case: Case, sources: Sequence[Source], *, why: bool = False, progress: Progress | None = None
+) -> Diagnosis:
     """Judge a case and put the answer together; `why` keeps the hypotheses."""
-    said, found, clear, skipped = judge(case, discover_rules())
+    said, found, clear, skipped = judge(case, discover_rules(), progress)
     findings = [joined(case, finding) for finding in said]
     choice = choose(
         findings,

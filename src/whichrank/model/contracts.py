@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,11 +29,17 @@ class Item:
     """Of a file that holds several jobs: which of them this part is about."""
 
     def head(self, count: int = 4096) -> bytes:
-        with self.path.open("rb") as stream:
-            return stream.read(count)
+        return _head(self, count)
 
     def read(self) -> bytes:
         return self.path.read_bytes()
+
+
+@lru_cache(maxsize=4)
+def _head(item: Item, count: int) -> bytes:
+    """Every reader asks for it, one after the other."""
+    with item.path.open("rb") as stream:
+        return stream.read(count)
 
 
 @dataclass(slots=True)

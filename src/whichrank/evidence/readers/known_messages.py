@@ -177,6 +177,9 @@ class Listener:
 
     def _look(self, met: Held) -> None:
         line = met.text
+        told = {signature.library for word in met.words for signature in self._signatures[word]}
+        if told == {REPORT} and _OUTPUT.search(line):
+            return
         voice: Voice | None = None
         taken: list[tuple[int, int]] = []
         printed = False

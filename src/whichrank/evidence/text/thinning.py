@@ -83,7 +83,9 @@ def _in_chunk(chunk: Chunk, finder: Words) -> tuple[Indices, Indices, Hashes, In
         told, ends = _with_blocks(chunk, told, headers)
     # The sum of the weights of all bytes before each line.
     before = np.zeros(len(chunk.ends) + 1, np.uint64)
-    np.cumsum(np.add.reduceat(_WEIGHTS[chunk.text[: chunk.size]], chunk.starts[chunk.starts < chunk.size]), out=before[1:])
+    np.cumsum(
+        np.add.reduceat(_WEIGHTS[chunk.text[: chunk.size]], chunk.starts[chunk.starts < chunk.size]), out=before[1:]
+    )
     return told + chunk.first, ends - told + 1, before[ends + 1] - before[told], _ranks(chunk)[told]
 
 
@@ -125,14 +127,10 @@ def _ranks(chunk: Chunk) -> Indices:
 
 def chosen(units: _Units, most: int = MOST) -> Flags:
     """Which stay: all rare looks, and so many of the others that all have about `most` lines."""
-    looks, look, count = np.unique(units.look, return_inverse=True, return_counts=True)
+    _, look, count = np.unique(units.look, return_inverse=True, return_counts=True)
     cost = np.bincount(look, weights=units.lines).astype(np.int64)
     cap = _cap(cost, most)
-    stay = np.zeros(len(units), np.bool_)
-    if cap == 0:  # hardly two look alike: both ends of the file
-        spent = np.cumsum(units.lines)
-        return (spent <= most // 2) | (spent > spent[-1] - most // 2)
-    stay[cost[look] <= cap] = True
+    stay = cost[look] <= cap
     order = np.argsort(look, kind="stable")
     begins = np.concatenate((np.zeros(1, np.int64), np.cumsum(count)))
     for which in np.flatnonzero(cost > cap).tolist():
@@ -142,7 +140,9 @@ def chosen(units: _Units, most: int = MOST) -> Flags:
         firsts = np.unique(units.rank[alike], return_index=True)[1]
         lasts = len(alike) - 1 - np.unique(units.rank[alike][::-1], return_index=True)[1]
         stay[alike[np.sort(firsts)[: quota // 4]]] = stay[alike[np.sort(lasts)[-(quota // 4) :]]] = True
-    return stay
+    # Where hardly two look alike that is still too much: both ends of the file are read.
+    spent = np.cumsum(np.where(stay, units.lines, 0))
+    return stay & ((spent <= most // 2) | (spent > spent[-1] - most // 2))
 
 
 def _cap(cost: Indices, most: int) -> int:

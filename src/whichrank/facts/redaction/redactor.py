@@ -15,7 +15,7 @@ _HARD = re.compile(r"(?i)\.(?:com|org|edu|gov|mil|internal|lan|corp|intranet|loc
 _BEFORE_VERSION = re.compile(
     r"(?i)(?:version|release|==|>=|<=|~=|cudnn|driver|firmware|fw|vbios)[\s:=v]{0,4}$|(?<![a-z])v$"
 )
-_PLAIN_FLOW = re.compile(r"[A-Za-z0-9+/=]{4,}\s*$")
+_PLAIN_FLOW = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/=]{4,}\s*$")
 _PEM_BODY = re.compile(
     r".{0,120}?[A-Za-z0-9+/=]{4,}[\s\"',\\]*|.{0,120}(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash|Encryption|Public-Lines|Private-Lines)[^\n]{0,200}\s*|\s*"
 )
