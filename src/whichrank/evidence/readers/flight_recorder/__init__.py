@@ -59,6 +59,8 @@ def read(item: Item) -> Reading:
     if not isinstance(top.get("entries", []), list):
         raise UnreadableError(f"{item.label}: the entries are no list")
     dump, dropped = _dump(item, top, unfinished)
+    if why and not len(dump):  # what was recorded is lost: that is no rank that recorded nothing
+        raise UnreadableError(f"{item.label}: {why}, before its first entry")
     return Reading([dump], "partial" if why or dropped else "complete", _note(dump, why, dropped))
 
 
