@@ -82,3 +82,43 @@ def test_a_hundred_milliseconds_on_one_of_eight_ranks(tmp_path, kind, turn):
     measured = (with_it - without) * 1e6
     assert (late.rank, late.reason) == (slow, {"compute": "compute", "host": "host", "data": "data-loader"}[kind])
     assert late.late_us_per_step == pytest.approx(measured, rel=0.1)
+
+
+def test_the_hook_stays_while_a_process_of_the_job_may_import_it(tmp_path):
+    """Another user could put code at the place of a folder that is gone."""
+    from whichrank.run import profile
+
+    note = tmp_path / "path"
+    script = f"echo $PYTHONPATH > {note}; {sys.executable} -c 'import time; time.sleep(60)' & echo $! > {tmp_path}/pid"
+    before = {**os.environ}
+    try:
+        assert profile.run(["sh", "-c", script], tmp_path / "out", profile.Wishes(), print) == 0
+        folder = Path(note.read_text().strip().split(os.pathsep)[0])
+        assert folder.is_dir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), 9)
+        os.environ.update(before)
+    while profile.in_use(folder):
+        pass
+    os.utime(folder, (1, 1))
+    profile.sweep()
+    assert not folder.exists()
+
+
+def test_the_hook_of_a_job_that_has_ended_is_gone(tmp_path):
+    from whichrank.run import profile
+
+    note = tmp_path / "path"
+    assert profile.run(["sh", "-c", f"echo $PYTHONPATH > {note}"], tmp_path / "out", profile.Wishes(), print) == 0
+    assert not Path(note.read_text().strip().split(os.pathsep)[0]).exists()
+
+
+def test_profiles_go_into_no_folder_of_another(tmp_path, monkeypatch):
+    from whichrank.model.errors import UsageError
+    from whichrank.run import profile
+
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError):
+        profile.run(["true"], tmp_path / "out", profile.Wishes(), print)

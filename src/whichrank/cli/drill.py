@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from whichrank.cli._output import write
+from whichrank.cli._wrapping import width, wrapped
 from whichrank.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,7 +61,15 @@ def list_faults(form: str) -> None:
     for fault in faults:
         needs = f" [needs {', '.join(fault.needs)}]" if fault.needs else ""
         mark = " (injected evidence)" if fault.injected else ""
-        write([f"{fault.name:28} {fault.cause:28} {fault.summary}{mark}{needs}\n"], None)
+        write([_row(fault.name, fault.cause, f"{fault.summary}{mark}{needs}")], None)
+
+
+def _row(name: str, cause: str, told: str) -> str:
+    """Three columns where the terminal has room for them; else the words below the names."""
+    columns = width()
+    if columns is None or columns >= 110:
+        return wrapped(f"{name:28} {cause:28} {told}", 58) + "\n"
+    return f"{wrapped(f'{name}  ({cause})', 2)}\n{wrapped(f'    {told}')}\n"
 
 
 @command.command(name="run")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from whichrank.cli._output import write
+from whichrank.cli._wrapping import wrapped
 
 if TYPE_CHECKING:
     from whichrank.flows.explain import Reading
@@ -46,8 +47,8 @@ def command(word: tuple[str, ...], format_: str, output: Path | None) -> int:
 
 def _text(readings: Sequence[Reading]) -> Iterator[str]:
     for number, reading in enumerate(readings):
-        yield f"{'' if not number else chr(10)}{reading.title}\n"
-        yield "".join(f"  {line}\n" if line else "\n" for line in reading.text.split("\n"))
+        yield f"{'' if not number else chr(10)}{wrapped(reading.title)}\n"
+        yield "".join(f"{wrapped(f'  {line}')}\n" if line else "\n" for line in reading.text.split("\n"))
         for step in reading.fix if reading.kind != "rule" else ():
-            yield f"  Fix: {step}\n"
-        yield from (f"  Source: {source}\n" for source in reading.sources)
+            yield f"{wrapped(f'  Fix: {step}', 5)}\n"
+        yield from (f"{wrapped(f'  Source: {source}', 8)}\n" for source in reading.sources)

@@ -18,6 +18,8 @@ from whichrank.model.contracts import Item
 LARGEST = 8 << 20
 """A file that is larger than this is the output of a job, not a collection that somebody made."""
 _MOST_JOBS = 16
+# What a banner or the line that explains a tag says.
+_NAMED = re.compile(rb"job|JOB|Job|array|ARRAY|Array|tenant|TENANT|Tenant|utput of|UTPUT OF")
 _BANNER = re.compile(rb"^[#=*>~-]{4,}.{0,120}?\bjob(?:[ _-]?id)?\b\W{0,3}(\d{2,12}(?:_\d+)?)", re.IGNORECASE)
 _TAG = re.compile(rb"^\[?([A-Z]|\d{3,12}(?:_\d{1,6})?)\]?[ \t]+(?=\S)")
 _LEAST_LINES = 4
@@ -29,7 +31,10 @@ def split(item: Item, folder: Path) -> list[Item]:
     """The parts, each a file of its own in `folder`; the item alone where it holds one job."""
     if item.size > LARGEST or b"\0" in item.head():
         return [item]
-    lines = item.read().split(b"\n")
+    text = item.read()
+    if not _NAMED.search(text):
+        return [item]
+    lines = text.split(b"\n")
     parts = _by_banner(lines) or _by_tag(lines)
     if not 1 < len(parts) <= _MOST_JOBS:
         return [item]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, Literal, cast
 
@@ -50,11 +51,11 @@ def diagnose(
     """Read everything below the paths and say what went wrong; `views` adds what a page draws."""
     with collect(paths) as intake:
         outcomes, noted, shortened = outcomes_of(intake.items, jobs=jobs, progress=progress)
-    if progress is not None:
-        progress("judging", 0, 0)
     refused = [*intake.refused, *noted]
     jobs_in_it = sorted({item.job for item, _ in outcomes if item.job})
-    answers = [_judged(outcomes, refused, job, why=why, views=views) for job in jobs_in_it or [""]]
+    answers = [
+        _judged(outcomes, refused, job, why=why, views=views, progress=progress) for job in jobs_in_it or [""]
+    ]
     answer = together(answers, jobs_in_it) if jobs_in_it else answers[0][1]
     answer = with_wanted(answer, shortened)
     if source is None:
@@ -69,7 +70,13 @@ Outcome = tuple[Item, "list[tuple[str, Reading]] | Failure"]
 
 
 def _judged(
-    outcomes: Sequence[Outcome], refused: Sequence[Source], job: str, *, why: bool, views: bool
+    outcomes: Sequence[Outcome],
+    refused: Sequence[Source],
+    job: str,
+    *,
+    why: bool,
+    views: bool,
+    progress: Progress | None = None,
 ) -> tuple[Case, Diagnosis]:
     """The answer for one job: what files of its own say, and those that are nobody's in particular."""
     sources, records = list(refused), []
@@ -79,7 +86,7 @@ def _judged(
             records += found
             sources += noted
     case = build_case(records)
-    answer = conclude(case, _with_aside(sources, case.set_aside), why=why)
+    answer = conclude(case, _with_aside(sources, case.set_aside), why=why, progress=progress)
     return case, with_views(case, answer) if views else answer
 
 
@@ -137,10 +144,27 @@ def read_all(
 ANYWHERE = ("torch_output", "nccl_log", "known_messages")
 # A log of NCCL alone that is larger than this is read once, by its own reader.
 LARGE = 8 << 20
+# From here on a text may hold more telling lines than anybody needs.
+THICK = 1 << 20
 
 
 def _read(item: Item) -> list[tuple[str, Reading]]:
     chosen = _readers_for(item)
+    words = frozenset[bytes]().union(*(reader.telling() for reader in chosen if hasattr(reader, "telling")))
+    if item.size < THICK or not words:
+        return _read_with(chosen, item)
+    from whichrank.evidence.text.thinning import thinned
+
+    with TemporaryDirectory(prefix="whichrank-") as folder:
+        item, left_out = thinned(item, words, Path(folder))
+        results = _read_with(chosen, item)
+    for _, reading in results if left_out else ():
+        note = f"{left_out:,} lines that look like others were left out"
+        reading.note = f"{reading.note}; {note}" if reading.note else note
+    return results
+
+
+def _read_with(chosen: Sequence[Reader], item: Item) -> list[tuple[str, Reading]]:
     shared = [reader for reader in chosen if reader.NAME in ANYWHERE and item.head(2) not in UTF16]
     together = _read_together(item, shared) if len(shared) > 1 else {}
     results = [(reader.NAME, together.get(reader.NAME) or _read_by(reader, item)) for reader in chosen]
@@ -232,11 +256,15 @@ def discover_rules(judges: str = "case") -> list[ModuleType]:
     return sorted(found, key=lambda module: str(module.CODE))
 
 
-def judge(case: Case, rules: Sequence[Rule | ModuleType]) -> tuple[list[Finding], list[str], list[str], list[Skipped]]:
+def judge(
+    case: Case, rules: Sequence[Rule | ModuleType], progress: Progress | None = None
+) -> tuple[list[Finding], list[str], list[str], list[Skipped]]:
     """All findings; the codes that found something, that are clear, and that had nothing to judge by."""
     findings: list[Finding] = []
     found, clear, skipped = [], [], []
-    for rule in rules:
+    for done, rule in enumerate(rules):
+        if progress is not None:
+            progress("judging", done, len(rules))
         answer = _ask(rule, case)
         if isinstance(answer, NotEvaluated):
             skipped.append(Skipped(rule.CODE, answer.missing))
@@ -259,9 +287,11 @@ def _ask(rule: Rule | ModuleType, case: Case) -> list[Finding] | NotEvaluated:
     return answer
 
 
-def conclude(case: Case, sources: Sequence[Source], *, why: bool = False) -> Diagnosis:
+def conclude(
+    case: Case, sources: Sequence[Source], *, why: bool = False, progress: Progress | None = None
+) -> Diagnosis:
     """Judge a case and put the answer together; `why` keeps the hypotheses."""
-    said, found, clear, skipped = judge(case, discover_rules())
+    said, found, clear, skipped = judge(case, discover_rules(), progress)
     findings = [joined(case, finding) for finding in said]
     choice = choose(
         findings,

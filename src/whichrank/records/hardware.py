@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from whichrank.model.evidence import Ref
 from whichrank.records.log import Value
@@ -67,6 +68,7 @@ class KernelEvent:
         return self.number("code")
 
 
+@lru_cache(maxsize=4096)
 def address(text: str | None) -> int | None:
     """A PCI address as a number: `0000:17:00.0`, `PCI:0000:17:00`, `00000000:17:00.0`, or NCCL's `17000`."""
     if not text:

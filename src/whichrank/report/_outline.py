@@ -5,11 +5,12 @@ It stays short at any world size: ranks as ranges, lists with "and 4,000 more". 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from whichrank.model.evidence import Ref
+from whichrank.model.evidence import Coverage, Ref, Source
 from whichrank.model.findings import CodePlace, Finding, Hold, NextStep, Witness
 from whichrank.model.verdict import Diagnosis, Excerpt, Hypothesis, JobInfo, RankInfo, Verdict
 from whichrank.report import _coverage
@@ -18,6 +19,7 @@ from whichrank.report._words import counted, listed, percent, ranges, shortened
 CULPRITS, PROOFS, PLACES, CYCLE, OTHERS, STANDINGS = 4, 3, 3, 8, 5, 6
 STALE_S = 5.0
 """A dump that is older than the newest by so much tells where a rank was, not where it is."""
+_OF_RANK = re.compile(r"(?:rank|Rank|RANK)[_.-]?(\d{1,6})(?!\d)")
 QUOTE_LINES, QUOTE_CHARACTERS = 4, 140
 
 DISTURBS = {
@@ -60,6 +62,7 @@ def outline(diagnosis: Diagnosis) -> Outline:
     alternatives = [Point(f"{percent(a.confidence)}  {a.cause}: {a.why}") for a in verdict.alternatives]
     sections = [
         Section("who", list(_who(diagnosis))),
+        Section("nothing readable of", _unread(diagnosis)),
         Section("proof", _proof(diagnosis), numbered=True),
         Section("the code", [_excerpt(excerpt) for excerpt in diagnosis.excerpts]),
         Section("where the ranks are", _standings(diagnosis)),
@@ -104,6 +107,39 @@ def _job(job: JobInfo) -> Iterator[str]:
         yield f"{job.scheduler.kind.capitalize()} job {job.scheduler.id}"
 
 
+def candidates(ranks: Sequence[int]) -> str:
+    """Who may be meant, where the evidence can't decide."""
+    if len(ranks) == 1:
+        return f"perhaps rank {ranks[0]}: the evidence does not decide it"
+    return f"one of ranks {ranges(ranks)}: the evidence can't tell which"
+
+
+def unread_ranks(coverage: Coverage) -> dict[int, Source]:
+    """Dumps, logs and stacks that are named for a rank and could not be read, where nothing else of it was."""
+    known: set[int] = set()
+    lost: dict[int, Source] = {}
+    for source in coverage.sources:
+        named = _OF_RANK.search(source.path.rsplit("/", 1)[-1])
+        if named is None:
+            continue
+        if source.quality in ("complete", "partial"):
+            known.add(int(named[1]))
+        elif source.quality == "unusable" or source.note == "an empty file":
+            lost[int(named[1])] = source
+    return {rank: source for rank, source in sorted(lost.items()) if rank not in known}
+
+
+def _unread(diagnosis: Diagnosis) -> list[Point]:
+    lost = unread_ranks(diagnosis.coverage)
+    points = [
+        Point(f"rank {rank}: {source.path} could not be read ({source.note}), so what it did is not known")
+        for rank, source in list(lost.items())[:OTHERS]
+    ]
+    if len(lost) > OTHERS:
+        points.append(Point(f"and of ranks {ranges(list(lost)[OTHERS:])} ({len(lost) - OTHERS:,} more)"))
+    return points
+
+
 def _who(diagnosis: Diagnosis) -> Iterator[Point]:
     who = diagnosis.verdict.culprits
     known = {info.rank: info for info in diagnosis.ranks}
@@ -115,7 +151,7 @@ def _who(diagnosis: Diagnosis) -> Iterator[Point]:
         rest = who.ranks[CULPRITS:]
         yield Point(f"and rank{'s' if len(rest) > 1 else ''} {ranges(rest)} ({len(rest):,} more)")
     if who.candidates:
-        yield Point(f"one of ranks {ranges(who.candidates)}: the evidence can't tell which")
+        yield Point(candidates(who.candidates))
     elsewhere = [code for code in who.code if code.rank is None or code.rank not in who.ranks]
     for code in elsewhere[:CULPRITS]:
         yield Point(f"code: {_place(code)}" + ("" if code.rank is None else f" (rank {code.rank})"))

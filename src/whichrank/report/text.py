@@ -13,12 +13,16 @@ from whichrank.report._words import safe
 
 NAME = "text"
 WIDTH = 80
+NOTHING = "Give it logs, dumps or stacks of the job; `whichrank collect` takes them from a running one."
 
 
 def render(diagnosis: Diagnosis, *, width: int = WIDTH, paint: Paint = plain, verbose: bool = False) -> Iterator[str]:
     """The report, line by line; without a width and colours it is the same everywhere."""
     told = outline(diagnosis) if verbose else brief(diagnosis)
     role = diagnosis.verdict.category
+    if not diagnosis.coverage.sources:
+        yield from (f"{line}\n" for line in (told.sentence, NOTHING))
+        return
     for line in _wrapped(told.sentence, "", "", width):
         yield paint(role, line) + "\n"
     for line in _wrapped(told.label, "", "", width):

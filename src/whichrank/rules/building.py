@@ -161,7 +161,8 @@ def tell_of(case: Case, claim: Claim, tell: str, speaking: Sequence[known_messag
     """The finding itself."""
     roots = [s for s in speaking if s.signature.role == "root"] or list(speaking)
     first = statements.first_to_fail([s.sign for s in roots])
-    blamed = [s for s in roots if s.sign in first]
+    meant = {id(sign) for sign in first}
+    blamed = [s for s in roots if id(s.sign) in meant]
     lead = max(blamed, key=lambda s: s.signature.weight)
     named = claim if claim.alternatives else replace(claim, alternatives=_also(lead.signature))
     ranks = _ranks(case, blamed)

@@ -13,6 +13,7 @@ from whichrank.records.log import Value
 from whichrank.rules import building, telling
 from whichrank.timeline.case import Case
 from whichrank.timeline.hardware import same_host
+from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import statements
 
 NO_KERNEL_LOG = NotEvaluated("the kernel log of the hosts (dmesg, journalctl -k)")
@@ -127,7 +128,11 @@ def xid_events(case: Case, *blames: xids.Blame) -> list[KernelEvent]:
     """Xids that speak of these, without those that follow from an earlier one on the same GPU."""
     told = [e for e in case.hardware.of_kind("xid", "sxid") if not case.hardware.foreign(e.host, e.device)]
     told = [_cause_of(e, told) for e in told if not _of_another_job(case, e)]
-    return [e for e in told if blame_of(e) in blames and not _follows(e, told)]
+    by_place: dict[tuple[str, int], list[KernelEvent]] = {}
+    for event in told:
+        if (place := _place(event)) is not None:
+            by_place.setdefault(place, []).append(event)
+    return [e for e in told if blame_of(e) in blames and not _follows(e, by_place.get(_place(e) or ("", -1), ()))]
 
 
 def _cause_of(event: KernelEvent, told: Sequence[KernelEvent]) -> KernelEvent:
@@ -186,9 +191,9 @@ def _without_gpus(case: Case) -> bool:
 
 
 def _follows(event: KernelEvent, told: Iterable[KernelEvent]) -> bool:
-    """Whether another fault of the same GPU came just before: what comes after it is its doing."""
+    """Whether another of the faults of its GPU came just before: what comes after it is its doing."""
     for other in told:
-        if other is event or not _same_place(other, event):
+        if other is event:
             continue
         blame = blame_of(other)
         if blame in ("nobody", "consequence") or (blame == "application" and event.code != 43):
@@ -205,11 +210,14 @@ def _rank_of_blame(blame: xids.Blame) -> int:
     return order.get(blame, 0)
 
 
+def _place(event: KernelEvent) -> tuple[str, int] | None:
+    """Host and slot of the GPU that an event names."""
+    where = address(event.device)
+    return None if where is None else (short_name(event.host or ""), where >> 4)
+
+
 def _same_place(one: KernelEvent, other: KernelEvent) -> bool:
-    mine, theirs = address(one.device), address(other.device)
-    if not same_host(one.host, other.host) or mine is None or theirs is None:
-        return False
-    return mine >> 4 == theirs >> 4
+    return _place(one) is not None and _place(one) == _place(other)
 
 
 def same_gpu(one: KernelEvent, other: KernelEvent) -> bool:

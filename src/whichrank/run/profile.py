@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from whichrank.evidence.collectors import processes
+from whichrank.model.files import private_folder
 from whichrank.run.watch import private
 from whichrank.run.watch.launch import Job
 from whichrank.worker import profiler
 
 PACKAGE = "_whichrank_profile"
+PREFIX = "whichrank-profile-"
+_ABANDONED_S = 3600.0
+"""A hook that is younger may be of a job that is about to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +60,32 @@ def install(folder: Path) -> None:
     (folder / "sitecustomize.py").write_text(private.hook_source(PACKAGE), encoding="utf-8")
 
 
+def in_use(folder: Path) -> bool:
+    """Whether a process of the job lives that has the hook on its path.
+
+    Were the folder gone, anybody could make one of that name, and the next Python of that process would run its code."""
+    return any(
+        str(folder) in processes.environ(pid).get("PYTHONPATH", "").split(os.pathsep)
+        for pid in processes.everybody()
+        if pid != os.getpid()
+    )
+
+
+def sweep() -> None:
+    """Remove hooks that were left for processes that have ended by now."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            status = folder.lstat()
+            mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+            if mine and time.time() - status.st_mtime > _ABANDONED_S and not in_use(folder):
+                private.remove(folder)
+
+
 def run(command: Sequence[str], out: Path, wishes: Wishes, tell: Callable[[str], None]) -> int:
     """Run the command to its end; its exit code, negative for a signal."""
-    out.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="whichrank-profile-"))
+    private_folder(out)
+    sweep()
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
         install(folder)
         job = Job(command, variables(folder, out, wishes))
@@ -64,7 +94,8 @@ def run(command: Sequence[str], out: Path, wishes: Wishes, tell: Callable[[str],
         finally:
             job.release()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not in_use(folder):
+            private.remove(folder)
     for error in sorted(out.glob("rank-*.error.txt")):
         tell(
             f"{error.stem.removesuffix('.error')}: {error.read_text(encoding='utf-8', errors='replace').strip()[:300]}"

@@ -9,7 +9,7 @@ from whichrank.records.settings import Assignment, Lost, SettingsFile
 
 KIND = "env-file"
 QUOTE_LIMIT = 300
-_LINE = re.compile(r"\s*(export\s+)?([A-Za-z_][\w.]*)(\s*)=(\s*)(.*?)\s*")
+_LINE = re.compile(r"\s*(export\s+)?([A-Za-z_][\w.]*)(\s*)=(\s*)((?:.*\S)?)\s*")
 
 
 def is_deepspeed(label: str) -> bool:

@@ -18,7 +18,7 @@ KIND = "makefile"
 QUOTE_LIMIT = 300
 LINE_LIMIT = 20_000
 _SET = re.compile(
-    r"(?:(?P<targets>[^=:#\t][^=:#]*?)\s*:(?!=)\s*)?(?P<words>(?:(?:export|override|unexport|private)\s+)*)"
+    r"(?:(?P<targets>[^=:#\t](?:[^=:#]*[^=:#\s])?)\s*:(?!=)\s*)?(?P<words>(?:(?:export|override|unexport|private)\s+)*)"
     r"(?P<name>[A-Za-z_][\w.-]*)\s*(?P<operator>[:?+!]{0,3}=)\s*(?P<value>.*)"
 )
 _RULE = re.compile(r"(?P<targets>[^\t#=:][^=:#]*)::?(?!=)(?P<rest>.*)")

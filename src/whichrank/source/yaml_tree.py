@@ -13,9 +13,9 @@ from typing import Any
 
 TEMPLATE = "\ue000"
 """Stands for what a template ({{ … }}) puts in."""
-_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_TEMPLATE = re.compile(r"\{\{.{0,600}?\}\}|\{%.{0,600}?%\}", re.DOTALL)
 _ONLY_TEMPLATE = re.compile(rf"^[ \t-]*{TEMPLATE}[{TEMPLATE} \t]*$", re.MULTILINE)
-_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 EVENT_LIMIT = 400_000
 DEPTH_LIMIT = 200
 

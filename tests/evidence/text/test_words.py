@@ -40,9 +40,11 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     if request.param is Automaton:
         pytest.importorskip("hyperscan")
     monkeypatch.setattr(words, "_best", request.param)
-    shared_pass._finder.cache_clear()
+    shared_pass.finder.cache_clear()
+    shared_pass._common_finder.cache_clear()
     yield request.param
-    shared_pass._finder.cache_clear()
+    shared_pass.finder.cache_clear()
+    shared_pass._common_finder.cache_clear()
 
 
 def found_in(text: bytes, literals: list[bytes], engine: type[Engine], size: int = CHUNK) -> list[tuple[int, bytes]]:

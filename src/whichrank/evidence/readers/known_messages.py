@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
+from functools import cache
 from heapq import heappush, heappushpop
 
 from whichrank.evidence.text import shared_pass
-from whichrank.evidence.text.chunks import Chunk
+from whichrank.evidence.text.chunks import PADDING, Chunk
 from whichrank.evidence.text.prefixes import PathHint, Voice, clock_of, hint_of_path, listen
 from whichrank.evidence.text.repeated_lines import Held, Often
 from whichrank.evidence.text.text_file import bounded, is_text
-from whichrank.evidence.text.words import Place
+from whichrank.evidence.text.words import Place, Words
 from whichrank.facts.messages import KNOWN, REPORT, Signature, order
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
@@ -51,8 +52,34 @@ def sniff(head: bytes, name: str) -> bool:
     """Whether the beginning of the file holds a known message."""
     if not is_text(head) or name.lower().endswith(_NO_EVIDENCE):
         return False
-    known = KNOWN.words if name.lower().endswith(_DOCUMENTS) else KNOWN.anchors
-    return any(anchor in head for anchor in known)
+    known = _words_of_people() if name.lower().endswith(_DOCUMENTS) else _all_anchors()
+    return bool(known.find(Chunk(bytearray(head + bytes(PADDING)), len(head), 0, 1)))
+
+
+def telling() -> frozenset[bytes]:
+    """Words in lines that are read in detail."""
+    return _searched(note=False, document=False)[1]
+
+
+@cache
+def _searched(*, note: bool, document: bool) -> tuple[dict[bytes, tuple[Signature, ...]], frozenset[bytes]]:
+    """The signatures by their words, and the words to look for; in a note also those that only people use.
+
+    In a document people write about what was printed: only their words count."""
+    short = KNOWN.words if note else {}
+    printed = {} if document else KNOWN.anchors
+    table = {word: (*printed.get(word, ()), *short.get(word, ())) for word in printed | short}
+    return table, frozenset(table) - (KNOWN.harmless - short.keys())
+
+
+@cache
+def _all_anchors() -> Words:
+    return Words(KNOWN.anchors)
+
+
+@cache
+def _words_of_people() -> Words:
+    return Words(KNOWN.words)
 
 
 def read(item: Item) -> Reading:
@@ -100,10 +127,9 @@ class Listener:
 
     def __init__(self, item: Item) -> None:
         self._ignored = item.label.lower().endswith(_NO_EVIDENCE)
-        short = KNOWN.words if item.size <= _A_NOTE else {}
-        printed = {} if item.label.lower().endswith(_DOCUMENTS) else KNOWN.anchors
-        self._signatures = {word: (*printed.get(word, ()), *short.get(word, ())) for word in printed | short}
-        self.words = frozenset() if self._ignored else frozenset(self._signatures) - (KNOWN.harmless - short.keys())
+        document = item.label.lower().endswith(_DOCUMENTS)
+        self._signatures, words = _searched(note=item.size <= _A_NOTE, document=document)
+        self.words = frozenset() if self._ignored else words
         self._total = 0
         self._label = item.label
         self._hint: PathHint = hint_of_path(item.label)
@@ -162,6 +188,9 @@ class Listener:
 
     def _look(self, met: Held) -> None:
         line = met.text
+        told = {signature.library for word in met.words for signature in self._signatures[word]}
+        if told == {REPORT} and _OUTPUT.search(line):
+            return
         voice: Voice | None = None
         taken: list[tuple[int, int]] = []
         printed = False

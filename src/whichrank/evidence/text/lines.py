@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from whichrank.evidence.text.chunks import NEWLINE, Chunk
 from whichrank.evidence.text.words import Place
+
+_EMPTY = re.compile(rb"\n{1,1000000}")
 
 
 class Piece(NamedTuple):
@@ -30,7 +33,11 @@ class Pieces:
         self._next = 0
 
     def any(self) -> Piece | None:
-        """The next piece, whatever stands in it."""
+        """The next piece, whatever stands in it; of empty lines that follow each other only the last."""
+        if self._buffer.startswith(b"\n\n", self._at):
+            found = _EMPTY.match(self._buffer, self._at, self._size)
+            passed = found.end() - self._at - 1 if found else 0
+            self._at, self._number = self._at + passed, self._number + passed
         return self._piece(self._at, self._number) if self._at < self._size else None
 
     def told(self) -> Piece | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
-from whichrank.evidence.text.chunks import UTF16, Chunk, Chunks, Decoded
+from whichrank.evidence.text.chunks import CHUNK, UTF16, Chunk, Chunks, Decoded
 from whichrank.evidence.text.own_lines import without_own_lines
 from whichrank.evidence.text.words import Place, Words
 from whichrank.model.contracts import Item, Reading
@@ -31,7 +32,7 @@ class Listener(Protocol):
 
 def read(item: Item, listeners: Sequence[Listener]) -> list[Reading]:
     """The file through all of them; one answer each."""
-    words = _finder(frozenset[bytes]().union(*(listener.words for listener in listeners)))
+    words = _common_finder(tuple(listener.words for listener in listeners))
     for chunk in chunks_of(item.path):
         found = without_own_lines(chunk, words.find(chunk))
         for listener in listeners:
@@ -46,11 +47,19 @@ def chunks_of(path: Path) -> Iterator[Chunk]:
             encoding = UTF16.get(stream.read(2))
             if encoding is None:
                 stream.seek(0)
-            yield from Chunks(Decoded(stream, encoding) if encoding else stream)
+            # A small file needs no big buffer: filling that with zeros takes longer than reading it.
+            size = None if encoding else min(CHUNK, max(1 << 12, os.fstat(stream.fileno()).st_size + 1))
+            yield from Chunks(Decoded(stream, encoding) if encoding else stream, size)
     except OSError as error:
         raise UnreadableError(f"{path.name}: {error.strerror or error}") from error
 
 
 @lru_cache(maxsize=16)
-def _finder(words: frozenset[bytes]) -> Words:
+def _common_finder(words: tuple[frozenset[bytes], ...]) -> Words:
+    return finder(frozenset[bytes]().union(*words))
+
+
+@lru_cache(maxsize=16)
+def finder(words: frozenset[bytes]) -> Words:
+    """What finds these words; made once."""
     return Words(words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from whichrank.evidence.text import shared_pass
@@ -14,6 +15,7 @@ LONGEST = 1 << 15
 """Longer lines are cut: no message of torch is longer, and tensors printed on one line are."""
 
 
+@lru_cache(maxsize=4)
 def is_text(head: bytes) -> bool:
     """True unless the bytes look binary; UTF-16 with a mark counts as text."""
     if head[:2] in UTF16:

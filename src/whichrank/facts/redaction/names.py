@@ -67,9 +67,13 @@ class Names:
             return None
         return f"user-{self.users.get(key) or self._next(self.users, key)}"
 
-    def account(self, name: str) -> str | None:
+    def account(self, name: str, *, sure: bool = False) -> str | None:
         key = name.lower()
-        if harmless.is_common(key) or (key.isdigit() and len(key) < 10) or re.fullmatch(r"account-\d+", key):
+        if (
+            (harmless.is_common(key) and not sure)
+            or (key.isdigit() and len(key) < 10)
+            or re.fullmatch(r"account-\d+", key)
+        ):
             return None
         return f"account-{self.accounts.get(key) or self._next(self.accounts, key)}"
 

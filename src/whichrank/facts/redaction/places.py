@@ -84,6 +84,15 @@ SURE_HOSTS = _places(
         _ENV + _IS + rf"\[?(?:{_Q})?" + _HN,
     ),
     (
+        "hostname host_name nodename node_name fqdn computername switchname",
+        r"(?i)(?<![a-z])(?:hostname|host_name|nodename|node_name|fqdn|computer_?name|switch_?name)"
+        rf"\s{{0,2}}=\s{{0,2}}(?:{_Q})?" + _HN,
+    ),
+    (
+        "slots",
+        r"(?:^|(?<=[\s\]]))" + _H + r"(?=:?[ \t]+(?:slots|max_slots|max-slots)\s?=\s?\d)",
+    ),
+    (
         "linux ",
         r"^Linux " + _HN + r" \d{1,2}\.\d{1,3}\.",
     ),
@@ -187,9 +196,27 @@ MAYBE_HOSTS = _places(
         r"?\d+)?|telnet|nslookup|dig)"
         r"[:(\s]{1,3}(?:-w )?[\"']?(?:[a-z_][\w.\-]{0,31}@)?" + _H + r"(?=[\[,:;\s'\")]|$)",
     ),
+    # What kubectl calls things: the kind, then the name
     (
-        "slots",
-        r"^" + _H + r"(?=[ \t]+(?:slots|max_slots|max-slots)\s?=\s?\d)",
+        "pod/ pods/ node/ nodes/ set/ sets/ deployment job/ jobs/",
+        (
+            r"(?<![\w/])(?:pods?|nodes?|(?:stateful|daemon|replica|job)sets?|deployments?|\w{0,20}jobs?)"
+            r"(?:\.[\w.]{1,40})?/(?P<n>[a-z0-9][a-z0-9\-]{2,62})(?![\w/])"
+        ),
+    ),
+    # pdsh, clush and ansible: what a host printed behind its name
+    (
+        ": ",
+        r"^"
+        + _H
+        + r"(?=: (?:-?bash|sh|python[\d.]{0,5}|ssh|sudo|env|torchrun|mpirun|srun|Killed|Traceback|Permission|fatal"
+        r"|ERROR|WARN|INFO|NCCL|command)\b)",
+    ),
+    (
+        "connection session login link",
+        r"\b(?:[Cc]onnection|[Ss]ession|[Ll]ogin|[Ll]ink) (?:to|with|from|on) "
+        + _H
+        + r"(?= (?:closed|refused|reset|lost|timed out|failed|dropped|is down|went down|was|has)\b)",
     ),
     (
         "",
@@ -313,6 +340,15 @@ SURE_USERS = _places(
         r"\b(?:Accepted \w+|Failed password|session \w+) for (?:user )?(?:invalid user )?" + _U + r"(?= from|\(|\s|$)",
     ),
     (
+        "cron",
+        r"\bCROND?\[\d{1,10}\]: \(" + _U + r"(?=\) )",
+    ),
+    # A user of a Windows domain
+    (
+        "user account logon login owner by as for",
+        r"(?i)\b(?:user|account|logon|login|owner|by|as|for)[:= ]{1,2}[A-Za-z][\w\-]{1,15}\\{1,4}(?![nrt]\b)" + _U,
+    ),
+    (
         "~",
         r"(?<![\w/])~" + _U + r"(?=/)",
     ),
@@ -427,6 +463,24 @@ ACCOUNTS = _places(
         ),
     ),
 )
+
+REPOSITORIES = _places(
+    # Whose repository, model or run it is; those that publish the software of everybody stay.
+    (
+        "git@ github.com gitlab bitbucket huggingface.co wandb.ai",
+        (
+            r"(?i)(?:(?:github|gitlab|bitbucket)\.(?:com|org)[/:]|huggingface\.co/|wandb\.ai/)"
+            r"(?!(?:pytorch|nvidia|nvidia-\w+|huggingface|microsoft|deepspeedai|facebookresearch|meta-llama|google|openai"
+            r"|rocm|amd|ray-project|openucx|open-mpi|linux-rdma|ofiwg|aws|python|numpy|lightning-ai|triton-lang|datasets"
+            r"|models|spaces|docs|api|authorize|settings|site)/)(?P<n>[A-Za-z0-9][\w.\-]{1,62})(?=/)"
+        ),
+    ),
+    (
+        ".git",
+        r"(?<=[:/])(?!pytorch/|nvidia/|NVIDIA/|huggingface/)(?P<n>[A-Za-z0-9][\w.\-]{1,62})(?=/[\w.\-]{1,100}\.git\b)",
+    ),
+)
+"""An organisation or a person stands there, whatever the name is."""
 
 SERIALS = Place(
     re.compile(

@@ -15,7 +15,7 @@ _HARD = re.compile(r"(?i)\.(?:com|org|edu|gov|mil|internal|lan|corp|intranet|loc
 _BEFORE_VERSION = re.compile(
     r"(?i)(?:version|release|==|>=|<=|~=|cudnn|driver|firmware|fw|vbios)[\s:=v]{0,4}$|(?<![a-z])v$"
 )
-_PLAIN_FLOW = re.compile(r"[A-Za-z0-9+/=]{4,}\s*$")
+_PLAIN_FLOW = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/=]{4,}\s*$")
 _PEM_BODY = re.compile(
     r".{0,120}?[A-Za-z0-9+/=]{4,}[\s\"',\\]*|.{0,120}(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash|Encryption|Public-Lines|Private-Lines)[^\n]{0,200}\s*|\s*"
 )
@@ -87,7 +87,7 @@ class Learner:
             for place in around:
                 for match in found(place.pattern, text, place.words):
                     self.names.learn_user(match["n"], sure=sure)
-        for place in places.ACCOUNTS:
+        for place in (*places.ACCOUNTS, *places.REPOSITORIES):
             for match in found(place.pattern, text, place.words):
                 self.names.learn_account(match["n"])
         for match in found(places.EMAIL.pattern, text, places.EMAIL.words):
@@ -231,6 +231,8 @@ class Redactor:
             _at(marks, place, lambda m: self._maybe_user(m, marks))
         for place in places.ACCOUNTS:
             _at(marks, place, lambda m: _grouped(m, marks, "account", self.names.account(m["n"])))
+        for place in places.REPOSITORIES:
+            _at(marks, place, lambda m: _grouped(m, marks, "account", self.names.account(m["n"], sure=True)))
         if self._known is not None:
             marks.sub(self._known, lambda m: self._other(m, marks))
         _at(marks, places.SHAPES, lambda m: _grouped(m, marks, "host", self.names.host(m["n"])))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from whichrank.model.findings import NextStep
 from whichrank.model.verdict import Diagnosis, RankInfo
-from whichrank.report._outline import DISTURBS, Outline, Point, Section, outline
+from whichrank.report._outline import DISTURBS, Outline, Point, Section, candidates, outline
 from whichrank.report._words import counted, listed, percent, ranges, shortened
 from whichrank.report.html import ranks_over_time
 from whichrank.report.html.page import page, section, table, text
@@ -86,7 +86,7 @@ def _who(diagnosis: Diagnosis) -> str:
         name, first = f"rank{'s' if len(who.ranks) > 1 else ''} {ranges(who.ranks, 4)}", known.get(who.ranks[0])
         about = _about(first) if first is not None and len(who.ranks) == 1 else listed(who.hosts, 3)
     elif who.candidates:
-        name, about = f"one of ranks {ranges(who.candidates, 4)}", "the evidence can't tell which"
+        name, _, about = candidates(who.candidates).partition(": ")
     elif who.gpus:
         name, about = f"GPU {who.gpus[0].index} of {who.gpus[0].host}", _more(len(who.gpus))
     elif who.links:

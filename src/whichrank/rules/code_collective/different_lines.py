@@ -9,8 +9,9 @@ A branch that some ranks take and others don't: an early return, a condition on 
 
 ## How it decides
 The deepest lines of the training code are compared among ranks that wait (in a collective, or in a call that
-synchronises with the GPU). It speaks only when no dump and no NCCL log tells more, when nobody works elsewhere, when
-there are exactly two lines, and when one of them has a clear majority.
+synchronises with the GPU). It speaks only when no dump and no NCCL log tells more, when nobody works elsewhere, and
+when there are exactly two lines. Where one of them has a clear majority, the ranks at the other are named; where it is
+one against two, they are candidates; where it is even, all are.
 
 ## Example
 Ranks 0, 1 and 3 are at `train.py:25 in sync_grads`, rank 2 is at `train.py:30 in train_step`.
@@ -26,6 +27,7 @@ NCCL the line is that of the next synchronising call, not of the collective.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
@@ -46,10 +48,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return NotEvaluated("stacks, or exceptions of waiting ranks")
     if len(places) != 2:
         return []
-    few, many = sorted(places.items(), key=lambda item: len(item[1]))
-    if len(few[1]) * 2 >= len(many[1]) or len(many[1]) < 2:
+    few, many = sorted(places.items(), key=lambda item: (len(item[1]), min(item[1])))
+    if len(many[1]) < 2:
         return []
-    return [_finding(few, many)]
+    found = _finding(few, many)
+    return [found if len(few[1]) * 2 < len(many[1]) else _undecided(found)]
 
 
 def _somebody_works(case: Case) -> bool:
@@ -74,6 +77,21 @@ def _places(case: Case) -> dict[CodePlace, dict[int, Ref]]:
     return found
 
 
+def _undecided(found: Finding) -> Finding:
+    """What differs is clear, who is wrong is not: the smaller side are candidates, of two equal sides all."""
+    few, many = found.subject.ranks, found.victims
+    even = len(few) == len(many)
+    return replace(
+        found,
+        confidence=0.45,
+        subject=replace(found.subject, ranks=(), candidates=tuple(sorted((*few, *many))) if even else few),
+        victims=() if even else many,
+        alternatives=(
+            Alternative("collective-desync", 0.3, "which of the two sides is wrong can't be told by stacks alone"),
+        ),
+    )
+
+
 def _finding(few: tuple[CodePlace, dict[int, Ref]], many: tuple[CodePlace, dict[int, Ref]]) -> Finding:
     odd, rest = tuple(sorted(few[1])), tuple(sorted(many[1]))
     return Finding(
@@ -84,7 +102,8 @@ def _finding(few: tuple[CodePlace, dict[int, Ref]], many: tuple[CodePlace, dict[
         confidence=0.55,
         subject=Subject(ranks=odd, code=(CodePlace(few[0].file, few[0].line, few[0].function, odd[0]), many[0])),
         message=(
-            f"{telling.ranks_text(odd).capitalize()} waits at {few[0]}, {telling.ranks_text(rest)} wait at {many[0]}."
+            f"{telling.ranks_text(odd).capitalize()} {'waits' if len(odd) == 1 else 'wait'} at {few[0]}, "
+            f"{telling.ranks_text(rest)} wait at {many[0]}."
         ),
         evidence=(*list(few[1].values())[:2], *list(many[1].values())[:2]),
         victims=rest,

@@ -25,6 +25,8 @@ The store itself does not know who is missing.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import building, telling
 from whichrank.rules.building import Claim
@@ -54,7 +56,17 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not any(s.signature.role == "root" for s in told):
         return _at_the_barrier(case)
     sure = known_messages.sure(told)
-    return [building.tell_of(case, _CLAIM, "Not every rank joined: {what}.", told, sure)]
+    return [building.tell_of(case, _with_world_size(case), "Not every rank joined: {what}.", told, sure)]
+
+
+def _with_world_size(case: Case) -> Claim:
+    """The claim, and the variable that says how many must come, where the store counted."""
+    for event in statements.events(case, "store_error"):
+        joined, expected = event.number("joined"), event.number("expected")
+        if joined is not None and expected is not None and joined < expected:
+            step = f"If fewer ranks were meant, WORLD_SIZE is wrong: it says {expected}, and {joined} joined."
+            return replace(_CLAIM, fix=(*_CLAIM.fix, step))
+    return _CLAIM
 
 
 def _at_the_barrier(case: Case) -> list[Finding]:

@@ -46,7 +46,7 @@ _DTYPES = {
     "long": "int64",
 }
 _EQUAL_SAMPLERS = frozenset({"DistributedSampler", "DistributedBatchSampler", "RandomSampler", "SequentialSampler"})
-_SCHEDULE = re.compile(r"(?:LR|LRScheduler|get_\w*_schedule\w*)$")
+_SCHEDULE = re.compile(r"(?:LR|LRScheduler|get_\w{0,80}?_schedule\w{0,80})$")
 NAMED = {
     "accelerator": re.compile(r"(?:^|\.|_)accelerator$|^PartialState$"),
     "state": re.compile(r"(?:^|\.)(?:distributed_|partial_)?state$|PartialState"),

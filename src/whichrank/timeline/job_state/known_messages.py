@@ -49,7 +49,8 @@ def seen(case: Case, *names: str) -> list[Seen]:
     if not case.sightings:
         return []
     table = signatures()
-    return [Seen(table[s.signature], _sign(s), s) for s in case.sightings if s.signature in names]
+    found = sorted(at for name in {*names} for at in case.index.sightings.get(name, ()))
+    return [Seen(table[s.signature], _sign(s), s) for _, s in found]
 
 
 def of_cause(case: Case, cause: str, roles: tuple[Role, ...] = ("root", "hint")) -> list[Seen]:

@@ -83,6 +83,9 @@ class Index:
         self.statements: dict[str, list[tuple[int, LogEvent]]] = {}
         for number, event in enumerate(e for kind in _STATEMENTS for e in self.kinds.get(kind, ())):
             self.statements.setdefault(words_of(event), []).append((number, event))
+        self.sightings: dict[str, list[tuple[int, Sighting]]] = {}
+        for number, sighting in enumerate(case.sightings):
+            self.sightings.setdefault(sighting.signature, []).append((number, sighting))
         self.roots = [s for s in case.sightings if signatures()[s.signature].role == "root"]
         table = signatures()
         hangs = table["told-hang"]

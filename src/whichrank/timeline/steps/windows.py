@@ -11,7 +11,7 @@ from whichrank.records.trace import COMMUNICATION, COMPUTE, MARK, MEMORY, OPERAT
 
 PROFILER = re.compile(r"^ProfilerStep\s*#\s*(\d{1,18})")
 _OPTIMIZER = re.compile(r"^Optimizer\.step#")
-_DIGITS = re.compile(r"[\s#:_-]*\d+\s*$")
+_DIGITS = re.compile(r"[\s#:_-]{0,40}\d{1,40}\s{0,40}$")
 COVERS = 0.6
 """Annotations that repeat are taken for steps where they cover this share of the profile."""
 

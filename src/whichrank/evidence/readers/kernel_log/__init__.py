@@ -56,6 +56,11 @@ def sniff(head: bytes, name: str) -> bool:
     return lower.startswith(_NAMES) and marks
 
 
+def telling() -> frozenset[bytes]:
+    """Words in lines that are read in detail."""
+    return frozenset(_WORDS)
+
+
 def read(item: Item) -> Reading:
     """`KernelEvent`s in the order of the file."""
     head = item.head()

@@ -20,7 +20,7 @@ T = TypeVar("T")
 LONGEST_EVENT = 64 << 20
 """A single event that is longer than this is no event."""
 _BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[')
-_CLOSE = re.compile(rb"\}\s*,?\s*\]")
+_CLOSE = re.compile(rb"\}\s*(?:,\s*)?\]")
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _SPACE = b" \t\r\n"
 _CUTS, _CLOSES = 8, 64

@@ -132,6 +132,8 @@ class Scanner:
                 self._table.seen(glance, chunk.first + at)
                 self.log.nccl_lines += 1
                 continue
+            if self._table.full and b" NCCL WARN " not in text:
+                continue
             line = plain(text)
             found = list(messages(line))
             for entry in found:
@@ -152,7 +154,7 @@ class Scanner:
         for at, text in chunk.lines(rest[dull < 0]):
             if b" via " in text and (channel := self._skimmer.channel(text)):
                 channels.append((chunk.first + at, channel))
-            elif not (b" NCCL WARN " in text and flood.holds(at, text)):
+            elif not (flood.holds(at, text) if b" NCCL WARN " in text else self._table.full):
                 entries.append(_entry(at, text))
         entries = sorted([*entries, *(_entry(at, text) for at, text in flood.last())], key=lambda entry: entry[0])
         if any(self._needs_order(at, found, slot_of) for at, _, _, found in entries):

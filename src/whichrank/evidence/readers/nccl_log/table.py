@@ -12,7 +12,7 @@ from whichrank.evidence.readers.nccl_log.tails import Slot
 from whichrank.records.nccl import CALL, CommCalls, CommInit, KeptLines, NcclLog, NcclProcess
 
 # More than any job has in one file: a bound for hostile input.
-_PROCESSES, _SLOTS = 65_536, 65_536
+_PROCESSES, _SLOTS = 16_384, 65_536
 # The end of a call line, for lines that are damaged before it.
 _TAIL = re.compile(rb" comm (0x[0-9a-f]{1,16}) \[nranks=(\d{1,9})\]")
 
@@ -31,6 +31,11 @@ class Table:
         self._current: dict[tuple[int, str], int] = {}
         self._generations: Counter[tuple[int, str]] = Counter()
         self._pointers: dict[int, set[str]] = {}
+
+    @property
+    def full(self) -> bool:
+        """Whether no more processes are told apart: then only warnings are worth a look."""
+        return len(self._processes) >= _PROCESSES
 
     def seen(self, glance: tuple[int, bytes], number: int) -> None:
         """A message of no use is the newest sign of life of its process."""

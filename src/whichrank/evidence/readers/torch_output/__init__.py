@@ -61,6 +61,11 @@ def _is_nccl_file(head: bytes, name: str) -> bool:
     return "nccl" in name and all(b" NCCL " in line for line in lines[:-1]) and len(lines) > 1
 
 
+def telling() -> frozenset[bytes]:
+    """Words in lines that are read in detail."""
+    return Listener.words
+
+
 def read(item: Item) -> Reading:
     """Events in the order of the file, then one `Progress`, then stacks that faulthandler printed."""
     return shared_pass.read(item, [Listener(item)])[0]

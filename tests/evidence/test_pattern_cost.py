@@ -1,0 +1,73 @@
+"""No regular expression takes more than linear time, whatever it is given: repeated fragments of itself and of logs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.pattern_attacks import COMMON, patterns, slow, texts, way
+from whichrank.facts.messages import Signature, signatures
+
+# Programs and launch files are read by people's own command; what is evidence comes from anywhere.
+PACKAGES = tuple(
+    f"whichrank.{name}"
+    for name in ("evidence", "facts", "flows", "records", "report", "rules", "run", "source", "timeline", "verdict")
+)
+# A quadratic search takes about 0.3 s on a text of this size, a linear one less than a millisecond.
+SIZE, LIMIT_S = 6000, 0.15
+FULL_SIZE, FULL_LIMIT_S = 1 << 15, 1.0  # lines are cut at 32 KiB
+SAMPLES = Path(__file__).parents[1] / "samples"
+
+
+def found_slow(size: int, limit_s: float, fragments: tuple[str, ...]) -> dict[str, str]:
+    checked = {where: (way(where, pattern), pattern) for where, pattern in patterns(*PACKAGES).items()}
+    checked |= {f"signature {s.id}": (s.search, s.shape) for s in signatures().values()}
+    tried = {
+        where: slow(search, texts(pattern, size, fragments), limit_s) for where, (search, pattern) in checked.items()
+    }
+    assert len(tried) > 1000
+    return {where: text for where, text in tried.items() if text is not None}
+
+
+def test_every_pattern_is_linear_on_fragments_of_itself() -> None:
+    assert found_slow(SIZE, LIMIT_S, ()) == {}
+
+
+@pytest.mark.bars
+def test_every_pattern_is_linear_on_fragments_of_itself_and_of_the_samples() -> None:
+    logs = [path for path in sorted(SAMPLES.rglob("*.log")) if path.stat().st_size < 1 << 20][:40]
+    lines = {
+        line[:80]
+        for path in logs
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[::50]
+        if line.strip()
+    }
+    assert found_slow(FULL_SIZE, FULL_LIMIT_S, (*COMMON, *sorted(lines)[:60])) == {}
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"(?:a+)+$", r"\s+x$", r"[\w.]*=\w", rb"\}\s*,?\s*\]", r"(?:x|\w)*;", r"(a{1,40}b?){1,40}c"]
+)
+def test_the_attacks_find_what_is_slow(pattern: str | bytes) -> None:
+    compiled = re.compile(pattern)
+    assert slow(compiled.search, texts(compiled, 1 << 15), LIMIT_S)
+
+
+@pytest.mark.parametrize("pattern", [r"rank (\d{1,7}): \w{1,40}", rb"File \"[^\"\n]{1,400}\", line \d{1,9}"])
+def test_the_attacks_leave_linear_ones_alone(pattern: str | bytes) -> None:
+    compiled = re.compile(pattern)
+    assert slow(compiled.search, texts(compiled, 1 << 15), LIMIT_S) is None
+
+
+def test_a_file_has_a_budget_whatever_its_patterns_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from whichrank.evidence.readers import known_messages
+    from whichrank.model.contracts import Item
+
+    monkeypatch.setattr(known_messages, "_BUDGET_S", 0.2)
+    monkeypatch.setattr(Signature, "search", lambda *_: sum(range(200_000)) and None)
+    path = tmp_path / "a.log"
+    path.write_text("".join(f"{'x' * (n % 997)} CUDA error: out of memory {chr(97 + n % 26)}\n" for n in range(9000)))
+    reading = known_messages.read(Item(path, "a.log", path.stat().st_size, 1))
+    assert reading.quality in ("partial", "ignored")
