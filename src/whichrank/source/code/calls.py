@@ -338,7 +338,8 @@ def _source(frame: Frame, made: Call) -> Value | None:
     ):
         method = rank_sources(how).get(made.name)
         hint = made.receiver_text.rpartition(".")[2].lower()
-        if method is not None and (any(word in hint for word in words[:-1]) or hint.endswith(words[-1])):
+        named = any(word in hint for word in words[:-1]) or hint.endswith(words[-1])
+        if method is not None and (named or how.split()[0] in made.receiver.tags):
             return rank_value(frame, made.node, f"{made.receiver_text}.{made.name}()", method.kind, method.axis)
     if made.name in {"get", "getenv", "pop"} and ("environ" in made.receiver_text or made.full == "os.getenv"):
         first = made.node.args[0] if made.node.args else None
