@@ -33,7 +33,8 @@ _WRAPPERS = {
     "DistributedDataParallel": "ddp", "DDP": "ddp", "FullyShardedDataParallel": "fsdp", "FSDP": "fsdp",
     "fully_shard": "fsdp",
 }  # fmt: skip
-_TRAINERS = {
+_KINDS = {
+    **dict.fromkeys(QUEUES, frozenset({"queue"})),
     "Accelerator": frozenset({"accelerator", "state"}), "PartialState": frozenset({"accelerator", "state"}),
     "AcceleratorState": frozenset({"accelerator", "state"}), "Fabric": frozenset({"fabric"}),
 }  # fmt: skip
@@ -152,10 +153,8 @@ def _collection(frame: Frame, made: Call) -> Value | None:
     if made.name == "islice" and len(made.args) > 1:
         first, bound = made.args[0], made.args[-1]
         return Value(first.taint, bound.taint, first.tags)
-    if made.name in QUEUES:
-        return Value(tags=frozenset({"queue"}))
-    if made.name in _TRAINERS:
-        return Value(tags=_TRAINERS[made.name])
+    if made.name in _KINDS:
+        return Value(tags=_KINDS[made.name])
     if made.name == "fully_shard" and made.node.args:
         return _sharded(frame, made)
     if made.name == "prepare" and (is_a(frame, made, "accelerator")):
