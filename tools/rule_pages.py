@@ -28,7 +28,7 @@ def pages() -> dict[str, str]:
     everything = [*(rule for what in judged for rule in discover_rules(what)), *discover_code_rules()]
     for module in sorted(everything, key=lambda module: str(module.CODE)):
         title, body = title_and_body(module)
-        family = module.__name__.split(".")[-2].replace("_", "-")
+        family = module.__name__.split(".")[2].replace("_", "-")
         name = f"{module.CODE}.md"
         cause = f"`{module.CAUSE}`" if module.CAUSE else "none: hygiene"
         about = f"Cause: {cause} · family: `{family}`"

@@ -91,7 +91,8 @@ def lint(
 def discover_code_rules() -> list[ModuleType]:
     """Every rule on code, by its file."""
     package = import_module("whichrank.rules.code")
-    found = [import_module(f"{package.__name__}.{module.name}") for module in iter_modules(package.__path__)]
+    ideas = [import_module(f"{package.__name__}.{idea.name}") for idea in iter_modules(package.__path__)]
+    found = [import_module(f"{idea.__name__}.{rule.name}") for idea in ideas for rule in iter_modules(idea.__path__)]
     return sorted(found, key=lambda module: str(module.CODE))
 
 

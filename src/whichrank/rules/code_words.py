@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeGuard
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Category, CodePlace, Finding, NotEvaluated, Severity, Subject
@@ -99,3 +100,57 @@ def habit(code: str, cause: str, severity: Severity, found: Habit, fix: tuple[st
     message = found.said[:1].upper() + found.said[1:] + "."
     category: Category = "corruption" if cause == "replica-divergence" else "config"
     return told(code, cause, category, severity, 0.8, message, (found.ref, *found.others), fix)
+
+
+class Said(NamedTuple):
+    """What a rule says of one place."""
+
+    message: str
+    fix: tuple[str, ...]
+    cause: str = ""
+    """Where it is not the rule's own."""
+
+
+def on_partings(
+    case: Any, rule: tuple[str, str], concerns: Callable[[Parting], bool], say: Callable[[Parting], Said]
+) -> list[Finding] | NotEvaluated:
+    """A finding for every parting that concerns a rule, given by its code and cause."""
+    if not is_program(case):
+        return NO_PROGRAM
+    code, cause = rule
+    found = []
+    for parting in case.partings:
+        if concerns(parting):
+            said = say(parting)
+            found.append(parted(code, said.cause or cause, parting, said.message, said.fix))
+    return found
+
+
+def local_decision(parting: Parting) -> bool:
+    """A branch that every rank decides for itself, on something other than its rank."""
+    by_itself = parting.shape == "branch" and main_kind(parting) not in BY_RANK
+    return by_itself and not makes_group(parting) and not same_in_other_order(parting)
+
+
+def on_disagreements(
+    case: Any, rule: tuple[str, str], about: str, confidence: float, fix: str
+) -> list[Finding] | NotEvaluated:
+    """A finding for every operation that ranks call with different arguments of one kind."""
+    if not is_program(case):
+        return NO_PROGRAM
+    found = []
+    for apart in case.disagreements:
+        if apart.about == about:
+            refs = (apart.operation.ref, *(reason.ref for reason in apart.reasons))
+            message = f"Ranks disagree in {apart.operation.name}: {apart.said}."
+            found.append(told(*rule, "corruption", "error", confidence, message, refs, (fix,)))
+    return found
+
+
+def on_habits(
+    case: Any, rule: tuple[str, str], what: str, severity: Severity, fix: str
+) -> list[Finding] | NotEvaluated:
+    """A finding for every habit of one kind."""
+    if not is_program(case):
+        return NO_PROGRAM
+    return [habit(*rule, severity, found, (fix,)) for found in case.habits if found.what == what]

@@ -12,6 +12,7 @@ from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.events import Event
 from whichrank.source.code.frame import Frame
 from whichrank.source.code.index import Class, Function, Module, Project, last_name
+from whichrank.source.code.signals import Interrupted
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, ParamOrigin, Taint, Value, join, union
 
 if TYPE_CHECKING:
@@ -80,6 +81,9 @@ class Analysis:
     summaries: dict[Function, Summary] = field(default_factory=dict)
     closures: dict[Function, dict[str, Value]] = field(default_factory=dict)
     attributes: dict[tuple[Class, str], Value | None] = field(default_factory=dict)
+    interrupted: Interrupted = field(default_factory=Interrupted)
+    settings: dict[str, Taint] = field(default_factory=dict)
+    """Attributes of configuration objects that some function sets by rank or host: `args.is_master`."""
     noted: list[Noted] = field(default_factory=list)
     laters: list[Later] = field(default_factory=list)
     schedules: list[Schedule] = field(default_factory=list)
@@ -93,6 +97,8 @@ class Analysis:
         """Read everything twice: what callers bring is known the second time."""
         self.seeded = any(_seeds(module) for module in self.project.modules.values())
         self.local_gradients = any(_shards(module) for module in self.project.modules.values())
+        for module in self.project.modules.values():
+            self.interrupted.add(module)
         for self.gathers in (True, False):
             self.summaries.clear()
             self.attributes.clear()
@@ -161,7 +167,8 @@ class Analysis:
         key = (owner, name)
         if key not in self.attributes:
             self.attributes[key] = None  # while it is looked for
-            self.attributes[key] = self._written(owner, name, 0)
+            value = self._written(owner, name, 0)
+            self.attributes[key] = self.interrupted.seen_on_self(value, name) if value is not None else None
         return self.attributes[key]
 
     def _written(self, owner: Class, name: str, depth: int) -> Value | None:
@@ -176,7 +183,14 @@ class Analysis:
     def global_value(self, module: Module, name: str) -> Value | None:
         if module.body is None or name in module.imports:
             return None
-        return self.summary(module.body).env.get(name)
+        value = self.summary(module.body).env.get(name)
+        return self.interrupted.seen(value, module.body, name) if value is not None else None
+
+    def setting(self, text: str, taint: Taint) -> None:
+        """An attribute of a configuration object is set: what differs by rank or host is kept for its readers."""
+        kept = frozenset(o for o in taint if isinstance(o, Origin) and o.kind in {"rank", "host"})
+        if kept:
+            self.settings[text] = union(self.settings.get(text, CLEAN), kept)
 
     def substitute(self, taint: Taint, function: Function | None, bound: Mapping[str, Value]) -> Taint:
         """The reasons of a callee with its parameters replaced by what this call passes."""

@@ -38,6 +38,8 @@ RISKY = frozenset({
     "remove", "rename", "makedirs", "mkdir", "read_text", "write_text", "save", "parse",
 })  # fmt: skip
 
+READS = frozenset({"open", "read_text", "read_bytes", "urlopen", "load", "loads", "read_csv", "imread", "load_image"})
+
 
 class Call(NamedTuple):
     """A call with what is known of its parts."""
@@ -338,7 +340,8 @@ def _source(frame: Frame, made: Call) -> Value | None:
     ):
         method = rank_sources(how).get(made.name)
         hint = made.receiver_text.rpartition(".")[2].lower()
-        if method is not None and (any(word in hint for word in words[:-1]) or hint.endswith(words[-1])):
+        named = any(word in hint for word in words[:-1]) or hint.endswith(words[-1])
+        if method is not None and (named or how.split()[0] in made.receiver.tags):
             return rank_value(frame, made.node, f"{made.receiver_text}.{made.name}()", method.kind, method.axis)
     if made.name in {"get", "getenv", "pop"} and ("environ" in made.receiver_text or made.full == "os.getenv"):
         first = made.node.args[0] if made.node.args else None
@@ -352,7 +355,8 @@ def _unknown(frame: Frame, made: Call) -> Value:
         frame.put_into(made.node.func.value, mixed(made.args), grows=True)
     elif made.name.endswith("_") and made.args and isinstance(made.node.func, ast.Attribute):
         frame.put_into(made.node.func.value, mixed(made.args))  # add_(), copy_() and the like
-    if frame.trying and (made.name in RISKY or any(value.taint for value in made.args)):
+    tried = frame.trying and (made.name in RISKY or any(value.taint for value in made.args))
+    if tried or made.name in READS:  # callers may catch what reading raises
         origin = Origin("exception", f"{made.name}() may fail on one rank alone", *frame.at(made.node))
         frame.emit(Risk(origin, made.node.lineno))
     if made.name in SAME_EVERYWHERE:

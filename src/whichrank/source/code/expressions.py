@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,21 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
     ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
+_SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
+_MASK = frozenset({"mask"})
 _SMALL = 1 << 20
+
+
+_SETTINGS = re.compile(r"(?:^|\.)(?:args|opts?|cfg|config|conf|hparams|options|flags|FLAGS|run_opts)\.\w+$")
+
+
+def is_setting(text: str) -> bool:
+    """`args.x`, `self.cfg.x`: configuration that is handed through a program."""
+    return _SETTINGS.search(text) is not None
+
+
+def setting_name(text: str) -> str:
+    return ".".join(text.rsplit(".", 2)[-2:])
 
 
 def rank_value(frame: Frame, node: ast.AST, what: str, kind: str, axis: str) -> Value:
@@ -122,6 +137,12 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
         return rank_value(frame, node, text or node.attr, source.kind, source.axis)
     if node.attr in WORLD_NAMES:
         return constant(WORLD)
+    if "ReduceOp." in text:
+        return constant(text.rpartition(".")[2])
+    if text and is_setting(text) and node.attr not in AGREED:
+        set_by = frame.analysis.settings.get(setting_name(text))
+        if set_by:
+            return Value(union(base.taint, set_by))
     known = not own and not base.taint and text and node.attr != "grad"
     return reference(frame, text) if known else _part(frame, node, base)
 
@@ -165,6 +186,8 @@ def _binary(frame: Frame, node: ast.BinOp) -> Value:
         function = _BINARY.get(type(node.op))
         ranks = per_rank(function, left, right) if function is not None and _plain(left, right) else None
         length = union(left.length, right.length)
+    if isinstance(node.op, _SET_OPERATORS):
+        result = result.tagged(*((left.tags | right.tags) & {"set", "mask"}))
     return result._replace(ranks=ranks, length=length) if ranks is not None or length else result
 
 
@@ -202,7 +225,8 @@ def _compare(frame: Frame, node: ast.Compare) -> Value:
     if kind in {ast.In, ast.NotIn} and isinstance(node.left, ast.Constant) and not _ranks_only(right):
         return UNKNOWN  # which keys a batch or a configuration has
     ranks = per_rank(_COMPARE[kind], left, right)
-    return Value(union(left.taint, right.taint, right.length if kind in {ast.In, ast.NotIn} else CLEAN), ranks=ranks)
+    taint = union(left.taint, right.taint, right.length if kind in {ast.In, ast.NotIn} else CLEAN)
+    return Value(taint, tags=_MASK if taint and ranks is None else NO_TAGS, ranks=ranks)
 
 
 def _ranks_only(value: Value) -> bool:
@@ -338,6 +362,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     ranks = per_rank(lambda a, b: a[b], base, index)
     masked = bool(isinstance(node.slice, ast.Compare) or "mask" in index.tags) and bool(base.taint or index.taint)
     length = union(base.taint, index.taint) if masked else CLEAN
+    if masked and not any(isinstance(origin, Origin) for origin in length):
+        length |= {Origin("data", "a mask keeps another number of elements on every rank", *frame.at(node))}
     taint = union(base.taint, index.taint)
     return Value(taint, length, base.tags & CARRIED, ranks) if taint or ranks is not None or length else UNKNOWN
 
@@ -347,7 +373,8 @@ def environment(frame: Frame, node: ast.AST, name: object) -> Value:
     source = rank_sources("environment").get(str(name))
     if source is None:
         return constant(WORLD) if name == "WORLD_SIZE" else UNKNOWN
-    return rank_value(frame, node, f"the environment variable {name}", source.kind, source.axis)
+    value = rank_value(frame, node, f"the environment variable {name}", source.kind, source.axis)
+    return value._replace(ranks=per_rank(str, value))
 
 
 def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:

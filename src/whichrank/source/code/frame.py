@@ -22,9 +22,9 @@ from whichrank.source.code.events import (
     exits,
     matters,
 )
-from whichrank.source.code.expressions import WORLD_NAMES, evaluate, rank_value
+from whichrank.source.code.expressions import WORLD_NAMES, evaluate, is_setting, rank_value, setting_name
 from whichrank.source.code.index import Class, Function, dotted, last_name
-from whichrank.source.code.loops import BATCH_NAMES, LOADER_NAME, elements, turns
+from whichrank.source.code.loops import BATCH_NAMES, LOADER_NAME, QUEUES, elements, turns, unrolled
 from whichrank.source.code.merging import all_merged, asks_world, caught, merged
 from whichrank.source.code.values import (
     CLEAN,
@@ -66,6 +66,8 @@ class Frame:
         self.control: list[Taint] = []
         self.turns: Taint = CLEAN
         self.loops: list[Taint] = []
+        self.skips: list[Taint] = []
+        """For every loop around, conditions under which this rank has gone to the next turn already."""
         self.writes: dict[str, Value] = {}
         self.fills: dict[str, Taint] = {}
         """What is put into containers that callers passed."""
@@ -94,18 +96,29 @@ class Frame:
         tags = brought.tags
         if LOADER_NAME.fullmatch(name):
             tags |= {"loader"}
+        if self._annotation(name) in QUEUES:
+            tags |= {"queue"}
         if name in BATCH_NAMES:
             taint |= {Origin("data", f"the parameter {name}: this rank's data", *self.at(node))}
         return Value(taint, length, tags, brought.ranks, brought.thing, brought.items)
 
+    def _annotation(self, name: str) -> str:
+        arguments = self.function.node.args if self.function.node is not None else None
+        for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs] if arguments else []:
+            if argument.arg == name and argument.annotation is not None:
+                return last_name(argument.annotation)
+        return ""
+
     def lookup(self, name: str) -> Value | None:
         if name in self.env:
-            return self.env[name]
-        if name in self.closure:
-            return self.closure[name]
-        if self.function.name == "<module>":
+            known = self.env[name]
+        elif name in self.closure:
+            known = self.closure[name]
+        elif self.function.name == "<module>":
             return None
-        return self.analysis.global_value(self.function.module, name)
+        else:
+            return self.analysis.global_value(self.function.module, name)
+        return self.analysis.interrupted.seen(known, self.function, name)
 
     def emit(self, event: Event) -> None:
         self.out.append(event)
@@ -121,7 +134,8 @@ class Frame:
 
     def yielded(self, value: Value, whole: bool = False) -> None:
         self.generator = True
-        self.turns = union(self.turns, *self.loops, *self.control, self.left, value.length if whole else CLEAN)
+        own = value.length if whole else CLEAN
+        self.turns = union(self.turns, *self.loops, *self.skips, *self.control, self.left, own)
         if value is not UNKNOWN:
             self.returns.append(value._replace(ranks=None))
 
@@ -155,6 +169,8 @@ class Frame:
             text = dotted(target)
             if text:
                 self.paths[text] = value
+                if value.taint and is_setting(text):
+                    self.analysis.setting(setting_name(text), value.taint)
                 if text.startswith("self.") and text.count(".") == 1:
                     self.writes[target.attr] = (
                         join([self.writes[target.attr], value]) if target.attr in self.writes else value
@@ -179,7 +195,7 @@ class Frame:
         value = value._replace(taint=union(value.taint, *self.control))
         if value.taint and text in self.function.params:
             self.fills[text] = union(self.fills.get(text, CLEAN), value.taint)
-        length = union(known.length, *self.control, *self.loops) if grows else known.length
+        length = union(known.length, *self.control, *self.loops, *self.skips) if grows else known.length
         if value.taint or length != known.length or grows:
             where[text] = known._replace(taint=union(known.taint, value.taint), length=length, ranks=None, items=None)
 
@@ -217,8 +233,7 @@ class Frame:
         self.alone -= world == "many"
         if split:
             self.control.pop()
-            if _returns(then) != _returns(other):
-                self.left = union(self.left, test.taint)
+            self._parted(test.taint, exits(then) ^ exits(other))
         if then or other:
             given = self._given(node.test) if split else ()
             self.emit(Fork(test, ast.unparse(node.test)[:160], node.lineno, then, other, given))
@@ -230,6 +245,15 @@ class Frame:
         self.env = merged(test, env, self.env, world)
         self.paths = merged(test, own, self.paths, world)
         return ended and other_ended
+
+    def _parted(self, taint: Taint, ways: set[Exit]) -> None:
+        """Some ranks have left by these ways: what comes next is done by the others alone."""
+        if "return" in ways:
+            self.left = union(self.left, taint)
+        if "continue" in ways and self.skips:
+            self.skips[-1] = union(self.skips[-1], taint)
+        if "break" in ways and self.loops:
+            self.loops[-1] = union(self.loops[-1], taint)
 
     def _given(self, test: ast.expr) -> tuple[tuple[str, bool], ...]:
         """The parts of `a and not b and rank == 0` that are the same on all ranks."""
@@ -248,6 +272,11 @@ class Frame:
     def loop(self, node: ast.For | ast.AsyncFor) -> bool:
         source = evaluate(self, node.iter)
         counted = turns(self, source)
+        if (rounds := unrolled(source, node)) is not None:
+            for value in rounds:
+                self.bind(node.target, value)
+                self.out += self.inside(node.body)[0]
+            return False
         item = elements(self, source, node.iter)
         self.loops.append(counted.length)
         again = len(self.loops) <= _TWICE and not self.analysis.gathers
@@ -264,7 +293,9 @@ class Frame:
 
     def _turn(self, body: list[ast.stmt]) -> tuple[list[Event], bool]:
         before, paths = dict(self.env), dict(self.paths)
+        self.skips.append(CLEAN)
         events, ended = self.inside(body)
+        self.skips.pop()
         for mine, old in ((self.env, before), (self.paths, paths)):
             for name, value in old.items():
                 if mine.get(name) is not value:
@@ -412,10 +443,6 @@ def _types(node: ast.expr | None) -> list[ast.expr]:
     if node is None:
         return []
     return list(node.elts) if isinstance(node, ast.Tuple) else [node]
-
-
-def _returns(events: list[Event]) -> bool:
-    return "return" in exits(events)
 
 
 _STATEMENTS: dict[type[ast.stmt], Callable[[Frame, Any], bool]] = {

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.index import Class, last_name
-from whichrank.source.code.loops import rounds
+from whichrank.source.code.loops import QUEUES, rounds
 from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, per_rank, union
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ _WRAPPERS = {
     "DistributedDataParallel": "ddp", "DDP": "ddp", "FullyShardedDataParallel": "fsdp", "FSDP": "fsdp",
     "fully_shard": "fsdp",
 }  # fmt: skip
-_TRAINERS = {
+_KINDS = {
+    **dict.fromkeys(QUEUES, frozenset({"queue"})),
     "Accelerator": frozenset({"accelerator", "state"}), "PartialState": frozenset({"accelerator", "state"}),
     "AcceleratorState": frozenset({"accelerator", "state"}), "Fabric": frozenset({"fabric"}),
 }  # fmt: skip
@@ -138,8 +139,8 @@ def _forward(frame: Frame, made: Call, tag: str) -> Value:
     frame.emit(event)
     frame.analysis.operations += 1
     taint = union(*(value.taint for value in made.args), *(value.taint for value in made.keywords.values()))
-    if not taint:
-        taint = frozenset({Origin("data", "the model's output on this rank's data", *frame.at(made.node))})
+    if not any(isinstance(origin, Origin) for origin in taint):
+        taint |= {Origin("data", "the model's output on this rank's data", *frame.at(made.node))}
     return Value(taint, tags=frozenset({"wrapped_output"}))
 
 
@@ -152,8 +153,8 @@ def _collection(frame: Frame, made: Call) -> Value | None:
     if made.name == "islice" and len(made.args) > 1:
         first, bound = made.args[0], made.args[-1]
         return Value(first.taint, bound.taint, first.tags)
-    if made.name in _TRAINERS:
-        return Value(tags=_TRAINERS[made.name])
+    if made.name in _KINDS:
+        return Value(tags=_KINDS[made.name])
     if made.name == "fully_shard" and made.node.args:
         return _sharded(frame, made)
     if made.name == "prepare" and (is_a(frame, made, "accelerator")):
@@ -194,10 +195,10 @@ def _prepared(frame: Frame, made: Call) -> Value:
         name = last_name(made.node.args[number]).lower()
         if "loader" in value.tags or "loader" in name:
             items.append(Value(tags=frozenset({"loader"})))
-        elif "optim" in name or "sched" in name:
+        elif "opt" in name or "sched" in name:
             items.append(UNKNOWN)
         else:
-            items.append(value._replace(tags=value.tags | {"ddp"}, thing=None))
+            items.append(value._replace(tags=value.tags | {"ddp", "prepared"}, thing=None))
     return items[0] if len(items) == 1 else Value(items=tuple(items))
 
 

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from whichrank.source.code.index import Class
+from whichrank.source.code.index import Class, last_name
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Taint, Value, union
 
 if TYPE_CHECKING:
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 LOADER_NAME = re.compile(r"(?:\w*_)?(?:data_?)?loader\d?$", re.IGNORECASE)
 _ROUND = re.compile(r"\bceil\b|//\s*(?:self\.)?_?(?:world|num_replicas|num_shards|nranks)|total_size|drop_last|pad")
+_PEERS = frozenset({"send", "recv", "isend", "irecv"})
+_MOST_ROUNDS = 8
+QUEUES = frozenset({"Queue", "SimpleQueue", "JoinableQueue", "LifoQueue", "PriorityQueue"})
 BATCH_NAMES = frozenset({"batch", "minibatch", "micro_batch", "microbatch"})
 
 
@@ -23,7 +26,7 @@ def elements(frame: Frame, value: Value, node: ast.AST) -> Value:
         return Value(items=(UNKNOWN, elements(frame, value.items[0], node)))
     if "zip" in value.tags and value.items is not None:
         return Value(items=tuple(elements(frame, item, node) for item in value.items))
-    if "loader" in value.tags:
+    if value.tags & {"loader", "prepared"}:
         origin = Origin("data", "a batch of this rank's data", *frame.at(node))
         return Value(frozenset({origin}), tags=frozenset({"element"}))
     if value.items:
@@ -51,6 +54,22 @@ def turns(frame: Frame, value: Value) -> Value:
     if isinstance(value.thing, Class) and not value.length:
         return Value(length=object_length(frame, value))
     return value
+
+
+def unrolled(value: Value, node: ast.For | ast.AsyncFor) -> list[Value] | None:
+    """The loop variable turn by turn, where a short known loop talks to one peer after the other."""
+    if value.ranks is None or not all(isinstance(each, list) and len(each) <= _MOST_ROUNDS for each in value.ranks):
+        return None
+    if len({len(each) for each in value.ranks}) != 1 or node.orelse:
+        return None
+    inside = [part for statement in node.body for part in ast.walk(statement)]
+    if any(isinstance(part, ast.Break | ast.Continue) for part in inside):
+        return None
+    if not any(isinstance(part, ast.Call) and last_name(part.func) in _PEERS for part in inside):
+        return None
+    same = [len(set(map(str, turn))) == 1 for turn in zip(*value.ranks, strict=True)]
+    taint = CLEAN if all(same) else union(value.taint, value.length)
+    return [Value(taint, ranks=tuple(turn)) for turn in zip(*value.ranks, strict=True)]
 
 
 def object_length(frame: Frame, value: Value) -> Taint:

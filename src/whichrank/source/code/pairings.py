@@ -211,7 +211,9 @@ def _stuck(ranks: list[_Rank]) -> Pairing | None:
         number, (op, peer) = blocked[0]
         other = waiting[peer][0]
         said = f"rank {number} waits in {op.name} for rank {peer}, which waits in {other.name} for all ranks"
-        return Pairing("cycle", operation(op), (operation(other),), said)
+        halves = {"recv", "irecv"} if op.kind == "send" else {"send", "isend"}
+        comes = any(later.kind in halves and to == number for later, to in ranks[peer].todo[ranks[peer].at :])
+        return Pairing("cycle" if comes else "unmatched", operation(op), (operation(other),), said)
     return None
 
 

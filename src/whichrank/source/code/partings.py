@@ -29,7 +29,7 @@ from whichrank.source.code.index import Function, Module
 from whichrank.source.code.sequences import Sequences, Step, keys
 from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, differs
 
-QUOTE, FAR, MOST_FORKS = 300, 3, 64
+QUOTE, FAR, MOST_FORKS, BELOW = 300, 3, 64, 2
 _WITHIN_REPLICA = re.compile(
     r"tp|tensor|model_parallel|pp|pipeline|cp|context|sp_|sequence|intra|local|node", re.IGNORECASE
 )
@@ -113,7 +113,7 @@ class Judge:
                 self._loop(event)
                 self._walk(event.body, Rest([], after, event))
             elif isinstance(event, Attempt):
-                self._attempt(event)
+                self._attempt(event, repeated=_in_loop(after))
                 for inner in (event.body, event.orelse, event.final, *(h.body for h in event.handlers)):
                     self._walk(inner, after, paired)
             elif isinstance(event, First):
@@ -301,14 +301,14 @@ class Judge:
 
     # Exceptions.
 
-    def _attempt(self, event: Attempt) -> None:
+    def _attempt(self, event: Attempt, *, repeated: bool) -> None:
         body = self.sequences.of([*event.body, *event.orelse])
         for handler in event.handlers:
             if handler.types and set(handler.types) <= ALIKE:
                 continue
             caught = self.sequences.of(handler.body)
             if not handler.raises:
-                self._swallowed(event, handler, caught)
+                self._swallowed(event, handler, caught, repeated)
             names = {step.op.name for step in body}
             fallback = bool(body) and self._after_risk(event.body)[0] is None
             if caught and not fallback and not any(step.op.name in names for step in caught):
@@ -322,8 +322,10 @@ class Judge:
             reason = Origin("exception", "a rank that failed comes here early", *self._at(event.final_line))
             self._add("finally", [reason], event.final_line, "", final, [])
 
-    def _swallowed(self, event: Attempt, handler: Handler, caught: list[Step]) -> None:
+    def _swallowed(self, event: Attempt, handler: Handler, caught: list[Step], repeated: bool) -> None:
         risk, skipped = self._after_risk(event.body)
+        if risk is None and repeated:
+            risk, skipped = self._read_below(event.body)
         if risk is None or not skipped or keys(caught) == keys(skipped):
             return
         self._add("swallowed", [risk], handler.line, "", skipped, caught)
@@ -338,6 +340,16 @@ class Judge:
                 steps = [*own, *self.sequences.of(behind)]
                 if steps:
                     return risk, steps
+        return None, []
+
+    def _read_below(self, events: list[Event]) -> tuple[Origin | None, list[Step]]:
+        """A call that reads something further down, and communicates: a bad sample is caught in the loop."""
+        for event in events:
+            if isinstance(event, Enter):
+                read = _reads(self.analysis, event.function, BELOW)
+                steps = self.sequences.of([event]) if read is not None else []
+                if read is not None and steps:
+                    return read.origin, steps
         return None, []
 
     def _behind_inside(self, event: Event) -> list[Step]:
@@ -502,6 +514,24 @@ def _raises(analysis: Analysis, function: Function) -> bool:
     return any(kind == "raise" for kind in exits(analysis.summary(function).events)) or any(
         isinstance(event, Risk) for event in analysis.summary(function).events
     )
+
+
+def _reads(analysis: Analysis, function: Function, depth: int) -> Risk | None:
+    """What a function, or one that it calls, reads."""
+    for event in analysis.summary(function).events:
+        if isinstance(event, Risk):
+            return event
+        if isinstance(event, Enter) and depth and (found := _reads(analysis, event.function, depth - 1)):
+            return found
+    return None
+
+
+def _in_loop(rest: Rest | None) -> bool:
+    while rest is not None:
+        if rest.loop is not None:
+            return True
+        rest = rest.outer
+    return False
 
 
 def _may_fail(analysis: Analysis, events: list[Event]) -> bool:

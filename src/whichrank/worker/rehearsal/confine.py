@@ -21,6 +21,11 @@ KEPT = ("/proc", "/sys", "/dev")
 SET_FLAGS, UP_AND_RUNNING = 0x8914, 0x41
 
 
+class Ground:
+    root = -1
+    """The root folder below the cover."""
+
+
 def leave_network() -> str:
     """Into a network namespace of our own that has loopback alone; "" or why not."""
     user, group = os.geteuid(), os.getegid()
@@ -46,6 +51,7 @@ def cover_files(room: Path, size: str = "50%") -> str:
     try:
         call("unshare", NEW_MOUNTS)
         mount("none", "/", "", PRIVATE | RECURSIVE)
+        Ground.root = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
         mount("tmpfs", str(room), "tmpfs", 0, f"size={size}")
         root = room / "root"
         root.mkdir()
@@ -61,6 +67,12 @@ def cover_files(room: Path, size: str = "50%") -> str:
     except OSError as error:
         return str(error)
     return ""
+
+
+def uncover() -> None:
+    """Back to the file systems below the cover, in a process that gets a cover of its own next."""
+    os.fchdir(Ground.root)
+    os.chroot(".")
 
 
 def mounts(room: Path) -> list[str]:

@@ -258,12 +258,35 @@ def soften_libraries() -> None:
     from torch.nn.parallel import DistributedDataParallel
 
     _default(DistributedDataParallel, device_ids=None, output_device=None)
+    _fsdp_on_cpu()
     _default(torch.autocast, 1, device_type="cpu", enabled=False)
     _default(torch.amp.GradScaler, 1, device="cpu")
     torch.compile = _not_compiled
     torch.nn.Module.compile = lambda self, *_, **__: None
     os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     _mesh_on_cpu()
+
+
+def _fsdp_on_cpu() -> None:
+    """FSDP takes the GPU that it is given by number, and frees parameters on the GPU that it has copied to the CPU."""
+    from torch.distributed.fsdp import FullyShardedDataParallel, _flat_param
+
+    original = FullyShardedDataParallel.__init__
+    handle = _flat_param.FlatParamHandle
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **options: Any) -> None:
+        original(self, *args, **{**options, "device_id": torch.device("cpu")})
+
+    move = handle.flat_param_to
+
+    @functools.wraps(move)
+    def moved(self: Any, *args: Any, **options: Any) -> None:
+        move(self, *args, **options)
+        self.flat_param.data = self.flat_param.data.clone()
+
+    FullyShardedDataParallel.__init__ = init
+    handle.flat_param_to = moved
 
 
 def _not_compiled(model: Any = None, **_: Any) -> Any:

@@ -34,10 +34,17 @@ def main() -> None:
         move_home(Path(setup["scratch"]))
     os.chdir(setup["cwd"])
     sys.path[:0] = setup["path"]
+    files = try_cover(setup) if setup["namespaces"] else "not wanted"
+    if files and setup["namespaces"]:
+        say(answers, {"ready": False, "notes": [], "network": network, "files": files, "torch": ""})
+        return  # nothing may be imported where it could write; the caller starts again with a scratch copy
+    if files:
+        confine.guard((setup["scratch"], setup["log"] or setup["scratch"]), network=bool(network))
+    else:
+        confine.cover_files(Path(setup["room"]))  # what the script imports may write too
     from whichrank.worker.rehearsal import prepare
 
     notes = prepare.everything(setup)
-    files = try_cover(setup) if setup["namespaces"] else "not wanted"
     say(answers, {"ready": True, "notes": notes, "network": network, "files": files, "torch": prepare.version()})
     gc.collect()
     gc.freeze()
@@ -96,10 +103,13 @@ def rehearse(plan: dict[str, Any], network: str) -> dict[str, Any]:
     libc = ctypes.CDLL(None)
     libc.prctl(CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    if plan["namespaces"]:
+        confine.uncover()
+    os.chdir(plan["cwd"])
     output = os.open(plan.get("log") or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     files = confine.cover_files(Path(plan["room"])) if plan["namespaces"] else "not wanted"
-    if files:
-        confine.guard((plan["scratch"],), network=bool(network))
+    if files and plan["namespaces"]:
+        return {"outcome": "failed", "error": f"the file systems can't be covered again: {files}"}
     os.chdir(plan["cwd"])
     stacks = Path(tempfile.mkdtemp(prefix="whichrank-stacks-"))
     address = f"\0whichrank-{os.getpid()}-{time.monotonic_ns()}"

@@ -1,0 +1,1 @@
+"""One operation, called with arguments that ranks don't agree on."""

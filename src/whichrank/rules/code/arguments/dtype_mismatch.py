@@ -1,0 +1,33 @@
+"""Ranks that pass different types.
+
+What it finds: a tensor that is cast on some ranks only and then communicated.
+
+Why it happens: bytes are moved, not numbers: float16 on one rank and float32 on another gives garbage, or a
+hang because the sizes differ.
+
+How it decides: casts (`half()`, `to(torch.…)`, `dtype=`) in arms of branches that differ between ranks are
+followed to the operation.
+
+Example: `if rank == 0: x = x.half()` above `dist.all_reduce(x)`.
+
+Fix: cast on all ranks, or on none.
+
+Limits: types that follow from data are not known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules.code_words import on_disagreements
+
+CODE = "LINT118"
+CAUSE = "dtype-mismatch"
+
+
+def judge(case: Any) -> list[Finding] | NotEvaluated:
+    return on_disagreements(case, (CODE, CAUSE), "dtype", 0.8, FIX)
+
+
+FIX = "Cast on all ranks, or on none."

@@ -1,0 +1,1 @@
+"""Branches that ranks take differently."""

@@ -1,0 +1,1 @@
+"""Exceptions, threads, signals: operations at a moment of one rank's own."""

@@ -1,0 +1,1 @@
+"""What does not hang by itself, but asks for trouble."""

@@ -1,0 +1,34 @@
+"""A barrier whose device NCCL has to guess.
+
+What it finds: `dist.barrier()` on NCCL without `device_ids`, in a program that neither sets the device nor
+gives init_process_group a `device_id`.
+
+Why it happens: the barrier is an all-reduce on a device that torch guesses from the rank; with another
+mapping of ranks to GPUs it hangs or fails.
+
+How it decides: the file initialises NCCL, sets no device, and calls barrier without device_ids.
+
+Example: `dist.init_process_group('nccl'); dist.barrier()`.
+
+Fix: call torch.cuda.set_device(local_rank) first, pass device_id= to init_process_group, or device_ids= to
+barrier.
+
+Limits: only within one file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules.code_words import on_habits
+
+CODE = "LINT205"
+CAUSE = ""
+
+
+def judge(case: Any) -> list[Finding] | NotEvaluated:
+    return on_habits(case, (CODE, CAUSE), "no device", "info", FIX)
+
+
+FIX = "Call torch.cuda.set_device(local_rank) first, or pass device_id= to init_process_group."

@@ -1,0 +1,31 @@
+"""A sub-group without the timeout of the job.
+
+What it finds: `new_group` without `timeout` in a program that gives init_process_group one.
+
+Why it happens: new_group does not inherit it: the sub-group has the default (10 minutes on NCCL, 30 on Gloo).
+
+How it decides: both calls in one file.
+
+Example: `init_process_group(timeout=timedelta(hours=2))` and `new_group([0, 1])`.
+
+Fix: pass the same timeout to new_group.
+
+Limits: only within one file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules.code_words import on_habits
+
+CODE = "LINT203"
+CAUSE = ""
+
+
+def judge(case: Any) -> list[Finding] | NotEvaluated:
+    return on_habits(case, (CODE, CAUSE), "no timeout", "info", FIX)
+
+
+FIX = "Pass the same timeout to new_group."

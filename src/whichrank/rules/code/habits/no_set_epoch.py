@@ -1,0 +1,32 @@
+"""DistributedSampler without set_epoch.
+
+What it finds: a shuffling DistributedSampler in a program with epochs that never calls `set_epoch`.
+
+Why it happens: the sampler shuffles by its seed and epoch; without set_epoch every epoch has the same order.
+
+How it decides: the file has a loop over epochs, a DistributedSampler that shuffles, and no call of set_epoch.
+
+Example: `sampler = DistributedSampler(data)` and `for epoch in range(10):` without
+`sampler.set_epoch(epoch)`.
+
+Fix: call sampler.set_epoch(epoch) at the start of every epoch.
+
+Limits: only within one file. Trainers (Lightning, Accelerate) call it themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.rules.code_words import on_habits
+
+CODE = "LINT201"
+CAUSE = ""
+
+
+def judge(case: Any) -> list[Finding] | NotEvaluated:
+    return on_habits(case, (CODE, CAUSE), "no set_epoch", "warning", FIX)
+
+
+FIX = "Call sampler.set_epoch(epoch) at the start of every epoch."

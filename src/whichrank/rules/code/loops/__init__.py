@@ -1,0 +1,1 @@
+"""Loops that ranks leave at different turns."""

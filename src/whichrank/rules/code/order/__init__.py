@@ -1,0 +1,1 @@
+"""Operations that all ranks make, in an order that can't finish."""
