@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 from whichrank.evidence.intake import claims, collect, discover_readers
 from whichrank.evidence.readers import flight_recorder
 from whichrank.evidence.text.chunks import UTF16
+from whichrank.facts import site
 from whichrank.fleet.local import Failure, map_ordered
 from whichrank.flows.next_steps import filled
 from whichrank.flows.several_jobs import together
@@ -226,7 +227,15 @@ def _ask(rule: Rule | ModuleType, case: Case) -> list[Finding] | NotEvaluated:
 
 def conclude(case: Case, sources: Sequence[Source], *, why: bool = False) -> Diagnosis:
     """Judge a case and put the answer together; `why` keeps the hypotheses."""
-    said, found, clear, skipped = judge(case, discover_rules())
+    rules = discover_rules()
+    said, found, clear, skipped = judge(case, rules)
+    if site.plugins() or site.problems():
+        from whichrank.flows import plugins
+
+        more = plugins.judged(case, [rule.CODE for rule in rules])
+        said, found, clear, skipped = said + more[0], found + more[1], clear + more[2], skipped + more[3]
+        said = [plugins.with_site_fixes(finding) for finding in said]
+        sources = [*sources, *plugins.left_out()]
     findings = [joined(case, finding) for finding in said]
     choice = choose(
         findings,
