@@ -27,6 +27,7 @@ from whichrank.run.resume.restarts import Restarts
 from whichrank.run.resume.scheduler import Scheduler
 from whichrank.run.resume.slurm import Slurm
 from whichrank.run.watch import private
+from whichrank.run.watch.conditions import Conditions
 from whichrank.run.watch.keeper import RESULTS, Tell
 from whichrank.run.watch.launch import Job, settings
 from whichrank.run.watch.places import Output, torch_places
@@ -67,6 +68,7 @@ class _Launch:
     added: Mapping[str, str]
     folder: Path | None
     output: Output
+    command: Sequence[str] = ()
     watcher: Watcher | None = None
     thread: threading.Thread | None = None
 
@@ -146,7 +148,7 @@ def _launch(
     streams = open_streams(folder) if folder is not None else Streams()
     output = Output.of_this_process(streams.copies)
     try:
-        return _Launch(Job(command, variables, streams), variables, folder, output)
+        return _Launch(Job(command, variables, streams), variables, folder, output, command)
     except UsageError:
         streams.abandon()
         if folder is not None:
@@ -204,6 +206,8 @@ def _watch(launch: _Launch, out: Path, wish: Wish, tell: Tell, audience: Audienc
         audience=audience, settings=launch.added,
     )  # fmt: skip
     audience.begin(out)
+    audience.listeners[:] = [each for each in audience.listeners if not isinstance(each, Conditions)]
+    audience.listeners.append(Conditions(out, folder, launch.command))
 
 
 def _again(restarts: Restarts, watcher: Watcher | None, job: Job, code: int) -> bool:
@@ -301,7 +305,7 @@ def _tidy(out: Path, *, given: bool) -> None:
         (out / "torch").rmdir()
     if given or any((out / name).exists() for name in INTERESTING):
         return
-    for name in ("run.json", "history.jsonl", "history.older.jsonl"):
+    for name in ("run.json", "conditions.json", "history.jsonl", "history.older.jsonl"):
         (out / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         out.rmdir()
