@@ -44,6 +44,7 @@ class _Client:
     answer: bytes = b""
     streams: bool = False
     """Whether it gets every new event."""
+    wanted: int = selectors.EVENT_READ
 
 
 @dataclass(slots=True)
@@ -183,10 +184,11 @@ class Server:
 
     def _flush(self, client: _Client) -> None:
         client.answer = client.answer[client.connection.send(client.answer) :]
-        if client.answer:
-            self._ready.modify(client.connection, selectors.EVENT_WRITE)
-        elif client.streams:
-            self._ready.modify(client.connection, selectors.EVENT_READ)
+        if client.answer or client.streams:
+            wanted = selectors.EVENT_WRITE if client.answer else selectors.EVENT_READ
+            if wanted != client.wanted:
+                client.wanted = wanted
+                self._ready.modify(client.connection, wanted)
         else:
             self._drop(client)
 
