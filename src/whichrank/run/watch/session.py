@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from whichrank.model.files import private_folder
 from whichrank.model.last_words import BELOW
 from whichrank.model.settings import Purpose
 from whichrank.run.monitoring.listeners import Audience
-from whichrank.run.resume import requeue
+from whichrank.run.resume import escalation, requeue
 from whichrank.run.resume.decision import Attempt, Plan, Trap, trap
 from whichrank.run.resume.graceful_end import Ear, queue_again
 from whichrank.run.resume.restarts import Restarts
@@ -94,7 +94,9 @@ def run(
     before: Watcher | None = None
     while True:
         arguments, more = restarts.prepare() if restarts is not None else ([], {})
-        variables, folder = _prepare(out, wish, tell, given=given)
+        level = restarts.level if restarts is not None else escalation.LEVELS[0]
+        guard = wish.guard or level.guard
+        variables, folder = _prepare(out, replace(wish, guard=guard), tell, given=given)
         added = {**variables, **known.variables, **more}
         if wish.verbose and before is None:
             _tell_settings(added, tell)
@@ -106,7 +108,8 @@ def run(
                 _watch(launch, out, wish, tell, audience, fellows)
                 watcher = _succeed(launch, before, earlier)
                 watcher.scheduler = scheduler
-                if wish.guard:
+                watcher.gdb = watcher.gdb or level.gdb
+                if guard:
                     watcher.guard_with(folder, stop=wish.guard_stop)
                 job.passes_on = Ear(job, watcher, end, tell)
                 if restarts is not None:
