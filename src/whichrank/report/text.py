@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from whichrank.model.verdict import Diagnosis
+from whichrank.report._brief import brief
 from whichrank.report._outline import Point, Section, outline
 from whichrank.report._paint import Paint, plain
 from whichrank.report._words import safe
@@ -16,7 +17,7 @@ WIDTH = 80
 
 def render(diagnosis: Diagnosis, *, width: int = WIDTH, paint: Paint = plain, verbose: bool = False) -> Iterator[str]:
     """The report, line by line; without a width and colours it is the same everywhere."""
-    told = outline(diagnosis, verbose=verbose)
+    told = outline(diagnosis) if verbose else brief(diagnosis)
     role = diagnosis.verdict.category
     for line in _wrapped(told.sentence, "", "", width):
         yield paint(role, line) + "\n"
