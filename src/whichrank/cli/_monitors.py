@@ -17,6 +17,10 @@ def monitor_options(command: F) -> F:
         (
             click.option("--metrics", metavar="[ADDR:]PORT", default="", help="Offer metrics here (port 0: any)."),
             click.option(
+                "--web", metavar="[ADDR:]PORT", default="",
+                help="Show the job as a live page in a browser (port 0: any); its address, with a token, is printed.",
+            ),
+            click.option(
                 "--token-file", type=click.Path(dir_okay=False, path_type=Path),
                 help="A private file with the token for what listens (or set WHICHRANK_TOKEN).",
             ),

@@ -24,6 +24,10 @@ def restart_options(command: F) -> F:
         (
             click.option("--restart", type=click.IntRange(0), default=0, metavar="N", help="Start a failed job again."),
             click.option(
+                "--escalate", is_flag=True,
+                help="With --restart: after a failure that nobody can explain, each start has more evidence.",
+            ),
+            click.option(
                 "--checkpoints", type=click.Path(file_okay=False, path_type=Path),
                 help="Where the job leaves its checkpoints: the newest whole one is handed on.",
             ),
@@ -53,6 +57,9 @@ def plan_of(options: dict[str, Any]) -> Plan | None:
     times, folder = options.pop("restart"), options.pop("checkpoints")
     argument, variable = options.pop("resume_arg"), options.pop("resume_env")
     hours, exclude, requeue = options.pop("gpu_hours"), options.pop("exclude_bad_nodes"), options.pop("requeue")
+    escalate = options.pop("escalate")
+    if escalate and not times:
+        raise UsageError("--escalate starts a failed job again", "Say how often: --restart 3 --escalate.")
     if (argument or variable) and folder is None:
         raise UsageError("there is no checkpoint to resume from", "Say where they are: --checkpoints DIR.")
     if argument and not _has_path(argument):
@@ -65,7 +72,7 @@ def plan_of(options: dict[str, Any]) -> Plan | None:
         return None
     from whichrank.run.resume.decision import Plan
 
-    return Plan(times, folder, argument, variable, hours, exclude, requeue)
+    return Plan(times, folder, argument, variable, hours, exclude, requeue, escalate)
 
 
 def _has_path(argument: str) -> bool:

@@ -8,9 +8,11 @@ from typing import Any
 import click
 
 from whichrank.cli._monitors import monitor_options
+from whichrank.cli._rules import rules_option
 
 
 @click.command(name="attach")
+@rules_option
 @click.argument("pid", type=click.IntRange(min=1), required=False)
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where verdict and evidence go.")
 @monitor_options

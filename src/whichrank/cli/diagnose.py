@@ -17,6 +17,7 @@ import click
 from whichrank import report
 from whichrank.cli._output import write
 from whichrank.cli._progress import ProgressLine
+from whichrank.cli._rules import rules_option
 from whichrank.model.errors import UsageError, WhichrankError
 from whichrank.model.verdict import Diagnosis
 
@@ -64,6 +65,7 @@ def rendered(diagnosis: Diagnosis, name: str, output: Path | None, *, verbose: b
 
 
 @click.command(name="diagnose")
+@rules_option
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--format", "format_", type=click.Choice(report.names()), help="How to tell it (default: text).")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")

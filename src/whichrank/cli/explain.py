@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from whichrank.cli._output import write
+from whichrank.cli._rules import rules_option
 from whichrank.cli._wrapping import wrapped
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ KNOWN, UNKNOWN = 0, 3
 
 
 @click.command(name="explain", context_settings={"ignore_unknown_options": True})
+@rules_option
 @click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", show_default=True)
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file instead of stdout.")
 @click.argument("word", nargs=-1, required=True)

@@ -13,10 +13,12 @@ import click
 from whichrank.cli._monitors import monitor_options
 from whichrank.cli._nodes import fellows_of, node_options, part
 from whichrank.cli._restart import plan_of, restart_options
+from whichrank.cli._rules import rules_option
 from whichrank.model.settings import PURPOSES, Purpose
 
 
 @click.command(name="run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@rules_option
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where verdict and evidence go.")
 @click.option(
     "--policy", type=click.Choice(["report", "end"]), default="report", help="What to do when a hang is confirmed."

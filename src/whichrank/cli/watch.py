@@ -28,11 +28,25 @@ NARROW = ("rank", "doing", "step", "per s", "late s")
     "--interval", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Seconds between looks."
 )
 @click.option("--once", is_flag=True, help="Look once and leave, as when the output is no terminal.")
-def command(out: Path | None, interval: float, once: bool) -> None:
+@click.option("--web", metavar="[ADDR:]PORT", default="", help="Show it as a live page in a browser (port 0: any).")
+@click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A private file with the token of the page (or set WHICHRANK_TOKEN); else a new one is made.",
+)
+def command(out: Path | None, interval: float, once: bool, web: str, token_file: Path | None) -> None:
     """Show the ranks of the job whose results go to OUT; without OUT, of the one that is watched here.
 
     Ctrl-C leaves the job alone. Jobs that `whichrank attach` watches are seen from outside.
+
+    \b
+    whichrank watch                       # in this terminal
+    whichrank watch --web 8080            # in a browser: the address with its token is printed
+    ssh -L 8080:localhost:8080 node7      # then open that address on your own machine
     """
+    if web:
+        _serve(out, web, token_file)
+        return
     from rich.console import Console
     from rich.live import Live
 
@@ -58,6 +72,25 @@ def command(out: Path | None, interval: float, once: bool) -> None:
         return
     code = read_state(out).get("exit_code")
     console.print("the job has ended" + (f" with code {code}" if code is not None else ""), highlight=False)
+
+
+def _serve(out: Path | None, web: str, token_file: Path | None) -> None:
+    """The page until the job has ended, or Ctrl-C."""
+    from whichrank.run.watch.find_jobs import the_results
+    from whichrank.run.web.live import Onlooker, server
+
+    onlooker = Onlooker(out or the_results())
+    served = server(web, token_file, onlooker.event)
+    served.start()
+    click.echo(f"the job as a page: {served.url}\nCtrl-C ends the page, not the job.")
+    try:
+        while not onlooker.ended():
+            time.sleep(1.0)
+        click.echo("the job has ended")
+    except KeyboardInterrupt:
+        return
+    finally:
+        served.close()
 
 
 def _view(rows: list[Row], out: Path, console: Console) -> Group:

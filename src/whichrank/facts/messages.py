@@ -13,6 +13,7 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple, cast, get_args
 
+from whichrank.facts import site
 from whichrank.model.errors import FactsError
 
 Role = Literal["root", "hint", "consequence", "activity", "harmless"]
@@ -43,6 +44,8 @@ _GRAM = 3
 """Letters by which anchors are looked up."""
 BEFORE, BEHIND = 256, 1024
 """The pattern may reach this far before and behind its anchor."""
+_SHORTEST = 6
+"""Characters of an anchor of a plug-in."""
 
 
 WINDOWS = 8
@@ -114,6 +117,14 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 @cache
 def signatures() -> dict[str, Signature]:
     """All signatures by their id, in the order in which they are tried."""
+    known, of_people = built_in(), [s for s in built_in().values() if s.library == REPORT]
+    printed = {name: s for name, s in known.items() if s.library != REPORT}
+    return printed | added() | {s.id: s for s in of_people} if added() else known
+
+
+@cache
+def built_in() -> dict[str, Signature]:
+    """Those that come with whichrank."""
     found: dict[str, Signature] = {}
     for path in sorted(FOLDER.glob("*.ini")):
         for name, fields, line in _stanzas(path):
@@ -121,6 +132,52 @@ def signatures() -> dict[str, Signature]:
                 raise FactsError(f"{path.name}:{line}: the signature {name} is there twice")
             found[name] = _signature(name, fields, f"{path.name}:{line}")
     return found
+
+
+@cache
+def added() -> dict[str, Signature]:
+    """Those of plug-ins, after the built-in ones, which keep their words; a file that can't be used is left out."""
+    known, found = built_in(), dict[str, Signature]()
+    for plugin in site.plugins():
+        for path in plugin.signatures():
+            try:
+                own = {signature.id: signature for signature in read_signatures(path)}
+            except FactsError:
+                continue  # told by `flows.plugins.left_out`
+            found |= {name: signature for name, signature in own.items() if name not in known and name not in found}
+    return found
+
+
+def read_signatures(path: Path) -> list[Signature]:
+    """The signatures in a file of a plug-in; `FactsError` where one of them can't be used."""
+    from whichrank.facts.safe_patterns import complaint
+    from whichrank.facts.taxonomy import causes
+
+    try:
+        stanzas = list(_stanzas(site.bounded(path)))
+    except (OSError, UnicodeDecodeError) as error:
+        raise FactsError(f"{path.name}: {error}") from error
+    found = []
+    for name, fields, line in stanzas:
+        signature = _signature(name, fields, f"{path.name}:{line}")
+        wrong = complaint(signature.pattern)
+        unknown = [c for c in (signature.cause, *(a.cause for a in signature.also)) if c and c not in causes()]
+        if unknown and not wrong:
+            wrong = f"the cause {unknown[0]} is neither in the taxonomy nor in causes.csv"
+        if min(map(len, signature.anchors)) < _SHORTEST and not wrong:
+            wrong = f"an anchor needs at least {_SHORTEST} characters: it is searched for in every line"
+        if wrong:
+            raise FactsError(f"{path.name}:{line}: the signature {name}: {wrong}")
+        found.append(signature)
+    return found
+
+
+def forget() -> None:
+    """Read the tables again: other plug-ins are in use."""
+    for function in (signatures, added, by_anchor, order, _by_gram, names_a_cause):
+        function.cache_clear()
+    for name in ("anchors", "harmless", "words"):
+        KNOWN.__dict__.pop(name, None)
 
 
 @cache

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from whichrank.facts import site
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
@@ -30,9 +32,13 @@ class Cause:
 
 @cache
 def causes() -> dict[str, Cause]:
-    """All causes by their slug."""
+    """All causes by their slug; those of plug-ins never replace a built-in one."""
     with (Path(__file__).parent / "taxonomy.csv").open(newline="", encoding="utf-8") as stream:
-        return {row["cause"]: _cause(row) for row in csv.DictReader(stream)}
+        known = {row["cause"]: _cause(row) for row in csv.DictReader(stream)}
+    added = {
+        row["cause"]: _cause({"phase": "any", "role": "cause", "yields": "0", **row}) for row in site.added_causes()
+    }
+    return added | known
 
 
 def _cause(row: dict[str, str]) -> Cause:

@@ -22,11 +22,12 @@ class Kind:
 
 def kinds() -> list[Kind]:
     """Those there are; each is loaded when asked."""
-    from whichrank.flows import compare_guards, compare_traces
+    from whichrank.flows import compare_guards, compare_runs, compare_traces
 
     return [
         Kind("guard records", compare_guards.holds, compare_guards.compare),
         Kind("profiler traces", compare_traces.holds, compare_traces.compare),
+        Kind("results of run, or bundles", compare_runs.holds, compare_runs.compare),
     ]
 
 

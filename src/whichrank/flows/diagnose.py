@@ -17,6 +17,7 @@ from whichrank.evidence.pickle.native import library
 from whichrank.evidence.readers import flight_recorder
 from whichrank.evidence.summary.head import is_summary
 from whichrank.evidence.text.chunks import UTF16
+from whichrank.facts import site
 from whichrank.fleet.local import Failure, map_ordered
 from whichrank.flows.next_steps import filled, with_wanted
 from whichrank.flows.read_dumps import read_dumps
@@ -291,7 +292,15 @@ def conclude(
     case: Case, sources: Sequence[Source], *, why: bool = False, progress: Progress | None = None
 ) -> Diagnosis:
     """Judge a case and put the answer together; `why` keeps the hypotheses."""
-    said, found, clear, skipped = judge(case, discover_rules(), progress)
+    rules = discover_rules()
+    said, found, clear, skipped = judge(case, rules, progress)
+    if site.plugins() or site.problems():
+        from whichrank.flows import plugins
+
+        more = plugins.judged(case, [rule.CODE for rule in rules])
+        said, found, clear, skipped = said + more[0], found + more[1], clear + more[2], skipped + more[3]
+        said = [plugins.with_site_fixes(finding) for finding in said]
+        sources = [*sources, *plugins.left_out()]
     findings = [joined(case, finding) for finding in said]
     choice = choose(
         findings,

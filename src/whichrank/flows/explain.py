@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from whichrank.facts import codes, environment, messages, near_names, taxonomy, xids
+from whichrank.facts import codes, environment, messages, near_names, site, taxonomy, xids
 
 RULES = Path(__file__).parent.parent / "rules"
 _CODE = re.compile(r'^CODE = "(\w+)"$', re.MULTILINE)
@@ -114,22 +114,37 @@ def _exactly(text: str) -> Iterator[Reading]:
         yield from _folklore(name)
 
 
-@cache
 def rules() -> tuple[tuple[str, str, Path], ...]:
-    """Code, cause and file of every rule, read without importing any."""
+    """Code, cause and file of every rule, those of plug-ins too, read without importing any."""
+    return (*built_in_rules(), *_stated(file for plugin in site.plugins() for file in plugin.rules()))
+
+
+@cache
+def built_in_rules() -> tuple[tuple[str, str, Path], ...]:
+    """Those that come with whichrank."""
+    return tuple(_stated(sorted(RULES.glob("*/*.py"))))
+
+
+def _stated(files: Iterable[Path]) -> list[tuple[str, str, Path]]:
     found = []
-    for file in sorted(RULES.glob("*/*.py")):
-        text = file.read_text(encoding="utf-8")
+    for file in files:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue  # of a plug-in; `rules check` tells
         code, cause = _CODE.search(text), _CAUSE.search(text)
         if code and cause:
             found.append((code[1], cause[1], file))
-    return tuple(found)
+    return found
 
 
 def _rule(code: str, cause: str, file: Path) -> Reading:
     import ast
 
-    page = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    try:
+        page = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    except (SyntaxError, ValueError):
+        page = f"The plug-in {file} can't be read; whichrank rules check tells why."
     title, _, body = page.partition("\n")
     fix = re.search(r"^## Fix\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     steps = (" ".join(fix[1].split()),) if fix else ()

@@ -345,6 +345,12 @@ def _forked() -> None:
         pass
 
 
+def _told_of_end(error: BaseException) -> None:
+    """Somebody ends this process without an exception; the first word about a failure counts."""
+    if _watch is not None and _watch.recorder.words.phase != layout.FAILED:
+        _watch.failed(error)
+
+
 def _ended() -> None:
     try:
         if _watch is not None:
@@ -369,6 +375,10 @@ def begin() -> None:
             from whichrank.worker.guard.arrival import await_torch
 
             await_torch(folder, _watch.name)
+        if os.environ.get("WHICHRANK_EXITS"):
+            from whichrank.worker.exits import trace
+
+            trace(_told_of_end, _has_group)
         if os.path.exists(f"{folder}/resume"):  # noqa: PTH110
             from whichrank.worker.resume import take_up
 

@@ -25,6 +25,7 @@ from whichrank.run.watch.launch import FORWARDED
 if TYPE_CHECKING:
     from whichrank.run.monitoring.notify import Notifier
     from whichrank.run.monitoring.otlp import Pusher
+    from whichrank.run.web.live import LivePage
 
 LAST_PAGE = "metrics.prom"
 
@@ -38,6 +39,7 @@ class Wishes:
     webhook: str = ""
     otlp: str = ""
     history: bool = True
+    web: str = ""
 
 
 def job_name(command: Sequence[str]) -> str:
@@ -85,14 +87,23 @@ class Monitors(Audience):
             self._pusher = Pusher(wishes.otlp, job, self._families, tell)
         if wishes.metrics:
             self._exporter = Exporter(address(wishes.metrics), self._page, load_token(wishes.token_file))
+        self._page_server: LivePage | None = None
+        if wishes.web:
+            from whichrank.run.web.live import LivePage
+
+            self._page_server = LivePage(wishes.web, wishes.token_file, job)
         wanted: tuple[Listener | None, ...] = (
             self._tally if wishes.metrics or wishes.otlp else None, self._notifier, self._chronicler,
+            self._page_server,
         )  # fmt: skip
         self.listeners = [listener for listener in wanted if listener is not None]
 
     @property
     def places(self) -> dict[str, str]:
-        return {"metrics": self._exporter.url} if self._exporter else {}
+        found = {"metrics": self._exporter.url} if self._exporter else {}
+        if self._page_server is not None:  # without its token: run.json may be shared
+            found["web"] = self._page_server.server.url.partition("?")[0]
+        return found
 
     def begin(self, out: Path) -> None:
         """Threads start with the first attempt, deaf to the signals that are meant for the job."""
@@ -100,11 +111,14 @@ class Monitors(Audience):
         for teller in (self._notifier, self._chronicler):
             if teller is not None:
                 teller.out = out
+        if self._page_server is not None:
+            self._page_server.begin(out)
         if not first:
             return
         before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
         try:
-            for server in (self._exporter, self._pusher):
+            page = self._page_server.server if self._page_server is not None else None
+            for server in (self._exporter, self._pusher, page):
                 if server is not None:
                     server.start()
         finally:
@@ -114,9 +128,14 @@ class Monitors(Audience):
             if self._exporter.public and self._exporter.token is None:
                 self.tell("other hosts can read them without a token (WHICHRANK_TOKEN or --token-file)")
 
+        if self._page_server is not None:
+            self.tell(f"the job as a page: {self._page_server.server.url}")
+
     def close(self) -> None:
         """The last values go out, and into a file for those who collect text files."""
         self._tally.end()
+        if self._page_server is not None:
+            self._page_server.close()
         if self._exporter is not None:
             self._exporter.close()
             if self._out is not None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.verdict import Diagnosis
+from whichrank.run.resume import escalation
 from whichrank.run.resume.checkpoints import Found
 
 OUTSIDE = "job-ended-from-outside"
@@ -46,6 +47,8 @@ class Plan:
     exclude_hosts: bool = False
     requeue: bool = False
     """Whether the scheduler is asked to start the job again."""
+    escalate: bool = False
+    """Whether a failure that nobody can explain is started again with more evidence."""
 
     def arguments(self, path: Path | None) -> list[str]:
         """What is added to the command for this checkpoint."""
@@ -82,6 +85,8 @@ class Attempt:
     """The line of the training code that is to blame."""
     position: int | None = None
     """Collectives that the furthest rank had reached."""
+    level: int = 0
+    """How much more evidence than usual it was run with."""
 
     def judged(self, diagnosis: Diagnosis) -> None:
         """What the evidence says of it."""
@@ -123,6 +128,7 @@ class Attempt:
             "position": self.position,
             "world_size": self.world,
             "checkpoint": str(self.start) if self.start is not None else None,
+            "evidence": escalation.LEVELS[self.level].name,
             "skipped_checkpoints": [{"path": str(each.path), "why": each.why} for each in self.given.skipped],
         }
 
@@ -163,12 +169,30 @@ def reason_to_stop(plan: Plan, attempts: list[Attempt]) -> str:
     last = attempts[-1]
     if last.cause == OUTSIDE:
         return "it was ended from outside"
-    if why := spent(plan, attempts) or no_way_on(attempts):
+    if why := spent(plan, attempts):
+        return why
+    if plan.escalate and last.cause in escalation.UNEXPLAINED:
+        # The same failure again is no reason to stop while there is more evidence to be had.
+        if escalation.exhausted(last.level, last.cause):
+            return "it can't be explained with all the evidence that can be had"
+    elif why := no_way_on(attempts) or _explained(attempts):
         return why
     launches = sum(not attempt.by_agent and not attempt.earlier for attempt in attempts)
     if launches > plan.restarts:
         return f"it was launched {launches} times, and may be launched again {plan.restarts} times"
     return ""
+
+
+def _explained(attempts: list[Attempt]) -> str:
+    """The failure that nobody could explain came again at the same place, with more evidence, and now has a cause."""
+    if len(attempts) < 2 or not attempts[-1].level:
+        return ""
+    before, last = attempts[-2:]
+    if before.newest != last.newest or before.code != last.code or not _same_step(before, last):
+        return ""
+    who = f" of rank {', '.join(map(str, last.ranks[:8]))}" if last.ranks else ""
+    where = f" at {last.place}" if last.place else ""
+    return f"the cause is known now ({last.cause}{who}{where}), and it fails at the same place every time"
 
 
 def spent(plan: Plan, attempts: list[Attempt]) -> str:
@@ -206,10 +230,14 @@ def alike(one: Attempt, other: Attempt) -> bool:
         if one.position is None and other.position is None:
             # Neither came to its first collective: what ends a job there does so every time.
             return one.code == other.code or known
-        if one.position is None or other.position is None:
-            return False
-        return abs(one.position - other.position) <= max(4, STEP_SHARE * max(one.position, other.position))
+        return _same_step(one, other)
     return known
+
+
+def _same_step(one: Attempt, other: Attempt) -> bool:
+    if one.position is None or other.position is None:
+        return one.position is other.position
+    return abs(one.position - other.position) <= max(4, STEP_SHARE * max(one.position, other.position))
 
 
 def pause_s(attempts: list[Attempt]) -> float:

@@ -22,7 +22,7 @@ from whichrank.model.errors import UsageError
 from whichrank.model.files import replace_file
 from whichrank.model.verdict import Diagnosis
 from whichrank.run.monitoring.listeners import Silent
-from whichrank.run.resume import checkpoints, decision
+from whichrank.run.resume import checkpoints, decision, escalation
 from whichrank.run.resume.decision import Attempt, Plan
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.processes import Crew, Member
@@ -69,7 +69,30 @@ class Restarts(Silent):
         """Before a launch: arguments and variables that hand the newest checkpoint on."""
         self._open(self.look())
         self.crew, self._agent = None, 0
-        return self.plan.arguments(self.current.start), self.plan.variables(self.current.start)
+        return self.plan.arguments(self.current.start), {
+            **self.plan.variables(self.current.start), **self._more_evidence(),
+        }  # fmt: skip
+
+    @property
+    def level(self) -> escalation.Level:
+        """What the launch that is due, or under way, has in addition."""
+        return escalation.LEVELS[self.current.level]
+
+    def _more_evidence(self) -> dict[str, str]:
+        """The variables of this launch's level; what it costs is told."""
+        before = next((a for a in reversed(self.attempts[:-1]) if not a.by_agent), None)
+        if not self.plan.escalate or before is None:
+            return {}
+        self.current.level = escalation.next_level(before.level, before.cause)
+        level = self.level
+        found, kept = escalation.added(level, os.environ)
+        if self.current.level > before.level:
+            self.tell(f"nobody knows why it failed: the next attempt has {level.name}. Cost: {level.cost}")
+            if kept:
+                self.tell(f"left as you have set them: {', '.join(kept)}")
+        elif before.level and not self.current.level:
+            self.tell(f"the cause is known ({before.cause}): back to normal")
+        return found
 
     def look(self) -> checkpoints.Found:
         """The checkpoints as they are now; those that are not whole are told once for each attempt."""

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +20,14 @@ from whichrank.model.files import private_folder
 from whichrank.model.last_words import BELOW
 from whichrank.model.settings import Purpose
 from whichrank.run.monitoring.listeners import Audience
-from whichrank.run.resume import requeue
+from whichrank.run.resume import escalation, requeue
 from whichrank.run.resume.decision import Attempt, Plan, Trap, trap
 from whichrank.run.resume.graceful_end import Ear, queue_again
 from whichrank.run.resume.restarts import Restarts
 from whichrank.run.resume.scheduler import Scheduler
 from whichrank.run.resume.slurm import Slurm
 from whichrank.run.watch import private
+from whichrank.run.watch.conditions import Conditions
 from whichrank.run.watch.keeper import RESULTS, Tell
 from whichrank.run.watch.launch import Job, settings
 from whichrank.run.watch.places import Output, torch_places
@@ -67,6 +68,7 @@ class _Launch:
     added: Mapping[str, str]
     folder: Path | None
     output: Output
+    command: Sequence[str] = ()
     watcher: Watcher | None = None
     thread: threading.Thread | None = None
 
@@ -92,7 +94,9 @@ def run(
     before: Watcher | None = None
     while True:
         arguments, more = restarts.prepare() if restarts is not None else ([], {})
-        variables, folder = _prepare(out, wish, tell, given=given)
+        level = restarts.level if restarts is not None else escalation.LEVELS[0]
+        guard = wish.guard or level.guard
+        variables, folder = _prepare(out, replace(wish, guard=guard), tell, given=given)
         added = {**variables, **known.variables, **more}
         if wish.verbose and before is None:
             _tell_settings(added, tell)
@@ -104,7 +108,8 @@ def run(
                 _watch(launch, out, wish, tell, audience, fellows)
                 watcher = _succeed(launch, before, earlier)
                 watcher.scheduler = scheduler
-                if wish.guard:
+                watcher.gdb = watcher.gdb or level.gdb
+                if guard:
                     watcher.guard_with(folder, stop=wish.guard_stop)
                 job.passes_on = Ear(job, watcher, end, tell)
                 if restarts is not None:
@@ -146,7 +151,7 @@ def _launch(
     streams = open_streams(folder) if folder is not None else Streams()
     output = Output.of_this_process(streams.copies)
     try:
-        return _Launch(Job(command, variables, streams), variables, folder, output)
+        return _Launch(Job(command, variables, streams), variables, folder, output, command)
     except UsageError:
         streams.abandon()
         if folder is not None:
@@ -204,6 +209,8 @@ def _watch(launch: _Launch, out: Path, wish: Wish, tell: Tell, audience: Audienc
         audience=audience, settings=launch.added,
     )  # fmt: skip
     audience.begin(out)
+    audience.listeners[:] = [each for each in audience.listeners if not isinstance(each, Conditions)]
+    audience.listeners.append(Conditions(out, folder, launch.command))
 
 
 def _again(restarts: Restarts, watcher: Watcher | None, job: Job, code: int) -> bool:
@@ -301,7 +308,7 @@ def _tidy(out: Path, *, given: bool) -> None:
         (out / "torch").rmdir()
     if given or any((out / name).exists() for name in INTERESTING):
         return
-    for name in ("run.json", "history.jsonl", "history.older.jsonl"):
+    for name in ("run.json", "conditions.json", "history.jsonl", "history.older.jsonl"):
         (out / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         out.rmdir()

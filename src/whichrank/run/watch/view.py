@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -132,8 +133,11 @@ def _read(path: Path) -> dict[str, Any]:
 
 def rows(crew: Crew, pace: Pace) -> list[Row]:
     """One row per rank."""
-    ranks, now = crew.look(), time.time_ns()
-    outside = crew if isinstance(crew, OutsideCrew) else None
+    return rows_of(crew.look(), pace, time.time_ns(), crew if isinstance(crew, OutsideCrew) else None)
+
+
+def rows_of(ranks: Sequence[Member], pace: Pace, now: int, outside: OutsideCrew | None = None) -> list[Row]:
+    """The same of ranks that were looked at already."""
     inside = outside is None
     waited = max((_quiet(m, now) for m in ranks if m.alive and m.words.waiting and not m.held), default=0.0)
     told = []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from whichrank.evidence.bundle import Bundle
-from whichrank.evidence.collectors import processes
+from whichrank.evidence.collectors import conditions, processes
 from whichrank.run.watch.capture.files import document, read, tail
 from whichrank.run.watch.processes import Crew, Member
 from whichrank.run.watch.samples import NAME, OLDER
@@ -59,11 +59,13 @@ def keep_output(crew: Crew, bundle: Bundle, members: Sequence[Member]) -> None:
 
 
 def keep_history(bundle: Bundle, out: Path) -> None:
-    """The time before, one line per rank and interval; its newest part."""
+    """The time before, one line per rank and interval, its newest part; and the conditions that the job ran under."""
     data = tail(out / NAME, HISTORY_LIMIT)
     data = tail(out / OLDER, HISTORY_LIMIT - len(data)) + data if len(data) < HISTORY_LIMIT else data
     if data:
         bundle.add("history.jsonl", data, "history")
+    if known := read(out / conditions.FILE, HISTORY_LIMIT):
+        bundle.add(conditions.FILE, known, "conditions")
 
 
 def places_of(crew: Crew, member: Member) -> dict[str, Any]:

@@ -1,0 +1,68 @@
+"""What the live page costs: `watch --web` beside 64 ranks, without a browser, with one, and with 50."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+RANKS, SECONDS = 64, 15
+RANK = "import time; time.sleep(600)"
+JOB = f"for r in $(seq 0 {RANKS - 1}); do RANK=$r LOCAL_RANK=$r WORLD_SIZE={RANKS} {sys.executable} -c '{RANK}' & done; wait"
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def browsers(url: str, count: int) -> list[socket.socket]:
+    host, port, token = re.match(r"http://([^:]+):(\d+)/\?token=(\S+)", url).groups()
+    found = []
+    for _ in range(count):
+        connection = socket.create_connection((host, int(port)))
+        connection.sendall(f"GET /events?token={token} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        found.append(connection)
+    return found
+
+
+def measured(pid: int, clients: list[socket.socket]) -> tuple[float, int]:
+    """Share of a core, and bytes that each client got per second."""
+    begun, spent, heard = time.monotonic(), cpu_s(pid), 0
+    while (left := begun + SECONDS - time.monotonic()) > 0:
+        for client in select.select(clients, [], [], left)[0] if clients else [time.sleep(left)] and []:
+            heard += len(client.recv(1 << 20))
+    return (cpu_s(pid) - spent) / SECONDS, heard // max(1, len(clients)) // SECONDS
+
+
+def main() -> None:
+    out = Path(tempfile.mkdtemp()) / "out"
+    whichrank = [sys.executable, "-m", "whichrank"]
+    job = subprocess.Popen([*whichrank, "run", "--quiet", "--no-history", "--out", str(out), "--", "bash", "-c", JOB])
+    try:
+        time.sleep(20)
+        page = subprocess.Popen([*whichrank, "watch", "--web", "0", str(out)], stdout=subprocess.PIPE, text=True)
+        url = re.search(r"http://\S+", page.stdout.readline()).group()
+        for count in (0, 1, 50):
+            clients = browsers(url, count)
+            time.sleep(2)
+            share, size = measured(page.pid, clients)
+            print(f"{RANKS} ranks, {count} browsers: {share:.2%} of a core, {size / 1024:.1f} KiB/s each")
+            for client in clients:
+                client.close()
+        page.terminate()
+        page.wait()
+    finally:
+        job.terminate()
+        job.wait()
+
+
+if __name__ == "__main__":
+    main()

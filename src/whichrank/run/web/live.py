@@ -1,0 +1,99 @@
+"""The page beside a watched job (`run --web`), and the page of a job that somebody else watches (`watch --web`)."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from whichrank import __version__
+from whichrank.report.html.page import asset
+from whichrank.run.monitoring.exporter import address
+from whichrank.run.monitoring.listeners import Silent
+from whichrank.run.token import load_token
+from whichrank.run.watch.alarm import Level
+from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.view import Pace, following, open_view, read_state, rows, rows_of
+from whichrank.run.web.server import Server
+from whichrank.run.web.state import State
+
+HERE = Path(__file__).parent
+
+
+def page() -> str:
+    """The whole page: nothing else is ever loaded but the events."""
+    text = (HERE / "live.html").read_text(encoding="utf-8")
+    for mark, name in (("/*live.css*/", "live.css"), ("/*live.js*/", "live.js")):
+        text = text.replace(mark, (HERE / name).read_text(encoding="utf-8"))
+    return text.replace("/*style.css*/", asset("style.css")).replace("{version}", __version__)
+
+
+def server(web: str, token_file: Path | None, event: Callable[[], str]) -> Server:
+    """Bound to its address, with a token of its own unless one is given."""
+    return Server(address(web), page(), event, load_token(token_file) or secrets.token_urlsafe(18))
+
+
+@dataclass(slots=True)
+class LivePage(Silent):
+    """Hears what the watcher sees, on a leader that is every node's ranks, and shows it to whoever looks."""
+
+    web: str
+    token_file: Path | None
+    job: str
+    server: Server = field(init=False)
+    _out: Path = field(default_factory=Path)
+    _state: State | None = None
+    _pace: Pace | None = None
+    _ranks: Sequence[Member] = ()
+    _level: str = ""
+    _ended: bool = False
+
+    def __post_init__(self) -> None:
+        self.server = server(self.web, self.token_file, self.event)
+
+    def begin(self, out: Path) -> None:
+        self._out, self._state, self._pace = out, State(out, self.job), Pace(out)
+
+    def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:  # noqa: ARG002 - a listener's
+        self._ranks, self._level = tuple(ranks), level
+
+    def event(self) -> str:
+        """The newest state; called from the server's thread while somebody looks."""
+        if self._state is None or self._pace is None:
+            return '{"state":"starting","rows":[],"groups":[],"alarms":[],"slow":[],"tiles":"","verdict":null}'
+        hosts = {member.rank: str(getattr(member, "node", "")) for member in self._ranks}
+        told = "ended" if self._ended else "" if self._level in ("", "calm") else self._level
+        return self._state.document(rows_of(self._ranks, self._pace, time.time_ns()), hosts, told)
+
+    def close(self) -> None:
+        self._ended = True
+        self.server.close()
+
+
+@dataclass(slots=True)
+class Onlooker:
+    """Looks at a job that is watched already; each look is one for all who have the page open."""
+
+    out: Path
+    _crew: Crew = field(init=False)
+    _pace: Pace = field(init=False)
+    _state: State = field(init=False)
+    over: bool = False
+
+    def __post_init__(self) -> None:
+        self._crew, self._pace, self._state = open_view(self.out), Pace(self.out), State(self.out)
+
+    def event(self) -> str:
+        now = following(self._crew, self.out) if not self.over else None
+        if now is None:
+            self.over = True
+            return self._state.document([], None, "ended")
+        self._crew = now
+        return self._state.document(rows(self._crew, self._pace))
+
+    def ended(self) -> bool:
+        """Whether the job is over; asked now and then while nobody looks."""
+        self.over = self.over or read_state(self.out).get("state") == "ended"
+        return self.over

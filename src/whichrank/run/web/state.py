@@ -1,0 +1,188 @@
+"""What the page shows: the job, its ranks grouped by what they do, alarms and the verdict, as one small document."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from whichrank.run.watch.capture.files import document, tail
+from whichrank.run.watch.samples import NAME
+from whichrank.run.watch.view import Row
+
+MOST_ROWS = 128
+"""Ranks that are told one by one; of more than these, those that keep others waiting, then the first ones."""
+MOST_GROUPS, MOST_ALARMS = 12, 8
+HISTORY = 1 << 20
+_LETTERS = {
+    "stopped": "s", "interpreter held": "s", "ended": "e", "gone": "g", "running": "r", "working": "r", "idle": "i",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class State:
+    """Keeps what was read from files until they change."""
+
+    out: Path
+    job: str = ""
+    _seen: dict[str, tuple[int, Any]] = field(default_factory=dict)
+
+    def document(self, rows: Sequence[Row], hosts: dict[int, str] | None = None, now: str = "") -> str:
+        """One line of JSON; `now` is the state of the job where the caller knows better than run.json."""
+        run = self._read("run.json")
+        world = run.get("world_size")
+        found = {
+            "t": round(time.time(), 1),
+            "job": self.job or self.out.name,
+            "out": str(self.out),
+            "state": now or str(run.get("state") or "unknown"),
+            "exit_code": run.get("exit_code"),
+            "world": world if isinstance(world, int) else len(rows),
+            "seen": len(rows),
+            "attempt": int(run.get("attempts") or 1),
+            "rate": _middle([row.rate for row in rows]),
+            "steps": _middle([row.step_rate for row in rows]),
+            "step": max((row.step for row in rows), default=0),
+            "issued": max((row.issued for row in rows), default=0),
+            "tiles": "".join(map(letter, rows)),
+            "first": rows[0].rank if rows else 0,
+            "groups": groups(rows),
+            "rows": self._rows(rows, hosts or {}),
+            "alarms": [_alarm(a) for a in _dicts(run.get("alarms"))[-MOST_ALARMS:]],
+            "slow": [
+                {"rank": s.get("rank"), "place": _short(s.get("place"))} for s in _dicts(run.get("stragglers"))[:4]
+            ],
+            "verdict": self._verdict(),
+        }
+        return json.dumps(found, separators=(",", ":"))
+
+    def _rows(self, rows: Sequence[Row], hosts: dict[int, str]) -> list[list[Any]]:
+        shown = rows if len(rows) <= MOST_ROWS else sorted(rows, key=lambda row: (-row.late_s, row.rank))[:MOST_ROWS]
+        samples = self._samples()
+        found = []
+        for row in sorted(shown, key=lambda row: row.rank):
+            sample = samples.get(row.rank, {})
+            gpu: dict[str, Any] = sample.get("gpu") or {}
+            memory = sample.get("memory_bytes")
+            found.append([
+                row.rank, hosts.get(row.rank, ""), letter(row), row.doing[:80], row.step, _round(row.rate),
+                _round(row.late_s), _round(row.quiet_s), memory >> 20 if isinstance(memory, int) else None,
+                gpu.get("utilization_percent"), gpu.get("memory_mib"), gpu.get("temperature_c"),
+                bool(gpu.get("slowed_by")), _short(row.place), row.pid,
+            ])  # fmt: skip
+        return found
+
+    def _samples(self) -> dict[int, dict[str, Any]]:
+        """The last line of the history of each rank: memory and GPU."""
+
+        def read(path: Path) -> dict[int, dict[str, Any]]:
+            found: dict[int, dict[str, Any]] = {}
+            for line in tail(path, HISTORY).splitlines():
+                try:
+                    row = json.loads(line)
+                except (ValueError, RecursionError):
+                    continue
+                if isinstance(row, dict) and isinstance(row.get("rank"), int):
+                    before = found.get(row["rank"], {}).get("gpu")
+                    found[row["rank"]] = {**row, "gpu": row["gpu"] if isinstance(row.get("gpu"), dict) else before}
+            return found
+
+        return dict(self._kept(NAME, read) or {})
+
+    def _verdict(self) -> dict[str, Any] | None:
+        said = self._read("verdict.json")
+        verdict = said.get("verdict")
+        if not isinstance(verdict, dict):
+            return None
+        who = verdict.get("culprits") or {}
+        return {
+            "category": verdict.get("category"),
+            "cause": verdict.get("cause"),
+            "confidence": verdict.get("confidence"),
+            "summary": verdict.get("summary"),
+            "ranks": (who.get("ranks") or [])[:32],
+            "candidates": (who.get("candidates") or [])[:32],
+            "hosts": (who.get("hosts") or [])[:8],
+            "code": [f"{_short(c.get('file'))}:{c.get('line')}" for c in _dicts(who.get("code"))[:3]],
+            "fix": [str(step)[:400] for step in (verdict.get("fix") or [])[:4]],
+            "next": [str(step.get("command"))[:300] for step in _dicts(said.get("next"))[:2]],
+        }
+
+    def _read(self, name: str) -> dict[str, Any]:
+        return dict(self._kept(name, document) or {})
+
+    def _kept(self, name: str, read: Any) -> Any:
+        try:
+            stamp = (self.out / name).stat().st_mtime_ns
+        except OSError:
+            self._seen.pop(name, None)
+            return None
+        if name not in self._seen or self._seen[name][0] != stamp:
+            self._seen[name] = (stamp, read(self.out / name))
+        return self._seen[name][1]
+
+
+def letter(row: Row) -> str:
+    """One letter for what a rank does: late, waiting, running, starting, stopped, ended, gone."""
+    if row.late_s:
+        return "l"
+    if row.doing.startswith("waiting in"):
+        return "w"
+    return _LETTERS.get(row.doing, "r" if row.doing.startswith("in ") else "b")
+
+
+def groups(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Ranks that do the same at the same place, the few first: they are the interesting ones."""
+    found: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((letter(row), row.doing, _short(row.place)), []).append(row)
+    ordered = sorted(found.items(), key=lambda item: (item[0][0] != "l", item[0][0] not in "gs", -len(item[1])))
+    return [
+        {
+            "letter": key[0], "doing": key[1][:80], "place": key[2], "count": len(members),
+            "ranks": spans([m.rank for m in members]), "late": _round(max(m.late_s for m in members)),
+            "quiet": _round(min(m.quiet_s for m in members)),
+        }
+        for key, members in ordered[:MOST_GROUPS]
+    ]  # fmt: skip
+
+
+def spans(ranks: Sequence[int], most: int = 8) -> str:
+    """`0-3, 7`."""
+    parts: list[list[int]] = []
+    for rank in sorted(ranks):
+        if parts and rank == parts[-1][1] + 1:
+            parts[-1][1] = rank
+        else:
+            parts.append([rank, rank])
+    told = [str(a) if a == b else f"{a}-{b}" for a, b in parts[:most]]
+    return ", ".join(told) + (" …" if len(parts) > most else "")
+
+
+def _alarm(alarm: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "time": alarm.get("time"), "level": alarm.get("level"), "why": str(alarm.get("why"))[:300],
+        "withdrawn": bool(alarm.get("withdrawn")),
+    }  # fmt: skip
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _short(place: Any) -> str:
+    """`train.py:118 step` of a whole path."""
+    return str(place or "").rsplit("/", 1)[-1][:120]
+
+
+def _middle(rates: Sequence[float | None]) -> float | None:
+    known = [rate for rate in rates if rate is not None]
+    return round(median(known), 3) if known else None
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)

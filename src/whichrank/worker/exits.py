@@ -1,0 +1,63 @@
+"""Who ends a process without a word: calls of `sys.exit` and `os._exit` leave a traceback, as an exception would.
+
+Only in attempts that are run with more evidence (`run --escalate`). Copied into the job beside `startup.py`: standard
+library only, and the process ends as it was told to, whatever happens here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+VARIABLE = "WHICHRANK_EXITS"
+_MOST = 64
+
+
+class SilentExit(Exception):  # noqa: N818 - it is what the report says
+    """Stands for the call that ended the process."""
+
+
+def trace(tell: Callable[[BaseException], None], joined: Callable[[], bool]) -> None:
+    """Have `tell` called with what ends this process, if it ends while it has a process group."""
+    leave, leave_at_once = sys.exit, os._exit
+
+    def exit_(status: Any = None, /) -> Any:
+        if status not in (None, 0) and not isinstance(status, str):  # a text is printed by the interpreter
+            _note(tell, joined, f"sys.exit({status!r:.60})")
+        leave(status)
+
+    def exit_at_once(status: int) -> Any:
+        _note(tell, joined, f"os._exit({status!r:.60})")
+        leave_at_once(status)
+
+    sys.exit = exit_
+    os._exit = exit_at_once
+
+
+def _note(tell: Callable[[BaseException], None], joined: Callable[[], bool], call: str) -> None:
+    try:
+        if joined():
+            tell(_handled() or _called(call))
+    except Exception:  # noqa: BLE001, S110 - the process ends as it was told to
+        pass
+
+
+def _handled() -> BaseException | None:
+    """The exception that is being handled where the process is ended: that is why."""
+    error = sys.exc_info()[1]
+    return error if error is not None and not isinstance(error, (SystemExit, GeneratorExit)) else None
+
+
+def _called(call: str) -> SilentExit:
+    """An exception from the line that made the call, with the way there as its traceback."""
+    frame: FrameType | None = sys._getframe(3)  # noqa: SLF001 - of the call itself
+    trace: TracebackType | None = None
+    for _ in range(_MOST):
+        if frame is None:
+            break
+        trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
+        frame = frame.f_back
+    return SilentExit(f"{call} ended this process without a message").with_traceback(trace)

@@ -1,0 +1,132 @@
+"""`run --restart N --escalate`: more evidence while nobody knows why, what it costs, and back to normal afterwards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.run import watched
+from whichrank.run.resume import escalation
+from whichrank.run.resume.checkpoints import Found
+from whichrank.run.resume.decision import Attempt, Plan, reason_to_stop
+from whichrank.run.resume.restarts import Restarts
+
+PLAN = Plan(restarts=9, escalate=True)
+
+
+def attempt(cause: str, level: int = 0, **more: object) -> Attempt:
+    made = Attempt(0, "2026-01-01T00:00:00Z", Found(), left=Found(), cause=cause, code=1, level=level, position=30)
+    for name, value in more.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_each_unexplained_failure_gets_more_and_a_verdict_ends_it() -> None:
+    assert [escalation.next_level(level, "unknown") for level in (0, 1, 2, 3)] == [1, 2, 3, 3]
+    assert escalation.next_level(2, "rank-exception") == 0
+    assert "CUDA_LAUNCH_BLOCKING" not in {name for level in escalation.LEVELS[:-1] for name in level.variables}
+    assert escalation.LEVELS[-1].variables["CUDA_LAUNCH_BLOCKING"] == "1"
+    assert all(level.cost for level in escalation.LEVELS)
+
+
+def test_what_the_user_has_set_stays() -> None:
+    found, kept = escalation.added(escalation.LEVELS[1], {"NCCL_DEBUG": "TRACE"})
+    assert "NCCL_DEBUG" not in found
+    assert kept == ["NCCL_DEBUG"]
+
+
+def test_an_unexplained_failure_is_no_reason_to_stop_until_nothing_is_left() -> None:
+    same = [attempt("unknown", 0), attempt("unknown", 1)]
+    assert reason_to_stop(PLAN, same) == ""
+    assert "failed twice in the same way" in reason_to_stop(Plan(restarts=9), same)
+    assert "all the evidence" in reason_to_stop(PLAN, [*same, attempt("unknown", 2), attempt("unknown", 3)])
+
+
+def test_a_failure_that_was_explained_at_the_same_place_is_not_tried_again() -> None:
+    known = attempt("rank-exception", 1, ranks=(1,), place="train.py:7")
+    why = reason_to_stop(PLAN, [attempt("unknown"), known])
+    assert why == (
+        "the cause is known now (rank-exception of rank 1 at train.py:7), and it fails at the same place every time"
+    )
+    assert reason_to_stop(PLAN, [attempt("unknown", position=900), known]) == "", "it was another failure"
+
+
+def test_the_cost_is_told_and_normal_comes_back(tmp_path: Path) -> None:
+    told: list[str] = []
+    restarts = Restarts(PLAN, tmp_path, told.append)
+    assert restarts.prepare()[1] == {}
+    restarts.current.cause = "unknown"
+    assert restarts.prepare()[1]["TORCH_FR_BUFFER_SIZE"] == "20000"
+    assert told[-1].startswith("nobody knows why it failed: the next attempt has more evidence. Cost: longer logs")
+    restarts.current.cause = "unknown"
+    restarts.prepare()
+    assert (restarts.level.guard, restarts.level.gdb) == ("strict", True)
+    restarts.current.cause = "link-down"
+    assert restarts.prepare()[1] == {}
+    assert told[-1] == "the cause is known (link-down): back to normal"
+    levels = [each["evidence"] for each in restarts.told()["restart"]["attempts"]]
+    assert levels == ["normal", "more evidence", "every collective checked", "normal"]
+
+
+def test_it_needs_restarts(whichrank) -> None:
+    done = whichrank("run", "--escalate", "--", "true")
+    assert done.returncode == 2
+    assert "--restart 3 --escalate" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "last"),
+    [
+        ("sys.exit(3)", 3, "SilentExit: sys.exit(3) ended this process without a message"),
+        ("os._exit(7)", 7, "SilentExit: os._exit(7) ended this process without a message"),
+        ("sys.exit()", 0, None),
+        ("sys.exit('bye')", 1, None),
+        ("leave()", 4, "KeyError: 'weights'"),
+    ],
+)
+def test_an_exit_leaves_a_traceback_and_its_code(tmp_path: Path, ending: str, code: int, last: str | None) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, sys, traceback\nfrom whichrank.worker.exits import trace\n"
+        f"def tell(error):\n    with open({str(tmp_path / 'said')!r}, 'w') as stream:\n"
+        "        stream.write(''.join(traceback.format_exception(error)))\n"
+        "def leave():\n    try:\n        {}['weights']\n    except KeyError:\n        sys.exit(4)\n"
+        f"trace(tell, lambda: True)\ndef end():\n    {ending}\nend()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, program], env={"PYTHONPATH": str(ROOT / "src")}, check=False, capture_output=True
+    )
+    assert done.returncode == code, done.stderr
+    if last is None:
+        assert not (tmp_path / "said").exists()
+    else:
+        said = (tmp_path / "said").read_text()
+        assert said.strip().endswith(last)
+        assert f'File "{program}"' in said
+        assert "exits.py" not in said
+
+
+@pytest.mark.bars
+@pytest.mark.parametrize(
+    ("how", "ranks", "line"),
+    [("exit", [1], "give_up"), ("swallowed", [1], "check"), ("everybody", [0, 1], "give_up")],
+)
+def test_drills_that_the_first_run_leaves_unknown_are_settled(
+    tmp_path: Path, how: str, ranks: list[int], line: str
+) -> None:
+    pytest.importorskip("torch")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    command = [*launcher, "--master_port", str(watched.free_port()), str(watched.HERE / "silent_job.py"), how]
+    done = watched.run(command, tmp_path / "out", "--no-history", "--restart", "3", "--escalate", limit_s=240)
+    attempts = done.document("run.json")["restart"]["attempts"]
+    assert [(each["evidence"], each["cause"]) for each in attempts] == [
+        ("normal", "unknown"), ("more evidence", "rank-exception"),
+    ], json.dumps(attempts, indent=1)  # fmt: skip
+    assert done.verdict["culprits"]["ranks"] == ranks
+    assert done.verdict["culprits"]["code"][0]["function"] == line
+    assert "the cause is known now (rank-exception" in done.stderr
