@@ -197,10 +197,16 @@ def unpacked(values: Any, shared: Sequence[bytes], tables: Tables) -> tuple[Dump
             given.source, given.rank, given.version, given.comm_lib, groups, calls,
             {number: GroupStatus(*counts) for number, counts in given.status.items()}, given.has_frames, given.host,
             given.mtime_ns, given.newest_ns, given.wrapped,
-            columns["record_id"].astype(np.int32), columns["group"].astype(np.int16), columns["call"].astype(np.int32),
-            columns["seq"].astype(np.int32), columns["p2p_seq"].astype(np.int32), 1000 * created,
-            np.where(took == -1, 0, 1000 * (created + took // 2)), _floats(given.columns[-1], given.count),
-            columns["state"].astype(np.int8), columns["retired"].astype(np.bool_),
+            record_id=columns["record_id"].astype(np.int32),
+            group=columns["group"].astype(np.int16),
+            call=columns["call"].astype(np.int32),
+            seq=columns["seq"].astype(np.int32),
+            p2p_seq=columns["p2p_seq"].astype(np.int32),
+            created_ns=1000 * created,
+            completed_ns=np.where(took == -1, 0, 1000 * (created + took // 2)),
+            duration_ms=_floats(given.columns[-1], given.count),
+            state=columns["state"].astype(np.int8),
+            retired=columns["retired"].astype(np.bool_),
         )  # fmt: skip
     except (msgspec.MsgspecError, ValueError, IndexError, TypeError, KeyError, OverflowError) as error:
         raise UnreadableError(f"a damaged dump in a summary: {error}"[:200]) from error
