@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 from tests.conftest import command_environment
-from whichrank.fleet.local import FEW_ITEMS, LITTLE_BYTES, Failure, map_ordered
+from whichrank.fleet.local import FEW_ITEMS, LITTLE_BYTES, Failure, map_ordered, map_threads
 
 MANY = list(range(FEW_ITEMS * 4))
 
@@ -141,3 +142,49 @@ def test_children_end_with_the_parent(sent):
     parent.stdout.close()
     assert parent.stderr.read() == ""
     parent.stderr.close()
+
+
+def test_threads_keep_the_order_and_one_failure_costs_nobody_else():
+    def square(number):
+        if number == 7:
+            raise ValueError("seven")
+        return number * number
+
+    results = map_threads(square, range(50), jobs=4)
+    assert results[:7] == [0, 1, 4, 9, 16, 25, 36]
+    assert results[7] == Failure("ValueError: seven")
+    assert results[49] == 49 * 49
+    assert map_threads(square, []) == []
+
+
+def test_threads_tell_how_far_they_are_in_the_thread_that_asked():
+    told = []
+    here = threading.current_thread()
+    map_threads(
+        str, range(30), jobs=3, progress=lambda done, total: told.append((done, total, threading.current_thread()))
+    )
+    assert {thread for *_, thread in told} <= {here}
+    assert all(0 < done <= total == 30 for done, total, _ in told)
+    one = []
+    map_threads(str, range(3), jobs=1, progress=lambda done, total: one.append((done, total)))
+    assert one == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_an_interrupt_ends_the_threads():
+    began, main = threading.Event(), threading.current_thread()
+    done = []
+
+    def work(number):
+        if threading.current_thread() is main:
+            began.wait(10)
+            raise KeyboardInterrupt
+        began.set()
+        time.sleep(0.001)
+        done.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        map_threads(work, range(100_000), jobs=2)
+    for thread in threading.enumerate():
+        if thread is not main and thread.daemon:
+            thread.join(5)
+    assert len(done) < 100_000

@@ -220,7 +220,10 @@ def _readers_for(item: Item) -> list[Reader]:
 
 
 def _is_dump(item: Item) -> bool:
-    return flight_recorder.sniff(item.head(), item.label.rsplit("/", 1)[-1])
+    try:
+        return flight_recorder.sniff(item.head(), item.label.rsplit("/", 1)[-1])
+    except OSError:  # it has gone meanwhile: its reader will say so
+        return False
 
 
 def _is_text(item: Item) -> bool:

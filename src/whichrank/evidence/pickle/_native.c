@@ -927,12 +927,14 @@ static int add_example(Parse *p, PyObject *examples, PyObject *known, uint32_t d
         Py_INCREF(key);
     }
     if (key != NULL)
-        said = PyDict_GetItemWithError(known, key); /* borrowed */
+        said = PyDict_GetItemWithError(known, key);
+    Py_XINCREF(said); /* it was borrowed, and another thread may clear the dict */
     if (key != NULL && !(said == NULL && PyErr_Occurred()))
         record = dict_of(p, dict, said != NULL, made);
     if (record != NULL)
         pair = PyTuple_Pack(2, said != NULL ? said : key, record);
     int fine = pair != NULL && PyList_Append(examples, pair) == 0;
+    Py_XDECREF(said);
     Py_XDECREF(key);
     Py_XDECREF(record);
     Py_XDECREF(pair);
