@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +25,16 @@ def call(name: str, line: int, size: int) -> Call:
 CALLS = [call("all_reduce", 118, 1 << 20), call("all_gather", 131, 4096), call("reduce_scatter", 140, 8192)]
 
 
+@cache
+def everyone(world: int) -> tuple[int, ...]:
+    return tuple(range(world))
+
+
 def dump(rank: int, world: int, culprit: int, seed: int = 0) -> Dump:
     """Each step: two calls in the tensor group, one in the world. The culprit never issues its last world call."""
     base = rank - rank % TENSOR
     groups = [
-        LocalGroup(0, "0", "default_pg", tuple(range(world))),
+        LocalGroup(0, "0", "default_pg", everyone(world)),
         LocalGroup(1, f"tp{base}", "tp", tuple(range(base, min(base + TENSOR, world)))),
     ]
     count = 3 * STEPS

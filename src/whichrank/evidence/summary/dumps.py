@@ -64,6 +64,16 @@ class Shared:
 
     packed: list[bytes] = field(default_factory=list)
     _known: dict[bytes, int] = field(default_factory=dict)
+    _lists: dict[int, tuple[Sequence[int], list[int]]] = field(default_factory=dict)
+
+    def group(self, group: LocalGroup) -> int:
+        """Members as even runs; a list that several ranks share is looked through once."""
+        ranges = None
+        if group.members is not None:
+            if id(group.members) not in self._lists:
+                self._lists[id(group.members)] = (group.members, _ranges(group.members))
+            ranges = self._lists[id(group.members)][1]
+        return self.number([group.pg_id, group.name, group.desc, ranges])
 
     def number(self, value: Any) -> int:
         data = msgspec.msgpack.encode(value)
@@ -78,17 +88,13 @@ def packed(dump: Dump, whole: int, shared: Shared) -> dict[str, Any]:
     """The dump as plain values; `whole` is how many calls it had."""
     return {
         "source": dump.source, "rank": dump.rank, "version": list(dump.version), "comm_lib": dump.comm_lib,
-        "groups": [shared.number(_group(group)) for group in dump.groups],
+        "groups": [shared.group(group) for group in dump.groups],
         "calls": [shared.number(call) for call in dump.calls],
         "status": {number: [s.enqueued, s.started, s.completed] for number, s in dump.status.items()},
         "has_frames": dump.has_frames, "host": dump.host, "mtime_ns": dump.mtime_ns, "newest_ns": dump.newest_ns,
         "wrapped": dump.capacity_wrapped, "count": len(dump), "whole": whole,
         "columns": _columns(dump),
     }  # fmt: skip
-
-
-def _group(group: LocalGroup) -> list[Any]:
-    return [group.pg_id, group.name, group.desc, None if group.members is None else _ranges(group.members)]
 
 
 def _ranges(members: Sequence[int]) -> list[int]:
