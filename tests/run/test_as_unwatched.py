@@ -90,7 +90,21 @@ def test_a_job_ends_as_unwatched(tmp_path: Path, name: str) -> None:
     compared(tmp_path, name)
 
 
+CRASH = "an abort of Python"
+
+
 @pytest.mark.bars
-@pytest.mark.parametrize("name", sorted(set(ENDINGS) - set(QUICK)))
+@pytest.mark.parametrize("name", sorted(set(ENDINGS) - {*QUICK, CRASH}))
 def test_every_job_ends_as_unwatched(tmp_path: Path, name: str) -> None:
     compared(tmp_path, name)
+
+
+@pytest.mark.bars
+def test_a_python_that_crashes_says_where_and_ends_as_unwatched(tmp_path: Path) -> None:
+    """The one difference: its stack, which nothing else could tell afterwards."""
+    command = ["sh", "-c", ENDINGS[CRASH]]
+    done = subprocess.run(
+        line(tmp_path / "out", command), capture_output=True, env=watched.environment(), timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (-6, b"")
+    assert done.stderr.startswith(b"Fatal Python error: Aborted")
