@@ -26,14 +26,22 @@ class Together(Mapping[str, T], Generic[T]):
     """By name what became of each; a test that runs again gets what was done again, alone in a new folder."""
 
     def __init__(
-        self, do: Callable[[str, Path], T], names: Iterable[str], at_once: int, folders: pytest.TempPathFactory
+        self, do: Callable[[str, Path], T], names: Iterable[str], at_once: int, request: pytest.FixtureRequest
     ) -> None:
-        self._do, self._folders = do, folders
+        self._do = do
+        self._folders: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
         self._pool = ThreadPoolExecutor(at_once)
-        self._begun: dict[str, Future[T]] = {name: self._pool.submit(self._once, name) for name in names}
+        self._names = list(names)
+        self._begun: dict[str, Future[T]] = {}
+        asked = _asked_for(request)
+        for name in self._names:
+            if name in asked:
+                self._begin(name)
         self._redone: dict[str, int] = {}
 
     def __getitem__(self, name: str) -> T:
+        if name not in self._begun:
+            self._begin(name)
         if _is_rerun and self._redone.get(name) != _reruns:
             self._redone[name] = _reruns
             self._begun[name].exception()  # it may still be going on
@@ -45,14 +53,33 @@ class Together(Mapping[str, T], Generic[T]):
         return self._begun[name].result()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._begun)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._begun)
+        return len(self._names)
 
     def close(self) -> None:
         """Wait for those that go on; what has not begun is not wanted."""
         self._pool.shutdown(cancel_futures=True)
 
+    def _begin(self, name: str) -> None:
+        self._begun[name] = self._pool.submit(self._once, name)
+
     def _once(self, name: str) -> T:
         return self._do(name, self._folders.mktemp(name))
+
+
+def _asked_for(request: pytest.FixtureRequest) -> set[object]:
+    """The names that the chosen tests of this file use or get as a parameter; others begin when asked for."""
+    found: set[object] = set()
+    for item in request.session.items:
+        if isinstance(item, pytest.Function) and item.path == request.path:
+            code = item.function.__code__
+            found |= {*code.co_names, *(constant for constant in code.co_consts if isinstance(constant, str))}
+            found |= {value for value in _parameters(item) if isinstance(value, str)}
+    return found
+
+
+def _parameters(item: pytest.Function) -> Iterable[object]:
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.values() if callspec is not None else ()

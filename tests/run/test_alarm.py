@@ -235,7 +235,7 @@ def test_one_group_hangs_while_another_goes_on():
 
     def looks(now):
         beats = 300 + int(now)  # a heartbeat, from a thread
-        culprit = replace(away(0, beats), still_s=now - 20, stale_s=now - 20, resting=True)
+        culprit = replace(away(0, beats), still_s=now - 20, stale_s=0.8, resting=True)  # each beat begins a silence
         return [culprit, *(stuck(r, beats, 20, now) for r in range(1, 4))]
 
     levels = play(alarm, 20, 60, looks)

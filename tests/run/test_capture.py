@@ -55,7 +55,7 @@ def stop_rank(out: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Done]]:
+def jobs(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Done]]:
     def one(what: str, folder: Path) -> Done:
         out = folder / "out"
         (folder / "sock").mkdir()
@@ -67,7 +67,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Done
             pool.submit(stop_rank, out)
             return watched.run(command, out, "--policy", "end")
 
-    begun = Together(one, KINDS, 2, tmp_path_factory)
+    begun = Together(one, KINDS, 2, request)
     yield begun
     begun.close()
 

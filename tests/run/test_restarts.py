@@ -58,8 +58,8 @@ def start(folder: Path, how: str, *options: str, agent: tuple[str, ...] = (), by
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Done]]:
-    begun = Together(lambda how, folder: start(folder / how, how, *CASES[how]), CASES, 2, tmp_path_factory)
+def jobs(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Done]]:
+    begun = Together(lambda how, folder: start(folder / how, how, *CASES[how]), CASES, 2, request)
     yield begun
     begun.close()
 
@@ -81,6 +81,7 @@ def told(job: Done) -> dict:
     return document["restart"]
 
 
+@pytest.mark.bars
 def test_undisturbed(jobs: Mapping[str, Done]) -> None:
     job = jobs["none"]
     assert (job.code, begins(job), len(told(job)["attempts"])) == (0, [0], 1)
@@ -102,6 +103,7 @@ def test_a_crash_comes_back_with_the_same_result(jobs: Mapping[str, Done]) -> No
     assert "once more in" in job.stderr
 
 
+@pytest.mark.bars
 def test_a_half_written_checkpoint_is_skipped_and_named(jobs: Mapping[str, Done]) -> None:
     job = jobs["once-torn"]
     assert job.code == 0, job.stderr
@@ -114,6 +116,7 @@ def test_a_half_written_checkpoint_is_skipped_and_named(jobs: Mapping[str, Done]
 
 
 @pytest.mark.parametrize("how", ["always-raise", "always-kill"])
+@pytest.mark.bars
 def test_a_loop_that_leads_nowhere_stops(jobs: Mapping[str, Done], how: str) -> None:
     job = jobs[how]
     assert job.code == 1
@@ -135,6 +138,7 @@ def test_a_hang_is_ended_and_comes_back(jobs: Mapping[str, Done]) -> None:
 
 
 @pytest.mark.parametrize(("by", "backend"), [("--resume-env", "c10d"), ("--resume-arg", "static")])
+@pytest.mark.bars
 def test_the_agents_own_restarts_get_the_newest_checkpoint(
     tmp_path: Path, jobs: Mapping[str, Done], by: str, backend: str
 ) -> None:
@@ -149,6 +153,7 @@ def test_the_agents_own_restarts_get_the_newest_checkpoint(
     assert "once more in" not in job.stderr, "the agent did it"
 
 
+@pytest.mark.bars
 def test_the_agents_own_loop_is_ended_too(tmp_path: Path) -> None:
     job = start(tmp_path / "job", "always-raise", "--restart", "9", agent=rendezvous("c10d", restarts=9))
     assert job.code != 0
@@ -158,6 +163,7 @@ def test_the_agents_own_loop_is_ended_too(tmp_path: Path) -> None:
     assert len(begins(job)) <= 3
 
 
+@pytest.mark.bars
 def test_a_budget_stops(tmp_path: Path) -> None:
     job = start(tmp_path / "job", "once-kill", "--restart", "3", "--gpu-hours", "0.0001")
     assert job.code == 1
@@ -166,6 +172,7 @@ def test_a_budget_stops(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["whichrank", "launcher"])
+@pytest.mark.bars
 def test_who_ends_it_does_not_get_it_back(tmp_path: Path, target: str) -> None:
     out = tmp_path / "out"
     command = watched.whichrank("run", "--out", out, "--no-history", "--restart", 3, "--",
@@ -231,6 +238,7 @@ def etcd(tmp_path: Path) -> Iterator[str]:
         server.wait(10)
 
 
+@pytest.mark.bars
 def test_through_an_etcd_rendezvous(tmp_path: Path, jobs: Mapping[str, Done], etcd: str) -> None:
     job = start(tmp_path / "job", "once-kill", "--restart", "1", agent=rendezvous("etcd-v2", etcd))
     assert job.code == 0, job.stderr

@@ -144,6 +144,7 @@ def test_no_room_for_results(small_disk: Path, tmp_path: Path) -> None:
     assert (found / "bundle" / "dumps" / "rank_0").exists()
 
 
+@pytest.mark.bars
 def test_files_may_not_grow(tmp_path: Path) -> None:
     """Every write fails beyond a few kilobytes, in the watcher as in the job."""
     code = (
@@ -165,6 +166,7 @@ def test_files_may_not_grow(tmp_path: Path) -> None:
 
 @ROOT_ONLY
 @pytest.mark.parametrize("full", ["before", "after"])
+@pytest.mark.bars
 def test_no_room_for_the_private_folder(small_disk: Path, tmp_path: Path, full: str) -> None:
     if full == "before":
         fill(small_disk, leave=500_000)
@@ -185,6 +187,7 @@ def test_no_room_for_the_private_folder(small_disk: Path, tmp_path: Path, full: 
         assert "does not run" not in told(), "a rank that can't write has no held interpreter"
 
 
+@pytest.mark.bars
 def test_no_permission_to_look_into_the_ranks(tmp_path: Path) -> None:
     """Ranks that forbid to be traced, and no right to do so all the same: py-spy can't read them."""
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
@@ -221,6 +224,7 @@ def test_a_command_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("whichrank-*"))
 
 
+@pytest.mark.bars
 def test_a_script_that_replaces_the_hook_for_exceptions(tmp_path: Path) -> None:
     code = (
         "import sys, torch\n"
@@ -346,6 +350,7 @@ def test_a_script_that_spawns_its_ranks(tmp_path: Path, fails: bool) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="accelerate is not installed")
+@pytest.mark.bars
 def test_under_accelerate(tmp_path: Path) -> None:
     # Without GPUs either: it is torchrun that it starts then, with --cpu one process alone.
     launcher = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]

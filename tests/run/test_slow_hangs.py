@@ -30,16 +30,17 @@ def nobody_left() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Done]]:
+def jobs(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Done]]:
     def one(fault: str, folder: Path) -> Done:
         command = watched.torchrun(fault)
         return watched.run(command, folder / "out", "--no-history", "--policy", "end", limit_s=240)
 
-    begun = Together(one, ("spin", "beat"), 2, tmp_path_factory)
+    begun = Together(one, ("spin", "beat"), 2, request)
     yield begun
     begun.close()
 
 
+@pytest.mark.bars
 def test_a_loop_without_end(jobs: Mapping[str, Done]) -> None:
     job = jobs["spin"]
     assert job.alarms["suspect"]["silence_s"] < 75, job.alarms
@@ -54,6 +55,7 @@ def test_a_hang_beside_a_group_that_goes_on(jobs: Mapping[str, Done]) -> None:
     assert job.verdict["culprits"]["ranks"] == [2], job.verdict["summary"]
 
 
+@pytest.mark.bars
 def test_a_job_that_was_not_started_by_us(tmp_path: Path) -> None:
     """All that can be had is /proc and py-spy; the job is watched, the hang noticed, and what lacks is said."""
     out = tmp_path / "out"

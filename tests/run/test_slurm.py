@@ -114,11 +114,11 @@ def await_file(path: Path, limit_s: float = 90) -> None:
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Ended]]:
+def jobs(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Ended]]:
     kinds: dict[str, Callable[[Cluster, Path], Ended]] = {"hang": hang, "limit": limit, "again": again, "tasks": tasks}
     with cluster.started() as lab:
         conf = lab.environment["SLURM_CONF"]
-        begun = Together(lambda kind, folder: kinds[kind](lab, folder / kind), kinds, 2, tmp_path_factory)
+        begun = Together(lambda kind, folder: kinds[kind](lab, folder / kind), kinds, 2, request)
         yield begun
         begun.close()
     left = [pid for pid in processes.everybody() if processes.environ(pid).get("SLURM_CONF") == conf]
@@ -142,6 +142,7 @@ def test_a_hang_on_two_nodes_names_rank_and_node(jobs: Mapping[str, Ended]) -> N
     watched.check_schemas(job.out(".0"))
 
 
+@pytest.mark.bars
 def test_a_time_limit_is_no_crash(jobs: Mapping[str, Ended]) -> None:
     job = jobs["limit"]
     assert job.shown["JobState"] == "TIMEOUT", job.log
@@ -162,6 +163,7 @@ def test_a_time_limit_is_no_crash(jobs: Mapping[str, Ended]) -> None:
     watched.check_schemas(job.out())
 
 
+@pytest.mark.bars
 def test_a_requeued_job_ends_as_an_undisturbed_one(jobs: Mapping[str, Ended]) -> None:
     job = jobs["again"]
     assert (job.shown["JobState"], job.shown["Restarts"]) == ("COMPLETED", "1"), job.log

@@ -15,6 +15,7 @@ pytestmark = [
 TOOLS = Path(__file__).parent.parent.parent / "tools"
 
 
+@pytest.mark.bars
 def test_a_healthy_job_of_three_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(TOOLS))
     from soak import soak

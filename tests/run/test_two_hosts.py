@@ -136,33 +136,23 @@ Played = Callable[[Callable[[TwoHosts], object]], tuple[object, Watch, Watch]]
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Played]:
+def played(request: pytest.FixtureRequest) -> Iterator[Played]:
     """All scenes that the chosen tests ask for, some at once: most of the time they wait."""
     scenes = {scene.__name__: scene for scene in SCENES}
-    names = {name for item in request.session.items for name in getattr(item.function, "scenes", ())}
 
     def play(name: str, folder: Path) -> tuple[object, Watch, Watch]:
         with TwoHosts(folder) as hosts:  # namespaces are named after it
             outcome = scenes[name](hosts)
             return outcome, hosts.watches[0], hosts.watches[1]
 
-    begun = Together(play, [name for name in scenes if name in names], 2, tmp_path_factory)
+    begun = Together(play, scenes, 2, request)
     yield lambda scene: begun[scene.__name__]
     begun.close()
-
-
-def shows(scene: Callable[[TwoHosts], object]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    def mark(test: Callable[..., None]) -> Callable[..., None]:
-        test.scenes = (scene.__name__,)  # type: ignore[attr-defined]
-        return test
-
-    return mark
 
 
 # -- what came of it
 
 
-@shows(hang)
 def test_a_hang_is_one_verdict_over_both_hosts(played: Played) -> None:
     (codes, heard), alpha, beta = played(hang)
     assert heard == ({f"10.77.0.1:{PORT}"}, set())
@@ -183,7 +173,6 @@ def test_a_hang_is_one_verdict_over_both_hosts(played: Played) -> None:
     assert {rank.rank: rank.host for rank in again.ranks} == {0: "alpha", 1: "alpha", 2: "beta", 3: "beta"}
 
 
-@shows(kill)
 def test_a_killed_rank_of_the_other_host(played: Played) -> None:
     codes, alpha, beta = played(kill)
     assert codes == [1, 1]
@@ -196,7 +185,7 @@ def test_a_killed_rank_of_the_other_host(played: Played) -> None:
     assert not (beta.out / "verdict.json").exists()
 
 
-@shows(host_lost)
+@pytest.mark.bars
 def test_a_host_that_is_lost(played: Played) -> None:
     codes, alpha, beta = played(host_lost)
     assert 0 not in codes
@@ -210,7 +199,7 @@ def test_a_host_that_is_lost(played: Played) -> None:
     assert any(gap["host"] == "beta" and gap["what"] == "evidence of the node" for gap in missing)
 
 
-@shows(host_of_leader_lost)
+@pytest.mark.bars
 def test_the_host_of_the_leader_is_lost(played: Played) -> None:
     codes, alpha, beta = played(host_of_leader_lost)
     assert 0 not in codes
@@ -220,7 +209,7 @@ def test_the_host_of_the_leader_is_lost(played: Played) -> None:
     assert beta.evidence_of("beta") == {2, 3}
 
 
-@shows(leader_killed)
+@pytest.mark.bars
 def test_a_leader_that_is_killed_and_a_fault_after_it(played: Played) -> None:
     (went_on, codes), _, beta = played(leader_killed)
     assert went_on, "the job does not depend on its watchers"
@@ -229,7 +218,7 @@ def test_a_leader_that_is_killed_and_a_fault_after_it(played: Played) -> None:
     assert 3 in beta.evidence_of("beta")
 
 
-@shows(shared)
+@pytest.mark.bars
 def test_a_shared_folder_and_no_connection(played: Played) -> None:
     (codes, heard), alpha, beta = played(shared)
     assert heard == set(), "nobody listens"
@@ -245,7 +234,6 @@ def test_a_shared_folder_and_no_connection(played: Played) -> None:
     assert abs(measured["clock_offset_s"]) <= measured["offset_error_s"] < 3
 
 
-@shows(wrong_token)
 def test_a_wrong_token_is_refused(played: Played) -> None:
     codes, alpha, beta = played(wrong_token)
     assert codes == [0, 0], "each goes on alone"
@@ -254,7 +242,7 @@ def test_a_wrong_token_is_refused(played: Played) -> None:
     assert alpha.document("run.json")["nodes"] == []
 
 
-@shows(full_disk)
+@pytest.mark.bars
 def test_a_node_with_a_full_disk(played: Played) -> None:
     _, alpha, beta = played(full_disk)
     assert alpha.verdict["culprits"]["ranks"] == [2], alpha.told

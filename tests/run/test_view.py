@@ -20,14 +20,23 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(scope="module")
+def jobs() -> Iterator[list[small.Small]]:
+    started: list[small.Small] = []
+    yield started
+    for job in started:
+        if job.process.poll() is None:
+            job.process.send_signal(signal.SIGTERM)
+            job.process.wait(60)
+
+
 @pytest.fixture
-def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[small.Small]:
-    found = small.start(tmp_path_factory.mktemp("viewed"), "--quiet")
-    found.until_ready()
-    yield found
-    if found.process.poll() is None:
-        found.process.send_signal(signal.SIGTERM)
-        found.process.wait(60)
+def job(jobs: list[small.Small], tmp_path_factory: pytest.TempPathFactory) -> small.Small:
+    """One job for all looks, and a new one after it has ended."""
+    if not jobs or jobs[-1].process.poll() is not None:
+        jobs.append(small.start(tmp_path_factory.mktemp("viewed"), "--quiet"))
+    jobs[-1].until_ready()
+    return jobs[-1]
 
 
 def look(job: small.Small, columns: int) -> Terminal:
@@ -49,6 +58,16 @@ def test_a_narrow_terminal_and_a_key_to_leave(job: small.Small) -> None:
     assert job.process.poll() is None, "the job goes on"
 
 
+def test_without_a_terminal_one_look(job: small.Small) -> None:
+    done = subprocess.run(
+        watched.whichrank("watch", job.out), capture_output=True, text=True, env=watched.environment(), timeout=30,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:4]] == ["rank", "0", "1"]
+    assert "\x1b" not in done.stdout
+
+
 def test_who_is_late_and_where(job: small.Small) -> None:
     view = look(job, 120)
     try:
@@ -63,16 +82,6 @@ def test_who_is_late_and_where(job: small.Small) -> None:
     late = [line.split() for line in view.plain.splitlines() if line.strip().startswith("1 ") and "rest" in line]
     assert any("".join(line).startswith("1in") for line in late), "what it does is said"
     assert any(float(line[5]) > 2 for line in late if len(line) > 7), late
-
-
-def test_without_a_terminal_one_look(job: small.Small) -> None:
-    done = subprocess.run(
-        watched.whichrank("watch", job.out), capture_output=True, text=True, env=watched.environment(), timeout=30,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:4]] == ["rank", "0", "1"]
-    assert "\x1b" not in done.stdout
 
 
 def test_the_job_ends_meanwhile(job: small.Small) -> None:

@@ -26,7 +26,7 @@ RANKS = range(4)
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Done]]:
+def jobs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Mapping[str, Done]]:
     site = tmp_path_factory.mktemp("site")
     (site / "sitecustomize.py").write_text(
         "import os, sys\nif 'RANK' in os.environ: sys.stdout.write(f'the site of rank {os.environ[\"RANK\"]}\\n')\n"
@@ -37,7 +37,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Done
         command = watched.torchrun(fault, folder / "checkpoint")
         return watched.run(command, folder / "out", "--policy", "end", PYTHONPATH=path)
 
-    begun = Together(one, FAULTS, 3, tmp_path_factory)
+    begun = Together(one, FAULTS, 3, request)
     yield begun
     begun.close()
 
@@ -47,8 +47,8 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Done
     [
         ("skip", {"conditional-collective", "collective-desync"}),
         ("stuck", {"rank-stuck-in-data-loading", "rank-stuck-in-user-code"}),
-        ("stop", {"rank-frozen", "rank-stuck-in-user-code", "collective-desync"}),
-        ("gil", {"rank-stuck-in-user-code", "collective-desync"}),
+        pytest.param("stop", {"rank-frozen", "rank-stuck-in-user-code", "collective-desync"}, marks=pytest.mark.bars),
+        pytest.param("gil", {"rank-stuck-in-user-code", "collective-desync"}, marks=pytest.mark.bars),
     ],
 )
 def test_a_hang_is_noticed_and_the_rank_named(jobs: Mapping[str, Done], fault: str, causes: set[str]) -> None:
@@ -63,7 +63,10 @@ def test_a_hang_is_noticed_and_the_rank_named(jobs: Mapping[str, Done], fault: s
     assert job.code != 0, "the policy was to end it"
 
 
-@pytest.mark.parametrize("fault", ["skip", "stuck", "stop", "gil", "kill"])
+LONGER = [pytest.param(fault, marks=pytest.mark.bars) for fault in ("stop", "gil")]
+
+
+@pytest.mark.parametrize("fault", ["skip", "stuck", "kill", *LONGER])
 def test_evidence_of_every_rank(jobs: Mapping[str, Done], fault: str) -> None:
     job = jobs[fault]
     words = {row["rank"]: row for row in job.document("bundle/last_words.json")["processes"]}
@@ -82,6 +85,7 @@ def test_evidence_of_every_rank(jobs: Mapping[str, Done], fault: str) -> None:
         assert "hold_the_interpreter" in stack, "a held interpreter can still be asked by a signal"
 
 
+@pytest.mark.bars
 def test_one_that_does_not_come(jobs: Mapping[str, Done]) -> None:
     job = jobs["absent"]
     assert "rank 2 has only torch imported" in job.alarms["confirmed"]["why"]
@@ -114,6 +118,7 @@ def test_a_healthy_job_is_left_alone(jobs: Mapping[str, Done]) -> None:
     assert not (job.out / "bundle").exists()
 
 
+@pytest.mark.bars
 def test_checkpoints_and_evaluations_are_no_hangs(jobs: Mapping[str, Done]) -> None:
     job = jobs["pauses"]
     assert job.code == 0, job.stderr
@@ -126,6 +131,7 @@ def test_its_code_is_passed_on(tmp_path: Path) -> None:
     assert (done.code, done.stdout, done.stderr) == (3, "out\n", "")
 
 
+@pytest.mark.bars
 def test_a_job_that_fails_after_its_group_has_gone(jobs: Mapping[str, Done]) -> None:
     job = jobs["three"]
     assert job.code == 1, "torchrun's own code for failed ranks"

@@ -31,6 +31,7 @@ def job(what, world=2, each=None, **environ):
     return [(p.wait(), out, err) for p in processes for out, err in [p.communicate(timeout=120)]]
 
 
+@pytest.mark.bars
 def test_groups_come_up_and_go_down():
     for code, out, err in job("plain"):
         assert code == 0, err
@@ -55,7 +56,10 @@ def test_recommended_settings_record_and_nobody_warns(tmp_path):
         assert timeouts == {7000, 60000}, "each group has its own timeout"
 
 
-@pytest.mark.parametrize("purpose", ["debug", "production", "bench"])
+OTHERS = [pytest.param(purpose, marks=pytest.mark.bars) for purpose in ("production", "bench")]
+
+
+@pytest.mark.parametrize("purpose", ["debug", *OTHERS])
 def test_recommended_settings_under_torchrun(tmp_path, purpose):
     """As users do it: the shell output of the command, then torchrun."""
     script = (
@@ -84,6 +88,7 @@ def test_absent_ranks_are_named():
     assert ended[2][0] == 0
 
 
+@pytest.mark.bars
 def test_a_store_that_is_not_there():
     code, _out, err = job("absent", world=1, each={0: {"RANK": "1", "WORLD_SIZE": "2"}})[0]
     assert code != 0

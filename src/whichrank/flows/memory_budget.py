@@ -67,6 +67,7 @@ def budget(job: Job) -> list[Part]:
              "measured" if context is not None else "estimated; --full measures it")
     ]  # fmt: skip
     if job.world_size > 1:
+        parts.append(Part("NCCL kernels", facts["kernels"], "loaded with the first communicator; measured on an H200"))
         parts += _nccl(job, facts)
     gradients = job.parameters * (job.gradient_bytes or job.parameter_bytes)
     if job.strategy == "ddp" and gradients:
@@ -75,9 +76,13 @@ def budget(job: Job) -> list[Part]:
         parts.append(Part("DDP buckets", octets, "gradients live in the buckets" if job.bucket_view else how))
     if job.strategy == "fsdp" and job.parameters:
         unit = job.parameters * job.parameter_bytes // max(1, job.units)
-        whole = job.parameters * (job.gradient_bytes or job.parameter_bytes) // max(1, job.units)
+        reduced = job.parameters * (job.gradient_bytes or job.parameter_bytes) // max(1, job.units)
+        # The peak of the backward pass: while one unit is reduced the next is gathered.
         parts.append(Part("FSDP gathered parameters", 2 * unit, "this unit and the one fetched ahead"))
-        parts.append(Part("FSDP gradients before reduce-scatter", whole, "of one unit"))
+        # The shards of the last two units are not there yet at the peak.
+        gradients = unit + reduced - 2 * reduced // max(2, job.world_size)
+        parts.append(Part("FSDP gradients before reduce-scatter", gradients,
+                          "of one unit, and the buffer that is reduced"))  # fmt: skip
     return parts
 
 
@@ -117,7 +122,9 @@ def _nccl(job: Job, facts: Mapping[str, int]) -> list[Part]:
         parts.append(Part("NCCL buffers between hosts", job.communicators * connections * channels * each,
                           f"{channels} channels, {each >> 20} MiB each, GPUDirect RDMA"))  # fmt: skip
     elif transport == "socket":
-        parts.append(Part("NCCL buffers between hosts", 0, "in pinned host memory: no GPUDirect RDMA"))
+        octets = channels * facts["socket_channel"] + facts["socket_communicator"]
+        parts.append(Part("NCCL connections between hosts", job.communicators * octets,
+                          f"{channels} channels; buffers in pinned host memory: no GPUDirect RDMA"))  # fmt: skip
     if job.nvls and job.ranks_per_host > 1:
         chunk = _setting(job, "NCCL_NVLS_CHUNKSIZE", facts["nvls_chunk"])
         count = _setting(job, "NCCL_NVLS_NCHANNELS", facts["nvls_channels"])

@@ -35,17 +35,16 @@ def short(coverage: Coverage) -> Iterator[str]:
     told = [f"read {counted(files['complete'] + files['partial'], 'file')}"]
     told += [f"{files['ignored']:,} ignored"] if files["ignored"] else []
     told += [f"{files['unusable']:,} could not be read"] if files["unusable"] else []
-    yield "; ".join(told) + f"; {counted(len(coverage.clear), 'rule')} found nothing"
+    if coverage.not_evaluated:
+        missing = sorted(
+            {skipped.missing.split(":")[0] for skipped in coverage.not_evaluated}, key=lambda m: (len(m), m)
+        )
+        told.append(f"{counted(len(coverage.not_evaluated), 'rule')} not evaluated, missing {listed(missing, 2)}")
+    yield "; ".join(told) + " (--verbose)"
     nothing = not files["complete"] + files["partial"]
     unread = [f"{s.path}: {s.note}" for s in coverage.sources if s.quality == "unusable" or nothing]
     if unread:
         yield f"not read: {listed(unread, 2)}"
-    if coverage.not_evaluated:
-        missing = list(dict.fromkeys(skipped.missing for skipped in coverage.not_evaluated))
-        yield (
-            f"{counted(len(coverage.not_evaluated), 'rule')} could not be evaluated; missing: {listed(missing, 3)}"
-            " (--verbose lists them)"
-        )
 
 
 def _sources(coverage: Coverage, quality: Quality) -> Iterator[str]:

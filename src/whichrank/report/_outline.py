@@ -56,10 +56,9 @@ class Outline:
     sections: list[Section] = field(default_factory=list)
 
 
-def outline(diagnosis: Diagnosis, *, verbose: bool = True) -> Outline:
-    """The report of one diagnosis, sections without content left out; not `verbose`: the coverage in two lines."""
+def outline(diagnosis: Diagnosis) -> Outline:
+    """The report of one diagnosis, sections without content left out."""
     verdict = diagnosis.verdict
-    coverage = _coverage.lines if verbose else _coverage.short
     alternatives = [Point(f"{percent(a.confidence)}  {a.cause}: {a.why}") for a in verdict.alternatives]
     sections = [
         Section("who", list(_who(diagnosis))),
@@ -76,7 +75,7 @@ def outline(diagnosis: Diagnosis, *, verbose: bool = True) -> Outline:
         Section("also found", _also(diagnosis)),
         Section("next commands", [_command(step) for step in diagnosis.next]),
         Section("hypotheses", [_hypothesis(h) for h in diagnosis.hypotheses], numbered=True),
-        Section("coverage", [Point(line) for line in coverage(diagnosis.coverage)], folded=True),
+        Section("coverage", [Point(line) for line in _coverage.lines(diagnosis.coverage)], folded=True),
     ]
     return Outline(verdict.summary, _label(diagnosis), [s for s in sections if s.points])
 

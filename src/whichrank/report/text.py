@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from whichrank.model.verdict import Diagnosis
+from whichrank.report._brief import brief
 from whichrank.report._outline import Point, Section, outline
 from whichrank.report._paint import Paint, plain
 from whichrank.report._words import safe
@@ -17,7 +18,7 @@ NOTHING = "Give it logs, dumps or stacks of the job; `whichrank collect` takes t
 
 def render(diagnosis: Diagnosis, *, width: int = WIDTH, paint: Paint = plain, verbose: bool = False) -> Iterator[str]:
     """The report, line by line; without a width and colours it is the same everywhere."""
-    told = outline(diagnosis, verbose=verbose)
+    told = outline(diagnosis) if verbose else brief(diagnosis)
     role = diagnosis.verdict.category
     if role == "unknown" and not (diagnosis.coverage.sources or diagnosis.findings or diagnosis.ranks):
         yield from (f"{line}\n" for line in (told.sentence, NOTHING))

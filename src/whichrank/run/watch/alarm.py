@@ -92,6 +92,11 @@ class Seen:
         return self.waiting and self.halted and self.stuck_s > STILL_S
 
     @property
+    def rested_s(self) -> float:
+        """For how long it has come to no new line; progress of another thread begins `stale_s` anew, not `still_s`."""
+        return max(self.stale_s, self.still_s)
+
+    @property
     def halted(self) -> bool:
         return self.resting and self.still_s > STILL_S
 
@@ -207,8 +212,8 @@ class Alarm:
     def _second_look(self, now: float, silence: Silence) -> None:
         """Whoever could end the silence must not have come to a new line since; how busy it is says nothing now."""
         span = SECOND_LOOK_AWAY_S if silence.away else SECOND_LOOK_S
-        walked = min((seen.stale_s for seen in silence.away if not seen.stopped and seen.beating), default=span)
-        if now - self._suspected >= span and walked >= span:
+        rested = [seen.rested_s for seen in silence.away if not seen.stopped and seen.beating]
+        if now - self._suspected >= span and min(rested, default=span) >= span:
             self.level = "confirmed"
 
     def _moved(self, now: float, progress: tuple[object, ...]) -> None:
