@@ -21,10 +21,12 @@ from pathlib import Path
 
 Lines = Callable[[random.Random], Iterator[str]]
 KINDS: dict[str, Lines] = {}
-WORDS = (
+EVERYDAY = (
     "the of a training model was gradient and to in error rank loss for step is that with batch epoch time data loader "
     "worker memory device checkpoint saved failed connection timeout network reduce node process group learning rate"
-).split()
+)
+TELLING = "NCCL CUDA error timeout Connection refused rank Killed signal exit code Traceback OOM killed process"
+WORDS = EVERYDAY.split()
 
 
 def kind(function: Lines) -> Lines:
@@ -66,7 +68,8 @@ def nccl_info(dice: random.Random) -> Iterator[str]:
         rank = dice.randrange(64)
         head = f"node{rank // 8}:{4000 + rank}:{5000 + rank} [{rank % 8}] NCCL INFO"
         for channel in range(16):
-            yield f"{head} Channel {channel:02d}/0 : {rank}[{rank % 8}] -> {(rank + 1) % 64}[{(rank + 1) % 8}] via NET/IB/0"
+            peer = (rank + 1) % 64
+            yield f"{head} Channel {channel:02d}/0 : {rank}[{rank % 8}] -> {peer}[{peer % 8}] via NET/IB/0"
         yield f"{head} AllReduce: opCount {dice.randrange(999):x} sendbuff 0x7f00 recvbuff 0x7f00 count 1024 datatype 7"
 
 
@@ -74,10 +77,11 @@ def nccl_info(dice: random.Random) -> Iterator[str]:
 def nccl_warnings(dice: random.Random) -> Iterator[str]:
     while True:
         rank = dice.randrange(64)
-        yield f"node{rank // 8}:{4000 + rank}:{5000 + dice.randrange(99)} [{rank % 8}] misc/socket.cc:{dice.randrange(999)} "
+        head = f"node{rank // 8}:{4000 + rank}:{5000 + rank} [{rank % 8}]"
+        yield f"{head} misc/socket.cc:{dice.randrange(999)} "
         yield (
-            f"node{rank // 8}:{4000 + rank}:{5000 + rank} [{rank % 8}] transport/net_ib.cc:{dice.randrange(999)} NCCL WARN "
-            f"NET/IB : Got completion from peer 10.0.0.{rank}<4{rank}> with status=12 opcode=0 len={dice.randrange(9999)}"
+            f"{head} transport/net_ib.cc:{dice.randrange(999)} NCCL WARN NET/IB : Got completion from peer "
+            f"10.0.0.{rank}<4{rank}> with status=12 opcode=0 len={dice.randrange(9999)}"
         )
 
 
@@ -86,9 +90,10 @@ def watchdog(dice: random.Random) -> Iterator[str]:
     while True:
         rank = dice.randrange(64)
         yield (
-            f"[rank{rank}]:[E1115 10:00:{dice.randrange(60):02d}.{dice.randrange(999999):06d} ProcessGroupNCCL.cpp:632] "
-            f"[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={dice.randrange(99999)}, "
-            f"OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=600000) ran for 600{dice.randrange(999)} milliseconds"
+            f"[rank{rank}]:[E1115 10:00:{dice.randrange(60):02d}.{dice.randrange(999999):06d} "
+            f"ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation timeout: "
+            f"WorkNCCL(SeqNum={dice.randrange(99999)}, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, "
+            f"Timeout(ms)=600000) ran for 600{dice.randrange(999)} milliseconds"
         )
 
 
@@ -96,11 +101,12 @@ def watchdog(dice: random.Random) -> Iterator[str]:
 def launcher(dice: random.Random) -> Iterator[str]:
     while True:
         pid = dice.randrange(99999)
+        place = "torch/distributed/elastic/multiprocessing/api.py"
         yield (
-            f"E1115 10:00:{dice.randrange(60):02d}.{dice.randrange(999):03d}000 {pid} torch/distributed/elastic/"
-            f"multiprocessing/api.py:874] failed (exitcode: {dice.choice([1, -9, -11])}) local_rank: {pid % 8} (pid: {pid})"
+            f"E1115 10:00:{dice.randrange(60):02d}.{dice.randrange(999):03d}000 {pid} {place}:874] failed "
+            f"(exitcode: {dice.choice([1, -9, -11])}) local_rank: {pid % 8} (pid: {pid})"
         )
-        yield f"W1115 10:00:00.000000 {pid} torch/distributed/elastic/multiprocessing/api.py:897] Sending process {pid} closing signal SIGTERM"
+        yield f"W1115 10:00:00.000000 {pid} {place}:897] Sending process {pid} closing signal SIGTERM"
 
 
 @kind
@@ -120,7 +126,8 @@ def progress(dice: random.Random) -> Iterator[str]:
     step = 0
     while True:
         step += 1
-        yield f"2026-11-15 10:00:{step % 60:02d},123 INFO rank {step % 64} step {step} loss={dice.random():.4f} lr=1e-4 tok/s={step}"
+        when = f"2026-11-15 10:00:{step % 60:02d},123"
+        yield f"{when} INFO rank {step % 64} step {step} loss={dice.random():.4f} lr=1e-4 tok/s={step}"
 
 
 @kind
@@ -149,9 +156,7 @@ def prose(dice: random.Random) -> Iterator[str]:
 @kind
 def failing_prose(dice: random.Random) -> Iterator[str]:
     """Every line has words that signatures look for, and no line is one."""
-    parts = (
-        "NCCL CUDA error timeout Connection refused rank Killed signal exit code Traceback OOM killed process".split()
-    )
+    parts = TELLING.split()
     while True:
         yield " ".join(dice.choices(parts + WORDS, k=10))
 
@@ -159,7 +164,7 @@ def failing_prose(dice: random.Random) -> Iterator[str]:
 @kind
 def one_long_line(dice: random.Random) -> Iterator[str]:
     while True:
-        yield "\x00".join(prose_line(dice) for _ in range(1))
+        yield prose_line(dice)
 
 
 @kind
@@ -171,7 +176,7 @@ def short_lines(dice: random.Random) -> Iterator[str]:
 @kind
 def empty_lines(dice: random.Random) -> Iterator[str]:
     while True:
-        yield ""
+        yield " " * dice.randrange(2)
 
 
 @kind
@@ -194,7 +199,7 @@ def json_lines(dice: random.Random) -> Iterator[str]:
 
 
 def write(path: Path, name: str, size: int, seed: int = 1) -> None:
-    """So many bytes of one kind; a megabyte is made and repeated with other digits, which is fast and as hard to read."""
+    """So many bytes of one kind."""
     dice = random.Random(seed)
     lines = KINDS[name](dice)
     separator = " " if name == "one_long_line" else "\n"

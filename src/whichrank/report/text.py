@@ -20,7 +20,7 @@ def render(diagnosis: Diagnosis, *, width: int = WIDTH, paint: Paint = plain, ve
     """The report, line by line; without a width and colours it is the same everywhere."""
     told = outline(diagnosis) if verbose else brief(diagnosis)
     role = diagnosis.verdict.category
-    if not diagnosis.coverage.sources:
+    if role == "unknown" and not (diagnosis.coverage.sources or diagnosis.findings or diagnosis.ranks):
         yield from (f"{line}\n" for line in (told.sentence, NOTHING))
         return
     for line in _wrapped(told.sentence, "", "", width):

@@ -63,7 +63,7 @@ def install(folder: Path) -> None:
 def in_use(folder: Path) -> bool:
     """Whether a process of the job lives that has the hook on its path.
 
-    Were the folder gone, anybody could make one of that name, and the next Python of that process would run its code."""
+    Were the folder gone, anybody could make one of that name, and the next Python of that process would run it."""
     return any(
         str(folder) in processes.environ(pid).get("PYTHONPATH", "").split(os.pathsep)
         for pid in processes.everybody()

@@ -142,7 +142,8 @@ def chosen(units: _Units, most: int = MOST) -> Flags:
         stay[alike[np.sort(firsts)[: quota // 4]]] = stay[alike[np.sort(lasts)[-(quota // 4) :]]] = True
     # Where hardly two look alike that is still too much: both ends of the file are read.
     spent = np.cumsum(np.where(stay, units.lines, 0))
-    return stay & ((spent <= most // 2) | (spent > spent[-1] - most // 2))
+    kept: Flags = stay & ((spent <= most // 2) | (spent > spent[-1] - most // 2))
+    return kept
 
 
 def _cap(cost: Indices, most: int) -> int:
