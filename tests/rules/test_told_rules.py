@@ -134,6 +134,7 @@ FIRE: list[tuple[str, str, texts.Files]] = [
     ("COLL203", "both send first", {"a.log": TIMED_OUT, "train.py": "if rank == 0:\n    dist.send(a, 1)\n    dist.recv(b, 1)\nelse:\n    dist.send(a, 0)\n    dist.recv(b, 0)\n"}),
     ("COLL203", "crossed", {"a.log": TIMED_OUT, "train.py": CROSSED}),
     ("COLL204", "counts", {"ras.txt": RAS}),
+    ("COLL136", "batches", {"a.log": "".join(f"[rank{r}]: {1000 if r == 2 else 1024} batches per epoch\n" for r in range(4)) + TIMED_OUT}),
     ("COLL205", "iterable", {"a.log": TIMED_OUT, "note.txt": "custom IterableDataset with dynamic batching\n"}),
     ("SLOW201", "mapping", {"a.log": "Map (num_proc=16):  35%|███▌      | 35000/100000 [12:01<22:20]\n" + EARLY}),
     ("SLOW201", "NCCL's id did not come", {"a.log": "Running tokenizer on dataset:  35%|███▌      | 35/100 [30:01<22:20]" + texts.traceback("RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout")}),

@@ -20,6 +20,7 @@ from whichrank.lab import truth
 from whichrank.lab.truth import Truth
 from whichrank.model.errors import UsageError
 from whichrank.model.verdict import Verdict
+from whichrank.timeline.identity.who import short_name
 
 CONFIDENT = 0.7
 """A wrong answer above this, with the truth not even listed, is the worst kind of miss."""
@@ -57,14 +58,18 @@ class Scored:
         """The ranks exactly; candidates count where no rank is named as certain. Unknown ranks: the hosts."""
         guilty = self.truth.culprit_ranks
         named = self.verdict.culprits.ranks or self.verdict.culprits.candidates
-        by_host = bool(self.hosts) and set(self.verdict.culprits.hosts) == set(self.hosts)
+        by_host = bool(self.hosts) and self._named_hosts == {short_name(host) for host in self.hosts}
         return (guilty is None and not self.hosts) or (guilty is not None and set(named) == set(guilty)) or by_host
 
     @property
     def accused(self) -> bool:
         guilty = self.truth.culprit_ranks
         ranks = guilty is not None and bool(set(self.verdict.culprits.ranks) - set(guilty))
-        return ranks or (bool(self.hosts) and bool(set(self.verdict.culprits.hosts) - set(self.hosts)))
+        return ranks or (bool(self.hosts) and bool(self._named_hosts - {short_name(host) for host in self.hosts}))
+
+    @property
+    def _named_hosts(self) -> set[str]:
+        return {short_name(host) for host in self.verdict.culprits.hosts}
 
     @property
     def confident_error(self) -> bool:
