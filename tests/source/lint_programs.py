@@ -59,6 +59,16 @@ def score_file(path: Path, score: Score, result: CodeLint | None = None) -> None
             score.false.append(f"{path.name}:{at} {code} {cause}")
 
 
+def unpack(packed: Path, folder: Path) -> list[Path]:
+    """The programs of a packed set, each below a line `=== name`."""
+    parts = re.split(r"^=== (\S+)\n", packed.read_text(), flags=re.MULTILINE)
+    written = []
+    for name, text in zip(parts[1::2], parts[2::2], strict=True):
+        (folder / name).write_text(text)
+        written.append(folder / name)
+    return written
+
+
 def score_folder(folder: Path) -> Score:
     score = Score()
     for path in sorted(folder.glob("*.py")):

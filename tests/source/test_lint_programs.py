@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.source.lint_programs import SAMPLES, Score, labels, score_file, score_folder
+from tests.source.lint_programs import SAMPLES, Score, labels, score_file, score_folder, unpack
 
 PROGRAMS = sorted(path for folder in ("blind", "more", "third", "fourth") for path in (SAMPLES / folder).glob("*.py"))
 
@@ -22,6 +22,21 @@ def test_a_program_is_judged_as_labelled(path: Path, request: pytest.FixtureRequ
     score = Score()
     score_file(path, score)
     assert (score.misses, score.false) == ([], [])
+
+
+def test_the_packed_set_is_judged_as_labelled(tmp_path: Path) -> None:
+    score = Score()
+    paths = unpack(SAMPLES / "fifth.txt", tmp_path)
+    for path in paths:
+        score_file(path, score)
+    assert len(paths) == 66
+    assert sum(not labels(path)[0] for path in paths) == 33
+    # A file counts as there for all ranks or for none; gradients that are averaged by hand, as averaged.
+    assert [miss.partition(":")[0] for miss in score.misses] == [
+        "45_resume_exists_wrong.py",
+        "47_grad_norm_skip_wrong.py",
+    ]
+    assert score.false == []
 
 
 def test_half_of_the_programs_are_right() -> None:

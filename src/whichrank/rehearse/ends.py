@@ -18,6 +18,8 @@ SURROUNDINGS = ("ModuleNotFoundError", "ImportError", "FileNotFoundError", "Perm
 INTERNAL = ("AttributeError", "AssertionError")
 """Raised inside a library: more likely a stand-in that lacks something than a mistake of the script."""
 NO_GPU = ("cuda", "cudnn", "nccl", "triton", "not compiled with", "no nvidia", "hip ", "gpu")
+NO_ACCELERATOR = ("accelerator device", "not compiled with cuda")
+"""Never a mistake of the script, whichever part of torch says it."""
 LIBRARIES = ("site-packages", "/lib/python", "/whichrank/worker/", "<")
 PHASES = (
     ("rank-stuck-in-data-loading", ("dataloader", "dataset", "__getitem__", "_next_data", "load_batch", "fetch")),
@@ -47,7 +49,7 @@ def crash(positions: dict[int, Position]) -> Ending:
     if any(sign in error["message"] for sign in UNUSED):
         return Ending("unused-parameters", down, f"{said[:400]}")
     if ours(error):
-        return Ending("", down, f"{said}. A rehearsal lacks what the script needed there.")
+        return Ending("", down, f"{said}. A rehearsal lacks what the script needed there")
     raised = (error["raised_in"] or ["", 0, ""])[0]
     if any(part in raised for part in ("/torch/distributed/", "/worker/rehearsal/group.py")) and error["type"] in (
         "ValueError",
@@ -77,6 +79,8 @@ def ours(error: dict[str, Any]) -> bool:
     """Whether an exception comes from what a rehearsal takes away: network, GPU, files, packages."""
     kinds, text = set(error["chain"]), error["message"].lower()
     if kinds & set(NETWORK) or kinds & set(SURROUNDINGS) or error["type"] == "SystemExit":
+        return True
+    if any(sign in text for sign in NO_ACCELERATOR):
         return True
     raised = (error["raised_in"] or ["", 0, ""])[0]
     library = ("site-packages" in raised or "/torch/" in raised) and "/torch/distributed/" not in raised

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import zlib
 from collections.abc import Iterator
@@ -109,6 +110,7 @@ def emptied(batch: Any) -> Any:
 def watch_loaders() -> None:
     make, iterate = DataLoader.__init__, DataLoader.__iter__
 
+    @functools.wraps(make)  # trainers ask for the signature, and make the loader again
     def init(self: Any, *args: Any, **options: Any) -> None:
         options.update(pin_memory=False)
         given = options.get("num_workers", 0)
@@ -126,6 +128,7 @@ def watch_loaders() -> None:
 
 def watch_losses() -> None:
     def watched(function: Any) -> Any:
+        @functools.wraps(function)
         def wrapper(*args: Any, **options: Any) -> Any:
             result = function(*args, **options)
             Plan.losses += 1
