@@ -54,9 +54,7 @@ def diagnose(
         outcomes, noted, shortened = outcomes_of(intake.items, jobs=jobs, progress=progress)
     refused = [*intake.refused, *noted]
     jobs_in_it = sorted({item.job for item, _ in outcomes if item.job})
-    answers = [
-        _judged(outcomes, refused, job, why=why, views=views, progress=progress) for job in jobs_in_it or [""]
-    ]
+    answers = [_judged(outcomes, refused, job, why=why, views=views, progress=progress) for job in jobs_in_it or [""]]
     answer = together(answers, jobs_in_it) if jobs_in_it else answers[0][1]
     answer = with_wanted(answer, shortened)
     if source is None:
