@@ -21,6 +21,7 @@ COLUMNS = (
     ("innocents_accused", "innocents accused"), ("alarm_s", "alarm s"), ("verdict_s", "verdict s"),
 )  # fmt: skip
 Score = dict[str, Any]
+FAULTS = Path(__file__).parent.parent / "src" / "whichrank" / "lab" / "faults"
 
 
 def page(drills: Score | None, recorded: dict[str, Score], blind: dict[str, Score]) -> Iterator[str]:
@@ -44,7 +45,8 @@ def page(drills: Score | None, recorded: dict[str, Score], blind: dict[str, Scor
         yield from _section(name, score, name)
     if drills:
         faults = len({row["fault"] for row in drills["scores"]})
-        yield f"## Drills\n\nReal jobs, broken on purpose by {faults} faults ({drills['backend']}).\n\n"
+        known = sum(not path.name.startswith("_") for path in FAULTS.glob("*/*.py"))
+        yield f"## Drills\n\nReal jobs, broken on purpose by {faults} of {known} faults ({drills['backend']}).\n\n"
         yield from _section("All faults together", drills, "drill")
         yield from _faults(drills)
     yield from _losses(every)
