@@ -14,7 +14,8 @@ from pathlib import Path
 
 RANKS, SECONDS = 64, 15
 RANK = "import time; time.sleep(600)"
-JOB = f"for r in $(seq 0 {RANKS - 1}); do RANK=$r LOCAL_RANK=$r WORLD_SIZE={RANKS} {sys.executable} -c '{RANK}' & done; wait"
+START = f"RANK=$r LOCAL_RANK=$r WORLD_SIZE={RANKS} {sys.executable} -c '{RANK}'"
+JOB = f"for r in $(seq 0 {RANKS - 1}); do {START} & done; wait"
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -37,7 +38,7 @@ def measured(pid: int, clients: list[socket.socket]) -> tuple[float, int]:
     """Share of a core, and bytes that each client got per second."""
     begun, spent, heard = time.monotonic(), cpu_s(pid), 0
     while (left := begun + SECONDS - time.monotonic()) > 0:
-        for client in select.select(clients, [], [], left)[0] if clients else [time.sleep(left)] and []:
+        for client in select.select(clients, [], [], left)[0]:
             heard += len(client.recv(1 << 20))
     return (cpu_s(pid) - spent) / SECONDS, heard // max(1, len(clients)) // SECONDS
 

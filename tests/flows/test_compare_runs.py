@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.flows.planted_runs import PLANTINGS, record
+from whichrank.evidence.collectors import conditions
 from whichrank.flows.compare import compare
 from whichrank.flows.run_profile import arguments, profile
 
@@ -94,6 +95,21 @@ def test_arguments_without_what_no_two_runs_share() -> None:
         "--lr=0.1",
     ]
     assert arguments(words) == ["torchrun", "train.py", "--lr=0.1"]
+
+
+def test_secrets_of_a_command_are_not_kept() -> None:
+    command = ["python", "train.py", "--api-key", "s3cr3t", "--auth_token=s3cr3t", "--lr", "0.1", "hf_abcdefghijk"]
+    kept = conditions.without_secrets(command)
+    assert kept == [
+        "python",
+        "train.py",
+        "--api-key",
+        "<removed>",
+        "--auth_token=<removed>",
+        "--lr",
+        "0.1",
+        "<removed>",
+    ]
 
 
 def test_damaged_files_are_no_run(tmp_path: Path) -> None:

@@ -280,3 +280,34 @@ def test_a_real_job_in_a_real_browser(browser, tmp_path: Path) -> None:
     job.until("the end", lambda: text(browser, "#state") == "ended")
     assert "web" in (tmp_path / "out" / "run.json").read_text()
     assert url.partition("token=")[2] not in (tmp_path / "out" / "run.json").read_text(), "the token is not kept"
+
+
+@pytest.mark.bars
+def test_the_page_of_the_leader_has_the_ranks_of_all_nodes(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from tests.run.test_nodes_on_one_host import start, watched
+
+    store, leader = watched.free_port(), watched.free_port()
+    jobs = [
+        start(tmp_path, name, "long", store, "--leader", f"127.0.0.1:{leader}", "--web", "0") for name in ("n1", "n2")
+    ]
+    seen: list[tuple[int, set[str]]] = []
+    try:
+        for job in jobs:
+            line = next(line for line in job.stderr if "the job as a page" in line)
+            url = re.search(r"http://\S+", line).group().replace("/?", "/events?")
+            begun = 0.0
+            with urllib.request.urlopen(url, timeout=90) as stream:
+                for raw in stream:
+                    said = json.loads(raw[6:]) if raw.startswith(b"data: ") else {}
+                    begun = begun or (time.monotonic() if said.get("seen") else 0.0)
+                    if said.get("seen") == 4 or (begun and time.monotonic() - begun > 15):
+                        seen.append((said.get("seen", 0), {row[1] for row in said.get("rows", ())}))
+                        break
+    finally:
+        for job in jobs:
+            job.terminate()
+        for job in jobs:
+            job.communicate(timeout=60)
+    assert max(seen)[0] == 4, seen
+    assert len(max(seen)[1]) == 2, seen

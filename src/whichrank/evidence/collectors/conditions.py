@@ -52,7 +52,7 @@ def of_job(
     folder = _folder(first)
     return {
         MARK: 1,
-        "command": list(command),
+        "command": without_secrets(command),
         "host": {
             "name": platform.node(),
             "kernel": platform.release(),
@@ -83,6 +83,22 @@ def kept(environ: Mapping[str, str]) -> dict[str, str]:
     """The settings that may be kept, without secrets."""
     more = {name: environment.redacted(name, value) for name, value in environ.items() if _MORE.match(name)}
     return dict(sorted({**environment.kept(environ), **more}.items()))
+
+
+def without_secrets(command: Sequence[str]) -> list[str]:
+    """The words of a command; what follows a name such as --api-key is not kept."""
+    found, hidden = [], False
+    for word in command:
+        name, equals, value = word.partition("=")
+        if hidden and not word.startswith("-"):
+            found.append(environment.REMOVED)
+        elif equals:
+            found.append(f"{name}={environment.redacted(name.replace('-', '_'), value)}")
+        else:
+            found.append(environment.redacted("", word))
+        known = environment.redacted(name.replace("-", "_"), "")
+        hidden = word.startswith("-") and not equals and known == environment.REMOVED
+    return found
 
 
 def limits_of(text: str) -> dict[str, str]:

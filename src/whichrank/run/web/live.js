@@ -21,7 +21,7 @@
     const failed = s.state === "ended" && s.exit_code;
     const state = $("state");
     state.textContent = failed ? `ended, code ${s.exit_code}` : words[s.state] || s.state;
-    state.className = `chip ${failed ? "bad" : s.state === "running" && s.verdict ? "bad" : tone[s.state] || ""}`;
+    state.className = `chip ${failed ? "bad" : s.state === "running" && s.verdict && s.verdict.category !== "healthy" ? "bad" : tone[s.state] || ""}`;
     $("job").textContent = s.job;
     $("where").textContent = s.attempt > 1 ? `attempt ${s.attempt}` : "";
     $("out").textContent = `results in ${s.out}`;
@@ -52,7 +52,8 @@
   function verdict(v) {
     $("verdict").hidden = !v;
     if (!v) return;
-    $("v-kicker").textContent = `${v.category} · ${v.cause} · ${Math.round(100 * v.confidence)} % sure`;
+    $("verdict").className = `verdict${v.category === "healthy" ? " good" : ""}`;
+    $("v-kicker").textContent = `${v.category === v.cause ? v.cause : `${v.category} · ${v.cause}`} · ${Math.round(100 * v.confidence)} % sure`;
     $("v-summary").textContent = v.summary;
     const who = [];
     if (v.ranks.length) who.push(`rank ${v.ranks.join(", ")}`);

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from whichrank import __version__
+from whichrank.model.errors import WhichrankError
 from whichrank.report.html.page import asset
 from whichrank.run.monitoring.exporter import address
 from whichrank.run.monitoring.listeners import Silent
@@ -49,12 +50,13 @@ class LivePage(Silent):
     _ranks: Sequence[Member] = ()
     _level: str = ""
     _ended: bool = False
+    _onlooker: Onlooker | None = None
 
     def __post_init__(self) -> None:
         self.server = server(self.web, self.token_file, self.event)
 
     def begin(self, out: Path) -> None:
-        self._out, self._state, self._pace = out, State(out, self.job), Pace(out)
+        self._out, self._state, self._pace, self._onlooker = out, State(out, self.job), Pace(out), None
 
     def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:  # noqa: ARG002 - a listener's
         self._ranks, self._level = tuple(ranks), level
@@ -63,9 +65,20 @@ class LivePage(Silent):
         """The newest state; called from the server's thread while somebody looks."""
         if self._state is None or self._pace is None:
             return '{"state":"starting","rows":[],"groups":[],"alarms":[],"slow":[],"tiles":"","verdict":null}'
-        hosts = {member.rank: str(getattr(member, "node", "")) for member in self._ranks}
+        if not self._ranks and not self._ended:
+            return self._own_ranks(self._state)
+        nodes = {member.rank: str(getattr(member, "node", "")) for member in self._ranks}
+        hosts = {rank: node or "this node" for rank, node in nodes.items()} if any(nodes.values()) else {}
         told = "ended" if self._ended else "" if self._level in ("", "calm") else self._level
         return self._state.document(rows_of(self._ranks, self._pace, time.time_ns()), hosts, told)
+
+    def _own_ranks(self, state: State) -> str:
+        """On a node that does not judge, the watcher tells nothing: its own ranks are looked at from here."""
+        try:
+            self._onlooker = self._onlooker or Onlooker(self._out)
+            return self._onlooker.event()
+        except WhichrankError:  # not yet begun
+            return state.document([])
 
     def close(self) -> None:
         self._ended = True

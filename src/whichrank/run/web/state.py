@@ -15,7 +15,7 @@ from whichrank.run.watch.samples import NAME
 from whichrank.run.watch.view import Row
 
 MOST_ROWS = 128
-"""Ranks that are told one by one; of more than these, those that keep others waiting, then the first ones."""
+"""Ranks that are told one by one; of more than these, the first ones. Who keeps others waiting comes first."""
 MOST_GROUPS, MOST_ALARMS = 12, 8
 HISTORY = 1 << 20
 _LETTERS = {
@@ -64,7 +64,7 @@ class State:
         shown = rows if len(rows) <= MOST_ROWS else sorted(rows, key=lambda row: (-row.late_s, row.rank))[:MOST_ROWS]
         samples = self._samples()
         found = []
-        for row in sorted(shown, key=lambda row: row.rank):
+        for row in sorted(shown, key=lambda row: (not row.late_s, row.rank)):
             sample = samples.get(row.rank, {})
             gpu: dict[str, Any] = sample.get("gpu") or {}
             memory = sample.get("memory_bytes")
