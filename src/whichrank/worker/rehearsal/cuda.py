@@ -271,14 +271,14 @@ def _fsdp_on_cpu() -> None:
     """FSDP takes the GPU that it is given by number, and frees parameters on the GPU that it has copied to the CPU."""
     from torch.distributed.fsdp import FullyShardedDataParallel, _flat_param
 
-    original = FullyShardedDataParallel.__init__
+    original: Any = FullyShardedDataParallel.__init__
     handle = _flat_param.FlatParamHandle
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **options: Any) -> None:
         original(self, *args, **{**options, "device_id": torch.device("cpu")})
 
-    move = handle.flat_param_to
+    move: Any = handle.flat_param_to
 
     @functools.wraps(move)
     def moved(self: Any, *args: Any, **options: Any) -> None:
