@@ -60,6 +60,6 @@ def drop_packets(cluster: Cluster, name: str) -> None:
 def whichrank(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
     """The command on the login host."""
     return cluster.inside(
-        "login", "nice", sys.executable, "-m", "whichrank", *words, "--ssh", f"ssh -F {cluster.folder / 'ssh_config'}",
+        "login", sys.executable, "-m", "whichrank", *words, "--ssh", f"ssh -F {cluster.folder / 'ssh_config'}",
         check=False, cwd=os.fspath(cluster.folder),
     )  # fmt: skip

@@ -14,8 +14,13 @@ import pytest
 
 from whichrank.run.first_response import travelling
 
-PYTHONS = sorted(Path("/root/.pyenv/versions").glob("3.*/bin/python3"))
-NEW = [path for path in PYTHONS if tuple(map(int, path.parts[-3].split(".")))[:2] >= travelling.OLDEST]
+
+def version(path):
+    return tuple(map(int, path.parts[-3].split(".")))
+
+
+PYTHONS = sorted(Path("/root/.pyenv/versions").glob("3.*/bin/python3"), key=version)
+NEW = [path for path in PYTHONS if version(path)[:2] >= travelling.OLDEST]
 OLD = [path for path in PYTHONS if path not in NEW]
 
 
