@@ -178,6 +178,7 @@ def forget() -> None:
         function.cache_clear()
     for name in ("anchors", "harmless", "words"):
         KNOWN.__dict__.pop(name, None)
+    KNOWN.edition += 1
 
 
 @cache
@@ -315,6 +316,9 @@ def _stanzas(path: Path) -> Iterator[tuple[str, dict[str, str], int]]:
 
 class Known:
     """The table as a scan of bytes needs it."""
+
+    edition: int = 0
+    """Another number after other plug-ins came into use: what is made of the table is made anew."""
 
     @cached_property
     def anchors(self) -> dict[bytes, tuple[Signature, ...]]:

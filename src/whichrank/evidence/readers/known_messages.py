@@ -52,17 +52,20 @@ def sniff(head: bytes, name: str) -> bool:
     """Whether the beginning of the file holds a known message."""
     if not is_text(head) or name.lower().endswith(_NO_EVIDENCE):
         return False
-    known = _words_of_people() if name.lower().endswith(_DOCUMENTS) else _all_anchors()
+    table = _words_of_people if name.lower().endswith(_DOCUMENTS) else _all_anchors
+    known = table(KNOWN.edition)
     return bool(known.find(Chunk(bytearray(head + bytes(PADDING)), len(head), 0, 1)))
 
 
 def telling() -> frozenset[bytes]:
     """Words in lines that are read in detail."""
-    return _searched(note=False, document=False)[1]
+    return _searched(KNOWN.edition, note=False, document=False)[1]
 
 
 @cache
-def _searched(*, note: bool, document: bool) -> tuple[dict[bytes, tuple[Signature, ...]], frozenset[bytes]]:
+def _searched(
+    _edition: int, *, note: bool, document: bool
+) -> tuple[dict[bytes, tuple[Signature, ...]], frozenset[bytes]]:
     """The signatures by their words, and the words to look for; in a note also those that only people use.
 
     In a document people write about what was printed: only their words count."""
@@ -73,12 +76,12 @@ def _searched(*, note: bool, document: bool) -> tuple[dict[bytes, tuple[Signatur
 
 
 @cache
-def _all_anchors() -> Words:
+def _all_anchors(_edition: int) -> Words:
     return Words(KNOWN.anchors)
 
 
 @cache
-def _words_of_people() -> Words:
+def _words_of_people(_edition: int) -> Words:
     return Words(KNOWN.words)
 
 
@@ -128,7 +131,7 @@ class Listener:
     def __init__(self, item: Item) -> None:
         self._ignored = item.label.lower().endswith(_NO_EVIDENCE)
         document = item.label.lower().endswith(_DOCUMENTS)
-        self._signatures, words = _searched(note=item.size <= _A_NOTE, document=document)
+        self._signatures, words = _searched(KNOWN.edition, note=item.size <= _A_NOTE, document=document)
         self.words = frozenset() if self._ignored else words
         self._total = 0
         self._label = item.label
@@ -188,14 +191,11 @@ class Listener:
 
     def _look(self, met: Held) -> None:
         line = met.text
-        told = {signature.library for word in met.words for signature in self._signatures[word]}
-        if told == {REPORT} and _OUTPUT.search(line):
-            return
         voice: Voice | None = None
         taken: list[tuple[int, int]] = []
-        printed = False
+        printed = _OUTPUT.search(line) is not None
         for signature in self._fitting(line, met.words):
-            if signature.library == REPORT and (printed or _OUTPUT.search(line)):
+            if signature.library == REPORT and printed:
                 continue  # a program's words, not a person's
             if voice is None:
                 voice = listen(line, self._clock)
