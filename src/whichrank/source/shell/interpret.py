@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from whichrank.facts.releases import Release, release_in
@@ -519,9 +518,9 @@ class Interpreter:
         words = [field.text for field in command]
         size = self.allocation.slurm(words, command[0].line)
         if any(re.match(r"-n\d*$|--ntasks(?:=|$)", word) for word in words):
-            size = replace(size, tasks=None)
+            size = size._replace(tasks=None)
         if any(re.match(r"-[Nwxr]|--(?:nodes|nodelist|exclude|relative|het-group)(?:=|$)", word) for word in words):
-            size = replace(size, nodes=None)
+            size = size._replace(nodes=None)
         return size
 
     def split_at_commas(self, found: batch.Listed, line: int) -> None:
