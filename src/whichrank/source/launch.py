@@ -162,7 +162,9 @@ def _described(out: SettingsFile, text: str, label: str) -> None:
     if _PRODUCTION.search(PurePosixPath(label).name):
         out.production.add(label)
     out.production.update(
-        a.scope for a in out.assignments if _STAGE.fullmatch(a.name) and (a.value or "").lower() in {"prod", "production"}
+        a.scope
+        for a in out.assignments
+        if _STAGE.fullmatch(a.name) and (a.value or "").lower() in {"prod", "production"}
     )
     if not out.torch and not out.nccl and not out.pinned and "#" in text:
         out.torch, out.nccl = said_in(re.findall(r"(?:^|\s)#(?!SBATCH|PBS|BSUB|!)([^\n]*)", text))

@@ -109,7 +109,9 @@ class _Program:
             self.take(run_command(words, self.out.label, self.lines, [*inherited, *given]), scope)
         elif child.script:
             text, line = child.script
-            found = run_script(text.replace(UNKNOWN, "$UNKNOWN"), self.out.label, line, self.lines, [*inherited, *given])
+            found = run_script(
+                text.replace(UNKNOWN, "$UNKNOWN"), self.out.label, line, self.lines, [*inherited, *given]
+            )
             if _ONLY_EXPORTS.fullmatch(text):
                 self.gone_at_once(found)
             else:
@@ -186,7 +188,9 @@ def _is_branch(node: ast.AST) -> bool:
 def _pretends(func: ast.expr) -> bool:
     """`mock.patch.dict(os.environ, …)` and `monkeypatch.setenv(…)`: environments of tests."""
     owner = ast.unparse(func.value) if isinstance(func, ast.Attribute) else ""
-    return owner.endswith(("patch", "monkeypatch")) and isinstance(func, ast.Attribute) and func.attr in {"dict", "setenv"}
+    return (
+        owner.endswith(("patch", "monkeypatch")) and isinstance(func, ast.Attribute) and func.attr in {"dict", "setenv"}
+    )
 
 
 def _dead(tree: ast.AST) -> Iterator[ast.AST]:

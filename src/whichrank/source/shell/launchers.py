@@ -372,13 +372,14 @@ def _qsub(words: list[Field]) -> Passage:
 
 
 PROGRAMS: dict[str, Callable[[list[Field]], Passage | None]] = {
-    "sudo": _sudo, "doas": _sudo, "su": _su, "runuser": _su, "env": _env, "ssh": _ssh, "rsh": _ssh, "gcloud": _cloud_ssh, "pdsh": _pdsh, "clush": _pdsh,
-    "pssh": _pdsh, "parallel-ssh": _pdsh, "dsh": _pdsh, "pbsdsh": _pdsh, "srun": _srun, "sbatch": _srun,
-    "salloc": _srun, "mpirun": _mpirun,
-    "mpiexec": _mpirun, "orterun": _mpirun, "mpiexec.hydra": _mpirun, "docker": _docker, "podman": _docker,
-    "nerdctl": _docker, "nvidia-docker": _docker, "singularity": _singularity, "apptainer": _singularity,
-    "kubectl": _kubectl, "oc": _kubectl, "systemd-run": _systemd_run, "ray": _ray, "deepspeed": _deepspeed,
-    "qsub": _qsub,
+    "sudo": _sudo, "doas": _sudo, "su": _su, "runuser": _su, "env": _env,
+    "ssh": _ssh, "rsh": _ssh, "gcloud": _cloud_ssh, "pdsh": _pdsh, "clush": _pdsh, "pssh": _pdsh,
+    "parallel-ssh": _pdsh, "dsh": _pdsh, "pbsdsh": _pdsh,
+    "srun": _srun, "sbatch": _srun, "salloc": _srun, "qsub": _qsub,
+    "mpirun": _mpirun, "mpiexec": _mpirun, "orterun": _mpirun, "mpiexec.hydra": _mpirun,
+    "docker": _docker, "podman": _docker, "nerdctl": _docker, "nvidia-docker": _docker,
+    "singularity": _singularity, "apptainer": _singularity, "kubectl": _kubectl, "oc": _kubectl,
+    "systemd-run": _systemd_run, "ray": _ray, "deepspeed": _deepspeed,
 }  # fmt: skip
 
 
