@@ -14,18 +14,8 @@ from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
 from whichrank.source.shell.conditions import truth
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Environment, Made, Variable
-from whichrank.source.shell.syntax import (
-    Case,
-    Function,
-    Group,
-    If,
-    Loop,
-    Node,
-    Simple,
-    Step,
-    Word,
-    parse,
-)
+from whichrank.source.shell.syntax import Case, Function, Group, If, Loop, Node, Simple, Step, parse
+from whichrank.source.shell.tokens import Word
 from whichrank.source.shell.words import Field, Value, array, expand, fields, pieces
 
 QUOTE_LIMIT = 300

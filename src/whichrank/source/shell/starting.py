@@ -14,7 +14,7 @@ from whichrank.source.shell.words import Field, Value, keep_unknown
 if TYPE_CHECKING:
     from whichrank.source.shell.allocation import Allocation
     from whichrank.source.shell.interpret import Interpreter
-    from whichrank.source.shell.syntax import Redirect
+    from whichrank.source.shell.tokens import Redirect
 
 _SLURM = frozenset({"srun", "sbatch", "salloc"})
 

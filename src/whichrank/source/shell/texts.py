@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from whichrank.records.settings import UNKNOWN, Assignment, Baked, How
 from whichrank.source.shell import batch, directives, documents, launchers
 from whichrank.source.shell.state import NESTING_LIMIT, Environment
-from whichrank.source.shell.syntax import Redirect, parse
+from whichrank.source.shell.syntax import parse
+from whichrank.source.shell.tokens import Redirect
 
 if TYPE_CHECKING:
     from whichrank.source.shell.interpret import Interpreter

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from whichrank.records.settings import UNKNOWN
-from whichrank.source.shell.syntax import Word, split_words, word_end
+from whichrank.source.shell.tokens import Word, split_words, word_end
 
 _RUN = re.compile(r"[^\\'\"`$]+")
 _IN_DOUBLE = re.compile(r"[^\\\"`$]+")
