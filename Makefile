@@ -66,13 +66,13 @@ imports: $(DEV)
 quick: $(DEV)
 	$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile -m "not job and not bars" $(TESTS)
 
-# Many tests wait for real jobs: some files run at once. A test that others have disturbed runs again, and is listed.
+# Many tests wait for real jobs: some files run at once. tests/conftest.py says which tests may run again.
 unit: $(DEV)
-	$(BIN)/python -m pytest -q -rsR -n $(WORKERS) --dist loadfile --no-loadscope-reorder --reruns 2 -m "not bars" $(TESTS)
+	$(BIN)/python -m pytest -q -rsR -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not bars" $(TESTS)
 
 # The repeated and the long measurements behind the figures in the documents.
 bars: $(DEV) system
-	$(BIN)/python -m pytest -q -rs -n 0 -m bars $(TESTS)
+	$(BIN)/python -m pytest -q -rs -n 0 --timeout 3600 -m bars $(TESTS)
 
 bench: $(DEV)
 	@set -e; for file in benchmarks/[!_]*.py; do echo "== $$file"; $(BIN)/python $$file; done

@@ -20,6 +20,7 @@ from whichrank.run.monitoring.listeners import Audience
 from whichrank.run.monitoring.tally import Tally
 from whichrank.run.nodes.follower import Follower
 from whichrank.run.nodes.joining import Joining, join
+from whichrank.run.nodes.leader import Leader
 from whichrank.run.nodes.peers import Fellows
 from whichrank.run.nodes.snapshot import Snapshot, rows_of
 from whichrank.run.nodes.watcher import NodeWatcher
@@ -30,7 +31,8 @@ SHARE = 0.05
 
 def pretend(place: tuple[str, int], nodes: int, ranks: int) -> None:
     """All nodes, until the leader has gone."""
-    followers = [Follower(place, f"n{number}", "", lambda _: None) for number in range(nodes)]
+    token = sys.stdin.readline().strip()
+    followers = [Follower(place, f"n{number}", token, lambda _: None) for number in range(nodes)]
     for follower in followers:
         follower.start(Path())
     step = 0
@@ -62,13 +64,18 @@ def measure(nodes: int = 64, ranks: int = 64, seconds: float = 20.0) -> tuple[fl
             if link is not None and link.leading is not None:
                 break
         assert link is not None
+        assert isinstance(link.side, Leader)
         tally = Tally("bench")
         watcher = NodeWatcher(
             Crew(folder), folder, lambda _: None, audience=Audience([tally]), fellows=Fellows(link, lambda _: None)
         )
         link.start(folder / "parcels")
         command = [sys.executable, __file__, "--pretend", str(port), str(nodes), str(ranks)]
-        with subprocess.Popen(command) as others:
+        others = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
+        try:
+            assert others.stdin is not None
+            others.stdin.write(link.side.token + "\n")
+            others.stdin.flush()
             thread = threading.Thread(target=watcher.run, daemon=True)
             thread.start()
             deadline = time.monotonic() + 60
@@ -81,7 +88,9 @@ def measure(nodes: int = 64, ranks: int = 64, seconds: float = 20.0) -> tuple[fl
             watcher.stop()
             thread.join(10)
             link.close()
-            others.wait(30)
+        finally:
+            others.kill()
+            others.wait()
         return share, known
 
 

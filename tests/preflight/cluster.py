@@ -54,10 +54,10 @@ Host *
 class Cluster:
     """A network of hosts with sshd; the command under test runs in the namespace of a login host of its own."""
 
-    def __init__(self, count: int, *, mtu: int = 9000) -> None:
+    def __init__(self, count: int, *, mtu: int = 9000, relayed: frozenset[int] = frozenset()) -> None:
         self.folder = place.make()
         self.names = [f"node{n + 1}" for n in range(count)]
-        self.network = Network(self.folder, [*self.names, "login"], mtu=mtu)
+        self.network = Network(self.folder, [*self.names, "login"], mtu=mtu, relayed=relayed)
         self.shm = dict.fromkeys(self.names, "1g")
         self.extra: dict[str, str] = {}
         self.env: dict[str, str] = {}

@@ -14,6 +14,7 @@ import pytest
 from tests.cli.test_preflight import SCHEMA
 from tests.preflight.cluster import FAKETIME, READY, Cluster
 from tests.preflight.faults import FAULTS, planted, wrong
+from whichrank.lab import wires
 
 pytestmark = pytest.mark.skipif(not READY, reason="needs root, ip, nft, tc and sshd")
 QUICK = ("blocked_port", "path_mtu", "wrong_name")
@@ -79,6 +80,15 @@ def test_every_pair(cluster):
     document = look(cluster, "--full", "--thorough")
     assert len(document["links"]) == 28
     assert document["findings"] == []
+
+
+@pytest.mark.bars
+def test_a_host_that_is_far_away():
+    with Cluster(4, relayed=frozenset({2})) as made:
+        made.start()
+        wires.delay(made.network, made.host("node3"), 15)
+        findings = {finding["code"]: finding["subject"]["hosts"] for finding in look(made)["findings"]}
+    assert findings == {"PREF111": ["node3"], "PREF110": ["node3"]}, "its cable takes smaller packets, too"
 
 
 def test_gloo_between_two_hosts(small):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,9 +31,13 @@ def programs(tmp_path):
     return tmp_path
 
 
+# Processes of other tests are none of this host's leftovers.
+ALONE = ["unshare", "--pid", "--fork", "--mount-proc"] if os.geteuid() == 0 and shutil.which("unshare") else []
+
+
 def run(command, programs, **more):
     environment = {**command_environment(), "PATH": f"{programs}:{os.environ['PATH']}", **more}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+    return subprocess.run([*ALONE, *command], capture_output=True, text=True, timeout=120, env=environment, check=False)
 
 
 def wedge(programs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -27,6 +28,7 @@ from whichrank.rules.preflight_fleet import (
     clock_difference,
     host_names,
     hosts_differ,
+    long_round_trip,
     one_way_path,
     slow_host,
 )
@@ -319,6 +321,22 @@ def test_stragglers_need_to_be_slow_twice():
     assert "throttled 30 times" in finding.message
     passing = [*together, Pace("d", 1.1, 1.0, alone=True), Pace("a", 1.0, 1.0, alone=True)]
     assert slow_host.judge(Inspection(paces=passing)) == []
+
+
+def test_a_round_trip_is_long_beside_the_others():
+    def inspection(trip):
+        return Inspection(attempts=[replace(a, rtt_us=trip(a.a, a.b)) for a in attempts(lambda *_: "")])
+
+    (finding,) = long_round_trip.judge(inspection(lambda a, b: 20_000 if "c" in (a, b) else 90))
+    assert finding.subject.hosts == ("c",)
+    assert "c: a round trip of 20.0 ms towards every other host; 0.1 ms is usual." in finding.message
+    (finding,) = long_round_trip.judge(inspection(lambda a, b: 20_000 if {a, b} == {"a", "c"} else 90))
+    assert [(x.a.host, x.b.host) for x in finding.subject.links] == [("a", "c")]
+    assert long_round_trip.judge(inspection(lambda a, b: 20_000 if (a, b) == ("a", "c") else 90)) == [], "one way only"
+    assert long_round_trip.judge(inspection(lambda a, b: 900 if "c" in (a, b) else 90)) == [], "not worth a word"
+    assert long_round_trip.judge(inspection(lambda *_: 30_000)) == [], "all of them are far apart"
+    (finding,) = long_round_trip.judge(inspection(lambda a, b: 9_000 if (a in "ab") != (b in "ab") else 90))
+    assert "between 4 pairs of hosts" in finding.message, "two sites"
 
 
 def software(driver="580", memory=2_000_000_000, **environment):

@@ -7,11 +7,12 @@ import json
 import pytest
 
 from tests.run.hooks import hook
+from tests.run.shown_metrics import ALWAYS
 from tests.run.test_metrics import START_NS, hung
 from tests.run.watched import free_port
 from whichrank.model.errors import UsageError
 from whichrank.run.monitoring.exposition import Family
-from whichrank.run.monitoring.metrics import CATALOGUE, families
+from whichrank.run.monitoring.metrics import families
 from whichrank.run.monitoring.otlp import Pusher, document
 
 
@@ -30,7 +31,7 @@ def test_the_last_values_are_pushed_at_the_end(monkeypatch: pytest.MonkeyPatch) 
     assert (server.headers[0]["X-Key"], server.headers[0]["Other"]) == ("abc", "d")
     scope = server.received[0]["resourceMetrics"][0]["scopeMetrics"][0]
     by_name = {metric["name"]: metric for metric in scope["metrics"]}
-    assert set(by_name) == {metric.name for metric in CATALOGUE}
+    assert set(by_name) == ALWAYS
     issued = by_name["whichrank_rank_collectives_issued_total"]["sum"]
     assert (issued["isMonotonic"], issued["aggregationTemporality"]) == (True, 2)
     assert [point["asDouble"] for point in issued["dataPoints"]] == [201.0, 200.0]
@@ -45,7 +46,7 @@ def test_opentelemetry_can_read_it() -> None:
     text = json.dumps(document(all_families(), "train.py", START_NS, START_NS + 1))
     read = json_format.Parse(text, service.ExportMetricsServiceRequest())
     metrics = read.resource_metrics[0].scope_metrics[0].metrics
-    assert len(metrics) == len(CATALOGUE)
+    assert len(metrics) == len(ALWAYS)
     levels = next(m for m in metrics if m.name == "whichrank_alarms_total").sum
     assert {p.attributes[0].value.string_value: p.as_double for p in levels.data_points}["confirmed"] == 1
 

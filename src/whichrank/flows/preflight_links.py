@@ -122,10 +122,11 @@ def _connect(peers: _Peers, found: Measurements, limit_s: float) -> None:
     batches = 1 + max((len(w) for w in meant.values()), default=0) // 256
     for host, reply in peers.crew.ask(requests, _ASK_S + limit_s * batches).items():
         for (other, port, kind), result in zip(meant[host], reply.result or [], strict=False):
-            address = str(result.get("address", ""))
+            address, rtt = str(result.get("address", "")), result.get("rtt_us")
             found.attempts.append(
-                Attempt(host, other, port, kind, str(result.get("outcome")), str(result.get("detail", "")), address)
-            )
+                Attempt(host, other, port, kind, str(result.get("outcome")), str(result.get("detail", "")), address,
+                        rtt if isinstance(rtt, int) else None)
+            )  # fmt: skip
             if address:
                 peers.reach[host, other] = address
 

@@ -82,6 +82,7 @@ class Attempt:
     """`connected`, `refused`, `dropped`, `rejected`, `unreachable`, `unresolved`, `wrong host`, `local`."""
     detail: str = ""
     address: str = ""
+    rtt_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,6 @@ class Volley:
     arrived: Mapping[int, int]
     unsent: Mapping[int, str] = field(default_factory=dict)
     """Size -> why the sender's own kernel refused it."""
-    rtt_us: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

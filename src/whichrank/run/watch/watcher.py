@@ -35,6 +35,8 @@ DOOR_S = 2.0
 RESUMED_S = 5.0
 RESUMED = 3
 """Seconds of progress after a hang, and collectives that every rank has completed since: an aborted one counts too."""
+HEARD_S = 3.0
+"""A silence that is older than the request to end by less than this has come with it."""
 UNSEEN_S = 60.0
 """After which it is told that no process of the job has left a word."""
 
@@ -56,6 +58,8 @@ class Watcher(Keeper):
     """Whether the job is ended as soon as its guards show that it goes wrong."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _failed_attempt: int = -1
+    _left_s: float | None = None
+    """When it was first seen that the job was asked to end."""
     _resumed: float | None = None
     """When what had been confirmed as a hang went on."""
     _stood: dict[int, int] = field(default_factory=dict)
@@ -144,6 +148,9 @@ class Watcher(Keeper):
     def weigh(self, now_s: float, ranks: Sequence[Member]) -> None:
         """What all of them together say, and what is to be done about it."""
         before = self.alarm.level
+        if self._obeys(now_s):
+            self.audience.on_look(now_s, before, ranks)
+            return
         now_ns = time.time_ns()
         level = self.alarm.observe(now_s, [seen(m, now_ns) for m in ranks])
         self.audience.on_look(now_s, level, ranks)
@@ -152,6 +159,14 @@ class Watcher(Keeper):
             self.turn(before, level)
         elif self._resumed is not None and now_s - self._resumed > RESUMED_S and self._goes_on(ranks):
             self.resume()
+
+    def _obeys(self, now_s: float) -> bool:
+        """It was asked to end and went on until then: that its ranks stand still one after the other is no hang."""
+        if not self.leaving:
+            return False
+        if self._left_s is None:
+            self._left_s = now_s
+        return self.alarm.level == "calm" and self.alarm.silence(now_s) < now_s - self._left_s + HEARD_S
 
     def slow(self, now_s: float, ranks: Sequence[Member]) -> None:
         """A rank that holds the others up is told of, once; the job goes on, and so does the watch."""
