@@ -63,7 +63,10 @@ def _read(text: str, label: str, *, json: bool) -> SettingsFile:
         out.unread = bool(out.note)
     lines = text.split("\n")
     for document in documents:
-        Manifest(out, lines, document, templated="{{" in text).read()
+        kind, items = document.get("kind"), document.get("items")
+        parts = items.items if kind is not None and kind.text == "List" and items is not None else [document]
+        for part in parts:
+            Manifest(out, lines, part, templated="{{" in text).read()
     return out
 
 

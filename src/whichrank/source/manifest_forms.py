@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from whichrank.source.shell.embedded import Given
     from whichrank.source.yaml_tree import Node
 
-IMAGES = frozenset(
-    {"image", "image_id", "docker_image", "container_image", "base_image", "imageUri", "image_uri", "Image"}
-)
+IMAGES = frozenset({
+    "image", "image_id", "docker_image", "container_image", "base_image", "imageUri", "image_uri", "Image",
+    "TrainingImage",
+})  # fmt: skip
 
 
 def is_setting(name: str) -> bool:

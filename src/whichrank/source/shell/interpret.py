@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
+from whichrank.facts.environment import catalogue
 from whichrank.facts.releases import Release
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import UNKNOWN, SettingsFile
+from whichrank.records.settings import UNKNOWN, Lost, SettingsFile
 from whichrank.source.shell import batch, directives, documents, fitting, launchers, starting, texts
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
@@ -263,6 +264,8 @@ class Interpreter:
         for word in node.words[:count]:
             self.assignment(word, here, sure=sure, exported=True)
         first = node.words[count]
+        if self.blanks(first.raw, node.words[count + 1 :], first):
+            return
         program = first.raw.strip("\"'").rsplit("/", 1)[-1]
         self.muted, kept = program in _PRINTS, self.muted
         if program in _DECLARE:
@@ -320,7 +323,9 @@ class Interpreter:
     def declare(self, program: str, words: list[Word], env: Environment, *, sure: bool) -> None:
         flags = "".join(w.raw for w in words if re.fullmatch(r"[-+][A-Za-z]+", w.raw))
         exports = (program == "export" or ("x" in flags and "+x" not in flags)) and "n" not in flags
-        for word in words:
+        for index, word in enumerate(words):
+            if self.blanks(word.raw.removeprefix("$"), words[index + 1 :], word, dollar=word.raw.startswith("$")):
+                return
             if _ASSIGNS.fullmatch(word.raw):
                 self.assignment(word, env, sure=sure, exported=exports)
                 continue
@@ -338,6 +343,18 @@ class Interpreter:
                 elif "n" in flags and program == "export" and name in env.variables:
                     env.variables[name] = env.variables[name]._replace(exported=False)
                     self.drop(env.variables[name], env)
+
+    def blanks(self, name: str, following: list[Word], word: Word, *, dollar: bool = False) -> bool:
+        """`NAME = value` and `export $NAME=value`, which set nothing."""
+        name, equals, _ = name.partition("=")
+        apart = not equals and following[:1] != [] and following[0].raw == "="
+        if name not in catalogue() or not (apart or (dollar and equals)):
+            return False
+        why = "a shell takes no blanks around =" if apart else f"$ in front of the name puts the value of {name} there"
+        lost = Lost(name, self.ref(word.line), f"{why}: this sets nothing", f"Write: export {name}=value", "error")
+        if lost not in self.out.lost:
+            self.out.lost.append(lost)
+        return True
 
     def command(self, command: list[Field], node: Simple | None, env: Environment, *, sure: bool) -> None:
         program = launchers.base(command[0])

@@ -122,7 +122,7 @@ def behind(
         elif program != "kubectl":
             texts.inner(shell, documents.unescaped(body), body.body_line, inner, sure=sure)
     elif found.script:
-        text = " ".join(keep_unknown(f.raw, shell.lookup(env)) if f.raw else f.text for f in found.rest)
+        text = " ".join(_inner_text(shell, f, env) for f in found.rest)
         texts.inner(shell, text, found.rest[0].line if found.rest else command[0].line, inner, sure=sure)
     elif found.rest:
         if found.rest[0].text in shell.functions:
@@ -132,6 +132,15 @@ def behind(
             start(shell, found.rest, [], inner, sure=sure)
     elif program in {"docker", "podman", "nerdctl", "ray"}:
         arrive(shell, inner)
+
+
+def _inner_text(shell: Interpreter, field: Field, env: Environment) -> str:
+    """Text that another shell reads; a command that is kept in a variable was put in before this launcher began."""
+    if not field.raw:
+        return field.text
+    made = keep_unknown(field.raw, shell.lookup(env))
+    whole = re.fullmatch(r"\$\{?\w+\}?", made)
+    return field.text.replace(UNKNOWN, "${UNKNOWN}") if whole and field.text.strip(UNKNOWN) else made
 
 
 def srun(shell: Interpreter, command: list[Field], env: Environment) -> Environment:
