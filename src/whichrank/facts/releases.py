@@ -48,7 +48,7 @@ def _table() -> dict[str, Release]:
 def release_in(text: str) -> Release:
     """The versions that a text pins: an image name, the arguments of pip, a module."""
     found = Release()
-    if not re.search(r"torch|nccl", text, re.IGNORECASE):
+    if not re.search(r"\d[.-]\d", text) or not re.search(r"torch|nccl", text, re.IGNORECASE):
         return found
     if match := re.search(_NGC, text):
         found |= _table().get(f"ngc {match[1] or match[2]}", Release())

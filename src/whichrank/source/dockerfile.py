@@ -14,7 +14,7 @@ from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Baked, Lost, SettingsFile
 from whichrank.source.shell.embedded import Given, run_command, run_script
-from whichrank.source.shell.syntax import split_words
+from whichrank.source.shell.tokens import split_words
 from whichrank.source.shell.words import Value, expand
 
 KIND = "dockerfile"

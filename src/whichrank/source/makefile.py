@@ -159,13 +159,12 @@ def _recipe(make: _Make, body: list[tuple[int, str]], given: list[Given]) -> Non
     launched = [bool(found.note) for found in starts]
     for index, found in enumerate(starts):
         later = any(launched[index + 1 :])
-        for a in found.assignments:
+        for a in (_defined(make, a) for a in found.assignments):
             alone = not launched[index] and later and a.how in {"export", "local"}
             if alone and a.name in catalogue():
                 why = "each line of a recipe is a shell of its own: the next line does not see it"
                 fix = "Join the lines with && \\, or write export at the top of the Makefile."
                 make.out.lost.append(Lost(a.name, a.ref, why, fix))
-            a = _defined(make, a)
             scope = f"{make.out.label}:{a.ref.locator}" if found.production else a.scope
             make.out.production |= {scope} if found.production else set()
             how: How = "build" if alone and a.how == "local" else a.how

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from whichrank.facts.environment import catalogue, counts, in_family
+from whichrank.facts.environment import counts
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import UNKNOWN, Assignment, Clash, Lost, SettingsFile
-from whichrank.source import conf, env_file, workload
+from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
+from whichrank.source import manifest_forms as forms
+from whichrank.source import workload
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.embedded import Given, run_command, run_script
 from whichrank.source.yaml_tree import TEMPLATE, Node, parse
@@ -35,9 +36,6 @@ _PROSE = re.compile(
 _SCRIPTS = re.compile(
     r"run|setup|script|scripts|command|commands|cmd|entrypoint|\w*_commands|before_script|after_script|source|inline"
     r"|bash_command|user_?data|runcmd|prolog|epilog|launch|start_command|setup_command|\w*\.(?:sh|bash|sbatch|slurm)"
-)
-_IMAGES = frozenset(
-    {"image", "image_id", "docker_image", "container_image", "base_image", "imageUri", "image_uri", "Image"}
 )
 _OWN_PARTS = frozenset({"env", "environment", "command", "args", "entrypoint", "image", "build", "source"})
 _OWN_SHELLS = re.compile(
@@ -65,12 +63,15 @@ def _read(text: str, label: str, *, json: bool) -> SettingsFile:
         out.unread = bool(out.note)
     lines = text.split("\n")
     for document in documents:
-        _Manifest(out, lines, document, templated="{{" in text).read()
+        kind, items = document.get("kind"), document.get("items")
+        parts = items.items if kind is not None and kind.text == "List" and items is not None else [document]
+        for part in parts:
+            Manifest(out, lines, part, templated="{{" in text).read()
     return out
 
 
 @dataclass(slots=True)
-class _Manifest:
+class Manifest:
     out: SettingsFile
     lines: list[str]
     root: Node
@@ -101,12 +102,12 @@ class _Manifest:
         if self.form == "kubernetes" and workload.is_production(self.root):
             self.out.production.add(self.out.label)
         if self.form == "no-environment":
-            self.accelerate()
+            forms.accelerate(self)
         if self.form == "sky":
-            self.sky()
+            forms.sky(self)
         else:
             self.visit(self.root, self.group, (), 0)
-        self.init_containers()
+        forms.init_containers(self)
         if self.budget < 0:
             self.out.note = "too large to be read whole"
 
@@ -144,15 +145,15 @@ class _Manifest:
             self.entry(name, key, value, scope, (*path, name), depth)
 
     def entry(self, name: str, key: Node, value: Node, scope: str, path: tuple[str, ...], depth: int) -> None:
-        if name in _IMAGES:
+        if name in forms.IMAGES:
             self.image(value, scope, whole=len(path) < 3)
         if self.kind in {"ConfigMap", "Secret"} and path[:1] in {("data",), ("stringData",)} and len(path) == 2:
-            self.config_map(key, value, scope)
+            forms.config_map(self, key, value, scope)
         elif name == "runtimeEnvYAML" and value.kind == "scalar":
             self.runtime_environment(value)
         elif _ENVIRONMENT.fullmatch(name) and value.kind != "scalar" and self.sets_something(value):
             self.environment(value, f"{self.group}:{value.line}")
-        elif value.kind == "scalar" and _is_setting(name) and not value.null:
+        elif value.kind == "scalar" and forms.is_setting(name) and not value.null:
             self.record(name, value, key.line, scope)
         elif self.form != "kubernetes" and _SCRIPTS.fullmatch(name) and value.kind in {"scalar", "list"}:
             self.script(name, value, scope)
@@ -185,12 +186,12 @@ class _Manifest:
         if not init:
             self.out.containers.append((scope, same, group))
         for key, value in node.entries():
-            if key.text in _IMAGES:
+            if key.text in forms.IMAGES:
                 self.image(value, scope, whole=False)
             elif _ENVIRONMENT.fullmatch(key.text) and value.kind in {"map", "list"}:
                 given += self.environment(value, scope, judged=not init)
             elif key.text == "build" and (arguments := value.get("args")) is not None:
-                self.build_arguments(arguments, {g.name for g in given})
+                forms.build_arguments(self, arguments, {g.name for g in given})
         if init:
             self.inits += [(g.name, self.ref(g.line)) for g in given]
             return
@@ -219,7 +220,7 @@ class _Manifest:
 
     def split(self, node: Node) -> list[Node]:
         """A command that is one string: compose splits it at blanks, without a shell."""
-        from whichrank.source.shell.syntax import split_words
+        from whichrank.source.shell.tokens import split_words
         from whichrank.source.shell.words import expand
 
         text, line = self.body(node)
@@ -235,7 +236,7 @@ class _Manifest:
     def sets_something(self, node: Node) -> bool:
         if node.kind == "map":
             return any(value.kind == "scalar" for _, value in node.entries()) or node.get("<<") is not None
-        return any(item.kind == "map" or "=" in item.text or _is_setting(item.text) for item in node.items)
+        return any(item.kind == "map" or "=" in item.text or forms.is_setting(item.text) for item in node.items)
 
     def environment(self, node: Node, scope: str, *, judged: bool = True) -> list[Given]:
         found: dict[str, tuple[Node, int]] = {}
@@ -308,14 +309,6 @@ class _Manifest:
         )
         return text
 
-    def build_arguments(self, node: Node, set_too: set[str]) -> None:
-        names = [(k.text, k.line) for k, _ in node.entries()]
-        names += [(item.text.partition("=")[0], item.line) for item in node.items]
-        for name, line in names:
-            if name in catalogue() and name not in set_too:
-                why = "a build argument exists only while the image is built"
-                self.lost(name, line, why, "Put it under environment.")
-
     # --- scripts ---
 
     def body(self, node: Node) -> tuple[str, int]:
@@ -385,64 +378,12 @@ class _Manifest:
 
     # --- special forms ---
 
-    def accelerate(self) -> None:
-        """Accelerate's configuration: the address of the first host, for several of them."""
-        machines, address = self.root.get("num_machines"), self.root.get("main_process_ip")
-        several = machines is not None and machines.text.isdecimal() and machines.text not in {"0", "1"}
-        if several and address is not None and re.fullmatch(r"localhost|127\.\d+\.\d+\.\d+|::1", address.text):
-            why = "other machines can't reach the loopback address"
-            fix = "Give the address of the first machine."
-            self.out.clashes.append(Clash("main_process_ip", self.ref(address.line), why, fix))
-
-    def sky(self) -> None:
-        """SkyPilot: `envs` reach both scripts; what `setup` exports ends with it."""
-        given: list[Given] = []
-        for key, value in self.root.entries():
-            if key.text in {"envs", "secrets"} and value.kind == "map":
-                given += self.environment(value, self.group)
-            elif key.text == "setup" and value.kind == "scalar":
-                self.script("setup", value, self.group)
-            elif key.text not in {"run", "name"}:
-                self.visit(value, self.group, (key.text,), 1)
-                if key.text in _IMAGES:
-                    self.image(value, self.group, whole=True)
-        run = self.root.get("run")
-        if run is not None and run.kind == "scalar":
-            self.script("run", run, self.group, given)
-
     def runtime_environment(self, node: Node) -> None:
         text, line = self.body(node)
         documents, _ = parse("\n" * (line - 1) + text)
         for document in documents:
-            inner = _Manifest(self.out, self.lines, document)
+            inner = Manifest(self.out, self.lines, document)
             inner.read()
-
-    def config_map(self, key: Node, value: Node, scope: str) -> None:
-        name = key.text
-        if value.kind != "scalar":
-            return
-        if name.endswith("nccl.conf") and value.style:
-            text, line = self.body(value)
-            rows = [row.strip() for row in text.split("\n")]
-            self.out.add(conf.read("\n" * (line - 1) + "\n".join(rows), self.out.label))
-        elif re.search(r"\.(?:sh|bash|sbatch)$", name) or value.text.startswith("#!/"):
-            self.script("script", value, scope)
-        elif name.endswith(".env"):
-            text, line = self.body(value)
-            self.out.add(env_file.read("\n" * (line - 1) + text, self.out.label))
-        elif _is_setting(name):
-            if value.bare and not self.templated:
-                why = "a ConfigMap takes strings only, and refuses a bare number or boolean"
-                self.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
-            self.record(name, value, key.line, scope)
-
-    def init_containers(self) -> None:
-        """A variable of an init container alone does not reach the container that trains."""
-        there = {a.name for a in self.out.assignments}
-        for name, ref in self.inits:
-            if name not in there and name in catalogue():
-                why = "only an init container has it, and that ends before the training container starts"
-                self.out.lost.append(Lost(name, ref, why, "Put it under containers."))
 
     def image(self, node: Node, scope: str, *, whole: bool) -> None:
         text = node.text
@@ -457,10 +398,6 @@ class _Manifest:
         elif not scope:
             self.out.torch = release.torch or self.out.torch
             self.out.nccl = release.nccl or self.out.nccl
-
-
-def _is_setting(name: str) -> bool:
-    return bool(re.fullmatch(r"[A-Z][A-Z0-9_]*", name)) and (in_family(name) or name in catalogue())
 
 
 def _default(match: re.Match[str]) -> str:

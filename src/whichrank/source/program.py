@@ -51,6 +51,7 @@ class _Program:
     own: dict[str, ast.AST] = field(default_factory=dict)
     """Variables that the program sets for itself, by the node that does."""
     release: Release = field(default_factory=Release)
+    recorded: set[tuple[str, Ref]] = field(default_factory=set)
 
     def ref(self, node: ast.AST | int) -> Ref:
         line = node if isinstance(node, int) else getattr(node, "lineno", 1)
@@ -86,8 +87,8 @@ class _Program:
             self.out.lost.append(Lost(name, ref, why, fix, "error"))
         text = self.constants.text(value)
         known = None if UNKNOWN in text else text
-        again = any(a.name == name and a.ref == ref for a in self.out.assignments)
-        if not again:
+        if (name, ref) not in self.recorded:
+            self.recorded.add((name, ref))
             self.out.assignments.append(
                 Assignment(name, known, ref, scope, "python", sure=sure, partial="" if known is not None else text)
             )

@@ -25,7 +25,7 @@ def read(text: str, label: str) -> SettingsFile:
     out = SettingsFile.empty(label, KIND)
     lines = text.split("\n")
     given: dict[str, Given] = {}
-    commands: list[tuple[str, int]] = []
+    commands: list[tuple[str, str, int]] = []
 
     def ref(line: int) -> Ref:
         return Ref(label, f"line {line}", lines[line - 1].strip()[:QUOTE_LIMIT] if line <= len(lines) else "")
@@ -53,18 +53,34 @@ def read(text: str, label: str) -> SettingsFile:
                 given.pop(name or "", None)
             dropped = set(value.split())
             out.assignments[:] = [a for a in out.assignments if a.name not in dropped]
-        elif key == "ExecStart" and value:
-            commands.append((value, line))
-    for command, line in commands:
+        elif key in {"ExecStart", "ExecStartPre"} and value:
+            commands.append((key, value, line))
+    _run(out, commands, lines, list(given.values()))
+    return out
+
+
+def _run(out: SettingsFile, commands: list[tuple[str, str, int]], lines: list[str], given: list[Given]) -> None:
+    """The commands of the unit, each in a process of its own."""
+    for key, command, line in commands:
         words = [(w, w, at) for w, at in _words(command, line)]
         words[:1] = [(words[0][0].lstrip("@-:+!"), words[0][1].lstrip("@-:+!"), words[0][2])] if words else []
-        found = run_command(words, label, lines, list(given.values()))
+        found = run_command(words, out.label, lines, given if key == "ExecStart" else [])
+        if key == "ExecStartPre":
+            _before(out, found)
+            continue
         out.assignments += found.assignments
         out.lost += [lost for lost in found.lost if lost not in out.lost]
         out.clashes += found.clashes
-        out.production |= {label} if found.production else set()
+        out.production |= {out.label} if found.production else set()
         out.torch, out.nccl = found.torch, found.nccl
-    return out
+
+
+def _before(out: SettingsFile, found: SettingsFile) -> None:
+    """What a command before the main one exports ends with it."""
+    for a in found.assignments:
+        if a.name in catalogue() and re.search(rf"\bexport\b.*\b{a.name}=", a.ref.quote):
+            why = "ExecStartPre= is a process of its own, which ends before ExecStart="
+            out.lost.append(Lost(a.name, a.ref, why, f"Write: Environment={a.name}=…"))
 
 
 def _outside(out: SettingsFile, section: str, key: str, value: str, ref: Ref) -> None:

@@ -2,8 +2,9 @@
 
 What it finds: blocking wait (it removes the watchdog, and with it the dump); error handling switched off; a
 dump asked of a recorder that is off; one setting under two names with two values; InfiniBand disabled and
-demanded; limits that cross; a log file without a log; a launch line that does not fit its environment (more
-processes than visible GPUs, a loopback address for several hosts, a launcher per rank that starts ranks itself).
+demanded; limits that cross; a log file without a log; a launch line that does not fit its environment or the job's
+size (more processes than GPUs, another number of hosts than the job has, a loopback address for several hosts, a
+launcher per rank that starts ranks itself); launch lines of one job that name different meeting points.
 
 Why it happens: lists of settings are collected from several places.
 

@@ -1,7 +1,7 @@
 """Debugging and isolation settings in a production job.
 
-What it finds, with --for production, or in files that say so themselves (values-prod.yaml, train.py --production):
-verbose logs, checks of every call, synchronous launches,
+What it finds, with --for production, or in files that say so themselves (values-prod.yaml, train.py --production, a
+Kubernetes namespace or label, APP_ENV=production): verbose logs, checks of every call, synchronous launches,
 transports switched off for a test, forced algorithms.
 
 Why it happens: they helped once and stayed.

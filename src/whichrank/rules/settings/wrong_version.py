@@ -13,7 +13,8 @@ Example: `NCCL_TREE_THRESHOLD=0` (removed in 2.5); `TORCH_FR_BUFFER_SIZE` with t
 
 Fix: the present name where there is one; otherwise remove it.
 
-Limits: for some of PyTorch's variables the first release is not known; nothing is said about those.
+Limits: for some of PyTorch's variables the first release is not known; nothing is said about those. Of some NGC
+images only the newest NCCL that they can have is known.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 _NODES = frozenset({"--nodes", "-N", "-nnodes"})
@@ -20,8 +19,7 @@ class Count(NamedTuple):
     said: str
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(NamedTuple):
     """What is known of a job's size; None where nothing says it."""
 
     nodes: Count | None = None
@@ -62,32 +60,32 @@ class Allocation:
                 continue
             count = Count(number, line, f"{option} {text}" if option.startswith("-") and len(option) == 2 else option)
             if option in _NODES:
-                found = replace(found, nodes=count)
+                found = found._replace(nodes=count)
             elif option in _TASKS:
-                found = replace(found, tasks=count)
+                found = found._replace(tasks=count)
             elif option == "--gpus-per-task":
-                found = replace(found, per_task=count)
+                found = found._replace(per_task=count)
             elif option in {"--gpus", "-G"}:
-                found = replace(found, total=count)
+                found = found._replace(total=count)
             elif option == "--gpus-per-node" or "gpu" in text:
-                found = replace(found, gpus=count)
+                found = found._replace(gpus=count)
         return found
 
     def _pbs(self, text: str, line: int) -> Allocation:
         match = re.search(r"-l\s*(?:select|nodes)=(\d{1,6})((?::[\w=.-]+)*)(\+?)", text)
         if not match or match[3] or int(match[1]) < 1:
             return self
-        found = replace(self, nodes=Count(int(match[1]), line, f"select={match[1]}"))
+        found = self._replace(nodes=Count(int(match[1]), line, f"select={match[1]}"))
         gpus = re.search(r":n?gpus=(\d{1,4})", match[2])
         # A chunk is not a host unless it asks for a whole one: many small chunks may share one.
-        return replace(found, gpus=Count(int(gpus[1]), line, gpus.group()[1:])) if gpus and int(gpus[1]) else found
+        return found._replace(gpus=Count(int(gpus[1]), line, gpus.group()[1:])) if gpus and int(gpus[1]) else found
 
     def _lsf(self, text: str, line: int) -> Allocation:
         found = self
         if match := re.match(r"-nnodes\s+(\d{1,6})", text):
-            found = replace(found, nodes=Count(int(match[1]), line, "-nnodes"))
+            found = found._replace(nodes=Count(int(match[1]), line, "-nnodes"))
         if (match := re.search(r"\bnum=(\d{1,4})(?![\d/])", text)) and text.lstrip().startswith("-gpu"):
-            found = replace(found, gpus=Count(int(match[1]), line, "-gpu num"))
+            found = found._replace(gpus=Count(int(match[1]), line, "-gpu num"))
         return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from whichrank.records.settings import UNKNOWN
+from whichrank.source.shell import texts
 from whichrank.source.shell.state import Environment, Variable
 from whichrank.source.shell.words import Field, Value
 
@@ -42,13 +43,13 @@ def _set(shell: Interpreter, command: list[Field], env: Environment, sure: bool)
 
 def _source(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> None:
     if len(command) > 1:
-        shell.include(command[1].text, env, sure=sure)
+        texts.include(shell, command[1].text, env, sure=sure)
 
 
 def _eval(shell: Interpreter, command: list[Field], env: Environment, sure: bool) -> None:
     text = " ".join(f.text for f in command[1:])
     if UNKNOWN not in text:
-        shell.inner(text, command[0].line, env, sure=sure)
+        texts.inner(shell, text, command[0].line, env, sure=sure)
 
 
 def _end(_shell: Interpreter, _command: list[Field], env: Environment, _sure: bool) -> None:

@@ -6,7 +6,8 @@ import re
 from importlib import import_module
 
 from whichrank.records.settings import SettingsFile
-from whichrank.source.shell.syntax import Loop, Redirect, Simple
+from whichrank.source.shell.syntax import Loop, Simple
+from whichrank.source.shell.tokens import Redirect
 from whichrank.source.shell.words import pieces
 
 _LOADS = r"(?:grep|cat|sed|xargs|egrep|envsubst)\b.*?([\w./~${}-]*\.?env[\w.-]*)"

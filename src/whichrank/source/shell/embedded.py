@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from whichrank.facts.environment import catalogue, in_family
 from whichrank.records.settings import Lost, SettingsFile
+from whichrank.source.shell import directives, starting, texts
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.interpret import Interpreter, Neighbour
 from whichrank.source.shell.outcome import conclude
@@ -35,7 +36,7 @@ def run_script(
     shell, env = _prepared(label, lines, given or [], neighbour)
     script = parse(text, line)
     for comment in script.comments:
-        shell.directive(comment.text, comment.line, env)
+        directives.directive(shell, comment.text, comment.line, env)
     shell.walk(script.body, env, sure=True)
     shell.left_over(env)
     return _concluded(shell)
@@ -63,12 +64,12 @@ def run_command(
             shell.out.lost.append(Lost(name, shell.ref(command[0].line), why, fix, "error"))
         command = command[1:]
     if len(command) == 1 and re.search(r"\s", command[0].text):  # args of an entry point that is a shell
-        shell.inner(command[0].text, command[0].line, env, sure=True)
+        texts.inner(shell, command[0].text, command[0].line, env, sure=True)
         command = []
     if command and many_hosts:
         command = _on_many_hosts(command)
     if command:
-        shell.start(command, [], env, sure=True)
+        starting.start(shell, command, [], env, sure=True)
     return _concluded(shell)
 
 

@@ -4,34 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from whichrank.facts.releases import Release, release_in
+from whichrank.facts.environment import catalogue
+from whichrank.facts.releases import Release
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import UNKNOWN, Assignment, Baked, How, Lost, SettingsFile
-from whichrank.source.shell import batch, documents, fitting, launchers
+from whichrank.records.settings import UNKNOWN, Lost, SettingsFile
+from whichrank.source.shell import batch, directives, documents, fitting, launchers, starting, texts
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
 from whichrank.source.shell.conditions import truth
-from whichrank.source.shell.state import Cut, Environment, Made, Variable
-from whichrank.source.shell.syntax import (
-    Case,
-    Function,
-    Group,
-    If,
-    Loop,
-    Node,
-    Redirect,
-    Simple,
-    Step,
-    Word,
-    parse,
-)
-from whichrank.source.shell.words import Field, Value, array, expand, fields, keep_unknown, pieces
+from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Environment, Made, Variable
+from whichrank.source.shell.syntax import Case, Function, Group, If, Loop, Node, Simple, Step, parse
+from whichrank.source.shell.tokens import Word
+from whichrank.source.shell.words import Field, Value, array, expand, fields, pieces
 
 QUOTE_LIMIT = 300
-NESTING_LIMIT = 6
 LOOP_LIMIT = 64
 STEP_LIMIT = 40_000
 _ASSIGNS = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=(.*)", re.DOTALL)
@@ -40,8 +28,6 @@ _PRINTS = frozenset({
     "echo", "printf", "cat", "tee", "grep", "sed", "awk", "[", "[[", "test", "((", "info", "log", "logger", "alias",
     "trap", "true", "false", ":", "warn", "die", "say", "banner",
 })  # fmt: skip
-_SLURM = frozenset({"srun", "sbatch", "salloc"})
-_CONTAINER = ("SINGULARITYENV_", "APPTAINERENV_")
 Neighbour = Callable[[str], tuple[str, str] | None]
 """Path as a script names it -> label and text of that file, where it is at hand."""
 
@@ -78,7 +64,7 @@ class Interpreter:
         env = Environment()
         end = batch.last_directive(text, self.first_line)
         for comment in script.comments:
-            self.directive(comment.text, comment.line, env, late=comment.line > end)
+            directives.directive(self, comment.text, comment.line, env, late=comment.line > end)
         self.walk(script.body, env, sure=True)
         self.left_over(env)
         if not script.whole:
@@ -124,7 +110,7 @@ class Interpreter:
         before = env.variables.get(name)
         exported = exported or env.export_all or (before is not None and before.exported)
         plain = name
-        for prefix in _CONTAINER:
+        for prefix in CONTAINER_PREFIXES:
             plain = plain.removeprefix(prefix)
         key = (self.label, line, plain, value.text)
         made = self.known.get(key)
@@ -278,6 +264,8 @@ class Interpreter:
         for word in node.words[:count]:
             self.assignment(word, here, sure=sure, exported=True)
         first = node.words[count]
+        if self.blanks(first.raw, node.words[count + 1 :], first):
+            return
         program = first.raw.strip("\"'").rsplit("/", 1)[-1]
         self.muted, kept = program in _PRINTS, self.muted
         if program in _DECLARE:
@@ -300,7 +288,7 @@ class Interpreter:
                     value = expand(piece.argument, self.lookup(env))._replace(fixed=False)
                     self.assign(piece.text, value, word.line, env, sure=True, exported=False)
                 elif piece.kind == "command" and re.search(r"torchrun|python|srun|mpirun|export ", piece.text):
-                    self.inner(piece.text, word.line, env.copy(apart=True), sure=True)
+                    texts.inner(self, piece.text, word.line, env.copy(apart=True), sure=True)
 
     def assignment(self, word: Word, env: Environment, *, sure: bool, exported: bool) -> None:
         match = _ASSIGNS.fullmatch(word.raw)
@@ -335,12 +323,14 @@ class Interpreter:
     def declare(self, program: str, words: list[Word], env: Environment, *, sure: bool) -> None:
         flags = "".join(w.raw for w in words if re.fullmatch(r"[-+][A-Za-z]+", w.raw))
         exports = (program == "export" or ("x" in flags and "+x" not in flags)) and "n" not in flags
-        for word in words:
+        for index, word in enumerate(words):
+            if self.blanks(word.raw.removeprefix("$"), words[index + 1 :], word, dollar=word.raw.startswith("$")):
+                return
             if _ASSIGNS.fullmatch(word.raw):
                 self.assignment(word, env, sure=sure, exported=exports)
                 continue
             if documents.loads_file(word.raw):
-                self.include(documents.loads_file(word.raw), env, sure=sure, exported=True)
+                texts.include(self, documents.loads_file(word.raw), env, sure=sure, exported=True)
                 continue
             for item in fields(word, self.lookup(env)):
                 name, equals, value = item.text.partition("=")
@@ -354,6 +344,18 @@ class Interpreter:
                     env.variables[name] = env.variables[name]._replace(exported=False)
                     self.drop(env.variables[name], env)
 
+    def blanks(self, name: str, following: list[Word], word: Word, *, dollar: bool = False) -> bool:
+        """`NAME = value` and `export $NAME=value`, which set nothing."""
+        name, equals, _ = name.partition("=")
+        apart = not equals and following[:1] != [] and following[0].raw == "="
+        if name not in catalogue() or not (apart or (dollar and equals)):
+            return False
+        why = "a shell takes no blanks around =" if apart else f"$ in front of the name puts the value of {name} there"
+        lost = Lost(name, self.ref(word.line), f"{why}: this sets nothing", f"Write: export {name}=value", "error")
+        if lost not in self.out.lost:
+            self.out.lost.append(lost)
+        return True
+
     def command(self, command: list[Field], node: Simple | None, env: Environment, *, sure: bool) -> None:
         program = launchers.base(command[0])
         redirects = node.redirects if node is not None else []
@@ -363,12 +365,12 @@ class Interpreter:
         elif program in BUILTINS:
             BUILTINS[program](self, command, env, sure)
         elif program in _PRINTS:
-            self.printed(command, redirects)
+            texts.printed(self, command, redirects)
         else:
-            self.start(command, redirects, env, sure=sure)
+            starting.start(self, command, redirects, env, sure=sure)
         for redirect in redirects:
             if redirect.body and program in _PRINTS:
-                self.document(redirect, redirects, env)
+                texts.document(self, redirect, redirects, env)
 
     def call(self, name: str, command: list[Field], env: Environment, *, sure: bool) -> None:
         if name in self.active or len(self.active) > NESTING_LIMIT:
@@ -386,266 +388,3 @@ class Interpreter:
             if variable is not None:
                 env.variables[n] = variable
         self.active.pop()
-
-    def start(self, command: list[Field], redirects: list[Redirect], env: Environment, *, sure: bool) -> None:
-        """A program: a launcher that starts another one, the training itself, or something else."""
-        self.nesting += 1
-        program = launchers.base(command[0])
-        if self.nesting <= NESTING_LIMIT * 2:
-            self.pin(command)
-            found = launchers.passage(command)
-            if found is None or (found == launchers.Passage([]) and not redirects and program not in _SLURM):
-                self.last(command, redirects, env, sure=sure)
-            else:
-                self.onward(command, found, redirects, env, sure=sure)
-        self.nesting -= 1
-
-    def last(self, command: list[Field], redirects: list[Redirect], env: Environment, *, sure: bool) -> None:
-        program = launchers.base(command[0])
-        if not command[0].known or command[0].raw in {'"$1"', "$1"}:
-            self.dynamic = True
-        body = next((r for r in redirects if r.body), None)
-        if body is not None and (program in {"bash", "sh", "zsh", "sbatch", "qsub", "bsub"} or not program):
-            self.inner(documents.unescaped(body), body.body_line, env.through(None, None), sure=sure)
-        elif body is not None and program.startswith("python"):
-            self.program(body)
-        elif body is not None:
-            self.document(body, redirects, env, program=" ".join(f.text for f in command[:3]))
-        elif launchers.is_training(command):
-            self.arrive(env)
-            fitting.check(self, command, env)
-
-    def onward(
-        self,
-        command: list[Field],
-        found: launchers.Passage,
-        redirects: list[Redirect],
-        env: Environment,
-        *,
-        sure: bool,
-    ) -> None:
-        program, line = launchers.base(command[0]), command[0].line
-        cut = Cut(found.why, found.fix, line, found.remote) if found.why else None
-        passes = None if launchers.passes_unknown(command, found.rest) else found.passes
-        if found.remote and found.script and passes is not None:
-            passes = launchers.or_printed(passes, found.rest, self.dumps)
-        inner = env.through(passes, cut)
-        if program in _SLURM:
-            inner = self.srun(command, env)
-        elif program in {"singularity", "apptainer"}:
-            for name, variable in env.variables.items():
-                for prefix in _CONTAINER:
-                    if name.startswith(prefix) and variable.exported:
-                        inner.variables[name.removeprefix(prefix)] = variable
-        elif program == "deepspeed":
-            self.arrive(inner)
-            return
-        for name in found.unsets:
-            inner.variables.pop(name, None)
-        for name, given in found.sets:
-            self.assign(name, Value(given.text, given.fixed), given.line, inner, sure=sure, exported=True)
-        for given in found.names:
-            if given.text in env.variables and not env.variables[given.text].exported:
-                inner.missing.pop(given.text, None)
-        kept, there = self.allocation, self.host
-        if program == "ssh" and found.rest:
-            self.host = command[len(command) - len(found.rest) - 1].text
-        if program == "srun":
-            self.allocation = self.own_size(command[: len(command) - len(found.rest)])
-        self.on_every_host += program == "srun"
-        self.behind(command, found, redirects, env, inner, sure=sure)
-        self.on_every_host -= program == "srun"
-        self.allocation, self.host = kept, there
-        if program == "exec" and sure and found.rest:
-            env.ended = True
-
-    def behind(
-        self,
-        command: list[Field],
-        found: launchers.Passage,
-        redirects: list[Redirect],
-        env: Environment,
-        inner: Environment,
-        *,
-        sure: bool,
-    ) -> None:
-        """What the launcher starts. This shell puts its own variables into the text that another one reads."""
-        program = launchers.base(command[0])
-        body = next((r for r in redirects if r.body), None)
-        reader = found.rest[0].text.split()[0] if found.rest and found.rest[0].text.strip() else ""
-        if body is not None and (not found.rest or reader in {"bash", "sh", "python", "python3"}):
-            if reader.startswith("python"):
-                self.program(body)
-            elif program != "kubectl":
-                self.inner(documents.unescaped(body), body.body_line, inner, sure=sure)
-        elif found.script:
-            text = " ".join(keep_unknown(f.raw, self.lookup(env)) if f.raw else f.text for f in found.rest)
-            self.inner(text, found.rest[0].line if found.rest else command[0].line, inner, sure=sure)
-        elif found.rest:
-            if found.rest[0].text in self.functions:
-                self.called.add(found.rest[0].text)
-                self.call(found.rest[0].text, found.rest, inner, sure=sure)
-            else:
-                self.start(found.rest, [], inner, sure=sure)
-        elif program in {"docker", "podman", "nerdctl", "ray"}:
-            self.arrive(inner)
-
-    def srun(self, command: list[Field], env: Environment) -> Environment:
-        """--export of srun, or what the batch file's own --export left it as."""
-        given = None
-        for index, word in enumerate(command):
-            if word.text == "--export" and index + 1 < len(command):
-                given = command[index + 1]
-            elif word.text.startswith("--export="):
-                given = word._replace(text=word.text.partition("=")[2])
-        line = given.line if given is not None else env.slurm_line
-        passes = env.slurm
-        found = None
-        if given is not None:
-            found = batch.listed(given.text, "SRUN")
-            passes = found.passes if found.special or found.names or found.sets else None
-            passes = None if UNKNOWN in given.text and "\0=" not in given.text.replace(UNKNOWN, "\0") else passes
-            self.split_at_commas(found, line)
-        where = f"{launchers.base(command[0])} --export" if given is not None else "sbatch --export"
-        why = f"{where} without ALL passes only the variables that it lists to the ranks"
-        cut = Cut(why, "Write --export=ALL,…, or add the name to the list.", line)
-        inner = env.through(None if passes is None else (lambda name: name in passes), cut)
-        for name, text in found.sets if found is not None else ():
-            self.assign(name, Value(text), line, inner, sure=True, exported=True)
-        return inner
-
-    def own_size(self, command: list[Field]) -> Allocation:
-        """The allocation of a step: its own options, else those of the job; a step for chosen hosts has no size."""
-        words = [field.text for field in command]
-        size = self.allocation.slurm(words, command[0].line)
-        if any(re.match(r"-n\d*$|--ntasks(?:=|$)", word) for word in words):
-            size = replace(size, tasks=None)
-        if any(re.match(r"-[Nwxr]|--(?:nodes|nodelist|exclude|relative|het-group)(?:=|$)", word) for word in words):
-            size = replace(size, nodes=None)
-        return size
-
-    def split_at_commas(self, found: batch.Listed, line: int) -> None:
-        for name, piece in found.split:
-            why = f"the list of variables is split at commas: '{piece}' is taken for a variable of its own"
-            fix = f"Export {name} in the script before the command, and let ALL carry it."
-            lost = Lost(name, self.ref(line), why, fix)
-            if lost not in self.out.lost:
-                self.out.lost.append(lost)
-
-    def directive(self, comment: str, line: int, env: Environment, *, late: bool = False) -> None:
-        system, given = batch.directive(comment)
-        if late and comment.startswith(("#SBATCH", "#PBS")):
-            for name, _ in batch.listed(given, system).sets if system else ():
-                why = "it stands behind the first command, where directives are comments"
-                self.out.lost.append(Lost(name, self.ref(line), why, "Move it to the top of the file."))
-            return
-        if batch.is_directive(comment):
-            self.release |= release_in(comment)
-            self.allocation = self.allocation.directive(comment, line)
-        if not system:
-            return
-        found = batch.listed(given, system)
-        if system == "SBATCH":
-            env.slurm, env.slurm_line = found.passes, line
-        self.split_at_commas(found, line)
-        for name, text in found.sets:
-            value = Value(re.sub(r"\$\{?\w+\}?", UNKNOWN, text))
-            self.assign(name, value, line, env, sure=True, exported=True)
-
-    def arrive(self, env: Environment) -> None:
-        """The training starts with this environment."""
-        self.clock += 1
-        self.launches.append(self.clock)
-        for variable in env.variables.values():
-            for made in variable.made if variable.exported else ():
-                made.reached = True
-        for name, (mades, cut) in env.missing.items():
-            there = env.variables.get(name)
-            if there is None or not there.exported:
-                for made in mades:
-                    made.cut = made.cut or cut
-
-    # --- texts ---
-
-    def inner(self, text: str, line: int, env: Environment, *, sure: bool) -> None:
-        """A script inside the script."""
-        if self.nesting > NESTING_LIMIT or len(text) > 1_000_000:
-            return
-        self.nesting += 1
-        script = parse(text, line)
-        for comment in script.comments:
-            if batch.is_directive(comment.text):
-                self.directive(comment.text, comment.line, env)
-        self.walk(script.body, env, sure=sure)
-        self.nesting -= 1
-
-    def include(self, path: str, env: Environment, *, sure: bool, exported: bool = False) -> None:
-        """A file that is sourced: followed where it is at hand."""
-        found = self.neighbour(path) if self.neighbour is not None else None
-        self.out.included[path.replace(UNKNOWN, "")] = exported or env.export_all
-        if found is None or self.nesting > NESTING_LIMIT:
-            return
-        label, text = found
-        kept, self.label = self.label, label
-        self.quotes[label] = text.split("\n")
-        before, env.export_all = env.export_all, env.export_all or exported
-        self.inner(text, 1, env, sure=sure)
-        env.export_all, self.label = before, kept
-        env.ended = False
-
-    def printed(self, command: list[Field], redirects: list[Redirect]) -> None:
-        """`echo NCCL_X=1 >> /etc/nccl.conf` writes a setting; other output sets nothing."""
-        target = documents.written_to(redirects) or self.target
-        how = documents.kind_of_target(target)
-        if how not in {"conf", "env", "profile"} or launchers.base(command[0]) not in {"echo", "printf"}:
-            return
-        for item in command[1:]:
-            for text in item.text.replace("\\n", "\n").split("\n"):
-                if match := re.fullmatch(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*?)\s*", text):
-                    self.written(match[1], match[2], item.line, how)
-        if how == "conf":
-            self.out.baked.append(Baked(target, self.ref(command[0].line)))
-
-    def written(self, name: str, value: str, line: int, how: str) -> None:
-        unknown = UNKNOWN in value or "$" in value
-        text = value.strip("\"'") if how == "profile" else value
-        mode: How = "conf" if how == "conf" else "export"
-        self.out.assignments.append(
-            Assignment(name, None if unknown else text, self.ref(line), self.out.label, mode, partial=text)
-        )
-
-    def document(self, body: Redirect, redirects: list[Redirect], env: Environment, program: str = "cat") -> None:
-        """A here-document: a file that is written, or only text."""
-        target = documents.written_to(redirects) or self.target
-        how = documents.kind_of_target(target, body.body, program)
-        if how in {"conf", "env", "profile"}:
-            for offset, line in enumerate(body.body.split("\n")):
-                if match := re.fullmatch(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*?)\s*", line):
-                    self.written(match[1], match[2], body.body_line + offset, how)
-            if how == "conf":
-                self.out.baked.append(Baked(target, self.ref(body.body_line)))
-        elif how == "shell":
-            self.written_script(documents.unescaped(body), body.body_line, env)
-        elif how == "python":
-            self.program(body)
-        elif how in {"manifest", "dockerfile"}:
-            documents.other(how, body, self.out)
-
-    def written_script(self, text: str, line: int, env: Environment) -> None:
-        """A script that is written to a file: one that starts nothing is for others to source."""
-        launches, before = len(self.launches), len(self.made)
-        self.inner(text, line, Environment(level=env.level + 1), sure=True)
-        if len(self.launches) == launches:
-            for made in self.made[before:]:
-                made.reached = True
-
-    def program(self, body: Redirect) -> None:
-        from whichrank.source import program
-
-        self.out.add(program.read(body.body, self.out.label, body.body_line))
-
-    def pin(self, command: list[Field]) -> None:
-        program = launchers.base(command[0])
-        if program in {"pip", "pip3", "conda", "mamba", "micromamba", "uv", "module", "ml", "apt-get", "apt", "docker",
-                       "podman", "singularity", "apptainer", "srun", "enroot", "python", "python3", "git"}:  # fmt: skip
-            self.release |= release_in(" ".join(f.text for f in command))

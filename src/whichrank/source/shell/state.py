@@ -9,6 +9,10 @@ from typing import NamedTuple
 from whichrank.records.settings import UNKNOWN, How
 from whichrank.source.shell.words import Value
 
+NESTING_LIMIT = 6
+"""Scripts inside scripts, and functions that call functions."""
+CONTAINER_PREFIXES = ("SINGULARITYENV_", "APPTAINERENV_")
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class Made:

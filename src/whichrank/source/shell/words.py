@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from whichrank.records.settings import UNKNOWN
-from whichrank.source.shell.syntax import Word, split_words, word_end
+from whichrank.source.shell.tokens import Word, split_words, word_end
 
 _RUN = re.compile(r"[^\\'\"`$]+")
 _IN_DOUBLE = re.compile(r"[^\\\"`$]+")
@@ -194,16 +194,20 @@ def _elements(part: Piece, lookup: Lookup) -> list[Field] | None:
 
 
 def _origin(parts: tuple[Piece, ...], lookup: Lookup) -> int:
-    """The line of the list that a loop's variable took its name from, where the word begins with one."""
-    first = next((part for part in parts if part.text or part.kind != "text"), None)
-    value = lookup(first.text) if first is not None and first.kind == "variable" else None
-    return value.line if value is not None else 0
+    """The line that the first variable of a name comes from: the list of a loop, the call of a function."""
+    for part in parts:
+        if part.kind == "text" and "=" not in part.text:
+            continue
+        value = lookup(part.text) if part.kind == "variable" else None
+        return value.line if value is not None else 0
+    return 0
 
 
 def expand(raw: str, lookup: Lookup) -> Value:
     """The text of a word, without splitting it."""
     out: list[str] = []
     fixed = True
+    line = 0
     for part in pieces(raw):
         if part.kind == "text":
             out.append(part.text)
@@ -211,7 +215,8 @@ def expand(raw: str, lookup: Lookup) -> Value:
         value = _put_in(part, lookup) if part.kind == "variable" else _printed(part, lookup)
         out.append(UNKNOWN if value is None else value.text)
         fixed = fixed and value is not None and value.fixed
-    return Value("".join(out), fixed)
+        line = value.line if value is not None and not any(out[:-1]) else 0
+    return Value("".join(out), fixed, line=line)
 
 
 def _put_in(part: Piece, lookup: Lookup) -> Value | None:
@@ -267,8 +272,8 @@ def keep_unknown(raw: str, lookup: Lookup) -> str:
             out.append(part.text)
         else:
             value = _put_in(part, lookup) if part.kind == "variable" else None
-            known = value is not None and UNKNOWN not in value.text
-            out.append(value.text if known and value is not None else part.source)
+            known = value is not None and bool(value.text.strip(UNKNOWN) or not value.text)
+            out.append(value.text.replace(UNKNOWN, "${UNKNOWN}") if known and value is not None else part.source)
     return "".join(out)
 
 

@@ -1,0 +1,89 @@
+"""Parts of manifests with rules of their own: SkyPilot, Accelerate, ConfigMaps, init containers, build arguments."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from whichrank.facts.environment import catalogue, in_family
+from whichrank.records.settings import Clash, Lost
+from whichrank.source import conf, env_file
+
+if TYPE_CHECKING:
+    from whichrank.source.manifest import Manifest
+    from whichrank.source.shell.embedded import Given
+    from whichrank.source.yaml_tree import Node
+
+IMAGES = frozenset({
+    "image", "image_id", "docker_image", "container_image", "base_image", "imageUri", "image_uri", "Image",
+    "TrainingImage",
+})  # fmt: skip
+
+
+def is_setting(name: str) -> bool:
+    return bool(re.fullmatch(r"[A-Z][A-Z0-9_]*", name)) and (in_family(name) or name in catalogue())
+
+
+def build_arguments(manifest: Manifest, node: Node, set_too: set[str]) -> None:
+    names = [(k.text, k.line) for k, _ in node.entries()]
+    names += [(item.text.partition("=")[0], item.line) for item in node.items]
+    for name, line in names:
+        if name in catalogue() and name not in set_too:
+            why = "a build argument exists only while the image is built"
+            manifest.lost(name, line, why, "Put it under environment.")
+
+
+def accelerate(manifest: Manifest) -> None:
+    """Accelerate's configuration: the address of the first host, for several of them."""
+    machines, address = manifest.root.get("num_machines"), manifest.root.get("main_process_ip")
+    several = machines is not None and machines.text.isdecimal() and machines.text not in {"0", "1"}
+    if several and address is not None and re.fullmatch(r"localhost|127\.\d+\.\d+\.\d+|::1", address.text):
+        why = "other machines can't reach the loopback address"
+        fix = "Give the address of the first machine."
+        manifest.out.clashes.append(Clash("main_process_ip", manifest.ref(address.line), why, fix))
+
+
+def sky(manifest: Manifest) -> None:
+    """SkyPilot: `envs` reach both scripts; what `setup` exports ends with it."""
+    given: list[Given] = []
+    for key, value in manifest.root.entries():
+        if key.text in {"envs", "secrets"} and value.kind == "map":
+            given += manifest.environment(value, manifest.group)
+        elif key.text == "setup" and value.kind == "scalar":
+            manifest.script("setup", value, manifest.group)
+        elif key.text not in {"run", "name"}:
+            manifest.visit(value, manifest.group, (key.text,), 1)
+            if key.text in IMAGES:
+                manifest.image(value, manifest.group, whole=True)
+    run = manifest.root.get("run")
+    if run is not None and run.kind == "scalar":
+        manifest.script("run", run, manifest.group, given)
+
+
+def config_map(manifest: Manifest, key: Node, value: Node, scope: str) -> None:
+    name = key.text
+    if value.kind != "scalar":
+        return
+    if name.endswith("nccl.conf") and value.style:
+        text, line = manifest.body(value)
+        rows = [row.strip() for row in text.split("\n")]
+        manifest.out.add(conf.read("\n" * (line - 1) + "\n".join(rows), manifest.out.label))
+    elif re.search(r"\.(?:sh|bash|sbatch)$", name) or value.text.startswith("#!/"):
+        manifest.script("script", value, scope)
+    elif name.endswith(".env"):
+        text, line = manifest.body(value)
+        manifest.out.add(env_file.read("\n" * (line - 1) + text, manifest.out.label))
+    elif is_setting(name):
+        if value.bare and not manifest.templated:
+            why = "a ConfigMap takes strings only, and refuses a bare number or boolean"
+            manifest.lost(name, value.line, why, f'Quote it: {name}: "{value.text}"', error=True)
+        manifest.record(name, value, key.line, scope)
+
+
+def init_containers(manifest: Manifest) -> None:
+    """A variable of an init container alone does not reach the container that trains."""
+    there = {a.name for a in manifest.out.assignments}
+    for name, ref in manifest.inits:
+        if name not in there and name in catalogue():
+            why = "only an init container has it, and that ends before the training container starts"
+            manifest.out.lost.append(Lost(name, ref, why, "Put it under containers."))

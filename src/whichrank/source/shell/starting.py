@@ -1,0 +1,200 @@
+"""Programs that a script starts: launchers that start others, and the training itself."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from whichrank.facts.releases import release_in
+from whichrank.records.settings import UNKNOWN
+from whichrank.source.shell import batch, directives, documents, fitting, launchers, texts
+from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Environment
+from whichrank.source.shell.words import Field, Value, keep_unknown
+
+if TYPE_CHECKING:
+    from whichrank.source.shell.allocation import Allocation
+    from whichrank.source.shell.interpret import Interpreter
+    from whichrank.source.shell.tokens import Redirect
+
+_SLURM = frozenset({"srun", "sbatch", "salloc"})
+
+
+def start(shell: Interpreter, command: list[Field], redirects: list[Redirect], env: Environment, *, sure: bool) -> None:
+    """A program: a launcher that starts another one, the training itself, or something else."""
+    shell.nesting += 1
+    program = launchers.base(command[0])
+    if shell.nesting <= NESTING_LIMIT * 2:
+        pin(shell, command)
+        found = launchers.passage(command)
+        if found is None or (found == launchers.Passage([]) and not redirects and program not in _SLURM):
+            last(shell, command, redirects, env, sure=sure)
+        else:
+            onward(shell, command, found, redirects, env, sure=sure)
+    shell.nesting -= 1
+
+
+def last(shell: Interpreter, command: list[Field], redirects: list[Redirect], env: Environment, *, sure: bool) -> None:
+    program = launchers.base(command[0])
+    if not command[0].known or command[0].raw in {'"$1"', "$1"}:
+        shell.dynamic = True
+    body = next((r for r in redirects if r.body), None)
+    if body is not None and (program in {"bash", "sh", "zsh", "sbatch", "qsub", "bsub"} or not program):
+        texts.inner(shell, documents.unescaped(body), body.body_line, env.through(None, None), sure=sure)
+    elif body is not None and program.startswith("python"):
+        texts.python_program(shell, body)
+    elif body is not None:
+        texts.document(shell, body, redirects, env, program=" ".join(f.text for f in command[:3]))
+    elif launchers.is_training(command):
+        arrive(shell, env)
+        fitting.check(shell, command, env)
+
+
+def onward(
+    shell: Interpreter,
+    command: list[Field],
+    found: launchers.Passage,
+    redirects: list[Redirect],
+    env: Environment,
+    *,
+    sure: bool,
+) -> None:
+    """A launcher: the environment behind it, and the command that it starts there."""
+    program = launchers.base(command[0])
+    inner = beyond(shell, command, found, env)
+    if program == "deepspeed":
+        arrive(shell, inner)
+        return
+    for name in found.unsets:
+        inner.variables.pop(name, None)
+    for name, given in found.sets:
+        shell.assign(name, Value(given.text, given.fixed), given.line, inner, sure=sure, exported=True)
+    for given in found.names:
+        if given.text in env.variables and not env.variables[given.text].exported:
+            inner.missing.pop(given.text, None)
+    kept, there = shell.allocation, shell.host
+    if program == "ssh" and found.rest:
+        shell.host = command[len(command) - len(found.rest) - 1].text
+    if program == "srun":
+        shell.allocation = own_size(shell, command[: len(command) - len(found.rest)])
+    shell.on_every_host += program == "srun"
+    behind(shell, command, found, redirects, env, inner, sure=sure)
+    shell.on_every_host -= program == "srun"
+    shell.allocation, shell.host = kept, there
+    if program == "exec" and sure and found.rest:
+        env.ended = True
+
+
+def beyond(shell: Interpreter, command: list[Field], found: launchers.Passage, env: Environment) -> Environment:
+    """What of this environment the launcher passes on."""
+    program = launchers.base(command[0])
+    if program in _SLURM:
+        return srun(shell, command, env)
+    passes = None if launchers.passes_unknown(command, found.rest) else found.passes
+    if found.remote and found.script and passes is not None:
+        passes = launchers.or_printed(passes, found.rest, shell.dumps)
+    cut = Cut(found.why, found.fix, command[0].line, found.remote) if found.why else None
+    inner = env.through(passes, cut)
+    if program in {"singularity", "apptainer"}:
+        for name, variable in env.variables.items():
+            for prefix in CONTAINER_PREFIXES:
+                if name.startswith(prefix) and variable.exported:
+                    inner.variables[name.removeprefix(prefix)] = variable
+    return inner
+
+
+def behind(
+    shell: Interpreter,
+    command: list[Field],
+    found: launchers.Passage,
+    redirects: list[Redirect],
+    env: Environment,
+    inner: Environment,
+    *,
+    sure: bool,
+) -> None:
+    """What the launcher starts. This shell puts its own variables into the text that another one reads."""
+    program = launchers.base(command[0])
+    body = next((r for r in redirects if r.body), None)
+    reader = found.rest[0].text.split()[0] if found.rest and found.rest[0].text.strip() else ""
+    if body is not None and (not found.rest or reader in {"bash", "sh", "python", "python3"}):
+        if reader.startswith("python"):
+            texts.python_program(shell, body)
+        elif program != "kubectl":
+            texts.inner(shell, documents.unescaped(body), body.body_line, inner, sure=sure)
+    elif found.script:
+        text = " ".join(_inner_text(shell, f, env) for f in found.rest)
+        texts.inner(shell, text, found.rest[0].line if found.rest else command[0].line, inner, sure=sure)
+    elif found.rest:
+        if found.rest[0].text in shell.functions:
+            shell.called.add(found.rest[0].text)
+            shell.call(found.rest[0].text, found.rest, inner, sure=sure)
+        else:
+            start(shell, found.rest, [], inner, sure=sure)
+    elif program in {"docker", "podman", "nerdctl", "ray"}:
+        arrive(shell, inner)
+
+
+def _inner_text(shell: Interpreter, field: Field, env: Environment) -> str:
+    """Text that another shell reads; a command that is kept in a variable was put in before this launcher began."""
+    if not field.raw:
+        return field.text
+    made = keep_unknown(field.raw, shell.lookup(env))
+    whole = re.fullmatch(r"\$\{?\w+\}?", made)
+    return field.text.replace(UNKNOWN, "${UNKNOWN}") if whole and field.text.strip(UNKNOWN) else made
+
+
+def srun(shell: Interpreter, command: list[Field], env: Environment) -> Environment:
+    """--export of srun, or what the batch file's own --export left it as."""
+    given = None
+    for index, word in enumerate(command):
+        if word.text == "--export" and index + 1 < len(command):
+            given = command[index + 1]
+        elif word.text.startswith("--export="):
+            given = word._replace(text=word.text.partition("=")[2])
+    line = given.line if given is not None else env.slurm_line
+    passes = env.slurm
+    found = None
+    if given is not None:
+        found = batch.listed(given.text, "SRUN")
+        passes = found.passes if found.special or found.names or found.sets else None
+        passes = None if UNKNOWN in given.text and "\0=" not in given.text.replace(UNKNOWN, "\0") else passes
+        directives.split_at_commas(shell, found, line)
+    where = f"{launchers.base(command[0])} --export" if given is not None else "sbatch --export"
+    why = f"{where} without ALL passes only the variables that it lists to the ranks"
+    cut = Cut(why, "Write --export=ALL,…, or add the name to the list.", line)
+    inner = env.through(None if passes is None else (lambda name: name in passes), cut)
+    for name, text in found.sets if found is not None else ():
+        shell.assign(name, Value(text), line, inner, sure=True, exported=True)
+    return inner
+
+
+def own_size(shell: Interpreter, command: list[Field]) -> Allocation:
+    """The allocation of a step: its own options, else those of the job; a step for chosen hosts has no size."""
+    words = [field.text for field in command]
+    size = shell.allocation.slurm(words, command[0].line)
+    if any(re.match(r"-n\d*$|--ntasks(?:=|$)", word) for word in words):
+        size = size._replace(tasks=None)
+    if any(re.match(r"-[Nwxr]|--(?:nodes|nodelist|exclude|relative|het-group)(?:=|$)", word) for word in words):
+        size = size._replace(nodes=None)
+    return size
+
+
+def arrive(shell: Interpreter, env: Environment) -> None:
+    """The training starts with this environment."""
+    shell.clock += 1
+    shell.launches.append(shell.clock)
+    for variable in env.variables.values():
+        for made in variable.made if variable.exported else ():
+            made.reached = True
+    for name, (mades, cut) in env.missing.items():
+        there = env.variables.get(name)
+        if there is None or not there.exported:
+            for made in mades:
+                made.cut = made.cut or cut
+
+
+def pin(shell: Interpreter, command: list[Field]) -> None:
+    program = launchers.base(command[0])
+    if program in {"pip", "pip3", "conda", "mamba", "micromamba", "uv", "module", "ml", "apt-get", "apt", "docker",
+                   "podman", "singularity", "apptainer", "srun", "enroot", "python", "python3", "git"}:  # fmt: skip
+        shell.release |= release_in(" ".join(f.text for f in command))
