@@ -19,6 +19,7 @@ def brief(diagnosis: Diagnosis) -> Outline:
     by_title = {section.title: section for section in whole.sections}
     sections = [
         Section("who", list(_who(diagnosis, by_title))),
+        by_title.get("nothing readable of", Section("", [])),
         Section("proof", list(_proof(by_title.get("proof")))),
         *(by_title[title] for title in ("the code", "the cycle", "where it began") if title in by_title),
         _first(None if diagnosis.verdict.culprits.ranks else by_title.get("where the ranks are"), STANDINGS),
