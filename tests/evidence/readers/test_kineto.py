@@ -251,3 +251,21 @@ def test_other_json_is_not_a_trace():
 def test_spans_are_in_order_of_time():
     (trace,) = read(SAMPLES / "rank-1.json.gz").records
     assert (np.diff(trace.host.start) >= 0).all()
+
+
+@pytest.mark.parametrize("ts", ["1e400", "99999999999999999999999999999.125", "-99999999999999999999999999999.125"])
+def test_times_beyond_any_clock(tmp_path, ts):
+    text = json.dumps({"traceEvents": [kernel(), kernel(ts=2.5)]}).replace('"ts": 2.5', f'"ts": {ts}')
+    try:
+        (trace,) = read(written(tmp_path / "trace.json", text.encode())).records
+    except UnreadableError:
+        return
+    assert trace.events
+
+
+def test_decimal_times_beyond_any_clock_are_bounded():
+    from decimal import Decimal
+
+    assert events._nanoseconds([Decimal(1), Decimal("9" * 40)])[0] == 1000
+    with pytest.raises(TypeError):
+        events._nanoseconds([Decimal(1), Decimal("NaN")])

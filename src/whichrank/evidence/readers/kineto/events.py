@@ -320,9 +320,15 @@ def _by_name(names: list[str], name: Any, kind: Any, named: Callable[[str, int],
     return np.array(answers, np.int8)[inverse.reshape(-1)] if answers else kind
 
 
+_FARTHEST = Decimal(2**53)
+"""Microseconds: no clock of a profile shows more."""
+
+
 def _nanoseconds(times: list[Any]) -> np.ndarray[Any, Any]:
     if isinstance(times[0], Decimal):
-        return np.array([int(t * 1000) for t in times], np.int64)
+        if not all(isinstance(t, Decimal) and t.is_finite() for t in times):
+            raise TypeError("a span without a start")
+        return np.array([int(min(max(t, -_FARTHEST), _FARTHEST) * 1000) for t in times], np.int64)
     # Relative to the batch's first: microseconds since 1970 times a thousand don't fit a float's 53 bits.
     micros = np.array(times, np.float64)
     if not np.isfinite(micros).all():
