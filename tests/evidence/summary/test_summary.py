@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.evidence.summary import many_ranks
+from tests.evidence_at import SHARED
 from whichrank.cli.main import main
 from whichrank.evidence.summary import dumps, file, values
 from whichrank.evidence.summary.head import MAGIC
@@ -21,7 +22,7 @@ from whichrank.model.errors import UnreadableError
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 CASES = ("nccl_h200/conditional", "nccl_h200/dataloader_stall", "logs/oom-halved", "logs/two-jobs-one-file")
-SIMULATOR = Path("/work/shared/tools/simulate_fr.py")
+SIMULATOR = SHARED / "tools/simulate_fr.py"
 
 
 def told(diagnosis):
