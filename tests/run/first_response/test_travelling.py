@@ -19,7 +19,8 @@ def version(path):
     return tuple(map(int, path.parts[-3].split(".")))
 
 
-PYTHONS = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions").glob("3.*/bin/python3"), key=version)
+VERSIONS = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+PYTHONS = sorted(VERSIONS.glob("3.*/bin/python3"), key=version)
 NEW = [path for path in PYTHONS if version(path)[:2] >= travelling.OLDEST]
 OLD = [path for path in PYTHONS if path not in NEW]
 

@@ -36,7 +36,10 @@ _LIMITS = (
 _PACKAGES = re.compile(r"^(?P<name>.+?)-(?P<version>\d[^-]*)\.(?:dist|egg)-info$")
 _FILES, _BYTES = 2000, 32 << 20
 """Of code that is read: more is no training script's folder."""
-_LINK = re.compile(r"^\d+: (?P<name>[^:@]+)[@:].*?<(?P<flags>[^>]*)> mtu (?P<mtu>\d+).*? state (?P<state>\w+)")
+_LINK = re.compile(
+    r"\d{1,9}: (?P<name>[^:@]{1,64})[@:][^<\n]{0,80}<(?P<flags>[^>]{0,200})> mtu (?P<mtu>\d{1,9})\b"
+    r".{0,120}? state (?P<state>\w{1,20})"
+)
 _SKIPPED = {".git", ".venv", "venv", "node_modules", "__pycache__", "site-packages", ".tox", ".mypy_cache"}
 
 
