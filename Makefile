@@ -6,7 +6,8 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# The stamps tell what is installed already; a changed pyproject.toml renews both.
+# The stamps tell what is installed already; a change of these files renews both.
+NATIVE := setup.py src/whichrank/evidence/pickle/_native.c
 TOOL := $(VENV)/.tool-installed
 DEV := $(VENV)/.dev-installed
 EXAMPLE := examples/skipped_collective
@@ -27,13 +28,13 @@ install: $(DEV)
 $(VENV)/pyvenv.cfg:
 	@PYTHON="$(PYTHON)" tools/venv.sh $(VENV)
 
-$(TOOL): pyproject.toml | $(VENV)/pyvenv.cfg
+$(TOOL): pyproject.toml $(NATIVE) | $(VENV)/pyvenv.cfg
 	@echo "Installing whichrank into $(VENV) …"
 	@$(PIP) install --quiet --editable .
 	@$(BIN)/python -m compileall -q src/whichrank
 	@touch $@
 
-$(DEV): pyproject.toml | $(VENV)/pyvenv.cfg
+$(DEV): pyproject.toml $(NATIVE) | $(VENV)/pyvenv.cfg
 	@echo "Installing whichrank and what its tests need into $(VENV) (torch among it: this takes a while) …"
 	@$(PIP) install --quiet --editable '.[dev]'
 	@$(BIN)/python -m compileall -q src/whichrank
@@ -82,10 +83,12 @@ score: $(DEV) system
 	$(BIN)/whichrank drill score --seeds 3 --jobs 2 --out $(SCORE)
 	@set -e; for corpus in $(CASES); do \
 	    $(BIN)/whichrank drill score --quiet --corpus $$corpus --out $(SCORE)/$$(basename $$corpus); done
+	$(BIN)/python tools/scoreboard.py $(SCORE) > docs/scoreboard.md
 
 soak: $(DEV) system
 	$(BIN)/python tools/leaks.py $(EXAMPLE)
 	$(BIN)/python tools/soak.py $(SOAK_SECONDS)
+	$(BIN)/python tools/attack.py --seconds $(or $(SOAK_SECONDS),3600)
 	$(BIN)/python tools/leftovers.py
 
 fuzz: $(DEV)
