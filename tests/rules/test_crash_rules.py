@@ -117,11 +117,17 @@ CARRIED = (
     '  File "/srv/data.py", line 12, in __getitem__\n    return self.items[index]\n'
     "{0}: {1}\n\n"
 )
+ONLY_ONE = "".join(
+    f"W1115 00:10:45.300000 900 torch/distributed/elastic/multiprocessing/api.py:1010] Sending process {pid} closing signal"
+    " SIGTERM\n"
+    for pid in (1000, 1002)
+) + texts.table({1: 3}, 1).replace("Failures:\n", "Failures:\n  <NO_OTHER_FAILURES>\n")
 FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("CODE101", "own exception", texts.ranks(4, {2: texts.traceback("KeyError: 'labels'"), 0: texts.GLOO_CLOSED}), (2,)),
     ("CODE101", "two ranks raise the same", texts.ranks(4, {r: texts.traceback(f"ValueError: bad sample {r}") for r in (1, 2)}, CLOSED), (1, 2)),
     ("CODE101", "found by the exit codes", {"job.log": texts.traceback("KeyError: 'x'") + texts.table({0: -15, 1: 1, 2: -15}, 1)}, (1,)),
     ("CODE101", "only an exit code", {"agent.err": texts.table({0: -15, 1: 1, 2: -15}, 1)}, (1,)),
+    ("CODE101", "only the first is in the table", {"agent.err": ONLY_ONE}, (1,)),
     ("CODE101", "raised in a worker of the data loader", texts.ranks(2, {1: CARRIED.format("KeyError", "'b'")}, CLOSED), (1,)),
     ("CODE101", "one task of Slurm", {"job.log": "srun: error: node-0: task 7: Exited with exit code 1\nsrun: error: node-11: tasks 0-6: Terminated\n"}, ()),
     ("CODE101", "a failed download", texts.ranks(2, {1: texts.traceback("ConnectionRefusedError: [Errno 111] refused") + "\nThe above exception was the direct cause of the following exception:\n\n" + texts.traceback("requests.exceptions.ConnectionError: Max retries")}, CLOSED), (1,)),

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from whichrank.evidence.intake import claims, collect, discover_readers
-from whichrank.evidence.pickle.native import library
-from whichrank.evidence.readers import flight_recorder
-from whichrank.evidence.summary.head import is_summary
-from whichrank.evidence.text.chunks import UTF16
+from whichrank.evidence.intake import collect
 from whichrank.facts import site
-from whichrank.fleet.local import Failure, map_ordered
+from whichrank.fleet.local import Failure
 from whichrank.flows.next_steps import filled, with_wanted
-from whichrank.flows.read_dumps import read_dumps
+from whichrank.flows.reading import Outcome, Progress, outcomes_of
 from whichrank.flows.several_jobs import together
-from whichrank.model.contracts import Item, Reader, Reading, Rule
-from whichrank.model.errors import UnreadableError
+from whichrank.model.contracts import Item, Reading, Rule
 from whichrank.model.evidence import Coverage, Skipped, Source
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Diagnosis, JobInfo, ScheduledJob
-from whichrank.records.trace import Trace
 from whichrank.timeline.case import Case, build_case
 from whichrank.timeline.collectives import positions
 from whichrank.timeline.job_state.joined import joined
@@ -36,7 +29,6 @@ from whichrank.timeline.job_state.outcome import observed
 from whichrank.verdict.choose import Choice, choose
 from whichrank.verdict.fit import against
 
-Progress = Callable[[str, int, int], None]
 Given = Path | Literal["-"]
 
 
@@ -63,9 +55,6 @@ def diagnose(
     from whichrank.source.excerpts import find_excerpts
 
     return replace(answer, excerpts=explained(source, find_excerpts(source, answer.verdict.culprits.code)))
-
-
-Outcome = tuple[Item, "list[tuple[str, Reading]] | Failure"]
 
 
 def _judged(
@@ -97,135 +86,6 @@ def with_views(case: Case, answer: Diagnosis) -> Diagnosis:
     who = answer.verdict.culprits
     stacks = merged([*case.stacks.items(), *((None, stack) for stack in case.unplaced)])
     return replace(answer, tracks=tracks(case, answer.ranks, {*who.ranks, *who.candidates}), stacks=stacks)
-
-
-def outcomes_of(
-    items: Sequence[Item], *, jobs: int | None = None, progress: Progress | None = None
-) -> tuple[list[Outcome], list[Source], dict[int, str]]:
-    """What every file says; a summary stands for the files that it was made from, unless they are there too.
-
-    Also what could not be read, and by rank the dumps of which only the end is there."""
-    packed = [item for item in items if item.size and is_summary(item)]
-    if not packed:
-        return list(zip(items, read_all(items, jobs=jobs, progress=progress), strict=True)), [], {}
-    from whichrank.evidence.summary import file
-
-    beside = [item for item in items if not is_summary(item)]
-    found: list[Outcome] = list(zip(beside, read_all(beside, jobs=jobs, progress=progress), strict=True))
-    told = (lambda done, total: progress("summaries", done, total)) if progress is not None else None
-    taken = file.take(packed, beside, told)
-    return [*found, *taken.outcomes], taken.noted, taken.shortened
-
-
-def read_all(
-    items: Sequence[Item], *, jobs: int | None, progress: Progress | None
-) -> list[list[tuple[str, Reading]] | Failure]:
-    """Every file through every reader that recognises it, in parallel."""
-    told = (lambda done, _: progress("reading", done, len(items))) if progress is not None else None
-    # The decoder in C needs no processes beside this one; where it was not built, dumps are read like all else.
-    dumps = [number for number, item in enumerate(items) if _is_dump(item)] if library() is not None else []
-    results = dict(zip(dumps, read_dumps([items[number] for number in dumps], jobs=jobs, progress=told), strict=True))
-    rest = [number for number in range(len(items)) if number not in results]
-    if not all(_is_dump(items[number]) for number in rest):
-        discover_readers()  # once, before the work is spread over processes
-    more = map_ordered(
-        _read,
-        [items[number] for number in rest],
-        jobs=jobs,
-        size=lambda item: item.size,
-        progress=(lambda done, total: told(done + len(dumps), total)) if told is not None else None,
-    )
-    results.update(zip(rest, more, strict=True))
-    return [results[number] for number in range(len(items))]
-
-
-# Readers of running text: what they look for may stand anywhere in a log, not only at its beginning.
-ANYWHERE = ("torch_output", "nccl_log", "known_messages")
-# A log of NCCL alone that is larger than this is read once, by its own reader.
-LARGE = 8 << 20
-# From here on a text may hold more telling lines than anybody needs.
-THICK = 1 << 20
-
-
-def _read(item: Item) -> list[tuple[str, Reading]]:
-    chosen = _readers_for(item)
-    words = frozenset[bytes]().union(*(reader.telling() for reader in chosen if hasattr(reader, "telling")))
-    if item.size < THICK or not words:
-        return _read_with(chosen, item)
-    from whichrank.evidence.text.thinning import thinned
-
-    with TemporaryDirectory(prefix="whichrank-") as folder:
-        item, left_out = thinned(item, words, Path(folder))
-        results = _read_with(chosen, item)
-    for _, reading in results if left_out else ():
-        note = f"{left_out:,} lines that look like others were left out"
-        reading.note = f"{reading.note}; {note}" if reading.note else note
-    return results
-
-
-def _read_with(chosen: Sequence[Reader], item: Item) -> list[tuple[str, Reading]]:
-    shared = [reader for reader in chosen if reader.NAME in ANYWHERE and item.head(2) not in UTF16]
-    together = _read_together(item, shared) if len(shared) > 1 else {}
-    results = [(reader.NAME, together.get(reader.NAME) or _read_by(reader, item)) for reader in chosen]
-    if item.size > LARGE and [reader.NAME for reader in chosen] == ["nccl_log"]:
-        from whichrank.evidence.readers import known_messages
-
-        results.append((known_messages.NAME, known_messages.read_warnings(item, results[0][1].records)))
-    useful = [(name, reading) for name, reading in results if reading.quality != "ignored"]
-    return [(name, _reduced(reading)) for name, reading in useful or results[:1]]
-
-
-def _reduced(reading: Reading) -> Reading:
-    """Profiles become summaries where they are read: megabytes need not travel between processes."""
-    if not any(isinstance(record, Trace) for record in reading.records):
-        return reading
-    from whichrank.timeline.steps.reduce import reduced
-
-    reading.records = [reduced(record) if isinstance(record, Trace) else record for record in reading.records]
-    return reading
-
-
-def _read_by(reader: Reader, item: Item) -> Reading:
-    try:
-        return reader.read(item)
-    except UnreadableError as error:
-        return Reading(quality="unusable", note=error.message)
-
-
-def _read_together(item: Item, readers: Sequence[Reader]) -> dict[str, Reading]:
-    """Running text is cut into lines and searched for words once, for all of its readers."""
-    from whichrank.evidence.text import shared_pass
-
-    try:
-        readings = shared_pass.read(item, [cast("Any", reader).Listener(item) for reader in readers])
-    except UnreadableError as error:
-        readings = [Reading(quality="unusable", note=error.message) for _ in readers]
-    return {reader.NAME: reading for reader, reading in zip(readers, readings, strict=True)}
-
-
-def _readers_for(item: Item) -> list[Reader]:
-    """A dump is nothing else, and the other readers need not even be loaded; text may speak for several."""
-    if _is_dump(item):
-        return [cast("Reader", flight_recorder)]
-    readers = discover_readers()
-    chosen = claims(item, readers)
-    names = {reader.NAME for reader in chosen}
-    if item.size > LARGE and "nccl_log" in names and "torch_output" not in names:
-        return [reader for reader in chosen if reader.NAME == "nccl_log"]
-    if names <= {"reports"} or names & set(ANYWHERE):
-        chosen += [r for r in readers if r.NAME in ANYWHERE and r not in chosen and _is_text(item)]
-    return chosen
-
-
-def _is_dump(item: Item) -> bool:
-    try:
-        return flight_recorder.sniff(item.head(), item.label.rsplit("/", 1)[-1])
-    except OSError:  # it has gone meanwhile: its reader will say so
-        return False
-
-
-def _is_text(item: Item) -> bool:
-    return b"\0" not in item.head()
 
 
 def _sort(item: Item, outcome: list[tuple[str, Reading]] | Failure) -> tuple[list[Any], list[Source]]:
@@ -356,16 +216,26 @@ def _looked_at(case: Case, sources: Sequence[Source]) -> str:
     return f"{read} files were read and say nothing about a job" if read else ""
 
 
+_TELLS_MORE = {
+    "crash": NextStep(
+        "torchrun --log-dir LOGS --tee 3 …", "the output of every rank holds the error that came first", (), "ends"
+    ),
+    "slow": NextStep("whichrank profile -- torchrun …", "a profile tells who is late, and with what", (), "load"),
+    "corruption": NextStep("whichrank run --guard -- torchrun …", "a guard names the rank and the step", (), "ends"),
+}
+"""What settles most where nobody knows why, by what the job does."""
+
+
+def _of_a_hang(case: Case) -> NextStep:
+    what = "stacks of all ranks tell where each of them is" if case.lineup is None else "fresh dumps tell more"
+    return NextStep("whichrank stacks", what, (), "none")
+
+
 def _next(choice: Choice, case: Case) -> tuple[NextStep, ...]:
     roots = [f for i, f in enumerate(choice.findings) if i not in choice.consequence_of]
     asked = [step for finding in roots[:1] for step in finding.next]
     if choice.verdict.cause == "unknown":
-        why = (
-            "stacks of all ranks tell where each of them is"
-            if case.lineup is None
-            else "fresh dumps of all ranks tell more"
-        )
-        asked.append(NextStep("whichrank stacks", why, (), "none"))
+        asked.append(_TELLS_MORE.get(choice.verdict.category) or _of_a_hang(case))
     meant = choice.verdict.culprits.ranks or choice.verdict.culprits.candidates
     return tuple({step.command: step for step in (filled(step, meant, case) for step in reversed(asked))}.values())[
         ::-1

@@ -264,7 +264,7 @@ def _failed(answer: plugins.Answer | None) -> str:
 def case_of(evidence: Path) -> Any:
     """All that the readers make of a folder, lined up."""
     from whichrank.evidence.intake import collect
-    from whichrank.flows.diagnose import read_all
+    from whichrank.flows.reading import read_all
     from whichrank.timeline.case import build_case
 
     with collect([evidence]) as intake:

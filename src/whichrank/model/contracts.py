@@ -53,7 +53,8 @@ class Reading:
 
 class Reader(Protocol):
     """One format. `sniff` sees the first 4 KiB and the name; `read` never raises on bad input
-    other than `UnreadableError`, never executes what it reads, and is bounded in time and memory."""
+    other than `UnreadableError`, never executes what it reads, and is bounded in time and memory. What else a reader
+    may declare is described in `flows/reading.py`."""
 
     NAME: str
 

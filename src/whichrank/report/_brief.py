@@ -44,7 +44,8 @@ def _who(diagnosis: Diagnosis, sections: dict[str, Section]) -> Iterator[Point]:
     places = [row.place for row in diagnosis.standings if victims & set(row.ranks)]
     where = f", at {places[0]}" if len(places) == 1 else ""
     for point in _points(sections, "waiting ranks (not the cause)"):
-        yield Point(f"waiting, not the cause: {point.text}{where}")
+        doing = "waiting, not the cause" if diagnosis.verdict.category == "hang" else "not the cause"
+        yield Point(f"{doing}: {point.text}{where}")
 
 
 def _to_do(diagnosis: Diagnosis, sections: dict[str, Section]) -> list[Point]:

@@ -286,8 +286,11 @@ def _now(diagnosis: Diagnosis) -> Iterator[str]:
             yield f"If the job still runs, take {gather} first: stopping it destroys that evidence."
         yield "A hang does not end by itself: stop the job, fix the cause, restart from a checkpoint."
     elif verdict.category == "crash":
-        who = f"rank {ranges(verdict.culprits.ranks)}" if verdict.culprits.ranks else "the proof above"
-        yield f"Look at {who} only: the errors of the other ranks follow from it."
+        if verdict.cause == "unknown":
+            yield "Find the rank that failed first: the errors of the others follow from it."
+        else:
+            who = f"rank {ranges(verdict.culprits.ranks)}" if verdict.culprits.ranks else "the proof above"
+            yield f"Look at {who} only: the errors of the other ranks follow from it."
     elif verdict.category == "slow":
         yield "The job goes on; nothing has to be stopped to act on this."
     elif verdict.category == "corruption":

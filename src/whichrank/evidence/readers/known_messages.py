@@ -90,7 +90,7 @@ def read(item: Item) -> Reading:
     return shared_pass.read(item, [Listener(item)])[0]
 
 
-def read_warnings(item: Item, logs: Iterable[NcclLog]) -> Reading:
+def of_records(item: Item, logs: Iterable[NcclLog]) -> Reading:
     """The known messages among the warnings that NCCL's reader found: a large log of NCCL alone is read once."""
     search = Listener(item)
     for log in logs:

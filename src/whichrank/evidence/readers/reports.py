@@ -19,6 +19,7 @@ from whichrank.model.evidence import Ref
 from whichrank.records.trial import Complaint, Outcome, Seen, Trial
 
 NAME = "reports"
+BESIDE = True
 
 _LARGEST = 1 << 16
 """What a person writes about a failure is not longer."""

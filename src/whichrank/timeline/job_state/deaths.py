@@ -107,7 +107,8 @@ def only_one_failed(case: Case) -> tuple[int, ...]:
     """The one rank that ended by itself while the launcher ended all others, if there is just one."""
     all_deaths = deaths(case)
     own = [d for d in all_deaths if not d.by_launcher and d.signal != TERMINATE]
-    if len(all_deaths) < 2 or len(own) != 1 or own[0].sign.rank is None:
+    others_ended = len(all_deaths) > 1 or bool(_ended_by_agent(case))
+    if not others_ended or len(own) != 1 or own[0].sign.rank is None:
         return ()
     return (own[0].sign.rank,)
 

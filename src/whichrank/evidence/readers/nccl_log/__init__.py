@@ -12,6 +12,8 @@ from whichrank.model.errors import UnreadableError
 from whichrank.records.nccl import NcclLog
 
 NAME = "nccl_log"
+ALONE_ABOVE = 8 << 20
+"""A log of NCCL alone that is larger than this is read once."""
 
 _UTF16_LIMIT = 64 << 20
 
