@@ -88,6 +88,11 @@ class Attempt:
     level: int = 0
     """How much more evidence than usual it was run with."""
 
+    @property
+    def explained_by(self) -> str:
+        """The cause, unless it is little more than a guess: then more evidence is still worth its cost."""
+        return self.cause if self.confidence >= escalation.EXPLAINED else "unknown"
+
     def judged(self, diagnosis: Diagnosis) -> None:
         """What the evidence says of it."""
         verdict = diagnosis.verdict
@@ -171,9 +176,9 @@ def reason_to_stop(plan: Plan, attempts: list[Attempt]) -> str:
         return "it was ended from outside"
     if why := spent(plan, attempts):
         return why
-    if plan.escalate and last.cause in escalation.UNEXPLAINED:
+    if plan.escalate and last.explained_by in escalation.UNEXPLAINED:
         # The same failure again is no reason to stop while there is more evidence to be had.
-        if escalation.exhausted(last.level, last.cause):
+        if escalation.exhausted(last.level, last.explained_by):
             return "it can't be explained with all the evidence that can be had"
     elif why := no_way_on(attempts) or _explained(attempts):
         return why

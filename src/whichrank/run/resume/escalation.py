@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from whichrank.worker.exits import VARIABLE as EXITS
 
 UNEXPLAINED = ("", "unknown")
+EXPLAINED = 0.6
+"""How sure a verdict must be to explain a failure."""
 """Causes of attempts that nobody could explain."""
 
 

@@ -83,7 +83,7 @@ class Restarts(Silent):
         before = next((a for a in reversed(self.attempts[:-1]) if not a.by_agent), None)
         if not self.plan.escalate or before is None:
             return {}
-        self.current.level = escalation.next_level(before.level, before.cause)
+        self.current.level = escalation.next_level(before.level, before.explained_by)
         level = self.level
         found, kept = escalation.added(level, os.environ)
         if self.current.level > before.level:
