@@ -9,16 +9,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.preflight.cluster import Cluster
+from tests.preflight.cluster import ROOT, Cluster
 
 SCRIPT = Path(__file__).with_name("hung_job.py")
 PORT = 29_611
 
-# /tmp, /var/tmp and /dev/shm without a free byte; what sshd needs of /tmp stays.
-FULL_DISK = """
-mkdir -p /mnt/kept && mount --bind {folder} /mnt/kept
+# /tmp, /var/tmp and /dev/shm without a free byte; what sshd and the job need of /tmp stays.
+_FULL_DISK = """
+mkdir -p /mnt/kept /mnt/code && mount --bind {folder} /mnt/kept && mount --bind {code} /mnt/code
 for place in /tmp /var/tmp; do mount -t tmpfs -o size=64k tmpfs $place; done
-mkdir -p {folder} && mount --bind /mnt/kept {folder}
+mkdir -p {folder} {code} && mount --bind /mnt/kept {folder} && mount --bind /mnt/code {code}
 for place in /tmp /var/tmp /dev/shm; do head -c 1M /dev/zero > $place/full 2>/dev/null || true; done
 """
 # Every Python of the system, and whatever a home folder holds.
@@ -26,6 +26,10 @@ NO_PYTHON = """
 for program in /usr/bin/python3.* /usr/local/bin/python3*; do mount --bind /dev/null $program || true; done
 mount -t tmpfs tmpfs /root
 """
+
+
+def full_disk(cluster: Cluster) -> str:
+    return _FULL_DISK.format(folder=cluster.folder, code=ROOT)
 
 
 def start_job(cluster: Cluster, names: Sequence[str], culprit: int, logs: Path) -> None:

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from tests.preflight.cluster import READY, Cluster
-from tests.run.first_response.nodes import FULL_DISK, NO_PYTHON, drop_packets, start_job, whichrank
+from tests.run.first_response.nodes import NO_PYTHON, drop_packets, full_disk, start_job, whichrank
 from whichrank.cli.schema import schemas
 
 pytestmark = [pytest.mark.job, pytest.mark.skipif(not READY, reason="needs root, ip, nft, tc and sshd")]
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.job, pytest.mark.skipif(not READY, reason="needs root,
 def cluster():
     """node2's rank is stuck, node3's disk is full, node4 has no Python, node5 gets no packets."""
     with Cluster(5) as made:
-        made.extra = {"node3": FULL_DISK.format(folder=made.folder), "node4": NO_PYTHON}
+        made.extra = {"node3": full_disk(made), "node4": NO_PYTHON}
         made.start()
         (made.folder / "logs").mkdir()
         start_job(made, made.names[:3], 1, made.folder / "logs")
@@ -78,7 +78,7 @@ def test_a_job_that_nobody_has(cluster):
 @pytest.mark.bars
 def test_32_nodes_within_20_seconds(tmp_path):
     with Cluster(32) as made:
-        made.extra = {"node3": FULL_DISK.format(folder=made.folder), "node20": NO_PYTHON}
+        made.extra = {"node3": full_disk(made), "node20": NO_PYTHON}
         made.start()
         (made.folder / "logs").mkdir()
         start_job(made, made.names[:8], 5, made.folder / "logs")
