@@ -35,6 +35,14 @@ def test_who_is_behind_it(name, code, cause, ranks):
     assert not set(found.verdict.victims) & set(ranks)
 
 
+def test_a_server_and_its_client_that_both_receive():
+    found = judged(SAMPLES / "reply_left_out")
+    assert (found.findings[0].code, found.verdict.cause) == ("COLL132", "p2p-unmatched")
+    assert found.verdict.culprits.ranks == (), "either may have left it out"
+    assert found.verdict.culprits.candidates == (0, 3)
+    assert found.verdict.victims == (1, 2)
+
+
 def test_the_message_names_both_halves():
     told = judged(SAMPLES / "send_left_out").verdict.summary
     assert "Rank 3 waits in recv from rank 2" in told

@@ -38,7 +38,8 @@ CAUSE = "p2p-deadlock"
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.of_kind("in_operation"):
         return NotEvaluated("per-rank send/recv peers (whichrank run)")
-    return [_finding(case, circle) for circle in point_to_point.circles(case) if circle.past is None]
+    circles = point_to_point.circles(case)
+    return [_finding(case, circle) for circle in circles if circle.past is None and not circle.lost]
 
 
 def _finding(case: Case, circle: Circle) -> Finding:

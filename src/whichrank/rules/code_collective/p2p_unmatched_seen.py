@@ -10,7 +10,8 @@ A skipped micro-batch on one stage, a schedule that differs between stages, a wr
 ## How it decides
 Processes under `whichrank run` record which peer they send to or receive from. Where two wait for each other, and in a
 function that both are in one has gone on to a later call, that one has passed the place where it should have posted
-its half.
+its half. Where both receive, each in a function of its own (a server and its client), a message was left out, and
+either may have done it: both are candidates.
 
 ## Example
 Rank 3 is in `recv from rank 2` in `forward`; rank 2 has gone on to `backward` and is in `recv from rank 3`.
@@ -33,12 +34,20 @@ from whichrank.timeline.collectives.point_to_point import Circle
 
 CODE = "COLL132"
 CAUSE = "p2p-unmatched"
+_FIX = (
+    (
+        "Make both sides agree on the number, order, size and tag of messages; "
+        "look at the condition around the missing half."
+    ),
+)
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.of_kind("in_operation"):
         return NotEvaluated("per-rank send/recv peers (whichrank run)")
-    return [_finding(case, circle, circle.past) for circle in point_to_point.circles(case) if circle.past is not None]
+    circles = point_to_point.circles(case)
+    found = [_finding(case, circle, circle.past) for circle in circles if circle.past is not None]
+    return found + [_lost(case, circle) for circle in circles if circle.lost]
 
 
 def _finding(case: Case, circle: Circle, past: int) -> Finding:
@@ -59,10 +68,27 @@ def _finding(case: Case, circle: Circle, past: int) -> Finding:
         evidence=telling.sat(case, (past, left)),
         victims=tuple(sorted((left, *circle.victims))),
         alternatives=(Alternative("p2p-deadlock", 0.2, "both may post their halves in the wrong order"),),
-        fix=(
-            (
-                "Make both sides agree on the number, order, size and tag of messages; "
-                "look at the condition around the missing half."
-            ),
+        fix=_FIX,
+    )
+
+
+def _lost(case: Case, circle: Circle) -> Finding:
+    sits = point_to_point.sitting(case)
+    one, other = sorted(circle.ranks)
+    places = (case.activities[rank].place for rank in (one, other))
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=0.6,
+        subject=Subject(candidates=(one, other), code=tuple(place for place in places if place)),
+        message=(
+            f"A message between ranks {one} and {other} was left out: rank {one} is in "
+            f"{point_to_point.told(sits[one])}, rank {other} in {point_to_point.told(sits[other])}, and neither sends."
         ),
+        evidence=telling.sat(case, (one, other)),
+        victims=circle.victims,
+        alternatives=(Alternative("p2p-deadlock", 0.25, "both may post their halves in the wrong order"),),
+        fix=_FIX,
     )

@@ -1,7 +1,8 @@
 """Sends and receives that no recorder holds (Gloo's, or a first one of NCCL): who sits in which, and who is further on.
 
 A process says of itself whom it sends to or receives from; its stack says where it is. Two ranks that wait for each
-other are a deadlock, unless one of them is already in a later part of the program: then it has left its half out.
+other are a deadlock, unless one of them is already in a later part of the program: then it has left its half out. A
+server and its client that both receive have lost a message, and nothing shows whose.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ class Circle:
     """The one that is further on in the program than the one that waits for it, and has left its half out."""
     victims: tuple[int, ...]
     """Other ranks that wait."""
+    lost: bool = False
+    """Two ranks with different parts of the program each wait to receive: neither came first to an exchange that both
+    begin with a recv, so a message between them was left out."""
 
 
 def sitting(case: Case) -> dict[int, LogEvent]:
@@ -61,7 +65,9 @@ def circles(case: Case) -> list[Circle]:
             rank = waits[rank]
         if rank in path:
             members = path[path.index(rank) :]
-            found.append(Circle(tuple(members), _past(case, members), _others(case, members)))
+            past = _past(case, members)
+            lost = past is None and _receivers_of_two_kinds(case, members)
+            found.append(Circle(tuple(members), past, _others(case, members), lost))
         settled.update(path)
     return [circle for circle in found if not _they_match(case, circle)]
 
@@ -83,6 +89,16 @@ def _past(case: Case, members: list[int]) -> int | None:
     one, other = members
     order = _compare(_path(case.stacks[one]), _path(case.stacks[other]))
     return None if order == 0 else one if order > 0 else other
+
+
+def _receivers_of_two_kinds(case: Case, members: list[int]) -> bool:
+    """Both receive, in functions of their own: a server and its client, and not two neighbours with the same code."""
+    sits = sitting(case)
+    places = [case.activities[rank].place for rank in members if rank in case.activities]
+    if len(members) != 2 or len(places) != 2 or any(sits[rank].text("op") not in RECEIVES for rank in members):
+        return False
+    functions = {(place.file, place.function) for place in places if place is not None}
+    return len(functions) == 2
 
 
 def _path(stack: ProcessStack) -> list[Frame]:
