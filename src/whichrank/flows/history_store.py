@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields
@@ -82,7 +83,7 @@ def add(file: Path, entry: Entry) -> None:
     """Keep an entry; a file that is broken is put aside and a new one begun."""
     sqlite3 = _engine()
     try:
-        _add(file, entry)
+        _add_in_turn(file, entry)
     except sqlite3.OperationalError as error:  # locked, full, read-only: nothing is wrong with what is in it
         raise HistoryError(f"can't write {file}: {error}") from error
     except sqlite3.DatabaseError:
@@ -122,6 +123,18 @@ def _engine() -> Any:
     except ImportError as error:
         raise HistoryError("this Python was built without sqlite3: there is no history") from error
     return sqlite3
+
+
+def _add_in_turn(file: Path, entry: Entry) -> None:
+    """SQLite waits for others by itself, but not while one of them changes the mode of the journal."""
+    until = time.monotonic() + 2 * BUSY_S
+    while True:
+        try:
+            return _add(file, entry)
+        except _engine().OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
 
 
 def _add(file: Path, entry: Entry) -> None:
