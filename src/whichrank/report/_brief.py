@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from whichrank.model.verdict import Diagnosis
 from whichrank.report import _coverage
-from whichrank.report._outline import Outline, Point, Section, outline
+from whichrank.report._outline import CONSEQUENCE, SAID_ABOVE, Outline, Point, Section, outline
 from whichrank.report._words import counted
 
 QUOTES, ALSO, COMMANDS, STANDINGS = 2, 2, 2, 3
+_NOTHING = Section("", [])
 
 
 def brief(diagnosis: Diagnosis) -> Outline:
@@ -19,15 +20,15 @@ def brief(diagnosis: Diagnosis) -> Outline:
     by_title = {section.title: section for section in whole.sections}
     sections = [
         Section("who", list(_who(diagnosis, by_title))),
-        by_title.get("nothing readable of", Section("", [])),
+        by_title.get("nothing readable of", _NOTHING),
         Section("proof", list(_proof(by_title.get("proof")))),
         *(by_title[title] for title in ("the code", "the cycle", "where it began") if title in by_title),
         _first(None if diagnosis.verdict.culprits.ranks else by_title.get("where the ranks are"), STANDINGS),
         Section("what to do", _to_do(diagnosis, by_title), numbered=True),
-        by_title.get("it could also be", Section("", [])),
+        by_title.get("it could also be", _NOTHING),
         _first(_not_consequences(by_title.get("also found")), ALSO),
         _first(by_title.get("next commands"), COMMANDS),
-        by_title.get("hypotheses", Section("", [])),
+        by_title.get("hypotheses", _NOTHING),
         Section("coverage", [Point(line) for line in _coverage.short(diagnosis.coverage)]),
     ]
     return replace(whole, sections=[section for section in sections if section.points])
@@ -58,7 +59,7 @@ def _to_do(diagnosis: Diagnosis, sections: dict[str, Section]) -> list[Point]:
 def _not_consequences(section: Section | None) -> Section | None:
     if section is None:
         return None
-    return replace(section, points=[point for point in section.points if not point.text.endswith("(a consequence)")])
+    return replace(section, points=[point for point in section.points if not point.text.endswith(CONSEQUENCE)])
 
 
 def _proof(section: Section | None) -> Iterator[Point]:
@@ -70,7 +71,7 @@ def _proof(section: Section | None) -> Iterator[Point]:
     rest = [counted(left, "more quote")] if left else []
     rest += [counted(len(more), "more finding")] if more else []
     ending = (Point(f"and {', '.join(rest)} (--verbose)"),) if rest else ()
-    if first.text.startswith("The evidence for it"):
+    if first.text.startswith(SAID_ABOVE):
         yield from (*quotes, *ending)
     else:
         yield replace(first, inner=(*quotes, *ending))
@@ -78,7 +79,7 @@ def _proof(section: Section | None) -> Iterator[Point]:
 
 def _first(section: Section | None, most: int) -> Section:
     if section is None:
-        return Section("", [])
+        return _NOTHING
     left = len(section.points) - most
     more = [Point(f"and {left:,} more (--verbose)")] if left > 0 else []
     return replace(section, points=[*section.points[:most], *more])

@@ -21,6 +21,9 @@ STALE_S = 5.0
 """A dump that is older than the newest by so much tells where a rank was, not where it is."""
 _OF_RANK = re.compile(r"(?:rank|Rank|RANK)[_.-]?(\d{1,6})(?!\d)")
 QUOTE_LINES, QUOTE_CHARACTERS = 4, 140
+SAID_ABOVE = "The evidence for it"
+"""Instead of a finding's message where that is the sentence at the top."""
+CONSEQUENCE = " (a consequence)"
 
 DISTURBS = {
     "none": "disturbs nothing",
@@ -219,7 +222,7 @@ def _finding(finding: Finding, said: str) -> Point:
         left = finding.evidence[PLACES:]
         shown.append(Point(f"and {counted(len(left), 'more place')}: {listed([r.source for r in left])}"))
     # The sentence at the top is often this finding's own: it is not said twice.
-    message = "The evidence for it" if finding.message == said else finding.message
+    message = SAID_ABOVE if finding.message == said else finding.message
     return Point(f"{message} [{finding.code}]", inner=tuple(shown))
 
 
@@ -316,7 +319,7 @@ def _waiting(diagnosis: Diagnosis) -> list[Point]:
 def _also(diagnosis: Diagnosis) -> list[Point]:
     points = [Point(_incident(verdict)) for verdict in diagnosis.incidents[:OTHERS]]
     other = [
-        f"{finding.message} [{finding.code}]" + (" (a consequence)" if index in diagnosis.consequence_of else "")
+        f"{finding.message} [{finding.code}]" + (CONSEQUENCE if index in diagnosis.consequence_of else "")
         for index, finding in enumerate(diagnosis.findings)
         if finding.cause != diagnosis.verdict.cause
     ]

@@ -37,7 +37,7 @@
 #define MAX_COLUMNS 16u
 #define MAX_DEPTH 64    /* of a value that becomes a Python object */
 #define MAX_KEY (1u << 16) /* bytes that tell what an example says */
-#define COMPARED 64u    /* bytes compared in vain, per byte of the file */
+#define COMPARED 64u    /* bytes compared without a match, per byte of the file */
 #define ROW_STEPS 8u
 
 enum kind { NONE, FALSE_, TRUE_, INT, REAL, TEXT, LIST, TUPLE, DICT, ROW };

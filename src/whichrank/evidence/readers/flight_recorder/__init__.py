@@ -70,7 +70,7 @@ def read(item: Item) -> Reading:
             raise UnreadableError(f"{item.label}: the entries are no list")
         rows, calls, dropped = _walked(top.get("entries", []), unfinished)
     dump = _dump(item, top, rows, calls)
-    if why and not len(dump):  # what was recorded is lost: that is no rank that recorded nothing
+    if why and not len(dump):  # its entries are lost, which is not the same as none recorded
         raise UnreadableError(f"{item.label}: {why}, before its first entry")
     return Reading([dump], "partial" if why or dropped else "complete", _note(dump, why, dropped))
 
