@@ -29,7 +29,8 @@ def page(drills: Score | None, recorded: dict[str, Score], blind: dict[str, Scor
     every = [score for score in (*blind.values(), drills, *recorded.values()) if score]
     version = every[0]["tool"]["version"] if every else "?"
     yield "# Scoreboard\n\n"
-    yield f"Made by `tools/scoreboard.py` from `whichrank drill score` on {datetime.now(timezone.utc):%Y-%m-%d}: {US} {version}, "
+    yield f"Made by `tools/scoreboard.py` from `whichrank drill score` on {datetime.now(timezone.utc):%Y-%m-%d}: "
+    yield f"{US} {version}, "
     yield f"torch {_version('torch')}. All tools get the same evidence.\n\n"
     yield "*Right cause*: the cause is the true one, or one that is right too. *Exact culprits*: exactly the ranks "
     yield "that are to blame, nobody else. *Innocents accused*: answers that name a rank that did nothing wrong.\n\n"
