@@ -144,7 +144,8 @@ def unknown() -> Diagnosis:
 
 def replace_flow(diagnose: Any) -> None:
     """Let the command call this function as its flow; for a process of its own."""
-    module = ModuleType("whichrank.flows.diagnose")
+    module = ModuleType("whichrank.flows.diagnose.pipeline")
     module.diagnose = diagnose  # type: ignore[attr-defined]
-    sys.modules["whichrank.flows"] = ModuleType("whichrank.flows")
-    sys.modules["whichrank.flows.diagnose"] = module
+    for package in ("whichrank.flows", "whichrank.flows.diagnose"):
+        sys.modules[package] = ModuleType(package)
+    sys.modules["whichrank.flows.diagnose.pipeline"] = module

@@ -11,7 +11,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from whichrank.flows.env_lint import lint, read_path
+from whichrank.flows.env.lint import lint, read_path
 from whichrank.model.findings import Finding
 
 KINDS = {

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 
 SECONDS = float(os.environ.get("LEAKS_SECONDS", "60"))
 WARM_UP, ALLOWED_KIB = 20, 8 * 1024

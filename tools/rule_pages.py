@@ -7,8 +7,7 @@ from inspect import cleandoc
 from pathlib import Path
 from types import ModuleType
 
-from whichrank.flows.diagnose import discover_rules
-from whichrank.flows.lint import discover_code_rules
+from whichrank.flows.discovery import discover_rules
 
 FOLDER = Path(__file__).parent.parent / "docs" / "rules"
 GENERATED = "<!-- Written by `make docs` from the rules' docstrings; edit those. -->\n"
@@ -24,8 +23,8 @@ def pages() -> dict[str, str]:
     written = {}
     index = ["# Rules\n", "One page per rule: what it finds, how it decides, how to fix it.\n"]
     index += ["| code | finds | cause | family |", "|---|---|---|---|"]
-    judged = ("case", "settings", "host", "inspection", "bench")
-    everything = [*(rule for what in judged for rule in discover_rules(what)), *discover_code_rules()]
+    judged = ("case", "settings", "host", "inspection", "bench", "code")
+    everything = [rule for what in judged for rule in discover_rules(what)]
     for module in sorted(everything, key=lambda module: str(module.CODE)):
         title, body = title_and_body(module)
         family = module.__name__.split(".")[2].replace("_", "-")

@@ -13,8 +13,8 @@ import pytest
 
 from tests import standin
 from tests.conftest import ROOT, command_environment
-from whichrank.cli.diagnose import exit_code
-from whichrank.cli.diagnose import format_name as chosen_format
+from whichrank.cli.after.diagnose import exit_code
+from whichrank.cli.after.diagnose import format_name as chosen_format
 
 STAND_IN = """
 import sys, time

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from whichrank import report
-from whichrank.cli.env import command
+from whichrank.cli.before.env import command
 from whichrank.cli.main import run
 
 SCHEMAS = Path(report.__file__).parent / "schemas"

@@ -6,7 +6,7 @@ import subprocess
 
 import jsonschema
 
-from whichrank.cli.schema import schemas
+from whichrank.cli.tools.schema import schemas
 
 
 def test_text(whichrank):

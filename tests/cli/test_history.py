@@ -6,7 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from whichrank.cli.schema import schemas
+from whichrank.cli.tools.schema import schemas
 
 
 @pytest.fixture

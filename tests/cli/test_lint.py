@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from whichrank.cli.schema import schemas
+from whichrank.cli.tools.schema import schemas
 
 GUARDED = """\
 import torch.distributed as dist

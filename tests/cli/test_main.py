@@ -46,7 +46,7 @@ def test_help_imports_no_verb_and_nothing_heavy():
         check=True,
     )
     loaded = set(done.stderr.split())
-    assert not loaded & {f"whichrank.cli.{verb}" for verb in command_line.verbs()}
+    assert not loaded & {f"whichrank.cli.{file.parent.name}.{verb}" for verb, file in command_line.verbs().items()}
     assert not loaded & {"numpy", "rich", "msgspec", "torch", "asyncio", "multiprocessing"}
 
 
@@ -114,7 +114,7 @@ def flow(monkeypatch):
     """Put another flow behind the command, in this process."""
 
     def replace(diagnose) -> None:
-        for name in ("whichrank.flows", "whichrank.flows.diagnose"):
+        for name in ("whichrank.flows", "whichrank.flows.diagnose", "whichrank.flows.diagnose.pipeline"):
             monkeypatch.setitem(sys.modules, name, sys.modules.get(name))
         standin.replace_flow(diagnose)
 

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
-from whichrank.cli.monitoring import files
+from whichrank.cli.tools.monitoring import files
 from whichrank.run.monitoring.metrics import CATALOGUE
 
-RULES_TEST = ROOT / "tests" / "run" / "alerts_test.yml"
+RULES_TEST = ROOT / "tests" / "run" / "monitoring" / "alerts_test.yml"
 NAMES = {metric.name for metric in CATALOGUE}
 PROMTOOL = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
 

@@ -5,7 +5,7 @@ import json
 import jsonschema
 import pytest
 
-from whichrank.cli.schema import schemas
+from whichrank.cli.tools.schema import schemas
 
 
 def test_names_are_listed(whichrank):

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from tests.conftest import ROOT, command_environment
-from whichrank.cli.schema import schemas
+from whichrank.cli.tools.schema import schemas
 from whichrank.evidence.collectors import tools
 
 SAMPLES = ROOT / "tests" / "samples" / "stacks"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from whichrank.evidence.jobs_in_file import split
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.contracts import Item
 
 ERROR = (

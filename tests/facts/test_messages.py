@@ -17,7 +17,8 @@ from tests.each import over
 from whichrank.evidence.text.words import ALIGNED
 from whichrank.facts.messages import REPORT, Signature, names_a_cause, recognise, signatures
 from whichrank.facts.taxonomy import causes
-from whichrank.flows.diagnose import diagnose, discover_rules
+from whichrank.flows.diagnose.pipeline import diagnose
+from whichrank.flows.discovery import discover_rules
 
 SHARED = Path(os.environ.get("WHICHRANK_SHARED", ROOT.parent / "shared"))
 ALL = list(signatures().values())

@@ -13,8 +13,8 @@ import pytest
 
 from whichrank.evidence import nccl_tests
 from whichrank.facts.bandwidth import COLLECTIVES, bandwidths, bus_factor, expected, family, known
-from whichrank.flows import bench as flow
-from whichrank.flows.bench_sweep import candidates, sweep
+from whichrank.flows.bench import measure as flow
+from whichrank.flows.bench.sweep import candidates, sweep
 from whichrank.model.errors import UnreadableError, UsageError
 from whichrank.records.bench import BenchResult, BenchRun
 from whichrank.report import _bench as report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from whichrank.flows.lint_places import explained
+from whichrank.flows.lint.places import explained
 from whichrank.model.findings import CodePlace, Subject
 from whichrank.model.verdict import Diagnosis, Verdict
 from whichrank.report import json as as_json

@@ -12,11 +12,11 @@ import pytest
 from tests.conftest import ROOT
 from whichrank.facts import messages, site
 from whichrank.facts.safe_patterns import complaint
-from whichrank.flows import plugins
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.flows.explain import explain
-from whichrank.flows.plugin_check import check
-from whichrank.flows.plugin_list import listed
+from whichrank.flows.plugins import run as plugins
+from whichrank.flows.plugins.check import check
+from whichrank.flows.plugins.listing import listed
 
 EXAMPLE = ROOT / "examples" / "plugin"
 RULE = "rules/lease_lost.py"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from whichrank.evidence.topology.nccl_dumps import read_topology
-from whichrank.flows import topology
-from whichrank.flows.memory_budget import Job, budget, parameters
+from whichrank.flows.preflight import topology
+from whichrank.flows.preflight.memory_budget import Job, budget, parameters
 from whichrank.model.errors import UnreadableError
 
 SAMPLES = Path(__file__).parents[1] / "samples/fabric"

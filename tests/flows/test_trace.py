@@ -13,10 +13,10 @@ import pytest
 
 from tests.traces import job
 from whichrank.cli.main import run
-from whichrank.cli.schema import schemas
-from whichrank.flows.compare_traces import compare_traces
-from whichrank.flows.diagnose import diagnose
-from whichrank.flows.trace import trace
+from whichrank.cli.tools.schema import schemas
+from whichrank.flows.compare.traces import compare_traces
+from whichrank.flows.diagnose.pipeline import diagnose
+from whichrank.flows.trace.analyse import trace
 from whichrank.report.steps import html, markdown, text
 from whichrank.report.steps import json as as_json
 

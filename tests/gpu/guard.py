@@ -31,7 +31,7 @@ def left():
 
 def diagnosed(folder, fault, plan):
     sys.path.insert(0, str(HERE / "src"))
-    from whichrank.flows.diagnose import diagnose
+    from whichrank.flows.diagnose.pipeline import diagnose
     from whichrank.lab import catalogue
     from whichrank.lab.truth import mark, of_verdict
     from whichrank.report.json import as_document

@@ -103,7 +103,7 @@ def job(world, what, **env):
 
 def budgets():
     """Predicted and taken, for several settings."""
-    from whichrank.flows.memory_budget import Job, budget, measured
+    from whichrank.flows.preflight.memory_budget import Job, budget, measured
 
     context = measured()
     cases = []

@@ -17,7 +17,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.lab import catalogue, place, setup
 from whichrank.lab.truth import mark, of_verdict
 from whichrank.lab.workloads import plan as plans

@@ -6,7 +6,7 @@ import json
 
 from click.testing import CliRunner
 
-from whichrank.cli.drill import command
+from whichrank.cli.tools.drill import command
 from whichrank.lab import blind
 
 

@@ -5,7 +5,7 @@ import tarfile
 import pytest
 
 from tests.conftest import ROOT
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.lab.truth import Answer, mark, read
 
 ARCHIVE = ROOT / "tests" / "samples" / "drills_nccl.tar.xz"

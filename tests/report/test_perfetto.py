@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.conftest import ROOT
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.report import perfetto
 
 

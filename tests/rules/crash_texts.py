@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from whichrank.evidence.intake import collect
-from whichrank.flows.reading import read_all
+from whichrank.flows.diagnose.reading import read_all
 from whichrank.timeline.case import Case, build_case
 
 Files = dict[str, str]

@@ -11,10 +11,11 @@ import pytest
 
 from tests.source.lint_programs import SAMPLES
 from whichrank.facts.taxonomy import causes
-from whichrank.flows.lint import discover_code_rules, lint
+from whichrank.flows.discovery import rules_below
+from whichrank.flows.lint.check import lint
 from whichrank.model.findings import NotEvaluated
 
-RULES = discover_code_rules()
+RULES = rules_below("code")
 SECTIONS = ("What it finds", "Why it happens", "How it decides", "Example", "Fix", "Limits")
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.CODE)
 

@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 
 from whichrank.facts.taxonomy import causes
-from whichrank.flows.diagnose import diagnose, discover_rules
+from whichrank.flows.diagnose.pipeline import diagnose
+from whichrank.flows.discovery import discover_rules
 from whichrank.model.findings import NotEvaluated
 from whichrank.timeline.case import Case
 
@@ -20,7 +21,7 @@ each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.CODE)
 
 
 def family(rule: ModuleType) -> str:
-    return rule.__name__.split(".")[-2]
+    return rule.__name__.split(".")[2]
 
 
 def test_there_are_rules() -> None:

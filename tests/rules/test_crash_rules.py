@@ -14,7 +14,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.rules import crash_texts as texts
 from whichrank.facts.taxonomy import causes
-from whichrank.flows.diagnose import diagnose, discover_rules
+from whichrank.flows.diagnose.pipeline import diagnose
+from whichrank.flows.discovery import discover_rules
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.timeline.case import Case
 

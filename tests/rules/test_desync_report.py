@@ -3,7 +3,7 @@
 import pytest
 
 from tests.rules import crash_texts as texts
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 
 HEAD = (
     "[rank2]:[E1114 15:32:37.784530287 ProcessGroupNCCL.cpp:2168] [PG ID 0 PG GUID 0(default_pg) Rank 2]  failure "

@@ -9,7 +9,7 @@ import pytest
 from tests.jobs.pretend import Plan
 from tests.jobs.pretend_dumps import read, write
 from tests.timeline.by_hand import Did, dump, lined_up, steps
-from whichrank.flows.diagnose import discover_rules
+from whichrank.flows.discovery import discover_rules
 from whichrank.model.findings import Finding
 from whichrank.timeline.case import Case, build_case
 

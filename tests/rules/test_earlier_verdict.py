@@ -3,7 +3,7 @@
 import pytest
 
 from tests.rules import crash_texts as texts
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.findings import Subject
 from whichrank.model.verdict import Verdict
 from whichrank.run.watch.keeper import _in_a_line

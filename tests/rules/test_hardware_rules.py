@@ -11,7 +11,7 @@ from tests.evidence.readers.test_kernel_log import HEALTHY, IN_THREE_LINES
 from tests.evidence.readers.test_nvidia_smi import TEXT
 from tests.evidence.readers.test_pcap import ACK, PUSH, SYN, A, B, capture, exchange, segment
 from whichrank.facts import taxonomy, xids
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.findings import Finding
 from whichrank.model.verdict import Diagnosis
 

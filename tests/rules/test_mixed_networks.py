@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 
 
 def verdict(tmp_path, networks, *, timeouts=True):

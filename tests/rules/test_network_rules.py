@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.evidence_at import SAMPLES
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.findings import Finding
 
 CODES = ("NETI152", "NETI153", "NETI154", "NETI155", "RDMA151", "RDMA154", "HOST156", "HOST157")

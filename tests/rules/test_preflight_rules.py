@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.preflight import trees
 from whichrank.evidence.probes import Place, _child, discover
 from whichrank.facts.taxonomy import causes
-from whichrank.flows import preflight as flow
+from whichrank.flows.discovery import rules_below
+from whichrank.flows.preflight import check as flow
 from whichrank.model.preflight import Launch
 from whichrank.records.inspection import (
     Attempt,
@@ -33,8 +34,8 @@ from whichrank.rules.preflight_fleet import (
     slow_host,
 )
 
-HOST_RULES = {rule.CHECK: rule for rule in flow.rules("preflight_host")}
-FLEET_RULES = flow.rules("preflight_fleet")
+HOST_RULES = {rule.CHECK: rule for rule in rules_below("preflight_host")}
+FLEET_RULES = rules_below("preflight_fleet")
 PROBES = discover()
 each = pytest.mark.parametrize("rule", HOST_RULES.values(), ids=lambda rule: rule.CODE)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 
 HEADING = "State      Recv-Q Send-Q Local Address:Port Peer Address:Port\n"
 STORE, DATA = 29500, 41449

@@ -7,7 +7,8 @@ from __future__ import annotations
 import pytest
 
 from tests.rules import crash_texts as texts
-from whichrank.flows.diagnose import conclude, diagnose, discover_rules
+from whichrank.flows.diagnose.pipeline import conclude, diagnose
+from whichrank.flows.discovery import discover_rules
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.timeline.case import Case
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 
 TIMEOUT = (
     "[rank{0}]:[E0930 13:15:41.000000000 ProcessGroupNCCL.cpp:632] [Rank {0}] Watchdog caught collective operation "

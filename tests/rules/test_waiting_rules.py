@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.verdict import Diagnosis
 
 SAMPLES = ROOT / "tests" / "samples" / "gloo_waits"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 
 
 def verdict(tmp_path, text):

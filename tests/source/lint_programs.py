@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from whichrank.flows.lint import CodeLint, line_of, lint
+from whichrank.flows.lint.check import CodeLint, line_of, lint
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "lint"
 _WRONG = re.compile(r"#\s*wrong:\s*([\w|-]+)")

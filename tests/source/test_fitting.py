@@ -2,7 +2,7 @@
 
 import pytest
 
-from whichrank.flows.env_lint import lint
+from whichrank.flows.env.lint import lint
 from whichrank.source import launch
 
 SLURM = "#!/bin/bash\n#SBATCH --nodes={nodes} --ntasks-per-node={tasks} --gpus-per-node=4\n{body}\n"

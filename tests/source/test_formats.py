@@ -5,7 +5,7 @@ import time
 import pytest
 
 from whichrank.facts.releases import Release, release_in, said_in
-from whichrank.flows.env_lint import lint, read_path
+from whichrank.flows.env.lint import lint, read_path
 from whichrank.source import launch
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 import pytest
 
 from tests.source.lint_generated import Generated, programs
-from whichrank.flows.lint import lint
+from whichrank.flows.lint.check import lint
 from whichrank.source.code.index import read_module
 
 CLASSES = ("call ordering", "call matching", "groups", "roots", "other parameters")

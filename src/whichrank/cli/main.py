@@ -14,18 +14,19 @@ from typing import Any, NoReturn
 import click
 
 from whichrank import __version__
-from whichrank.cli._output import flush
+from whichrank.cli.terminal.output import flush
 from whichrank.model.errors import WhichrankError
 
 HERE = Path(__file__).parent
+PHASES = ("before", "during", "after", "tools")
 NEW_ISSUE = "please report it with the command and, if you may share them, the files"
 USAGE, INTERNAL_ERROR, INTERRUPTED, TERMINATED = 2, 4, 130, 143
 
 
 def verbs() -> dict[str, Path]:
     """Verb -> its file."""
-    files = sorted(HERE.glob("*.py"))
-    return {f.stem.replace("_", "-"): f for f in files if f.stem != "main" and not f.stem.startswith("_")}
+    files = (file for phase in PHASES for file in (HERE / phase).glob("[!_]*.py"))
+    return {file.stem: file for file in sorted(files, key=lambda file: file.stem)}
 
 
 def first_line(file: Path) -> str:
@@ -44,17 +45,17 @@ def closest(word: str, known: Sequence[str]) -> str:
 
 
 class Verbs(click.Group):
-    """A group whose commands are the files beside this one, imported only when called."""
+    """A group whose commands are the files in the folders beside this one, imported only when called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(verbs())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in verbs():
+        if (file := verbs().get(cmd_name)) is None:
             return None
-        command = import_module(f"whichrank.cli.{cmd_name.replace('-', '_')}").command
+        command = import_module(f"whichrank.cli.{file.parent.name}.{file.stem}").command
         if not isinstance(command, click.Command):
-            raise TypeError(f"cli/{cmd_name}.py has no click command named `command`")
+            raise TypeError(f"cli/{file.parent.name}/{file.name} has no click command named `command`")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -122,7 +122,7 @@ def rules() -> tuple[tuple[str, str, Path], ...]:
 @cache
 def built_in_rules() -> tuple[tuple[str, str, Path], ...]:
     """Those that come with whichrank."""
-    return tuple(_stated(sorted(RULES.glob("*/*.py"))))
+    return tuple(_stated(sorted(RULES.rglob("*.py"))))
 
 
 def _stated(files: Iterable[Path]) -> list[tuple[str, str, Path]]:

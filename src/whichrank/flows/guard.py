@@ -8,7 +8,7 @@ from typing import Any
 
 from whichrank.evidence.intake import collect
 from whichrank.evidence.readers import guard_records
-from whichrank.flows.diagnose import conclude
+from whichrank.flows.diagnose.pipeline import conclude
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Source
 from whichrank.model.verdict import Diagnosis

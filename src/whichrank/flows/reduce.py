@@ -9,7 +9,7 @@ from pathlib import Path
 from whichrank.evidence.intake import collect
 from whichrank.evidence.summary.file import Part, Summary, mark_of, pack
 from whichrank.fleet.local import Failure
-from whichrank.flows.reading import outcomes_of
+from whichrank.flows.diagnose.reading import outcomes_of
 from whichrank.model.contracts import Reading
 from whichrank.records.dump import Dump
 from whichrank.records.stack import ProcessStack

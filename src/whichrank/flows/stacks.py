@@ -8,7 +8,7 @@ from typing import Literal
 
 from whichrank.evidence.intake import collect
 from whichrank.fleet.local import Failure
-from whichrank.flows.reading import Progress, outcomes_of
+from whichrank.flows.diagnose.reading import Progress, outcomes_of
 from whichrank.model.views import StackReport, Unseen
 from whichrank.records.stack import ProcessStack
 from whichrank.timeline.case import build_case

@@ -147,7 +147,7 @@ def _existing(texts: Sequence[str]) -> list[Path]:
 
 
 def _diagnose(arguments: Arguments) -> tuple[str, Document]:
-    from whichrank.flows.diagnose import diagnose
+    from whichrank.flows.diagnose.pipeline import diagnose
     from whichrank.report import text
     from whichrank.report.json import as_document
 
@@ -168,7 +168,7 @@ def _explain(arguments: Arguments) -> tuple[str, Document]:
 
 
 def _env_lint(arguments: Arguments) -> tuple[str, Document]:
-    from whichrank.flows.env_lint import lint, present_environment, read_path
+    from whichrank.flows.env.lint import lint, present_environment, read_path
     from whichrank.report._environment import findings_document
 
     given = _existing(arguments.get("paths") or [])
@@ -178,7 +178,7 @@ def _env_lint(arguments: Arguments) -> tuple[str, Document]:
 
 
 def _lint(arguments: Arguments) -> tuple[str, Document]:
-    from whichrank.flows.lint import lint
+    from whichrank.flows.lint.check import lint
     from whichrank.report._lint_json import render
 
     result = lint(
@@ -188,7 +188,7 @@ def _lint(arguments: Arguments) -> tuple[str, Document]:
 
 
 def _compare(arguments: Arguments) -> tuple[str, Document]:
-    from whichrank.flows.compare import compare
+    from whichrank.flows.compare.inputs import compare
 
     a, b = _existing([arguments["a"], arguments["b"]])
     found, looked = compare(a, b)

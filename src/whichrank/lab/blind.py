@@ -146,7 +146,7 @@ def digest_of(folder: Path) -> str:
 
 def score(folder: Path, record: Path, tell: Callable[[str], None]) -> Record:
     """Judge every case of the set and append the figures to the record."""
-    from whichrank.flows.diagnose import diagnose
+    from whichrank.flows.diagnose.pipeline import diagnose
 
     cases = sorted(folder.rglob("truth.yaml"))
     if not cases:

@@ -143,7 +143,7 @@ def _inject(fault: Fault, job: Job, outcome: Outcome) -> None:
 
 def _judge(job: Job) -> None:
     """The verdict on the bundle as it is now, in the place of an earlier one."""
-    from whichrank.flows.diagnose import diagnose
+    from whichrank.flows.diagnose.pipeline import diagnose
     from whichrank.report import load
 
     diagnosis = diagnose([job.out / "bundle"], jobs=1)

@@ -225,7 +225,7 @@ def _put_away(outcome: Outcome, keep: Path | None) -> None:
 
 def _recorded(corpus: Path, present: Sequence[peers.Peer], tell: Tell) -> list[Run]:
     """Cases with a truth.yaml each, wherever they lie below the folder."""
-    from whichrank.flows.diagnose import diagnose
+    from whichrank.flows.diagnose.pipeline import diagnose
 
     runs = []
     for file in sorted(corpus.rglob("truth.yaml")):

@@ -54,7 +54,7 @@ class Reading:
 class Reader(Protocol):
     """One format. `sniff` sees the first 4 KiB and the name; `read` never raises on bad input
     other than `UnreadableError`, never executes what it reads, and is bounded in time and memory. What else a reader
-    may declare is described in `flows/reading.py`."""
+    may declare is described in `flows/diagnose/reading.py`."""
 
     NAME: str
 

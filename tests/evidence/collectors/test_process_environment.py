@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from whichrank.evidence.collectors.process_environment import collect
-from whichrank.flows.env_lint import lint
-from whichrank.flows.env_process import as_file, what_nccl_said
+from whichrank.flows.env.lint import lint
+from whichrank.flows.env.processes import as_file, what_nccl_said
 from whichrank.model.errors import UnreadableError
 
 CHILD = """

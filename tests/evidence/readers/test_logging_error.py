@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 
 # As torchrun 2.13 printed it when Slurm sent SIGTERM twice; paths shortened.
 SAID = """\

@@ -11,7 +11,7 @@ import sqlite3
 import pytest
 
 from whichrank.evidence.readers import nccl_inspector, nsys
-from whichrank.flows.trace import trace
+from whichrank.flows.trace.analyse import trace
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 

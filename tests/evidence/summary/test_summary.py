@@ -16,7 +16,7 @@ from tests.evidence_at import SHARED
 from whichrank.cli.main import main
 from whichrank.evidence.summary import dumps, file, values
 from whichrank.evidence.summary.head import MAGIC
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.flows.reduce import reduce
 from whichrank.model.errors import UnreadableError
 
@@ -185,7 +185,8 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 def test_100_000_ranks_within_a_minute_and_two_gigabytes(tmp_path):
     many_ranks.write(tmp_path, 100_000, 33_333)
     code = (
-        "import json, resource, sys, time; from pathlib import Path; from whichrank.flows.diagnose import diagnose\n"
+        "import json, resource, sys, time; from pathlib import Path\n"
+        "from whichrank.flows.diagnose.pipeline import diagnose\n"
         "began = time.monotonic(); found = diagnose([Path(sys.argv[1])]).verdict\n"
         "print(json.dumps([time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, "
         "list(found.culprits.ranks)]))"

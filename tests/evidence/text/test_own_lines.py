@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 
 GOOD = "".join(f"step {n} loss {2.0 / (n + 1):.3f}\n" for n in range(30)) + "Training finished after 30 steps\n"
 

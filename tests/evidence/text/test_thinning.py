@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from whichrank.evidence.text import thinning
-from whichrank.flows.diagnose import diagnose
-from whichrank.flows.reading import read_all
+from whichrank.flows.diagnose.pipeline import diagnose
+from whichrank.flows.diagnose.reading import read_all
 from whichrank.model.contracts import Item
 
 WORDS = frozenset((b"most recent call", b'File "', b"NCCL WARN", b"CUDA error"))

@@ -11,7 +11,7 @@ import pytest
 
 from tests import standin
 from tests.conftest import ROOT
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.evidence import Ref
 from whichrank.model.verdict import RankInfo, Wait
 from whichrank.model.views import Slice, StackNode, Track

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.traces import job
-from whichrank.flows.trace import trace
+from whichrank.flows.trace.analyse import trace
 from whichrank.report.steps import html
 
 webdriver = pytest.importorskip("selenium.webdriver")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.evidence_at import unpacked
-from whichrank.flows.env_lint import lint, read_path
+from whichrank.flows.env.lint import lint, read_path
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 # A label names one fault per line; these findings are right too.

@@ -1,11 +1,11 @@
 """No false alarm on launch files as they are in use; and the rules keep their contract."""
 
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from whichrank.flows.env_lint import lint, read_path, rule_names
+from whichrank.flows.discovery import rules_below
+from whichrank.flows.env.lint import lint, read_path
 from whichrank.model.findings import NotEvaluated
 from whichrank.records.settings import Settings
 
@@ -33,9 +33,8 @@ def test_no_false_alarm_across_ranks():
     assert lint(files).findings == ()
 
 
-@pytest.mark.parametrize("name", rule_names())
-def test_a_rule_keeps_its_contract(name):
-    rule = import_module(f"whichrank.rules.settings.{name}")
+@pytest.mark.parametrize("rule", rules_below("settings"), ids=lambda rule: rule.CODE)
+def test_a_rule_keeps_its_contract(rule):
     assert rule.CODE.startswith("ENV1")
     assert rule.CAUSE == "wrong-environment"
     for heading in ("What it finds", "Why it happens", "How it decides", "Example:", "Fix:", "Limits:"):
@@ -44,7 +43,7 @@ def test_a_rule_keeps_its_contract(name):
 
 
 def test_codes_are_unique():
-    codes = [import_module(f"whichrank.rules.settings.{name}").CODE for name in rule_names()]
+    codes = [rule.CODE for rule in rules_below("settings")]
     assert len(set(codes)) == len(codes)
 
 

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from whichrank.flows.env_lint import lint
+from whichrank.flows.env.lint import lint
 from whichrank.source import launch
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.evidence.readers.torchlike import entry, frames, torch_pickle
 from whichrank.evidence.readers import flight_recorder
-from whichrank.flows import read_dumps
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose import read_dumps
+from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.contracts import Item
 from whichrank.timeline.collectives import thinning
 from whichrank.timeline.collectives.thinning import Digest, Place, Thinner

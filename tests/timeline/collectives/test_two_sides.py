@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.timeline.by_hand import Did, dump, lined_up
-from whichrank.rules.code_collective import conditional_collective
+from whichrank.rules.code_collective.participation import conditional_collective
 from whichrank.timeline.case import Case
 
 WORLD = {"0": (0, 1, 2, 3)}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules import crash_texts as texts
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 
 OOM = (
     "[rank3]: Traceback (most recent call last):\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.traces import Rank, job, meet
-from whichrank.flows.trace import trace
+from whichrank.flows.trace.analyse import trace
 
 
 def test_equal_ranks_have_no_straggler(tmp_path):

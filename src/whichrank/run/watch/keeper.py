@@ -139,7 +139,7 @@ class Keeper:
 
     def judge(self) -> None:
         """Diagnose the bundle, and write what came of it."""
-        from whichrank.flows.diagnose import diagnose
+        from whichrank.flows.diagnose.pipeline import diagnose
         from whichrank.report import load
 
         self.diagnosis = diagnose([self.case_folder()], jobs=1)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from whichrank.evidence.collectors import processes
-from whichrank.flows.env import environment
+from whichrank.flows.env.recommend import environment
 from whichrank.model.errors import UsageError
 from whichrank.model.settings import Purpose
 from whichrank.run.watch.streams import Streams

@@ -315,7 +315,7 @@ class Watcher(Keeper):
 
 def load_rules() -> None:
     """What a verdict needs, before it is needed: a second of work, and more on a busy host."""
-    from whichrank.flows.diagnose import discover_rules
+    from whichrank.flows.discovery import discover_rules
     from whichrank.report import load
 
     discover_rules()

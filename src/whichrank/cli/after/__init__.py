@@ -1,0 +1,1 @@
+"""Verbs for what a job left behind."""

@@ -1,0 +1,1 @@
+"""Verbs for a job that is about to start."""

@@ -1,0 +1,71 @@
+"""`bench --sweep`: the settings that won, by how much, with the noise; or "keep the defaults"."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from whichrank.cli.options.fleet import engine_of, python_of
+from whichrank.cli.terminal.output import write
+
+if TYPE_CHECKING:
+    from whichrank.flows.bench.sweep import Sweep
+
+_NOT_A_NETWORK = ("lo", "docker", "virbr", "veth", "cni", "br-", "tun", "sit")
+
+
+def sweep_command(options: dict[str, Any], budget: float, format_: str, output: Path | None) -> int:
+    """Run it and tell; the exit code is 0 whoever wins."""
+    from whichrank.cli.before.bench import plan_of
+    from whichrank.flows.bench.sweep import candidates, runner, sweep
+
+    engine, python = engine_of(options), python_of(options)
+    plan = plan_of(options)
+    gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    backend = plan.backend if plan.backend != "auto" else ("nccl" if gpus else "gloo")
+    interfaces = [p.name for p in _entries("/sys/class/net") if not p.name.startswith(_NOT_A_NETWORK)]
+    tried = candidates(
+        backend, nodes=len(engine.hosts), gpus=gpus, interfaces=interfaces,
+        hcas=[p.name for p in _entries("/sys/class/infiniband")],
+    )  # fmt: skip
+
+    def tell(line: str) -> None:
+        if not options["quiet"]:
+            click.echo(line, err=True)
+
+    told = sweep(runner(engine, plan, python), tried, budget, tell)
+    write(_json(told) if format_ == "json" else _text(told), output)
+    return 0
+
+
+def _entries(folder: str) -> list[Path]:
+    return sorted(Path(folder).iterdir()) if Path(folder).is_dir() else []
+
+
+def _text(told: Sweep) -> list[str]:
+    from whichrank.flows.bench.sweep import words
+
+    lines = [f"{len(told.trials) - 1} settings tried in {told.seconds:.0f} s.\n"]
+    if not told.winner:
+        return [*lines, f"Keep the defaults: {told.reason} (noise {told.noise:.0%}).\n"]
+    lines.append(f"{words(told.winner)}: {told.gain:+.0%} against the defaults, noise {told.noise:.0%}.\n")
+    return [*lines, *(f"export {name}={shlex.quote(value)}\n" for name, value in told.winner.items())]
+
+
+def _json(told: Sweep) -> list[str]:
+    document = {
+        "schema_version": 1,
+        "winner": dict(told.winner),
+        "keep_defaults": not told.winner,
+        "gain": told.gain,
+        "noise": told.noise,
+        "reason": told.reason,
+        "trials": [
+            {"settings": dict(t.settings), "speeds": list(t.speeds), "failed": t.failed or None} for t in told.trials
+        ],
+    }
+    return [json.dumps(document, indent=2) + "\n"]

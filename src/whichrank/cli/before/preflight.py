@@ -1,0 +1,120 @@
+"""Are these hosts fit to start a job? Checks GPUs, fabric, limits, leftovers, and every way between hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from whichrank.cli.options.fleet import engine_of, fleet_options, python_of
+from whichrank.cli.terminal.output import write
+from whichrank.cli.terminal.progress import ProgressLine
+from whichrank.model.preflight import DEFAULT_PORT, Launch
+
+if TYPE_CHECKING:
+    from whichrank.flows.preflight.check import Preflight, Wishes
+
+HEALTHY, FINDINGS, NOT_ENOUGH = 0, 1, 3
+FORMATS = ("text", "json", "markdown", "html", "junit")
+
+
+@click.command(name="preflight")
+@fleet_options
+@click.option("--nproc-per-node", "ranks", type=click.IntRange(1), help="Ranks that will be started on each host.")
+@click.option("--port", type=click.IntRange(1, 65535), default=DEFAULT_PORT, show_default=True, help="Rendezvous port.")
+@click.option("--folder", "folders", multiple=True, help="Where dumps and checkpoints go; may be repeated.")
+@click.option("--full", is_flag=True, help="Also measure throughput, disks and speed of work: disturbs running jobs.")
+@click.option("--iperf", is_flag=True, help="With --full: throughput by iperf3 where both hosts have it.")
+@click.option("--thorough", is_flag=True, help="Test every pair of hosts: finds one slow pair among many.")
+@click.option("--quick", is_flag=True, help="Only the hosts themselves, nothing between them.")
+@click.option("--map", "maps", type=click.Path(exists=True, dir_okay=False, path_type=Path), multiple=True,
+              help="Draw the topology in these: NCCL's dumps, nvidia-smi topo -m, ibnetdiscover.")  # fmt: skip
+@click.option("--model-params", metavar="N", help="Budget of GPU memory for communication: 7B, 350M.")
+@click.option("--strategy", type=click.Choice(("none", "ddp", "fsdp")), default="ddp", help="For the budget.")
+@click.option("--units", type=click.IntRange(1), default=1, help="For the budget: parts that FSDP wraps (layers).")
+@click.option("--clean", is_flag=True, help="List what dead jobs left here, ask, and remove your own.")
+@click.option("--yes", is_flag=True, help="With --clean: don't ask.")
+@click.option("--root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Judge a recorded tree.")
+@click.option("--exclude-file", type=click.Path(dir_okay=False, path_type=Path), help="Write unfit hosts here.")
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", help="How to tell it.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    ranks: int | None,
+    port: int,
+    folders: tuple[str, ...],
+    full: bool,
+    iperf: bool,
+    thorough: bool,
+    quick: bool,
+    maps: tuple[Path, ...],
+    model_params: str | None,
+    strategy: str,
+    units: int,
+    clean: bool,
+    yes: bool,
+    root: Path | None,
+    exclude_file: Path | None,
+    format_: str,
+    output: Path | None,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Check hosts before a job starts. Read-only, no root needed, every probe bounded in time.
+
+    \b
+    whichrank preflight                                    this host
+    whichrank preflight --hosts node[01-08] --full         eight hosts by ssh, with throughput
+    whichrank preflight --slurm --exclude-file bad.txt     inside an allocation
+    whichrank preflight --k8s train/job-name=llama         the pods of a job
+
+    Exit code 0: nothing wrong in what could be looked at; 1: findings; 3: nothing could be told.
+    """
+    if clean:
+        from whichrank.cli.before._clean import clean as clean_up
+
+        ctx.exit(clean_up(yes=yes))
+    from whichrank.flows.preflight import check as flow
+    from whichrank.report._preflight import FORMATS as WRITERS
+
+    engine, python = engine_of(options), python_of(options)
+    if maps:
+        from whichrank.cli.before._topology import draw
+
+        ctx.exit(draw(maps, engine.hosts, ranks or next(iter(engine.slots.values()), 1), format_, output))
+    if model_params:
+        from whichrank.cli.before._topology import tell_budget
+
+        ctx.exit(tell_budget(model_params, strategy, units, (len(engine.hosts), ranks or 1), full, format_, output))
+    agent = [python, *flow.AGENT, *(["--root", str(root)] if root else [])]
+    launch = Launch(ranks_per_host=ranks or next(iter(engine.slots.values()), None), port=port, folders=folders)
+    wishes = flow.Wishes(launch, full, thorough, quick, iperf=iperf)
+    told = _of_copies(engine.name, wishes) if not root else None
+    if told == "followed":
+        ctx.exit(HEALTHY)  # rank 0 reports
+    if not isinstance(told, flow.Preflight):
+        line = ProgressLine(quiet=quiet)
+        try:
+            told = flow.preflight(engine, wishes, agent=agent, progress=line)
+        finally:
+            line.close()
+    write(WRITERS[format_](told), output)
+    if exclude_file is not None:
+        write([f"{host}\n" for host in told.exclude], exclude_file)
+    ctx.exit(FINDINGS if told.wrong else NOT_ENOUGH if told.blind else HEALTHY)
+
+
+def _of_copies(engine: str, wishes: Wishes) -> Preflight | str | None:
+    """What N copies of this command found together; None where this is the only one."""
+    from whichrank.fleet import copies
+
+    if engine != "local" or not copies.told():
+        return None
+    from whichrank.flows.preflight import check as flow
+
+    # The port of the rendezvous itself is tested: the copies meet on the next one.
+    return flow.of_copies(wishes.launch.port % 65535 + 1, wishes) or "followed"

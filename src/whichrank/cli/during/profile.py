@@ -1,0 +1,113 @@
+"""Take a short profile of chosen ranks of a job, without changing its code, and say where its time goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from whichrank.model.errors import UsageError
+
+
+@click.command(name="profile", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="Where the profiles go (default: a new folder)."
+)
+@click.option("--ranks", help="Ranks to profile, such as 0,3 or 0-7 (default: all).")
+@click.option(
+    "--skip", type=click.IntRange(min=0), default=10, show_default=True, help="Optimizer steps before it begins."
+)
+@click.option("--steps", type=click.IntRange(min=1, max=1000), default=5, show_default=True, help="Steps to record.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.1),
+    default=60.0,
+    show_default=True,
+    help="Stop after this long at the latest.",
+)
+@click.option(
+    "--max-mb", type=click.IntRange(min=1), default=256, show_default=True, help="Largest profile of a rank to keep."
+)
+@click.option("--shapes/--no-shapes", default=True, show_default=True, help="Record sizes of tensors and collectives.")
+@click.option("--stacks", is_flag=True, help="Record Python stacks too (costs more).")
+@click.option("--nvtx", is_flag=True, help="Also put NVTX ranges around operators and collectives, for Nsight Systems.")
+@click.option("--no-report", is_flag=True, help="Only record; `whichrank trace` tells the rest later.")
+@click.option("--quiet", is_flag=True, help="Nothing on stderr but what the job writes.")
+@click.argument("command_line", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    out: Path | None,
+    ranks: str | None,
+    skip: int,
+    steps: int,
+    seconds: float,
+    max_mb: int,
+    shapes: bool,
+    stacks: bool,
+    nvtx: bool,
+    no_report: bool,
+    quiet: bool,
+    command_line: tuple[str, ...],
+) -> None:
+    """Run COMMAND unchanged and record a few of its steps with torch.profiler.
+
+    Recording begins and ends between two steps of the optimizer. The job's exit code, signals and streams are its own.
+
+    \b
+    whichrank profile -- torchrun --nproc_per_node=8 train.py
+    whichrank profile --ranks 0,7 --skip 100 --steps 10 --out prof -- srun python train.py
+    """
+    from whichrank.run import profile
+
+    place = out or _fresh()
+    wishes = profile.Wishes(chosen(ranks), skip, steps, seconds, max_mb << 20, shapes=shapes, stacks=stacks, nvtx=nvtx)
+
+    def tell(text: str) -> None:
+        if not quiet:
+            click.echo(f"whichrank: {text}", err=True)
+
+    code = profile.run(command_line, place, wishes, tell)
+    found = profile.recorded(place)
+    if not found:
+        tell(f"nothing was recorded: no chosen rank made {skip + 2} steps of a torch optimizer (see --skip)")
+    elif not no_report:
+        _report(place, tell)
+    if code < 0:
+        from whichrank.cli.during.run import _die_alike
+
+        _die_alike(-code)
+    ctx.exit(code)
+
+
+def _report(place: Path, tell: object) -> None:
+    """What `trace` says of the profiles, on stderr, and the page beside them."""
+    from whichrank.cli.terminal.output import write
+    from whichrank.flows.trace.analyse import trace
+    from whichrank.report.steps import html, text
+
+    report = trace([place])
+    write(html.render(report), place / "trace.html")
+    click.echo("".join(text.render(report)), err=True, nl=False)
+    if callable(tell):
+        tell(f"profiles and trace.html are in {place}; again: whichrank trace {place}")
+
+
+def _fresh() -> Path:
+    from datetime import datetime, timezone
+
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
+    return Path(f"whichrank-profile-{stamp}")
+
+
+def chosen(text: str | None) -> tuple[int, ...] | None:
+    """Ranks by a list of numbers and ranges."""
+    if text is None:
+        return None
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdecimal() or (last and not last.isdecimal()) or (last and int(last) - int(first) > 1 << 16):
+            raise UsageError(f"'{text}' does not name ranks", "Write them as 0,3 or 0-7.")
+        found.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(found))

@@ -1,0 +1,102 @@
+"""Run a job watched: the same job, and the verdict when it hangs or dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from whichrank.cli.options.monitors import monitor_options
+from whichrank.cli.options.nodes import fellows_of, node_options, part
+from whichrank.cli.options.restart import plan_of, restart_options
+from whichrank.cli.options.site_rules import rules_option
+from whichrank.model.settings import PURPOSES, Purpose
+
+
+@click.command(name="run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@rules_option
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where verdict and evidence go.")
+@click.option(
+    "--policy", type=click.Choice(["report", "end"]), default="report", help="What to do when a hang is confirmed."
+)
+@click.option(
+    "--for", "purpose", type=click.Choice(PURPOSES), default="production", help="Settings to run with (see env)."
+)
+@click.option("--preflight", "gate", is_flag=True, help="Check this host first; don't start the job on an error.")
+@click.option(
+    "--guard",
+    is_flag=False,
+    flag_value="on",
+    default=None,
+    type=click.Choice(["on", "strict"]),
+    metavar="[=strict]",
+    help="Compare replicas, local gradients and collectives while the job runs; --guard=strict before each collective.",
+)
+@click.option("--guard-stop", is_flag=True, help="End the job as soon as the guard finds it going wrong.")
+@restart_options
+@node_options
+@monitor_options
+@click.option("--network-settings", "network", is_flag=True, help="Also set which network interfaces to use (see env).")
+@click.option("--verbose", is_flag=True, help="List the variables that are added to the job's environment.")
+@click.option("--quiet", is_flag=True, help="Nothing on stderr but what the job writes.")
+@click.argument("command_line", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def command(
+    ctx: click.Context, /, out: Path | None, policy: str, purpose: str, guard: str | None, guard_stop: bool,
+    network: bool, verbose: bool, quiet: bool, gate: bool, command_line: tuple[str, ...],
+    **wishes: Any,
+) -> None:  # fmt: skip
+    """Run COMMAND (torchrun, python, accelerate launch …) unchanged, and watch its ranks.
+
+    The job's exit code, signals and streams are its own. When no rank makes progress, or one dies, the
+    evidence of every rank is taken and the verdict told on stderr and in --out.
+    """
+    from whichrank.run.monitoring.monitors import Monitors, Wishes, job_name
+    from whichrank.run.watch.session import Wish, run
+    from whichrank.run.watch.watcher import Policy
+
+    def tell(text: str) -> None:
+        if not quiet:
+            click.echo(text if "\n" in text else f"whichrank: {text}", err=True)
+
+    if gate:
+        from whichrank.cli.during._gate import refuses
+
+        if refuses(tell):
+            ctx.exit(1)
+    plan = plan_of(wishes)
+    fellows = fellows_of(wishes, command_line, tell, out)
+    audience = Monitors(Wishes(**wishes), job_name(command_line), tell)
+    try:
+        code = run(
+            command_line, out,
+            Wish(
+                cast("Policy", policy), cast("Purpose", purpose), network, verbose,
+                guard=guard or ("on" if guard_stop else ""), guard_stop=guard_stop,
+            ),
+            tell=tell, audience=audience, plan=plan, fellows=fellows,
+        )  # fmt: skip
+    finally:
+        audience.close()
+        part(fellows)
+    if code < 0:
+        _die_alike(-code)
+    ctx.exit(code)
+
+
+def _die_alike(number: int) -> None:
+    """End by the signal that ended the job, so that the shell sees the same."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # closed by the caller
+            stream.flush()
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.kill(os.getpid(), number)
+    sys.exit(128 + number)

@@ -1,0 +1,1 @@
+"""How verbs write to terminals, pipes and files."""

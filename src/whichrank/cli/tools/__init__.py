@@ -1,0 +1,1 @@
+"""Verbs about whichrank itself: practice, plug-ins, schemas, agents, monitoring."""

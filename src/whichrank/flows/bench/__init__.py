@@ -1,0 +1,1 @@
+"""`bench`: how fast collectives are, and how fast they should be."""

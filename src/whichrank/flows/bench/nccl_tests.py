@@ -1,0 +1,78 @@
+"""nccl-tests: their output read, or their programs run."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whichrank.evidence import nccl_tests
+from whichrank.model.errors import UnreadableError, UsageError
+from whichrank.records.bench import BenchRun
+
+if TYPE_CHECKING:
+    from whichrank.flows.bench.measure import Plan
+
+_PROGRAMS = {
+    "all_reduce": "all_reduce_perf", "all_gather": "all_gather_perf", "reduce_scatter": "reduce_scatter_perf",
+    "broadcast": "broadcast_perf", "all_to_all": "alltoall_perf", "send_recv": "sendrecv_perf",
+}  # fmt: skip
+
+
+def read(files: Sequence[Path], device: str = "") -> BenchRun:
+    """All files as one run; the machine is the one that the first of them names."""
+    runs = []
+    for file in files:
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise UnreadableError(f"can't read {file}: {error.strerror}") from error
+        runs.append(nccl_tests.read(data, str(file), device))
+    return joined(runs)
+
+
+def joined(runs: Sequence[BenchRun]) -> BenchRun:
+    first = next((run for run in runs if run.device), runs[0])
+    return replace(first, results=[result for run in runs for result in run.results])
+
+
+def drive(folder: Path, plan: Plan) -> BenchRun:
+    """Run the programs of a build on the GPUs of this host."""
+    runs, failures = [], {}
+    for name in plan.collectives:
+        program = folder / _PROGRAMS.get(name, "")
+        if name not in _PROGRAMS:
+            continue
+        if not program.is_file():
+            failures[name] = f"{program} is not there"
+            continue
+        with tempfile.TemporaryDirectory() as place:
+            said = _ran(program, plan, Path(place) / "results.json")
+        try:
+            runs.append(nccl_tests.read(said, str(program)))
+        except UnreadableError as error:
+            failures[name] = error.message
+    if not runs:
+        raise UsageError(f"no program of nccl-tests in {folder} gave results: {failures}", "Give the folder build/.")
+    return replace(joined(runs), failures=failures, origin="nccl-tests")
+
+
+def _ran(program: Path, plan: Plan, report: Path) -> bytes:
+    """What it printed; its JSON where this version writes one."""
+    words = [
+        str(program), "-b", str(min(plan.sizes)), "-e", str(max(plan.sizes)), "-f", "4", "-g", str(plan.ranks_per_host),
+        "-c", "1",
+    ]  # fmt: skip
+    for command in ([*words, "-J", str(report)], words):
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=plan.limit_s, check=False)  # noqa: S603
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UnreadableError(f"{program.name}: {error}") from error
+        if report.is_file():
+            return report.read_bytes()
+        if done.returncode == 0:
+            return done.stdout
+    return done.stdout

@@ -1,0 +1,1 @@
+"""`compare`: what differs between two runs."""

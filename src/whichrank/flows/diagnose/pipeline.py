@@ -1,0 +1,263 @@
+"""What `diagnose` does: gather, read, line up, judge, choose."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from whichrank.evidence.intake import collect
+from whichrank.facts import site
+from whichrank.fleet.local import Failure
+from whichrank.flows.diagnose.next_steps import filled, with_wanted
+from whichrank.flows.diagnose.reading import Outcome, Progress, outcomes_of
+from whichrank.flows.diagnose.several_jobs import together
+from whichrank.flows.discovery import discover_rules
+from whichrank.model.contracts import Item, Reading, Rule
+from whichrank.model.evidence import Coverage, Skipped, Source
+from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.moments import rfc3339_ns
+from whichrank.model.verdict import Diagnosis, JobInfo, ScheduledJob
+from whichrank.timeline.case import Case, build_case
+from whichrank.timeline.collectives import positions
+from whichrank.timeline.job_state.joined import joined
+from whichrank.timeline.job_state.outcome import observed
+from whichrank.verdict.choose import Choice, choose
+from whichrank.verdict.fit import against
+
+Given = Path | Literal["-"]
+
+
+def diagnose(
+    paths: Sequence[Given],
+    *,
+    source: Path | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    why: bool = False,
+    views: bool = False,
+) -> Diagnosis:
+    """Read everything below the paths and say what went wrong; `views` adds what a page draws."""
+    with collect(paths) as intake:
+        outcomes, noted, shortened = outcomes_of(intake.items, jobs=jobs, progress=progress)
+    refused = [*intake.refused, *noted]
+    jobs_in_it = sorted({item.job for item, _ in outcomes if item.job})
+    answers = [_judged(outcomes, refused, job, why=why, views=views, progress=progress) for job in jobs_in_it or [""]]
+    answer = together(answers, jobs_in_it) if jobs_in_it else answers[0][1]
+    answer = with_wanted(answer, shortened)
+    if source is None:
+        return answer
+    from whichrank.flows.lint.places import explained
+    from whichrank.source.excerpts import find_excerpts
+
+    return replace(answer, excerpts=explained(source, find_excerpts(source, answer.verdict.culprits.code)))
+
+
+def _judged(
+    outcomes: Sequence[Outcome],
+    refused: Sequence[Source],
+    job: str,
+    *,
+    why: bool,
+    views: bool,
+    progress: Progress | None = None,
+) -> tuple[Case, Diagnosis]:
+    """The answer for one job: what files of its own say, and those that are nobody's in particular."""
+    sources, records = list(refused), []
+    for item, outcome in outcomes:
+        if item.job in ("", job):
+            found, noted = _sort(item, outcome)
+            records += found
+            sources += noted
+    case = build_case(records)
+    answer = conclude(case, _with_aside(sources, case.set_aside), why=why, progress=progress)
+    return case, with_views(case, answer) if views else answer
+
+
+def with_views(case: Case, answer: Diagnosis) -> Diagnosis:
+    """The answer with what a page draws: the last collectives of the ranks, and their stacks merged."""
+    from whichrank.timeline.collectives.tracks import tracks
+    from whichrank.timeline.job_state.stack_tree import merged
+
+    who = answer.verdict.culprits
+    stacks = merged([*case.stacks.items(), *((None, stack) for stack in case.unplaced)])
+    return replace(answer, tracks=tracks(case, answer.ranks, {*who.ranks, *who.candidates}), stacks=stacks)
+
+
+def _sort(item: Item, outcome: list[tuple[str, Reading]] | Failure) -> tuple[list[Any], list[Source]]:
+    if isinstance(outcome, Failure):
+        return [], [Source(item.label, "", "unusable", outcome.message)]
+    if not outcome:
+        return [], [Source(item.label, "", "ignored", "not a format that whichrank knows")]
+    records = [record for _, reading in outcome for record in reading.records]
+    return records, [Source(item.label, name, reading.quality, reading.note) for name, reading in outcome]
+
+
+def _with_aside(sources: Iterable[Source], aside: Iterable[Source]) -> list[Source]:
+    """What was read but not used is told as such, once."""
+    replaced = {source.path: source for source in aside}
+    return [
+        replaced.get(s.path, s) if s.reader == "flight_recorder" and s.quality != "unusable" else s for s in sources
+    ]
+
+
+def judge(
+    case: Case, rules: Sequence[Rule | ModuleType], progress: Progress | None = None
+) -> tuple[list[Finding], list[str], list[str], list[Skipped]]:
+    """All findings; the codes that found something, that are clear, and that had nothing to judge by."""
+    findings: list[Finding] = []
+    found, clear, skipped = [], [], []
+    for done, rule in enumerate(rules):
+        if progress is not None:
+            progress("judging", done, len(rules))
+        answer = _ask(rule, case)
+        if isinstance(answer, NotEvaluated):
+            skipped.append(Skipped(rule.CODE, answer.missing))
+        elif answer:
+            findings += answer
+            found.append(rule.CODE)
+        else:
+            clear.append(rule.CODE)
+    return findings, found, clear, skipped
+
+
+def _ask(rule: Rule | ModuleType, case: Case) -> list[Finding] | NotEvaluated:
+    """What the rule says; a defect in one must not cost the verdict of the others."""
+    try:
+        answer: list[Finding] | NotEvaluated = rule.judge(case)
+    except Exception as error:
+        if os.environ.get("WHICHRANK_DEBUG"):
+            raise
+        return NotEvaluated(f"an answer of the rule, which has a defect ({type(error).__name__}: {error})"[:200])
+    return answer
+
+
+def conclude(
+    case: Case, sources: Sequence[Source], *, why: bool = False, progress: Progress | None = None
+) -> Diagnosis:
+    """Judge a case and put the answer together; `why` keeps the hypotheses."""
+    rules = discover_rules()
+    said, found, clear, skipped = judge(case, rules, progress)
+    if site.plugins() or site.problems():
+        from whichrank.flows.plugins import run as plugins
+
+        more = plugins.judged(case, [rule.CODE for rule in rules])
+        said, found, clear, skipped = said + more[0], found + more[1], clear + more[2], skipped + more[3]
+        said = [plugins.with_site_fixes(finding) for finding in said]
+        sources = [*sources, *plugins.left_out()]
+    findings = [joined(case, finding) for finding in said]
+    choice = choose(
+        findings,
+        looked_at=_looked_at(case, sources),
+        enough=_enough(case),
+        fit=lambda finding: against(case, finding),
+        finished=case.finish.ref if case.finish else None,
+        observed=observed(case),
+    )
+    return Diagnosis(
+        verdict=choice.verdict,
+        findings=choice.findings,
+        consequence_of=choice.consequence_of,
+        incidents=choice.incidents,
+        next=_next(choice, case),
+        job=_job(case, choice),
+        ranks=positions.ranks(case),
+        groups=positions.groups(case),
+        waits=positions.waits(case),
+        standings=positions.standings(case),
+        hypotheses=choice.hypotheses if why else (),
+        coverage=Coverage(tuple(sources), tuple(found), tuple(clear), tuple(skipped)),
+    )
+
+
+def _enough(case: Case) -> bool:
+    """Whether silence means something: the collectives of half of the ranks were seen, and no sign of an end."""
+    failed = case.of_kind("peer_closed", "gloo_timeout", "watchdog_timeout", "process_exit", "elastic_failure")
+    if failed or (case.stands_still and not case.goes_on):
+        return False  # the job did not go on, and nothing said why
+    return case.lineup is not None and 2 * len(case.lineup.dumped) >= case.world
+
+
+def _looked_at(case: Case, sources: Sequence[Source]) -> str:
+    """What the verdict rests on, in words."""
+    parts = []
+    if case.lineup is not None:
+        dumped, world = len(case.lineup.dumped), case.lineup.world
+        what = "flight-recorder dumps" if case.has_dumps else "NCCL logs"
+        count = len(case.lineup) + sum(dump.left_out for dump in case.lineup.dumps)
+        parts.append(f"the {what} of {dumped} of {world} ranks ({count:,} {'entries' if case.has_dumps else 'calls'})")
+    if case.stacks:
+        parts.append(f"the stacks of {len(case.stacks)} ranks")
+    if case.events:
+        parts.append(f"{len(case.events)} events of logs")
+    if parts:
+        return ", ".join(parts)
+    unusable = sum(source.quality == "unusable" for source in sources)
+    read = sum(source.quality in ("complete", "partial") for source in sources)
+    if unusable and not read:
+        return f"none of the {unusable} files could be read"
+    return f"{read} files were read and say nothing about a job" if read else ""
+
+
+_TELLS_MORE = {
+    "crash": NextStep(
+        "torchrun --log-dir LOGS --tee 3 …", "the output of every rank holds the error that came first", (), "ends"
+    ),
+    "slow": NextStep("whichrank profile -- torchrun …", "a profile tells who is late, and with what", (), "load"),
+    "corruption": NextStep("whichrank run --guard -- torchrun …", "a guard names the rank and the step", (), "ends"),
+}
+"""What settles most where nobody knows why, by what the job does."""
+
+
+def _of_a_hang(case: Case) -> NextStep:
+    what = "stacks of all ranks tell where each of them is" if case.lineup is None else "fresh dumps tell more"
+    return NextStep("whichrank stacks", what, (), "none")
+
+
+def _next(choice: Choice, case: Case) -> tuple[NextStep, ...]:
+    roots = [f for i, f in enumerate(choice.findings) if i not in choice.consequence_of]
+    asked = [step for finding in roots[:1] for step in finding.next]
+    if choice.verdict.cause == "unknown":
+        asked.append(_TELLS_MORE.get(choice.verdict.category) or _of_a_hang(case))
+    meant = choice.verdict.culprits.ranks or choice.verdict.culprits.candidates
+    return tuple({step.command: step for step in (filled(step, meant, case) for step in reversed(asked))}.values())[
+        ::-1
+    ]
+
+
+def _job(case: Case, choice: Choice) -> JobInfo:
+    lineup, scheduler = case.lineup, _scheduled(case)
+    if lineup is None:
+        return JobInfo(scheduler=scheduler)
+    roots = [f for i, f in enumerate(choice.findings) if i not in choice.consequence_of]
+    onset = rfc3339_ns(roots[0].onset_ns) if roots and roots[0].onset_ns else None
+    libraries = sorted({dump.comm_lib for dump in lineup.dumps if dump.comm_lib})
+    return JobInfo(
+        world_size=lineup.world,
+        backends=tuple(sorted({call.backend for call in lineup.calls if call.backend})),
+        nccl=libraries[0] if len(libraries) == 1 else None,
+        onset=onset,
+        started=rfc3339_ns(int(lineup.created.min())) if not lineup.wrapped else None,
+        hosts=tuple(sorted({dump.host for dump in lineup.dumps if dump.host})),
+        scheduler=scheduler,
+    )
+
+
+def _scheduled(case: Case) -> ScheduledJob | None:
+    """The job as its scheduler knows it; all nodes of one job say the same."""
+    event = next(iter(case.of_kind("scheduler_job")), None)
+    if event is None or not event.text("job"):
+        return None
+    nodes = event.data.get("nodes")
+    return ScheduledJob(
+        kind=event.text("kind"),
+        id=event.text("job"),
+        name=event.text("name") or None,
+        step=event.text("step") or None,
+        nodes=tuple(map(str, nodes)) if isinstance(nodes, list) else (),
+        restarts=event.number("restarts") or 0,
+        ends=next((text for e in case.of_kind("scheduler_job") if (text := e.text("ends"))), None),
+    )

@@ -1,0 +1,1 @@
+"""`env` and `env lint`: the right settings, and what is wrong with those at hand."""

@@ -1,0 +1,1 @@
+"""`history`: verdicts of past jobs, kept and compared."""

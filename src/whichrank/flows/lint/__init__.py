@@ -1,0 +1,1 @@
+"""`lint`: training code read without running it."""

@@ -1,0 +1,1 @@
+"""Rules and messages of a site: run, checked, listed."""

@@ -1,0 +1,1 @@
+"""`preflight`: are these hosts fit to start?"""

@@ -1,0 +1,1 @@
+"""`trace`: where the step time goes."""

@@ -1,0 +1,192 @@
+"""What `trace` does: read the profiles, reduce each where it is read, line the ranks up, judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from whichrank.evidence.readers import kineto
+from whichrank.evidence.trace_files import is_trace
+from whichrank.model.contracts import Item, Reader, Reading
+from whichrank.model.errors import UnreadableError, UsageError
+from whichrank.model.evidence import Coverage, Skipped, Source
+from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.step_report import StepReport
+from whichrank.records.steps import RankSteps
+from whichrank.records.trace import Trace
+from whichrank.timeline.steps.analysis import STATES, Profiled, Steps, together
+from whichrank.timeline.steps.reduce import reduced
+
+if TYPE_CHECKING:
+    from whichrank.evidence.intake import Given
+
+Progress = Callable[[str, int, int], None]
+OTHERS = ("nsys", "nccl_inspector")
+"""Readers of profiles that are loaded only for files that Kineto's does not claim."""
+SUFFIX = "_in_profiles"
+"""Rules that judge profiles are named so."""
+
+
+def trace(paths: Sequence[Given], *, jobs: int | None = None, progress: Progress | None = None) -> StepReport:
+    """Where the time of the steps goes, by all profiles below the paths."""
+    ranks, sources = read_profiles(paths, jobs=jobs, progress=progress)
+    if not ranks:
+        return StepReport(coverage=Coverage(sources=tuple(sources)), notes=(_nothing(sources),))
+    steps = together(ranks)
+    kept = {one.source for one in steps.ranks}
+    sources = [
+        s if s.path in kept or s.quality in ("unusable", "ignored")
+        else Source(s.path, s.reader, "ignored", "another profile of this rank holds more steps")
+        for s in sources
+    ]  # fmt: skip
+    return report(steps, sources)
+
+
+def report(steps: Steps, sources: Sequence[Source]) -> StepReport:
+    """Judge the steps and put the answer together."""
+    findings, coverage = _judged(Profiled(steps), sources)
+    worlds = [one.world for one in steps.ranks if one.world]
+    return StepReport(
+        ranks=tuple(steps.shares),
+        stragglers=tuple(steps.stragglers),
+        advice=tuple(steps.advice),
+        collectives=tuple(steps.collectives),
+        findings=tuple(findings),
+        drawings=steps.drawings(),
+        states=STATES,
+        step_us=steps.step_ns / 1e3 if any(one.marked for one in steps.ranks) else None,
+        world=max(worlds) if worlds else None,
+        matched=int((steps.matched.first[1:] - steps.matched.first[:-1] > 1).sum()),
+        replay_error_pct=100 * steps.replay_error if steps.replayed is not None else None,
+        notes=tuple(_notes(steps)),
+        coverage=coverage,
+    )
+
+
+def read_profiles(
+    paths: Sequence[Given], *, jobs: int | None = None, progress: Progress | None = None
+) -> tuple[list[RankSteps], list[Source]]:
+    """Every profile below the paths, reduced; and what became of each file."""
+    single = _single(paths)
+    if single is not None:  # the commonest case needs neither archives nor workers
+        return _sorted([single], [_attempted(single)], [])
+    from whichrank.evidence.intake import collect
+    from whichrank.fleet.local import map_ordered
+
+    told = (lambda done, total: progress("reading", done, total)) if progress is not None else None
+    with collect(paths) as intake:
+        results = map_ordered(_read, intake.items, jobs=jobs, size=lambda item: item.size, progress=told)
+    return _sorted(intake.items, results, intake.refused)
+
+
+def _single(paths: Sequence[Given]) -> Item | None:
+    """The one profile that was given, as a file or as all that a folder holds."""
+    if len(paths) != 1 or paths[0] == "-":
+        return None
+    path = paths[0].resolve()
+    if path.is_dir():
+        inside = list(islice(path.iterdir(), 2))
+        if len(inside) != 1:
+            return None
+        path = inside[0]
+    if path.is_symlink() or not path.is_file():
+        return None
+    status = path.stat()
+    item = Item(path, path.name, status.st_size, status.st_mtime_ns)
+    return item if is_trace(item.head()) else None
+
+
+def _attempted(item: Item) -> tuple[str, Reading] | str:
+    try:
+        return _read(item)
+    except (ValueError, TypeError, ArithmeticError, LookupError, OSError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _sorted(
+    items: Sequence[Item], results: Sequence[Any], refused: Sequence[Source]
+) -> tuple[list[RankSteps], list[Source]]:
+    """Profiles and sources; what gave no result says why."""
+    ranks: list[RankSteps] = []
+    sources = list(refused)
+    for item, result in zip(items, results, strict=True):
+        if isinstance(result, tuple):
+            name, reading = result
+            ranks += reading.records
+            sources.append(Source(item.label, name, reading.quality, reading.note))
+        else:
+            sources.append(Source(item.label, "", "unusable", getattr(result, "message", str(result))))
+    return ranks, sources
+
+
+def _read(item: Item) -> tuple[str, Reading]:
+    reader = reader_of(item)
+    if reader is None:
+        return "", Reading(quality="ignored", note="not a profile that whichrank knows")
+    try:
+        reading = reader.read(item)
+    except UnreadableError as error:
+        return reader.NAME, Reading(quality="unusable", note=error.message)
+    reading.records = [reduced(record) for record in reading.records if isinstance(record, Trace)]
+    return reader.NAME, reading
+
+
+def reader_of(item: Item) -> Reader | None:
+    """The reader that knows this kind of profile."""
+    head, name = item.head(), item.label.rsplit("/", 1)[-1]
+    if kineto.sniff(head, name):
+        return cast("Reader", kineto)
+    for other in OTHERS:
+        reader: Any = import_module(f"whichrank.evidence.readers.{other}")
+        if reader.sniff(head, name):
+            return cast("Reader", reader)
+    return None
+
+
+def _judged(case: Profiled, sources: Sequence[Source]) -> tuple[list[Finding], Coverage]:
+    findings: list[Finding] = []
+    found, clear, skipped = [], [], []
+    for rule in profile_rules():
+        answer: list[Finding] | NotEvaluated = rule.judge(case)
+        if isinstance(answer, NotEvaluated):
+            skipped.append(Skipped(rule.CODE, answer.missing))
+        elif answer:
+            findings += answer
+            found.append(rule.CODE)
+        else:
+            clear.append(rule.CODE)
+    order = {"error": 0, "warning": 1, "info": 2}
+    findings.sort(key=lambda finding: (order[finding.severity], -finding.confidence))
+    return findings, Coverage(tuple(sources), tuple(found), tuple(clear), tuple(skipped))
+
+
+def profile_rules() -> list[Any]:
+    """The rules on profiles, by the names of their files; the many others are not loaded."""
+    root = Path(import_module("whichrank").__path__[0])
+    files = (file.relative_to(root.parent).with_suffix("") for file in root.glob(f"rules/**/*{SUFFIX}.py"))
+    rules = [import_module(".".join(file.parts)) for file in files]
+    return sorted(rules, key=lambda rule: str(rule.CODE))
+
+
+def _nothing(sources: Sequence[Source]) -> str:
+    if not sources:
+        raise UsageError("there is nothing in what was given", "Give profiles of torch.profiler or a folder of them.")
+    return "no profile could be read"
+
+
+def _notes(steps: Steps) -> list[str]:
+    """What a reader of the numbers must know."""
+    notes = []
+    if not any(one.marked for one in steps.ranks):
+        notes.append("No steps are marked (profiler.step(), optimizer steps or repeated annotations): all is one step.")
+    if not any(one.on_device for one in steps.ranks):
+        notes.append("No device in the profile: operators of the host count as compute.")
+    worlds = [one.world for one in steps.ranks if one.world]
+    if worlds and len(steps.ranks) < max(worlds):
+        notes.append(f"{len(steps.ranks)} of {max(worlds)} ranks: who waits for the others is not known.")
+    if steps.replayed is None and len(steps.ranks) > 1:
+        notes.append("The steps could not be replayed: gains are estimates by shares alone.")
+    return notes

@@ -1,0 +1,1 @@
+"""Ranks pass different arguments to one collective."""

@@ -1,0 +1,1 @@
+"""Ranks issue the same collectives in different orders."""

@@ -1,0 +1,1 @@
+"""A rank does not come to a collective, or comes alone."""

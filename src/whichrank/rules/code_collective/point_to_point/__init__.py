@@ -1,0 +1,1 @@
+"""Sends and receives that don't match or wait in a circle."""

@@ -1,0 +1,1 @@
+"""Ranks have different numbers of batches."""

@@ -1,0 +1,1 @@
+"""GPUs, their links and their libraries."""

@@ -1,0 +1,1 @@
+"""Interfaces, RDMA ports and names."""

@@ -1,0 +1,1 @@
+"""CPU, memory, disks, limits and what earlier jobs left."""

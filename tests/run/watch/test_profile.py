@@ -1,0 +1,124 @@
+"""`whichrank profile` on real jobs: the profile, the answer, and a job that notices nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from whichrank.flows.trace.analyse import trace
+
+HERE = Path(__file__).parents[2]
+JOB = HERE / "jobs" / "steps.py"
+
+
+def torchrun(world, *script):
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={world}", *script]
+
+
+def profile(out, world, *options, job=None, **variables):
+    command = [sys.executable, "-m", "whichrank", "profile", "--out", str(out), *options, "--"]
+    command += job or torchrun(world, str(JOB))
+    env = {**os.environ, "PYTHONPATH": str(HERE.parent / "src"), "OMP_NUM_THREADS": "1", **variables}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
+
+
+def test_chosen_ranks_of_a_real_job(tmp_path):
+    options = ("--skip", "2", "--steps", "4", "--ranks", "0-1")
+    done = profile(tmp_path / "out", 3, *options, KIND="host", SLOW="1", STEPS="10")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["rank-0.json.gz", "rank-1.json.gz", "trace.html"]
+    report = trace([tmp_path / "out"])
+    assert [one.steps for one in report.ranks] == [4, 4]
+    assert [(late.rank, late.reason) for late in report.stragglers] == [(1, "host")]
+    assert "Rank 1 is late" in done.stderr
+    (kind,) = {share.op for share in report.collectives}
+    assert kind == "all_reduce"
+    assert all(share.bytes for share in report.collectives)
+
+
+def test_the_jobs_exit_code_is_its_own(tmp_path):
+    done = profile(tmp_path / "out", 1, "--skip", "100", job=[sys.executable, "-c", "import sys; sys.exit(7)"])
+    assert done.returncode == 7
+    assert "nothing was recorded" in done.stderr
+
+
+def test_a_profile_that_fails_never_disturbs_the_job(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch, torch.profiler\n"
+        "def broken(*a, **k): raise RuntimeError('no profiler today')\n"
+        "torch.profiler.profile = broken\n"
+        "p = torch.nn.Parameter(torch.zeros(3)); o = torch.optim.SGD([p], lr=1)\n"
+        "for _ in range(20):\n"
+        "    import time; time.sleep(0.02); p.grad = torch.ones(3); o.step()\n"
+        "print('trained', p.sum().item())\n"
+    )
+    done = profile(tmp_path / "out", 1, "--skip", "1", job=[sys.executable, str(script)])
+    assert done.returncode == 0
+    assert "trained -60.0" in done.stdout
+    assert "no profiler today" in done.stderr
+
+
+@pytest.mark.bars
+@pytest.mark.parametrize("turn", range(20))
+@pytest.mark.parametrize("kind", ["compute", "host", "data"])
+def test_a_hundred_milliseconds_on_one_of_eight_ranks(tmp_path, kind, turn):
+    slow = (3 * turn + 1) % 8
+    options = ("--skip", "3", "--steps", "6", "--no-report")
+    out, times = tmp_path / "out", tmp_path / "times.json"
+    done = profile(out, 8, *options, KIND=kind, SLOW=str(slow), STEPS="12", TIMES=str(times), PAUSE_S="0.004")
+    assert done.returncode == 0, done.stderr[-2000:]
+    with_it = statistics.median(json.loads(times.read_text())[2:])
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "STEPS": "12", "TIMES": str(times), "PAUSE_S": "0.004"}
+    subprocess.run(torchrun(8, str(JOB)), env=env, check=True, capture_output=True, timeout=240)
+    without = statistics.median(json.loads(times.read_text())[2:])
+    (late,) = trace([out]).stragglers
+    measured = (with_it - without) * 1e6
+    assert (late.rank, late.reason) == (slow, {"compute": "compute", "host": "host", "data": "data-loader"}[kind])
+    assert late.late_us_per_step == pytest.approx(measured, rel=0.1)
+
+
+def test_the_hook_stays_while_a_process_of_the_job_may_import_it(tmp_path):
+    """Another user could put code at the place of a folder that is gone."""
+    from whichrank.run import profile
+
+    note = tmp_path / "path"
+    script = f"echo $PYTHONPATH > {note}; {sys.executable} -c 'import time; time.sleep(60)' & echo $! > {tmp_path}/pid"
+    before = {**os.environ}
+    try:
+        assert profile.run(["sh", "-c", script], tmp_path / "out", profile.Wishes(), print) == 0
+        folder = Path(note.read_text().strip().split(os.pathsep)[0])
+        assert folder.is_dir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), 9)
+        os.environ.update(before)
+    while profile.in_use(folder):
+        pass
+    os.utime(folder, (1, 1))
+    profile.sweep()
+    assert not folder.exists()
+
+
+def test_the_hook_of_a_job_that_has_ended_is_gone(tmp_path):
+    from whichrank.run import profile
+
+    note = tmp_path / "path"
+    assert profile.run(["sh", "-c", f"echo $PYTHONPATH > {note}"], tmp_path / "out", profile.Wishes(), print) == 0
+    assert not Path(note.read_text().strip().split(os.pathsep)[0]).exists()
+
+
+def test_profiles_go_into_no_folder_of_another(tmp_path, monkeypatch):
+    from whichrank.model.errors import UsageError
+    from whichrank.run import profile
+
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError):
+        profile.run(["true"], tmp_path / "out", profile.Wishes(), print)
