@@ -19,7 +19,7 @@ from whichrank.model.findings import (
     Severity,
     Subject,
 )
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
 from whichrank.timeline.job_state.statements import Statement, is_traceback, only_hangs
@@ -44,6 +44,11 @@ class Claim:
     """What is named beside the rank: nothing, its host, or its GPU."""
     alternatives: tuple[tuple[str, float, str], ...] = ()
     next: tuple[NextStep, ...] = ()
+
+
+def hanging(claim: Claim, hangs: bool) -> Claim:
+    """The claim, as one about a hang where it is one."""
+    return replace(claim, category="hang") if hangs else claim
 
 
 def found(
@@ -105,11 +110,11 @@ def who(case: Case, ranks: tuple[int, ...], signs: Sequence[Statement] = ()) -> 
     """`Rank 3 on node7`, `Ranks 2, 5`, `Local rank 2`, or `A process` where nothing says which."""
     if len(ranks) == 1:
         host = case.people.host_of(ranks[0])
-        name = telling.who(case, ranks[0]).capitalize()
+        name = wording.who(case, ranks[0]).capitalize()
         named = not host or host == "localhost" or name.endswith(f" on {host}")
         return name if named else f"{name} on {host}"
     if ranks:
-        return telling.ranks_text(ranks).capitalize()
+        return wording.ranks_text(ranks).capitalize()
     local = {s.local_rank for s in signs if s.local_rank is not None}
     return f"Local rank {min(local)}" if len(local) == 1 else "A process"
 
@@ -124,7 +129,7 @@ def others(case: Case, ranks: tuple[int, ...]) -> str:
     """`; ranks 0-2 only lost their peer`, where there are others."""
     heard = {event.rank for event in case.events} | set(case.people.by_rank)
     rest = [rank for rank in range(case.world) if rank not in ranks and rank in heard]
-    return f"; what {telling.ranks_text(rest)} report{'s' if len(rest) == 1 else ''} follows from it" if (
+    return f"; what {wording.ranks_text(rest)} report{'s' if len(rest) == 1 else ''} follows from it" if (
         rest and ranks
     ) else ""  # fmt: skip
 

@@ -35,7 +35,7 @@ from dataclasses import replace
 
 from whichrank.facts.messages import signatures
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import building, telling
+from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import deaths, exceptions, statements
@@ -125,7 +125,7 @@ def _in_a_thread(case: Case) -> list[Finding]:
         return []
     sign = statements.statement(case, fitting[0])
     message = (
-        f"A thread of {telling.who(case, missing[0])} ended with {building.short(sign.ref.quote)}; the rank went on "
+        f"A thread of {wording.who(case, missing[0])} ended with {building.short(sign.ref.quote)}; the rank went on "
         f"without it and no longer came to the collective{building.others(case, missing)}."
     )
     return [building.found(case, replace(_CLAIM, category="hang"), [sign], message, 0.65, missing)]

@@ -29,8 +29,8 @@ from whichrank.facts.environment import catalogue
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.log import LogEvent
-from whichrank.rules import hardware
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import kernel_events
 
 CODE = "CONF103"
 CAUSE = "wrong-environment"
@@ -59,7 +59,7 @@ def _compare(case: Case, name: str, events: list[LogEvent]) -> Finding | None:
     (common, most), (_, second) = counts.most_common(2)
     ranks = tuple(sorted(rank for rank, value in values.items() if value != common)) if most > second else ()
     shown = ", ".join(f"{_quoted(value)} on {count}" for value, count in counts.most_common(4))
-    failed = hardware.failed(case)
+    failed = kernel_events.failed(case)
     quoted = sorted(events, key=lambda event: (event.rank not in ranks, event.rank))[:_SHOWN]
     return Finding(
         code=CODE,

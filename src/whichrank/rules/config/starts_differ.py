@@ -25,7 +25,7 @@ Files that only some ranks have loaded are not compared. Variables are judged by
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import guarded
+from whichrank.rules import guard_findings
 from whichrank.timeline.case import Case
 from whichrank.timeline.guard.wrong import Wrong
 
@@ -34,7 +34,7 @@ CAUSE = "wrong-environment"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    found = guarded.wrongs(case, "launch")
+    found = guard_findings.wrongs(case, "launch")
     if isinstance(found, NotEvaluated):
         return found
     return [_finding(case, wrong) for wrong in found[:8]]
@@ -45,6 +45,8 @@ def _finding(case: Case, wrong: Wrong) -> Finding:
         wrong.tensor, "another setting of"
     )
     values = "; ".join(f"rank {rank}: {value}" for rank, value in list(wrong.values.items())[:4])
-    message = f"{guarded.who(wrong)} {'runs' if len(wrong.odd) == 1 else 'run'} with {what} {wrong.module} ({values})."
+    message = (
+        f"{guard_findings.who(wrong)} {'runs' if len(wrong.odd) == 1 else 'run'} with {what} {wrong.module} ({values})."
+    )
     fix = ("Start every rank from the same code, image and settings.",)
-    return guarded.found(case, wrong, CODE, CAUSE, message, 0.9, fix, category="config", severe=False)
+    return guard_findings.found(case, wrong, CODE, CAUSE, message, 0.9, fix, category="config", severe=False)

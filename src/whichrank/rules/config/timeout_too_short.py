@@ -29,7 +29,7 @@ import numpy as np
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.log import LogEvent, Progress
-from whichrank.rules import building, telling
+from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import statements
@@ -73,7 +73,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not busy:
         return []
     ranks = statements.ranks_of(busy)
-    who = telling.ranks_text(ranks).capitalize()
+    who = wording.ranks_text(ranks).capitalize()
     message = f"{who} went on working while the others waited {limit / 1000:.0f} s and gave up."
     return [building.found(case, _CLAIM, [statements.statement(case, event), *busy], message, 0.45, ranks)]
 

@@ -33,9 +33,10 @@ from dataclasses import replace
 from whichrank.facts import xids
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import KernelEvent
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import kernel_events
 
 CODE = "CUDA160"
 CAUSE = "xid-application-fault"
@@ -74,15 +75,15 @@ _NOT_JOBS = ("nvidia-smi", "xorg", "gnome", "dcgm", "nv-hostengine", "nvidia-per
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.hardware.kernel:
-        return hardware.NO_KERNEL_LOG
-    told = [e for e in hardware.xid_events(case, "application") if not e.process.lower().startswith(_NOT_JOBS)]
-    events, weight = hardware.counting(case, told)
-    events = hardware.first_events(events)
+        return hardware_findings.NO_KERNEL_LOG
+    told = [e for e in kernel_events.xid_events(case, "application") if not e.process.lower().startswith(_NOT_JOBS)]
+    events, weight = kernel_events.counting(case, told)
+    events = kernel_events.first_events(events)
     if not events:
         return []
     first = events[0]
     fact = xids.xid(first.code or 0)
-    subject = hardware.subject_of(case, events)
+    subject = hardware_findings.subject_of(case, events)
     # Ranks may share a GPU: the driver's pid says which program it was.
     by_pid = sorted({r for e in events if (r := case.hardware.rank_of(e.pid, e.host)) is not None})
     if by_pid:
@@ -90,18 +91,18 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     beside = _beside_nvlink(case, first)
     claim, sure, verdict = _reading(first, told, beside)
     name = f"process {first.pid}" if first.pid else "a process"
-    who = hardware.names(case, subject.ranks) if subject.ranks else f"{name[0].upper()}{name[1:]}"
+    who = hardware_findings.names(case, subject.ranks) if subject.ranks else f"{name[0].upper()}{name[1:]}"
     where = f" on {first.host}" if first.host and not subject.ranks else ""
     what = fact.name if fact else "a fault of the program"
     message = (
         f"{who}{where} caused Xid {first.code} ({what}) on the GPU at {first.device}{verdict}."
-        f"{hardware.aside(case, events, weight)}"
+        f"{hardware_findings.aside(case, events, weight)}"
     )
     return [
-        hardware.found(
+        hardware_findings.found(
             case, claim, [e.ref for e in [*events[:3], *beside[:2]]], message, sure, weight=weight,
             subject=Subject(ranks=subject.ranks, hosts=() if subject.ranks else subject.hosts),
-            onset_ns=hardware.onset(events),
+            onset_ns=kernel_events.onset(events),
         )
     ]  # fmt: skip
 
@@ -113,7 +114,7 @@ def _reading(
     sure = 0.6 if first.code == _STOPPED else 0.85
     if beside:
         return replace(_CLAIM, alternatives=_NVLINK), 0.5, ", beside an error of its NVLinks"
-    if len({e.pid for e in told if e.pid is not None and hardware.same_gpu(e, first)}) >= _MANY:
+    if len({e.pid for e in told if e.pid is not None and kernel_events.same_gpu(e, first)}) >= _MANY:
         return replace(_CLAIM, alternatives=_DEVICE), min(sure, 0.62), ", as did other processes there"
     return _CLAIM, sure, ": the program's fault, not the GPU's"
 
@@ -122,6 +123,6 @@ def _beside_nvlink(case: Case, event: KernelEvent) -> list[KernelEvent]:
     """Errors of the links of the same GPU, where a peer refused an access: it may be their doing."""
     if event.code != _REFUSED:
         return []
-    others = [e for e in case.hardware.of_kind("xid") if hardware.same_gpu(e, event)]
+    others = [e for e in case.hardware.of_kind("xid") if kernel_events.same_gpu(e, event)]
     then = case.hardware.when(event)
     return [e for e in others if e.code is not None and xids.is_nvlink(e.code) and case.hardware.when(e) == then]

@@ -25,7 +25,7 @@ Without `TORCH_NCCL_ENABLE_TIMING=1` the recorder never says "started", and only
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.trouble import Trouble
 
@@ -40,10 +40,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
-    lineup = telling.lineup_of(case)
+    lineup = wording.lineup_of(case)
     row = trouble.acted if trouble.acted is not None else next(iter(trouble.meeting.joined.values()))
     alone = len(trouble.meeting.joined) == 1
-    reason = "it has no peer to wait for" if alone else f"while {telling.ranks_text(trouble.victims)} began it"
+    reason = "it has no peer to wait for" if alone else f"while {wording.ranks_text(trouble.victims)} began it"
     verb = "finished" if alone else "began"
     confidence = round(trouble.sure * 0.9, 2)
     return Finding(
@@ -52,14 +52,14 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         category="hang",
         severity="error",
         confidence=confidence,
-        subject=Subject(ranks=trouble.ranks, code=telling.place(lineup, row, trouble.ranks[0])),
+        subject=Subject(ranks=trouble.ranks, code=wording.place(lineup, row, trouble.ranks[0])),
         message=(
-            f"The GPU of {telling.culprits_text(case, trouble.ranks)} never {verb} {telling.step(lineup, row)}, "
+            f"The GPU of {wording.culprits_text(case, trouble.ranks)} never {verb} {wording.step(lineup, row)}, "
             f"{reason}: a kernel before it does not end."
         ),
-        evidence=telling.evidence(lineup, trouble),
+        evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims,
-        onset_ns=telling.onset(case, trouble),
+        onset_ns=wording.onset(case, trouble),
         alternatives=(
             Alternative(
                 "collective-stalled",

@@ -27,10 +27,11 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import KernelEvent
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.hardware import same_host
+from whichrank.timeline.job_state import kernel_events
 
 CODE = "CUDA162"
 CAUSE = "cuda-illegal-access"
@@ -56,11 +57,11 @@ _CLAIM = Claim(
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.hardware.kernel:
-        return hardware.NO_KERNEL_LOG
+        return hardware_findings.NO_KERNEL_LOG
     faults = [(e, _owners(case, e)) for e in case.hardware.of_kind("gpu_page_fault")]
     of_job = [e for e, owners in faults if not owners or any(_of_job(case, owner) for owner in owners)]
-    events, weight = hardware.counting(case, of_job)
-    events = hardware.first_events(events)
+    events, weight = kernel_events.counting(case, of_job)
+    events = kernel_events.first_events(events)
     if not events:
         return []
     first = events[0]
@@ -68,17 +69,17 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     found = {r for o in owners if (r := case.hardware.rank_of(o.pid, o.host)) is not None}
     ranks = tuple(sorted(found)) if len(found) == 1 else ()
     name = f"{owners[0].process} (pid {owners[0].pid})" if owners else "A process"
-    who = hardware.names(case, ranks) if ranks else name
+    who = hardware_findings.names(case, ranks) if ranks else name
     where = f" on {first.host}" if first.host and not ranks else ""
     message = (
         f"{who}{where} ran a kernel that touched memory which it must not, on the GPU at {first.device}"
-        f" (page fault of amdgpu).{hardware.aside(case, events, weight)}"
+        f" (page fault of amdgpu).{hardware_findings.aside(case, events, weight)}"
     )
     subject = Subject(ranks=ranks, hosts=(first.host,) if first.host and not ranks else ())
     return [
-        hardware.found(
+        hardware_findings.found(
             case, _CLAIM, [e.ref for e in [*events[:3], *owners[:1]]], message, 0.85 if owners else 0.65,
-            weight=weight, subject=subject, onset_ns=hardware.onset(events),
+            weight=weight, subject=subject, onset_ns=kernel_events.onset(events),
         )
     ]  # fmt: skip
 
@@ -92,4 +93,4 @@ def _owners(case: Case, fault: KernelEvent) -> list[KernelEvent]:
 
 
 def _of_job(case: Case, owner: KernelEvent) -> bool:
-    return case.hardware.rank_of(owner.pid, owner.host) is not None or hardware.is_trainer(owner.process)
+    return case.hardware.rank_of(owner.pid, owner.host) is not None or kernel_events.is_trainer(owner.process)

@@ -23,7 +23,7 @@ A kernel that is only long looks the same for as long as it runs.
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import stack_ref
 
@@ -52,7 +52,7 @@ def _on_nccl(case: Case) -> bool:
 
 
 def _finding(case: Case, ranks: tuple[int, ...], victims: tuple[int, ...]) -> Finding:
-    lineup = telling.lineup_of(case)
+    lineup = wording.lineup_of(case)
     activity = case.activities[ranks[0]]
     place = activity.place
     at = f" at {place}" if place else ""
@@ -66,12 +66,12 @@ def _finding(case: Case, ranks: tuple[int, ...], victims: tuple[int, ...]) -> Fi
             ranks=ranks, code=(CodePlace(place.file, place.line, place.function, ranks[0]),) if place else ()
         ),
         message=(
-            f"{telling.culprits_text(case, ranks).capitalize()} waits for its own GPU in "
+            f"{wording.culprits_text(case, ranks).capitalize()} waits for its own GPU in "
             f"{activity}{at}, though all its collectives are finished: a kernel there does not end."
         ),
-        evidence=(*(stack_ref(case, rank) for rank in ranks[:2]), *telling.evidence(lineup, case.troubles[0])[:3]),
+        evidence=(*(stack_ref(case, rank) for rank in ranks[:2]), *wording.evidence(lineup, case.troubles[0])[:3]),
         victims=victims,
-        onset_ns=telling.onset(case, case.troubles[0]),
+        onset_ns=wording.onset(case, case.troubles[0]),
         alternatives=(Alternative("xid-gpu-fault", 0.08, "the GPU itself may be wedged"),),
         next=(NextStep("dmesg -T | grep -i xid; nvidia-smi", "on the host of that rank", ("xid-gpu-fault",), "none"),),
         fix=("Find the kernel that does not end on that rank: cuda-gdb, or CUDA_LAUNCH_BLOCKING=1 in a short run.",),

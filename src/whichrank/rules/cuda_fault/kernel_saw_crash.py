@@ -23,9 +23,10 @@ Nothing is printed where the process handles the signal itself or where show_unh
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import kernel_events
 
 CODE = "CUDA161"
 CAUSE = "rank-native-crash"
@@ -43,23 +44,23 @@ _CLAIM = Claim(
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.hardware.kernel:
-        return hardware.NO_KERNEL_LOG
+        return hardware_findings.NO_KERNEL_LOG
     told = case.hardware.of_kind("segfault")
     of_rank = [e for e in told if case.hardware.rank_of(e.pid, e.host) is not None]
-    likely = [e for e in told if hardware.is_trainer(e.process)]
-    events, weight = hardware.counting(case, of_rank or likely)
+    likely = [e for e in told if kernel_events.is_trainer(e.process)]
+    events, weight = kernel_events.counting(case, of_rank or likely)
     if not events:
         return []
     first = events[0]
     rank = case.hardware.rank_of(first.pid, first.host)
-    who = hardware.names(case, (rank,)) if rank is not None else f"{first.process} (pid {first.pid})"
+    who = hardware_findings.names(case, (rank,)) if rank is not None else f"{first.process} (pid {first.pid})"
     where = f" on {first.host}" if first.host and rank is None else ""
     library = f" in {first.text('library')}" if first.text("library") else ""
-    message = f"{who}{where} crashed in native code{library}.{hardware.aside(case, events, weight)}"
+    message = f"{who}{where} crashed in native code{library}.{hardware_findings.aside(case, events, weight)}"
     subject = Subject(ranks=(rank,) if rank is not None else (), hosts=(first.host,) if first.host else ())
     return [
-        hardware.found(
+        hardware_findings.found(
             case, _CLAIM, [e.ref for e in events[:3]], message, 0.9 if rank is not None else 0.65, weight=weight,
-            subject=subject, onset_ns=hardware.onset(events),
+            subject=subject, onset_ns=kernel_events.onset(events),
         )
     ]  # fmt: skip

@@ -33,9 +33,11 @@ from itertools import pairwise
 from whichrank.facts import xids
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.records.hardware import GpuState
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim, Weight
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import kernel_events
+from whichrank.timeline.job_state.kernel_events import Weight
 
 CODE = "GPUH101"
 CAUSE = "ecc-error"
@@ -60,26 +62,25 @@ _CLAIM = Claim(
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.hardware.kernel and not case.hardware.gpus:
-        return hardware.NO_GPU_STATE
+        return hardware_findings.NO_GPU_STATE
     return _by_kernel(case) or _by_counters(case)
 
 
 def _by_kernel(case: Case) -> list[Finding]:
-    events, weight = hardware.counting(case, hardware.xid_events(case, "memory"))
-    events = hardware.first_events(events)
+    events, weight = kernel_events.counting(case, kernel_events.xid_events(case, "memory"))
+    events = kernel_events.first_events(events)
     if not events:
         return []
     first = events[0]
     fact = xids.xid(first.code or 0)
     name = fact.name.lower() if fact else "memory error"
-    who = hardware.gpu_text(case, first.host, first.device)
-    message = (
-        f"{who} had an uncorrectable memory error (Xid {first.code}, {name}).{hardware.aside(case, events, weight)}"
-    )
+    who = hardware_findings.gpu_text(case, first.host, first.device)
+    message = f"{who} had an uncorrectable memory error (Xid {first.code}, {name})."
+    message += hardware_findings.aside(case, events, weight)
     return [
-        hardware.found(
+        hardware_findings.found(
             case, _CLAIM, [e.ref for e in events], message, 0.95, weight=weight, fix=fact.fix if fact else (),
-            subject=hardware.subject_of(case, events), onset_ns=hardware.onset(events),
+            subject=hardware_findings.subject_of(case, events), onset_ns=kernel_events.onset(events),
         )
     ]  # fmt: skip
 
@@ -94,7 +95,7 @@ def _by_counters(case: Case) -> list[Finding]:
         ):
             by_gpu.setdefault((state.host, state.uuid or state.bus_id or state.index), []).append(state)
     rising = [(states, rise) for states in by_gpu.values() if (rise := _rise(states)) > 0]
-    weight = hardware.state_weight(case)
+    weight = kernel_events.state_weight(case)
     if rising:
         states, rise = max(rising, key=lambda pair: pair[1])
         words = f"uncorrectable ECC errors (volatile) rose by {rise:.0f}"
@@ -120,8 +121,8 @@ def _rise(states: Sequence[GpuState]) -> float:
 
 
 def _counted(case: Case, state: GpuState, words: str, confidence: float, weight: Weight) -> Finding:
-    message = f"{hardware.state_text(case, state)}: {words}."
-    subject = hardware.state_subject(case, state)
-    return hardware.found(
-        case, _CLAIM, [hardware.value_ref(state, words)], message, confidence, weight=weight, subject=subject
+    message = f"{hardware_findings.state_text(case, state)}: {words}."
+    subject = hardware_findings.state_subject(case, state)
+    return hardware_findings.found(
+        case, _CLAIM, [hardware_findings.value_ref(state, words)], message, confidence, weight=weight, subject=subject
     )

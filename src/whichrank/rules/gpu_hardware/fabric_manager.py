@@ -25,9 +25,10 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.records.hardware import GpuState
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import kernel_events
 
 CODE = "GPUH105"
 CAUSE = "fabric-manager"
@@ -65,9 +66,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     count = len({(s.host, s.uuid or s.bus_id or s.index) for s in waiting})
     where = f" of {', '.join(hosts[:3])}" if hosts else ""
     message = f"The NVSwitch fabric is not ready on {count} GPU{'s' if count > 1 else ''}{where}: {words}."
-    subject = hardware.state_subject(case, first)
-    refs = [hardware.value_ref(s, words) for s in waiting[:3]]
-    return [hardware.found(case, _CLAIM, refs, message, 0.75, weight=hardware.state_weight(case), subject=subject)]
+    subject = hardware_findings.state_subject(case, first)
+    refs = [hardware_findings.value_ref(s, words) for s in waiting[:3]]
+    return [
+        hardware_findings.found(
+            case, _CLAIM, refs, message, 0.75, weight=kernel_events.state_weight(case), subject=subject
+        )
+    ]
 
 
 def _ready(state: GpuState) -> bool:

@@ -27,10 +27,11 @@ from __future__ import annotations
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.records.hardware import GpuState, KernelEvent
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.hardware import same_host
+from whichrank.timeline.job_state import kernel_events
 
 CODE = "GPUH102"
 CAUSE = "gpu-fell-off-bus"
@@ -58,26 +59,28 @@ _LOST = ("gpu is lost", "unknown error", "err!", "insufficiently powered", "fall
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.hardware.kernel and not case.hardware.gpus:
-        return hardware.NO_GPU_STATE
+        return hardware_findings.NO_GPU_STATE
     return _by_kernel(case) or _by_smi(case)
 
 
 def _by_kernel(case: Case) -> list[Finding]:
     lost = case.hardware.of_kind("gpu_lost")
-    told = sorted([*hardware.xid_events(case, "bus"), *lost], key=lambda e: (e.time_ns or e.uptime_ns or 0, e.line))
+    told = sorted(
+        [*kernel_events.xid_events(case, "bus"), *lost], key=lambda e: (e.time_ns or e.uptime_ns or 0, e.line)
+    )
     told = [e for e in told if not case.hardware.foreign(e.host, e.device)]
-    events, weight = hardware.counting(case, told)
-    events = hardware.first_events(events)
+    events, weight = kernel_events.counting(case, told)
+    events = kernel_events.first_events(events)
     if not events:
         return []
     first = events[0]
     refs = [e.ref for e in events[:3]] + _pcie_before(case, first)
-    who = hardware.gpu_text(case, first.host, first.device)
-    message = f"{who} fell off the PCIe bus{_at(first)}.{hardware.aside(case, events, weight)}"
+    who = hardware_findings.gpu_text(case, first.host, first.device)
+    message = f"{who} fell off the PCIe bus{_at(first)}.{hardware_findings.aside(case, events, weight)}"
     return [
-        hardware.found(
-            case, _CLAIM, refs, message, 0.94, weight=weight, subject=hardware.subject_of(case, events),
-            onset_ns=hardware.onset(events),
+        hardware_findings.found(
+            case, _CLAIM, refs, message, 0.94, weight=weight, subject=hardware_findings.subject_of(case, events),
+            onset_ns=kernel_events.onset(events),
         )
     ]  # fmt: skip
 
@@ -106,11 +109,11 @@ def _by_smi(case: Case) -> list[Finding]:
     unread = ", ".join(sorted(state.unread)[:3])
     words = state.trouble or f"could not be read: {unread} ({next(iter(state.unread.values()))})"
     certain = "lost" in words.lower()
-    message = f"{hardware.state_text(case, state)} does not answer: nvidia-smi says {words!r}."
+    message = f"{hardware_findings.state_text(case, state)} does not answer: nvidia-smi says {words!r}."
     return [
-        hardware.found(
+        hardware_findings.found(
             case, _CLAIM, [s.ref for s in lost[:4]], message, 0.85 if certain else 0.65,
-            weight=hardware.state_weight(case), subject=hardware.state_subject(case, state),
+            weight=kernel_events.state_weight(case), subject=hardware_findings.state_subject(case, state),
         )
     ]  # fmt: skip
 

@@ -27,9 +27,10 @@ from __future__ import annotations
 
 from whichrank.facts import xids
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import kernel_events
 
 CODE = "GPUH103"
 CAUSE = "xid-gpu-fault"
@@ -51,25 +52,25 @@ _CLAIM = Claim(
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.hardware.kernel:
-        return hardware.NO_KERNEL_LOG
-    told = hardware.xid_events(case, "gpu") or case.hardware.of_kind("gpu_init_failed")
-    events, weight = hardware.counting(case, told)
-    events = hardware.first_events(events)
+        return hardware_findings.NO_KERNEL_LOG
+    told = kernel_events.xid_events(case, "gpu") or case.hardware.of_kind("gpu_init_failed")
+    events, weight = kernel_events.counting(case, told)
+    events = kernel_events.first_events(events)
     if not events:
         return []
     first = events[0]
     fact = xids.xid(first.code) if first.code is not None else None
-    who = hardware.gpu_text(case, first.host, first.device)
+    who = hardware_findings.gpu_text(case, first.host, first.device)
     if first.code is None:
         what, sure = "could not be started by the driver (RmInitAdapter failed)", 0.75
     elif fact is None:
         what, sure = f"reported Xid {first.code}, which is not in the table", 0.5
     else:
         what, sure = f"reported Xid {first.code} ({fact.name}): {fact.meaning.rstrip('.')}", 0.9
-    message = f"{who} {what}.{hardware.aside(case, events, weight)}"
+    message = f"{who} {what}.{hardware_findings.aside(case, events, weight)}"
     return [
-        hardware.found(
+        hardware_findings.found(
             case, _CLAIM, [e.ref for e in events], message, sure, weight=weight, fix=fact.fix if fact else (),
-            subject=hardware.subject_of(case, events), onset_ns=hardware.onset(events),
+            subject=hardware_findings.subject_of(case, events), onset_ns=kernel_events.onset(events),
         )
     ]  # fmt: skip

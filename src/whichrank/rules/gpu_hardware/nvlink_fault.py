@@ -31,9 +31,11 @@ from collections import Counter
 from whichrank.facts import xids
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.records.hardware import GpuState
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim, Weight
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import kernel_events
+from whichrank.timeline.job_state.kernel_events import Weight
 
 CODE = "GPUH104"
 CAUSE = "nvlink-fault"
@@ -63,8 +65,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _by_kernel(case: Case) -> list[Finding]:
-    events, weight = hardware.counting(case, hardware.xid_events(case, "nvlink"))
-    events = hardware.first_events(events)
+    events, weight = kernel_events.counting(case, kernel_events.xid_events(case, "nvlink"))
+    events = kernel_events.first_events(events)
     if not events:
         return []
     first = events[0]
@@ -72,16 +74,16 @@ def _by_kernel(case: Case) -> list[Finding]:
     if first.kind == "sxid":
         who = f"NVSwitch {first.device.removeprefix('nvidia-nvswitch')}{' of ' + first.host if first.host else ''}"
     else:
-        who = hardware.gpu_text(case, first.host, first.device)
+        who = hardware_findings.gpu_text(case, first.host, first.device)
     link = first.number("link")
     where = f", link {link}" if link is not None and link >= 0 else ""
     name = f": {fact.name}" if fact else ""
     number = f"{'SXid' if first.kind == 'sxid' else 'Xid'} {first.code}"
-    message = f"{who} reports an NVLink fault ({number}{name}{where}).{hardware.aside(case, events, weight)}"
+    message = f"{who} reports an NVLink fault ({number}{name}{where}).{hardware_findings.aside(case, events, weight)}"
     return [
-        hardware.found(
+        hardware_findings.found(
             case, _CLAIM, [e.ref for e in events], message, 0.9, weight=weight, fix=fact.fix if fact else (),
-            subject=hardware.subject_of(case, events), onset_ns=hardware.onset(events),
+            subject=hardware_findings.subject_of(case, events), onset_ns=kernel_events.onset(events),
         )
     ]  # fmt: skip
 
@@ -114,12 +116,12 @@ def _by_links(case: Case) -> list[Finding]:
         return []
     state, links = newest[odd[0]], down[odd[0]]
     words = f"NVLink {', '.join(map(str, links[:6]))} inactive"
-    return [_of_state(case, state, words, 0.75, hardware.state_weight(case))]
+    return [_of_state(case, state, words, 0.75, kernel_events.state_weight(case))]
 
 
 def _of_state(case: Case, state: GpuState, words: str, confidence: float, weight: Weight) -> Finding:
-    message = f"{hardware.state_text(case, state)}: {words}."
-    subject = hardware.state_subject(case, state)
-    return hardware.found(
-        case, _CLAIM, [hardware.value_ref(state, words)], message, confidence, weight=weight, subject=subject
+    message = f"{hardware_findings.state_text(case, state)}: {words}."
+    subject = hardware_findings.state_subject(case, state)
+    return hardware_findings.found(
+        case, _CLAIM, [hardware_findings.value_ref(state, words)], message, confidence, weight=weight, subject=subject
     )

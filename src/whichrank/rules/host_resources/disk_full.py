@@ -23,10 +23,10 @@ The message may not name the file: the traceback's line tells what was written.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import building, segments
+from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import deaths, statements
+from whichrank.timeline.job_state import deaths, shared_memory, statements
 
 CODE = "HOST109"
 CAUSE = "disk-full"
@@ -49,8 +49,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return building.SILENT
     said = statements.said(case, "No space left on device", "Disk quota exceeded")
     told = statements.beside(statements.known(case, "shm-too-small"), said)
-    shared = [s for s in told if segments.about_shared_memory(s)]
-    plain = [s for s in told if s not in shared and not segments.repeats(s, shared)]
+    shared = [s for s in told if shared_memory.about_shared_memory(s)]
+    plain = [s for s in told if s not in shared and not shared_memory.repeats(s, shared)]
     known = statements.beside(told, statements.known(case, CAUSE))
     signs = statements.first_to_fail([*plain, *known])
     if not signs:

@@ -26,10 +26,10 @@ from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.host import FileSystem
-from whichrank.rules import building, hardware
-from whichrank.rules.hardware import Claim
+from whichrank.rules import building, hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state import kernel_events, statements
 
 CODE = "HOST153"
 CAUSE = "disk-full"
@@ -53,7 +53,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     state, row = full[0]
     told = statements.said(case, "No space left on device", "Disk quota exceeded", "[Errno 28]")
     named = [s for s in told if row.path != "/" and row.path in s.text]
-    weight = hardware.state_weight(case)
+    weight = kernel_events.state_weight(case)
     what = "has no inode left" if row.inodes else "is full"
     message = f"The file system {row.path}{' of ' + state.host if state.host else ''} {what}."
     sure = 0.92 if named else 0.85 if told else 0.4
@@ -63,7 +63,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ref = replace(state.ref, locator=f"line {row.line}", quote=f"{row.device} {percent} {row.path}")
     ranks = statements.unless_all(case, statements.ranks_of(statements.first_to_fail(told)))
     subject = Subject(ranks=ranks, hosts=(state.host,) if state.host else ())
-    return [hardware.found(case, _CLAIM, [ref, *building.refs(told)], message, sure, weight=weight, subject=subject)]
+    return [
+        hardware_findings.found(
+            case, _CLAIM, [ref, *building.refs(told)], message, sure, weight=weight, subject=subject
+        )
+    ]
 
 
 def _is_full(row: FileSystem) -> bool:

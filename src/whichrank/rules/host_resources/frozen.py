@@ -28,9 +28,10 @@ from dataclasses import replace
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.host import HostProcess, HostState
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import kernel_events
 
 CODE = "HOST155"
 CAUSE = "rank-frozen"
@@ -88,7 +89,7 @@ def _is_rank(case: Case, state: HostState, process: HostProcess, seen: list[Seen
     name = words[0].rsplit("/", 1)[-1] if words else ""
     alike = Counter(p.command for _, p in seen)
     several = alike[process.command] > 1 or (not case.people.by_rank and len(seen) == 1)
-    return hardware.is_trainer(name) and several
+    return kernel_events.is_trainer(name) and several
 
 
 def _asleep(case: Case, seen: list[Seen]) -> list[Seen]:
@@ -99,7 +100,7 @@ def _asleep(case: Case, seen: list[Seen]) -> list[Seen]:
     for times in looks.values():
         always = all(p.state == "D" for _, p in times)
         on_storage = any(p.waits_in.startswith(_STORAGE) for _, p in times)
-        if always and (len(times) > 1 or on_storage) and (case.stands_still or not hardware.has_job(case)):
+        if always and (len(times) > 1 or on_storage) and (case.stands_still or not kernel_events.has_job(case)):
             return times
     return []
 
@@ -107,7 +108,11 @@ def _asleep(case: Case, seen: list[Seen]) -> list[Seen]:
 def _finding(case: Case, seen: list[Seen], what: str, sure: float) -> Finding:
     state, process = seen[0]
     ranks = tuple(sorted({r for s, p in seen if (r := case.hardware.rank_of(p.pid, s.host)) is not None}))
-    who = hardware.names(case, ranks) if ranks else f"Process {process.pid}{' on ' + state.host if state.host else ''}"
+    who = (
+        hardware_findings.names(case, ranks)
+        if ranks
+        else f"Process {process.pid}{' on ' + state.host if state.host else ''}"
+    )
     refs = [
         replace(s.ref, locator=f"line {p.line}", quote=f"pid {p.pid} state {p.state} {p.waits_in} {p.command}"[:200])
         for s, p in seen[:3]
@@ -117,8 +122,10 @@ def _finding(case: Case, seen: list[Seen], what: str, sure: float) -> Finding:
     message = (
         f"{who} {what.replace('is ', plural + ' ') if what.startswith('is ') else what}: it exists but does not run."
     )
-    weight = hardware.state_weight(case)
+    weight = kernel_events.state_weight(case)
     if weight.severity == "info":  # a stopped rank is a fault whatever the logs say so far
         weight = replace(weight, factor=0.8, severity="warning")
     subject = Subject(ranks=ranks, hosts=hosts)
-    return hardware.found(case, _CLAIM, refs, message, sure if ranks else sure - 0.25, weight=weight, subject=subject)
+    return hardware_findings.found(
+        case, _CLAIM, refs, message, sure if ranks else sure - 0.25, weight=weight, subject=subject
+    )

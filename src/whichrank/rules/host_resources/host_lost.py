@@ -32,10 +32,11 @@ from dataclasses import replace
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.records.log import LogEvent
-from whichrank.rules import building, hardware, paths
+from whichrank.rules import building, network_findings
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state import kernel_events, statements
+from whichrank.timeline.network import paths
 
 CODE = "HOST105"
 CAUSE = "host-lost"
@@ -81,7 +82,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 def _unheard(case: Case) -> Finding | None:
     """A node of which its fellows hear nothing, while ranks that can be looked at wait."""
     silent = statements.events(case, "node_silent")
-    if not silent or not hardware.failed(case):
+    if not silent or not kernel_events.failed(case):
         return None
     flows = paths.stuck(case)
     if flows and paths.link_down(case, paths.scope_of(flows)) is not None:
@@ -101,7 +102,7 @@ def _unheard(case: Case) -> Finding | None:
     finding = building.found(
         case, _UNHEARD, [statements.statement(case, event) for event in silent], message, confidence, ranks
     )
-    proof = (*finding.evidence, *paths.refs(in_vain))[:6]
+    proof = (*finding.evidence, *network_findings.refs(in_vain))[:6]
     return replace(_with_hosts(finding, hosts), evidence=proof)
 
 

@@ -24,9 +24,10 @@ A blocked path looks the same until the host's own sockets are looked at: collec
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
-from whichrank.rules import hardware, paths
-from whichrank.rules.hardware import Claim
+from whichrank.rules import hardware_findings, network_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.network import paths
 
 CODE = "HOST157"
 CAUSE = "host-lost"
@@ -62,4 +63,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     since = f"{paths.standing_s(flows):.0f} s"
     message = f"{place.name} does not answer any more: data to it is retransmitted without an answer (for {since})."
     subject = Subject(ranks=ranks, hosts=(place.name,))
-    return [hardware.found(case, _CLAIM, paths.refs(flows), message, 0.55, weight=paths.weight(case), subject=subject)]
+    return [
+        hardware_findings.found(
+            case,
+            _CLAIM,
+            network_findings.refs(flows),
+            message,
+            0.55,
+            weight=network_findings.weight(case),
+            subject=subject,
+        )
+    ]

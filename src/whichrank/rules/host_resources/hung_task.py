@@ -27,9 +27,10 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import KernelEvent
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import kernel_events
 
 CODE = "HOST154"
 CAUSE = "storage-stall"
@@ -57,10 +58,10 @@ _CLAIM = Claim(
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.hardware.kernel:
-        return hardware.NO_KERNEL_LOG
+        return hardware_findings.NO_KERNEL_LOG
     blocked = [e for e in case.hardware.of_kind("hung_task") if _of_job(case, e)] or _of_somebody(case)
     silent = _silent(case)
-    events, weight = hardware.counting(case, blocked or silent or _broken(case))
+    events, weight = kernel_events.counting(case, blocked or silent or _broken(case))
     if not events:
         return []
     first = events[0]
@@ -68,7 +69,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     where = f" on {first.host}" if first.host else ""
     server = silent[0].text("server") if silent else ""
     if first.kind == "hung_task":
-        who = hardware.names(case, (rank,)) if rank is not None else f"{first.process} (pid {first.pid}){where}"
+        who = (
+            hardware_findings.names(case, (rank,)) if rank is not None else f"{first.process} (pid {first.pid}){where}"
+        )
         message = f"{who} hangs in the kernel for more than {first.number('seconds')} s"
         message += f"; the file server {server} does not answer." if server else "."
         sure = 0.85 if rank is not None else 0.7 if _of_job(case, first) else 0.5
@@ -80,20 +83,20 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     subject = Subject(ranks=(rank,) if rank is not None else (), hosts=(first.host,) if first.host else ())
     refs = [e.ref for e in events[:2]] + [e.ref for e in silent[:2]]
     return [
-        hardware.found(
-            case, _CLAIM, refs, message + hardware.aside(case, events, weight), sure, weight=weight, subject=subject,
-            onset_ns=hardware.onset(events),
+        hardware_findings.found(
+            case, _CLAIM, refs, message + hardware_findings.aside(case, events, weight), sure, weight=weight,
+            subject=subject, onset_ns=kernel_events.onset(events),
         )
     ]  # fmt: skip
 
 
 def _of_job(case: Case, event: KernelEvent) -> bool:
-    return case.hardware.rank_of(event.pid, event.host) is not None or hardware.is_trainer(event.process)
+    return case.hardware.rank_of(event.pid, event.host) is not None or kernel_events.is_trainer(event.process)
 
 
 def _of_somebody(case: Case) -> list[KernelEvent]:
     """Programs by whatever name, where nothing at hand tells of a job."""
-    if hardware.knows_a_job(case):
+    if kernel_events.knows_a_job(case):
         return []
     return [e for e in case.hardware.of_kind("hung_task") if not e.process.startswith(_KERNELS_OWN)]
 

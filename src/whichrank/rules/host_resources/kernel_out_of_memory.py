@@ -27,10 +27,11 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import KernelEvent
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim, Weight
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import deaths
+from whichrank.timeline.job_state import deaths, kernel_events
+from whichrank.timeline.job_state.kernel_events import Weight
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "HOST150"
@@ -56,10 +57,10 @@ _CLAIM = Claim(
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.hardware.kernel:
-        return hardware.NO_KERNEL_LOG
-    events, weight = hardware.counting(case, case.hardware.of_kind("oom_kill"))
+        return hardware_findings.NO_KERNEL_LOG
+    events, weight = kernel_events.counting(case, case.hardware.of_kind("oom_kill"))
     of_rank = [e for e in events if case.hardware.rank_of(e.pid, e.host) is not None]
-    likely = [e for e in events if hardware.is_trainer(e.process) and not _of_another_job(case, e)]
+    likely = [e for e in events if kernel_events.is_trainer(e.process) and not _of_another_job(case, e)]
     chosen = of_rank or likely or events
     if not chosen:
         return _victim_unknown(case)
@@ -69,21 +70,23 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not of_rank and not likely:
         weight = Weight(weight.factor * 0.5, "info")
     sure = 0.95 if of_rank else 0.85 if ranks else 0.75
-    message = f"{_who(case, ranks, first)} for want of memory{_inside(first)}.{hardware.aside(case, chosen, weight)}"
+    message = (
+        f"{_who(case, ranks, first)} for want of memory{_inside(first)}.{hardware_findings.aside(case, chosen, weight)}"
+    )
     subject = Subject(ranks=ranks, hosts=(first.host,) if first.host else ())
     return [
-        hardware.found(
+        hardware_findings.found(
             case, _CLAIM, [e.ref for e in chosen[:4]], message, sure, weight=weight, subject=subject,
-            onset_ns=hardware.onset(chosen),
+            onset_ns=kernel_events.onset(chosen),
         )
     ]  # fmt: skip
 
 
 def _victim_unknown(case: Case) -> list[Finding]:
     """The log ends before it names whom the kernel killed. Where a job is known, that may have been anybody."""
-    if hardware.knows_a_job(case):
+    if kernel_events.knows_a_job(case):
         return []
-    events, weight = hardware.counting(case, case.hardware.of_kind("oom_invoked"))
+    events, weight = kernel_events.counting(case, case.hardware.of_kind("oom_invoked"))
     if not events:
         return []
     where = f" on {events[0].host}" if events[0].host else ""
@@ -91,8 +94,8 @@ def _victim_unknown(case: Case) -> list[Finding]:
     subject = Subject(hosts=(events[0].host,) if events[0].host else ())
     refs = [e.ref for e in events[:2]]
     return [
-        hardware.found(
-            case, _CLAIM, refs, message, 0.65, weight=weight, subject=subject, onset_ns=hardware.onset(events)
+        hardware_findings.found(
+            case, _CLAIM, refs, message, 0.65, weight=weight, subject=subject, onset_ns=kernel_events.onset(events)
         )
     ]
 
@@ -109,7 +112,7 @@ def _who(case: Case, ranks: tuple[int, ...], event: KernelEvent) -> str:
     held = f" ({event.process}, {size >> 20:,} GiB)" if size and size >> 20 else f" ({event.process})"
     where = f" on {event.host}" if event.host else ""
     if ranks:
-        return f"The kernel killed {hardware.names(case, ranks).lower()}{held}"
+        return f"The kernel killed {hardware_findings.names(case, ranks).lower()}{held}"
     return f"The kernel killed process {event.pid}{held}{where}"
 
 
@@ -122,7 +125,7 @@ def _killed_there(case: Case, event: KernelEvent) -> tuple[int, ...]:
     ranks = {
         s.rank for s in _killed(case) if s.rank is not None and (event.host is None or s.host in (None, event.host))
     }
-    return tuple(ranks) if len(ranks) == 1 and hardware.is_trainer(event.process) else ()
+    return tuple(ranks) if len(ranks) == 1 and kernel_events.is_trainer(event.process) else ()
 
 
 def _killed(case: Case) -> list[Statement]:

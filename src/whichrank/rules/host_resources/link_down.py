@@ -26,9 +26,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
-from whichrank.rules import hardware, paths
-from whichrank.rules.hardware import Claim
+from whichrank.rules import hardware_findings, network_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.network import paths
 
 CODE = "HOST156"
 CAUSE = "host-lost"
@@ -60,10 +61,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     place, port = down
     message = (
-        f"{paths.named(place)} has lost its link: {port.device} is {port.state or 'DOWN'}, and its connections to the "
-        "others stand still."
+        f"{network_findings.named(place)} has lost its link: {port.device} is {port.state or 'DOWN'}, and its "
+        "connections to the others stand still."
     )
     link = Link(Endpoint(place.name, port.device), Endpoint("", ""))
     subject = Subject(ranks=place.ranks, hosts=(place.name,), links=(link,))
-    refs = [replace(port.ref, host=place.name), *paths.refs(flows)]
-    return [hardware.found(case, _CLAIM, refs, message, 0.9, weight=paths.weight(case), subject=subject)]
+    refs = [replace(port.ref, host=place.name), *network_findings.refs(flows)]
+    return [
+        hardware_findings.found(case, _CLAIM, refs, message, 0.9, weight=network_findings.weight(case), subject=subject)
+    ]

@@ -28,10 +28,10 @@ from dataclasses import replace
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.host import HostState
-from whichrank.rules import building, hardware, segments
-from whichrank.rules.hardware import Claim
+from whichrank.rules import building, hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state import kernel_events, shared_memory, statements
 
 CODE = "HOST151"
 CAUSE = "shm-too-small"
@@ -61,7 +61,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     words = [s for s in statements.said(case, "No space left on device", "shared memory", "Bus error") if _about(s)]
     killed = [s for s in statements.of_kind(case, "native_crash", "dataloader_worker_died") if _bus(s)]
     signs = statements.first_to_fail([*words, *killed])
-    weight = hardware.state_weight(case)
+    weight = kernel_events.state_weight(case)
     if not signs and weight.severity == "error":
         weight = replace(weight, severity="warning")
     ranks = statements.unless_all(case, statements.ranks_of(signs))
@@ -70,7 +70,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     subject = Subject(ranks=ranks, hosts=(state.host,) if state.host else ())
     sure = 0.92 if signs else 0.4
     refs = [ref, *building.refs(signs)]
-    return [hardware.found(case, _CLAIM, refs, message, sure, weight=weight, subject=subject)]
+    return [hardware_findings.found(case, _CLAIM, refs, message, sure, weight=weight, subject=subject)]
 
 
 def _shm(state: HostState) -> tuple[int, int | None, Ref] | None:
@@ -86,7 +86,7 @@ def _shm(state: HostState) -> tuple[int, int | None, Ref] | None:
 
 
 def _about(sign: statements.Statement) -> bool:
-    return segments.about_shared_memory(sign) or "Bus error" in sign.text
+    return shared_memory.about_shared_memory(sign) or "Bus error" in sign.text
 
 
 def _bus(sign: statements.Statement) -> bool:

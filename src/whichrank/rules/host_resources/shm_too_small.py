@@ -27,10 +27,10 @@ A data-loader worker that dies of a bus error is reported as such, with this cau
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import building, segments
+from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state import shared_memory, statements
 
 CODE = "HOST107"
 CAUSE = "shm-too-small"
@@ -54,8 +54,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return building.SILENT
     said = statements.said(case, *_FULL)
     known = [s for s in statements.known(case, CAUSE) if "DataLoader worker (pid" not in s.text]
-    full = [s for s in statements.beside(known, said) if segments.about_shared_memory(s)]
-    full += [s for s in said if s not in full and segments.repeats(s, full)]
+    full = [s for s in statements.beside(known, said) if shared_memory.about_shared_memory(s)]
+    full += [s for s in said if s not in full and shared_memory.repeats(s, full)]
     torch = [
         s
         for s in statements.said(case, *_TORCH)

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import Counter
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import building, telling
+from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import statements
@@ -56,6 +56,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not missing or case.progress or statements.events(case, "members_met", "group_init", "watchdog_timeout"):
         return []
     twice = [rank for rank, times in begun.items() if times > 1]
-    again = f"; {telling.ranks_text(twice)} came twice" if twice else ""
-    message = f"Of {size} ranks, {telling.ranks_text(missing)} never say that they make the process group{again}."
+    again = f"; {wording.ranks_text(twice)} came twice" if twice else ""
+    message = f"Of {size} ranks, {wording.ranks_text(missing)} never say that they make the process group{again}."
     return [building.found(case, _CLAIM, signs, message, 0.55)]

@@ -31,7 +31,7 @@ import re
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.nccl import CommInit, NcclProcess
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import stack_ref
 from whichrank.timeline.job_state.known_messages import stands_still
@@ -146,8 +146,8 @@ def _finding(case: Case, absent: tuple[int, ...], here: tuple[int, ...], refs: l
             code=(CodePlace(place.file, place.line, place.function, absent[0]),) if place else (),
         ),
         message=(
-            f"{telling.ranks_text(absent).capitalize()} {verb} not come to the making of the process "
-            f"group, where {telling.ranks_text(here)} wait{'s' if len(here) == 1 else ''}{at}."
+            f"{wording.ranks_text(absent).capitalize()} {verb} not come to the making of the process "
+            f"group, where {wording.ranks_text(here)} wait{'s' if len(here) == 1 else ''}{at}."
         ),
         evidence=evidence,
         victims=here,
@@ -166,7 +166,7 @@ def _finding(case: Case, absent: tuple[int, ...], here: tuple[int, ...], refs: l
         ),
         fix=(
             (
-                f"Look at {telling.ranks_text(absent)}: what {'it does' if len(absent) == 1 else 'they do'} before "
+                f"Look at {wording.ranks_text(absent)}: what {'it does' if len(absent) == 1 else 'they do'} before "
                 f"init_process_group, and whether {'its process runs' if len(absent) == 1 else 'their processes run'} "
                 "at all."
             ),

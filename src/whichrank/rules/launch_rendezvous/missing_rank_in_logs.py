@@ -28,7 +28,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import building, telling
+from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
@@ -85,6 +85,6 @@ def _at_the_barrier(case: Case) -> list[Finding]:
     came = {event.group_rank for _, event in here}
     all_others = len(came) == joined and world >= case.world
     absent = tuple(rank for rank in range(world) if rank not in came) if all_others else ()
-    who = telling.ranks_text(absent).capitalize() if absent else f"{world - joined} of {world} ranks"
+    who = wording.ranks_text(absent).capitalize() if absent else f"{world - joined} of {world} ranks"
     message = f"{who} did not come to the start barrier; {joined} of {world} wait there."
     return [building.found(case, _CLAIM, [s for s, _ in here], message, 0.7 if gave_up else 0.55, absent)]

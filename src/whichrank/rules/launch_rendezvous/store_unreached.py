@@ -30,7 +30,7 @@ from collections import Counter
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.network import TcpSocket
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 
 CODE = "LNCH109"
@@ -104,7 +104,7 @@ def _finding(ranks: tuple[int, ...], sockets: dict[int, list[TcpSocket]], why: s
         severity="error",
         confidence=0.75,
         subject=Subject(ranks=ranks),
-        message=f"{telling.ranks_text(ranks).capitalize()} {verb} not met the others at the store: {why}.",
+        message=f"{wording.ranks_text(ranks).capitalize()} {verb} not met the others at the store: {why}.",
         evidence=(*(_ref(sockets, rank) for rank in ranks[:3]), *(_ref(sockets, rank) for rank in others[:2])),
         victims=others,
         alternatives=(

@@ -27,10 +27,11 @@ import re
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import building, interfaces
+from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import statements
+from whichrank.timeline.network import interface_names
 
 CODE = "NETI101"
 CAUSE = "hostname-resolution"
@@ -54,7 +55,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
     told = [s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") == "dns"]
-    gloo = [s for s in statements.said(case, "Unable to find address for") if interfaces.host_name(s)]
+    gloo = [s for s in statements.said(case, "Unable to find address for") if interface_names.host_name(s)]
     said = [*told, *statements.said(case, *_WORDS), *gloo]
     said += statements.beside(said, statements.known(case, CAUSE))
     signs = [s for s in said if not statements.went_on(case, s)]
@@ -75,4 +76,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 def _name(sign: statements.Statement) -> str:
     """The name that was looked up, without the full stop of a sentence or of the root zone."""
     found = _NAME.search(sign.text) or _NAME.search(sign.ref.quote)
-    return (found[1] if found else interfaces.host_name(sign)).rstrip(".")
+    return (found[1] if found else interface_names.host_name(sign)).rstrip(".")

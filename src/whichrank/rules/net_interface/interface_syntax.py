@@ -23,10 +23,11 @@ Values that no error mentions are checked by `whichrank env lint`.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import building, interfaces
+from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import statements
+from whichrank.timeline.network import interface_names
 
 CODE = "NETI103"
 CAUSE = "interface-syntax"
@@ -43,11 +44,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return building.SILENT
     told = statements.of_kind(case, "gloo_init_error")
     told += statements.beside(told, statements.said(case, "Unable to find address for"))
-    signs = [s for s in told if interfaces.is_foreign(interfaces.wanted(s))]
+    signs = [s for s in told if interface_names.is_foreign(interface_names.wanted(s))]
     if not signs:
         return []
-    name = interfaces.wanted(signs[0])
+    name = interface_names.wanted(signs[0])
     ranks = statements.unless_all(case, statements.ranks_of(signs))
-    why = f"it does not know the sign '{name[:1]}'" if name.startswith(interfaces.SIGNS) else "an address is no name"
+    why = (
+        f"it does not know the sign '{name[:1]}'" if name.startswith(interface_names.SIGNS) else "an address is no name"
+    )
     message = f"Gloo looks for an interface that is called '{name}': {why}."
     return [building.found(case, _CLAIM, signs, message, 0.93, ranks)]

@@ -26,9 +26,11 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.network import TcpCounters
-from whichrank.rules import hardware, paths
-from whichrank.rules.hardware import Claim, Weight
+from whichrank.rules import hardware_findings, network_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state.kernel_events import Weight
+from whichrank.timeline.network import paths
 from whichrank.timeline.network.connections import Flow
 
 CODE = "NETI154"
@@ -74,11 +76,17 @@ def _by_flows(case: Case) -> list[Finding]:
         return []
     broken = [f for f in lossy if paths.loss(f) >= _BROKEN]
     scope = paths.scope_of(broken or lossy)
-    message = f"Packets are lost {paths.scope_text(scope)}: {paths.loss(worst):.1%} of the segments are sent again"
+    message = (
+        f"Packets are lost {network_findings.scope_text(scope)}: {paths.loss(worst):.1%} of the segments are sent again"
+    )
     message += _elsewhere(flows, lossy)
     sure, weight = (0.82, Weight(1.0, "warning")) if broken else (0.4, Weight(1.0, "info"))
-    refs = paths.refs(sorted(lossy, key=paths.loss, reverse=True))
-    return [hardware.found(case, _CLAIM, refs, message, sure, weight=weight, subject=paths.subject(scope))]
+    refs = network_findings.refs(sorted(lossy, key=paths.loss, reverse=True))
+    return [
+        hardware_findings.found(
+            case, _CLAIM, refs, message, sure, weight=weight, subject=network_findings.subject(scope)
+        )
+    ]
 
 
 def _elsewhere(flows: list[Flow], lossy: list[Flow]) -> str:
@@ -98,7 +106,7 @@ def _by_hosts(case: Case) -> list[Finding]:
     told = ", ".join(f"{host or 'a host'} {share:.1%}" for host, share in worst)
     message = f"Packets are lost: segments that were sent again since the start: {told}."
     refs = [ref for host in shares for ref in (looks[host][0].ref, looks[host][-1].ref)]
-    return [hardware.found(case, _CLAIM, refs, message, 0.6, weight=Weight(1.0, "warning"), subject=Subject())]
+    return [hardware_findings.found(case, _CLAIM, refs, message, 0.6, weight=Weight(1.0, "warning"), subject=Subject())]
 
 
 def _share(first: TcpCounters, last: TcpCounters) -> float:

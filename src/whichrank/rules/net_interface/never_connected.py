@@ -24,9 +24,10 @@ Without the other end's sockets a host that is gone, and an address that leads n
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import hardware, paths
-from whichrank.rules.hardware import Claim
+from whichrank.rules import hardware_findings, network_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.network import paths
 from whichrank.timeline.network.connections import Flow
 
 CODE = "NETI153"
@@ -70,13 +71,18 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     peers = sorted({f"{f.sender.peer}:{f.sender.peer_port}" for f in waiting})
     back = [s for s in case.connections.half_open if any(s.there == f.sender.here for f in waiting)]
     proven = bool(back) or all(_is_up(f) for f in waiting)
-    message = f"Connections {paths.scope_text(scope)} get no answer: {', '.join(peers[:3])}"
+    message = f"Connections {network_findings.scope_text(scope)} get no answer: {', '.join(peers[:3])}"
     message += " received the request, its answer is dropped." if back else _why(waiting)
     claim, sure = (_PROVEN, 0.88) if proven else (_LIKELY, 0.6)
-    refs = [*paths.refs(waiting)[:3], *(s.ref for s in back[:2]), *(f.receiver.ref for f in waiting[:1] if f.receiver)]
+    refs = [
+        *network_findings.refs(waiting)[:3],
+        *(s.ref for s in back[:2]),
+        *(f.receiver.ref for f in waiting[:1] if f.receiver),
+    ]
     return [
-        hardware.found(
-            case, claim, refs, message, sure, weight=paths.weight(case), subject=paths.subject(scope)
+        hardware_findings.found(
+            case, claim, refs, message, sure, weight=network_findings.weight(case),
+            subject=network_findings.subject(scope),
         )
     ]  # fmt: skip
 

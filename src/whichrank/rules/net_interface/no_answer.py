@@ -24,9 +24,11 @@ A capture of one host alone does not tell whether the way there or the way back 
 from __future__ import annotations
 
 from whichrank.model.findings import Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim, Weight
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import kernel_events
+from whichrank.timeline.job_state.kernel_events import Weight
 
 CODE = "NETI151"
 CAUSE = "firewall"
@@ -64,9 +66,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         f"{first.a} tried {first.a_to_b.opens} times to connect to {', '.join(peers[:3])} and got no answer at all."
     )
     link = Link(Endpoint(first.a, ""), Endpoint(first.b, ""))
-    weight = Weight(1.0, "error") if hardware.failed(case) or not hardware.has_job(case) else Weight(0.6, "warning")
+    weight = (
+        Weight(1.0, "error")
+        if kernel_events.failed(case) or not kernel_events.has_job(case)
+        else Weight(0.6, "warning")
+    )
     return [
-        hardware.found(
+        hardware_findings.found(
             case, _CLAIM, [f.ref for f in silent[:4]], message, 0.65, weight=weight, subject=Subject(links=(link,)),
             onset_ns=first.first_ns,
         )

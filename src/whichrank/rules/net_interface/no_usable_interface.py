@@ -28,11 +28,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import building, interfaces
+from whichrank.rules import building
 from whichrank.rules.building import Claim, tell_of
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import statements
 from whichrank.timeline.job_state.known_messages import of_cause
+from whichrank.timeline.network import interface_names
 
 CODE = "NETI102"
 CAUSE = "no-usable-interface"
@@ -64,13 +65,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     signs += [
         s
         for s in statements.said(case, *_GLOO)
-        if not interfaces.host_name(s) and not interfaces.is_foreign(interfaces.wanted(s))
+        if not interface_names.host_name(s) and not interface_names.is_foreign(interface_names.wanted(s))
     ]
     signs = statements.first_to_fail(signs)
     if not signs:
         return _not_filled_in(case)
     ranks = statements.unless_all(case, statements.ranks_of(signs))
-    name = next((n for s in signs if (n := interfaces.wanted(s))), "")
+    name = next((n for s in signs if (n := interface_names.wanted(s))), "")
     which = f"no interface called {name}" if name else "no network interface that it can use"
     return [building.found(case, _CLAIM, signs, f"{building.who(case, ranks, signs)} found {which}.", 0.9, ranks)]
 

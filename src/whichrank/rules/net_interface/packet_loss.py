@@ -29,9 +29,10 @@ import re
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
 from whichrank.records.network import CEILINGS, PortState, TcpFlow
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim, Weight
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state.kernel_events import Weight
 
 CODE = "NETI150"
 CAUSE = "packet-loss"
@@ -79,7 +80,7 @@ def _by_flows(case: Case) -> list[Finding]:
     link = Link(Endpoint(flow.a, ""), Endpoint(flow.b, ""))
     refs = [f.ref for f, _ in lossy[:4]]
     return [
-        hardware.found(
+        hardware_findings.found(
             case, _CLAIM, refs, message, 0.75, weight=Weight(1.0, "warning"), subject=Subject(links=(link,)),
             onset_ns=flow.first_ns,
         )
@@ -112,7 +113,7 @@ def _by_counters(case: Case) -> list[Finding]:
     subject = Subject(hosts=(host,) if host else (), links=(Link(Endpoint(host or "", name), Endpoint("", "")),))
     refs = [_quoted(p, counter) for p in (told[0], told[-1])]
     sure = 0.7 if rise >= _MANY else 0.45
-    return [hardware.found(case, _CLAIM, refs, message, sure, weight=Weight(1.0, "warning"), subject=subject)]
+    return [hardware_findings.found(case, _CLAIM, refs, message, sure, weight=Weight(1.0, "warning"), subject=subject)]
 
 
 def _quoted(port: PortState, counter: str) -> Ref:

@@ -29,11 +29,13 @@ from __future__ import annotations
 from statistics import median
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import hardware, paths
-from whichrank.rules.hardware import Claim, Weight
-from whichrank.rules.paths import Pace
+from whichrank.rules import hardware_findings, network_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state.kernel_events import Weight
+from whichrank.timeline.network import paths
 from whichrank.timeline.network.connections import Flow
+from whichrank.timeline.network.paths import Pace
 
 CODE = "NETI155"
 CAUSE = "slow-network"
@@ -70,11 +72,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     scope = paths.scope_of(slow)
     trip = median(flow.sender.number("rtt") for flow in slow)
     best = min((ms for flow in slow if (ms := flow.sender.number("minrtt"))), default=usual.trip_ms)
-    message = f"Data {paths.scope_text(scope)} crawls: a round trip takes {trip:.0f} ms "
+    message = f"Data {network_findings.scope_text(scope)} crawls: a round trip takes {trip:.0f} ms "
     message += f"({min(best, usual.trip_ms):.2g} ms at best or elsewhere){_rates(slow, usual)}."
-    refs = paths.refs(sorted(slow, key=lambda flow: -flow.sender.number("rtt")))
-    weight, subject = Weight(1.0, "warning"), paths.subject(scope)
-    return [hardware.found(case, _CLAIM, refs, message, 0.78, weight=weight, subject=subject)]
+    refs = network_findings.refs(sorted(slow, key=lambda flow: -flow.sender.number("rtt")))
+    weight, subject = Weight(1.0, "warning"), network_findings.subject(scope)
+    return [hardware_findings.found(case, _CLAIM, refs, message, 0.78, weight=weight, subject=subject)]
 
 
 def _rates(slow: list[Flow], usual: Pace) -> str:

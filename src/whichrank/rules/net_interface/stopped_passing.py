@@ -27,9 +27,10 @@ Where only one end was looked at, a host that is gone can't be told from a path 
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import hardware, paths
-from whichrank.rules.hardware import Claim
+from whichrank.rules import hardware_findings, network_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.network import paths
 from whichrank.timeline.network.connections import Place
 
 CODE = "NETI152"
@@ -68,13 +69,24 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ways = paths.blocked(flows)
     up = paths.links_seen(case, scope)
     count = f"{len(flows)} connection{'s' if len(flows) > 1 else ''}"
-    message = f"Packets {paths.scope_text(scope)} are dropped{_direction(ways, scope.place)}: data of {count} is sent "
+    between = network_findings.scope_text(scope)
+    message = f"Packets {between} are dropped{_direction(ways, scope.place)}: data of {count} is sent "
     message += (
         f"again without an answer (for {paths.standing_s(flows):.0f} s){', although the links are up' if up else ''}."
     )
     sure = (0.86 if up else 0.68) if ways else 0.55
-    claim, subject = _CLAIM if up else _LINK_UNKNOWN, paths.subject(scope)
-    return [hardware.found(case, claim, paths.refs(flows), message, sure, weight=paths.weight(case), subject=subject)]
+    claim, subject = _CLAIM if up else _LINK_UNKNOWN, network_findings.subject(scope)
+    return [
+        hardware_findings.found(
+            case,
+            claim,
+            network_findings.refs(flows),
+            message,
+            sure,
+            weight=network_findings.weight(case),
+            subject=subject,
+        )
+    ]
 
 
 def _direction(ways: set[tuple[Place, Place]], place: Place | None) -> str:

@@ -26,10 +26,10 @@ The model is known only where somebody names it.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import building, peer_copies
+from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state import known_messages, peer_copies, statements
 
 CODE = "PCIE202"
 CAUSE = "p2p-driver"

@@ -29,9 +29,10 @@ from collections.abc import Sequence
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import GpuState
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim, Weight
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state.kernel_events import Weight
 
 CODE = "PCIE151"
 CAUSE = "pcie-degraded"
@@ -68,9 +69,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         have, most = state.values[key], state.values[f"{key}_max"]
         words = f"PCIe {'width' if narrow else 'generation'} {have} of {most}"
         alone = len(odd) * 2 <= len(newest)
-        message = f"{hardware.state_text(case, state)} runs at {words}."
-        refs = [hardware.value_ref(s, words) for s in odd[:3]]
-        return [_found(case, refs, message, 0.8 if alone else 0.45, hardware.state_subject(case, state))]
+        message = f"{hardware_findings.state_text(case, state)} runs at {words}."
+        refs = [hardware_findings.value_ref(s, words) for s in odd[:3]]
+        return [_found(case, refs, message, 0.8 if alone else 0.45, hardware_findings.state_subject(case, state))]
     return _by_errors(case)
 
 
@@ -102,4 +103,6 @@ def _by_errors(case: Case) -> list[Finding]:
 
 
 def _found(case: Case, refs: Sequence[Ref], message: str, confidence: float, subject: Subject) -> Finding:
-    return hardware.found(case, _CLAIM, refs, message, confidence, weight=Weight(1.0, "warning"), subject=subject)
+    return hardware_findings.found(
+        case, _CLAIM, refs, message, confidence, weight=Weight(1.0, "warning"), subject=subject
+    )

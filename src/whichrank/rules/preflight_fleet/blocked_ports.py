@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.inspection import Attempt, Inspection
-from whichrank.rules.between_hosts import found, hosts, link, measured
+from whichrank.rules.preflight_findings import found, hosts, link, measured
 
 CODE = "PREF102"
 CAUSE = "firewall"

@@ -21,7 +21,7 @@ from collections import Counter, defaultdict
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.inspection import Inspection
-from whichrank.rules.between_hosts import found, hosts, measured
+from whichrank.rules.preflight_findings import found, hosts, measured
 
 CODE = "PREF107"
 CAUSE = "hostname-resolution"

@@ -24,7 +24,7 @@ from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated, Severity
 from whichrank.records.inspection import HostProbes, Inspection, items, mapping, number, text
-from whichrank.rules.between_hosts import found, hosts, measured
+from whichrank.rules.preflight_findings import found, hosts, measured
 
 CODE = "PREF110"
 CAUSE = "wrong-environment"

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.inspection import Inspection
-from whichrank.rules.between_hosts import found, hosts, link, measured
+from whichrank.rules.preflight_findings import found, hosts, link, measured
 
 CODE = "PREF111"
 CAUSE = "slow-network"

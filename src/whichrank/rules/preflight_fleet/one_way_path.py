@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.inspection import Inspection, Volley
-from whichrank.rules.between_hosts import found, hosts, link, measured
+from whichrank.rules.preflight_findings import found, hosts, link, measured
 
 CODE = "PREF103"
 CAUSE = "firewall"

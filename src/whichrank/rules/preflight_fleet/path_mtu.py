@@ -23,7 +23,7 @@ from __future__ import annotations
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.inspection import Inspection, Volley
-from whichrank.rules.between_hosts import found, located, measured
+from whichrank.rules.preflight_findings import found, located, measured
 
 CODE = "PREF105"
 CAUSE = "mtu-mismatch"

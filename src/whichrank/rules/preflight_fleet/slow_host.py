@@ -21,7 +21,7 @@ from statistics import median
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.inspection import Inspection
-from whichrank.rules.between_hosts import found, hosts, measured
+from whichrank.rules.preflight_findings import found, hosts, measured
 
 CODE = "PREF109"
 CAUSE = "straggler"

@@ -22,7 +22,7 @@ from statistics import median
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.inspection import Inspection
-from whichrank.rules.between_hosts import found, located, measured
+from whichrank.rules.preflight_findings import found, located, measured
 
 CODE = "PREF106"
 CAUSE = "slow-network"

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.inspection import Inspection
-from whichrank.rules.between_hosts import found, hosts, measured
+from whichrank.rules.preflight_findings import found, hosts, measured
 
 CODE = "PREF101"
 CAUSE = "host-lost"

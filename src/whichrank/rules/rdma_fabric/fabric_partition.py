@@ -26,10 +26,11 @@ Why there is no path only the fabric can tell.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import building, retries
+from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.network import rdma_retries
 
 CODE = "RDMA204"
 CAUSE = "ib-fabric-partition"
@@ -66,7 +67,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
     told = [s for s in known_messages.of_cause(case, CAUSE) if s.id != "nccl-ib-status-12"]
-    unanswered, reading = retries.unanswered(case)
+    unanswered, reading = rdma_retries.unanswered(case)
     more = unanswered if reading == "partition" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []

@@ -35,9 +35,11 @@ from whichrank.model.evidence import Ref
 from whichrank.model.findings import Category, Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import KernelEvent
 from whichrank.records.network import CEILINGS, PortState
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim, Weight
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import kernel_events
+from whichrank.timeline.job_state.kernel_events import Weight
 
 CODE = "RDMA151"
 CAUSE = "ib-link-flap"
@@ -84,7 +86,7 @@ def _subject(host: str | None, device: str) -> Subject:
 
 def _by_kernel(case: Case) -> list[Finding]:
     down = [e for e in case.hardware.of_kind("link_down") if not _at_boot(e)]
-    events, weight = hardware.counting(case, down)
+    events, weight = kernel_events.counting(case, down)
     if not events:
         return []
     first = events[0]
@@ -92,10 +94,10 @@ def _by_kernel(case: Case) -> list[Finding]:
     back = [e for e in case.hardware.of_kind("link_up") if (e.host, e.device) == (first.host, first.device)]
     times = f" {len(same)} times" if len(same) > 1 else ""
     where = f" of {first.host}" if first.host else ""
-    message = f"The link {first.device}{where} went down{times}.{hardware.aside(case, same, weight)}"
+    message = f"The link {first.device}{where} went down{times}.{hardware_findings.aside(case, same, weight)}"
     refs = [same[0].ref, *(e.ref for e in back[:1]), *(e.ref for e in same[1:3])]
-    sure = 0.85 if len(same) > 1 or hardware.failed(case) else 0.7
-    return [_found(case, refs, message, sure, weight, _subject(first.host, first.device), hardware.onset(same))]
+    sure = 0.85 if len(same) > 1 or kernel_events.failed(case) else 0.7
+    return [_found(case, refs, message, sure, weight, _subject(first.host, first.device), kernel_events.onset(same))]
 
 
 def _at_boot(event: KernelEvent) -> bool:
@@ -120,7 +122,11 @@ def _by_states(case: Case) -> list[Finding]:
         where = f" of {host}" if host else ""
         how = "changes between down and up" if changes else "is in link error recovery"
         message = f"The link {name}{where} {how}."
-        weight = Weight(1.0, "error") if hardware.failed(case) or not hardware.has_job(case) else Weight(0.7, "warning")
+        weight = (
+            Weight(1.0, "error")
+            if kernel_events.failed(case) or not kernel_events.has_job(case)
+            else Weight(0.7, "warning")
+        )
         return [_found(case, refs, message, 0.85, weight, _at(case, _subject(host, name), told[-1]))]
     return []
 
@@ -167,4 +173,6 @@ def _found(
     subject: Subject,
     onset: int | None = None,
 ) -> Finding:
-    return hardware.found(case, _claim(case), refs, message, sure, weight=weight, subject=subject, onset_ns=onset)
+    return hardware_findings.found(
+        case, _claim(case), refs, message, sure, weight=weight, subject=subject, onset_ns=onset
+    )

@@ -26,10 +26,11 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.host import UNLIMITED
-from whichrank.rules import building, hardware
-from whichrank.rules.hardware import Claim, Weight
+from whichrank.rules import building, hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state.kernel_events import Weight
 
 CODE = "RDMA152"
 CAUSE = "memlock-ulimit"
@@ -71,7 +72,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     refs = [low[0].cite("memlock"), *building.refs(signs)]
     times = [s.time_ns for s in signs if s.time_ns is not None]
     return [
-        hardware.found(
+        hardware_findings.found(
             case,
             _CLAIM,
             refs,

@@ -26,9 +26,11 @@ from __future__ import annotations
 
 from whichrank.model.findings import Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
 from whichrank.records.network import TcpFlow, Way
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim, Weight
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import kernel_events
+from whichrank.timeline.job_state.kernel_events import Weight
 
 CODE = "RDMA153"
 CAUSE = "mtu-mismatch"
@@ -75,8 +77,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             refs = [next(p.ref for p in ports if p.name == name and p.mtu == mtu) for mtu in mtus]
             message = f"Active MTUs of {name} differ: {odd} on {', '.join(mtus[odd][:4])}, {max(mtus)} elsewhere."
             subject = Subject(hosts=tuple(mtus[odd]))
-            weight = hardware.state_weight(case)
-            return [hardware.found(case, _CLAIM, refs, message, 0.5, weight=weight, subject=subject)]
+            weight = kernel_events.state_weight(case)
+            return [hardware_findings.found(case, _CLAIM, refs, message, 0.5, weight=weight, subject=subject)]
     return []
 
 
@@ -96,7 +98,11 @@ def _of_flow(case: Case, flow: TcpFlow, way: Way, ends: tuple[str, str]) -> Find
         " smaller ones do: a hop in between carries less."
     )
     link = Link(Endpoint(ends[0], ""), Endpoint(ends[1], ""))
-    weight = Weight(1.0, "error") if hardware.failed(case) or not hardware.has_job(case) else Weight(0.7, "warning")
-    return hardware.found(
+    weight = (
+        Weight(1.0, "error")
+        if kernel_events.failed(case) or not kernel_events.has_job(case)
+        else Weight(0.7, "warning")
+    )
+    return hardware_findings.found(
         case, _CLAIM, [flow.ref], message, 0.65, weight=weight, subject=Subject(links=(link,)), onset_ns=flow.first_ns
     )

@@ -26,9 +26,10 @@ A path that shrinks while the job runs, with nothing else on the way, is told as
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import hardware, paths
-from whichrank.rules.hardware import Claim
+from whichrank.rules import hardware_findings, network_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.network import paths
 
 CODE = "RDMA154"
 CAUSE = "mtu-mismatch"
@@ -62,12 +63,18 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     scope = paths.scope_of(flows)
     size = max(int(flow.sender.number("mss")) for flow in flows)
     message = (
-        f"Segments of {size} bytes don't get through {paths.scope_text(scope)}, smaller ones do: a hop on the path "
-        "carries less than the hosts' MTU."
+        f"Segments of {size} bytes don't get through {network_findings.scope_text(scope)}, smaller ones do: a hop on "
+        "the path carries less than the hosts' MTU."
     )
     sure = paths.only_large(case, flows)
     return [
-        hardware.found(
-            case, _CLAIM, paths.refs(flows), message, sure, weight=paths.weight(case), subject=paths.subject(scope)
+        hardware_findings.found(
+            case,
+            _CLAIM,
+            network_findings.refs(flows),
+            message,
+            sure,
+            weight=network_findings.weight(case),
+            subject=network_findings.subject(scope),
         )
     ]

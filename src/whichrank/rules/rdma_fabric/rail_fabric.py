@@ -25,10 +25,11 @@ Networks are told apart by their first three numbers; a fabric with larger netwo
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import building, retries
+from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.network import rdma_retries
 
 CODE = "RDMA205"
 CAUSE = "rail-fabric"
@@ -64,7 +65,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
     told = [s for s in known_messages.of_cause(case, CAUSE) if s.id != "nccl-ib-status-12"]
-    unanswered, reading = retries.unanswered(case)
+    unanswered, reading = rdma_retries.unanswered(case)
     more = unanswered if reading == "rail" else []
     if not any(s.signature.role == "root" for s in [*told, *more]):
         return []

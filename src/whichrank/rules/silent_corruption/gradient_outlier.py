@@ -27,7 +27,7 @@ Without a replay (sharded models, compiled models) an outlier alone is a warning
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated
-from whichrank.rules import guarded
+from whichrank.rules import guard_findings
 from whichrank.timeline.case import Case
 from whichrank.timeline.guard.compare import Comparison
 from whichrank.timeline.guard.wrong import Wrong
@@ -39,10 +39,10 @@ _TEST = NextStep("dcgmi diag -r 4", "on that GPU: tells whether it computes righ
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    outliers = guarded.wrongs(case, "outlier")
+    outliers = guard_findings.wrongs(case, "outlier")
     comparison = case.guarded
     if isinstance(outliers, NotEvaluated) or comparison is None:
-        return guarded.NONE
+        return guard_findings.NONE
     findings = [found for wrong in outliers if (found := _outlier(case, comparison, wrong)) is not None]
     named = {rank for wrong in outliers for rank in wrong.odd}
     return findings + [_replayed(case, wrong) for wrong in _replays(comparison) if not set(wrong.odd) & named]
@@ -56,17 +56,16 @@ def _outlier(case: Case, comparison: Comparison, wrong: Wrong) -> Finding | None
         return None  # the same batch gives the same gradient again: unusual data
     times = f"{wrong.detail['ratio']:.3g} times"
     where = f", most of it in {wrong.module}" if wrong.module else ""
-    message = (
-        f"The local gradient of {guarded.who(wrong).lower()} was {times} that of the others at step {wrong.step}{where}"
-    )
+    who = guard_findings.who(wrong)
+    message = f"The local gradient of {who.lower()} was {times} that of the others at step {wrong.step}{where}"
     if differing:
         message += f"; computed again, {differing} of {len(replays)} micro-batches gave another result."
     else:
         message += "." if not replays else f"; {len(replays)} later micro-batches gave the same result twice."
     confidence = 0.9 if differing else 0.55
     other = () if differing else (Alternative("data-order", 0.1, "an unusual batch can do the same"),)
-    fix = (guarded.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
-    return guarded.found(
+    fix = (guard_findings.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
+    return guard_findings.found(
         case, wrong, CODE, CAUSE, message, confidence, fix, severe=bool(differing), gpu=True, alternatives=other,
         next=(_TEST,),
     )  # fmt: skip
@@ -89,8 +88,7 @@ def _replays(comparison: Comparison) -> list[Wrong]:
 
 
 def _replayed(case: Case, wrong: Wrong) -> Finding:
-    message = (
-        f"{guarded.who(wrong)} computed the same micro-batch twice at step {wrong.step} and got different results."
-    )
-    fix = (guarded.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
-    return guarded.found(case, wrong, CODE, CAUSE, message, 0.9, fix, gpu=True, next=(_TEST,))
+    who = guard_findings.who(wrong)
+    message = f"{who} computed the same micro-batch twice at step {wrong.step} and got different results."
+    fix = (guard_findings.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
+    return guard_findings.found(case, wrong, CODE, CAUSE, message, 0.9, fix, gpu=True, next=(_TEST,))

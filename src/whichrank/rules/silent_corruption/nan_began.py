@@ -26,7 +26,7 @@ Where gradients are looked at every few steps only (very short steps), the loss 
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated
-from whichrank.rules import guarded
+from whichrank.rules import guard_findings
 from whichrank.timeline.case import Case
 from whichrank.timeline.guard.wrong import Wrong
 
@@ -40,7 +40,7 @@ _TEST = NextStep("dcgmi diag -r 4", "on that GPU: tells whether it computes righ
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    found = guarded.wrongs(case, "nan")
+    found = guard_findings.wrongs(case, "nan")
     if isinstance(found, NotEvaluated):
         return found
     return [_finding(case, wrong) for wrong in found]
@@ -52,21 +52,23 @@ def _finding(case: Case, wrong: Wrong) -> Finding:
     in_batch = isinstance(batch, str)
     where = f" in {wrong.module}" if wrong.module else ""
     if wrong.odd:
-        message = f"{guarded.who(wrong)} had the first {wrong.tensor} that is {value}{where}, at step {wrong.step}"
+        message = (
+            f"{guard_findings.who(wrong)} had the first {wrong.tensor} that is {value}{where}, at step {wrong.step}"
+        )
         message += f"; its batch holds {batch} already." if in_batch else ", before it was reduced into all others."
     else:
         message = f"The {wrong.tensor} of all ranks turned {value} at the same step {wrong.step}{where}."
     samples = "Look at the samples of that batch: they hold the value themselves."
     path = "Look at the batch of this rank at that step, and at divisions, logarithms and overflows on its path."
-    sure = wrong.odd and wrong.detail["lasting"] and not guarded.replayed_otherwise(case, wrong)
-    return guarded.found(
+    sure = wrong.odd and wrong.detail["lasting"] and not guard_findings.replayed_otherwise(case, wrong)
+    return guard_findings.found(
         case,
         wrong,
         CODE,
         CAUSE,
         message,
         0.95 if sure else 0.6,
-        (guarded.go_back(case, wrong), samples if in_batch else path),
+        (guard_findings.go_back(case, wrong), samples if in_batch else path),
         gpu=True,
         alternatives=() if in_batch else (_HARDWARE,),
         next=() if in_batch else (_TEST,),

@@ -30,7 +30,7 @@ apart between two averagings (post-local SGD) are not compared.
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NotEvaluated
-from whichrank.rules import guarded
+from whichrank.rules import guard_findings
 from whichrank.timeline.case import Case
 from whichrank.timeline.guard.wrong import Wrong
 
@@ -41,7 +41,7 @@ _SURE, _LEARNED = 0.95, 0.8
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    differing = guarded.wrongs(case, "replica", "rate", "setting")
+    differing = guard_findings.wrongs(case, "replica", "rate", "setting")
     if isinstance(differing, NotEvaluated):
         return differing
     findings = []
@@ -60,8 +60,8 @@ def _finding(case: Case, wrong: Wrong, tensors: Wrong | None) -> Finding:
     confidence = _LEARNED if wrong.learned else _SURE
     if not wrong.odd:
         confidence -= 0.1
-    fix = (guarded.go_back(case, wrong), *_advice(wrong))
-    return guarded.found(
+    fix = (guard_findings.go_back(case, wrong), *_advice(wrong))
+    return guard_findings.found(
         case, wrong, CODE, CAUSE, _message(wrong, tensors), confidence, fix,
         places=[str(wrong.detail["place"])] if wrong.detail.get("place") else [],
         alternatives=() if wrong.kind != "replica" or wrong.step < 0 else (
@@ -71,7 +71,7 @@ def _finding(case: Case, wrong: Wrong, tensors: Wrong | None) -> Finding:
 
 
 def _message(wrong: Wrong, tensors: Wrong | None) -> str:
-    who = guarded.who(wrong)
+    who = guard_findings.who(wrong)
     if wrong.kind != "replica":
         theirs = {value for rank, value in wrong.values.items() if rank not in wrong.odd}
         mine = {value for rank, value in wrong.values.items() if rank in wrong.odd}
@@ -80,12 +80,13 @@ def _message(wrong: Wrong, tensors: Wrong | None) -> str:
             if mine
             else " / ".join(sorted(theirs))
         )
-        drift = f"; its {tensors.module} ({tensors.tensor}) differs {guarded.since(tensors)}" if tensors else ""
+        drift = f"; its {tensors.module} ({tensors.tensor}) differs {guard_findings.since(tensors)}" if tensors else ""
         verb = "steps" if len(wrong.odd) == 1 else "step"
-        return f"{who} {verb} with another {wrong.tensor} {guarded.since(wrong)}: {values}{drift}."
+        return f"{who} {verb} with another {wrong.tensor} {guard_findings.since(wrong)}: {values}{drift}."
     more = f" and {wrong.others} more" if wrong.others else ""
     verb = "has" if len(wrong.odd or wrong.among) == 1 or (not wrong.odd and len(wrong.among) == 2) else "have"
-    return f"{who} {verb} another {wrong.module} ({wrong.tensor}){more} than the other replicas {guarded.since(wrong)}."
+    when = guard_findings.since(wrong)
+    return f"{who} {verb} another {wrong.module} ({wrong.tensor}){more} than the other replicas {when}."
 
 
 def _advice(wrong: Wrong) -> tuple[str, ...]:

@@ -26,8 +26,8 @@ Other ways to share data are known by their batches alone. Samples that are augm
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import guarded
-from whichrank.rules.telling import ranks_text
+from whichrank.rules import guard_findings
+from whichrank.rules.wording import ranks_text
 from whichrank.timeline.case import Case
 from whichrank.timeline.guard.wrong import Wrong
 
@@ -36,7 +36,7 @@ CAUSE = "data-order"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    found = guarded.wrongs(case, "batch", "sampler")
+    found = guard_findings.wrongs(case, "batch", "sampler")
     if isinstance(found, NotEvaluated):
         return found
     return [_sampler(case, wrong) if wrong.kind == "sampler" else _batch(case, wrong) for wrong in found]
@@ -46,17 +46,19 @@ def _sampler(case: Case, wrong: Wrong) -> Finding:
     mine = " / ".join(sorted({v for rank, v in wrong.values.items() if rank in wrong.odd or not wrong.odd}))
     theirs = sorted({v for rank, v in wrong.values.items() if rank not in wrong.odd})
     instead = f" instead of {' / '.join(theirs[:4])}" if wrong.odd and wrong.tensor != "rank" else ""
-    whose = guarded.who(wrong).lower()
+    whose = guard_findings.who(wrong).lower()
     message = f"The DistributedSampler of {whose} has {wrong.tensor} {mine}{instead}, in pass {wrong.detail['turn']}."
     fix = (
         "Give DistributedSampler the same seed on every rank, its own rank to each, and call set_epoch on all of them.",
         "Samples of that rank are drawn in another order: some are seen twice in an epoch, others not at all.",
     )
-    return guarded.found(case, wrong, CODE, CAUSE, message, 0.92, fix, places=[str(wrong.detail.get("place", ""))])
+    return guard_findings.found(
+        case, wrong, CODE, CAUSE, message, 0.92, fix, places=[str(wrong.detail.get("place", ""))]
+    )
 
 
 def _batch(case: Case, wrong: Wrong) -> Finding:
     sides = " and ".join(ranks_text(side) for side in wrong.detail["sides"])
     message = f"{sides[0].upper()}{sides[1:]} were fed the same batches, from step {wrong.step} on."
     fix = ("Give every rank its share of the data: a DistributedSampler, or a seed or shard that depends on the rank.",)
-    return guarded.found(case, wrong, CODE, CAUSE, message, 0.85, fix)
+    return guard_findings.found(case, wrong, CODE, CAUSE, message, 0.85, fix)

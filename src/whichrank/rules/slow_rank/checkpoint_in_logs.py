@@ -24,7 +24,7 @@ A collective inside of the saving code that some ranks skip looks the same.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import doings
+from whichrank.rules import busy_ranks
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
@@ -54,4 +54,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return doings.judge(case, _CLAIM, "{who} was at a checkpoint when the others had waited too long: {what}.")
+    return busy_ranks.judge(case, _CLAIM, "{who} was at a checkpoint when the others had waited too long: {what}.")

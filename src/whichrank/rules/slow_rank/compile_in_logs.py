@@ -24,7 +24,7 @@ Compiling on all ranks alike does no harm.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import doings
+from whichrank.rules import busy_ranks
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
@@ -52,4 +52,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return doings.judge(case, _CLAIM, "{who} was compiling when the others had waited too long: {what}.")
+    return busy_ranks.judge(case, _CLAIM, "{who} was compiling when the others had waited too long: {what}.")

@@ -24,9 +24,10 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.host import HostState
-from whichrank.rules import hardware
-from whichrank.rules.hardware import Claim, Weight
+from whichrank.rules import hardware_findings
+from whichrank.rules.hardware_findings import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state.kernel_events import Weight
 
 CODE = "SLOW150"
 CAUSE = "cpu-starved"
@@ -75,4 +76,4 @@ def _finding(case: Case, host: str | None, looks: list[HostState], share: float,
     subject = Subject(ranks=ranks if len(ranks) < case.world else (), hosts=(host,) if host else ())
     refs = [s.cite("nr_throttled") for s in (looks[0], looks[-1])]
     sure = 0.7 if twice else 0.45
-    return hardware.found(case, _CLAIM, refs, message, sure, weight=Weight(1.0, "warning"), subject=subject)
+    return hardware_findings.found(case, _CLAIM, refs, message, sure, weight=Weight(1.0, "warning"), subject=subject)

@@ -23,7 +23,7 @@ An evaluation that runs on all ranks and hangs by itself looks the same.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import doings
+from whichrank.rules import busy_ranks
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
@@ -49,4 +49,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return doings.judge(case, _CLAIM, "{who} was evaluating when the others had waited too long: {what}.")
+    return busy_ranks.judge(case, _CLAIM, "{who} was evaluating when the others had waited too long: {what}.")

@@ -27,7 +27,7 @@ A progress bar does not say which rank drew it.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.rules import doings
+from whichrank.rules import busy_ranks
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 
@@ -55,4 +55,4 @@ _CLAIM = Claim(
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return doings.judge(case, _CLAIM, "{who} was still preparing data when the others had waited too long: {what}.")
+    return busy_ranks.judge(case, _CLAIM, "{who} was still preparing data when the others had waited too long: {what}.")

@@ -27,7 +27,7 @@ aligned (Gloo on several hosts with one operation per step) nothing is said.
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.arrivals import Late
 from whichrank.timeline.job_state import deaths
@@ -43,9 +43,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _finding(case: Case, late: Late) -> Finding:
-    lineup = telling.lineup_of(case)
+    lineup = wording.lineup_of(case)
     others = tuple(r for r in lineup.dumped if r not in late.ranks)
-    name = telling.culprits_text(case, late.ranks).capitalize()
+    name = wording.culprits_text(case, late.ranks).capitalize()
     verb, pronoun = ("is", "it") if len(late.ranks) == 1 else ("are", "they")
     return Finding(
         code=CODE,
@@ -53,13 +53,13 @@ def _finding(case: Case, late: Late) -> Finding:
         category="slow",
         severity="info" if _crashed(case) else "warning",
         confidence=round(min(0.9, 0.6 + late.share), 2),
-        subject=Subject(ranks=late.ranks, code=telling.place(lineup, late.row, late.ranks[0])),
+        subject=Subject(ranks=late.ranks, code=wording.place(lineup, late.row, late.ranks[0])),
         message=(
             f"{name} {verb} late over {late.operations} operations: the others wait "
             f"{late.others_wait_ns / 1e6:.0f} ms in each, {pronoun} {late.waits_ns / 1e6:.0f} ms, "
             f"and lose {late.share:.0%} of the time."
         ),
-        evidence=(telling.proof(lineup, late.row),),
+        evidence=(wording.proof(lineup, late.row),),
         victims=others,
         alternatives=(
             Alternative("cpu-starved", 0.05, "its process may lack CPU"),

@@ -26,7 +26,7 @@ import numpy as np
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 
 CODE = "SLOW108"
@@ -54,7 +54,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             confidence=0.6,
             subject=Subject(ranks=(slowest,)),
             message=(
-                f"{telling.culprits_text(case, (slowest,)).capitalize()} needs {medians[slowest]:.3g} s per "
+                f"{wording.culprits_text(case, (slowest,)).capitalize()} needs {medians[slowest]:.3g} s per "
                 f"step, the others {typical:.3g} s ({share:.0%} less)."
             ),
             evidence=(refs[slowest], refs[rest[-1]]),

@@ -27,7 +27,7 @@ tell.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules.held import judge_held
+from whichrank.rules.stuck_ranks import judge_held
 from whichrank.timeline.case import Case
 
 CODE = "SLOW103"

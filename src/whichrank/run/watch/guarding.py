@@ -161,7 +161,7 @@ class GuardWatch(Silent):
 
 def why(wrong: Wrong) -> str:
     """A difference in a line, for the alarm."""
-    from whichrank.rules.guarded import who
+    from whichrank.rules.guard_findings import who
 
     what = {
         "replica": f"has another {wrong.module} ({wrong.tensor}) than its replicas",

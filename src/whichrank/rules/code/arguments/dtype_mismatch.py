@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules.code_words import on_disagreements
+from whichrank.rules.code_findings import on_disagreements
 
 CODE = "LINT118"
 CAUSE = "dtype-mismatch"

@@ -27,7 +27,7 @@ from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.code import Parting
-from whichrank.rules.code_words import Said, because, makes_group, on_partings, shown
+from whichrank.rules.code_findings import Said, because, makes_group, on_partings, shown
 
 CODE = "LINT111"
 CAUSE = "conditional-collective"

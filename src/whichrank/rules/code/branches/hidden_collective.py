@@ -28,7 +28,7 @@ from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.code import Parting
-from whichrank.rules.code_words import BY_RANK, Said, because, hidden, main_kind, on_partings, shown
+from whichrank.rules.code_findings import BY_RANK, Said, because, hidden, main_kind, on_partings, shown
 
 CODE = "LINT110"
 CAUSE = "rank0-only-collective"

@@ -24,7 +24,7 @@ from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.code import Parting
-from whichrank.rules.code_words import Said, on_partings, shown
+from whichrank.rules.code_findings import Said, on_partings, shown
 
 CODE = "LINT108"
 CAUSE = "conditional-collective"

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules.code_words import on_habits
+from whichrank.rules.code_findings import on_habits
 
 CODE = "LINT207"
 CAUSE = "replica-divergence"

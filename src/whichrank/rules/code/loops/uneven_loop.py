@@ -25,7 +25,7 @@ from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.code import Parting
-from whichrank.rules.code_words import Said, because, main_kind, on_partings, shown
+from whichrank.rules.code_findings import Said, because, main_kind, on_partings, shown
 
 CODE = "LINT105"
 CAUSE = "uneven-inputs"

@@ -22,7 +22,7 @@ from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.code import Parting
-from whichrank.rules.code_words import Said, because, main_kind, on_partings, same_in_other_order, shown
+from whichrank.rules.code_findings import Said, because, main_kind, on_partings, same_in_other_order, shown
 
 CODE = "LINT112"
 CAUSE = "collective-order"

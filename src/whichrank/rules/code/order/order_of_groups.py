@@ -21,7 +21,7 @@ from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.code import Parting
-from whichrank.rules.code_words import Said, because, on_partings, same_in_other_order
+from whichrank.rules.code_findings import Said, because, on_partings, same_in_other_order
 
 CODE = "LINT113"
 CAUSE = "process-group-order"

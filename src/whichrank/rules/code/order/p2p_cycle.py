@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules.code_words import NO_PROGRAM, is_program, told
+from whichrank.rules.code_findings import NO_PROGRAM, is_program, told
 
 CODE = "LINT114"
 CAUSE = "p2p-deadlock"

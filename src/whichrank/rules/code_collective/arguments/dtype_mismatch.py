@@ -24,7 +24,7 @@ Sizes that differ as well are reported as a size mismatch.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 
 CODE = "COLL109"
@@ -38,4 +38,4 @@ _FIX = (
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if case.lineup is None:
         return NotEvaluated("flight-recorder dumps")
-    return [telling.argument_mismatch(case, t, CODE, CAUSE, _FIX) for t in case.troubles if t.shape == "dtype"]
+    return [wording.argument_mismatch(case, t, CODE, CAUSE, _FIX) for t in case.troubles if t.shape == "dtype"]

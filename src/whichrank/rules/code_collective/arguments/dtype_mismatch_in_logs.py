@@ -24,9 +24,10 @@ Two ranks that differ have no majority: then nobody is named.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import building, mismatches
+from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives import reported_mismatches
 from whichrank.timeline.job_state import statements
 
 CODE = "COLL122"
@@ -49,10 +50,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             case,
             _CLAIM,
             m.signs,
-            f"Ranks bring different data types to {m.op} #{m.seq}: {mismatches.told(case, m)}.",
+            f"Ranks bring different data types to {m.op} #{m.seq}: {reported_mismatches.told(case, m)}.",
             0.88,
             m.ranks,
         )
-        for m in mismatches.mismatches(case)
+        for m in reported_mismatches.mismatches(case)
         if m.aspect == "dtype"
     ]

@@ -25,7 +25,7 @@ Calls that C++ issues by itself, as the reductions of DistributedDataParallel, a
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import guarded_calls
+from whichrank.rules import guard_mismatches
 from whichrank.timeline.case import Case
 
 CODE = "COLL164"
@@ -33,4 +33,4 @@ CAUSE = "reduce-op-mismatch"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return guarded_calls.judge(case, CODE, CAUSE, "red", "Give the same operator on every rank.")
+    return guard_mismatches.judge(case, CODE, CAUSE, "red", "Give the same operator on every rank.")

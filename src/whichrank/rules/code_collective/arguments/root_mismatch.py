@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules.telling import argument_mismatch
+from whichrank.rules.wording import argument_mismatch
 from whichrank.timeline.case import Case
 
 CODE = "COLL113"

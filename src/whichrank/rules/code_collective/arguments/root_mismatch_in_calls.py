@@ -26,10 +26,10 @@ from __future__ import annotations
 
 from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
 from whichrank.records.log import LogEvent
-from whichrank.rules import telling
-from whichrank.rules.mismatches import minority
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.meetings import Meeting
+from whichrank.timeline.collectives.reported_mismatches import minority
 from whichrank.timeline.job_state.activity import MESSAGES
 
 CODE = "COLL133"
@@ -51,10 +51,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _finding(case: Case, meeting: Meeting, told: dict[int, LogEvent], roots: dict[int, str]) -> Finding:
-    lineup = telling.lineup_of(case)
+    lineup = wording.lineup_of(case)
     odd = minority(roots)
     sides = sorted({root: tuple(r for r in roots if roots[r] == root) for root in roots.values()}.items())
-    words = "; ".join(f"{telling.ranks_text(ranks)}: root {root}" for root, ranks in sides[:4])
+    words = "; ".join(f"{wording.ranks_text(ranks)}: root {root}" for root, ranks in sides[:4])
     row = meeting.joined[min(meeting.joined)]
     shown = (*odd[:2], *(rank for rank in told if rank not in odd))
     places = (case.activities[rank].place for rank in odd if rank in case.activities)
@@ -67,8 +67,8 @@ def _finding(case: Case, meeting: Meeting, told: dict[int, LogEvent], roots: dic
         subject=Subject(
             ranks=odd, code=tuple(CodePlace(p.file, p.line, p.function, odd[0]) for p in places if p is not None)[:1]
         ),
-        message=f"Ranks name different roots in {telling.step(lineup, row)}: {words}.",
-        evidence=(*(told[rank].ref for rank in shown[:4]), telling.proof(lineup, row)),
+        message=f"Ranks name different roots in {wording.step(lineup, row)}: {words}.",
+        evidence=(*(told[rank].ref for rank in shown[:4]), wording.proof(lineup, row)),
         victims=tuple(rank for rank in sorted(meeting.joined) if rank not in odd),
         fix=(
             (

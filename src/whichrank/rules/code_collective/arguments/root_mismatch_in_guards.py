@@ -25,7 +25,7 @@ Calls that C++ issues by itself, as the reductions of DistributedDataParallel, a
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import guarded_calls
+from whichrank.rules import guard_mismatches
 from whichrank.timeline.case import Case
 
 CODE = "COLL163"
@@ -33,4 +33,4 @@ CAUSE = "root-mismatch"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return guarded_calls.judge(case, CODE, CAUSE, "root", "Take the root from a constant or a broadcast value.")
+    return guard_mismatches.judge(case, CODE, CAUSE, "root", "Take the root from a constant or a broadcast value.")

@@ -26,7 +26,7 @@ Dumps hold neither the root nor the reduction operator: those mismatches need NC
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 
 CODE = "COLL108"
@@ -41,4 +41,4 @@ _FIX = (
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if case.lineup is None:
         return NotEvaluated("flight-recorder dumps")
-    return [telling.argument_mismatch(case, t, CODE, CAUSE, _FIX) for t in case.troubles if t.shape == "size"]
+    return [wording.argument_mismatch(case, t, CODE, CAUSE, _FIX) for t in case.troubles if t.shape == "size"]

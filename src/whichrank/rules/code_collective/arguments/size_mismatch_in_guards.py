@@ -25,7 +25,7 @@ Calls that C++ issues by itself, as the reductions of DistributedDataParallel, a
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import guarded_calls
+from whichrank.rules import guard_mismatches
 from whichrank.timeline.case import Case
 
 CODE = "COLL161"
@@ -33,6 +33,6 @@ CAUSE = "size-mismatch"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return guarded_calls.judge(
+    return guard_mismatches.judge(
         case, CODE, CAUSE, "n", "Pad to a size that all ranks share, or exchange the sizes first."
     )

@@ -33,9 +33,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import building, mismatches, telling
+from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives import reported_mismatches
 from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.job_state import deaths, statements
 from whichrank.timeline.job_state.statements import Statement
@@ -86,14 +87,16 @@ _TRUNCATED = ("message truncated : receiving", "collective mismatch error")
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    found = [_finding(case, m) for m in mismatches.mismatches(case) if m.aspect == "shape"]
+    found = [_finding(case, m) for m in reported_mismatches.mismatches(case) if m.aspect == "shape"]
     return found or _models(case) or _plain(case)
 
 
-def _finding(case: Case, mismatch: mismatches.Mismatch) -> Finding:
-    message = f"Ranks bring different sizes to {mismatch.op} #{mismatch.seq}: {mismatches.told(case, mismatch)}."
-    sure = 0.35 if mismatches.are_buckets(mismatch) else 0.8
-    return building.found(case, mismatch.of(_CLAIM), mismatch.signs, message, sure, mismatch.ranks)
+def _finding(case: Case, mismatch: reported_mismatches.Mismatch) -> Finding:
+    message = (
+        f"Ranks bring different sizes to {mismatch.op} #{mismatch.seq}: {reported_mismatches.told(case, mismatch)}."
+    )
+    sure = 0.35 if reported_mismatches.are_buckets(mismatch) else 0.8
+    return building.found(case, building.hanging(_CLAIM, mismatch.hangs), mismatch.signs, message, sure, mismatch.ranks)
 
 
 def _models(case: Case) -> list[Finding]:
@@ -109,7 +112,7 @@ def _models(case: Case) -> list[Finding]:
         message = f"DDP gathered {numbers} as numbers of parameters: {why}."
         return [building.found(case, _ELSEWHERE, wild, message, 0.5)]
     differing = {s.event.group_rank for s in told if s.event and s.event.group_rank is not None}
-    world = mismatches.is_world(case, [s.event for s in told if s.event])
+    world = reported_mismatches.is_world(case, [s.event for s in told if s.event])
     most = len(differing) > 1 and len(differing) >= case.world - 1 > 0
     ranks = (0,) if most else tuple(sorted(differing)) if world else statements.ranks_of(told)
     what = "its parameters have other sizes" if told else "it has another number of parameters"
@@ -136,15 +139,15 @@ def _plain(case: Case) -> list[Finding]:
     meeting = _all_but_one(case)
     if meeting is not None and case.lineup is not None:
         (rank,) = meeting.unseen
-        others, row = telling.ranks_text(meeting.joined), next(iter(meeting.joined.values()))
-        message = f"Rank {rank} brought another size than {others} to {telling.step(case.lineup, row)}{sizes}."
+        others, row = wording.ranks_text(meeting.joined), next(iter(meeting.joined.values()))
+        message = f"Rank {rank} brought another size than {others} to {wording.step(case.lineup, row)}{sizes}."
         return [building.found(case, _CLAIM, signs, message, sure, (rank,))]
     if sure <= _UNSURE:
-        claim = replace(_EITHER, category="hang") if any("hanging" in s.text for s in signs) else _EITHER
+        claim = building.hanging(_EITHER, any("hanging" in s.text for s in signs))
         message = "Ranks bring different sizes to one collective, or are not in the same one; nothing says which ranks."
         return [building.found(case, claim, signs, message, sure)]
     noticed = statements.ranks_of(signs) or (deaths.only_one_failed(case) if plain else ())
-    where = f" ({telling.ranks_text(noticed)} noticed)" if noticed else ""
+    where = f" ({wording.ranks_text(noticed)} noticed)" if noticed else ""
     odd = _odd_one(case, noticed) if plain else ()
     message = f"Ranks bring different sizes to one collective{sizes}{where}."
     if odd:

@@ -26,7 +26,7 @@ NCCL compares nothing: it pairs whatever comes, so some of the operations may ev
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.trouble import Trouble
 
@@ -41,14 +41,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
-    lineup = telling.lineup_of(case)
+    lineup = wording.lineup_of(case)
     meeting = trouble.meeting
     sides = [
-        f"{telling.ranks_text(party)} issued {telling.step(lineup, meeting.joined[party[0]])}"
+        f"{wording.ranks_text(party)} issued {wording.step(lineup, meeting.joined[party[0]])}"
         for party in meeting.parties[:3]
     ]
     odd = (
-        telling.culprits_text(case, trouble.ranks)
+        wording.culprits_text(case, trouble.ranks)
         if trouble.ranks and not trouble.tie
         else "no side is in the majority"
     )
@@ -62,14 +62,14 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         subject=Subject(
             ranks=trouble.ranks,
             code=(
-                *telling.place(lineup, trouble.acted, trouble.ranks[0] if trouble.ranks else None),
-                *telling.place(lineup, trouble.due),
+                *wording.place(lineup, trouble.acted, trouble.ranks[0] if trouble.ranks else None),
+                *wording.place(lineup, trouble.due),
             ),
         ),
         message=f"Different order in {lineup.groups[meeting.group].title}: {'; '.join(sides)} (odd: {odd}).",
-        evidence=telling.evidence(lineup, trouble),
+        evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims if trouble.hangs else (),
-        onset_ns=telling.onset(case, trouble),
+        onset_ns=wording.onset(case, trouble),
         alternatives=(
             Alternative(
                 "conditional-collective",

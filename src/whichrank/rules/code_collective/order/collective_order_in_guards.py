@@ -25,7 +25,7 @@ Calls that C++ issues by itself, as the reductions of DistributedDataParallel, a
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import guarded_calls
+from whichrank.rules import guard_mismatches
 from whichrank.timeline.case import Case
 
 CODE = "COLL165"
@@ -33,6 +33,6 @@ CAUSE = "collective-order"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return guarded_calls.judge(
+    return guard_mismatches.judge(
         case, CODE, CAUSE, "op", "Issue the collectives of a group in the same order on every rank."
     )

@@ -28,9 +28,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import building, mismatches
+from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives import reported_mismatches
 from whichrank.timeline.job_state import statements
 
 CODE = "COLL123"
@@ -59,16 +60,16 @@ _ONE_SIDE = replace(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    told = mismatches.mismatches(case)
+    told = reported_mismatches.mismatches(case)
     if not told and (signs := statements.of_kind(case, "fingerprint_mismatch")):
         message = "Ranks are in different collectives, or bring different tensors; what the others are in is not told."
         return [building.found(case, _ONE_SIDE, signs, message, 0.5)]
     return [
         building.found(
             case,
-            m.of(_CLAIM),
+            building.hanging(_CLAIM, m.hangs),
             m.signs,
-            f"Ranks are in different operations of one group: {mismatches.told(case, m)}.",
+            f"Ranks are in different operations of one group: {reported_mismatches.told(case, m)}.",
             0.6,
             m.ranks,
         )

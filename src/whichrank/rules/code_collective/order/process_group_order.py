@@ -27,7 +27,7 @@ If the missing operation would never have come, the same picture is a skipped co
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.trouble import Trouble
 
@@ -42,7 +42,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
-    lineup = telling.lineup_of(case)
+    lineup = wording.lineup_of(case)
     sits = trouble.other or trouble.meeting
     here, there = sits.joined[min(sits.joined)], trouble.meeting.joined[min(trouble.meeting.joined)]
     if trouble.acted is not None:
@@ -57,16 +57,16 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         confidence=confidence,
         subject=Subject(
             ranks=trouble.ranks,
-            code=(*telling.place(lineup, here, int(lineup.rank[here])), *telling.place(lineup, there)),
+            code=(*wording.place(lineup, here, int(lineup.rank[here])), *wording.place(lineup, there)),
         ),
         message=(
-            f"Groups used in different orders: {telling.who(case, int(lineup.rank[here]))} is in "
-            f"{telling.step(lineup, here)}, while {telling.wait_text(waiting)} for it in {telling.step(lineup, there)}."
+            f"Groups used in different orders: {wording.who(case, int(lineup.rank[here]))} is in "
+            f"{wording.step(lineup, here)}, while {wording.wait_text(waiting)} for it in {wording.step(lineup, there)}."
         ),
-        evidence=telling.evidence(lineup, trouble),
+        evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims,
-        onset_ns=telling.onset(case, trouble),
-        certificate=telling.certificate(lineup, trouble),
+        onset_ns=wording.onset(case, trouble),
+        certificate=wording.certificate(lineup, trouble),
         alternatives=(
             Alternative(
                 "conditional-collective",

@@ -26,7 +26,7 @@ With stacks or logs in the same folder whichrank names the reason itself.
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.trouble import Trouble
 
@@ -58,12 +58,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
-    lineup = telling.lineup_of(case)
+    lineup = wording.lineup_of(case)
     due = trouble.due if trouble.due is not None else next(iter(trouble.meeting.joined.values()))
     confidence = round(trouble.sure * (0.75 if trouble.ranks else 0.6), 2)
     gone = trouble.shape == "lost"
     missing = (
-        telling.ranks_text(trouble.ranks or trouble.candidates) if trouble.ranks or trouble.candidates else "the rest"
+        wording.ranks_text(trouble.ranks or trouble.candidates) if trouble.ranks or trouble.candidates else "the rest"
     )
     return Finding(
         code=CODE,
@@ -73,13 +73,13 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         confidence=confidence,
         subject=Subject(
             ranks=trouble.ranks,
-            code=telling.place(lineup, due),
+            code=wording.place(lineup, due),
             candidates=() if trouble.ranks else trouble.candidates,
         ),
-        message=_message(case, trouble, telling.step(lineup, due)),
-        evidence=telling.evidence(lineup, trouble),
+        message=_message(case, trouble, wording.step(lineup, due)),
+        evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims,
-        onset_ns=telling.onset(case, trouble),
+        onset_ns=wording.onset(case, trouble),
         alternatives=_alternatives(trouble, 1 - confidence),
         next=(_LOG, _STACK) if gone else (_STACK, _LOG),
         fix=(f"Find out what {missing} does instead of reaching that line: stack first, then its log.",),
@@ -87,18 +87,18 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
 
 
 def _message(case: Case, trouble: Trouble, where: str) -> str:
-    waiting = telling.wait_text(trouble.victims)
+    waiting = wording.wait_text(trouble.victims)
     if trouble.shape == "undecided":
         if not trouble.candidates:
             known = "every rank that left a dump has come, and the dumps don't tell whether there are more"
             return f"{waiting.capitalize()} in {where}; {known}."
-        suspects = telling.ranks_text(trouble.candidates)
+        suspects = wording.ranks_text(trouble.candidates)
         return f"{waiting.capitalize()} in {where} for one of {suspects}, none of which left a dump."
-    missing = telling.culprits_text(case, trouble.ranks).capitalize()
+    missing = wording.culprits_text(case, trouble.ranks).capitalize()
     if trouble.shape == "lost":
         verb = "has" if len(trouble.ranks) == 1 else "have"
         return f"{missing} {verb} not come to {where}, where {waiting}, and left no dump."
-    last = telling.last_entry(telling.lineup_of(case), trouble.ranks[0])
+    last = wording.last_entry(wording.lineup_of(case), trouble.ranks[0])
     after = f"; the last it issued was {last.quote}" if last else ""
     return f"{missing} never came to {where}, where {waiting}{after}."
 

@@ -24,7 +24,7 @@ The dumps don't hold what the transport does; NCCL's log and the fabric counters
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.trouble import Trouble
 
@@ -39,11 +39,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
-    lineup = telling.lineup_of(case)
+    lineup = wording.lineup_of(case)
     row = next(iter(trouble.meeting.joined.values()))
     lagging = trouble.meeting.pending if trouble.meeting.finished else ()
     some = (
-        f"; {telling.ranks_text(trouble.meeting.finished)} finished, {telling.ranks_text(lagging)} did not"
+        f"; {wording.ranks_text(trouble.meeting.finished)} finished, {wording.ranks_text(lagging)} did not"
         if lagging
         else ""
     )
@@ -53,13 +53,13 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         category="hang",
         severity="error",
         confidence=round(trouble.sure * 0.8, 2),
-        subject=Subject(code=telling.place(lineup, row)),
+        subject=Subject(code=wording.place(lineup, row)),
         message=(
-            f"All members have joined {telling.step(lineup, row)} with the same arguments and it does not finish{some}."
+            f"All members have joined {wording.step(lineup, row)} with the same arguments and it does not finish{some}."
         ),
-        evidence=telling.evidence(lineup, trouble),
+        evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims,
-        onset_ns=telling.onset(case, trouble),
+        onset_ns=wording.onset(case, trouble),
         alternatives=(
             Alternative("gpu-kernel-stuck", 0.15, "a kernel before it on one GPU may not end"),
             Alternative("firewall", 0.05, "the path between two hosts may drop traffic"),

@@ -28,7 +28,7 @@ is listed as an alternative.
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, CodePlace, Finding, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.trouble import Trouble, calls_alone
@@ -44,17 +44,17 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _applies(case: Case, trouble: Trouble) -> bool:
-    members = telling.lineup_of(case).groups[trouble.meeting.group].members
+    members = wording.lineup_of(case).groups[trouble.meeting.group].members
     return trouble.shape == "skipped" or (trouble.shape in ("added", "alone") and not calls_alone(trouble, members))
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
-    lineup = telling.lineup_of(case)
-    name = telling.culprits_text(case, trouble.ranks).capitalize() if trouble.ranks else "Some ranks"
-    waiting = telling.wait_text(trouble.victims) if trouble.hangs else "nothing hangs, the result is wrong"
-    waiting += telling.likewise(lineup, trouble)
-    acted = telling.step(lineup, trouble.acted) if trouble.acted is not None else ""
-    due = telling.step(lineup, trouble.due) if trouble.due is not None else "the operation"
+    lineup = wording.lineup_of(case)
+    name = wording.culprits_text(case, trouble.ranks).capitalize() if trouble.ranks else "Some ranks"
+    waiting = wording.wait_text(trouble.victims) if trouble.hangs else "nothing hangs, the result is wrong"
+    waiting += wording.likewise(lineup, trouble)
+    acted = wording.step(lineup, trouble.acted) if trouble.acted is not None else ""
+    due = wording.step(lineup, trouble.due) if trouble.due is not None else "the operation"
     if trouble.tie and len(trouble.meeting.parties) > 1:
         message = _sides(lineup, trouble)
     elif trouble.shape == "skipped":
@@ -85,14 +85,14 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
             code=_code(case, trouble),
         ),
         message=message,
-        evidence=telling.evidence(lineup, trouble),
+        evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims if trouble.hangs else (),
         alternatives=(other,) if trouble.shape == "skipped" else (alone,),
-        onset_ns=telling.onset(case, trouble),
-        certificate=telling.certificate(lineup, trouble),
+        onset_ns=wording.onset(case, trouble),
+        certificate=wording.certificate(lineup, trouble),
         fix=(
             (
-                f"Look at the branch before {due} that {telling.ranks_text(trouble.ranks)} took differently "
+                f"Look at the branch before {due} that {wording.ranks_text(trouble.ranks)} took differently "
                 "(early return, condition on local data or rank)."
             ),
             (
@@ -106,11 +106,11 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
 def _sides(lineup: Lineup, trouble: Trouble) -> str:
     """What each side did, where nothing says which of them is right."""
     met = trouble.meeting
-    did = [f"{telling.ranks_text(p)} issued {telling.step(lineup, met.joined[p[0]])}" for p in met.parties[:4]]
+    did = [f"{wording.ranks_text(p)} issued {wording.step(lineup, met.joined[p[0]])}" for p in met.parties[:4]]
     return f"The ranks went different ways: {'; '.join(did)}. Nothing at hand says which side is right."
 
 
 def _code(case: Case, trouble: Trouble) -> tuple[CodePlace, ...]:
-    lineup = telling.lineup_of(case)
+    lineup = wording.lineup_of(case)
     rank = trouble.ranks[0] if trouble.ranks else None
-    return (*telling.place(lineup, trouble.acted, rank), *telling.place(lineup, trouble.due))
+    return (*wording.place(lineup, trouble.acted, rank), *wording.place(lineup, trouble.due))

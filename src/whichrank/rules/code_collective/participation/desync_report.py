@@ -27,9 +27,10 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.log import LogEvent
-from whichrank.rules import building, mismatches, telling
+from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives import reported_mismatches
 from whichrank.timeline.job_state import statements
 
 CODE = "COLL134"
@@ -45,7 +46,7 @@ _BEHIND = Claim(
         ("conditional-collective", 0.12, "they may have skipped the call"),
         ("rank-stuck-in-user-code", 0.1, "they may be held up in host code"),
     ),
-    next=(telling.STACK_OF_THE_MISSING,),
+    next=(wording.STACK_OF_THE_MISSING,),
 )
 _AHEAD = Claim(
     CODE,
@@ -53,7 +54,7 @@ _AHEAD = Claim(
     category="hang",
     fix=("Look for the branch (by rank, by data) on which these ranks call a collective that the others don't.",),
     alternatives=((CAUSE, 0.2, "the others may be held up, all at one place"),),
-    next=(telling.STACK_OF_THE_MISSING,),
+    next=(wording.STACK_OF_THE_MISSING,),
 )
 _STALLED = Claim(
     CODE,
@@ -82,7 +83,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return [_who_is_behind(case, told, behind, everyone)]
     if not open_ or not timed_out <= set(open_):
         return []
-    message = f"By torch's desync report {telling.ranks_text(open_)} joined the same collective and nobody finished it."
+    message = f"By torch's desync report {wording.ranks_text(open_)} joined the same collective and nobody finished it."
     return [building.found(case, _STALLED, [statements.statement(case, e) for e in told], message, 0.6)]
 
 
@@ -93,18 +94,18 @@ def _listed(told: list[LogEvent], what: str) -> tuple[int, ...]:
 def _who_is_behind(case: Case, told: list[LogEvent], behind: tuple[int, ...], everyone: set[int]) -> Finding:
     size = max(case.world, len(everyone), max(everyone) + 1)
     # The report has no name of its group; the lines around it tell whose numbers they are.
-    world = mismatches.is_world(case, [*told, *statements.events(case, *_AROUND)], size)
+    world = reported_mismatches.is_world(case, [*told, *statements.events(case, *_AROUND)], size)
     inside = "" if world else " (numbers within the group)"
     signs = [statements.statement(case, event) for event in told]
     ahead = tuple(rank for rank in range(size) if rank not in behind)
     if ahead and len(behind) > len(ahead):
         message = (
-            f"{telling.ranks_text(ahead).capitalize()}{inside} went ahead to a collective that "
-            f"{telling.ranks_text(behind)} did not join, by torch's desync report."
+            f"{wording.ranks_text(ahead).capitalize()}{inside} went ahead to a collective that "
+            f"{wording.ranks_text(behind)} did not join, by torch's desync report."
         )
         return building.found(case, _AHEAD, signs, message, 0.55, ahead if world else ())
     message = (
-        f"{telling.ranks_text(behind).capitalize()}{inside} did not join the collective in which the others wait, by "
+        f"{wording.ranks_text(behind).capitalize()}{inside} did not join the collective in which the others wait, by "
         "torch's desync report."
     )
     return building.found(case, _BEHIND, signs, message, 0.72, behind if world else ())

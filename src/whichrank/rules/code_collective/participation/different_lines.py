@@ -31,7 +31,7 @@ from dataclasses import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import last_words, stack_ref
 from whichrank.timeline.job_state.activity import MESSAGES
@@ -102,8 +102,8 @@ def _finding(few: tuple[CodePlace, dict[int, Ref]], many: tuple[CodePlace, dict[
         confidence=0.55,
         subject=Subject(ranks=odd, code=(CodePlace(few[0].file, few[0].line, few[0].function, odd[0]), many[0])),
         message=(
-            f"{telling.ranks_text(odd).capitalize()} {'waits' if len(odd) == 1 else 'wait'} at {few[0]}, "
-            f"{telling.ranks_text(rest)} wait at {many[0]}."
+            f"{wording.ranks_text(odd).capitalize()} {'waits' if len(odd) == 1 else 'wait'} at {few[0]}, "
+            f"{wording.ranks_text(rest)} wait at {many[0]}."
         ),
         evidence=(*list(few[1].values())[:2], *list(many[1].values())[:2]),
         victims=rest,

@@ -24,9 +24,10 @@ A flat buffer that the program itself made too long on one rank looks the same.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import building, mismatches
+from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives import reported_mismatches
 from whichrank.timeline.job_state import statements
 
 CODE = "COLL126"
@@ -52,10 +53,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             case,
             _CLAIM,
             m.signs,
-            f"Ranks reduce gradient buckets of different length in {m.op} #{m.seq}: {mismatches.told(case, m)}.",
+            f"Ranks reduce gradient buckets of different length in {m.op} #{m.seq}: "
+            f"{reported_mismatches.told(case, m)}.",
             0.6,
             m.ranks,
         )
-        for m in mismatches.mismatches(case)
-        if mismatches.are_buckets(m)
+        for m in reported_mismatches.mismatches(case)
+        if reported_mismatches.are_buckets(m)
     ]

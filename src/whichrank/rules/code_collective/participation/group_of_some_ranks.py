@@ -28,7 +28,7 @@ Without dumps nothing says who holds which group: then nobody is named.
 from __future__ import annotations
 
 from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import stack_ref
 
@@ -90,7 +90,7 @@ def _function(case: Case, rank: int) -> str | None:
 def _finding(case: Case, making: list[int], ranks: tuple[int, ...]) -> Finding:
     at = case.activities[making[0]].place
     where = f" at {at}" if at is not None else ""
-    who = telling.ranks_text(ranks).capitalize() if ranks else "Some ranks"
+    who = wording.ranks_text(ranks).capitalize() if ranks else "Some ranks"
     verb = "has" if len(ranks) == 1 else "have"
     places = [case.activities[rank].place for rank in (*ranks, *making) if rank in case.activities]
     code = tuple(dict.fromkeys(CodePlace(p.file, p.line, p.function) for p in places if p is not None))[:3]
@@ -103,7 +103,7 @@ def _finding(case: Case, making: list[int], ranks: tuple[int, ...]) -> Finding:
         confidence=0.72 if ranks else 0.5,
         subject=Subject(ranks=ranks, code=code),
         message=(
-            f"{who} {verb} created a process group that the other ranks did not; {telling.ranks_text(making)} now wait "
+            f"{who} {verb} created a process group that the other ranks did not; {wording.ranks_text(making)} now wait "
             f"in new_group{where} and count their groups differently."
         ),
         evidence=tuple(stack_ref(case, rank) for rank in dict.fromkeys(shown) if rank in case.stacks),

@@ -25,9 +25,10 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.log import LogEvent
-from whichrank.rules import building, mismatches, telling
+from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives import reported_mismatches
 from whichrank.timeline.job_state import deaths, exceptions, statements
 from whichrank.timeline.job_state.statements import Statement
 
@@ -43,7 +44,7 @@ _CLAIM = Claim(
         ("conditional-collective", 0.12, "it may have skipped the call"),
         ("rank-stuck-in-user-code", 0.12, "it may be held up in host code"),
     ),
-    next=(telling.STACK_OF_THE_MISSING,),
+    next=(wording.STACK_OF_THE_MISSING,),
 )
 
 _GONE = Claim(
@@ -67,10 +68,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     listed = sorted({rank for e in told if e.text("what") == "missing" for rank in e.numbers("ranks")})
     missing = tuple(listed) if listed else (0,)
     members = {e.group_rank for e in told if e.group_rank is not None} | set(missing)
-    ranks = missing if mismatches.is_world(case, told, len(members)) else ()
+    ranks = missing if reported_mismatches.is_world(case, told, len(members)) else ()
     inside = "" if ranks else " (number within the group)"
     message = (
-        f"{telling.ranks_text(missing).capitalize()}{inside} never came to a monitored barrier that the others reached."
+        f"{wording.ranks_text(missing).capitalize()}{inside} never came to a monitored barrier that the others reached."
     )
     return [building.found(case, _CLAIM, signs, message, 0.75 if listed else 0.65, ranks)]
 

@@ -26,7 +26,7 @@ In a group of two without earlier steps nobody is in the majority; the confidenc
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.trouble import Trouble, calls_alone
 
@@ -40,14 +40,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [
         _finding(case, t)
         for t in case.troubles
-        if calls_alone(t, telling.lineup_of(case).groups[t.meeting.group].members)
+        if calls_alone(t, wording.lineup_of(case).groups[t.meeting.group].members)
     ]
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
-    lineup = telling.lineup_of(case)
+    lineup = wording.lineup_of(case)
     row = trouble.acted if trouble.acted is not None else next(iter(trouble.meeting.joined.values()))
-    name = telling.culprits_text(case, trouble.ranks).capitalize()
+    name = wording.culprits_text(case, trouble.ranks).capitalize()
     confidence = round(trouble.sure * (0.8 if trouble.shape == "alone" or trouble.ranks == (0,) else 0.65), 2)
     return Finding(
         code=CODE,
@@ -57,12 +57,12 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         confidence=confidence,
         subject=Subject(
             ranks=trouble.ranks,
-            code=(*telling.place(lineup, row, trouble.ranks[0]), *telling.place(lineup, trouble.due)),
+            code=(*wording.place(lineup, row, trouble.ranks[0]), *wording.place(lineup, trouble.due)),
         ),
-        message=f"{name} alone called {telling.step(lineup, row)}; no other member of the group takes part in it.",
-        evidence=telling.evidence(lineup, trouble),
+        message=f"{name} alone called {wording.step(lineup, row)}; no other member of the group takes part in it.",
+        evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims if trouble.hangs else (),
-        onset_ns=telling.onset(case, trouble),
+        onset_ns=wording.onset(case, trouble),
         alternatives=(
             Alternative(
                 "conditional-collective",

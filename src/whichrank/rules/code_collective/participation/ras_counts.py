@@ -28,7 +28,7 @@ from collections import defaultdict
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.ras import RasMismatch, RasRank, RasReport
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 
 CODE = "COLL118"
@@ -69,7 +69,7 @@ def _finding(case: Case, report: RasReport, mismatch: RasMismatch) -> Finding | 
     behind = int(few.value) < int(many.value)
     words = (
         f"{mismatch.topic}: {many.ranks_count} ranks at operation {many.value}, "
-        f"{telling.ranks_text(ranks)} at {few.value}"
+        f"{wording.ranks_text(ranks)} at {few.value}"
     )
     return Finding(
         code=CODE,
@@ -79,7 +79,7 @@ def _finding(case: Case, report: RasReport, mismatch: RasMismatch) -> Finding | 
         confidence=0.55 if behind else 0.5,
         subject=Subject(ranks=ranks),
         message=(
-            f"{telling.ranks_text(ranks).capitalize()} {'is behind' if behind else 'went ahead of'} the "
+            f"{wording.ranks_text(ranks).capitalize()} {'is behind' if behind else 'went ahead of'} the "
             f"others of its communicator ({words})."
         ),
         evidence=(Ref(report.source, f"line {mismatch.line}", words, ranks[0], case.people.host_of(ranks[0])),),

@@ -31,7 +31,7 @@ from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.log import LogEvent
-from whichrank.rules import building, telling
+from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import statements
@@ -51,7 +51,7 @@ _CLAIM = Claim(
         ("conditional-collective", 0.15, "it may have skipped the call"),
         ("uneven-inputs", 0.08, "it may have run out of data"),
     ),
-    next=(telling.STACK_OF_THE_MISSING,),
+    next=(wording.STACK_OF_THE_MISSING,),
 )
 _CROSSED = replace(
     _CLAIM,
@@ -71,12 +71,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     report = signs[-1].event
     missing, waiting = _sides(case, report)
     if missing and (len(missing) == 1 or len(missing) < waiting):
-        message = f"{telling.ranks_text(missing).capitalize()} did not bring a tensor with which the others wait."
+        message = f"{wording.ranks_text(missing).capitalize()} did not bring a tensor with which the others wait."
         return [building.found(case, _CLAIM, signs[::-1], message, 0.72, missing)]
     if report.numbers("some"):
-        message = f"{telling.ranks_text(report.numbers('some')).capitalize()} wait for one another with other tensors."
+        message = f"{wording.ranks_text(report.numbers('some')).capitalize()} wait for one another with other tensors."
         return [building.found(case, _CROSSED, signs[::-1], message, 0.5)]
-    few = f"; {telling.ranks_text(missing)} did not" if missing else ""
+    few = f"; {wording.ranks_text(missing)} did not" if missing else ""
     message = f"Some ranks wait with a tensor that others did not bring{few}."
     return [building.found(case, _CROSSED, signs[::-1], message, 0.5)]
 

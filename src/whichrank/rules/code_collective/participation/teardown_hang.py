@@ -30,7 +30,7 @@ from dataclasses import replace
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.stack import ProcessStack
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import only_stack, ref_of, stack_ref, suspects_by_record
 from whichrank.timeline.job_state import deaths
@@ -101,7 +101,7 @@ def _finding(case: Case, leaving: dict[int, Ref], victims: tuple[int, ...], conf
     verb = "has" if len(ranks) == 1 else "have"
     refs = list(leaving.values())[:3]
     if case.lineup is not None and case.troubles:
-        refs += telling.evidence(case.lineup, case.troubles[0])[:3]
+        refs += wording.evidence(case.lineup, case.troubles[0])[:3]
     return Finding(
         code=CODE,
         cause=CAUSE,
@@ -110,12 +110,12 @@ def _finding(case: Case, leaving: dict[int, Ref], victims: tuple[int, ...], conf
         confidence=confidence,
         subject=Subject(ranks=ranks),
         message=(
-            f"{telling.culprits_text(case, ranks).capitalize()} {verb} begun to tear down while "
-            f"{telling.ranks_text(rest)} still communicate."
+            f"{wording.culprits_text(case, ranks).capitalize()} {verb} begun to tear down while "
+            f"{wording.ranks_text(rest)} still communicate."
         ),
         evidence=tuple(refs),
         victims=rest,
-        onset_ns=telling.onset(case, case.troubles[0]) if case.troubles else None,
+        onset_ns=wording.onset(case, case.troubles[0]) if case.troubles else None,
         alternatives=(Alternative("uneven-inputs", 0.12, "it may have run out of data and finished early"),),
         fix=(
             (
@@ -153,7 +153,7 @@ def _all_leaving(leaving: dict[int, Ref]) -> Finding:
         severity="error",
         confidence=0.6,
         subject=Subject(),
-        message=f"{telling.ranks_text(ranks).capitalize()} hang in the teardown of their process groups.",
+        message=f"{wording.ranks_text(ranks).capitalize()} hang in the teardown of their process groups.",
         evidence=tuple(leaving.values())[:4],
         victims=ranks,
         fix=("Wait for pending work (torch.cuda.synchronize) and meet at a barrier before destroy_process_group.",),

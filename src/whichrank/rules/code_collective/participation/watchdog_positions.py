@@ -28,8 +28,8 @@ from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.log import LogEvent
-from whichrank.rules import telling
-from whichrank.rules.doings import at_a_barrier_of_the_start
+from whichrank.rules import wording
+from whichrank.rules.busy_ranks import at_a_barrier_of_the_start
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import DEFAULT, Standings, silent_in_timeouts, standings
 
@@ -72,8 +72,8 @@ def _finding(
         confidence=0.6 if ahead else 0.72,
         subject=Subject(ranks=culprits),
         message=(
-            f"{telling.ranks_text(culprits).capitalize()} {did} work {standing.target} of {_group(standing)}; "
-            f"{telling.ranks_text(victims)} {others}."
+            f"{wording.ranks_text(culprits).capitalize()} {did} work {standing.target} of {_group(standing)}; "
+            f"{wording.ranks_text(victims)} {others}."
         ),
         evidence=tuple(event.ref for event in shown),
         victims=victims,
@@ -86,7 +86,7 @@ def _finding(
         ),
         fix=(
             (
-                f"Find out what {telling.ranks_text(culprits)} did at that time: its stack, its log, a "
+                f"Find out what {wording.ranks_text(culprits)} did at that time: its stack, its log, a "
                 "flight-recorder dump."
             ),
         ),
@@ -103,8 +103,8 @@ def _nobody(case: Case, standing: Standings) -> Finding:
     everybody = len(waiting) == case.world > 1
     heard = {event.rank for event in case.events}
     missing = tuple(rank for rank in range(case.world) if rank not in heard)
-    rest = f", {telling.ranks_text(standing.ahead)} in a later one" if standing.ahead else ""
-    rest += f"; of {telling.ranks_text(missing)} the logs at hand say nothing" if missing else ""
+    rest = f", {wording.ranks_text(standing.ahead)} in a later one" if standing.ahead else ""
+    rest += f"; of {wording.ranks_text(missing)} the logs at hand say nothing" if missing else ""
     if everybody:
         rest = "; which is all of them"
     return Finding(
@@ -115,7 +115,7 @@ def _nobody(case: Case, standing: Standings) -> Finding:
         confidence=0.5 if everybody else 0.4,
         subject=Subject(candidates=missing if not everybody and len(missing) < len(waiting) else ()),
         message=(
-            f"{telling.ranks_text(waiting).capitalize()} timed out in work {standing.target} of "
+            f"{wording.ranks_text(waiting).capitalize()} timed out in work {standing.target} of "
             f"{_group(standing)}{rest}."
         ),
         evidence=tuple(event.ref for event in list(standing.waiting.values())[:4]),
@@ -186,8 +186,8 @@ def _by_silence(case: Case) -> list[Finding] | NotEvaluated:
             confidence=0.6,
             subject=Subject(ranks=silent),
             message=(
-                f"{telling.ranks_text(waiting).capitalize()} timed out in a collective; "
-                f"{telling.ranks_text(silent)} did not: {elsewhere}."
+                f"{wording.ranks_text(waiting).capitalize()} timed out in a collective; "
+                f"{wording.ranks_text(silent)} did not: {elsewhere}."
             ),
             evidence=tuple(event.ref for event in shown[:5]),
             victims=waiting,
@@ -204,6 +204,6 @@ def _by_silence(case: Case) -> list[Finding] | NotEvaluated:
                     "none",
                 ),
             ),
-            fix=(f"Look at what {telling.ranks_text(silent)} did at that time: its own exception shows where it was.",),
+            fix=(f"Look at what {wording.ranks_text(silent)} did at that time: its own exception shows where it was.",),
         )
     ]

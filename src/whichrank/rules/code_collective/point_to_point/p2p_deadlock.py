@@ -24,7 +24,7 @@ first one between two ranks): such a cycle shows in stacks, not in dumps.
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.trouble import Trouble
 
@@ -39,8 +39,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
-    lineup = telling.lineup_of(case)
-    links = telling.certificate(lineup, trouble)
+    lineup = wording.lineup_of(case)
+    links = wording.certificate(lineup, trouble)
     steps = "; ".join(f"rank {link.rank} waits in {link.waits}" for link in links[:6])
     code = tuple(link.code for link in links if link.code is not None)
     return Finding(
@@ -51,9 +51,9 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         confidence=round(trouble.sure * 0.9, 2),
         subject=Subject(ranks=trouble.ranks, code=code[:4]),
         message=f"Point-to-point operations wait for each other: {steps}.",
-        evidence=telling.evidence(lineup, trouble),
+        evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims,
-        onset_ns=telling.onset(case, trouble),
+        onset_ns=wording.onset(case, trouble),
         certificate=links,
         alternatives=(Alternative("p2p-unmatched", 0.1, "one half may have been left out rather than postponed"),),
         fix=(

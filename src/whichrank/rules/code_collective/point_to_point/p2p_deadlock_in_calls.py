@@ -26,7 +26,7 @@ is the later one is read off the lines of a function that both ranks are in.
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import point_to_point
 from whichrank.timeline.collectives.point_to_point import Circle
@@ -54,7 +54,7 @@ def _finding(case: Case, circle: Circle) -> Finding:
         confidence=0.75,
         subject=Subject(ranks=tuple(sorted(circle.ranks)), code=tuple(place for place in places if place)),
         message=f"Point-to-point operations wait for each other: {steps}.",
-        evidence=telling.sat(case, circle.ranks[:4]),
+        evidence=wording.sat(case, circle.ranks[:4]),
         victims=circle.victims,
         alternatives=(Alternative("p2p-unmatched", 0.2, "one half may have been left out rather than postponed"),),
         fix=(

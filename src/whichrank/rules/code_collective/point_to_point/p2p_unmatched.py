@@ -24,7 +24,7 @@ The first message of a pair is not recorded if it hangs (NCCL makes the pair's c
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.trouble import Trouble
 
@@ -43,18 +43,18 @@ def _applies(trouble: Trouble) -> bool:
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
-    lineup = telling.lineup_of(case)
+    lineup = wording.lineup_of(case)
     here = set(trouble.meeting.joined)
     waiting = trouble.meeting.joined[min(here - set(trouble.ranks) or here)]
     waiter = int(lineup.rank[waiting])
-    text = f"{telling.who(case, waiter).capitalize()} waits in {telling.step(lineup, waiting)}"
-    peer = telling.culprits_text(case, trouble.ranks)
+    text = f"{wording.who(case, waiter).capitalize()} waits in {wording.step(lineup, waiting)}"
+    peer = wording.culprits_text(case, trouble.ranks)
     if trouble.shape == "stopped":
         text += f"; {peer} never posted the other half and issues nothing more"
     elif trouble.meeting.disagrees:
         text += "; the other half was posted with another size or type"
     elif trouble.acted is not None:
-        text += f"; {peer} never posted the other half and went on to {telling.step(lineup, trouble.acted)}"
+        text += f"; {peer} never posted the other half and went on to {wording.step(lineup, trouble.acted)}"
     certain = trouble.shape == "send-missing"
     confidence = round(trouble.sure * (0.9 if certain else 0.55), 2)
     acted = trouble.acted if trouble.acted is not None else waiting
@@ -67,14 +67,14 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         subject=Subject(
             ranks=trouble.ranks,
             code=(
-                *telling.place(lineup, acted, int(lineup.rank[acted])),
-                *telling.place(lineup, waiting, waiter),
+                *wording.place(lineup, acted, int(lineup.rank[acted])),
+                *wording.place(lineup, waiting, waiter),
             ),
         ),
         message=text + ".",
-        evidence=telling.evidence(lineup, trouble),
+        evidence=wording.evidence(lineup, trouble),
         victims=tuple(r for r in trouble.victims if r not in trouble.ranks),
-        onset_ns=telling.onset(case, trouble),
+        onset_ns=wording.onset(case, trouble),
         alternatives=()
         if certain
         else (

@@ -27,7 +27,7 @@ come round again would be read the wrong way.
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import point_to_point
 from whichrank.timeline.collectives.point_to_point import Circle
@@ -62,10 +62,10 @@ def _finding(case: Case, circle: Circle, past: int) -> Finding:
         confidence=0.7,
         subject=Subject(ranks=(past,), code=tuple(place for place in places if place)),
         message=(
-            f"{telling.who(case, left).capitalize()} waits in {point_to_point.told(sits[left])} for a half that "
-            f"{telling.who(case, past)} never posted: it has gone on to {point_to_point.told(sits[past])}."
+            f"{wording.who(case, left).capitalize()} waits in {point_to_point.told(sits[left])} for a half that "
+            f"{wording.who(case, past)} never posted: it has gone on to {point_to_point.told(sits[past])}."
         ),
-        evidence=telling.sat(case, (past, left)),
+        evidence=wording.sat(case, (past, left)),
         victims=tuple(sorted((left, *circle.victims))),
         alternatives=(Alternative("p2p-deadlock", 0.2, "both may post their halves in the wrong order"),),
         fix=_FIX,
@@ -87,7 +87,7 @@ def _lost(case: Case, circle: Circle) -> Finding:
             f"A message between ranks {one} and {other} was left out: rank {one} is in "
             f"{point_to_point.told(sits[one])}, rank {other} in {point_to_point.told(sits[other])}, and neither sends."
         ),
-        evidence=telling.sat(case, (one, other)),
+        evidence=wording.sat(case, (one, other)),
         victims=circle.victims,
         alternatives=(Alternative("p2p-deadlock", 0.25, "both may post their halves in the wrong order"),),
         fix=_FIX,

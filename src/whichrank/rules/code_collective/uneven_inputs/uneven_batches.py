@@ -27,7 +27,7 @@ stack or the log of that rank tells.
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.trouble import Trouble
 
@@ -42,7 +42,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:
-    lineup = telling.lineup_of(case)
+    lineup = wording.lineup_of(case)
     acted = trouble.acted if trouble.acted is not None else next(iter(trouble.meeting.joined.values()))
     due = trouble.due if trouble.due is not None else acted
     confidence = round(trouble.sure * 0.75, 2)
@@ -54,15 +54,15 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         confidence=confidence,
         subject=Subject(
             ranks=trouble.ranks,
-            code=(*telling.place(lineup, acted, trouble.ranks[0]), *telling.place(lineup, due)),
+            code=(*wording.place(lineup, acted, trouble.ranks[0]), *wording.place(lineup, due)),
         ),
         message=(
-            f"{telling.culprits_text(case, trouble.ranks).capitalize()} left the loop and called "
-            f"{telling.step(lineup, acted)}; {telling.wait_text(trouble.victims)} in {telling.step(lineup, due)}."
+            f"{wording.culprits_text(case, trouble.ranks).capitalize()} left the loop and called "
+            f"{wording.step(lineup, acted)}; {wording.wait_text(trouble.victims)} in {wording.step(lineup, due)}."
         ),
-        evidence=telling.evidence(lineup, trouble),
+        evidence=wording.evidence(lineup, trouble),
         victims=trouble.victims if trouble.hangs else (),
-        onset_ns=telling.onset(case, trouble),
+        onset_ns=wording.onset(case, trouble),
         alternatives=(
             Alternative(
                 "conditional-collective",

@@ -27,7 +27,7 @@ import numpy as np
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import building, telling
+from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import statements
@@ -63,7 +63,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if uneven:
         ends = ", ".join(f"{last[r][1]}" for r in left[:3])
         most = max(total for _, total, _ in others.values())
-        who = telling.ranks_text(left).capitalize()
+        who = wording.ranks_text(left).capitalize()
         message = f"{who} had only {ends} steps where others have {most}, and left the loop."
     else:
         message = "Some rank ran out of data before the others: torch's Join noticed it."

@@ -11,11 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from whichrank.model.evidence import Ref
-from whichrank.model.findings import Endpoint, Link, NotEvaluated, Subject
+from whichrank.model.findings import NotEvaluated
 from whichrank.records.network import PortState
-from whichrank.rules import hardware, telling
-from whichrank.rules.hardware import Weight
 from whichrank.timeline.case import Case
 from whichrank.timeline.network.connections import Flow, Place
 
@@ -227,43 +224,6 @@ def links_seen(case: Case, scope: Scope) -> bool:
     return bool(scope.places) and all(interface_of(case, place) for place in scope.places)
 
 
-def weight(case: Case) -> Weight:
-    """A job that goes on is not held up, whatever single connections do."""
-    still = not any(moving(flow) for flow in case.connections.flows)
-    held_up = still or hardware.failed(case) or not hardware.has_job(case)
-    return Weight(1.0, "error") if held_up else Weight(0.6, "warning")
-
-
-def subject(scope: Scope) -> Subject:
-    """One host and its ranks, or the link between two."""
-    if scope.place is not None:
-        return Subject(ranks=scope.place.ranks, hosts=(scope.place.name,))
-    if scope.pair is not None:
-        one, other = scope.pair
-        return Subject(links=(Link(Endpoint(one.name, ""), Endpoint(other.name, "")),))
-    return Subject()
-
-
 def standing_s(flows: Iterable[Flow]) -> float:
     """For how long the longest of them has not been answered."""
     return max(flow.sender.number("lastack") for flow in flows) / 1000
-
-
-def refs(flows: Iterable[Flow]) -> list[Ref]:
-    """The sockets as evidence, one of each pair of hosts first."""
-    unique = {flow.pair: flow.sender.ref for flow in reversed(list(flows))}
-    return list(dict.fromkeys([*reversed(unique.values()), *(flow.sender.ref for flow in flows)]))
-
-
-def named(place: Place) -> str:
-    """`node7 (ranks 4-7)`."""
-    return f"{place.name} ({telling.ranks_text(place.ranks)})" if place.ranks else place.name
-
-
-def scope_text(scope: Scope) -> str:
-    """`between node7 (rank 2) and the other hosts`, `between A and B`, `between the hosts`."""
-    if scope.place is not None:
-        return f"between {named(scope.place)} and the other hosts"
-    if scope.pair is not None:
-        return f"between {named(scope.pair[0])} and {named(scope.pair[1])}"
-    return "between the hosts"

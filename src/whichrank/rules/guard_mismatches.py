@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import guarded
+from whichrank.rules import guard_findings
 from whichrank.timeline.case import Case
 from whichrank.timeline.guard.wrong import Wrong
 
 
 def judge(case: Case, code: str, cause: str, aspect: str, fix: str) -> list[Finding] | NotEvaluated:
     """Calls whose first difference is this aspect."""
-    found = guarded.wrongs(case, "signature")
+    found = guard_findings.wrongs(case, "signature")
     if isinstance(found, NotEvaluated):
         return found
     return [_finding(case, wrong, code, cause, fix) for wrong in found if wrong.tensor == aspect]
@@ -23,11 +23,11 @@ def _finding(case: Case, wrong: Wrong, code: str, cause: str, fix: str) -> Findi
     number = wrong.detail["call"]
     call = f"{op}, call {number} of group {wrong.module} (step {wrong.step})"
     if wrong.odd:
-        message = f"{guarded.who(wrong)} brought {what} {mine} to {call}; the others brought {theirs}."
+        message = f"{guard_findings.who(wrong)} brought {what} {mine} to {call}; the others brought {theirs}."
     else:
-        message = f"{guarded.who(wrong)} brought different {what} to {call}: {theirs}."
+        message = f"{guard_findings.who(wrong)} brought different {what} to {call}: {theirs}."
     places = dict.fromkeys([str(wrong.detail["place"]), *(str(at) for at in wrong.detail["at"].values())])
-    return guarded.found(
-        case, wrong, code, cause, message, 0.97 if wrong.odd else 0.85, (fix, guarded.go_back(case, wrong)),
+    return guard_findings.found(
+        case, wrong, code, cause, message, 0.97 if wrong.odd else 0.85, (fix, guard_findings.go_back(case, wrong)),
         places=list(places)[:2],
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What rules on hardware share: which events of a kernel log count, whose GPU it is, and how that is told."""
+"""Which events of a kernel log count in a case: when they were, whom they speak of, and what they are worth."""
 
 from __future__ import annotations
 
@@ -6,25 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from whichrank.facts import xids
-from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative, Category, Finding, Gpu, NextStep, NotEvaluated, Severity, Subject
-from whichrank.records.hardware import GpuState, KernelEvent, address
+from whichrank.model.findings import Severity
+from whichrank.records.hardware import KernelEvent, address
 from whichrank.records.log import Value
-from whichrank.rules import building, telling
 from whichrank.timeline.case import Case
 from whichrank.timeline.hardware import same_host
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import statements
-
-NO_KERNEL_LOG = NotEvaluated("the kernel log of the hosts (dmesg, journalctl -k)")
-NO_GPU_STATE = NotEvaluated("the kernel log or nvidia-smi -q of the hosts")
 
 _OLD_NS = 6 * 3600 * 10**9
 """Where nothing tells when the job ran, an event this much older than the end of its log is of another day's work."""
 _TOGETHER_NS = 10 * 10**9
 _SECOND_HAND = 0.7
 """What an Xid counts that is not in the log itself but named by one that follows from it."""
-_MOST_REFS = 5
 _FAILURES = (
     "watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "cuda_error", "native_crash",
     "peer_closed", "gloo_timeout", "elastic_failure", "monitored_barrier_failed", "desync_report", "traceback",
@@ -250,116 +244,6 @@ def counting(case: Case, events: Sequence[KernelEvent]) -> tuple[list[KernelEven
     return chosen, weight
 
 
-# -- who
-
-
-def gpu_text(case: Case, host: str | None, device: str, gpu: Gpu | None = None) -> str:
-    """`GPU 3 (0000:17:00) of node7 (rank 11)`."""
-    found = gpu or case.hardware.gpu(host, device)
-    name = f"GPU {found.index} ({device})" if found else f"The GPU at {device}" if device else "A GPU"
-    ranks = case.hardware.ranks_on(host, device)
-    whose = f", used by {telling.ranks_text(ranks)}" if ranks else ""
-    return f"{name}{' of ' + host if host else ''}{whose}"
-
-
-def subject_of(case: Case, events: Sequence[KernelEvent]) -> Subject:
-    """The GPUs of these events, their hosts and the ranks on them."""
-    hosts = tuple(dict.fromkeys(e.host for e in events if e.host))
-    gpus = tuple(dict.fromkeys(g for e in events if (g := case.hardware.gpu(e.host, e.device)) is not None))
-    ranks = sorted({r for e in events for r in case.hardware.ranks_on(e.host, e.device, e.pid)})
-    return Subject(ranks=tuple(ranks), hosts=hosts, gpus=gpus)
-
-
-def state_subject(case: Case, state: GpuState) -> Subject:
-    ranks = case.hardware.ranks_on(state.host, state.bus_id or state.uuid or "")
-    gpus = (Gpu(state.host or "", state.index, state.uuid),) if state.index is not None else ()
-    return Subject(ranks=ranks, hosts=(state.host,) if state.host else (), gpus=gpus)
-
-
-def state_text(case: Case, state: GpuState) -> str:
-    gpu = Gpu(state.host or "", state.index, state.uuid) if state.index is not None else None
-    return gpu_text(case, state.host, state.bus_id or state.uuid or "", gpu)
-
-
-# -- the finding
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What a rule says, whoever is meant."""
-
-    code: str
-    cause: str
-    category: Category = "crash"
-    fix: tuple[str, ...] = ()
-    alternatives: tuple[tuple[str, float, str], ...] = ()
-    next: tuple[NextStep, ...] = ()
-
-
-def found(  # noqa: PLR0913
-    case: Case,
-    claim: Claim,
-    refs: Sequence[Ref],
-    message: str,
-    confidence: float,
-    *,
-    weight: Weight,
-    subject: Subject,
-    onset_ns: int | None = None,
-    fix: tuple[str, ...] = (),
-) -> Finding:
-    """A finding, no surer and no graver than its weight allows."""
-    sure = round(confidence * weight.factor, 2)
-    alternatives = tuple(
-        Alternative(cause, round(min(share, (1 - sure) / len(claim.alternatives)), 2), why)
-        for cause, share, why in claim.alternatives
-    )
-    ranked = tuple(rank_ref(ref, subject) for ref in dict.fromkeys(refs))
-    return Finding(
-        code=claim.code,
-        cause=claim.cause,
-        category="hang" if claim.category == "crash" and statements.only_hangs(case) else claim.category,
-        severity=weight.severity,
-        confidence=sure,
-        subject=subject,
-        message=message,
-        evidence=ranked[:_MOST_REFS],
-        fix=fix or claim.fix,
-        victims=tuple(r for r in range(case.world) if r not in subject.ranks) if subject.ranks else (),
-        alternatives=alternatives,
-        next=claim.next,
-        onset_ns=onset_ns,
-    )
-
-
-def rank_ref(ref: Ref, subject: Subject) -> Ref:
-    """A quote with its rank, where only one is meant."""
-    return replace(ref, rank=subject.ranks[0]) if ref.rank is None and len(subject.ranks) == 1 else ref
-
-
 def onset(events: Iterable[KernelEvent]) -> int | None:
     """The first wall-clock time of these."""
     return min((e.time_ns for e in events if e.time_ns is not None and e.time_ns > 0), default=None)
-
-
-def aside(case: Case, events: Sequence[KernelEvent], weight: Weight) -> str:
-    """What must be said of an event that accuses nobody, or that is known only by another."""
-    named = events[0].number("named_by") if events else None
-    said = f" The log has only the Xid {named} that follows from it." if named is not None else ""
-    if weight.severity != "info" or not events:
-        return said
-    when = case.hardware.when(events[0])
-    if when in ("before", "after"):
-        return f"{said} This was {when} the run."
-    return f"{said} Nothing in the job's own evidence shows that it was harmed, or when this was."
-
-
-def names(case: Case, ranks: tuple[int, ...]) -> str:
-    """As `building.who`."""
-    return building.who(case, ranks)
-
-
-def value_ref(state: GpuState, words: str) -> Ref:
-    """A value of a GPU as evidence."""
-    where = state.bus_id or state.uuid or (f"GPU {state.index}" if state.index is not None else "GPU")
-    return replace(state.ref, quote=f"{where}: {words}"[:400])

@@ -15,7 +15,7 @@ from whichrank.model.findings import (
     Subject,
     Witness,
 )
-from whichrank.rules.telling import ranks_text
+from whichrank.rules.wording import ranks_text
 from whichrank.timeline.case import Case
 from whichrank.timeline.guard.compare import Comparison, Saved
 from whichrank.timeline.guard.wrong import Kind, Wrong

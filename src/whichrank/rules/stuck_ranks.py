@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
-from whichrank.rules import telling
+from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import Held, held_up, only_stack, ref_of, stack_ref
 from whichrank.timeline.job_state.activity import Doing, of_process
@@ -34,7 +34,7 @@ def _alone(case: Case, doing: Doing, code: str, cause: str, words: str, fix: tup
         return []
     stack, rank = only
     at = f" at {activity.place}" if activity.place else f" ({activity})"
-    who = telling.who(case, rank).capitalize() if rank is not None else "A process"
+    who = wording.who(case, rank).capitalize() if rank is not None else "A process"
     return [
         Finding(
             code=code,
@@ -66,8 +66,8 @@ def _finding(case: Case, found: list[Held], code: str, cause: str, words: str, f
     )
     verb = "is" if len(ranks) == 1 else "are"
     message = (
-        f"{telling.culprits_text(case, ranks).capitalize()} {verb} {words}{at}{what}; "
-        f"{telling.ranks_text(waiting)} wait."
+        f"{wording.culprits_text(case, ranks).capitalize()} {verb} {words}{at}{what}; "
+        f"{wording.ranks_text(waiting)} wait."
     )
     named = {"dumps": 0.9, "watchdog": 0.85, "stacks": 0.75}[first.by]
     certain = 0.95 if first.activity.doing not in ("user", "evaluation") else 0.85
@@ -82,7 +82,7 @@ def _finding(case: Case, found: list[Held], code: str, cause: str, words: str, f
         evidence=_evidence(case, found, waiting),
         victims=waiting,
         fix=fix,
-        onset_ns=telling.onset(case, case.troubles[0]) if case.troubles else None,
+        onset_ns=wording.onset(case, case.troubles[0]) if case.troubles else None,
         alternatives=(Alternative("rank-stuck-in-user-code", 0.08, "the name of the function may mislead"),)
         if first.activity.doing != "user"
         else (),
@@ -108,5 +108,5 @@ def _evidence(case: Case, found: list[Held], waiting: tuple[int, ...]) -> tuple[
     refs = [stack_ref(case, held.rank) for held in found[:3]]
     refs += [stack_ref(case, rank) for rank in waiting if rank in case.stacks][:1]
     if case.troubles and case.lineup is not None:
-        refs += telling.evidence(case.lineup, case.troubles[0])[:3]
+        refs += wording.evidence(case.lineup, case.troubles[0])[:3]
     return tuple(refs)

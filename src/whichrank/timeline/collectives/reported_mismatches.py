@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from whichrank.records.log import LogEvent
-from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import of_all_ranks
 from whichrank.timeline.job_state.statements import Statement, events, statement
@@ -38,10 +37,6 @@ class Mismatch:
     seq: int | None
     hangs: bool = False
     """They wait for each other; torch's own check ends them."""
-
-    def of(self, claim: Claim) -> Claim:
-        """The claim, as one about a hang or a crash."""
-        return replace(claim, category="hang") if self.hangs else claim
 
 
 def mismatches(case: Case) -> list[Mismatch]:
