@@ -7,6 +7,7 @@ from inspect import cleandoc
 from pathlib import Path
 from types import ModuleType
 
+from whichrank.facts.fixes import with_fix
 from whichrank.flows.discovery import discover_rules
 
 FOLDER = Path(__file__).parent.parent / "docs" / "rules"
@@ -14,7 +15,7 @@ GENERATED = "<!-- Written by `make docs` from the rules' docstrings; edit those.
 
 
 def title_and_body(module: ModuleType) -> tuple[str, str]:
-    title, _, body = cleandoc(module.__doc__ or "").partition("\n")
+    title, _, body = with_fix(cleandoc(module.__doc__ or ""), module.CAUSE).partition("\n")
     return title.rstrip("."), body.strip()
 
 

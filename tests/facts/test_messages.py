@@ -16,6 +16,7 @@ from tests.conftest import ROOT
 from tests.each import over
 from whichrank.evidence.text.words import ALIGNED
 from whichrank.facts.messages import REPORT, Signature, names_a_cause, recognise, signatures
+from whichrank.facts.rule_rows import rows
 from whichrank.facts.taxonomy import causes
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.flows.discovery import discover_rules
@@ -206,6 +207,7 @@ def test_no_signature_or_rule_knows_an_incident_by_its_own_words() -> None:
     general = LIBRARIES | ENGLISH | set().union(*(_tokens(f.read_text(errors="replace")) for f in facts))
     own = {word for word, where in seen.items() if len(where) == 1} - general
     used = set().union(*(_tokens(" ".join((*s.anchors, s.pattern))) for s in ALL))
+    used |= set().union(*(_tokens(" ".join((row.says, *row.fix))) for row in rows().values()))
     for file in (ROOT / "src" / "whichrank" / "rules").rglob("*.py"):
         if {"code", "settings"} & set(file.parts[file.parts.index("rules") :]):
             continue  # they judge programs and launch files

@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from whichrank.facts.fixes import with_fix
 from whichrank.facts.taxonomy import causes
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.flows.discovery import discover_rules
@@ -48,7 +49,7 @@ def test_the_cause_is_in_the_taxonomy(rule: ModuleType) -> None:
 
 @each_rule
 def test_the_page_is_whole(rule: ModuleType) -> None:
-    page = rule.__doc__ or ""
+    page = with_fix(rule.__doc__ or "", rule.CAUSE)
     title = page.partition("\n")[0]
     assert title.endswith(".")
     at = [re.search(rf"^(## {section}$|{section}\b[^.:\n]*:)", page, re.MULTILINE) for section in SECTIONS]

@@ -19,10 +19,10 @@ FAMILIES = {
     "gpu_hardware": ("ecc_error", "fell_off_bus", "gpu_fault", "nvlink_fault", "fabric_manager", "thermal_or_power"),
     "cuda_fault": ("application_xid", "gpu_page_fault", "kernel_saw_crash"),
     "pcie_p2p": ("pcie_degraded",),
-    "rdma_fabric": ("link_flap", "memlock_seen", "mtu_black_hole"),
-    "net_interface": ("packet_loss_seen", "no_answer"),
+    "rdma_fabric": ("link_flap", "memlock_on_host", "mtu_black_hole"),
+    "net_interface": ("packet_loss", "no_answer"),
     "host_resources": (
-        "kernel_out_of_memory", "limits_seen", "file_system_full", "shm_seen", "hung_task", "frozen",
+        "kernel_out_of_memory", "open_files_on_host", "file_system_full", "shm_on_host", "hung_task", "frozen",
     ),
     "slow_rank": ("cpu_starved",),
 }  # fmt: skip

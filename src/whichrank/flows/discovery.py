@@ -21,4 +21,7 @@ def discover_rules(judges: str = "case") -> list[ModuleType]:
     package = import_module("whichrank.rules")
     families = [entry.name for entry in iter_modules(package.__path__) if entry.ispkg]
     chosen = [f for f in families if getattr(import_module(f"{package.__name__}.{f}"), "JUDGES", "case") == judges]
-    return sorted((rule for family in chosen for rule in rules_below(family)), key=lambda rule: str(rule.CODE))
+    found = [rule for family in chosen for rule in rules_below(family)]
+    if judges == "case":
+        found += import_module(f"{package.__name__}.from_rows").rules()
+    return sorted(found, key=lambda rule: str(rule.CODE))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from whichrank.facts import codes, environment, messages, near_names, site, taxonomy, xids
+from whichrank.facts import codes, environment, fixes, messages, near_names, rule_rows, site, taxonomy, xids
 
 RULES = Path(__file__).parent.parent / "rules"
 _CODE = re.compile(r'^CODE = "(\w+)"$', re.MULTILINE)
@@ -122,7 +122,8 @@ def rules() -> tuple[tuple[str, str, Path], ...]:
 @cache
 def built_in_rules() -> tuple[tuple[str, str, Path], ...]:
     """Those that come with whichrank."""
-    return tuple(_stated(sorted(RULES.rglob("*.py"))))
+    table = ((row.code, row.cause, rule_rows.FOLDER) for row in rule_rows.rows().values())
+    return (*_stated(sorted(RULES.rglob("*.py"))), *table)
 
 
 def _stated(files: Iterable[Path]) -> list[tuple[str, str, Path]]:
@@ -139,17 +140,25 @@ def _stated(files: Iterable[Path]) -> list[tuple[str, str, Path]]:
 
 
 def _rule(code: str, cause: str, file: Path) -> Reading:
-    import ast
-
-    try:
-        page = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-    except (SyntaxError, ValueError):
-        page = f"The plug-in {file} can't be read; whichrank rules check tells why."
+    page = page_of(code, cause, file)
     title, _, body = page.partition("\n")
     fix = re.search(r"^## Fix\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     steps = (" ".join(fix[1].split()),) if fix else ()
     about = f"Cause: {cause}\n\n" if cause else ""
     return Reading("rule", code, f"{code}: {title}", f"{about}{body.strip()}", steps, (f"rule {code}",))
+
+
+def page_of(code: str, cause: str, file: Path) -> str:
+    """The page of a rule, read without importing it."""
+    if file == rule_rows.FOLDER:
+        return rule_rows.rows()[code].page
+    import ast
+
+    try:
+        page = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    except (OSError, SyntaxError, ValueError):
+        return f"The plug-in {file} can't be read; whichrank rules check tells why."
+    return fixes.with_fix(page, cause)
 
 
 def _cause(slug: str) -> Reading:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,8 +53,4 @@ def _of(plugin: site.Plugin) -> list[Row]:
 
 
 def _rule(code: str, cause: str, file: Path, origin: str) -> Row:
-    try:
-        page = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-    except (OSError, SyntaxError, ValueError):
-        page = ""
-    return Row("rule", code, cause, page.partition("\n")[0], origin)
+    return Row("rule", code, cause, explain.page_of(code, cause, file).partition("\n")[0], origin)

@@ -13,15 +13,13 @@ errno 28 or 122 in an exception of a rank, where it is not about shared memory: 
 ## Example
 `OSError: [Errno 28] No space left on device: '/scratch/ckpt/step_4000.pt'`
 
-## Fix
-Free space, keep fewer checkpoints, or write elsewhere; check inodes as well (`df -i`).
-
 ## Limits
 The message may not name the file: the traceback's line tells what was written.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -34,10 +32,7 @@ CAUSE = "disk-full"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Free space or write elsewhere; keep fewer checkpoints; move caches and TMPDIR off the small disk.",
-        "If df shows space, look at inodes (df -i) and quotas.",
-    ),
+    fix=fix(CAUSE),
     blames="host",
     alternatives=(("shm-too-small", 0.08, "where no path is named it may have been /dev/shm"),),
     next=(NextStep("df -h; df -i", "shows which file system is full", ("disk-full", "shm-too-small"), "none"),),

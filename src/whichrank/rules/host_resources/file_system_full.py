@@ -13,9 +13,6 @@ so is shared memory, which has a cause of its own. Where the job did not fail it
 ## Example
 `/dev/nvme0n1p1  894G  894G  0  100% /scratch`
 
-## Fix
-Free space, keep fewer checkpoints, or write elsewhere; on full inodes remove small files.
-
 ## Limits
 df tells the state when it was run, not when the job failed.
 """
@@ -24,6 +21,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.host import FileSystem
 from whichrank.rules import building, hardware_findings
@@ -37,7 +35,7 @@ CAUSE = "disk-full"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=("Free space or write elsewhere; keep fewer checkpoints; move caches and TMPDIR off the small disk.",),
+    fix=fix(CAUSE),
 )
 _ALWAYS_FULL = ("/dev/loop", "/dev/sr", "squashfs", "efivarfs", "shm", "tmpfs", "udev", "overlay-ro")
 _NOT_WRITTEN = ("/snap", "/sys", "/proc", "/boot/efi", "/dev", "/run", "/media", "/cdrom")

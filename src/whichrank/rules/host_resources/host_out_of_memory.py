@@ -15,16 +15,13 @@ scheduler names is the rank. SIGKILL alone is reported as a killed rank, with th
 ## Example
 `slurmstepd: error: Detected 1 oom_kill event in StepId=71.0`, and task 5 was `Killed`.
 
-## Fix
-Load weights once and memory-mapped, use fewer data-loader workers, ask for more memory, or raise the container's
-limit.
-
 ## Limits
 The kernel log says which process was chosen and how much it held.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -37,10 +34,7 @@ CAUSE = "host-out-of-memory"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Hold less on the host: load the checkpoint memory-mapped or on one rank, use fewer data-loader workers.",
-        "Or give the job more: --mem of the scheduler, the container's memory limit, a larger machine.",
-    ),
+    fix=fix(CAUSE),
     blames="host",
     next=(
         NextStep(

@@ -15,9 +15,6 @@ ranks live: it is another job's. What the killed process's peers report follows 
 ## Example
 `Memory cgroup out of memory: Killed process 7194 (python) total-vm:…, anon-rss:212044288kB`
 
-## Fix
-Hold less on the host (memory-mapped checkpoints, fewer workers), ask for more memory, or raise the container's limit.
-
 ## Limits
 The kernel's pid is the host's; a container may know the process by another number. A data-loader worker that is killed
 takes its rank with it.
@@ -25,6 +22,7 @@ takes its rank with it.
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.hardware import KernelEvent
 from whichrank.rules import hardware_findings
@@ -40,10 +38,7 @@ CAUSE = "host-out-of-memory"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Hold less on the host: load the checkpoint memory-mapped or on one rank, use fewer data-loader workers.",
-        "Or give the job more: --mem of the scheduler, the container's memory limit, a larger machine.",
-    ),
+    fix=fix(CAUSE),
     next=(
         NextStep(
             "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.events",

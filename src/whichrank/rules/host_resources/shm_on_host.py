@@ -13,9 +13,6 @@ job that failed otherwise it is offered with little confidence; in a job that ru
 ## Example
 `shm  64M  64M  0  100% /dev/shm`
 
-## Fix
-`docker run --shm-size=16g` or `--ipc=host`; in Kubernetes an emptyDir of medium Memory; remove leftovers.
-
 ## Limits
 df on the host does not show a container's own /dev/shm.
 """
@@ -25,6 +22,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.host import HostState
@@ -39,10 +37,7 @@ CAUSE = "shm-too-small"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Give the container more: docker --shm-size=16g or --ipc=host, an emptyDir of medium Memory at /dev/shm.",
-        "Remove segments of dead processes, after looking who maps them: ls -l /dev/shm.",
-    ),
+    fix=fix(CAUSE),
 )
 _PLACE = "/dev/shm"  # noqa: S108
 _SMALL = 64 << 20

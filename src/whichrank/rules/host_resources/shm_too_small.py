@@ -16,16 +16,13 @@ arrays are semaphores and segments, which lie there. joblib says that it could n
 `Error while creating shared memory segment /dev/shm/nccl-aB3dEf (size 9637888), error: No space left on device
 (28)`
 
-## Fix
-`docker run --shm-size=16g` or `--ipc=host`; in Kubernetes an emptyDir with medium Memory at `/dev/shm`; remove
-leftovers.
-
 ## Limits
 A data-loader worker that dies of a bus error is reported as such, with this cause among the alternatives.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -38,10 +35,7 @@ CAUSE = "shm-too-small"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Give the container more: docker --shm-size=16g or --ipc=host, an emptyDir of medium Memory at /dev/shm.",
-        "Remove segments of dead processes: ls -l /dev/shm.",
-    ),
+    fix=fix(CAUSE),
     blames="host",
     next=(NextStep("df -h /dev/shm; ls -l /dev/shm", "shows its size and what fills it", ("shm-too-small",), "none"),),
 )

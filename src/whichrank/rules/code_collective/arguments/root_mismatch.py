@@ -14,10 +14,6 @@ The n-th call of each communicator is compared across its members; the minority 
 ## Example
 At the 40th call rank 2 broadcasts from root 1, ranks 0, 1 and 3 from root 0.
 
-## Fix
-Pass the same root on every rank; remember that `src` of torch.distributed is a global rank, `group_src` one within
-the group.
-
 ## Limits
 Without NCCL's lines about collectives nothing can be said.
 """
@@ -26,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules.wording import argument_mismatch
 from whichrank.timeline.case import Case
@@ -38,10 +35,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if case.calls is None:
         return NotEvaluated("NCCL's log with COLL lines")
     seen = replace(case, lineup=case.calls, has_dumps=False)
-    fix = (
-        (
-            "Pass the same root on every rank; remember that src of torch.distributed is a global "
-            "rank, group_src one within the group."
-        ),
-    )
-    return [argument_mismatch(seen, t, CODE, CAUSE, fix) for t in case.call_troubles if t.shape == "root"]
+    return [argument_mismatch(seen, t, CODE, CAUSE, fix(CAUSE)) for t in case.call_troubles if t.shape == "root"]

@@ -14,16 +14,13 @@ same group. The minority is the culprit; without a majority nobody is named.
 ## Example
 Ranks 0, 1 and 3 are in `broadcast from 0`, rank 2 is in `broadcast from 2`; all are in #26 of default_pg.
 
-## Fix
-Pass the same root on every rank; remember that `src` of torch.distributed is a global rank, `group_src` one within
-the group.
-
 ## Limits
 Only what hangs shows: NCCL goes on with wrong numbers, and a root that was given as `group_src` is not told.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
 from whichrank.records.log import LogEvent
 from whichrank.rules import wording
@@ -70,10 +67,5 @@ def _finding(case: Case, meeting: Meeting, told: dict[int, LogEvent], roots: dic
         message=f"Ranks name different roots in {wording.step(lineup, row)}: {words}.",
         evidence=(*(told[rank].ref for rank in shown[:4]), wording.proof(lineup, row)),
         victims=tuple(rank for rank in sorted(meeting.joined) if rank not in odd),
-        fix=(
-            (
-                "Pass the same root on every rank; remember that src of torch.distributed is a global "
-                "rank, group_src one within the group."
-            ),
-        ),
+        fix=fix(CAUSE),
     )

@@ -13,9 +13,6 @@ All waits of the cycle are sends and receives, and none of the ranks left its ea
 ## Example
 Rank 0 waits in `recv 0<-1`, rank 1 in `recv 1<-0`.
 
-## Fix
-Post both halves at once (`batch_isend_irecv`), or let even ranks send first and odd ranks receive first.
-
 ## Limits
 Gloo records no send or recv at all, and NCCL records none that hangs while its pair's communicator is made (the
 first one between two ranks): such a cycle shows in stacks, not in dumps.
@@ -23,6 +20,7 @@ first one between two ranks): such a cycle shows in stacks, not in dumps.
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -56,10 +54,5 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         onset_ns=wording.onset(case, trouble),
         certificate=links,
         alternatives=(Alternative("p2p-unmatched", 0.1, "one half may have been left out rather than postponed"),),
-        fix=(
-            (
-                "Post send and recv together with dist.batch_isend_irecv, "
-                "or order them: even ranks send first, odd ranks receive first."
-            ),
-        ),
+        fix=fix(CAUSE),
     )

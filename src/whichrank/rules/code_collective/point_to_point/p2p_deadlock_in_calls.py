@@ -15,9 +15,6 @@ left its half out: that is no deadlock but a message without a partner.
 ## Example
 Rank 0 is in `recv from rank 1`, rank 1 is in `recv from rank 0`.
 
-## Fix
-Post both halves at once (`batch_isend_irecv`), or let even ranks send first and odd ranks receive first.
-
 ## Limits
 Messages that are posted without waiting (`isend`, `irecv`) and waited for later show no peer. Which part of a program
 is the later one is read off the lines of a function that both ranks are in.
@@ -25,6 +22,7 @@ is the later one is read off the lines of a function that both ranks are in.
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -57,10 +55,5 @@ def _finding(case: Case, circle: Circle) -> Finding:
         evidence=wording.sat(case, circle.ranks[:4]),
         victims=circle.victims,
         alternatives=(Alternative("p2p-unmatched", 0.2, "one half may have been left out rather than postponed"),),
-        fix=(
-            (
-                "Post send and recv together with dist.batch_isend_irecv, "
-                "or order them: even ranks send first, odd ranks receive first."
-            ),
-        ),
+        fix=fix(CAUSE),
     )

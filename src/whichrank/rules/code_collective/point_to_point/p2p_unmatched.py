@@ -14,15 +14,13 @@ posting its half (its earlier steps or its siblings did post it there), or when 
 ## Example
 Rank 4 waits in `recv 4<-0` at `pipeline.py:203`; rank 0 went on to `all_reduce #12` without the send.
 
-## Fix
-Make both stages agree on the number and order of messages; check the condition around the missing half.
-
 ## Limits
 The first message of a pair is not recorded if it hangs (NCCL makes the pair's communicator first); Gloo records none.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -94,10 +92,5 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
                 "none",
             ),
         ),
-        fix=(
-            (
-                "Make both sides agree on the number, order, size and tag of messages; "
-                "look at the condition around the missing half."
-            ),
-        ),
+        fix=fix(CAUSE),
     )

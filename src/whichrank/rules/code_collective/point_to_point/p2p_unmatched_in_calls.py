@@ -16,9 +16,6 @@ either may have done it: both are candidates.
 ## Example
 Rank 3 is in `recv from rank 2` in `forward`; rank 2 has gone on to `backward` and is in `recv from rank 3`.
 
-## Fix
-Make both stages agree on the number and order of messages; check the condition around the missing half.
-
 ## Limits
 Which part of a program is the later one is read off the lines of a function that both ranks are in: a loop that has
 come round again would be read the wrong way.
@@ -26,6 +23,7 @@ come round again would be read the wrong way.
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -34,12 +32,6 @@ from whichrank.timeline.collectives.point_to_point import Circle
 
 CODE = "COLL132"
 CAUSE = "p2p-unmatched"
-_FIX = (
-    (
-        "Make both sides agree on the number, order, size and tag of messages; "
-        "look at the condition around the missing half."
-    ),
-)
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -68,7 +60,7 @@ def _finding(case: Case, circle: Circle, past: int) -> Finding:
         evidence=wording.sat(case, (past, left)),
         victims=tuple(sorted((left, *circle.victims))),
         alternatives=(Alternative("p2p-deadlock", 0.2, "both may post their halves in the wrong order"),),
-        fix=_FIX,
+        fix=fix(CAUSE),
     )
 
 
@@ -90,5 +82,5 @@ def _lost(case: Case, circle: Circle) -> Finding:
         evidence=wording.sat(case, (one, other)),
         victims=circle.victims,
         alternatives=(Alternative("p2p-deadlock", 0.25, "both may post their halves in the wrong order"),),
-        fix=_FIX,
+        fix=fix(CAUSE),
     )

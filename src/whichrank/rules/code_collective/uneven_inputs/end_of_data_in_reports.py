@@ -14,15 +14,13 @@ Only where ranks timed out and no dump or progress line tells more.
 ## Example
 `Timed out waiting 1800000ms for recv operation to complete`, with "custom IterableDataset with dynamic batching"
 
-## Fix
-Give every rank the same number of batches, or wrap the loop in torch.distributed.algorithms.join.Join.
-
 ## Limits
 It rests on the words of a person.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -36,10 +34,7 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     category="hang",
-    fix=(
-        "Give every rank the same number of batches: equal shards, drop_last=True, a fixed number of steps per epoch.",
-        "Or wrap the loop in torch.distributed.algorithms.join.Join.",
-    ),
+    fix=fix(CAUSE),
     alternatives=(
         ("conditional-collective", 0.12, "a rank may have taken another path"),
         ("rank-stuck-in-data-loading", 0.1, "a rank may be waiting for data"),

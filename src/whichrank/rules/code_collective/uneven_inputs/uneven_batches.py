@@ -15,10 +15,6 @@ the loop's own operations came from, where the others issued the loop's next ope
 ## Example
 Ranks 0-6 wait in `all_reduce #801` at `train.py:52`; rank 7 is in `barrier #801` at `train.py:60`.
 
-## Fix
-Give every rank the same number of batches (`DistributedSampler(drop_last=True)`, equal shards), or wrap the loop
-in `torch.distributed.algorithms.join.Join`, or agree on the end by an all_reduce of "I have a batch".
-
 ## Limits
 A rank that ran out and then waits in no recorded operation looks like any other rank that stopped: then the
 stack or the log of that rank tells.
@@ -26,6 +22,7 @@ stack or the log of that rank tells.
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -70,14 +67,5 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
                 "it may have left the loop early on a condition",
             ),
         ),
-        fix=(
-            (
-                "Give every rank the same number of batches: "
-                "DistributedSampler with drop_last=True, shards of equal length."
-            ),
-            (
-                "Or wrap the loop in torch.distributed.algorithms.join.Join, "
-                "or all_reduce 'I have a batch' before each step."
-            ),
-        ),
+        fix=fix(CAUSE),
     )

@@ -16,10 +16,6 @@ where the structure of the failure points at the same ranks.
     rank 4: 1024 batches in this epoch
     rank 5: 1011 batches in this epoch
 
-## Fix
-Give every rank the same number of batches: equal shards, `drop_last=True`, a fixed number of steps per epoch; or wrap
-the loop in `torch.distributed.algorithms.join.Join`.
-
 ## Limits
 Needs a script that says it, with the rank in the line or the file.
 """
@@ -28,6 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
@@ -42,10 +39,7 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     category="hang",
-    fix=(
-        "Give every rank the same number of batches: equal shards, drop_last=True, a fixed number of steps per epoch.",
-        "Or wrap the loop in torch.distributed.algorithms.join.Join.",
-    ),
+    fix=fix(CAUSE),
     alternatives=(("conditional-collective", 0.12, "a rank may have taken another path"),),
 )
 _SPEAKERS = 3

@@ -14,9 +14,6 @@ others have more to do left the loop first. It counts only where the job reports
 ## Example
 Rank 2 prints `998/998`, ranks 0, 1 and 3 stand at `998/1001` and time out.
 
-## Fix
-Give every rank the same number of batches, or use `torch.distributed.algorithms.join.Join`.
-
 ## Limits
 Needs progress lines with totals from more than one rank.
 """
@@ -25,6 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import building, wording
@@ -40,10 +38,7 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     category="hang",
-    fix=(
-        "Give every rank the same number of batches: DistributedSampler with drop_last=True, shards of equal length.",
-        "Or wrap the loop in torch.distributed.algorithms.join.Join, or all_reduce 'I have a batch' before each step.",
-    ),
+    fix=fix(CAUSE),
 )
 _SIMILAR = 0.8
 _WAITS = ("watchdog_timeout", "gloo_timeout", "peer_closed", "monitored_barrier_failed", "dump_signal")

@@ -1,0 +1,22 @@
+"""What to do about a cause that several rules find: written once, for their findings and for their pages."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def fix(cause: str) -> tuple[str, ...]:
+    """The steps, the first one first."""
+    with Path(__file__).with_suffix(".csv").open(newline="", encoding="utf-8") as stream:
+        return tuple(row["fix"] for row in csv.DictReader(stream) if row["cause"] == cause)
+
+
+def with_fix(page: str, cause: str) -> str:
+    """A rule's page, with the fix of its cause where it has none of its own."""
+    steps = fix(cause)
+    if not steps or "\n## Fix\n" in page:
+        return page
+    return page.replace("\n## Limits\n", "\n## Fix\n" + "\n".join(steps) + "\n\n## Limits\n")

@@ -1,0 +1,86 @@
+"""Rules that need no code of their own: one row each, which holds the rule's whole page too."""
+
+from __future__ import annotations
+
+from configparser import ConfigParser
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal, cast
+
+from whichrank.model.findings import Category, Disturbance, NextStep
+
+FOLDER = Path(__file__).parent / "rules"
+Judge = Literal["messages", "output", "stacks", "guards"]
+_DEFAULTS = "how"
+"""A section that says how all rules of a file decide, for those that don't say it themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """One rule."""
+
+    code: str
+    cause: str
+    judge: Judge
+    """Which evidence decides: the name of its file."""
+    says: str
+    """The sentence of the finding; for stacks what the rank is doing."""
+    about: str
+    """For stacks the activity, for guards the part of a call that differs."""
+    fix: tuple[str, ...]
+    next: tuple[NextStep, ...]
+    """Lines of `COMMAND -> what it tells`."""
+    also: tuple[tuple[str, float, str], ...]
+    """What else it could be: lines of `cause share reason`."""
+    category: Category
+    blames: Literal["rank", "host", "gpu"]
+    page: str
+    """As the docstring of a rule that is code."""
+
+
+@cache
+def rows() -> dict[str, RuleRow]:
+    """All of them by code."""
+    return {row.code: row for file in sorted(FOLDER.glob("*.ini")) for row in _read(file)}
+
+
+def _read(file: Path) -> list[RuleRow]:
+    table = ConfigParser(delimiters=("=",), interpolation=None, default_section=_DEFAULTS)
+    table.read(file, encoding="utf-8")
+    return [_row(code, dict(table[code]), cast("Judge", file.stem)) for code in table.sections()]
+
+
+def _row(code: str, said: dict[str, str], judge: Judge) -> RuleRow:
+    fix = tuple(said["fix"].splitlines())
+    settles, disturbs = (
+        tuple(said.get("settles", said["cause"]).split()),
+        cast("Disturbance", said.get("disturbs", "none")),
+    )
+    steps = (line.rpartition(" -> ") for line in said.get("next", "").splitlines())
+    others = (line.split(" ", 2) for line in said.get("also", "").splitlines())
+    return RuleRow(
+        code=code,
+        cause=said["cause"],
+        judge=judge,
+        says=said.get("says", ""),
+        about=said.get("about", ""),
+        fix=fix,
+        next=tuple(NextStep(command, why, settles, disturbs) for command, _, why in steps),
+        also=tuple((cause, float(share), why) for cause, share, why in others),
+        category=cast("Category", said.get("category", "crash")),
+        blames=cast("Literal['rank', 'host', 'gpu']", said.get("blames", "rank")),
+        page=_page(said, fix),
+    )
+
+
+def _page(said: dict[str, str], fix: tuple[str, ...]) -> str:
+    sections = {
+        "What it finds": said["finds"],
+        "Why it happens": said["why"],
+        "How it decides": said["decides"],
+        "Example": "\n".join(line.replace("| ", "    ", 1) for line in said["example"].splitlines()),
+        "Fix": "\n".join(fix),
+        "Limits": said["limits"],
+    }
+    return "\n\n".join([said["title"], *(f"## {heading}\n{text.strip(chr(10))}" for heading, text in sections.items())])
