@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from whichrank.model.errors import UsageError
-from whichrank.run.monitoring import exporter as module
+from whichrank.run import small_server
 from whichrank.run.monitoring.exporter import MOST_CLIENTS, Exporter, address
 from whichrank.run.token import load_token
 
@@ -25,7 +25,7 @@ TOKEN = "correct-horse-battery-staple"
 
 @pytest.fixture
 def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exporter]:
-    monkeypatch.setattr(module, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(small_server, "REQUEST_S", 1.0)
     served = Exporter(address("0"), lambda: "whichrank_up 1\n")
     served.start()
     yield served
@@ -115,7 +115,7 @@ def test_a_client_that_never_reads(exporter: Exporter) -> None:
         exporter.page = lambda: "whichrank_up 1\n"
         assert get(exporter.url)[0] == 200
         time.sleep(1.5)
-        assert not exporter._clients
+        assert not exporter.clients
 
 
 def test_a_page_that_fails(exporter: Exporter) -> None:

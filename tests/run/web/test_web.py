@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.run import small
+from whichrank.run import small_server
 from whichrank.run.watch.view import Row
 from whichrank.run.web import server as module
 from whichrank.run.web.live import page
@@ -128,7 +129,7 @@ def test_fifty_browsers_get_every_event(served: Server) -> None:
 
 def test_a_slow_and_a_killed_browser_disturb_nobody(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(module, "EVERY_S", 0.02)
-    monkeypatch.setattr(module, "STUCK_S", 1.0)
+    monkeypatch.setattr(small_server, "STUCK_S", 1.0)
     document = State(tmp_path).document(rows(16_384, 5)) + " " * 200_000
     served = Server(("127.0.0.1", 0), page(), lambda: document, TOKEN)
     served.start()
@@ -143,9 +144,9 @@ def test_a_slow_and_a_killed_browser_disturb_nobody(tmp_path: Path, monkeypatch)
         assert len(events(good, 10)) >= 10
         assert time.monotonic() - begun < 20
         deadline = time.monotonic() + 20
-        while len(served._clients) > 1 and time.monotonic() < deadline:
+        while len(served.clients) > 1 and time.monotonic() < deadline:
             events(good, 1)
-        assert len(served._clients) == 1, "those that take nothing are dropped"
+        assert len(served.clients) == 1, "those that take nothing are dropped"
         good.close()
         for client in slow:
             client.close()
