@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from whichrank.evidence.intake import collect
+from whichrank.facts.rule_rows import rows
 from whichrank.flows.diagnose.reading import read_all
 from whichrank.timeline.case import Case, build_case
 
@@ -127,4 +128,6 @@ def steps(count: int, loss: str = "2.31", total: int = 1000, first: int = 0) -> 
 
 def is_on_known_messages(rule: ModuleType) -> bool:
     """Whether a rule judges by known messages."""
+    if (row := rows().get(rule.CODE)) is not None:
+        return row.judge in ("messages", "output")
     return hasattr(rule, "known_messages") or "building.judged(" in inspect.getsource(rule)

@@ -13,11 +13,7 @@ from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.timeline.case import Case
 
 RULES = {rule.CODE: rule for rule in discover_rules()}
-MINE = {
-    code
-    for code, rule in RULES.items()
-    if texts.is_on_known_messages(rule) or hasattr(rule, "doings") or hasattr(rule, "_possible")
-}
+MINE = {code for code, rule in RULES.items() if texts.is_on_known_messages(rule) or hasattr(rule, "_possible")}
 
 
 def warn(text: str, host: str = "node1", pid: int = 100, place: str = "misc/socket.cc:500") -> str:
