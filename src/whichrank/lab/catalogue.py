@@ -73,8 +73,12 @@ class Fault:
 
 @cache
 def _files() -> dict[str, Path]:
-    """The faults of the package, by their files: faults/<family>/<name>.py."""
-    return {file.stem: file for file in sorted((HERE / "faults").glob("*/*.py")) if not file.stem.startswith("_")}
+    """The faults of the package, by their files: faults/<family>/<name>.py, or ROWS of <what_they_share>_rows.py."""
+    found: dict[str, Path] = {}
+    for file in sorted((HERE / "faults").glob("*/[!_]*.py")):
+        names = _load(file).ROWS if file.stem.endswith("_rows") else (file.stem,)
+        found |= dict.fromkeys(names, file)
+    return found
 
 
 def names() -> list[str]:
@@ -88,19 +92,21 @@ def find(name: str) -> Fault:
         near = get_close_matches(name, names(), n=3, cutoff=0.4)
         hint = f"Did you mean {' or '.join(near)}?" if near else "whichrank drill list shows them."
         raise UsageError(f"there is no fault '{name}'", hint)
-    return from_file(_files()[name])
+    return from_file(_files()[name], name)
 
 
-def from_file(path: Path) -> Fault:
-    """A fault by its file; it is code, and it is run."""
+def from_file(path: Path, name: str = "") -> Fault:
+    """A fault by its file, and by its name where the file holds several; it is code, and it is run."""
     module = _load(path)
+    if row := getattr(module, "ROWS", {}).get(name):
+        vars(module).update(row, __doc__=row["SUMMARY"])
     problem = _problem(module)
     if problem:
         raise UsageError(f"{path} is no fault: {problem}", "docs/drills.md says what a fault's file has.")
     summary = (module.__doc__ or "").strip().splitlines()[0].rstrip(".")
     given = vars(module)
     return Fault(
-        path.stem,
+        name or path.stem,
         path,
         module,
         summary,
