@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,14 +66,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     together.a_test_begins(item)
 
 
-# These wait for real jobs for minutes; begun first, the others run beside them.
-LONGEST = (
-    "test_faults", "test_soak", "test_restarts", "test_slow_hangs", "test_two_hosts", "test_watched_jobs",
-    "test_process_group", "test_robust", "test_capture", "test_slurm", "test_view", "test_recipes", "test_signals",
-    "test_monitored_job", "test_nodes_on_one_host", "test_collect", "test_steps",
-)  # fmt: skip
-
-
 # Most tests in these folders start processes, namespaces or jobs: `make check` leaves them out.
 JOB_FOLDERS = {"run", "worker", "lab", "preflight", "rehearse", "integrations"}
 # A busy machine may disturb a test that waits for real processes: it runs again and is listed. No other test does.
@@ -80,14 +73,14 @@ RERUNS, MOST_RERUNS = 2, 3
 
 
 def pytest_collection_modifyitems(items):
-    def place(item):
-        name = item.path.stem
-        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
-
-    items.sort(key=place)
+    """Files with slow tests begin first, those with most tests before the others: the short ones run beside them."""
+    size = Counter(item.path for item in items)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: -size[item.path] if item.path in slow else 0)
     for item in items:
-        if item.path.stem in LONGEST or JOB_FOLDERS & {parent.name for parent in item.path.parents}:
+        if JOB_FOLDERS & {parent.name for parent in item.path.parents}:
             item.add_marker(pytest.mark.job)
+        if item.get_closest_marker("job"):
             item.add_marker(pytest.mark.flaky(reruns=RERUNS))
 
 

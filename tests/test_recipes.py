@@ -23,6 +23,7 @@ yaml = pytest.importorskip("yaml")
 SLURM = sorted((ROOT / "recipes/slurm").glob("*.sbatch"))
 MANIFESTS = sorted((ROOT / "recipes/kubernetes").glob("*.yaml"))
 KUBERNETES = "1.33"
+pytestmark = [pytest.mark.job, pytest.mark.slow]
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 TRAIN = """\
 import os, torch, torch.distributed as dist

@@ -10,6 +10,8 @@ from whichrank.lab import catalogue, place
 from whichrank.lab.drill import drill
 from whichrank.lab.workloads import plan as plans
 
+pytestmark = pytest.mark.slow
+
 FAULTS = [catalogue.find(name) for name in catalogue.names()]
 
 # One of each way that a verdict is reached. `make test` plays the first few, `make bars` all, `make score` more.

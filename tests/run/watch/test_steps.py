@@ -10,6 +10,7 @@ import pytest
 
 from tests.run import watched
 
+pytestmark = pytest.mark.slow
 TRAINING = """
 import sys, time, torch, torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_post_hook
