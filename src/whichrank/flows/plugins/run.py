@@ -33,7 +33,8 @@ _LARGEST = 16 << 20
 
 
 class _Said(msgspec.Struct):
-    """A finding, as the child tells it: types are checked when it comes in."""
+    """A finding, as the child tells it: types are checked when it comes in. msgspec can't decode `Finding` itself:
+    its `certificate` is one of two kinds of tuples."""
 
     code: str
     cause: str
