@@ -7,9 +7,11 @@ import time
 
 import pytest
 
-from whichrank.facts.redaction import places
+from whichrank.facts.redaction import host_places, person_places
+from whichrank.facts.redaction.places import Place
 from whichrank.facts.redaction.redactor import without_secrets
-from whichrank.facts.redaction.secrets import name_is_secret, tokens
+from whichrank.facts.redaction.secret_names import name_is_secret
+from whichrank.facts.redaction.secrets import tokens
 
 
 def test_every_token_has_its_keyword_and_a_source():
@@ -32,9 +34,10 @@ def test_names_of_secrets(name, strength):
 
 
 def all_patterns():
-    for group in ("SURE_HOSTS", "MAYBE_HOSTS", "SURE_USERS", "MAYBE_USERS", "ACCOUNTS"):
-        yield from (place.pattern for place in getattr(places, group))
-    yield from (place.pattern for place in vars(places).values() if isinstance(place, places.Place))
+    tables = (value for module in (host_places, person_places) for value in vars(module).values())
+    for table in tables:
+        places = (table,) if isinstance(table, Place) else table if isinstance(table, tuple) else ()
+        yield from (place.pattern for place in places if isinstance(place, Place))
     yield from (token.pattern for token in tokens())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from whichrank.facts.redaction import harmless, secrets
+from whichrank.facts.redaction import harmless, secret_names
 from whichrank.facts.redaction.names import Names
 from whichrank.facts.redaction.redactor import Blocks, Learner, Redactor
 
@@ -117,5 +117,5 @@ class Replacing:
 
 def _is_secret(key: str, text: str) -> bool:
     # In a pickle the string before may be another value, and this one the next key: a word.
-    strength = secrets.name_is_secret(key) if _NAME.fullmatch(key) and not harmless.is_common(text) else ""
-    return bool(strength) and secrets.worth_hiding(text, strength)
+    strength = secret_names.name_is_secret(key) if _NAME.fullmatch(key) and not harmless.is_common(text) else ""
+    return bool(strength) and secret_names.worth_hiding(text, strength)

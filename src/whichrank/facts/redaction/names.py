@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from whichrank.facts.redaction import harmless, places
+from whichrank.facts.redaction import harmless, host_places
 
 MOST_NAMES = 200_000
 MOST_SECRETS = 5_000
@@ -223,7 +223,7 @@ def compact(numbers: Iterable[int]) -> str:
 
 
 def _is_strong(name: str, *, host: bool = False) -> bool:
-    if host and places.SHAPES.pattern.fullmatch(name):
+    if host and host_places.SHAPES.pattern.fullmatch(name):
         return True
     # A word with a number behind it (rank3, eth0, cuda:0) is a device unless it has the shape of a host.
     return len(name) > 2 and not harmless.is_common(name) and not name.isdigit() and not harmless.is_device(name)

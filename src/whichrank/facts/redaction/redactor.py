@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
-from whichrank.facts.redaction import addresses, harmless, places, secrets
+from whichrank.facts.redaction import addresses, harmless, host_places, person_places, places, secret_patterns, secrets
 from whichrank.facts.redaction.addresses import Addresses
 from whichrank.facts.redaction.marks import MARK, Marks, found
 from whichrank.facts.redaction.names import Names, compact, members
@@ -55,18 +55,18 @@ class Learner:
 
     def _hosts(self, text: str) -> None:
         learn = self.names.learn_host
-        for sure, around in ((True, (*places.SURE_HOSTS, places.SHAPES)), (False, places.MAYBE_HOSTS)):
+        for sure, around in ((True, (*host_places.SURE_HOSTS, host_places.SHAPES)), (False, host_places.MAYBE_HOSTS)):
             for place in around:
                 for match in found(place.pattern, text, place.words):
                     if text[match.end("n") : match.end("n") + 1] != "[":
                         learn(match["n"], sure=sure)
-        for match in found(places.LISTED.pattern, text, places.LISTED.words):
+        for match in found(host_places.LISTED.pattern, text, host_places.LISTED.words):
             self._list(match["list"])
-        for match in found(places.NODELIST.pattern, text, places.NODELIST.words):
+        for match in found(host_places.NODELIST.pattern, text, host_places.NODELIST.words):
             if is_nodelist(match):
                 for name in members(match["head"], match["inner"], match["tail"]):
                     learn(name, sure=True)
-        for match in found(places.FQDN.pattern, text, places.FQDN.words):
+        for match in found(host_places.FQDN.pattern, text, host_places.FQDN.words):
             name = match["n"]
             if is_domain(match) and any(sign.isdigit() for sign in name.partition(".")[0]) and name.count(".") > 1:
                 learn(name, sure=True)
@@ -83,17 +83,17 @@ class Learner:
                 self.names.learn_host(match[1], sure=False)
 
     def _people(self, text: str) -> None:
-        for sure, around in ((True, places.SURE_USERS), (False, places.MAYBE_USERS)):
+        for sure, around in ((True, person_places.SURE_USERS), (False, person_places.MAYBE_USERS)):
             for place in around:
                 for match in found(place.pattern, text, place.words):
                     self.names.learn_user(match["n"], sure=sure)
-        for place in (*places.ACCOUNTS, *places.REPOSITORIES):
+        for place in (*person_places.ACCOUNTS, *person_places.REPOSITORIES):
             for match in found(place.pattern, text, place.words):
                 self.names.learn_account(match["n"])
-        for match in found(places.EMAIL.pattern, text, places.EMAIL.words):
+        for match in found(person_places.EMAIL.pattern, text, person_places.EMAIL.words):
             self.names.learn_user(match["user"], sure=False)
         self._tables(text)
-        for place in (places.PERSON, places.AUTHOR, places.BRACKETED):
+        for place in (person_places.PERSON, person_places.AUTHOR, person_places.BRACKETED):
             for match in found(place.pattern, text, place.words):
                 if " " in match["n"].strip():
                     self.names.person(match["n"].strip())
@@ -183,15 +183,15 @@ class Redactor:
     def _mail(self, marks: Marks) -> None:
         _at(
             marks,
-            places.PERSON,
+            person_places.PERSON,
             lambda m: marks.put("person", self.names.person(m["n"])) if " " in m["n"].strip() else None,
         )
-        _at(marks, places.BRACKETED, lambda m: m["head"] + marks.put("person", self.names.person(m["n"])))
-        _at(marks, places.EMAIL, lambda m: self._address(m, marks))
-        _at(marks, places.AUTHOR, lambda m: m["head"] + marks.put("person", self.names.person(m["n"])))
-        _at(marks, places.UIDS, lambda m: _grouped(m, marks, "uid", self.names.uid(m["n"])))
-        _at(marks, places.PHONE, lambda _: marks.put("phone", "phone-number"))
-        _at(marks, places.SERIALS, lambda m: _grouped(m, marks, "serial", self.names.serial(m["n"])))
+        _at(marks, person_places.BRACKETED, lambda m: m["head"] + marks.put("person", self.names.person(m["n"])))
+        _at(marks, person_places.EMAIL, lambda m: self._address(m, marks))
+        _at(marks, person_places.AUTHOR, lambda m: m["head"] + marks.put("person", self.names.person(m["n"])))
+        _at(marks, person_places.UIDS, lambda m: _grouped(m, marks, "uid", self.names.uid(m["n"])))
+        _at(marks, person_places.PHONE, lambda _: marks.put("phone", "phone-number"))
+        _at(marks, person_places.SERIALS, lambda m: _grouped(m, marks, "serial", self.names.serial(m["n"])))
 
     def _address(self, match: re.Match[str], marks: Marks) -> str | None:
         if harmless.is_public_domain(match["domain"]) and match["user"].lower() in harmless.USERS:
@@ -221,22 +221,22 @@ class Redactor:
         return None if other is None else marks.put(kind.removeprefix("dashed_"), other)
 
     def _names(self, marks: Marks) -> None:
-        _at(marks, places.NODELIST, lambda m: self._nodelist(m, marks))
-        _at(marks, places.FQDN, lambda m: self._domain(m, marks))
-        _at(marks, places.URL_HOST, lambda m: self._url_host(m, marks))
+        _at(marks, host_places.NODELIST, lambda m: self._nodelist(m, marks))
+        _at(marks, host_places.FQDN, lambda m: self._domain(m, marks))
+        _at(marks, host_places.URL_HOST, lambda m: self._url_host(m, marks))
         # Where a name must stand, whatever it is.
-        for place in places.SURE_USERS:
+        for place in person_places.SURE_USERS:
             _at(marks, place, lambda m: _grouped(m, marks, "user", self.names.user(m["n"])))
-        for place in places.MAYBE_USERS:
+        for place in person_places.MAYBE_USERS:
             _at(marks, place, lambda m: self._maybe_user(m, marks))
-        for place in places.ACCOUNTS:
+        for place in person_places.ACCOUNTS:
             _at(marks, place, lambda m: _grouped(m, marks, "account", self.names.account(m["n"])))
-        for place in places.REPOSITORIES:
+        for place in person_places.REPOSITORIES:
             _at(marks, place, lambda m: _grouped(m, marks, "account", self.names.account(m["n"], sure=True)))
         if self._known is not None:
             marks.sub(self._known, lambda m: self._other(m, marks))
-        _at(marks, places.SHAPES, lambda m: _grouped(m, marks, "host", self.names.host(m["n"])))
-        for place in places.SURE_HOSTS if self._weak else ():
+        _at(marks, host_places.SHAPES, lambda m: _grouped(m, marks, "host", self.names.host(m["n"])))
+        for place in host_places.SURE_HOSTS if self._weak else ():
             _at(marks, place, lambda m: self._weak_host(m, marks))
 
     def _maybe_user(self, match: re.Match[str], marks: Marks) -> str | None:
@@ -329,15 +329,15 @@ class Blocks:
         self._inside = False
 
     def text(self, text: str) -> str:
-        if self._inside or secrets.PEM_BEGIN.search(text):
+        if self._inside or secret_patterns.PEM_BEGIN.search(text):
             text = "".join(self._line(line) for line in text.splitlines(keepends=True))
         return self._redactor.text(text)
 
     def _line(self, line: str) -> str:
-        if secrets.PEM_END.search(line):
+        if secret_patterns.PEM_END.search(line):
             self._inside = False
             return line
-        begin = secrets.PEM_BEGIN.search(line)
+        begin = secret_patterns.PEM_BEGIN.search(line)
         if begin is not None:
             self._inside = len(line[begin.end() :].strip()) < 40
             return line
