@@ -102,7 +102,7 @@ def from_file(path: Path, name: str = "") -> Fault:
         vars(module).update(row, __doc__=row["SUMMARY"])
     problem = _problem(module)
     if problem:
-        raise UsageError(f"{path} is no fault: {problem}", "docs/drills.md says what a fault's file has.")
+        raise UsageError(f"{path} is not a fault: {problem}", "docs/drills.md says what a fault's file has.")
     summary = (module.__doc__ or "").strip().splitlines()[0].rstrip(".")
     given = vars(module)
     return Fault(
@@ -151,12 +151,12 @@ def _problem(module: ModuleType) -> str:
     known = causes()
     unknown = [cause for cause in (given["CAUSE"], *given.get("ACCEPT", ())) if cause not in known]
     if unknown:
-        return f"'{unknown[0]}' is no cause of the taxonomy"
+        return f"'{unknown[0]}' is not a cause of the taxonomy"
     if given["WORKLOAD"] not in workloads():
         return f"there is no workload '{given['WORKLOAD']}' (there are {', '.join(workloads())})"
     strange = [need for need in given.get("NEEDS", ()) if need not in NEEDS]
     if strange:
-        return f"'{strange[0]}' is no need (there are {', '.join(NEEDS)})"
+        return f"'{strange[0]}' is not a need (there are {', '.join(NEEDS)})"
     if given["CAUSE"] != "healthy" and not any(callable(given.get(hook)) for hook in HOOKS):
         return f"it has none of {', '.join(HOOKS)}"
     return ""

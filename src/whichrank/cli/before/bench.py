@@ -38,7 +38,12 @@ _GPU_SIZES, _CPU_SIZES = "1M:1G:4", "4K:16M:8"
 @click.option("--read", "files", type=click.Path(exists=True, dir_okay=False, path_type=Path), multiple=True,
               help="Judge output of nccl-tests (text or JSON) instead of running anything.")  # fmt: skip
 @click.option("--nccl-tests", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Run these binaries.")
-@click.option("--gpu", "device", default="", help='For --read: what it ran on ("NVIDIA H100 80GB HBM3"), if not told.')
+@click.option(
+    "--gpu",
+    "device",
+    default="",
+    help='For --read: what it ran on ("NVIDIA H100 80GB HBM3"), if the output does not say.',
+)
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Keep the results for --compare.")
 @click.option("--compare", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="An earlier --save.")
 @click.option("--png", type=click.Path(dir_okay=False, path_type=Path), help="Curves as a picture.")

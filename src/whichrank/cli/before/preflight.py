@@ -72,7 +72,7 @@ def command(
     whichrank preflight --slurm --exclude-file bad.txt     inside an allocation
     whichrank preflight --k8s train/job-name=llama         the pods of a job
 
-    Exit code 0: nothing wrong in what could be looked at; 1: findings; 3: nothing could be told.
+    Exit code 0: nothing wrong in what could be looked at; 1: findings; 3: nothing could be checked.
     """
     if clean:
         from whichrank.cli.before._clean import clean as clean_up

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     help="Seconds that each node may take.",
 )
 @click.option(
-    "--fanout", type=click.IntRange(1, 1024), default=64, show_default=True, help="Nodes to speak to at the same time."
+    "--fanout", type=click.IntRange(1, 1024), default=64, show_default=True, help="Nodes to contact at the same time."
 )
 @click.option(
     "--out",
@@ -70,7 +70,7 @@ def command(
     On many nodes: name them, and one command takes the evidence of all of them at the same time, brings it back
     into one bundle and gives the verdict. The nodes need Python 3.8 and a way in (ssh, srun, kubectl or Ray), nothing
     else: the collector travels there, and nothing of it stays. py-spy is used where it is installed. A node that
-    does not answer costs only itself, and is told.
+    does not answer is listed, and costs nothing else.
 
     \b
     whichrank collect 4711                                 the job of process 4711, on this host

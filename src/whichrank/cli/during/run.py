@@ -53,7 +53,7 @@ def command(
     """Run COMMAND (torchrun, python, accelerate launch …) unchanged, and watch its ranks.
 
     The job's exit code, signals and streams are its own. When no rank makes progress, or one dies, the
-    evidence of every rank is taken and the verdict told on stderr and in --out.
+    evidence of every rank is taken; the verdict goes to stderr and to --out.
     """
     from whichrank.run.monitoring.monitors import Monitors, Wishes, job_name
     from whichrank.run.watch.session import Wish, run

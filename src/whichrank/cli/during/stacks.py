@@ -46,7 +46,7 @@ def command(
     job: str,
     **options: Any,
 ) -> None:
-    """Show where all ranks are, as one tree: frames that ranks share are told once, forks show who is elsewhere.
+    """Show where all ranks are, as one tree: frames that ranks share appear once, forks show who is elsewhere.
 
     PATH is a file with stacks (py-spy, faulthandler, gdb), a folder, a bundle or an archive. Without PATH the
     stacks of a live job are read with py-spy: that of --pid, or the one that `whichrank run` watches here. With

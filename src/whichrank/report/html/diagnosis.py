@@ -33,7 +33,7 @@ def _parts(diagnosis: Diagnosis, told: Outline) -> Iterator[str]:
     yield from _answer(diagnosis, told, sections)
     yield from _map(diagnosis)
     if diagnosis.stacks:
-        hint = "Frames that the same ranks share are told once, outermost first; a fork is where ranks part."
+        hint = "Frames that the same ranks share appear once, outermost first; a fork is where ranks part."
         yield section("Stacks of all ranks", stack_tree(diagnosis.stacks), hint=hint)
     elif "where the ranks are" in sections:
         yield _section(sections["where the ranks are"])

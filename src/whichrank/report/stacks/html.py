@@ -21,7 +21,7 @@ def render(report: StackReport) -> Iterator[str]:
 
 def _parts(report: StackReport, title: str) -> Iterator[str]:
     yield f'<header><p class="kicker">whichrank stacks</p><h1>{title}</h1></header>\n'
-    hint = "Frames that the same ranks share are told once, outermost first; a fork is where ranks part."
+    hint = "Frames that the same ranks share appear once, outermost first; a fork is where ranks part."
     yield section("Merged stacks", stack_tree(report.tree), hint=hint)
     if report.missing:
         rows = [

@@ -1,4 +1,4 @@
-"""The kernel killed a process of the job for want of memory.
+"""The kernel's OOM killer killed a process of the job.
 
 ## What it finds
 `Out of memory: Killed process` and its cgroup form in a host's kernel log, during the run.
@@ -65,9 +65,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not of_rank and not likely:
         weight = Weight(weight.factor * 0.5, "info")
     sure = 0.95 if of_rank else 0.85 if ranks else 0.75
-    message = (
-        f"{_who(case, ranks, first)} for want of memory{_inside(first)}.{hardware_findings.aside(case, chosen, weight)}"
-    )
+    message = f"{_who(case, ranks, first)} because memory ran out{_inside(first)}."
+    message += hardware_findings.aside(case, chosen, weight)
     subject = Subject(ranks=ranks, hosts=(first.host,) if first.host else ())
     return [
         hardware_findings.found(

@@ -1,4 +1,4 @@
-"""A rank's process was ended by SIGKILL and nothing at hand says by whom.
+"""A rank was killed by SIGKILL, and the evidence does not show who sent it.
 
 ## What it finds
 A process that its launcher saw end by signal 9 (exit code -9 or 137), although the launcher had not ended it.

@@ -1,4 +1,4 @@
-"""Not every rank joined, by the words of the store.
+"""Not every rank joined, according to the store.
 
 ## What it finds
 The store that counts fewer clients than it waits for, a start barrier that not all ranks came to, or a rendezvous

@@ -1,4 +1,4 @@
-"""Two adapters can not reach each other through the fabric.
+"""Two adapters can't reach each other through the fabric.
 
 ## What it finds
 Queue pairs that time out on their way to ready, adapters of different kinds that were paired, and InfiniBand

@@ -1,4 +1,4 @@
-"""Ranks wait in one collective with different roots, by their own words.
+"""Ranks wait in one collective with different roots, by the calls that they recorded.
 
 ## What it finds
 Members of a group that sit in the same broadcast, reduce, gather or scatter and name different roots. Gloo then waits

@@ -1,4 +1,4 @@
-"""A rank does not come to a collective, and the dumps can't say why.
+"""A rank does not reach a collective, and the dumps don't show why.
 
 ## What it finds
 Everybody waits, directly or through other groups, for one rank (or a few) that issued nothing more and waits in no

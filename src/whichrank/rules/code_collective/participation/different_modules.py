@@ -1,4 +1,4 @@
-"""Ranks ran different modules under ZeRO-3, by the words of DeepSpeed.
+"""Ranks ran different modules under ZeRO-3, according to DeepSpeed.
 
 ## What it finds
 A job that timed out in gathering parameters after the order of its modules had changed.

@@ -1,4 +1,4 @@
-"""A library's own check says that the ranks do not bring the same.
+"""A library's own check found that ranks pass different inputs to one operation.
 
 ## What it finds
 Ranks of Horovod that bring different types, operations or roots under one name; ranks of DeepSpeed's ZeRO-3 that want

@@ -1,4 +1,4 @@
-"""NCCL's RAS counts differ between ranks of a job that stands still.
+"""NCCL's RAS counts differ between ranks of a job that is stuck.
 
 ## What it finds
 A rank that has launched fewer (or, alone, more) operations of a communicator than the rest.

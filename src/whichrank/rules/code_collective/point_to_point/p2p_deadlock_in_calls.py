@@ -1,4 +1,4 @@
-"""Ranks sit in sends and receives that wait for each other, by their own words.
+"""Ranks wait for each other in sends and receives, by the calls that they recorded.
 
 ## What it finds
 Ranks of which each is in a send or recv with the next, and the last with the first, where no recorder holds messages.

@@ -1,4 +1,4 @@
-"""A rank sits in a send or recv whose other half its peer has left out, by their own words.
+"""A rank waits in a send or recv that its peer never matches, by the calls that they recorded.
 
 ## What it finds
 Two ranks that wait for each other's messages, one of them in an earlier part of the program than the other, where no

@@ -1,4 +1,4 @@
-"""Ranks wait at the end of their data, by the words of a report.
+"""Ranks wait at the end of their data, according to a report.
 
 ## What it finds
 A time-out together with a statement that the data set is iterable, batches are dynamic, or that it happens at the end
