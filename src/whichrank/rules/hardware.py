@@ -9,7 +9,7 @@ from whichrank.facts import xids
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Category, Finding, Gpu, NextStep, NotEvaluated, Severity, Subject
 from whichrank.records.hardware import GpuState, KernelEvent, address
-from whichrank.records.log import Value
+from whichrank.records.log import EventKind, Value
 from whichrank.rules import building, telling
 from whichrank.timeline.case import Case
 from whichrank.timeline.hardware import same_host
@@ -30,7 +30,9 @@ _FAILURES = (
     "peer_closed", "gloo_timeout", "elastic_failure", "monitored_barrier_failed", "desync_report", "traceback",
     "store_error", "dataloader_worker_died", "host_out_of_memory", "stall_report",
 )  # fmt: skip
-_PROGRAM_FAILED = ("cuda_error", "native_crash", "process_exit", "elastic_failure", "traceback", "nccl_error")
+_PROGRAM_FAILED: tuple[EventKind, ...] = (
+    "cuda_error", "native_crash", "process_exit", "elastic_failure", "traceback", "nccl_error",
+)  # fmt: skip
 _REFUSED = ("ncclInvalidUsage", "ncclInvalidArgument")
 """What NCCL says of a call that it does not begin."""
 _TRAINERS = (

@@ -89,8 +89,7 @@ def _differing(case: Case, seq: int, pile: dict[int, LogEvent]) -> Mismatch | No
 def _read(case: Case, pile: list[LogEvent]) -> Mismatch | None:
     prints: dict[int, dict[str, str]] = {}
     for event in pile:
-        for side in "ab":
-            rank = event.number(f"rank_{side}")
+        for side, rank in (("a", event.number("rank_a")), ("b", event.number("rank_b"))):
             if rank is not None:
                 prints.setdefault(rank, {a: str(event.data.get(f"{a}_{side}", "")) for a in ASPECTS})
     aspect = next((a for a in ASPECTS if len({values[a] for values in prints.values()}) > 1), None)

@@ -12,7 +12,7 @@ from whichrank.records.clue import CodeClue
 from whichrank.records.dump import Dump
 from whichrank.records.guard import GuardFile
 from whichrank.records.host import HostClock
-from whichrank.records.log import LogEvent, Progress
+from whichrank.records.log import EventKind, LogEvent, Progress
 from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
 from whichrank.records.ras import RasReport
 from whichrank.records.sighting import Sighting
@@ -173,7 +173,7 @@ class Case:
     def coords(self) -> dict[int, dict[str, int]]:
         return coordinates(self.lineup.groups, self.lineup.world) if self.lineup else {}
 
-    def of_kind(self, *kinds: str) -> list[LogEvent]:
+    def of_kind(self, *kinds: EventKind) -> list[LogEvent]:
         """Events of these kinds, in order."""
         return [event for event in self.events if event.kind in kinds]
 

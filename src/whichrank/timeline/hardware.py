@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from whichrank.model.findings import Gpu
-from whichrank.records.hardware import GpuState, GpuTopology, KernelEvent, address
+from whichrank.records.hardware import GpuState, GpuTopology, KernelEvent, KernelKind, address
 from whichrank.records.host import HostState
 from whichrank.records.network import PortState, TcpCounters, TcpFlow, TcpSocket
 from whichrank.records.sighting import Sighting
@@ -52,7 +52,7 @@ class Hardware:
             return "before"
         return "after" if event.time_ns > self.ended_ns + LATER_NS else "during"
 
-    def of_kind(self, *kinds: str) -> list[KernelEvent]:
+    def of_kind(self, *kinds: KernelKind) -> list[KernelEvent]:
         return [event for event in self.kernel if event.kind in kinds]
 
     def gpu(self, host: str | None, device: str) -> Gpu | None:

@@ -52,7 +52,7 @@ def _must_match(name: str) -> bool:
 
 
 def _compare(case: Case, name: str, events: list[LogEvent]) -> Finding | None:
-    values = {e.rank: e.text(name) if name in e.data else None for e in events if e.rank is not None}
+    values = {e.rank: e.variable(name) for e in events if e.rank is not None}
     counts = Counter(values.values())
     if len(counts) < 2:
         return None
@@ -76,7 +76,8 @@ def _compare(case: Case, name: str, events: list[LogEvent]) -> Finding | None:
 
 
 def _ref(name: str, event: LogEvent) -> Ref:
-    quote = f"{name}={event.text(name)}" if name in event.data else f"{name} is not set"
+    value = event.variable(name)
+    quote = f"{name}={value}" if value is not None else f"{name} is not set"
     return Ref(event.ref.source, f"variable {name}", quote[:300], event.rank, event.host)
 
 

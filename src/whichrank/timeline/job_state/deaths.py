@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from whichrank.records.log import LogEvent
+from whichrank.records.log import EventKind, LogEvent
 from whichrank.timeline.job_state.statements import Statement, events, rank_of, statement
 
 if TYPE_CHECKING:
@@ -94,7 +94,9 @@ def follows_the_end(case: Case, found: Statement) -> bool:
 
 def waited(case: Case, rank: int | None) -> bool:
     """Whether this rank (or, unnamed, any) tells that it waited, lost a peer, or was taken down by its watchdog."""
-    kinds = ("watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "peer_closed", "gloo_timeout")
+    kinds: tuple[EventKind, ...] = (
+        "watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "peer_closed", "gloo_timeout",
+    )  # fmt: skip
     return any(rank is None or event.rank in (None, rank) for event in events(case, *kinds))
 
 
