@@ -122,6 +122,11 @@ def is_world(case: Case, told: list[LogEvent], members: int = 0) -> bool:
     return whole or any(rank == inside and rank > 0 for rank, inside in both)
 
 
+def is_rank0_alone(found: Mismatch) -> bool:
+    """Whether rank 0 waits in an operation of its own, and all others in one and the same."""
+    return found.aspect == "op" and found.hangs and found.ranks == (0,)
+
+
 def are_buckets(found: Mismatch) -> bool:
     """Whether these are flat gradient buffers: reductions of one long dimension."""
     flat = all(value.isdecimal() and int(value) >= _BUCKET for value in found.brought.values())

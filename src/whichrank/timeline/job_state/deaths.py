@@ -108,11 +108,17 @@ def out_of_memory(case: Case) -> list[Death]:
 def only_one_failed(case: Case) -> tuple[int, ...]:
     """The one rank that ended by itself while the launcher ended all others, if there is just one."""
     all_deaths = deaths(case)
-    own = [d for d in all_deaths if not d.by_launcher and d.signal != TERMINATE]
+    own = [d for d in all_deaths if not d.by_launcher and d.signal != TERMINATE and not _timed_out(case, d)]
     others_ended = len(all_deaths) > 1 or bool(_ended_by_agent(case))
     if not others_ended or len(own) != 1 or own[0].sign.rank is None:
         return ()
     return (own[0].sign.rank,)
+
+
+def _timed_out(case: Case, death: Death) -> bool:
+    """Whether the rank was taken down by its own watchdog after it had waited for others."""
+    waits = events(case, "watchdog_timeout", "gloo_timeout", "monitored_barrier_failed")
+    return death.sign.rank is not None and any(e.rank == death.sign.rank for e in waits)
 
 
 def first_to_end(case: Case) -> Death | None:

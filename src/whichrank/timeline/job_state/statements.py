@@ -217,6 +217,8 @@ def rank_of(case: Case, event: LogEvent) -> int | None:
     if local is None:
         return None
     fitting = [r for r in case.index.by_local.get(local, ()) if event.host in (None, case.people.host_of(r))]
+    if not fitting and case.on_one_node and local < case.world:
+        return local
     return fitting[0] if len(fitting) == 1 else None
 
 
