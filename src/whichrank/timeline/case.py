@@ -188,8 +188,8 @@ class Case:
     @cached_property
     def on_one_node(self) -> bool:
         """Whether nothing speaks of a second host, and the ranks fit on one: then local ranks are ranks."""
-        told = {r.host for r in (*self.events, *self.sightings, *self.nccl)} - {None, "localhost"}
-        named = self.people.hosts() | {short_name(host) for host in told if host}
+        told = {e.host for e in self.events} | {s.host for s in self.sightings} | {p.host for p in self.nccl}
+        named = self.people.hosts() | {short_name(host) for host in told if host and host != "localhost"}
         many = any(node.nodes > 1 for process in self.nccl for node in process.nodes)
         return len(named) <= 1 and not many and 0 < self.world <= _GPUS_OF_A_NODE
 
