@@ -24,8 +24,9 @@ _MOST_REFS = 5
 def gpu_text(case: Case, host: str | None, device: str, gpu: Gpu | None = None) -> str:
     """`GPU 3 (0000:17:00) of node7 (rank 11)`."""
     found = gpu or case.hardware.gpu(host, device)
-    name = f"GPU {found.index} ({device})" if found else f"The GPU at {device}" if device else "A GPU"
-    ranks = case.hardware.ranks_on(host, device)
+    place = f" ({device})" if device else ""
+    name = f"GPU {found.index}{place}" if found else f"The GPU at {device}" if device else "A GPU"
+    ranks = case.hardware.ranks_on(host, device) or case.hardware.ranks_at(host, found.index if found else None)
     whose = f", used by {wording.ranks_text(ranks)}" if ranks else ""
     return f"{name}{' of ' + host if host else ''}{whose}"
 
@@ -40,6 +41,7 @@ def subject_of(case: Case, events: Sequence[KernelEvent]) -> Subject:
 
 def state_subject(case: Case, state: GpuState) -> Subject:
     ranks = case.hardware.ranks_on(state.host, state.bus_id or state.uuid or "")
+    ranks = ranks or case.hardware.ranks_at(state.host, state.index)
     gpus = (Gpu(state.host or "", state.index, state.uuid),) if state.index is not None else ()
     return Subject(ranks=ranks, hosts=(state.host,) if state.host else (), gpus=gpus)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from whichrank.facts import xids
 from whichrank.model.findings import Severity
 from whichrank.records.hardware import KernelEvent, address
-from whichrank.records.log import Value
+from whichrank.records.log import EventKind, Value
 from whichrank.timeline.case import Case
 from whichrank.timeline.hardware import same_host
 from whichrank.timeline.identity.who import short_name
@@ -24,7 +24,9 @@ _FAILURES = (
     "peer_closed", "gloo_timeout", "elastic_failure", "monitored_barrier_failed", "desync_report", "traceback",
     "store_error", "dataloader_worker_died", "host_out_of_memory", "stall_report",
 )  # fmt: skip
-_PROGRAM_FAILED = ("cuda_error", "native_crash", "process_exit", "elastic_failure", "traceback", "nccl_error")
+_PROGRAM_FAILED: tuple[EventKind, ...] = (
+    "cuda_error", "native_crash", "process_exit", "elastic_failure", "traceback", "nccl_error",
+)  # fmt: skip
 _REFUSED = ("ncclInvalidUsage", "ncclInvalidArgument")
 """What NCCL says of a call that it does not begin."""
 _TRAINERS = (

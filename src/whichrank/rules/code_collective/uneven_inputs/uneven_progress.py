@@ -25,6 +25,7 @@ import numpy as np
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.log import EventKind
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -41,7 +42,9 @@ _CLAIM = Claim(
     fix=fix(CAUSE),
 )
 _SIMILAR = 0.8
-_WAITS = ("watchdog_timeout", "gloo_timeout", "peer_closed", "monitored_barrier_failed", "dump_signal")
+_WAITS: tuple[EventKind, ...] = (
+    "watchdog_timeout", "gloo_timeout", "peer_closed", "monitored_barrier_failed", "dump_signal",
+)  # fmt: skip
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
