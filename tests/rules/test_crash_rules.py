@@ -458,7 +458,7 @@ def test_a_name_may_end_with_the_dot_of_the_root_zone(tmp_path):
 
 def test_causes_are_of_their_family():
     for code in MINE:
-        folder = RULES[code].__name__.split(".")[-2].replace("_", "-")
+        folder = RULES[code].__name__.split(".")[2].replace("_", "-")
         assert causes()[RULES[code].CAUSE].family == folder, code
 
 

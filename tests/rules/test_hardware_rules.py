@@ -11,6 +11,7 @@ from tests.evidence.readers.test_kernel_log import HEALTHY, IN_THREE_LINES
 from tests.evidence.readers.test_nvidia_smi import TEXT
 from tests.evidence.readers.test_pcap import ACK, PUSH, SYN, A, B, capture, exchange, segment
 from whichrank.facts import taxonomy, xids
+from whichrank.facts.fixes import with_fix
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.findings import Finding
 from whichrank.model.verdict import Diagnosis
@@ -90,7 +91,7 @@ def xid(code: int, words: str = "", bus: str = "17", pid: str = "'<unknown>'") -
 def test_a_rule_keeps_its_contract(rule):
     assert rule.CAUSE in taxonomy.causes()
     sections = ["What it finds", "Why it happens", "How it decides", "Example", "Fix", "Limits"]
-    assert [line[3:] for line in rule.__doc__.splitlines() if line.startswith("## ")] == sections
+    assert [line[3:] for line in with_fix(rule.__doc__, rule.CAUSE).splitlines() if line.startswith("## ")] == sections
     assert len(CODES) == len(RULES)
 
 
