@@ -6,7 +6,7 @@ from tests.rules import crash_texts as texts
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.findings import Subject
 from whichrank.model.verdict import Verdict
-from whichrank.run.watch.keeper import _in_a_line
+from whichrank.run.watch.run_record import _in_a_line
 
 REPORT = """\
 Rank 0 alone called all_reduce_barrier #22 of default_pg at train.py:18 in log_rate.

@@ -17,8 +17,8 @@ from whichrank.run.watch import launcher_hold
 from whichrank.run.watch.alarm import Alarm, Level, Seen
 from whichrank.run.watch.capture import ANSWER_S, ask_quickly, remember
 from whichrank.run.watch.guarding import GuardWatch, keep_aside
-from whichrank.run.watch.keeper import Keeper
 from whichrank.run.watch.processes import Member
+from whichrank.run.watch.run_record import RunRecord
 from whichrank.run.watch.stragglers import Stragglers
 
 Policy = Literal["report", "end"]
@@ -42,7 +42,7 @@ UNSEEN_S = 60.0
 
 
 @dataclass(slots=True)
-class Watcher(Keeper):
+class Watcher(RunRecord):
     """One thread beside the job; the job does not depend on it."""
 
     policy: Policy = "report"

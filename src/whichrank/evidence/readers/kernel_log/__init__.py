@@ -73,7 +73,7 @@ class _Log:
     def __init__(self, item: Item) -> None:
         self._item = item
         self._host = host_of_path(item.label)
-        self._kept = _Keeper()
+        self._kept = _KeptEvents()
         self._boot_ns: int | None = None
         self._newest: dict[str, int] = {}
         self._announced: dict[str | None, tuple[int, str]] = {}
@@ -144,7 +144,7 @@ def _fitting(words: tuple[bytes, ...]) -> tuple[Match, ...]:
     return tuple(dict.fromkeys(match for mark, match in MATCHERS if mark in words))
 
 
-class _Keeper:
+class _KeptEvents:
     """The first and the last of each kind, device, code and process; bounded."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ _REPEATING = {
 """Kinds that one failure prints several times (log line, terminate, what()), and what makes them the same."""
 
 
-class Keeper:
+class BoundedEvents:
     """Events in, at most a few hundred of a kind (and some of every rank) out, in the order of the file."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from whichrank.evidence.readers.stacks import faulthandler
 from whichrank.evidence.readers.torch_output import communication, continued_lines, horovod
-from whichrank.evidence.readers.torch_output.bounded_events import Keeper
+from whichrank.evidence.readers.torch_output.bounded_events import BoundedEvents
 from whichrank.evidence.readers.torch_output.elastic import Row, Table
 from whichrank.evidence.readers.torch_output.found import Found, Matcher
 from whichrank.evidence.text import tracebacks
@@ -48,7 +48,7 @@ class Hearing:
         self._source = source
         self._hint = hint_of_path(source)
         self._clock = clock
-        self.keeper = Keeper()
+        self.keeper = BoundedEvents()
         self.stacks: list[ProcessStack] = []
         self.truncated = 0
         self._traces: dict[Key, tuple[tracebacks.Trace, Voice, int | None]] = {}

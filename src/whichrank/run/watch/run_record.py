@@ -32,7 +32,7 @@ _LISTED = 16
 
 
 @dataclass(slots=True)
-class Keeper:
+class RunRecord:
     """Takes evidence, has it diagnosed, and keeps what came of it; one bundle and one verdict at a time."""
 
     crew: Crew
