@@ -253,7 +253,10 @@ def _profiles(pile: Iterable[Any]) -> Steps | None:
 def _signs_of_life(lineup: Lineup | None, events: Iterable[LogEvent], pile: Iterable[Any]) -> list[int]:
     """Times at which the job did or said something."""
     times = [int(t) for t in (lineup.created.min(), lineup.created.max())] if lineup and len(lineup) else []
-    times += [event.time_ns for event in events if event.time_ns]
+    for event in events:
+        if event.time_ns:
+            # Who timed out had begun to wait as long before.
+            times += [event.time_ns, event.time_ns - (event.number("ran_ms") or event.number("ms") or 0) * 10**6]
     return times + [int(t) for r in pile if isinstance(r, Progress) and len(r) for t in (r.time_ns[0], r.time_ns[-1])]
 
 
@@ -280,8 +283,17 @@ def _sighted(sightings: Sequence[Sighting], people: People) -> list[Sighting]:
     for seen in sightings:
         rank = seen.rank if seen.rank is not None else people.rank_of(seen.pid, seen.host)
         host = seen.host or (people.host_of(rank) if rank is not None else None)
-        placed.append(replace(seen, rank=rank, host=host) if (rank, host) != (seen.rank, seen.host) else seen)
+        groups = seen.groups
+        if (meant := _rank_by_pid(groups, people)) is not None:
+            groups = {**groups, "culprit": str(meant)}
+        placed.append(replace(seen, rank=rank, host=host, groups=groups))
     return placed
+
+
+def _rank_by_pid(groups: dict[str, str], people: People) -> int | None:
+    """The rank whose process a message names as the one it is about."""
+    pid = groups.get("culprit_pid", "")
+    return people.rank_of(int(pid)) if pid.isdigit() else None
 
 
 def _rank(stack: ProcessStack, people: People) -> int | None:
