@@ -28,10 +28,10 @@ EventKind = Literal[
 EventKey = Literal[
     "by", "chained_from", "class", "code", "counts", "ends", "enqueued", "exitcode", "expected", "got", "host",
     "how", "ignored", "interface", "job", "joined", "key", "kind", "last_error", "library", "message", "missing",
-    "ms", "name", "nodes", "numel_in", "op", "op_a", "pg_desc", "pg_id", "pg_name", "port", "ran_ms", "rank_a",
-    "rank_b", "ranks", "ready", "reason", "restarts", "seconds", "seq", "seq_a", "signal", "signal_number", "size",
-    "some", "step", "target_pid", "tasks", "text", "thread", "timeout_ms", "tried_bytes", "type", "value", "waiting",
-    "what", "whom", "word", "work", "world_size",
+    "ms", "name", "nodes", "numel_in", "of_another", "op", "op_a", "pg_desc", "pg_id", "pg_name", "port", "ran_ms",
+    "rank_a", "rank_b", "ranks", "ready", "reason", "restarts", "seconds", "seq", "seq_a", "signal", "signal_number",
+    "size", "some", "step", "target_pid", "tasks", "text", "thread", "timeout_ms", "tried_bytes", "type", "value",
+    "waiting", "what", "whom", "word", "work", "world_size",
 ]  # fmt: skip
 """The values of events that anything reads."""
 
@@ -63,7 +63,7 @@ EVENT_KINDS: dict[EventKind, str] = {
     "init_error": "what=env_missing|no_nccl|bad_timeout|bad_env: name, reason",
     "ddp_error": "what=unused|unused_indices|unused_names|marked_twice|param_shape|param_count",
     "cuda_error": "what=out_of_memory|device_assert|assert_line|illegal_access|ecc|…: reason, *_bytes",
-    "traceback": "type, message, thread, ignored, truncated; frames outermost first",
+    "traceback": "type, message, thread, ignored, truncated, of_another (another rank printed it); frames",
     "native_crash": "signal, what, reason",
     "dataloader_worker_died": "worker_pid, signal or exitcode",
     "elastic_failure": "a row of the table: exitcode, signal, error_file, root (first SEEN dead, no verdict)",
