@@ -94,14 +94,14 @@ def _run(options: dict[str, Any]) -> BenchRun | None:
 
     engine, python = engine_of(options), python_of(options)
     if options["files"]:
-        from whichrank.flows.bench import nccl_tests as bench_nccl_tests
+        from whichrank.flows.bench import nccl_tests
 
-        return bench_nccl_tests.read(options["files"], options["device"])
+        return nccl_tests.read(options["files"], options["device"])
     plan = plan_of(options)
     if options["nccl_tests"]:
-        from whichrank.flows.bench import nccl_tests as bench_nccl_tests
+        from whichrank.flows.bench import nccl_tests
 
-        return bench_nccl_tests.drive(options["nccl_tests"], plan)
+        return nccl_tests.drive(options["nccl_tests"], plan)
     copies = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys() and engine.name == "local"
     if copies and not options["ranks"]:
         return flow.in_place(plan, python)

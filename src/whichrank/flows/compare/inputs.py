@@ -22,14 +22,12 @@ class Kind:
 
 def kinds() -> list[Kind]:
     """Those there are; each is loaded when asked."""
-    from whichrank.flows.compare import guards as compare_guards
-    from whichrank.flows.compare import runs as compare_runs
-    from whichrank.flows.compare import traces as compare_traces
+    from whichrank.flows.compare import guards, runs, traces
 
     return [
-        Kind("guard records", compare_guards.holds, compare_guards.compare),
-        Kind("profiler traces", compare_traces.holds, compare_traces.compare),
-        Kind("results of run, or bundles", compare_runs.holds, compare_runs.compare),
+        Kind("guard records", guards.holds, guards.compare),
+        Kind("profiler traces", traces.holds, traces.compare),
+        Kind("results of run, or bundles", runs.holds, runs.compare),
     ]
 
 
