@@ -35,6 +35,8 @@ from whichrank.flows.explain import explain, near, rules
         ("ecc-error", "cause", "ecc-error"),
         ("COLL101", "rule", "COLL101"),
         ("coll101", "rule", "COLL101"),
+        ("LINT104", "rule", "LINT104"),
+        ("SOFT205", "rule", "SOFT205"),
         ("NCCL_SOCKET_IFNAME", "variable", "NCCL_SOCKET_IFNAME"),
         ("NCCL_SOCKET_IFNAME=eth0", "variable", "NCCL_SOCKET_IFNAME"),
         ("NCCL_TIMEOUT", "variable", "NCCL_TIMEOUT"),
