@@ -24,7 +24,7 @@ def main() -> None:
             if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
                 text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
                 words.update(word.lower() for word in WORD.findall(re.sub(r"\\[bnrtwsdSDW]", " ", text)))
-    for path in (*PACKAGE.glob("facts/*.csv"), *PACKAGE.glob("facts/signatures/*")):
+    for path in (*PACKAGE.glob("facts/*.csv"), *PACKAGE.glob("facts/signatures/*"), *PACKAGE.glob("facts/rules/*")):
         if path.name != "secret_tokens.csv":
             words.update(word.lower() for word in WORD.findall(path.read_text(encoding="utf-8")))
     TARGET.write_text("\n".join(sorted(words)) + "\n", encoding="utf-8")
