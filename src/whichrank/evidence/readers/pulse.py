@@ -39,7 +39,12 @@ _NOT_LOGS = (".py", ".md", ".rst", ".html", ".csv", ".json", ".yaml", ".yml", ".
 
 def sniff(head: bytes, name: str) -> bool:
     """Any text that may be a log."""
-    return is_text(head) and not name.lower().endswith(_NOT_LOGS)
+    if not is_text(head) or name.lower().endswith(_NOT_LOGS):
+        return False
+    try:
+        return bool(head[:-4].decode())
+    except UnicodeDecodeError as error:
+        return len(head) - error.start < 8  # the head ends within a character
 
 
 def read(item: Item) -> Reading:
