@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.rules import crash_texts as texts
-from whichrank.flows.diagnose import diagnose
+from whichrank.flows.diagnose.pipeline import diagnose
 
 SAVE = """\
 ```python

@@ -26,9 +26,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
-from whichrank.rules import building, mismatches
+from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives import reported_mismatches
 from whichrank.timeline.job_state import known_messages
 from whichrank.timeline.job_state.statements import Statement
 
@@ -72,4 +73,4 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _rank0_is_odd(case: Case) -> bool:
     """Whether the structure of the failure points at rank 0, as the code does."""
-    return set(case.first_to_fail) == {0} or any(found.ranks == (0,) for found in mismatches.mismatches(case))
+    return set(case.first_to_fail) == {0} or any(found.ranks == (0,) for found in reported_mismatches.mismatches(case))
