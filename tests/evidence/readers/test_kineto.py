@@ -11,7 +11,7 @@ import pytest
 
 from tests.traces import ALL_REDUCE, job
 from whichrank.evidence.readers import kineto
-from whichrank.evidence.readers.kineto import events
+from whichrank.evidence.readers.kineto import table
 from whichrank.evidence.trace_files import is_compressed_trace, is_trace
 from whichrank.facts.collective_names import operation
 from whichrank.model.contracts import Item
@@ -220,8 +220,8 @@ def test_odd_types_cost_only_what_is_odd(tmp_path):
 
 
 def test_too_many_spans_and_names_are_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(events, "MOST_SPANS", 100)
-    monkeypatch.setattr(events, "MOST_NAMES", 5)
+    monkeypatch.setattr(table, "MOST_SPANS", 100)
+    monkeypatch.setattr(table, "MOST_NAMES", 5)
     monkeypatch.setattr("whichrank.evidence.trace_files.PIECE", 4096)
     many = written(tmp_path / "t.json", [kernel(f"name {i}", ts=i) for i in range(2000)])
     (trace,) = read(many).records
@@ -266,6 +266,6 @@ def test_times_beyond_any_clock(tmp_path, ts):
 def test_decimal_times_beyond_any_clock_are_bounded():
     from decimal import Decimal
 
-    assert events._nanoseconds([Decimal(1), Decimal("9" * 40)])[0] == 1000
+    assert table._nanoseconds([Decimal(1), Decimal("9" * 40)])[0] == 1000
     with pytest.raises(TypeError):
-        events._nanoseconds([Decimal(1), Decimal("NaN")])
+        table._nanoseconds([Decimal(1), Decimal("NaN")])
