@@ -54,6 +54,7 @@ def report(steps: Steps, sources: Sequence[Source]) -> StepReport:
         stragglers=tuple(steps.stragglers),
         advice=tuple(steps.advice),
         collectives=tuple(steps.collectives),
+        buckets=tuple(steps.buckets),
         findings=tuple(findings),
         drawings=steps.drawings(),
         states=STATES,

@@ -35,6 +35,7 @@ def as_document(report: StepReport) -> dict[str, Any]:
         "stragglers": [_straggler(one) for one in report.stragglers],
         "advice": [_advice(one) for one in report.advice],
         "collectives": [_collective(one) for one in report.collectives],
+        "buckets": [asdict(one) for one in report.buckets],
         "matched_collectives": report.matched,
         "replay_error_pct": _rounded(report.replay_error_pct, 3),
         "notes": list(report.notes),

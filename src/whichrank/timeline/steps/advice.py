@@ -230,6 +230,11 @@ def _settings(scene: Scene) -> list[Advice]:
         words = "Copy from pinned memory, without waiting."
         setting = "DataLoader(pin_memory=True), tensor.to(device, non_blocking=True)"
         found.append(Advice(words, setting, signs.get("pageable_ns", 0.0) / 1e3, 0.6, why, "pageable"))
+    if signs.get("items", 0.0) >= 1 and scene.matched.ranks[0].on_device:
+        why = f"{signs['items']:.0f} values are read back from the device per step (.item(), float(tensor), if tensor:)"
+        words = "Don't read values back in every step: each one waits for all work that was launched before."
+        setting = "collect losses with .detach() and read them every N steps"
+        found.append(Advice(words, setting, signs.get("items_ns", 0.0) / 1e3, 0.5, why, "item"))
     forwards, optimizer = signs.get("forwards", 0.0), signs.get("optimizer_steps", 0.0)
     if optimizer > 0 and forwards / optimizer >= 1.9:
         found += _accumulation(scene, round(forwards / optimizer))

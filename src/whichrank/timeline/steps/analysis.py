@@ -8,11 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
-from whichrank.model.step_report import Advice, CollectiveShare, RankDrawing, RankShares, Straggler
+from whichrank.model.step_report import Advice, Bucket, CollectiveShare, RankDrawing, RankShares, Straggler
 from whichrank.records.steps import EXPOSED, IDLE_REASONS, RankSteps
 from whichrank.records.trace import Bytes, Longs
 from whichrank.timeline.steps import collectives
 from whichrank.timeline.steps.advice import Scene, advise
+from whichrank.timeline.steps.buckets import buckets_of
 from whichrank.timeline.steps.intervals import Cover, median, union
 from whichrank.timeline.steps.matching import Matched, match
 from whichrank.timeline.steps.replay import Play, prepare, run, span
@@ -81,6 +82,11 @@ class Steps:
     def collectives(self) -> list[CollectiveShare]:
         transfer = self.play.transfer if self.play is not None else {}
         return collectives.shares(self.matched, transfer, self.count)
+
+    @cached_property
+    def buckets(self) -> list[Bucket]:
+        """DDP's buckets by the first rank; all ranks have the same."""
+        return buckets_of(self.ranks[0]) if self.ranks else []
 
     @cached_property
     def stragglers(self) -> list[Straggler]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 
 import numpy as np
@@ -14,6 +15,23 @@ from whichrank.timeline.steps.matching import Matched
 
 FEWEST_BYTES = 1 << 20
 """Below this a collective's time is latency, and its bandwidth says nothing."""
+
+
+_ALGORITHM = re.compile(
+    r"(?<![A-Za-z])(RING|Ring|TREE|Tree|NVLS_TREE|NVLS|COLLNET_DIRECT|COLLNET_CHAIN|CollNet|PAT)_?(LL128|LL|SIMPLE|Simple)?"
+)
+
+
+def algorithm(kernel: str) -> str | None:
+    """What NCCL chose, by the name of its kernel: AllReduce_Sum_f32_RING_LL, ncclAllReduceRingLLKernel_…"""
+    name = kernel.partition("(")[0]
+    found = _ALGORITHM.search(name) or _OLD.search(name)
+    if found is None:
+        return None
+    return " ".join(part.lower().replace("_", " ") for part in found.groups() if part)
+
+
+_OLD = re.compile(r"nccl[A-Z]\w*?(Ring|Tree|CollNet)(LL128|LL)?Kernel")
 
 
 def payload(what: Collective) -> int | None:
@@ -51,6 +69,7 @@ def _share(matched: Matched, transfer: dict[int, float], ops: list[int], steps: 
     nodes = len(hosts) if "" not in hosts else (1 if ranks and ranks <= 8 and (what.size or 0) <= 8 else 0)
     usual = expected(matched.ranks[0].accelerator, what.op, ranks, nodes, size) if size and ranks and nodes else None
     one = matched.ranks[int(matched.rank[rows[0]])]
+    kernel = one.names[int(one.calls.name[int(matched.call[rows[0]])])]
     return CollectiveShare(
         op=what.op or "unknown",
         group=what.desc if what.desc not in ("", "undefined") else what.group,
@@ -62,5 +81,6 @@ def _share(matched: Matched, transfer: dict[int, float], ops: list[int], steps: 
         moving_us=moving / 1e3 if moving is not None else None,
         busbw_gbs=bandwidth,
         expected_gbs=usual.busbw if usual else None,
-        kernel=one.names[int(one.calls.name[int(matched.call[rows[0]])])],
+        kernel=kernel,
+        algorithm=algorithm(kernel),
     )

@@ -21,7 +21,7 @@ NAMES = {
     "fsdp_unshards": r"^(?:FSDP::all_gather|FSDP\.|FullyShardedDataParallel\.)",
     "deepspeed": r"deepspeed|DeepSpeed",
 }
-TIMED = ("unused_searches", "bucket_copies")
+TIMED = ("unused_searches", "bucket_copies", "items")
 _PATTERNS = {key: re.compile(text) for key, text in NAMES.items()}
 _PAGEABLE = re.compile(r"Memcpy (?:HtoD|DtoH) .*Pageable")
 _LAUNCH = re.compile(r"launch", re.IGNORECASE)
