@@ -172,7 +172,7 @@ static int64_t entry_of(Table *table, Text a, Text b)
     if (table->count >= MAX_ENTRIES || (uint64_t)table->used + a.size + b.size > MAX_ARENA)
         return -1;
     if (!grow((void **)&table->entries, &table->cap, table->count + 1, sizeof(Entry)) ||
-        !grow((void **)&table->arena, &table->room, table->used + a.size + b.size, 1))
+        !grow((void **)&table->arena, &table->room, table->used + a.size + b.size + 1, 1)) /* never empty */
         return -1;
     memcpy(table->arena + table->used, a.at, a.size);
     if (b.size)
