@@ -102,6 +102,8 @@ def damaged(text, rng):
     """The same with some values, keys or bytes that nobody expects."""
     begun = text.index(b'"traceEvents"')
     for _ in range(rng.choice((1, 1, 2, 5))):
+        if len(text) <= begun:
+            break
         at = rng.randrange(begun, len(text))
         match rng.randrange(6):
             case 0:  # another value
