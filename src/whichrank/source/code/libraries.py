@@ -65,6 +65,8 @@ def is_a(frame: Frame, made: Call, tag: str) -> bool:
         return False
     if tag == "trainer":
         return made.receiver_text in {"trainer", "self.trainer"} and _uses(frame, "lightning")
+    if tag == "hf_trainer":
+        return _is_hf_trainer(frame, made)
     if tag == "lightning_module":
         return made.receiver_text in {"self", "pl_module"} and _is_lightning(frame)
     if tag == "metric":
@@ -75,6 +77,16 @@ def is_a(frame: Frame, made: Call, tag: str) -> bool:
         return False
     named = NAMED.get(tag)
     return named is not None and bool(made.receiver_text) and named.search(made.receiver_text) is not None
+
+
+def _is_hf_trainer(frame: Frame, made: Call) -> bool:
+    """A trainer of transformers: a variable of that name, or the base of a class that derives from it."""
+    func = made.node.func
+    above = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call) and last_name(func.value.func) == "super"
+    if above or made.receiver_text == "self":
+        bases = frame.analysis.project.lineage(frame.owner) if frame.owner is not None else ()
+        return any(base.startswith(("transformers.", "trl.")) and base.endswith("Trainer") for base in bases)
+    return made.receiver_text in {"trainer", "self.trainer"} and _uses(frame, "transformers")
 
 
 def _uses(frame: Frame, word: str) -> bool:
@@ -155,6 +167,8 @@ def _collection(frame: Frame, made: Call) -> Value | None:
         return Value(first.taint, bound.taint, first.tags)
     if made.name in _KINDS:
         return Value(tags=_KINDS[made.name])
+    if made.name == "no_sync":
+        return Value(tags=frozenset({"no_sync"}))
     if made.name == "fully_shard" and made.node.args:
         return _sharded(frame, made)
     if made.name == "prepare" and (is_a(frame, made, "accelerator")):
@@ -227,6 +241,8 @@ def _spawned(frame: Frame, made: Call) -> Value | None:
     if kind is None or (made.name == "register" and made.full != "atexit.register"):
         return None
     if made.name == "signal" and made.full != "signal.signal":
+        return None
+    if made.full and isinstance(frame.analysis.project.find(made.full), Class):
         return None
     wanted = made.keywords.get("target") or made.keywords.get("function")
     for value in [wanted, *made.args] if wanted is not None else made.args:

@@ -22,6 +22,7 @@ from whichrank.source.code.events import (
     Loop,
     Op,
     Risk,
+    blocks,
     ending,
     exits,
 )
@@ -113,7 +114,7 @@ class Judge:
                 self._loop(event)
                 self._walk(event.body, Rest([], after, event))
             elif isinstance(event, Attempt):
-                self._attempt(event, repeated=_in_loop(after))
+                self._attempt(event, after)
                 for inner in (event.body, event.orelse, event.final, *(h.body for h in event.handlers)):
                     self._walk(inner, after, paired)
             elif isinstance(event, First):
@@ -201,16 +202,19 @@ class Judge:
         return self._likely(self.analysis.resolve(test.taint)) if differs(test) else []
 
     def _likely(self, reasons: list[Origin]) -> list[Origin]:
-        """A file is there or not for all ranks alike, unless some rank does something alone around the test."""
+        """A file is there or not for all ranks alike where a test far away asked for it."""
         files = [reason for reason in reasons if reason.kind == "file"]
         if len(files) < len(reasons):
             return reasons
-        near = any(reason.file == self.function.module.label for reason in files)
-        return reasons if near and self.analysis.summary(self.function).splits > 1 else []
+        return reasons if any(reason.file == self.function.module.label for reason in files) else []
 
     def _concerned(self, steps: list[Step], test: Value, reasons: list[Origin]) -> list[Step]:
         """Without the operations whose group lies on one side of the condition as a whole."""
-        return [step for step in steps if not _far(step) and (not step.key or not self._within(step.op, test, reasons))]
+        found = [s for s in steps if not _far(s) and (not s.key or not self._within(s.op, test, reasons))]
+        if all(reason.kind == "file" for reason in reasons) and self.analysis.summary(self.function).splits < 2:
+            # All ranks see one file system as a rule, and resume from what they find: only plain cases are told.
+            return [s for s in found if not s.via and not s.op.name.startswith("load")]
+        return found
 
     def _within(self, op: Op, test: Value, reasons: list[Origin]) -> bool:
         kinds = {reason.kind for reason in reasons}
@@ -301,14 +305,15 @@ class Judge:
 
     # Exceptions.
 
-    def _attempt(self, event: Attempt, *, repeated: bool) -> None:
+    def _attempt(self, event: Attempt, after: Rest) -> None:
+        repeated = _in_loop(after)
         body = self.sequences.of([*event.body, *event.orelse])
         for handler in event.handlers:
             if handler.types and set(handler.types) <= ALIKE:
                 continue
             caught = self.sequences.of(handler.body)
-            if not handler.raises:
-                self._swallowed(event, handler, caught, repeated)
+            if not handler.raises and not self._swallowed(event, handler, caught, repeated):
+                self._left(event, handler, caught, after)
             names = {step.op.name for step in body}
             fallback = bool(body) and self._after_risk(event.body)[0] is None
             if caught and not fallback and not any(step.op.name in names for step in caught):
@@ -318,17 +323,29 @@ class Judge:
             not h.raises and (not h.types or set(h.types) & {"Exception", "BaseException"}) for h in event.handlers
         )
         final = self.sequences.of(event.final)
-        if final and not stopped and not self.generator and _may_fail(self.analysis, event.body):
+        manager = "contextmanager" in self.function.decorators()
+        if final and not stopped and (manager or (not self.generator and _may_fail(self.analysis, event.body))):
             reason = Origin("exception", "a rank that failed comes here early", *self._at(event.final_line))
             self._add("finally", [reason], event.final_line, "", final, [])
 
-    def _swallowed(self, event: Attempt, handler: Handler, caught: list[Step], repeated: bool) -> None:
+    def _left(self, event: Attempt, handler: Handler, caught: list[Step], after: Rest) -> None:
+        """A rank that failed goes on elsewhere, and misses what the others do after the attempt."""
+        kind = ending(handler.body)
+        risk = next((found for each in event.body if (found := self._risk(each)) is not None), None)
+        if risk is None or kind not in {"return", "break", "continue"}:
+            return
+        skipped = [step for step in self._skipped(after, kind) if not _far(step)]
+        if keys(skipped) and keys(caught) != keys(skipped):
+            self._add("swallowed", [risk], handler.line, "", skipped, caught)
+
+    def _swallowed(self, event: Attempt, handler: Handler, caught: list[Step], repeated: bool) -> bool:
         risk, skipped = self._after_risk(event.body)
         if risk is None and repeated:
             risk, skipped = self._read_below(event.body)
         if risk is None or not skipped or keys(caught) == keys(skipped):
-            return
+            return False
         self._add("swallowed", [risk], handler.line, "", skipped, caught)
+        return True
 
     def _after_risk(self, events: list[Event]) -> tuple[Origin | None, list[Step]]:
         """What may fail on one rank alone, and the operations behind it."""
@@ -354,8 +371,8 @@ class Judge:
 
     def _behind_inside(self, event: Event) -> list[Step]:
         if isinstance(event, Fork | Loop | First | Attempt):
-            blocks = [event.then, event.other] if isinstance(event, Fork) else [event.body]
-            for block in blocks:
+            arms = [event.then, event.other] if isinstance(event, Fork) else [event.body]
+            for block in arms:
                 risk, steps = self._after_risk(block)
                 if risk is not None:
                     return steps
@@ -374,7 +391,7 @@ class Judge:
         if isinstance(event, Enter) and _raises(self.analysis, event.function):
             what = f"{event.function.name}() may raise on one rank alone"
             return Origin("exception", what, event.caller.module.label, event.line)
-        for block in _blocks(event):
+        for block in blocks(event):
             for inner in block:
                 if (risk := self._risk(inner)) is not None:
                     return risk
@@ -477,26 +494,12 @@ def _constant_text(text: str) -> bool:
     return text.lstrip("-").isdigit() or "ReduceOp" in text
 
 
-def _blocks(event: Event) -> Iterator[list[Event]]:
-    if isinstance(event, Fork):
-        yield event.then
-        yield event.other
-    elif isinstance(event, Loop | First):
-        yield event.body
-    elif isinstance(event, Attempt):
-        yield event.body
-        yield event.orelse
-        yield event.final
-        for handler in event.handlers:
-            yield handler.body
-
-
 def _ops(events: Iterable[Event]) -> Iterator[Op]:
     for event in events:
         if isinstance(event, Op):
             yield event
         else:
-            for block in _blocks(event):
+            for block in blocks(event):
                 yield from _ops(block)
 
 
@@ -505,7 +508,7 @@ def _speaks(events: Iterable[Event]) -> bool:
     for event in events:
         if isinstance(event, Op | Enter):
             return True
-        if any(_speaks(block) for block in _blocks(event)):
+        if any(_speaks(block) for block in blocks(event)):
             return True
     return False
 
@@ -538,6 +541,6 @@ def _may_fail(analysis: Analysis, events: list[Event]) -> bool:
     for event in events:
         if isinstance(event, Risk | Enter | Op) or (isinstance(event, Leave) and event.kind == "raise"):
             return True
-        if any(_may_fail(analysis, block) for block in _blocks(event)):
+        if any(_may_fail(analysis, block) for block in blocks(event)):
             return True
     return False

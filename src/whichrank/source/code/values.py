@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 WORLD = 4
 # More reasons than this for one value say nothing new.
 MOST_ORIGINS = 4
+# A registry of callbacks with more than this is not followed further.
+MOST_FUNCTIONS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,10 @@ class Value(NamedTuple):
     thing: Class | Function | None = None
     """The class it is an object of, or the function it is."""
     items: tuple[Value, ...] | None = None
+    holds: tuple[Function, ...] = ()
+    """Functions that it may be besides, or that a container of them holds."""
+    fields: Mapping[Any, Value] | None = None
+    """The values of a dictionary by key, or the keyword arguments of a partial."""
 
     def tagged(self, *tags: str) -> Value:
         return self._replace(tags=self.tags | set(tags))
@@ -90,7 +96,28 @@ def join(values: Iterable[Value]) -> Value:
         same_ranks,
         next((v.thing for v in several if v.thing is not None), None),
         _items(several),
+        functions_of(several),
+        _fields(several),
     )
+
+
+def functions_of(values: Iterable[Value]) -> tuple[Function, ...]:
+    """All functions that one of these values is or holds."""
+    found: dict[Function, None] = {}
+    for value in values:
+        if "itself" in value.tags and value.thing is not None and hasattr(value.thing, "params"):
+            found.setdefault(value.thing)  # type: ignore[arg-type]
+        for function in value.holds:
+            found.setdefault(function)
+    return tuple(found)[:MOST_FUNCTIONS]
+
+
+def _fields(several: list[Value]) -> Mapping[Any, Value] | None:
+    """Dictionaries with the same keys, joined key by key."""
+    first = several[0].fields
+    if first is None or any(value.fields is None or value.fields.keys() != first.keys() for value in several):
+        return None
+    return {key: join(value.fields[key] for value in several if value.fields is not None) for key in first}
 
 
 def _items(several: list[Value]) -> tuple[Value, ...] | None:
