@@ -19,7 +19,7 @@ CONFIDENCE = {
     "rank": 0.95, "part": 0.8, "host": 0.85, "data": 0.85, "exception": 0.8, "random": 0.8, "time": 0.85, "file": 0.6,
     "queue": 0.8, "memory": 0.8, "order": 0.8,
 }  # fmt: skip
-_FIRST = re.compile(r"\b0\b|(?:main|master|zero|first|lead)(?:_|\b)", re.IGNORECASE)
+_FIRST = re.compile(r"(?:rank|proc|local|node|id)\w*\W.*\b0\b|main|master|zero|first|leader(?!s)", re.IGNORECASE)
 """A condition that asks for the first rank."""
 NO_PROGRAM = NotEvaluated("a Python program that communicates")
 

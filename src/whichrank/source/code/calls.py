@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from whichrank.facts.collectives import Argument, Collective, collectives, rank_sources
@@ -35,12 +36,14 @@ SAME_EVERYWHERE = frozenset({
 FILLS = frozenset({"append", "extend", "add", "insert", "update", "appendleft"})
 RISKY = frozenset({
     "open", "load", "read", "loads", "next", "fetch", "download", "decode", "float", "int", "urlopen", "unlink",
-    "remove", "rename", "makedirs", "mkdir", "read_text", "write_text", "save", "parse",
+    "remove", "rename", "makedirs", "mkdir", "read_text", "write_text", "save", "parse", "backward",
 })  # fmt: skip
 
 MOST_OVERRIDES = 4
 CALLERS = {"map": (0,), "filter": (0,), "starmap": (0,), "tree_map": (0,), "imap": (0,), "run_until_complete": (0,)}
 """Functions of libraries that call what they are given, and the place where they are given it."""
+_ENVIRONMENT = re.compile(r"(?:^|[._])(?:vec_|train_|eval_)?envs?$")
+"""What people call the world of an agent that learns by trying."""
 LOOKUPS = frozenset({"get", "pop", "setdefault"})
 READS = frozenset({"open", "read_text", "read_bytes", "urlopen", "load", "loads", "read_csv", "imread", "load_image"})
 
@@ -453,6 +456,9 @@ def _source(frame: Frame, made: Call) -> Value | None:
             if grouped and source.kind == "rank":
                 return rank_value(frame, made.node, f"{made.name}()", "part", "group")
         return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
+    if made.name in {"step", "reset"} and _ENVIRONMENT.search(made.receiver_text):
+        origin = Origin("data", f"the simulation of this rank ({made.receiver_text})", *frame.at(made.node))
+        return Value(frozenset({origin}))
     known = rank_sources("function").get(made.full)
     if known is not None:
         if known.kind == "random" and (frame.analysis.seeded or "generator" in made.keywords):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # What every rank agrees on although the object itself differs.
 AGREED = frozenset({
     "dtype", "device", "is_cuda", "requires_grad", "ndim", "layout", "is_sparse", "type", "training", "__class__",
-    "keys", "columns", "names", "format", "mode", "backend",
+    "is_nested", "is_quantized", "is_leaf", "is_meta", "keys", "columns", "names", "format", "mode", "backend",
 })  # fmt: skip
 WORLD_NAMES = frozenset(
     {"world_size", "world", "num_processes", "nprocs", "n_ranks", "num_ranks", "ngpus", "WORLD_SIZE"}
@@ -56,6 +56,7 @@ _SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 _MASK = frozenset({"mask"})
 _SMALL = 1 << 20
 _MOST_FIELDS = 40
+_PADDED = re.compile(r"pad|extend\(|\+=? *\w+\[:|cycle|repeat|% *len")
 
 
 _SETTINGS = re.compile(r"(?:^|\.)(?:args|opts?|cfg|config|conf|hparams|options|flags|FLAGS|run_opts)\.\w+$")
@@ -392,8 +393,9 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     if isinstance(node.slice, ast.Slice):
         ends = [evaluate(frame, e) for e in (node.slice.lower, node.slice.upper, node.slice.step) if e is not None]
         marks = union(*(end.taint for end in ends))
+        length = CLEAN if _equal_chunk(frame, node.slice) else marks
         taint = union(base.taint, marks)
-        return Value(taint, union(base.length, marks), base.tags & (CARRIED | {"loader", "set"}))
+        return Value(taint, union(base.length, length), base.tags & (CARRIED | {"loader", "set"}))
     index = evaluate(frame, node.slice)
     if (held := looked_up(base, index)) is not None:
         return held
@@ -408,6 +410,23 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
         length |= {Origin("data", "a mask keeps another number of elements on every rank", *frame.at(node))}
     taint = union(base.taint, index.taint)
     return Value(taint, length, base.tags & CARRIED, ranks) if taint or ranks is not None or length else UNKNOWN
+
+
+def _equal_chunk(frame: Frame, node: ast.Slice) -> bool:
+    """`x[rank * n : (rank + 1) * n]`: as long on every rank, unless n was rounded up and nothing is padded."""
+    if node.lower is None or node.upper is None or node.step is not None:
+        return False
+    lower, upper = ast.unparse(node.lower), ast.unparse(node.upper)
+    one, times, two = lower.partition(" * ")
+    shapes = {f"({a} + 1) * {b}" for a, b in ((one, two), (two, one))} | {
+        f"{b} * ({a} + 1)" for a, b in ((one, two), (two, one))
+    }
+    if not (upper.startswith(f"{lower} + ") or (times and upper in shapes)):
+        return False
+    body = frame.function.node
+    lines = frame.function.module.lines[body.lineno - 1 : body.end_lineno] if body is not None else []
+    text = "\n".join(lines)
+    return "ceil" not in text or _PADDED.search(text) is not None
 
 
 def looked_up(base: Value, index: Value) -> Value | None:

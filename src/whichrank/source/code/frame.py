@@ -25,7 +25,7 @@ from whichrank.source.code.events import (
     matters,
 )
 from whichrank.source.code.expressions import WORLD_NAMES, evaluate, is_setting, rank_value, reference, setting_name
-from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
+from whichrank.source.code.index import Class, Function, Module, dotted, last_name, resolve
 from whichrank.source.code.loops import BATCH_NAMES, LOADER_NAME, MASK_NAME, QUEUES, elements, turns, unrolled
 from whichrank.source.code.merging import all_merged, asks_world, caught, merged
 from whichrank.source.code.values import (
@@ -321,6 +321,10 @@ class Frame:
                 self.out += self.inside(node.body)[0]
             return False
         item = elements(self, source, node.iter)
+        known = item.items is not None or any(isinstance(origin, Origin) for origin in item.taint)
+        if not known and source.ranks is None and _trains(self.function.module, node):
+            origin = Origin("data", "a batch of this rank's data", *self.at(node))
+            item = item._replace(taint=item.taint | {origin}).tagged("element")
         drawn = self._drawn(source, node)
         self.loops.append(counted.length)
         again = len(self.loops) <= _TWICE and not self.analysis.gathers
@@ -548,6 +552,20 @@ def _loaded(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Attribute):
         return ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
     return target
+
+
+def _trains(module: Module, node: ast.For | ast.AsyncFor) -> bool:
+    """Whether a loop goes over batches: its own body, not that of a loop inside, calls backward()."""
+    if isinstance(node.iter, ast.Call) and last_name(node.iter.func) in {"range", "parameters", "named_parameters"}:
+        return False
+    todo: list[ast.AST] = list(node.body) if module.trains else []
+    while todo:
+        part = todo.pop()
+        if isinstance(part, ast.Call) and last_name(part.func) == "backward":
+            return True
+        if not isinstance(part, ast.For | ast.While | ast.FunctionDef | ast.Lambda):
+            todo += ast.iter_child_nodes(part)
+    return False
 
 
 def _matches(subject: Value, pattern: ast.pattern) -> Value:

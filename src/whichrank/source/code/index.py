@@ -67,6 +67,8 @@ class Module:
     """All functions, nested ones and methods too."""
     body: Function | None = None
     defs: dict[ast.AST, Function] = field(default_factory=dict)
+    trains: bool = False
+    """Whether backward() is called anywhere in it."""
 
 
 @dataclass(slots=True)
@@ -155,6 +157,7 @@ def read_module(text: str, label: str, name: str) -> Module:
         tree = ast.parse(text)
     module = Module(label, name, tree, text.split("\n"), list(ast.walk(tree)))
     module.body = Function(module, "<module>", tree.body)
+    module.trains = ".backward(" in text
     _imports(module)
     _definitions(module, tree.body, None, None)
     return module

@@ -60,6 +60,8 @@ NAMED = {
 def is_a(frame: Frame, made: Call, tag: str) -> bool:
     """Whether the receiver of a call is such a thing."""
     if tag in made.receiver.tags:
+        if made.name == "state_dict" and "fsdp2" in made.receiver.tags:
+            return False  # every rank gets its own shards as DTensors, without communication
         return not (tag == "wrapped_output" and frame.no_sync)
     if tag == "ddp":
         return False
@@ -182,8 +184,8 @@ def _sharded(frame: Frame, made: Call) -> Value:
     """fully_shard() changes the module it is given."""
     name = last_name(made.node.args[0])
     if name in frame.env:
-        frame.env[name] = frame.env[name].tagged("fsdp")
-    return made.args[0].tagged("fsdp")
+        frame.env[name] = frame.env[name].tagged("fsdp", "fsdp2")
+    return made.args[0].tagged("fsdp", "fsdp2")
 
 
 def _loader(made: Call) -> Value:
@@ -270,12 +272,17 @@ def _tensor(frame: Frame, made: Call) -> Value | None:
             if random and not frame.analysis.seeded
             else CLEAN
         )
+        if (other := _local_type(made)) is not None:
+            own, tags = union(own, other.taint), tags | {"dtype differs"}
         return Value(own, taint, tags)
     if made.name in _DTYPES and isinstance(made.node.func, ast.Attribute) and not made.args:
         kept = frozenset(tag for tag in made.receiver.tags if not tag.startswith(("dtype:", "cast:")))
         return made.receiver._replace(tags=kept | {f"cast:{_DTYPES[made.name]}"}, ranks=None)
     if made.name == "to" and isinstance(made.node.func, ast.Attribute):
         kept = made.receiver.tags
+        if (other := _local_type(made)) is not None:
+            taint = union(made.receiver.taint, other.taint)
+            return made.receiver._replace(taint=taint, tags=kept | {"dtype differs"}, ranks=None)
         for node in [*made.node.args, *(k.value for k in made.node.keywords)]:
             if last_name(node).startswith(("float", "bfloat", "int", "half", "double")) and isinstance(
                 node, ast.Attribute
@@ -288,6 +295,13 @@ def _tensor(frame: Frame, made: Call) -> Value | None:
     if made.name == "chunk":
         return Value(made.receiver.taint, CLEAN, made.receiver.tags & {"wrapped_output"})
     return None
+
+
+def _local_type(made: Call) -> Value | None:
+    """The type of a tensor as an argument, where it differs between ranks: `dtype = half if rank == 0 else float`."""
+    given = [(last_name(node), value) for node, value in zip(made.node.args, made.args, strict=False)]
+    given += [("dtype", value) for name, value in made.keywords.items() if name == "dtype"]
+    return next((value for name, value in given if "dtype" in name and value.taint), None)
 
 
 def _schedule(frame: Frame, made: Call) -> None:

@@ -391,6 +391,9 @@ class Judge:
         if isinstance(event, Enter) and _raises(self.analysis, event.function):
             what = f"{event.function.name}() may raise on one rank alone"
             return Origin("exception", what, event.caller.module.label, event.line)
+        if isinstance(event, Enter) and any(_local(value) for value in event.arguments.values()):
+            what = f"{event.function.name}() may fail on this rank's data"
+            return Origin("exception", what, event.caller.module.label, event.line)
         for block in blocks(event):
             for inner in block:
                 if (risk := self._risk(inner)) is not None:
@@ -527,6 +530,10 @@ def _reads(analysis: Analysis, function: Function, depth: int) -> Risk | None:
         if isinstance(event, Enter) and depth and (found := _reads(analysis, event.function, depth - 1)):
             return found
     return None
+
+
+def _local(value: Value) -> bool:
+    return any(isinstance(origin, Origin) and origin.kind == "data" for origin in value.taint)
 
 
 def _in_loop(rest: Rest | None) -> bool:
