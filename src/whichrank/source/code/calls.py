@@ -438,6 +438,8 @@ def _construct(frame: Frame, made: Call, target: Class) -> Value:
         frame.analysis.called(init, bound)
         frame.emit(Enter(init, made.node.lineno, frame.function, bound))
     value = Value(thing=target, tags=libraries.class_tags(frame, target))
+    if "thread" in value.tags and (run := frame.analysis.project.method(target, "run")) is not None:
+        frame.analysis.later("thread", run, frame.function, made.node.lineno)
     return value._replace(length=frame.analysis.substitute(object_length(frame, value), init, bound))
 
 
@@ -503,11 +505,15 @@ def _unknown(frame: Frame, made: Call) -> Value:
     if made.name[:1].isupper():  # an object made with a rank is not itself one; made with a list, it may be as long
         length = union(*(part.length for part in parts))
         return Value(length=length, tags=carried) if carried or length else UNKNOWN
-    if made.name in libraries.KEEPS_RECEIVER:
+    if made.name in libraries.KEEPS_RECEIVER and isinstance(made.node.func, ast.Attribute):
         return made.receiver._replace(ranks=None)
     value = mixed(parts)
     if made.receiver.length and made.name not in libraries.REDUCES:
         value = value._replace(length=made.receiver.length)
+    if made.name in libraries.COUNTS:
+        return Value(union(value.taint, made.receiver.length))
+    if made.name == "bool" and isinstance(made.node.func, ast.Attribute):
+        return value.tagged("mask")
     if made.name in libraries.SHAPED_BY_CONTENT and value.taint:
         return value._replace(length=value.taint)
     if made.name in libraries.SHARDS and (marks := union(*(v.taint for v in [*made.args, *made.keywords.values()]))):

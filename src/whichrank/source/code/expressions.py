@@ -365,6 +365,9 @@ def _is_none(value: Value) -> bool:
 
 
 def _other_length(one: Value, two: Value) -> bool:
+    shapes = [{tag for tag in value.tags if tag.startswith("shape:")} for value in (one, two)]
+    if shapes[0] and shapes[1]:
+        return shapes[0] != shapes[1]
     if one.items is not None and two.items is not None:
         return len(one.items) != len(two.items)
     known = one.ranks is not None and two.ranks is not None and isinstance(one.ranks[0], list | tuple | range)

@@ -26,7 +26,7 @@ from whichrank.source.code.events import (
 )
 from whichrank.source.code.expressions import WORLD_NAMES, evaluate, is_setting, rank_value, reference, setting_name
 from whichrank.source.code.index import Class, Function, Module, dotted, last_name, resolve
-from whichrank.source.code.loops import BATCH_NAMES, LOADER_NAME, MASK_NAME, QUEUES, elements, turns, unrolled
+from whichrank.source.code.loops import BATCH_NAMES, LOADER_NAME, LOCAL_NAME, MASK_NAME, QUEUES, elements, turns, unrolled
 from whichrank.source.code.merging import all_merged, asks_world, caught, merged
 from whichrank.source.code.values import (
     CLEAN,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 ENDS = frozenset({"sys.exit", "exit", "quit", "os._exit", "os.abort"})
 _FIRST = re.compile(r"(?:main|zero|master|rank_?0|rank_zero)\w*_first$|^main_process_first$")
+MISSING_FILE = frozenset({"FileNotFoundError", "FileExistsError", "IsADirectoryError", "NotADirectoryError"})
 NESTED = frozenset({"setdefault", "get"})
 _TWICE = 2  # loops nested deeper than this are read once: their variables rarely carry over
 
@@ -107,7 +108,7 @@ class Frame:
             tags |= {"queue"}
         if MASK_NAME.fullmatch(name):
             tags |= {"mask"}
-        if name in BATCH_NAMES:
+        if name in BATCH_NAMES or LOCAL_NAME.fullmatch(name):
             taint |= {Origin("data", f"the parameter {name}: this rank's data", *self.at(node))}
         return Value(
             taint, length, tags, brought.ranks, brought.thing, brought.items, brought.holds, brought.fields
@@ -394,7 +395,13 @@ class Frame:
                     frozenset({Origin("exception", "an exception on this rank", *self.at(item))})
                 )
             mine = [dict(self.env)]
+            if not alike:
+                kind = "file" if types and set(types) <= MISSING_FILE else "exception"
+                failed = Origin(kind, "whether this rank got an exception", *self.at(item))
+                self.control.append(frozenset({failed}))
             events, handler_ended = self.inside(item.body)
+            if not alike:
+                self.control.pop()
             if "StopIteration" in types and exits(events) & {"break", "return"} and self.ran_out:
                 self.ran_out[-1] = union(self.ran_out[-1], self._drawn_from(node.body))
             all_end = all_end and handler_ended
@@ -474,6 +481,8 @@ class Frame:
             value = evaluate(self, node.value) if node.value is not None else UNKNOWN
             if node.value is None:
                 value = Value(ranks=(None,) * 4)
+            if self.control and _nothing(value):
+                value = value.tagged("optional")
             if not self.alone:  # what a world of one returns differs from nobody's
                 self.returns.append(value._replace(taint=union(value.taint, *self.control, self.left)))
             empty = node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
@@ -552,6 +561,10 @@ def _loaded(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Attribute):
         return ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
     return target
+
+
+def _nothing(value: Value) -> bool:
+    return value.ranks is not None and value.ranks[0] is None
 
 
 def _trains(module: Module, node: ast.For | ast.AsyncFor) -> bool:

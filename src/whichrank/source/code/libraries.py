@@ -27,6 +27,7 @@ REDUCES = frozenset({
     "sum", "mean", "max", "min", "item", "size", "any", "all", "norm", "numel", "argmax", "argmin", "std", "var", "dim",
     "prod", "count", "index", "get", "pop", "nelement", "amax", "amin", "median", "logsumexp",
 })  # fmt: skip
+COUNTS = frozenset({"numel", "nelement", "size"})
 SHARDS = frozenset({"shard", "split_dataset_by_node"})
 _SHAPED = frozenset({"zeros", "ones", "empty", "full", "randn", "rand", "arange", "new_empty", "new_zeros", "new_ones"})
 _WRAPPERS = {
@@ -110,6 +111,8 @@ def class_tags(frame: Frame, owner: Class) -> frozenset[str]:
         tags.add("loader")
     if "Metric" in bases:
         tags.add("metric")
+    if bases & {"Thread", "Timer"}:
+        tags.add("thread")
     return frozenset(tags)
 
 
@@ -265,7 +268,8 @@ def _tensor(frame: Frame, made: Call) -> Value | None:
             if made.args
             else CLEAN
         )
-        tags = frozenset({f"dtype:{_dtype(made)}"})
+        shape = ", ".join(map(ast.unparse, made.node.args))[:80]
+        tags = frozenset({f"dtype:{_dtype(made)}", f"shape:{shape}"})
         random = made.name in {"randn", "rand"}
         own = (
             frozenset({Origin("random", f"torch.{made.name}()", *frame.at(made.node))})

@@ -138,7 +138,7 @@ class Judge:
         left = {one_end, two_end} - {None}
         if len(left) == 1 and None in {one_end, two_end}:
             kind: Exit = one_end or two_end or "return"
-            skipped = self._skipped(after, kind, assumed)
+            skipped = self._skipped(after, kind, assumed, event)
             if one_end is not None:
                 there = [*there, *skipped]
             else:
@@ -184,15 +184,17 @@ class Judge:
                     self._add(kind, reasons, event.line, event.text, [], skipped)  # type: ignore[arg-type]
                     return
 
-    def _skipped(self, rest: Rest | None, kind: Exit, assumed: dict[str, bool] | None = None) -> list[Step]:
-        """The operations that a rank does not reach when it leaves here."""
+    def _skipped(
+        self, rest: Rest | None, kind: Exit, assumed: dict[str, bool] | None = None, at: Event | None = None
+    ) -> list[Step]:
+        """The operations that a rank does not reach when it leaves here; in a later turn this place is passed by."""
         steps: list[Step] = []
         while rest is not None:
             steps += self.sequences.of(rest.events, 0, assumed)
             if rest.loop is not None:
                 if kind == "continue":
                     return steps
-                steps += self.sequences.of(rest.loop.body)
+                steps += self.sequences.of(event for event in rest.loop.body if event is not at)
                 if kind == "break":
                     return steps
             rest = rest.outer
