@@ -40,6 +40,7 @@ RISKY = frozenset({
 })  # fmt: skip
 
 MOST_OVERRIDES = 4
+MODEL_NAMES = frozenset({"model", "net", "network", "policy", "ddp_model", "fsdp_model", "actor", "critic", "criterion"})
 CALLERS = {"map": (0,), "filter": (0,), "starmap": (0,), "tree_map": (0,), "imap": (0,), "run_until_complete": (0,)}
 """Functions of libraries that call what they are given, and the place where they are given it."""
 _ENVIRONMENT = re.compile(r"(?:^|[._])(?:vec_|train_|eval_)?envs?$")
@@ -170,7 +171,7 @@ def _several(frame: Frame, made: Call) -> Value | None:
     if "dispatched" in callee.tags:
         return _dispatched(frame, made, callee, functions)
     param = _param(frame, made.node.func)
-    if len(functions) == 1 and not param and "partial" not in callee.tags:
+    if len(functions) == 1 and not param and "partial" not in callee.tags and isinstance(made.node.func, ast.Name):
         return None
     return join([_enter(frame, made, function, param) for function in functions])
 
@@ -317,7 +318,7 @@ def _target(frame: Frame, made: Call) -> Function | Class | None:
 
 def _method_called(frame: Frame, made: Call, func: ast.Attribute) -> Function | None:
     if isinstance(func.value, ast.Name) and func.value.id in {"self", "cls"} and frame.owner is not None:
-        own = _method(frame, frame.owner, made.name)
+        own = _method(frame, frame.owner, made.name) or _sibling(frame, frame.owner, made.name)
         if own is not None:
             return own
     if isinstance(func.value, ast.Call) and last_name(func.value.func) == "super" and frame.owner is not None:
@@ -335,6 +336,16 @@ def _module_roots(frame: Frame) -> frozenset[str]:
 
 def _method(frame: Frame, owner: Class, name: str) -> Function | None:
     return frame.analysis.project.method(owner, name)
+
+
+def _sibling(frame: Frame, owner: Class, name: str) -> Function | None:
+    """A method that only the classes have which this one is mixed into."""
+    if name not in frame.analysis.project.methods:
+        return None
+    for heir in frame.analysis.project.heirs(owner):
+        if found := frame.analysis.project.method(heir, name):
+            return found
+    return None
 
 
 def _inherited(frame: Frame, owner: Class, name: str) -> Function | None:
@@ -508,6 +519,9 @@ def _unknown(frame: Frame, made: Call) -> Value:
     if made.name in libraries.KEEPS_RECEIVER and isinstance(made.node.func, ast.Attribute):
         return made.receiver._replace(ranks=None)
     value = mixed(parts)
+    if made.name in MODEL_NAMES and made.args and not any(isinstance(origin, Origin) for origin in value.taint):
+        origin = Origin("data", "the model's output on this rank's data", *frame.at(made.node))
+        value = value._replace(taint=value.taint | {origin})
     if made.receiver.length and made.name not in libraries.REDUCES:
         value = value._replace(length=made.receiver.length)
     if made.name in libraries.COUNTS:

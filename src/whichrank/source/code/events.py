@@ -100,6 +100,8 @@ class Attempt:
     final: list[Event]
     final_line: int
     orelse: list[Event]
+    calls: bool = True
+    """Whether the body calls anything, and so may fail."""
 
 
 @dataclass(eq=False, slots=True)

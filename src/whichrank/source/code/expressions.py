@@ -54,6 +54,8 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 _MASK = frozenset({"mask"})
+PRESENT = object()
+"""Something of which only that it is there is known."""
 _SMALL = 1 << 20
 _MOST_FIELDS = 40
 _PADDED = re.compile(r"pad|extend\(|\+=? *\w+\[:|cycle|repeat|% *len")
@@ -338,6 +340,9 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
         if _other_type(one, two):
             tags = frozenset(tag for tag in tags if not tag.startswith(("dtype:", "cast:"))) | {"dtype differs"}
         merged = merged._replace(taint=union(merged.taint, test.taint), length=shape, tags=tags)
+        if test.ranks is not None and _is_none(one) != _is_none(two) and merged.ranks is None:
+            there = not _is_none(one)
+            merged = merged._replace(ranks=tuple(PRESENT if bool(t) is there else None for t in test.ranks))
         if len(merged.holds) > 1:
             merged = _either_function(test, one, two, merged)
     return merged

@@ -191,6 +191,8 @@ class Frame:
                     self.writes[target.attr] = join([known, written]) if known is not None else written
         elif isinstance(target, ast.Tuple | ast.List):
             items = value.items if value.items is not None and len(value.items) == len(target.elts) else None
+            if items is None and value.items is not None:
+                items = _spread(target.elts, value.items)
             for number, each in enumerate(target.elts):
                 inner = each.value if isinstance(each, ast.Starred) else each
                 whole = Value(value.taint, tags=value.tags & {"wrapped_output", "ddp", "loader"})
@@ -216,6 +218,8 @@ class Frame:
         text = dotted(holder)
         if value.holds:
             self._registered(text, value.holds)
+        elif grows and value.taint and text.startswith("self.") and text.count(".") == 1 and self.owner is not None:
+            self.analysis.gather(self.owner, text[5:], Value(value.taint))
         where = self.env if text in self.env else self.paths
         known = where.get(text)
         if known is None:
@@ -412,7 +416,8 @@ class Frame:
         final, final_ended = self.inside(node.finalbody)
         if any(map(matters, (body, orelse, final, *(h.body for h in handlers)))):
             line = node.finalbody[0].lineno if node.finalbody else node.lineno
-            self.emit(Attempt(node.lineno, body, handlers, final, line, orelse))
+            calls = any(isinstance(part, ast.Call) for statement in node.body for part in ast.walk(statement))
+            self.emit(Attempt(node.lineno, body, handlers, final, line, orelse, calls))
         return final_ended or (all_end and not node.orelse)
 
     def _drawn_from(self, body: list[ast.stmt]) -> Taint:
@@ -561,6 +566,16 @@ def _loaded(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Attribute):
         return ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
     return target
+
+
+def _spread(targets: list[ast.expr], items: tuple[Value, ...]) -> tuple[Value, ...] | None:
+    """Values for `a, *rest, b = …`."""
+    stars = [number for number, each in enumerate(targets) if isinstance(each, ast.Starred)]
+    if len(stars) != 1 or len(items) < len(targets) - 1:
+        return None
+    star, behind = stars[0], len(targets) - stars[0] - 1
+    middle = items[star : len(items) - behind]
+    return (*items[:star], Value(items=middle), *items[len(items) - behind :])
 
 
 def _nothing(value: Value) -> bool:

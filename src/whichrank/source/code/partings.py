@@ -326,7 +326,7 @@ class Judge:
         )
         final = self.sequences.of(event.final)
         manager = "contextmanager" in self.function.decorators()
-        if final and not stopped and (manager or (not self.generator and _may_fail(self.analysis, event.body))):
+        if final and not stopped and (manager or (not self.generator and event.calls)):
             reason = Origin("exception", "a rank that failed comes here early", *self._at(event.final_line))
             self._add("finally", [reason], event.final_line, "", final, [])
 
@@ -543,13 +543,4 @@ def _in_loop(rest: Rest | None) -> bool:
         if rest.loop is not None:
             return True
         rest = rest.outer
-    return False
-
-
-def _may_fail(analysis: Analysis, events: list[Event]) -> bool:
-    for event in events:
-        if isinstance(event, Risk | Enter | Op) or (isinstance(event, Leave) and event.kind == "raise"):
-            return True
-        if any(_may_fail(analysis, block) for block in blocks(event)):
-            return True
     return False
