@@ -11,9 +11,10 @@ from whichrank.model.findings import Category, CodePlace, Finding, NotEvaluated,
 from whichrank.records.code import Habit, Operation, Parting, ProgramCase, Reason
 
 BY_RANK = frozenset({"rank", "part", "host"})
-WRAPPED = frozenset(
-    {"ddp", "fsdp", "deepspeed", "wrapped_output", "accelerator", "metric", "lightning_module", "trainer", "fabric", "hf_trainer"}
-)
+WRAPPED = frozenset({
+    "ddp", "fsdp", "deepspeed", "wrapped_output", "accelerator", "metric", "lightning_module", "trainer", "fabric",
+    "hf_trainer",
+})  # fmt: skip
 """Where a call hides its collective: what the operation's receiver is."""
 CONFIDENCE = {
     "rank": 0.95, "part": 0.8, "host": 0.85, "data": 0.85, "exception": 0.8, "random": 0.8, "time": 0.85, "file": 0.6,

@@ -100,7 +100,8 @@ class Analysis:
     def run(self) -> None:
         """Read everything twice, what callers bring is known the second time; again while callbacks travel on."""
         self.seeded = any(_seeds(module) for module in self.project.modules.values())
-        self.local_gradients = any(_shards(module) for module in self.project.modules.values())
+        modules = self.project.modules.values()
+        self.local_gradients = any(map(_shards, modules)) or not any(map(_wraps, modules))
         for module in self.project.modules.values():
             self.interrupted.add(module)
         self._read_all()
@@ -244,9 +245,9 @@ class Analysis:
                 made = self.summary(found).returns.thing
                 if isinstance(node, ast.Call) and isinstance(made, Function) and made.parent is found:
                     found, made = made, self.summary(made).returns.thing
-                if isinstance(made, Function) and made.parent is found and found.params:
-                    if self._communicates(self.summary(made).events):
-                        return made, found.params[0]
+                inside = isinstance(made, Function) and made.parent is found and bool(found.params)
+                if inside and isinstance(made, Function) and self._communicates(self.summary(made).events):
+                    return made, found.params[0]
         return None
 
     def _communicates(self, events: list[Event]) -> bool:
@@ -302,6 +303,10 @@ class Analysis:
             self.laters.append(Later(kind, target, function, line))
 
 
+_AVERAGING = frozenset({
+    "DistributedDataParallel", "accelerate", "lightning", "pytorch_lightning", "deepspeed", "horovod", "megatron", "apex",
+    "parallel", "transformers",
+})  # fmt: skip
 _WEIGHT = {"rank": 0, "part": 1, "data": 2, "exception": 3, "time": 4}
 
 
@@ -313,6 +318,12 @@ def _seeds(module: Module) -> bool:
             if not names & rank_sources("attribute").keys() and "get_rank" not in names:
                 return True
     return False
+
+
+def _wraps(module: Module) -> bool:
+    """Whether something else than the program itself averages gradients."""
+    names = {part for name in module.imports.values() for part in name.split(".")}
+    return bool(names & _AVERAGING)
 
 
 def _shards(module: Module) -> bool:

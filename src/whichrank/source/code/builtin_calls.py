@@ -96,6 +96,13 @@ def _partial(_frame: Frame, made: Call) -> Value:
     return first._replace(items=tuple(made.args[1:]), fields=made.keywords).tagged("partial")
 
 
+def _record(_frame: Frame, made: Call) -> Value:
+    """dict(a=…), SimpleNamespace(a=…): values by name."""
+    if made.args or "**" in made.keywords:
+        return mixed([*made.args, *made.keywords.values()])
+    return mixed(list(made.keywords.values()))._replace(fields=dict(made.keywords))
+
+
 def _getattr(frame: Frame, made: Call) -> Value:
     if len(made.node.args) > 1 and isinstance(made.node.args[1], ast.Constant):
         attribute = ast.Attribute(made.node.args[0], str(made.node.args[1].value), ast.Load())
@@ -109,4 +116,5 @@ BUILTINS: dict[str, Callable[[Frame, Call], Value]] = {
     "track": _kept(None), "set": _make_set, "frozenset": _make_set, "int": _number(int), "bool": _number(bool),
     "abs": _number(abs), "min": _number(min), "max": _number(max), "count": _endless, "cycle": _endless, "next": _next,
     "getattr": _getattr, "partial": _partial,
+    **dict.fromkeys(("dict", "SimpleNamespace", "Namespace", "EasyDict", "AttrDict"), _record),
 }  # fmt: skip

@@ -10,7 +10,7 @@ from whichrank.facts.collectives import Argument, Collective, collectives, rank_
 from whichrank.source.code import libraries
 from whichrank.source.code.builtin_calls import BUILTINS
 from whichrank.source.code.events import Enter, Event, Fork, Op, Risk
-from whichrank.source.code.expressions import ALIAS, CARRIED, environment, evaluate, mixed, looked_up, rank_value
+from whichrank.source.code.expressions import ALIAS, CARRIED, environment, evaluate, looked_up, mixed, rank_value
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
 from whichrank.source.code.loops import object_length
 from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, constant, functions_of, join, union
@@ -40,11 +40,14 @@ RISKY = frozenset({
 })  # fmt: skip
 
 MOST_OVERRIDES = 4
-MODEL_NAMES = frozenset({"model", "net", "network", "policy", "ddp_model", "fsdp_model", "actor", "critic", "criterion"})
+MODEL_NAMES = frozenset(
+    {"model", "net", "network", "policy", "ddp_model", "fsdp_model", "actor", "critic", "criterion"}
+)
 CALLERS = {"map": (0,), "filter": (0,), "starmap": (0,), "tree_map": (0,), "imap": (0,), "run_until_complete": (0,)}
 """Functions of libraries that call what they are given, and the place where they are given it."""
 _ENVIRONMENT = re.compile(r"(?:^|[._])(?:vec_|train_|eval_)?envs?$")
 """What people call the world of an agent that learns by trying."""
+QUALIFIED = frozenset({"functools.partial", "types.SimpleNamespace", "argparse.Namespace"})
 LOOKUPS = frozenset({"get", "pop", "setdefault"})
 READS = frozenset({"open", "read_text", "read_bytes", "urlopen", "load", "loads", "read_csv", "imread", "load_image"})
 
@@ -93,7 +96,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
     source = _source(frame, made)
     if source is not None:
         return source
-    plain = isinstance(made.node.func, ast.Name) or made.full == "functools.partial"
+    plain = isinstance(made.node.func, ast.Name) or made.full in QUALIFIED
     builtin = BUILTINS.get(made.name) if plain else None
     if builtin is not None:
         return builtin(frame, made)
@@ -160,11 +163,14 @@ def _several(frame: Frame, made: Call) -> Value | None:
             _enter(frame, made._replace(args=[], keywords={}), function)
         return None
     callee = _callee(frame, made)
-    if callee is None or isinstance(callee.thing, Class) or not (callee.holds or "itself" in callee.tags):
+    if callee is None or not (callee.holds or "itself" in callee.tags):
         return None
     functions = functions_of([callee])
     if not functions:
         return None
+    classes = [thing for thing in functions if isinstance(thing, Class)]
+    if classes:
+        return join([_construct(frame, made, thing) for thing in classes]) if callee.holds else None
     if "partial" in callee.tags:
         given = dict(callee.fields or {})
         made = made._replace(args=[*(callee.items or ()), *made.args], keywords={**given, **made.keywords})
@@ -246,7 +252,8 @@ def _operation(frame: Frame, made: Call, spec: Collective) -> Value:
     group, group_node = made.argument(spec.group)
     root, root_node = made.argument(spec.root)
     op, op_node = made.argument(spec.op)
-    text = "" if group_node is None or _none(group_node) else ast.unparse(group_node)
+    whole = spec.group is not None and spec.group.keyword == "device_mesh" and not isinstance(group_node, ast.Subscript)
+    text = "" if whole or group_node is None or _none(group_node) else ast.unparse(group_node)
     if text in {"dist.group.WORLD", "torch.distributed.group.WORLD", "group.WORLD", "GroupMember.WORLD"}:
         text = ""
     event = Op(spec.call, spec.kind, frame.function, made.node.lineno, text)
@@ -331,7 +338,10 @@ def _method_called(frame: Frame, made: Call, func: ast.Attribute) -> Function | 
 
 
 def _module_roots(frame: Frame) -> frozenset[str]:
-    return frozenset(name.split(".")[0] for name in frame.function.module.imports.values())
+    module = frame.function.module
+    if module.roots is None:
+        module.roots = frozenset(name.split(".")[0] for name in module.imports.values())
+    return module.roots
 
 
 def _method(frame: Frame, owner: Class, name: str) -> Function | None:
@@ -507,10 +517,8 @@ def _unknown(frame: Frame, made: Call) -> Value:
         frame.emit(Risk(origin, made.node.lineno))
     if made.name in SAME_EVERYWHERE:
         return constant(WORLD) if made.name == "get_world_size" and not made.args else UNKNOWN
-    if made.name in LOOKUPS and (held := looked_up(made.receiver, made.args[0] if made.args else UNKNOWN)) is not None:
+    if (held := _from_container(made)) is not None:
         return held
-    if made.name in {"values", "items", "copy"} and made.receiver.holds:
-        return made.receiver._replace(fields=None, ranks=None)
     parts = [made.receiver, *made.args, *(v for k, v in made.keywords.items() if k not in libraries.PLACEMENT)]
     carried = frozenset().union(*(part.tags & CARRIED for part in parts)) if parts else frozenset()
     if made.name[:1].isupper():  # an object made with a rank is not itself one; made with a list, it may be as long
@@ -518,7 +526,20 @@ def _unknown(frame: Frame, made: Call) -> Value:
         return Value(length=length, tags=carried) if carried or length else UNKNOWN
     if made.name in libraries.KEEPS_RECEIVER and isinstance(made.node.func, ast.Attribute):
         return made.receiver._replace(ranks=None)
-    value = mixed(parts)
+    return _computed(frame, made, mixed(parts))
+
+
+def _from_container(made: Call) -> Value | None:
+    """What a dictionary or a registry of functions gives back."""
+    if made.name in LOOKUPS:
+        return looked_up(made.receiver, made.args[0] if made.args else UNKNOWN)
+    if made.name in {"values", "items", "copy"} and made.receiver.holds:
+        return made.receiver._replace(fields=None, ranks=None)
+    return None
+
+
+def _computed(frame: Frame, made: Call, value: Value) -> Value:
+    """What a call of a library makes of its arguments: whether it differs, and in what."""
     if made.name in MODEL_NAMES and made.args and not any(isinstance(origin, Origin) for origin in value.taint):
         origin = Origin("data", "the model's output on this rank's data", *frame.at(made.node))
         value = value._replace(taint=value.taint | {origin})

@@ -556,7 +556,8 @@ def _starred(frame: Frame, node: ast.Starred) -> Value:
 _HANDLERS: dict[type[ast.expr], Callable[[Frame, Any], Value]] = {
     ast.Constant: _constant, ast.Name: _name, ast.Attribute: _attribute, ast.BinOp: _binary, ast.UnaryOp: _unary,
     ast.Compare: _compare, ast.BoolOp: _boolean, ast.IfExp: _conditional, ast.List: _sequence, ast.Tuple: _sequence,
-    ast.Set: _set, ast.Dict: _dictionary, ast.Subscript: _subscript, ast.ListComp: _comprehension, ast.SetComp: _comprehension,
+    ast.Set: _set,
+    ast.Dict: _dictionary, ast.Subscript: _subscript, ast.ListComp: _comprehension, ast.SetComp: _comprehension,
     ast.GeneratorExp: _comprehension, ast.DictComp: _comprehension, ast.JoinedStr: _formatted, ast.Lambda: _lambda,
     ast.NamedExpr: _named, ast.Yield: _yielded, ast.YieldFrom: _yielded, ast.Call: _call, ast.Starred: _starred,
 }  # fmt: skip

@@ -26,12 +26,22 @@ from whichrank.source.code.events import (
 )
 from whichrank.source.code.expressions import WORLD_NAMES, evaluate, is_setting, rank_value, reference, setting_name
 from whichrank.source.code.index import Class, Function, Module, dotted, last_name, resolve
-from whichrank.source.code.loops import BATCH_NAMES, LOADER_NAME, LOCAL_NAME, MASK_NAME, QUEUES, elements, turns, unrolled
+from whichrank.source.code.loops import (
+    BATCH_NAMES,
+    LOADER_NAME,
+    LOCAL_NAME,
+    MASK_NAME,
+    QUEUES,
+    elements,
+    turns,
+    unrolled,
+)
 from whichrank.source.code.merging import all_merged, asks_world, caught, merged
 from whichrank.source.code.values import (
     CLEAN,
     UNKNOWN,
     WORLD,
+    Callee,
     Origin,
     ParamOrigin,
     Taint,
@@ -110,9 +120,7 @@ class Frame:
             tags |= {"mask"}
         if name in BATCH_NAMES or LOCAL_NAME.fullmatch(name):
             taint |= {Origin("data", f"the parameter {name}: this rank's data", *self.at(node))}
-        return Value(
-            taint, length, tags, brought.ranks, brought.thing, brought.items, brought.holds, brought.fields
-        )
+        return Value(taint, length, tags, brought.ranks, brought.thing, brought.items, brought.holds, brought.fields)
 
     def _annotation(self, name: str) -> str:
         arguments = self.function.node.args if self.function.node is not None else None
@@ -236,7 +244,7 @@ class Frame:
         if value.taint or length != known.length or grows:
             where[text] = known._replace(taint=union(known.taint, value.taint), length=length, ranks=None, items=None)
 
-    def _registered(self, text: str, functions: tuple[Function, ...]) -> None:
+    def _registered(self, text: str, functions: tuple[Callee, ...]) -> None:
         """Functions are put into a registry that others read: an attribute, a variable of a module."""
         held = Value(holds=functions)
         if text.startswith("self.") and text.count(".") == 1 and self.owner is not None:
@@ -515,7 +523,7 @@ class Frame:
             self._decorated(node, function)
         return False
 
-    def _decorated(self, node: ast.FunctionDef | ast.AsyncFunctionDef, function: Function) -> None:
+    def _decorated(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, function: Callee) -> None:
         """A decorator of the project is called with the function: it may put it into a registry."""
         for decorator in node.decorator_list:
             inner = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -535,8 +543,11 @@ class Frame:
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         return union(*(self.env[name].taint for name in names if name in self.env))
 
-    def class_body(self, _node: ast.ClassDef) -> bool:
-        """Methods are read on their own."""
+    def class_body(self, node: ast.ClassDef) -> bool:
+        """Methods are read on their own; a decorator may put the class into a registry."""
+        owner = self.function.module.classes.get(node.name)
+        if node.decorator_list and owner is not None:
+            self._decorated(node, owner)
         return False
 
     def match(self, node: ast.Match) -> bool:
@@ -554,7 +565,11 @@ class Frame:
             self.env = merged(Value(subject.taint), env, self.env, "")
         other: list[Event] = []
         for events, case in zip(reversed(arms), reversed(node.cases), strict=True):
-            other = [Fork(_matches(subject, case.pattern), ast.unparse(case.pattern)[:80], case.body[0].lineno, events, other)]
+            other = [
+                Fork(
+                    _matches(subject, case.pattern), ast.unparse(case.pattern)[:80], case.body[0].lineno, events, other
+                )
+            ]
         if any(arms):
             self.out += other
         return False

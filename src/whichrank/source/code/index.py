@@ -67,6 +67,8 @@ class Module:
     """All functions, nested ones and methods too."""
     body: Function | None = None
     defs: dict[ast.AST, Function] = field(default_factory=dict)
+    roots: frozenset[str] | None = None
+    """First parts of everything it imports."""
     trains: bool = False
     """Whether backward() is called anywhere in it."""
 

@@ -38,6 +38,7 @@ _KINDS = {
     **dict.fromkeys(QUEUES, frozenset({"queue"})),
     "Accelerator": frozenset({"accelerator", "state"}), "PartialState": frozenset({"accelerator", "state"}),
     "AcceleratorState": frozenset({"accelerator", "state"}), "Fabric": frozenset({"fabric"}),
+    "no_sync": frozenset({"no_sync"}),
 }  # fmt: skip
 _DTYPES = {
     "half": "float16",
@@ -61,10 +62,10 @@ NAMED = {
 def is_a(frame: Frame, made: Call, tag: str) -> bool:
     """Whether the receiver of a call is such a thing."""
     if tag in made.receiver.tags:
-        if made.name == "state_dict" and "fsdp2" in made.receiver.tags:
-            return False  # every rank gets its own shards as DTensors, without communication
-        return not (tag == "wrapped_output" and frame.no_sync)
-    if tag == "ddp":
+        # The state_dict of FSDP2 gives every rank its own shards as DTensors, without communication.
+        own = made.name == "state_dict" and "fsdp2" in made.receiver.tags
+        return not own and not (tag == "wrapped_output" and frame.no_sync)
+    if tag in {"ddp", "fsdp"}:
         return False
     if tag == "trainer":
         return made.receiver_text in {"trainer", "self.trainer"} and _uses(frame, "lightning")
@@ -74,8 +75,6 @@ def is_a(frame: Frame, made: Call, tag: str) -> bool:
         return made.receiver_text in {"self", "pl_module"} and _is_lightning(frame)
     if tag == "metric":
         return "metric" in made.receiver_text.lower() and _uses(frame, "torchmetrics")
-    if tag == "fsdp":
-        return False
     if tag == "strategy" and made.name != "barrier" and not _uses(frame, "lightning"):
         return False
     named = NAMED.get(tag)
@@ -85,7 +84,9 @@ def is_a(frame: Frame, made: Call, tag: str) -> bool:
 def _is_hf_trainer(frame: Frame, made: Call) -> bool:
     """A trainer of transformers: a variable of that name, or the base of a class that derives from it."""
     func = made.node.func
-    above = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call) and last_name(func.value.func) == "super"
+    above = (
+        isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call) and last_name(func.value.func) == "super"
+    )
     if above or made.receiver_text == "self":
         bases = frame.analysis.project.lineage(frame.owner) if frame.owner is not None else ()
         return any(base.startswith(("transformers.", "trl.")) and base.endswith("Trainer") for base in bases)
@@ -172,8 +173,6 @@ def _collection(frame: Frame, made: Call) -> Value | None:
         return Value(first.taint, bound.taint, first.tags)
     if made.name in _KINDS:
         return Value(tags=_KINDS[made.name])
-    if made.name == "no_sync":
-        return Value(tags=frozenset({"no_sync"}))
     if made.name == "fully_shard" and made.node.args:
         return _sharded(frame, made)
     if made.name == "prepare" and (is_a(frame, made, "accelerator")):

@@ -334,7 +334,7 @@ class Judge:
         """A rank that failed goes on elsewhere, and misses what the others do after the attempt."""
         kind = ending(handler.body)
         risk = next((found for each in event.body if (found := self._risk(each)) is not None), None)
-        if risk is None or kind not in {"return", "break", "continue"}:
+        if risk is None or kind not in {"return", "break", "continue", "exit"}:
             return
         skipped = [step for step in self._skipped(after, kind) if not _far(step)]
         if keys(skipped) and keys(caught) != keys(skipped):

@@ -37,6 +37,7 @@ class ParamOrigin:
 
 
 AnyOrigin: TypeAlias = "Origin | ParamOrigin"
+Callee: TypeAlias = "Class | Function"
 Taint: TypeAlias = frozenset[AnyOrigin]
 CLEAN: Taint = frozenset()
 NO_TAGS: frozenset[str] = frozenset()
@@ -53,7 +54,7 @@ class Value(NamedTuple):
     thing: Class | Function | None = None
     """The class it is an object of, or the function it is."""
     items: tuple[Value, ...] | None = None
-    holds: tuple[Function, ...] = ()
+    holds: tuple[Callee, ...] = ()
     """Functions that it may be besides, or that a container of them holds."""
     fields: Mapping[Any, Value] | None = None
     """The values of a dictionary by key, or the keyword arguments of a partial."""
@@ -101,12 +102,12 @@ def join(values: Iterable[Value]) -> Value:
     )
 
 
-def functions_of(values: Iterable[Value]) -> tuple[Function, ...]:
-    """All functions that one of these values is or holds."""
-    found: dict[Function, None] = {}
+def functions_of(values: Iterable[Value]) -> tuple[Callee, ...]:
+    """All functions and classes that one of these values is or holds."""
+    found: dict[Callee, None] = {}
     for value in values:
-        if "itself" in value.tags and value.thing is not None and hasattr(value.thing, "params"):
-            found.setdefault(value.thing)  # type: ignore[arg-type]
+        if "itself" in value.tags and value.thing is not None:
+            found.setdefault(value.thing)
         for function in value.holds:
             found.setdefault(function)
     return tuple(found)[:MOST_FUNCTIONS]

@@ -26,7 +26,17 @@ from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.code import Parting
-from whichrank.rules.code_words import BY_RANK, Said, because, hidden, main_kind, makes_group, on_one_rank, on_partings, shown
+from whichrank.rules.code_words import (
+    BY_RANK,
+    Said,
+    because,
+    hidden,
+    main_kind,
+    makes_group,
+    on_one_rank,
+    on_partings,
+    shown,
+)
 
 CODE = "LINT103"
 CAUSE = "conditional-collective"
