@@ -221,11 +221,11 @@ class Analysis:
     def class_attribute(self, owner: Class, name: str) -> Value | None:
         """What the body of a class assigns."""
         for statement in owner.node.body:
-            targets = statement.targets if isinstance(statement, ast.Assign) else []
-            if isinstance(statement, ast.AnnAssign) and statement.value is not None:
-                targets = [statement.target]
+            if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+                continue
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             if owner.module.body is not None and any(last_name(target) == name for target in targets):
-                return Frame(self, owner.module.body).aside(statement.value)[1]  # type: ignore[union-attr]
+                return Frame(self, owner.module.body).aside(statement.value)[1]
         return None
 
     def global_value(self, module: Module, name: str) -> Value | None:
@@ -304,8 +304,8 @@ class Analysis:
 
 
 _AVERAGING = frozenset({
-    "DistributedDataParallel", "accelerate", "lightning", "pytorch_lightning", "deepspeed", "horovod", "megatron", "apex",
-    "parallel", "transformers",
+    "DistributedDataParallel", "accelerate", "lightning", "pytorch_lightning", "deepspeed", "horovod", "megatron",
+    "apex", "parallel", "transformers",
 })  # fmt: skip
 _WEIGHT = {"rank": 0, "part": 1, "data": 2, "exception": 3, "time": 4}
 

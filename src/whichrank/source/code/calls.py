@@ -158,17 +158,18 @@ def _callee(frame: Frame, made: Call) -> Value | None:
 def _several(frame: Frame, made: Call) -> Value | None:
     """A call of something that may be one of several functions, or a partial, or one that was passed in."""
     if called := CALLERS.get(made.name):
-        functions = functions_of(made.args[place] for place in called if place < len(made.args))
-        for function in functions:
-            _enter(frame, made._replace(args=[], keywords={}), function)
+        for thing in functions_of(made.args[place] for place in called if place < len(made.args)):
+            if isinstance(thing, Function):
+                _enter(frame, made._replace(args=[], keywords={}), thing)
         return None
     callee = _callee(frame, made)
     if callee is None or not (callee.holds or "itself" in callee.tags):
         return None
-    functions = functions_of([callee])
-    if not functions:
+    things = functions_of([callee])
+    functions = tuple(thing for thing in things if isinstance(thing, Function))
+    classes = [thing for thing in things if isinstance(thing, Class)]
+    if not things:
         return None
-    classes = [thing for thing in functions if isinstance(thing, Class)]
     if classes:
         return join([_construct(frame, made, thing) for thing in classes]) if callee.holds else None
     if "partial" in callee.tags:

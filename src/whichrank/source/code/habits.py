@@ -106,7 +106,7 @@ def _never_destroyed(module: Module, calls: dict[str, list[ast.Call]], called: f
     for call in calls.get("init_process_group", [])[:1]:
         full = resolve(module, dotted(call.func)) if dotted(call.func) else ""
         if full.startswith("torch.distributed"):
-            said = "destroy_process_group() is never called"
+            said = "no call of destroy_process_group() ends this process group"
             yield Habit("never destroyed", place(module, call.lineno), said)
 
 

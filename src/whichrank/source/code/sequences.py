@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op, blocks
 from whichrank.source.code.index import Function, dotted, last_name, resolve
-from whichrank.source.code.values import Value, differs, functions_of
+from whichrank.source.code.values import Callee, Value, differs, functions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -49,7 +49,7 @@ class Sequences:
         self.known: dict[Function, list[Step]] = {}
         self.quiet: dict[Function, bool] = {}
         self.takes: dict[Function, frozenset[str]] = {}
-        self.passed: dict[str, tuple[Function, ...]] = {}
+        self.passed: dict[str, tuple[Callee, ...]] = {}
         """The functions that the call being followed passed, by the name of the parameter."""
 
     def of_function(
@@ -65,7 +65,7 @@ class Sequences:
         finally:
             self.passed = kept
 
-    def _functions(self, function: Function, arguments: Mapping[str, Value] | None) -> dict[str, tuple[Function, ...]]:
+    def _functions(self, function: Function, arguments: Mapping[str, Value] | None) -> dict[str, tuple[Callee, ...]]:
         """The functions among the arguments of a call that the callee calls in turn."""
         if not arguments:
             return {}
