@@ -92,6 +92,10 @@ class Analysis:
     laters: list[Later] = field(default_factory=list)
     schedules: list[Schedule] = field(default_factory=list)
     too_deep: list[Function] = field(default_factory=list)
+    local_groups: list[tuple[Op, Taint]] = field(default_factory=list)
+    """Groups whose members every rank works out for itself."""
+    open: set[Function] = field(default_factory=set)
+    """Functions that are being read."""
     operations: int = 0
     depth: int = 0
     gathers: bool = True
@@ -119,6 +123,7 @@ class Analysis:
         self.noted.clear()
         self.laters.clear()
         self.schedules.clear()
+        self.local_groups.clear()
         self.operations = 0
         for module in self.project.modules.values():
             if module.body is not None:
@@ -143,12 +148,14 @@ class Analysis:
         made = self.summaries[function] = Summary()  # a recursive call sees this one
         frame = Frame(self, function, self.closures.get(function))
         self.depth += 1
+        self.open.add(function)
         try:
             frame.block(function.body)
         except RecursionError:
             self.too_deep.append(function)
         finally:
             self.depth -= 1
+            self.open.discard(function)
         made.events, made.env = frame.out, frame.env
         made.turns, made.generator = frame.turns, frame.generator
         made.returns = self._returned(frame)
@@ -200,6 +207,8 @@ class Analysis:
             self.attributes[key] = None  # while it is looked for
             value = self._written(owner, name, 0)
             self.attributes[key] = self.interrupted.seen_on_self(value, name) if value is not None else None
+            if any(method in self.open for method in owner.writers.get(name, ())):
+                return self.attributes.pop(key)  # a method that assigns it is being read: not all is known yet
         return self.attributes[key]
 
     def _written(self, owner: Class, name: str, depth: int) -> Value | None:

@@ -162,6 +162,11 @@ def _several(frame: Frame, made: Call) -> Value | None:
             if isinstance(thing, Function):
                 _enter(frame, made._replace(args=[], keywords={}), thing)
         return None
+    if made.receiver.kinds and made.receiver.taint:
+        found = [_method(frame, kind, made.name) for kind in made.receiver.kinds]
+        methods = tuple(dict.fromkeys(method for method in found if method is not None))
+        if len(methods) > 1:  # an object of one class on some ranks, of another on others
+            return _dispatched(frame, made, made.receiver._replace(ranks=None), methods)
     callee = _callee(frame, made)
     if callee is None or not (callee.holds or "itself" in callee.tags):
         return None
@@ -270,6 +275,11 @@ def _operation(frame: Frame, made: Call, spec: Collective) -> Value:
     frame.analysis.note_call(event, made, spec, (root, op))
     _make_uniform(frame, made, spec)
     if spec.kind == "group":
+        if spec.call == "new_group":
+            members = made.argument(Argument("ranks", 0))[0]
+            alike = members.ranks is not None and len(set(map(str, members.ranks))) == 1
+            if (members.taint or members.length) and not alike:
+                frame.analysis.local_groups.append((event, union(members.taint, members.length)))
         return libraries.group_value(made)
     return libraries.result(frame, made, spec)
 
@@ -424,7 +434,7 @@ def _enter(frame: Frame, made: Call, target: Function, param: str = "", *, insid
     items = (
         tuple(_substituted(frame, item, target, bound) for item in returns.items) if returns.items else returns.items
     )
-    return Value(taint, length, tags, returns.ranks, returns.thing, items, returns.holds, returns.fields)
+    return returns._replace(taint=taint, length=length, tags=tags, items=items)
 
 
 def _written_by(frame: Frame, made: Call, target: Function) -> None:

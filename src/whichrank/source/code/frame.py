@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 ENDS = frozenset({"sys.exit", "exit", "quit", "os._exit", "os.abort"})
 _FIRST = re.compile(r"(?:main|zero|master|rank_?0|rank_zero)\w*_first$|^main_process_first$")
 MISSING_FILE = frozenset({"FileNotFoundError", "FileExistsError", "IsADirectoryError", "NotADirectoryError"})
+PROBE = re.compile(r"^_?(?:is|has|supports?|can|check)_|available|supported|installed|version|compatible")
 NESTED = frozenset({"setdefault", "get"})
 _TWICE = 2  # loops nested deeper than this are read once: their variables rarely carry over
 
@@ -120,7 +121,7 @@ class Frame:
             tags |= {"mask"}
         if name in BATCH_NAMES or LOCAL_NAME.fullmatch(name):
             taint |= {Origin("data", f"the parameter {name}: this rank's data", *self.at(node))}
-        return Value(taint, length, tags, brought.ranks, brought.thing, brought.items, brought.holds, brought.fields)
+        return brought._replace(taint=taint, length=length, tags=tags)
 
     def _annotation(self, name: str) -> str:
         arguments = self.function.node.args if self.function.node is not None else None
@@ -407,12 +408,13 @@ class Frame:
                     frozenset({Origin("exception", "an exception on this rank", *self.at(item))})
                 )
             mine = [dict(self.env)]
-            if not alike:
+            probes = PROBE.search(self.function.name) is not None  # what a machine can do is the same on all of them
+            if not alike and not probes:
                 kind = "file" if types and set(types) <= MISSING_FILE else "exception"
                 failed = Origin(kind, "whether this rank got an exception", *self.at(item))
                 self.control.append(frozenset({failed}))
             events, handler_ended = self.inside(item.body)
-            if not alike:
+            if not alike and not probes:
                 self.control.pop()
             if "StopIteration" in types and exits(events) & {"break", "return"} and self.ran_out:
                 self.ran_out[-1] = union(self.ran_out[-1], self._drawn_from(node.body))

@@ -101,6 +101,14 @@ class Judge:
                 shape: Shape = "thread" if later.kind == "thread" else "callback"
                 self._add(shape, [reason], later.line, "", shared, [])
 
+    def judge_groups(self) -> None:
+        """Groups that every rank makes with members of its own: all ranks have to make all groups, in one order."""
+        for op, taint in self.analysis.local_groups:
+            reasons = [o for o in self.analysis.resolve(taint) if o.kind in {"rank", "host"}]
+            if reasons:
+                self.function = op.function
+                self._add("branch", reasons, op.line, "", [Step((op.name, op.group), op)], [])
+
     def _walk(self, events: list[Event], outer: Rest | None, paired: frozenset[int] = frozenset()) -> None:
         paired = paired | self._paired(events)
         for number, event in enumerate(events):
@@ -114,7 +122,7 @@ class Judge:
                 self._loop(event)
                 self._walk(event.body, Rest([], after, event))
             elif isinstance(event, Attempt):
-                self._attempt(event, after)
+                self._attempt(event, after, paired)
                 for inner in (event.body, event.orelse, event.final, *(h.body for h in event.handlers)):
                     self._walk(inner, after, paired)
             elif isinstance(event, First):
@@ -307,7 +315,7 @@ class Judge:
 
     # Exceptions.
 
-    def _attempt(self, event: Attempt, after: Rest) -> None:
+    def _attempt(self, event: Attempt, after: Rest, paired: frozenset[int]) -> None:
         repeated = _in_loop(after)
         body = self.sequences.of([*event.body, *event.orelse])
         for handler in event.handlers:
@@ -324,7 +332,7 @@ class Judge:
         stopped = any(
             not h.raises and (not h.types or set(h.types) & {"Exception", "BaseException"}) for h in event.handlers
         )
-        final = self.sequences.of(event.final)
+        final = self.sequences.of(inner for inner in event.final if id(inner) not in paired)
         manager = "contextmanager" in self.function.decorators()
         if final and not stopped and (manager or (not self.generator and event.calls)):
             reason = Origin("exception", "a rank that failed comes here early", *self._at(event.final_line))

@@ -30,6 +30,7 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
         except RecursionError:
             analysis.too_deep.append(function)
     judge.judge_later()
+    judge.judge_groups()
     case = ProgramCase(judge.partings, judge.disagreements, pairings(analysis), operations=analysis.operations)
     case.disagreements += _disagreements(analysis)
     called = frozenset(name for module in project.modules.values() for name in called_names(module))

@@ -56,6 +56,8 @@ class Value(NamedTuple):
     items: tuple[Value, ...] | None = None
     holds: tuple[Callee, ...] = ()
     """Functions that it may be besides, or that a container of them holds."""
+    kinds: tuple[Class, ...] = ()
+    """The classes it may be an object of, where there are several."""
     fields: Mapping[Any, Value] | None = None
     """The values of a dictionary by key, or the keyword arguments of a partial."""
 
@@ -98,6 +100,7 @@ def join(values: Iterable[Value]) -> Value:
         next((v.thing for v in several if v.thing is not None), None),
         _items(several),
         functions_of(several),
+        _kinds(several),
         _fields(several),
     )
 
@@ -111,6 +114,14 @@ def functions_of(values: Iterable[Value]) -> tuple[Callee, ...]:
         for function in value.holds:
             found.setdefault(function)
     return tuple(found)[:MOST_FUNCTIONS]
+
+
+def _kinds(several: list[Value]) -> tuple[Class, ...]:
+    found: dict[Class, None] = {}
+    for value in several:
+        if value.thing is not None and "itself" not in value.tags:
+            found.update(dict.fromkeys(value.kinds or (value.thing,)))  # type: ignore[arg-type]
+    return tuple(found)[:MOST_FUNCTIONS] if len(found) > 1 else ()
 
 
 def _fields(several: list[Value]) -> Mapping[Any, Value] | None:
