@@ -216,7 +216,9 @@ class Judge:
         files = [reason for reason in reasons if reason.kind == "file"]
         if len(files) < len(reasons):
             return reasons
-        return reasons if any(reason.file == self.function.module.label for reason in files) else []
+        node, label = self.function.node, self.function.module.label
+        first, last = (node.lineno, node.end_lineno or node.lineno) if node is not None else (1, 1 << 30)
+        return reasons if any(r.file == label and first <= r.line <= last for r in files) else []
 
     def _concerned(self, steps: list[Step], test: Value, reasons: list[Origin]) -> list[Step]:
         """Without the operations whose group lies on one side of the condition as a whole."""
