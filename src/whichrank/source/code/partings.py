@@ -223,9 +223,10 @@ class Judge:
     def _concerned(self, steps: list[Step], test: Value, reasons: list[Origin]) -> list[Step]:
         """Without the operations whose group lies on one side of the condition as a whole."""
         found = [s for s in steps if not _far(s) and (not s.key or not self._within(s.op, test, reasons))]
-        if all(reason.kind == "file" for reason in reasons) and self.analysis.summary(self.function).splits < 2:
+        if all(reason.kind == "file" for reason in reasons):
             # All ranks see one file system as a rule, and resume from what they find: only plain cases are told.
-            return [s for s in found if not s.via and not s.op.name.startswith("load")]
+            far = self.analysis.summary(self.function).splits < 2
+            return [s for s in found if not (far and s.via) and not s.op.name.startswith(("load", "set_"))]
         return found
 
     def _within(self, op: Op, test: Value, reasons: list[Origin]) -> bool:
