@@ -14,6 +14,7 @@ from whichrank.flows.lint import line_of, lint
 
 MARK = re.compile(r" #([!?])(\S+)$")
 KNOWN_MISSES = {
+    "x06_multi_return": "a file that another function did not find counts as missing on all ranks: they resume alike",
     "a11_exit_on_error": "sys.exit() in a handler of another function is not carried to its callers",
 }
 KNOWN_EXTRAS = {
@@ -75,7 +76,7 @@ def test_a_project_is_judged_as_marked(program: Program, tmp_path: Path) -> None
 
 def test_there_are_right_and_wrong_projects() -> None:
     wrong = sum(program.wrong for program in PROGRAMS)
-    assert len(PROGRAMS) >= 155
+    assert len(PROGRAMS) >= 200
     assert wrong >= 100
     assert len(PROGRAMS) - wrong >= 50
     assert all(bool(program.marks) == program.wrong for program in PROGRAMS)
