@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeGuard
 
@@ -10,14 +11,17 @@ from whichrank.model.findings import Category, CodePlace, Finding, NotEvaluated,
 from whichrank.records.code import Habit, Operation, Parting, ProgramCase, Reason
 
 BY_RANK = frozenset({"rank", "part", "host"})
-WRAPPED = frozenset(
-    {"ddp", "fsdp", "deepspeed", "wrapped_output", "accelerator", "metric", "lightning_module", "trainer", "fabric"}
-)
+WRAPPED = frozenset({
+    "ddp", "fsdp", "deepspeed", "wrapped_output", "accelerator", "metric", "lightning_module", "trainer", "fabric",
+    "hf_trainer",
+})  # fmt: skip
 """Where a call hides its collective: what the operation's receiver is."""
 CONFIDENCE = {
     "rank": 0.95, "part": 0.8, "host": 0.85, "data": 0.85, "exception": 0.8, "random": 0.8, "time": 0.85, "file": 0.6,
     "queue": 0.8, "memory": 0.8, "order": 0.8,
 }  # fmt: skip
+_FIRST = re.compile(r"(?:rank|proc|local|node|id)\w*\W.*\b0\b|main|master|zero|first|leader(?!s)", re.IGNORECASE)
+"""A condition that asks for the first rank."""
 NO_PROGRAM = NotEvaluated("a Python program that communicates")
 
 
@@ -33,6 +37,13 @@ def main_kind(parting: Parting) -> str:
 def hidden(parting: Parting) -> bool:
     """Whether the operation is inside a call that does not look like one."""
     return parting.concerned.detail in WRAPPED
+
+
+def on_one_rank(parting: Parting) -> bool:
+    """Whether one rank, or one on every host, is alone in it: `rank == 0`, `args.local_rank in (-1, 0)`."""
+    if main_kind(parting) != "rank" or (parting.here and parting.there):
+        return False
+    return parting.doers == 1 or (parting.doers is None and _FIRST.search(parting.test) is not None)
 
 
 def makes_group(parting: Parting) -> bool:

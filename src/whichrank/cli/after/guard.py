@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from whichrank.cli.after.diagnose import HEALTHY, exit_code
+from whichrank.cli.after.diagnose import exit_code
+from whichrank.cli.options.evidence import HEALTHY
 from whichrank.cli.terminal.output import write
 from whichrank.model.errors import UsageError
 

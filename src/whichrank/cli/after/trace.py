@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from whichrank.cli.after.diagnose import FINDINGS, HEALTHY, NOT_ENOUGH, evidence
+from whichrank.cli.options.evidence import FINDINGS, HEALTHY, NOT_ENOUGH, evidence
 from whichrank.cli.terminal.output import write
 from whichrank.cli.terminal.progress import ProgressLine
 from whichrank.model.step_report import StepReport

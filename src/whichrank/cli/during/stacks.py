@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whichrank.cli.after.diagnose import evidence
+from whichrank.cli.options.evidence import evidence
 from whichrank.cli.options.fleet import engines_of, fleet_options, named
 from whichrank.cli.terminal.output import write
 from whichrank.cli.terminal.progress import ProgressLine

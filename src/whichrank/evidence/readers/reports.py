@@ -96,6 +96,7 @@ _SEEN: dict[Seen, re.Pattern[str]] = {
         r"\b\d+(?:\.\d+)? ?(?:s|ms|sec\w{0,4}) per (?:step|iter\w{0,6})\b",
         r"\butili[sz]ation (?:drops|is low)\b",
         r"\b\d+ ?(?:x|times) (?:slower|longer)\b",
+        r"\bexpect\w{0,3} [^.\n]{0,20}\d+ ?G(?:B|b|iB)(?:/s|ps)",
     ),
     "corruption": _any(
         r"\b(?:wrong|incorrect|garbage|corrupt\w{0,3}|different)"

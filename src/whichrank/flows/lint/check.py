@@ -24,6 +24,8 @@ READER = "python"
 LARGEST, MANY_FILES, MOST_BLIND = 4 << 20, 50_000, 8
 LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
 _IGNORE = re.compile(r"#\s*whichrank:\s*ignore(?:\[([A-Z0-9,\s*]*)\])?", re.IGNORECASE)
+_ALIKE = {"rank0-only-collective": "conditional-collective"}
+"""An operation under a condition on the rank, inside one on the data, is told once."""
 _WEIGHT = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -208,7 +210,7 @@ def _distinct(findings: list[Finding]) -> list[Finding]:
     best: dict[tuple[str, str, str], Finding] = {}
     for finding in findings:
         first = finding.evidence[0]
-        key = (first.source, first.locator, finding.cause or finding.code)
+        key = (first.source, first.locator, _ALIKE.get(finding.cause or "", finding.cause) or finding.code)
         known = best.get(key)
         if known is None or _rank(finding) < _rank(known):
             best[key] = finding

@@ -31,6 +31,7 @@ from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import deaths, exceptions, statements
+from whichrank.timeline.job_state.outcome import at_work
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "LNCH102"
@@ -77,12 +78,18 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     lost = [s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") == "closed"]
     ended = [s for s in statements.of_kind(case, "traceback") if s.event and _at_the_store(s.event) and _closed(s.text)]
     ended += _agents(case)
-    if not (lost or ended) or not (ended or deaths.deaths(case)) or _explained(case):
+    gone = ended or deaths.deaths(case) or _lost_by_many(case, lost)
+    if not (lost or ended) or not gone or _explained(case):
         return []
     signs = statements.first_to_fail([*ended, *lost])
     who = building.who(case, statements.ranks_of(signs), signs)
     message = f"{who} lost the store, and nothing tells of a failure before."
     return [building.found(case, _CLAIM, signs, message, 0.55)]
+
+
+def _lost_by_many(case: Case, lost: list[Statement]) -> bool:
+    """Whether several ranks lost it, and their output does not go on: at its end a run closes the store too."""
+    return len(statements.ranks_of(lost)) > 1 and case.finish is None and at_work(case) is None
 
 
 def _agents(case: Case) -> list[Statement]:

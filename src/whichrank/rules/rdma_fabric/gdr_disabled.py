@@ -28,7 +28,7 @@ from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state import known_messages, statements, trials
 
 CODE = "RDMA211"
 CAUSE = "gdr-disabled"
@@ -57,7 +57,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             )
         ]
     noted = known_messages.seen(case, "nccl-gdr-disabled")
-    if not noted or not known_messages.seen(case, "told-slow"):
+    slow = known_messages.seen(case, "told-slow") or trials.said_category(case) == "slow"
+    if not noted or not slow:
         return []
     return [
         building.tell_of(case, _NOTED, "{who} sends through host memory: {what}.", noted, known_messages.sure(noted))

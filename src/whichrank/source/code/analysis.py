@@ -6,23 +6,26 @@ import ast
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from whichrank.facts.collectives import rank_sources
-from whichrank.source.code.events import Event
+from whichrank.source.code.events import Event, Op, blocks
 from whichrank.source.code.frame import Frame
-from whichrank.source.code.index import Class, Function, Module, Project, last_name
+from whichrank.source.code.index import Class, Function, Module, Project, dotted, last_name, resolve
 from whichrank.source.code.signals import Interrupted
-from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, ParamOrigin, Taint, Value, join, union
+from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, ParamOrigin, Taint, Value, functions_of, join, union
 
 if TYPE_CHECKING:
     from whichrank.facts.collectives import Collective
     from whichrank.source.code.calls import Call
-    from whichrank.source.code.events import Op
 
 # Calls are followed this deep; functions below are still read on their own.
 DEEPEST = 25
+MOST_READINGS = 3
 SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "manual_seed_all", "init_seeds", "fix_seed"})
+
+
+Holder: TypeAlias = Function | Class | Module
 
 
 @dataclass(slots=True)
@@ -76,8 +79,9 @@ class Analysis:
     seeded: bool = False
     local_gradients: bool = False
     """Whether models are sharded, so that each rank sees a part of the gradients."""
-    known: dict[tuple[Function, str], Value] = field(default_factory=dict)
-    gathering: dict[tuple[Function, str], list[Value]] = field(default_factory=lambda: defaultdict(list))
+    known: dict[tuple[Holder, str], Value] = field(default_factory=dict)
+    """What callers pass for a parameter, and what others put into a global variable or an attribute."""
+    gathering: dict[tuple[Holder, str], list[Value]] = field(default_factory=lambda: defaultdict(list))
     summaries: dict[Function, Summary] = field(default_factory=dict)
     closures: dict[Function, dict[str, Value]] = field(default_factory=dict)
     attributes: dict[tuple[Class, str], Value | None] = field(default_factory=dict)
@@ -88,32 +92,52 @@ class Analysis:
     laters: list[Later] = field(default_factory=list)
     schedules: list[Schedule] = field(default_factory=list)
     too_deep: list[Function] = field(default_factory=list)
+    local_groups: list[tuple[Op, Taint]] = field(default_factory=list)
+    """Groups whose members every rank works out for itself."""
+    open: set[Function] = field(default_factory=set)
+    """Functions that are being read."""
     operations: int = 0
     depth: int = 0
     gathers: bool = True
     """The first of two readings: what callers bring is only collected."""
 
     def run(self) -> None:
-        """Read everything twice: what callers bring is known the second time."""
+        """Read everything twice, what callers bring is known the second time; again while callbacks travel on."""
         self.seeded = any(_seeds(module) for module in self.project.modules.values())
-        self.local_gradients = any(_shards(module) for module in self.project.modules.values())
+        modules = self.project.modules.values()
+        self.local_gradients = any(map(_shards, modules)) or not any(map(_wraps, modules))
         for module in self.project.modules.values():
             self.interrupted.add(module)
-        for self.gathers in (True, False):
-            self.summaries.clear()
-            self.attributes.clear()
-            self.noted.clear()
-            self.laters.clear()
-            self.schedules.clear()
-            self.operations = 0
-            for module in self.project.modules.values():
-                if module.body is not None:
-                    self.summary(module.body)
-                for function in module.everything:
-                    self.summary(function)
-            if self.gathers:
-                self.known = {key: join(values) for key, values in self.gathering.items()}
-                self.gathering.clear()
+        self._read_all()
+        self.gathers = False
+        for _ in range(MOST_READINGS):
+            self.known = {key: join(values) for key, values in self.gathering.items()}
+            self.gathering.clear()
+            self._read_all()
+            if not self._new_functions():
+                break
+
+    def _read_all(self) -> None:
+        self.summaries.clear()
+        self.attributes.clear()
+        self.noted.clear()
+        self.laters.clear()
+        self.schedules.clear()
+        self.local_groups.clear()
+        self.operations = 0
+        for module in self.project.modules.values():
+            if module.body is not None:
+                self.summary(module.body)
+            for function in module.everything:
+                self.summary(function)
+
+    def _new_functions(self) -> bool:
+        """Whether functions were passed on to where they were not known: callbacks through several hands."""
+        for key, values in self.gathering.items():
+            known = self.known.get(key, UNKNOWN)
+            if not set(functions_of(values)) <= set(functions_of([known])):
+                return True
+        return False
 
     def summary(self, function: Function) -> Summary:
         known = self.summaries.get(function)
@@ -124,12 +148,14 @@ class Analysis:
         made = self.summaries[function] = Summary()  # a recursive call sees this one
         frame = Frame(self, function, self.closures.get(function))
         self.depth += 1
+        self.open.add(function)
         try:
             frame.block(function.body)
         except RecursionError:
             self.too_deep.append(function)
         finally:
             self.depth -= 1
+            self.open.discard(function)
         made.events, made.env = frame.out, frame.env
         made.turns, made.generator = frame.turns, frame.generator
         made.returns = self._returned(frame)
@@ -145,22 +171,34 @@ class Analysis:
     def brought(self, function: Function, name: str) -> Value:
         """What the callers of a function pass for one parameter."""
         value = self.known.get((function, name), UNKNOWN)
-        if value.thing is None and function.node is not None:
-            value = value._replace(thing=self._annotated(function, name)) if value is not UNKNOWN else value
+        if value.thing is None and function.node is not None and (owner := self._annotated(function, name)):
+            value = value._replace(thing=owner)
         return value
 
     def _annotated(self, function: Function, name: str) -> Class | None:
         arguments = function.node.args if function.node is not None else None
         for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs] if arguments else []:
             if argument.arg == name and argument.annotation is not None:
-                return function.module.classes.get(last_name(argument.annotation))
+                return self.annotation(function.module, argument.annotation)
         return None
+
+    def annotation(self, module: Module, node: ast.expr) -> Class | None:
+        """The class of the project that an annotation names, as text too: `"Trainer"`."""
+        text = dotted(node)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value if node.value.replace(".", "").isidentifier() else ""
+        found = self.project.find(resolve(module, text)) if text else None
+        return found if isinstance(found, Class) else None
 
     def called(self, target: Function, bound: Mapping[str, Value]) -> None:
         for name, value in bound.items():
-            values = self.gathering[target, name]
-            if len(values) < 24:
-                values.append(value)
+            self.gather(target, name, value)
+
+    def gather(self, holder: Holder, name: str, value: Value) -> None:
+        """Someone gives a parameter, a global variable or an attribute this value."""
+        values = self.gathering[holder, name]
+        if len(values) < 24:
+            values.append(value)
 
     def attribute(self, owner: Class, name: str) -> Value | None:
         """What the methods of a class assign to an attribute of self."""
@@ -169,22 +207,60 @@ class Analysis:
             self.attributes[key] = None  # while it is looked for
             value = self._written(owner, name, 0)
             self.attributes[key] = self.interrupted.seen_on_self(value, name) if value is not None else None
+            if any(method in self.open for method in owner.writers.get(name, ())):
+                return self.attributes.pop(key)  # a method that assigns it is being read: not all is known yet
         return self.attributes[key]
 
     def _written(self, owner: Class, name: str, depth: int) -> Value | None:
         values = [self.summary(method).writes.get(name, UNKNOWN) for method in owner.writers.get(name, ())]
+        if (given := self.known.get((owner, name))) is not None:
+            values.append(given)
+        if not values and (own := self.class_attribute(owner, name)) is not None:
+            values.append(own)
         if not values and depth < 4:
             for base in owner.bases:
                 found = self.project.find(base)
                 if isinstance(found, Class) and (value := self._written(found, name, depth + 1)) is not None:
                     values.append(value)
+        if not values and depth == 0:
+            for heir in self.project.heirs(owner):
+                values += [self.summary(method).writes.get(name, UNKNOWN) for method in heir.writers.get(name, ())]
         return join(values) if values else None
+
+    def class_attribute(self, owner: Class, name: str) -> Value | None:
+        """What the body of a class assigns."""
+        for statement in owner.node.body:
+            if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+                continue
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            if owner.module.body is not None and any(last_name(target) == name for target in targets):
+                return Frame(self, owner.module.body).aside(statement.value)[1]
+        return None
 
     def global_value(self, module: Module, name: str) -> Value | None:
         if module.body is None or name in module.imports:
             return None
         value = self.summary(module.body).env.get(name)
+        if (given := self.known.get((module, name))) is not None:
+            value = join([given, value]) if value is not None else given
         return self.interrupted.seen(value, module.body, name) if value is not None else None
+
+    def wrapper(self, function: Function) -> tuple[Function, str] | None:
+        """The function that a decorator of the project puts around this one, and the name it calls it by."""
+        for node in function.node.decorator_list if function.node is not None else ():
+            text = dotted(node.func if isinstance(node, ast.Call) else node)
+            found = self.project.find(resolve(function.module, text)) if text else None
+            if isinstance(found, Function) and found is not function and found.params:
+                made = self.summary(found).returns.thing
+                if isinstance(node, ast.Call) and isinstance(made, Function) and made.parent is found:
+                    found, made = made, self.summary(made).returns.thing
+                inside = isinstance(made, Function) and made.parent is found and bool(found.params)
+                if inside and isinstance(made, Function) and self._communicates(self.summary(made).events):
+                    return made, found.params[0]
+        return None
+
+    def _communicates(self, events: list[Event]) -> bool:
+        return any(isinstance(event, Op) or any(map(self._communicates, blocks(event))) for event in events)
 
     def setting(self, text: str, taint: Taint) -> None:
         """An attribute of a configuration object is set: what differs by rank or host is kept for its readers."""
@@ -236,6 +312,10 @@ class Analysis:
             self.laters.append(Later(kind, target, function, line))
 
 
+_AVERAGING = frozenset({
+    "DistributedDataParallel", "accelerate", "lightning", "pytorch_lightning", "deepspeed", "horovod", "megatron",
+    "apex", "parallel", "transformers",
+})  # fmt: skip
 _WEIGHT = {"rank": 0, "part": 1, "data": 2, "exception": 3, "time": 4}
 
 
@@ -247,6 +327,12 @@ def _seeds(module: Module) -> bool:
             if not names & rank_sources("attribute").keys() and "get_rank" not in names:
                 return True
     return False
+
+
+def _wraps(module: Module) -> bool:
+    """Whether something else than the program itself averages gradients."""
+    names = {part for name in module.imports.values() for part in name.split(".")}
+    return bool(names & _AVERAGING)
 
 
 def _shards(module: Module) -> bool:

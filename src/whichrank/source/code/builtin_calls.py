@@ -80,7 +80,27 @@ def _next(frame: Frame, made: Call) -> Value:
     if frame.trying:
         origin = Origin("exception", "next() may fail on one rank alone", *frame.at(made.node))
         frame.emit(Risk(origin, made.node.lineno))
-    return elements(frame, made.args[0], made.node) if made.args else UNKNOWN
+    if not made.args:
+        return UNKNOWN
+    value = elements(frame, made.args[0], made.node)
+    if len(made.args) > 1:  # the default comes back where this rank has run out
+        value = value._replace(taint=union(value.taint, made.args[0].length), ranks=None).tagged("optional")
+    return value
+
+
+def _partial(_frame: Frame, made: Call) -> Value:
+    """functools.partial: the function, with what it was given already."""
+    first = made.args[0] if made.args else UNKNOWN
+    if first.thing is None or "itself" not in first.tags:
+        return UNKNOWN
+    return first._replace(items=tuple(made.args[1:]), fields=made.keywords).tagged("partial")
+
+
+def _record(_frame: Frame, made: Call) -> Value:
+    """dict(a=…), SimpleNamespace(a=…): values by name."""
+    if made.args or "**" in made.keywords:
+        return mixed([*made.args, *made.keywords.values()])
+    return mixed(list(made.keywords.values()))._replace(fields=dict(made.keywords))
 
 
 def _getattr(frame: Frame, made: Call) -> Value:
@@ -95,5 +115,6 @@ BUILTINS: dict[str, Callable[[Frame, Call], Value]] = {
     "tuple": _kept(tuple), "sorted": _kept(sorted), "reversed": _kept(None), "iter": _kept(None), "tqdm": _kept(None),
     "track": _kept(None), "set": _make_set, "frozenset": _make_set, "int": _number(int), "bool": _number(bool),
     "abs": _number(abs), "min": _number(min), "max": _number(max), "count": _endless, "cycle": _endless, "next": _next,
-    "getattr": _getattr,
+    "getattr": _getattr, "partial": _partial,
+    **dict.fromkeys(("dict", "SimpleNamespace", "Namespace", "EasyDict", "AttrDict"), _record),
 }  # fmt: skip

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from whichrank.facts.collectives import Argument, Collective, collectives, rank_sources
 from whichrank.source.code import libraries
 from whichrank.source.code.builtin_calls import BUILTINS
-from whichrank.source.code.events import Enter, Op, Risk
-from whichrank.source.code.expressions import CARRIED, environment, evaluate, mixed, rank_value
+from whichrank.source.code.events import Enter, Event, Fork, Op, Risk
+from whichrank.source.code.expressions import ALIAS, CARRIED, environment, evaluate, looked_up, mixed, rank_value
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
 from whichrank.source.code.loops import object_length
-from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, constant, union
+from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, constant, functions_of, join, union
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
@@ -35,9 +36,19 @@ SAME_EVERYWHERE = frozenset({
 FILLS = frozenset({"append", "extend", "add", "insert", "update", "appendleft"})
 RISKY = frozenset({
     "open", "load", "read", "loads", "next", "fetch", "download", "decode", "float", "int", "urlopen", "unlink",
-    "remove", "rename", "makedirs", "mkdir", "read_text", "write_text", "save", "parse",
+    "remove", "rename", "makedirs", "mkdir", "read_text", "write_text", "save", "parse", "backward",
 })  # fmt: skip
 
+MOST_OVERRIDES = 4
+MODEL_NAMES = frozenset(
+    {"model", "net", "network", "policy", "ddp_model", "fsdp_model", "actor", "critic", "criterion"}
+)
+CALLERS = {"map": (0,), "filter": (0,), "starmap": (0,), "tree_map": (0,), "imap": (0,), "run_until_complete": (0,)}
+"""Functions of libraries that call what they are given, and the place where they are given it."""
+_ENVIRONMENT = re.compile(r"(?:^|[._])(?:vec_|train_|eval_)?envs?$")
+"""What people call the world of an agent that learns by trying."""
+QUALIFIED = frozenset({"functools.partial", "types.SimpleNamespace", "argparse.Namespace"})
+LOOKUPS = frozenset({"get", "pop", "setdefault"})
 READS = frozenset({"open", "read_text", "read_bytes", "urlopen", "load", "loads", "read_csv", "imread", "load_image"})
 
 
@@ -68,6 +79,9 @@ class Call(NamedTuple):
 def call(frame: Frame, node: ast.Call) -> Value:
     """Evaluate a call: its parts first, then what it does."""
     made = _parts(frame, node)
+    several = _several(frame, made)
+    if several is not None:
+        return several
     special = libraries.special(frame, made)
     if special is not None:
         return special
@@ -76,13 +90,14 @@ def call(frame: Frame, node: ast.Call) -> Value:
     if spec is not None and target is None:
         return _operation(frame, made, spec)
     if isinstance(target, Function):
-        return _enter(frame, made, target)
+        return _entered(frame, made, target)
     if isinstance(target, Class):
         return _construct(frame, made, target)
     source = _source(frame, made)
     if source is not None:
         return source
-    builtin = BUILTINS.get(made.name) if isinstance(made.node.func, ast.Name) else None
+    plain = isinstance(made.node.func, ast.Name) or made.full in QUALIFIED
+    builtin = BUILTINS.get(made.name) if plain else None
     if builtin is not None:
         return builtin(frame, made)
     return _unknown(frame, made)
@@ -105,9 +120,100 @@ def _parts(frame: Frame, node: ast.Call) -> Call:
             name = full.rpartition(".")[2]  # imported under another name
         elif not text:
             receiver = evaluate(frame, func)
+    if alias := _alias(frame, func):
+        full, name, receiver_text = alias, alias.rpartition(".")[2], ""
     args = [evaluate(frame, argument) for argument in node.args]
     keywords = {k.arg or "**": evaluate(frame, k.value) for k in node.keywords}
     return Call(node, name, full, receiver, receiver_text, args, keywords)
+
+
+def _alias(frame: Frame, func: ast.expr) -> str:
+    """The function of a library that a variable stands for."""
+    if isinstance(func, ast.Name):
+        known = frame.lookup(func.id)
+    elif isinstance(func, ast.Attribute) and dotted(func.value) == "self" and frame.owner is not None:
+        known = frame.paths.get(dotted(func)) or frame.analysis.attribute(frame.owner, func.attr)
+    else:
+        return ""
+    marks = [tag for tag in known.tags if tag.startswith(ALIAS)] if known is not None and known.tags else []
+    return marks[0][len(ALIAS) :] if len(marks) == 1 else ""
+
+
+def _callee(frame: Frame, made: Call) -> Value | None:
+    """The value that is called, where it is a variable, an attribute or the result of an expression."""
+    func = made.node.func
+    if isinstance(func, ast.Name):
+        return frame.lookup(func.id)
+    if isinstance(func, ast.Attribute):
+        text = dotted(func)
+        if text and text in frame.paths:
+            return frame.paths[text]
+        owner = made.receiver.thing if "itself" not in made.receiver.tags else None
+        if isinstance(owner, Class) and frame.analysis.project.method(owner, func.attr) is None:
+            return frame.analysis.attribute(owner, func.attr)
+        return None
+    return made.receiver
+
+
+def _several(frame: Frame, made: Call) -> Value | None:
+    """A call of something that may be one of several functions, or a partial, or one that was passed in."""
+    if called := CALLERS.get(made.name):
+        for thing in functions_of(made.args[place] for place in called if place < len(made.args)):
+            if isinstance(thing, Function):
+                _enter(frame, made._replace(args=[], keywords={}), thing)
+        return None
+    if made.receiver.kinds and made.receiver.taint:
+        found = [_method(frame, kind, made.name) for kind in made.receiver.kinds]
+        methods = tuple(dict.fromkeys(method for method in found if method is not None))
+        if len(methods) > 1:  # an object of one class on some ranks, of another on others
+            return _dispatched(frame, made, made.receiver._replace(ranks=None), methods)
+    callee = _callee(frame, made)
+    if callee is None or not (callee.holds or "itself" in callee.tags):
+        return None
+    things = functions_of([callee])
+    functions = tuple(thing for thing in things if isinstance(thing, Function))
+    classes = [thing for thing in things if isinstance(thing, Class)]
+    if not things:
+        return None
+    if classes:
+        return join([_construct(frame, made, thing) for thing in classes]) if callee.holds else None
+    if "partial" in callee.tags:
+        given = dict(callee.fields or {})
+        made = made._replace(args=[*(callee.items or ()), *made.args], keywords={**given, **made.keywords})
+    if "dispatched" in callee.tags:
+        return _dispatched(frame, made, callee, functions)
+    param = _param(frame, made.node.func)
+    if len(functions) == 1 and not param and "partial" not in callee.tags and isinstance(made.node.func, ast.Name):
+        return None
+    return join([_enter(frame, made, function, param) for function in functions])
+
+
+def _param(frame: Frame, func: ast.expr) -> str:
+    """The parameter, of this function or of the one around it, that is called."""
+    name = last_name(func) if isinstance(func, ast.Name) else ""
+    around: Function | None = frame.function
+    while around is not None and name:
+        if name in around.params:
+            return name
+        around = around.parent
+    return ""
+
+
+def _dispatched(frame: Frame, made: Call, callee: Value, functions: tuple[Function, ...]) -> Value:
+    """Which function is called differs between ranks: one branch for each."""
+    kept, frame.out = frame.out, []
+    results, branches = [], []
+    for function in functions:
+        results.append(_enter(frame, made, function))
+        truths = tuple(each is function for each in callee.ranks) if callee.ranks is not None else None
+        branches.append((Value(callee.taint, ranks=truths), frame.out))
+        frame.out = []
+    frame.out = kept
+    other: list[Event] = branches[-1][1]
+    for test, events in reversed(branches[:-1]):
+        other = [Fork(test, ast.unparse(made.node.func)[:120], made.node.lineno, events, other)]
+    frame.out += other
+    return join(results)
 
 
 def _spec(frame: Frame, made: Call) -> Collective | None:
@@ -152,7 +258,8 @@ def _operation(frame: Frame, made: Call, spec: Collective) -> Value:
     group, group_node = made.argument(spec.group)
     root, root_node = made.argument(spec.root)
     op, op_node = made.argument(spec.op)
-    text = "" if group_node is None or _none(group_node) else ast.unparse(group_node)
+    whole = spec.group is not None and spec.group.keyword == "device_mesh" and not isinstance(group_node, ast.Subscript)
+    text = "" if whole or group_node is None or _none(group_node) else ast.unparse(group_node)
     if text in {"dist.group.WORLD", "torch.distributed.group.WORLD", "group.WORLD", "GroupMember.WORLD"}:
         text = ""
     event = Op(spec.call, spec.kind, frame.function, made.node.lineno, text)
@@ -168,6 +275,11 @@ def _operation(frame: Frame, made: Call, spec: Collective) -> Value:
     frame.analysis.note_call(event, made, spec, (root, op))
     _make_uniform(frame, made, spec)
     if spec.kind == "group":
+        if spec.call == "new_group":
+            members = made.argument(Argument("ranks", 0))[0]
+            alike = members.ranks is not None and len(set(map(str, members.ranks))) == 1
+            if (members.taint or members.length) and not alike:
+                frame.analysis.local_groups.append((event, union(members.taint, members.length)))
         return libraries.group_value(made)
     return libraries.result(frame, made, spec)
 
@@ -224,7 +336,7 @@ def _target(frame: Frame, made: Call) -> Function | Class | None:
 
 def _method_called(frame: Frame, made: Call, func: ast.Attribute) -> Function | None:
     if isinstance(func.value, ast.Name) and func.value.id in {"self", "cls"} and frame.owner is not None:
-        own = _method(frame, frame.owner, made.name)
+        own = _method(frame, frame.owner, made.name) or _sibling(frame, frame.owner, made.name)
         if own is not None:
             return own
     if isinstance(func.value, ast.Call) and last_name(func.value.func) == "super" and frame.owner is not None:
@@ -237,11 +349,24 @@ def _method_called(frame: Frame, made: Call, func: ast.Attribute) -> Function | 
 
 
 def _module_roots(frame: Frame) -> frozenset[str]:
-    return frozenset(name.split(".")[0] for name in frame.function.module.imports.values())
+    module = frame.function.module
+    if module.roots is None:
+        module.roots = frozenset(name.split(".")[0] for name in module.imports.values())
+    return module.roots
 
 
 def _method(frame: Frame, owner: Class, name: str) -> Function | None:
     return frame.analysis.project.method(owner, name)
+
+
+def _sibling(frame: Frame, owner: Class, name: str) -> Function | None:
+    """A method that only the classes have which this one is mixed into."""
+    if name not in frame.analysis.project.methods:
+        return None
+    for heir in frame.analysis.project.heirs(owner):
+        if found := frame.analysis.project.method(heir, name):
+            return found
+    return None
 
 
 def _inherited(frame: Frame, owner: Class, name: str) -> Function | None:
@@ -270,10 +395,28 @@ def _bound(made: Call, target: Function) -> dict[str, Value]:
     return bound
 
 
-def _enter(frame: Frame, made: Call, target: Function) -> Value:
+def _entered(frame: Frame, made: Call, target: Function) -> Value:
+    """A call of a function of the project, what its decorators do and what derived classes do instead included."""
+    around = frame.analysis.wrapper(target)
+    if around is not None:
+        wrapper, name = around
+        itself = Value(thing=target, tags=frozenset({"itself"}))
+        frame.emit(Enter(wrapper, made.node.lineno, frame.function, {name: itself}))
+    value = _enter(frame, made, target, inside=around is not None)
+    if isinstance(made.node.func, ast.Attribute) and made.receiver_text == "self" and target.owner is not None:
+        for other in frame.analysis.project.overrides(target.owner, target.name)[:MOST_OVERRIDES]:
+            if other is not target and frame.owner is not other.owner:
+                value = join([value, _enter(frame, made, other)])
+    return value
+
+
+def _enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside: bool = False) -> Value:
+    """A call of one function: noted as an event, and what comes back."""
     bound = _bound(made, target)
     frame.analysis.called(target, bound)
-    frame.emit(Enter(target, made.node.lineno, frame.function, bound))
+    if not inside:
+        frame.emit(Enter(target, made.node.lineno, frame.function, bound, param))
+    _written_by(frame, made, target)
     summary = frame.analysis.summary(target)
     returns = summary.returns
     for name, filled in summary.fills.items():
@@ -291,7 +434,15 @@ def _enter(frame: Frame, made: Call, target: Function) -> Value:
     items = (
         tuple(_substituted(frame, item, target, bound) for item in returns.items) if returns.items else returns.items
     )
-    return Value(taint, length, tags, returns.ranks, returns.thing, items)
+    return returns._replace(taint=taint, length=length, tags=tags, items=items)
+
+
+def _written_by(frame: Frame, made: Call, target: Function) -> None:
+    """Attributes of self that this function knows, and that a method of the same object may have changed."""
+    if made.receiver_text == "self" and frame.paths:
+        for name, value in frame.analysis.summary(target).writes.items():
+            if (known := frame.paths.get(f"self.{name}")) is not None and known is not value:
+                frame.paths[f"self.{name}"] = join([known, value])
 
 
 def _argument_node(made: Call, target: Function, name: str) -> ast.expr | None:
@@ -312,11 +463,22 @@ def _construct(frame: Frame, made: Call, target: Class) -> Value:
     """An object of a class of the project: its length may depend on what it is made with."""
     init = frame.analysis.project.method(target, "__init__")
     bound = _bound(made, init) if init is not None else {}
+    if init is None:
+        for name, given in {**dict(zip(_declared(target), made.args, strict=False)), **made.keywords}.items():
+            frame.analysis.gather(target, name, given)
     if init is not None:
         frame.analysis.called(init, bound)
         frame.emit(Enter(init, made.node.lineno, frame.function, bound))
     value = Value(thing=target, tags=libraries.class_tags(frame, target))
+    if "thread" in value.tags and (run := frame.analysis.project.method(target, "run")) is not None:
+        frame.analysis.later("thread", run, frame.function, made.node.lineno)
     return value._replace(length=frame.analysis.substitute(object_length(frame, value), init, bound))
+
+
+def _declared(owner: Class) -> list[str]:
+    """The fields of a data class, in order."""
+    body = owner.node.body
+    return [s.target.id for s in body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
 
 
 def _source(frame: Frame, made: Call) -> Value | None:
@@ -328,6 +490,9 @@ def _source(frame: Frame, made: Call) -> Value | None:
             if grouped and source.kind == "rank":
                 return rank_value(frame, made.node, f"{made.name}()", "part", "group")
         return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
+    if made.name in {"step", "reset"} and _ENVIRONMENT.search(made.receiver_text):
+        origin = Origin("data", f"the simulation of this rank ({made.receiver_text})", *frame.at(made.node))
+        return Value(frozenset({origin}))
     known = rank_sources("function").get(made.full)
     if known is not None:
         if known.kind == "random" and (frame.analysis.seeded or "generator" in made.keywords):
@@ -342,7 +507,8 @@ def _source(frame: Frame, made: Call) -> Value | None:
         hint = made.receiver_text.rpartition(".")[2].lower()
         named = any(word in hint for word in words[:-1]) or hint.endswith(words[-1])
         if method is not None and (named or how.split()[0] in made.receiver.tags):
-            return rank_value(frame, made.node, f"{made.receiver_text}.{made.name}()", method.kind, method.axis)
+            value = rank_value(frame, made.node, f"{made.receiver_text}.{made.name}()", method.kind, method.axis)
+            return value.tagged("optional") if how == "queue method" else value
     if made.name in {"get", "getenv", "pop"} and ("environ" in made.receiver_text or made.full == "os.getenv"):
         first = made.node.args[0] if made.node.args else None
         return environment(frame, made.node, first.value if isinstance(first, ast.Constant) else "")
@@ -352,7 +518,8 @@ def _source(frame: Frame, made: Call) -> Value | None:
 def _unknown(frame: Frame, made: Call) -> Value:
     """A call into a library: what it gets may show in what it returns."""
     if made.name in FILLS and isinstance(made.node.func, ast.Attribute):
-        frame.put_into(made.node.func.value, mixed(made.args), grows=True)
+        put = mixed(made.args)._replace(holds=functions_of(made.args))
+        frame.put_into(made.node.func.value, put, grows=True)
     elif made.name.endswith("_") and made.args and isinstance(made.node.func, ast.Attribute):
         frame.put_into(made.node.func.value, mixed(made.args))  # add_(), copy_() and the like
     tried = frame.trying and (made.name in RISKY or any(value.taint for value in made.args))
@@ -361,16 +528,38 @@ def _unknown(frame: Frame, made: Call) -> Value:
         frame.emit(Risk(origin, made.node.lineno))
     if made.name in SAME_EVERYWHERE:
         return constant(WORLD) if made.name == "get_world_size" and not made.args else UNKNOWN
+    if (held := _from_container(made)) is not None:
+        return held
     parts = [made.receiver, *made.args, *(v for k, v in made.keywords.items() if k not in libraries.PLACEMENT)]
     carried = frozenset().union(*(part.tags & CARRIED for part in parts)) if parts else frozenset()
     if made.name[:1].isupper():  # an object made with a rank is not itself one; made with a list, it may be as long
         length = union(*(part.length for part in parts))
         return Value(length=length, tags=carried) if carried or length else UNKNOWN
-    if made.name in libraries.KEEPS_RECEIVER:
+    if made.name in libraries.KEEPS_RECEIVER and isinstance(made.node.func, ast.Attribute):
         return made.receiver._replace(ranks=None)
-    value = mixed(parts)
+    return _computed(frame, made, mixed(parts))
+
+
+def _from_container(made: Call) -> Value | None:
+    """What a dictionary or a registry of functions gives back."""
+    if made.name in LOOKUPS:
+        return looked_up(made.receiver, made.args[0] if made.args else UNKNOWN)
+    if made.name in {"values", "items", "copy"} and made.receiver.holds:
+        return made.receiver._replace(fields=None, ranks=None)
+    return None
+
+
+def _computed(frame: Frame, made: Call, value: Value) -> Value:
+    """What a call of a library makes of its arguments: whether it differs, and in what."""
+    if made.name in MODEL_NAMES and made.args and not any(isinstance(origin, Origin) for origin in value.taint):
+        origin = Origin("data", "the model's output on this rank's data", *frame.at(made.node))
+        value = value._replace(taint=value.taint | {origin})
     if made.receiver.length and made.name not in libraries.REDUCES:
         value = value._replace(length=made.receiver.length)
+    if made.name in libraries.COUNTS:
+        return Value(union(value.taint, made.receiver.length))
+    if made.name == "bool" and isinstance(made.node.func, ast.Attribute):
+        return value.tagged("mask")
     if made.name in libraries.SHAPED_BY_CONTENT and value.taint:
         return value._replace(length=value.taint)
     if made.name in libraries.SHARDS and (marks := union(*(v.taint for v in [*made.args, *made.keywords.values()]))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -39,6 +40,8 @@ class Enter:
     line: int
     caller: Function
     arguments: dict[str, Value] = field(default_factory=dict)
+    param: str = ""
+    """The parameter of the caller that this function was passed as."""
 
 
 @dataclass(eq=False, slots=True)
@@ -97,6 +100,8 @@ class Attempt:
     final: list[Event]
     final_line: int
     orelse: list[Event]
+    calls: bool = True
+    """Whether the body calls anything, and so may fail."""
 
 
 @dataclass(eq=False, slots=True)
@@ -153,3 +158,18 @@ def ending(events: list[Event]) -> Exit | None:
         if isinstance(event, First) and (inner := ending(event.body)):
             return inner
     return None
+
+
+def blocks(event: Event) -> Iterator[list[Event]]:
+    """The blocks inside an event."""
+    if isinstance(event, Fork):
+        yield event.then
+        yield event.other
+    elif isinstance(event, Loop | First):
+        yield event.body
+    elif isinstance(event, Attempt):
+        yield event.body
+        yield event.orelse
+        yield event.final
+        for handler in event.handlers:
+            yield handler.body

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whichrank.facts.collectives import rank_sources
+from whichrank.facts.collectives import collectives, rank_sources
 from whichrank.source.code.events import Fork
-from whichrank.source.code.index import Class, Function, Module, dotted, resolve
+from whichrank.source.code.index import Class, Function, Module, dotted, from_lambda, resolve
 from whichrank.source.code.values import (
     CLEAN,
     NO_TAGS,
@@ -21,6 +21,7 @@ from whichrank.source.code.values import (
     Value,
     constant,
     differs,
+    functions_of,
     join,
     per_rank,
     union,
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
 # What every rank agrees on although the object itself differs.
 AGREED = frozenset({
     "dtype", "device", "is_cuda", "requires_grad", "ndim", "layout", "is_sparse", "type", "training", "__class__",
-    "keys", "columns", "names", "format", "mode", "backend",
+    "is_nested", "is_quantized", "is_leaf", "is_meta", "keys", "columns", "names", "format", "mode", "backend",
 })  # fmt: skip
 WORLD_NAMES = frozenset(
     {"world_size", "world", "num_processes", "nprocs", "n_ranks", "num_ranks", "ngpus", "WORLD_SIZE"}
 )
 WRAPPERS = frozenset({"ddp", "fsdp", "deepspeed"})
+ALIAS = "alias:"
+"""Marks a variable that stands for a function of a library: `reduce = dist.all_reduce`."""
 CARRIED = frozenset({"wrapped_output"})
 """Tags that what is computed from a value keeps."""
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -51,7 +54,11 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 _MASK = frozenset({"mask"})
+PRESENT = object()
+"""Something of which only that it is there is known."""
 _SMALL = 1 << 20
+_MOST_FIELDS = 40
+_PADDED = re.compile(r"pad|extend\(|\+=? *\w+\[:|cycle|repeat|% *len")
 
 
 _SETTINGS = re.compile(r"(?:^|\.)(?:args|opts?|cfg|config|conf|hparams|options|flags|FLAGS|run_opts)\.\w+$")
@@ -113,10 +120,13 @@ def _name(frame: Frame, node: ast.Name) -> Value:
 
 def reference(frame: Frame, text: str) -> Value:
     """A name that stands for something of the project: a function, a class, a constant of a module."""
-    found = frame.analysis.project.find(resolve(frame.function.module, text))
+    full = resolve(frame.function.module, text)
+    found = frame.analysis.project.find(full)
     if isinstance(found, Function | Class):
         return Value(thing=found, tags=frozenset({"itself"}))
-    head, _, last = resolve(frame.function.module, text).rpartition(".")
+    head, _, last = full.rpartition(".")
+    if last in collectives() and head.startswith("torch.distributed"):
+        return Value(tags=frozenset({f"{ALIAS}{full}"}))
     module = frame.analysis.project.modules.get(head)
     if isinstance(module, Module) and module is not frame.function.module:
         return frame.analysis.global_value(module, last) or UNKNOWN
@@ -135,6 +145,8 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
         return held
     if source is not None:
         return rank_value(frame, node, text or node.attr, source.kind, source.axis)
+    if base.fields is not None and node.attr in base.fields:
+        return base.fields[node.attr]
     if node.attr in WORLD_NAMES:
         return constant(WORLD)
     if "ReduceOp." in text:
@@ -149,8 +161,10 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
 
 def _member(frame: Frame, base: Value, name: str) -> Value | None:
     """An attribute or a bound method of an object of the project."""
-    if not isinstance(base.thing, Class) or "itself" in base.tags:
+    if not isinstance(base.thing, Class):
         return None
+    if "itself" in base.tags:
+        return frame.analysis.class_attribute(base.thing, name)
     written = frame.analysis.attribute(base.thing, name)
     if written is not None:
         return written
@@ -185,6 +199,8 @@ def _binary(frame: Frame, node: ast.BinOp) -> Value:
     else:
         function = _BINARY.get(type(node.op))
         ranks = per_rank(function, left, right) if function is not None and _plain(left, right) else None
+        if isinstance(node.op, ast.FloorDiv):
+            ranks = _within_world(ranks, left, right)
         length = union(left.length, right.length)
     if isinstance(node.op, _SET_OPERATORS):
         result = result.tagged(*((left.tags | right.tags) & {"set", "mask"}))
@@ -224,9 +240,25 @@ def _compare(frame: Frame, node: ast.Compare) -> Value:
         return UNKNOWN  # whether something was given at all is the program's shape, the same everywhere
     if kind in {ast.In, ast.NotIn} and isinstance(node.left, ast.Constant) and not _ranks_only(right):
         return UNKNOWN  # which keys a batch or a configuration has
-    ranks = per_rank(_COMPARE[kind], left, right)
+    ranks = _within_world(per_rank(_COMPARE[kind], left, right), left, right)
     taint = union(left.taint, right.taint, right.length if kind in {ast.In, ast.NotIn} else CLEAN)
     return Value(taint, tags=_MASK if taint and ranks is None else NO_TAGS, ranks=ranks)
+
+
+def _within_world(ranks: tuple[Any, ...] | None, *operands: Value) -> tuple[Any, ...] | None:
+    """Nothing where a number beyond the ranks played through decides: `rank < 8`, `rank // 8`."""
+    if ranks is None or len(set(map(str, ranks))) > 1 or not any(operand.taint for operand in operands):
+        return ranks
+    for operand in operands:
+        if operand.ranks is not None and any(_beyond(value) for value in operand.ranks):
+            return None
+    return ranks
+
+
+def _beyond(value: Any) -> bool:
+    if isinstance(value, list | tuple | range | set):
+        return any(map(_beyond, value))
+    return isinstance(value, int) and not isinstance(value, bool) and value >= WORLD
 
 
 def _ranks_only(value: Value) -> bool:
@@ -308,7 +340,20 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
         if _other_type(one, two):
             tags = frozenset(tag for tag in tags if not tag.startswith(("dtype:", "cast:"))) | {"dtype differs"}
         merged = merged._replace(taint=union(merged.taint, test.taint), length=shape, tags=tags)
+        if test.ranks is not None and _is_none(one) != _is_none(two) and merged.ranks is None:
+            there = not _is_none(one)
+            merged = merged._replace(ranks=tuple(PRESENT if bool(t) is there else None for t in test.ranks))
+        if len(merged.holds) > 1:
+            merged = _either_function(test, one, two, merged)
     return merged
+
+
+def _either_function(test: Value, one: Value, two: Value, merged: Value) -> Value:
+    """`f = save if rank == 0 else skip`: which function it is, rank by rank where that is known."""
+    picks = None
+    if test.ranks is not None and isinstance(one.thing, Function) and isinstance(two.thing, Function):
+        picks = tuple(one.thing if truth else two.thing for truth in test.ranks)
+    return merged._replace(ranks=picks).tagged("dispatched")
 
 
 def _other_type(one: Value, two: Value) -> bool:
@@ -325,6 +370,9 @@ def _is_none(value: Value) -> bool:
 
 
 def _other_length(one: Value, two: Value) -> bool:
+    shapes = [{tag for tag in value.tags if tag.startswith("shape:")} for value in (one, two)]
+    if shapes[0] and shapes[1]:
+        return shapes[0] != shapes[1]
     if one.items is not None and two.items is not None:
         return len(one.items) != len(two.items)
     known = one.ranks is not None and two.ranks is not None and isinstance(one.ranks[0], list | tuple | range)
@@ -337,7 +385,8 @@ def _sequence(frame: Frame, node: ast.List | ast.Tuple) -> Value:
         return mixed(list(items))._replace(length=union(*(item.length for item in items)))
     kind: Callable[..., Any] = list if isinstance(node, ast.List) else tuple
     ranks = per_rank(lambda *each: kind(each), *items) if len(items) <= 64 else None
-    return mixed(list(items))._replace(items=items, ranks=ranks if items else (kind(()),) * WORLD)
+    known = mixed(list(items))._replace(items=items, ranks=ranks if items else (kind(()),) * WORLD)
+    return known._replace(holds=functions_of(items))
 
 
 def _set(frame: Frame, node: ast.Set) -> Value:
@@ -352,9 +401,12 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     if isinstance(node.slice, ast.Slice):
         ends = [evaluate(frame, e) for e in (node.slice.lower, node.slice.upper, node.slice.step) if e is not None]
         marks = union(*(end.taint for end in ends))
+        length = CLEAN if _equal_chunk(frame, node.slice) else marks
         taint = union(base.taint, marks)
-        return Value(taint, union(base.length, marks), base.tags & (CARRIED | {"loader", "set"}))
+        return Value(taint, union(base.length, length), base.tags & (CARRIED | {"loader", "set"}))
     index = evaluate(frame, node.slice)
+    if (held := looked_up(base, index)) is not None:
+        return held
     if base.items is not None and index.ranks is not None and isinstance(index.ranks[0], int):
         picked = index.ranks[0]
         if len(set(index.ranks)) == 1 and -len(base.items) <= picked < len(base.items):
@@ -366,6 +418,55 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
         length |= {Origin("data", "a mask keeps another number of elements on every rank", *frame.at(node))}
     taint = union(base.taint, index.taint)
     return Value(taint, length, base.tags & CARRIED, ranks) if taint or ranks is not None or length else UNKNOWN
+
+
+def _equal_chunk(frame: Frame, node: ast.Slice) -> bool:
+    """`x[rank * n : (rank + 1) * n]`: as long on every rank, unless n was rounded up and nothing is padded."""
+    if node.lower is None or node.upper is None or node.step is not None:
+        return False
+    lower, upper = ast.unparse(node.lower), ast.unparse(node.upper)
+    one, times, two = lower.partition(" * ")
+    shapes = {f"({a} + 1) * {b}" for a, b in ((one, two), (two, one))} | {
+        f"{b} * ({a} + 1)" for a, b in ((one, two), (two, one))
+    }
+    if not (upper.startswith(f"{lower} + ") or (times and upper in shapes)):
+        return False
+    body = frame.function.node
+    lines = frame.function.module.lines[body.lineno - 1 : body.end_lineno] if body is not None else []
+    text = "\n".join(lines)
+    return "ceil" not in text or _PADDED.search(text) is not None
+
+
+def looked_up(base: Value, index: Value) -> Value | None:
+    """What a dictionary or a container of functions gives for a key."""
+    if base.fields is not None:
+        keys = index.ranks if index.ranks is not None else ()
+        try:
+            found = [base.fields[key] for key in keys if key in base.fields]
+        except TypeError:
+            found = []
+        if found and len(found) == WORLD:
+            return _for_each(found, index)
+        value = join(base.fields.values())
+    elif base.holds and "itself" not in base.tags:
+        value = Value(base.taint, thing=base.holds[0], holds=base.holds, tags=frozenset({"itself"}))
+    else:
+        return None
+    value = value._replace(taint=union(value.taint, index.taint), ranks=None)
+    return value.tagged("dispatched") if index.taint and len(value.holds) > 1 else value
+
+
+def _for_each(found: list[Value], index: Value) -> Value:
+    """One value for each rank."""
+    if all(value is found[0] for value in found):
+        return found[0]
+    value = join(found)
+    taint = union(value.taint, index.taint)
+    if len(value.holds) > 1:
+        return value._replace(taint=taint, ranks=tuple(each.thing for each in found)).tagged("dispatched")
+    alike = all(each.ranks is not None for each in found)
+    ranks = tuple(each.ranks[rank] for rank, each in enumerate(found) if each.ranks) if alike else None
+    return value._replace(taint=taint, ranks=ranks)
 
 
 def environment(frame: Frame, node: ast.AST, name: object) -> Value:
@@ -396,16 +497,35 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generato
 
         frame.emit(Loop("for", ast.unparse(node.generators[0].iter)[:120], node.lineno, inside, length))
     frame.env = saved
+    functions = functions_of([value])
     tags = (value.tags & CARRIED) | ({"set"} if isinstance(node, ast.SetComp) else set())
-    return Value(union(value.taint, length, taint), length, frozenset(tags))
+    return Value(union(value.taint, length, taint), length, frozenset(tags), holds=functions)
 
 
 def _formatted(frame: Frame, node: ast.expr) -> Value:
     return _combined(frame, node)._replace(tags=NO_TAGS)
 
 
-def _lambda(_frame: Frame, _node: ast.expr) -> Value:
-    return UNKNOWN
+def _lambda(frame: Frame, node: ast.Lambda) -> Value:
+    """A function without a name: read when it is called."""
+    if not any(isinstance(part, ast.Call) for part in ast.walk(node.body)):
+        return UNKNOWN
+    function = frame.function.module.defs.get(node)
+    if function is None:
+        function = from_lambda(frame.function, node)
+    if frame.function.node is not None:
+        frame.analysis.closures[function] = frame.env
+    return Value(thing=function, tags=frozenset({"itself"}))
+
+
+def _dictionary(frame: Frame, node: ast.Dict) -> Value:
+    values = [evaluate(frame, value) for value in node.values]
+    for key in node.keys:
+        if key is not None:
+            evaluate(frame, key)
+    plain = all(isinstance(key, ast.Constant) for key in node.keys) and len(values) <= _MOST_FIELDS
+    fields = {key.value: value for key, value in zip(node.keys, values, strict=True) if isinstance(key, ast.Constant)}
+    return mixed(values)._replace(holds=functions_of(values), fields=fields if plain else None)
 
 
 def _named(frame: Frame, node: ast.NamedExpr) -> Value:
@@ -436,7 +556,8 @@ def _starred(frame: Frame, node: ast.Starred) -> Value:
 _HANDLERS: dict[type[ast.expr], Callable[[Frame, Any], Value]] = {
     ast.Constant: _constant, ast.Name: _name, ast.Attribute: _attribute, ast.BinOp: _binary, ast.UnaryOp: _unary,
     ast.Compare: _compare, ast.BoolOp: _boolean, ast.IfExp: _conditional, ast.List: _sequence, ast.Tuple: _sequence,
-    ast.Set: _set, ast.Subscript: _subscript, ast.ListComp: _comprehension, ast.SetComp: _comprehension,
+    ast.Set: _set,
+    ast.Dict: _dictionary, ast.Subscript: _subscript, ast.ListComp: _comprehension, ast.SetComp: _comprehension,
     ast.GeneratorExp: _comprehension, ast.DictComp: _comprehension, ast.JoinedStr: _formatted, ast.Lambda: _lambda,
     ast.NamedExpr: _named, ast.Yield: _yielded, ast.YieldFrom: _yielded, ast.Call: _call, ast.Starred: _starred,
 }  # fmt: skip

@@ -11,6 +11,7 @@ from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.events import (
     ALIKE,
     Attempt,
+    Enter,
     Event,
     Exit,
     First,
@@ -18,24 +19,36 @@ from whichrank.source.code.events import (
     Handler,
     Leave,
     Loop,
+    Op,
     ending,
     exits,
     matters,
 )
-from whichrank.source.code.expressions import WORLD_NAMES, evaluate, is_setting, rank_value, setting_name
-from whichrank.source.code.index import Class, Function, dotted, last_name
-from whichrank.source.code.loops import BATCH_NAMES, LOADER_NAME, QUEUES, elements, turns, unrolled
+from whichrank.source.code.expressions import WORLD_NAMES, evaluate, is_setting, rank_value, reference, setting_name
+from whichrank.source.code.index import Class, Function, Module, dotted, last_name, resolve
+from whichrank.source.code.loops import (
+    BATCH_NAMES,
+    LOADER_NAME,
+    LOCAL_NAME,
+    MASK_NAME,
+    QUEUES,
+    elements,
+    turns,
+    unrolled,
+)
 from whichrank.source.code.merging import all_merged, asks_world, caught, merged
 from whichrank.source.code.values import (
     CLEAN,
     UNKNOWN,
     WORLD,
+    Callee,
     Origin,
     ParamOrigin,
     Taint,
     Value,
     constant,
     differs,
+    functions_of,
     join,
     union,
 )
@@ -45,6 +58,9 @@ if TYPE_CHECKING:
 
 ENDS = frozenset({"sys.exit", "exit", "quit", "os._exit", "os.abort"})
 _FIRST = re.compile(r"(?:main|zero|master|rank_?0|rank_zero)\w*_first$|^main_process_first$")
+MISSING_FILE = frozenset({"FileNotFoundError", "FileExistsError", "IsADirectoryError", "NotADirectoryError"})
+PROBE = re.compile(r"^_?(?:is|has|supports?|can|check)_|available|supported|installed|version|compatible")
+NESTED = frozenset({"setdefault", "get"})
 _TWICE = 2  # loops nested deeper than this are read once: their variables rarely carry over
 
 
@@ -75,6 +91,9 @@ class Frame:
         self.generator = False
         self.splits = 0
         """Conditions so far on which ranks differ."""
+        self.ran_out: list[Taint] = []
+        """For every loop around, why some ranks leave it for want of data."""
+        self.globals: set[str] = set()
         for name in function.params:
             self.env[name] = self._parameter(name)
 
@@ -98,9 +117,11 @@ class Frame:
             tags |= {"loader"}
         if self._annotation(name) in QUEUES:
             tags |= {"queue"}
-        if name in BATCH_NAMES:
+        if MASK_NAME.fullmatch(name):
+            tags |= {"mask"}
+        if name in BATCH_NAMES or LOCAL_NAME.fullmatch(name):
             taint |= {Origin("data", f"the parameter {name}: this rank's data", *self.at(node))}
-        return Value(taint, length, tags, brought.ranks, brought.thing, brought.items)
+        return brought._replace(taint=taint, length=length, tags=tags)
 
     def _annotation(self, name: str) -> str:
         arguments = self.function.node.args if self.function.node is not None else None
@@ -165,6 +186,8 @@ class Frame:
         """Assign to a name, an attribute, or each of a tuple."""
         if isinstance(target, ast.Name):
             self.env[target.id] = value
+            if target.id in self.globals:
+                self.analysis.gather(self.function.module, target.id, self._decided_here(value))
         elif isinstance(target, ast.Attribute):
             text = dotted(target)
             if text:
@@ -172,32 +195,66 @@ class Frame:
                 if value.taint and is_setting(text):
                     self.analysis.setting(setting_name(text), value.taint)
                 if text.startswith("self.") and text.count(".") == 1:
-                    self.writes[target.attr] = (
-                        join([self.writes[target.attr], value]) if target.attr in self.writes else value
-                    )
+                    written = self._decided_here(value)
+                    known = self.writes.get(target.attr)
+                    self.writes[target.attr] = join([known, written]) if known is not None else written
         elif isinstance(target, ast.Tuple | ast.List):
             items = value.items if value.items is not None and len(value.items) == len(target.elts) else None
+            if items is None and value.items is not None:
+                items = _spread(target.elts, value.items)
             for number, each in enumerate(target.elts):
                 inner = each.value if isinstance(each, ast.Starred) else each
                 whole = Value(value.taint, tags=value.tags & {"wrapped_output", "ddp", "loader"})
                 self.bind(inner, items[number] if items is not None else whole)
         elif isinstance(target, ast.Subscript):
             evaluate(self, target.slice)
-            self.put_into(target.value, value)
+            key = target.slice.value if isinstance(target.slice, ast.Constant) else None
+            self.put_into(target.value, value._replace(holds=functions_of([value])), key=key)
 
-    def put_into(self, holder: ast.expr, value: Value, *, grows: bool = False) -> None:
+    def _decided_here(self, value: Value) -> Value:
+        """A value for others to read later: it tells them on which side of a condition this rank was."""
+        control = union(*self.control)
+        if not control or value.thing is not None:
+            return value
+        return value._replace(taint=union(value.taint, control), ranks=None)
+
+    def put_into(self, holder: ast.expr, value: Value, *, grows: bool = False, key: object = None) -> None:
         """Something is put into a container, which may be longer then on some ranks."""
+        while isinstance(holder, ast.Subscript) or (
+            isinstance(holder, ast.Call) and isinstance(holder.func, ast.Attribute) and last_name(holder.func) in NESTED
+        ):
+            holder = holder.value if isinstance(holder, ast.Subscript) else holder.func.value  # type: ignore[attr-defined]
         text = dotted(holder)
+        if value.holds:
+            self._registered(text, value.holds)
+        elif grows and value.taint and text.startswith("self.") and text.count(".") == 1 and self.owner is not None:
+            self.analysis.gather(self.owner, text[5:], Value(value.taint))
         where = self.env if text in self.env else self.paths
         known = where.get(text)
         if known is None:
             return
+        if known.fields is not None:
+            fields = {**known.fields, key: value} if key is not None and not grows else None
+            known = where[text] = known._replace(fields=fields)
+        if value.holds:
+            known = where[text] = known._replace(holds=functions_of([known, value]))
         value = value._replace(taint=union(value.taint, *self.control))
         if value.taint and text in self.function.params:
             self.fills[text] = union(self.fills.get(text, CLEAN), value.taint)
         length = union(known.length, *self.control, *self.loops, *self.skips) if grows else known.length
         if value.taint or length != known.length or grows:
             where[text] = known._replace(taint=union(known.taint, value.taint), length=length, ranks=None, items=None)
+
+    def _registered(self, text: str, functions: tuple[Callee, ...]) -> None:
+        """Functions are put into a registry that others read: an attribute, a variable of a module."""
+        held = Value(holds=functions)
+        if text.startswith("self.") and text.count(".") == 1 and self.owner is not None:
+            self.analysis.gather(self.owner, text[5:], held)
+        elif text and text not in self.env and text not in self.closure:
+            head, _, last = resolve(self.function.module, text).rpartition(".")
+            module = self.analysis.project.modules.get(head, self.function.module if not head else None)
+            if module is not None:
+                self.analysis.gather(module, last, held)
 
     def assign(self, node: ast.Assign | ast.AnnAssign) -> bool:
         if node.value is not None:
@@ -278,11 +335,17 @@ class Frame:
                 self.out += self.inside(node.body)[0]
             return False
         item = elements(self, source, node.iter)
+        known = item.items is not None or any(isinstance(origin, Origin) for origin in item.taint)
+        if not known and source.ranks is None and _trains(self.function.module, node):
+            origin = Origin("data", "a batch of this rank's data", *self.at(node))
+            item = item._replace(taint=item.taint | {origin}).tagged("element")
+        drawn = self._drawn(source, node)
         self.loops.append(counted.length)
         again = len(self.loops) <= _TWICE and not self.analysis.gathers
         for last in (False, True) if again else (True,):
             self.bind(node.target, item)
             events, _ = self._turn(node.body)
+            events = [*drawn, *events]
             if last and matters(events):
                 text = ast.unparse(node.iter)[:160]
                 loop = Loop("for", text, node.lineno, events, counted.length, joined=self.joined > 0)
@@ -290,6 +353,13 @@ class Frame:
                 self.emit(loop)
         self.loops.pop()
         return self.block(node.orelse) and False
+
+    def _drawn(self, source: Value, node: ast.For | ast.AsyncFor) -> list[Event]:
+        """What the iterator of an object of the project does for every element."""
+        if not isinstance(source.thing, Class) or "itself" in source.tags:
+            return []
+        found = self.analysis.project.method(source.thing, "__iter__")
+        return [Enter(found, node.lineno, self.function)] if found is not None and found is not self.function else []
 
     def _turn(self, body: list[ast.stmt]) -> tuple[list[Event], bool]:
         before, paths = dict(self.env), dict(self.paths)
@@ -306,12 +376,15 @@ class Frame:
         events: list[Event] = []
         test = UNKNOWN
         self.loops.append(CLEAN)
+        self.ran_out.append(CLEAN)
         for _ in range(2 if len(self.loops) <= _TWICE and not self.analysis.gathers else 1):
             head, test = self.aside(node.test)
             self.loops[-1] = test.taint if differs(test) else CLEAN
             body, _ended = self._turn(node.body)
             events = [*head, *body]
         self.loops.pop()
+        if exhausted := self.ran_out.pop():
+            test = Value(union(test.taint, exhausted))
         if matters(events):
             self.emit(Loop("while", ast.unparse(node.test)[:160], node.lineno, events, CLEAN, test, self.joined > 0))
         return isinstance(node.test, ast.Constant) and bool(node.test.value) and "break" not in exits(events)
@@ -335,7 +408,16 @@ class Frame:
                     frozenset({Origin("exception", "an exception on this rank", *self.at(item))})
                 )
             mine = [dict(self.env)]
+            probes = PROBE.search(self.function.name) is not None  # what a machine can do is the same on all of them
+            if not alike and not probes:
+                kind = "file" if types and set(types) <= MISSING_FILE else "exception"
+                failed = Origin(kind, "whether this rank got an exception", *self.at(item))
+                self.control.append(frozenset({failed}))
             events, handler_ended = self.inside(item.body)
+            if not alike and not probes:
+                self.control.pop()
+            if "StopIteration" in types and exits(events) & {"break", "return"} and self.ran_out:
+                self.ran_out[-1] = union(self.ran_out[-1], self._drawn_from(node.body))
             all_end = all_end and handler_ended
             handlers.append(Handler(types, item.lineno, events, ending(events) == "raise"))
             if not handler_ended:
@@ -344,12 +426,23 @@ class Frame:
         final, final_ended = self.inside(node.finalbody)
         if any(map(matters, (body, orelse, final, *(h.body for h in handlers)))):
             line = node.finalbody[0].lineno if node.finalbody else node.lineno
-            self.emit(Attempt(node.lineno, body, handlers, final, line, orelse))
+            calls = any(isinstance(part, ast.Call) for statement in node.body for part in ast.walk(statement))
+            self.emit(Attempt(node.lineno, body, handlers, final, line, orelse, calls))
         return final_ended or (all_end and not node.orelse)
+
+    def _drawn_from(self, body: list[ast.stmt]) -> Taint:
+        """Why iterators that these statements take the next element of may run out on some ranks first."""
+        found = CLEAN
+        for statement in body:
+            for part in ast.walk(statement):
+                if isinstance(part, ast.Call) and last_name(part.func) == "next" and len(part.args) == 1:
+                    found = union(found, turns(self, self.aside(part.args[0])[1]).length)
+        return found
 
     def with_block(self, node: ast.With | ast.AsyncWith) -> bool:
         quiet = joined = 0
         first = ""
+        managers: list[tuple[Value, ast.withitem]] = []
         for item in node.items:
             calls = [n for n in ast.walk(item.context_expr) if isinstance(n, ast.Call)]
             names = {last_name(c.func) for c in calls}
@@ -360,19 +453,42 @@ class Frame:
                 first = ast.unparse(item.context_expr)[:120]
                 continue
             value = evaluate(self, item.context_expr)
+            managers.append((value, item))
+            entered = self._manager(value, "__enter__", item)
             if item.optional_vars is not None:
-                self.bind(item.optional_vars, value)
+                self.bind(item.optional_vars, entered or value)
         self.no_sync += quiet
         self.joined += joined
         if first:
             events, ended = self.inside(node.body)
             if matters(events):
                 self.emit(First(node.lineno, first, events))
+        elif local := next((value for value, _ in managers if "no_sync" in value.tags and differs(value)), None):
+            events, ended = self.inside(node.body)
+            silent = [e for e in events if not (isinstance(e, Op) and e.name == "backward")]
+            self.emit(Fork(Value(local.taint), "no_sync()", node.lineno, events, silent))
         else:
             ended = self.block(node.body)
+        for value, item in reversed(managers):
+            self._manager(value, "__exit__", item)
         self.no_sync -= quiet
         self.joined -= joined
         return ended
+
+    def _manager(self, value: Value, name: str, item: ast.withitem) -> Value | None:
+        """What a context manager of the project does at its start or end."""
+        if not isinstance(value.thing, Class) or "itself" in value.tags:
+            return None
+        found = self.analysis.project.method(value.thing, name)
+        if found is None:
+            return None
+        self.emit(Enter(found, item.context_expr.lineno, self.function))
+        returned = self.analysis.summary(found).returns
+        return value if returned.thing is value.thing or returned is UNKNOWN else returned
+
+    def declare_global(self, node: ast.Global) -> bool:
+        self.globals |= set(node.names)
+        return False
 
     def leave(self, node: ast.stmt) -> bool:
         kinds: dict[type[ast.stmt], Exit] = {ast.Break: "break", ast.Continue: "continue", ast.Raise: "raise"}
@@ -380,6 +496,8 @@ class Frame:
             value = evaluate(self, node.value) if node.value is not None else UNKNOWN
             if node.value is None:
                 value = Value(ranks=(None,) * 4)
+            if self.control and _nothing(value):
+                value = value.tagged("optional")
             if not self.alone:  # what a world of one returns differs from nobody's
                 self.returns.append(value._replace(taint=union(value.taint, *self.control, self.left)))
             empty = node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
@@ -402,30 +520,58 @@ class Frame:
         if function is not None and function.owner is None:
             caught = self._caught_by(node) if self.function.node is not None else CLEAN
             self.env[node.name] = Value(caught, thing=function, tags=frozenset({"itself"}))
-            self.analysis.closures[function] = self.env
+            if self.function.node is not None:  # what a module holds may be changed by others: it is asked for anew
+                self.analysis.closures[function] = self.env
+            self._decorated(node, function)
         return False
+
+    def _decorated(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, function: Callee) -> None:
+        """A decorator of the project is called with the function: it may put it into a registry."""
+        for decorator in node.decorator_list:
+            inner = decorator.func if isinstance(decorator, ast.Call) else decorator
+            text = dotted(inner)
+            known = (self.lookup(text) if text.isidentifier() else None) or (reference(self, text) if text else UNKNOWN)
+            found = known.thing
+            if isinstance(decorator, ast.Call) and isinstance(found, Function):
+                found = self.analysis.summary(found).returns.thing
+            if isinstance(found, Function) and found.params and found is not function:
+                place = 1 if found.params[0] in {"self", "cls"} and found.is_method else 0
+                if place < len(found.params):
+                    itself = Value(thing=function, tags=frozenset({"itself"}))
+                    self.analysis.gather(found, found.params[place], itself)
 
     def _caught_by(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Taint:
         """What a nested function takes from the variables around it."""
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         return union(*(self.env[name].taint for name in names if name in self.env))
 
-    def class_body(self, _node: ast.ClassDef) -> bool:
-        """Methods are read on their own."""
+    def class_body(self, node: ast.ClassDef) -> bool:
+        """Methods are read on their own; a decorator may put the class into a registry."""
+        owner = self.function.module.classes.get(node.name)
+        if node.decorator_list and owner is not None:
+            self._decorated(node, owner)
         return False
 
     def match(self, node: ast.Match) -> bool:
         subject = evaluate(self, node.subject)
         arms: list[list[Event]] = []
+        envs: list[dict[str, Value]] = []
         before = dict(self.env)
         for case in node.cases:
             self.env = dict(before)
             events, _ = self.inside(case.body)
             arms.append(events)
+            envs.append(self.env)
         self.env = before
+        for env in envs:
+            self.env = merged(Value(subject.taint), env, self.env, "")
         other: list[Event] = []
         for events, case in zip(reversed(arms), reversed(node.cases), strict=True):
-            other = [Fork(Value(subject.taint), ast.unparse(case.pattern)[:80], case.body[0].lineno, events, other)]
+            other = [
+                Fork(
+                    _matches(subject, case.pattern), ast.unparse(case.pattern)[:80], case.body[0].lineno, events, other
+                )
+            ]
         if any(arms):
             self.out += other
         return False
@@ -437,6 +583,41 @@ def _loaded(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Attribute):
         return ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
     return target
+
+
+def _spread(targets: list[ast.expr], items: tuple[Value, ...]) -> tuple[Value, ...] | None:
+    """Values for `a, *rest, b = …`."""
+    stars = [number for number, each in enumerate(targets) if isinstance(each, ast.Starred)]
+    if len(stars) != 1 or len(items) < len(targets) - 1:
+        return None
+    star, behind = stars[0], len(targets) - stars[0] - 1
+    middle = items[star : len(items) - behind]
+    return (*items[:star], Value(items=middle), *items[len(items) - behind :])
+
+
+def _nothing(value: Value) -> bool:
+    return value.ranks is not None and value.ranks[0] is None
+
+
+def _trains(module: Module, node: ast.For | ast.AsyncFor) -> bool:
+    """Whether a loop goes over batches: its own body, not that of a loop inside, calls backward()."""
+    if isinstance(node.iter, ast.Call) and last_name(node.iter.func) in {"range", "parameters", "named_parameters"}:
+        return False
+    todo: list[ast.AST] = list(node.body) if module.trains else []
+    while todo:
+        part = todo.pop()
+        if isinstance(part, ast.Call) and last_name(part.func) == "backward":
+            return True
+        if not isinstance(part, ast.For | ast.While | ast.FunctionDef | ast.Lambda):
+            todo += ast.iter_child_nodes(part)
+    return False
+
+
+def _matches(subject: Value, pattern: ast.pattern) -> Value:
+    """Whether a pattern fits, rank by rank where it is a plain constant."""
+    if isinstance(pattern, ast.MatchValue) and isinstance(pattern.value, ast.Constant) and subject.ranks is not None:
+        return Value(subject.taint, ranks=tuple(each == pattern.value.value for each in subject.ranks))
+    return Value(subject.taint)
 
 
 def _types(node: ast.expr | None) -> list[ast.expr]:
@@ -451,4 +632,5 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[Frame, Any], bool]] = {
     ast.With: Frame.with_block, ast.AsyncWith: Frame.with_block, ast.Return: Frame.leave, ast.Break: Frame.leave,
     ast.Continue: Frame.leave, ast.Raise: Frame.leave, ast.Expr: Frame.expression, ast.FunctionDef: Frame.definition,
     ast.AsyncFunctionDef: Frame.definition, ast.ClassDef: Frame.class_body, ast.Match: Frame.match,
+    ast.Global: Frame.declare_global,
 }  # fmt: skip

@@ -21,8 +21,18 @@ _SYNCS = frozenset({
 })  # fmt: skip
 
 
-def habits(module: Module) -> Iterator[Habit]:
-    """All that is found in one file."""
+def called_names(module: Module) -> Iterator[str]:
+    """The names of everything that a file calls."""
+    for node in module.nodes:
+        if isinstance(node, ast.Call):
+            name = last_name(node.func)
+            yield name
+            if isinstance(node.func, ast.Name) and name in module.imports:
+                yield module.imports[name].rpartition(".")[2]
+
+
+def habits(module: Module, called: frozenset[str]) -> Iterator[Habit]:
+    """All that is found in one file of a project, with the names of all that the project calls."""
     calls: dict[str, list[ast.Call]] = {}
     for node in module.nodes:
         if isinstance(node, ast.Call):
@@ -31,11 +41,11 @@ def habits(module: Module) -> Iterator[Habit]:
             calls.setdefault(name, []).append(node)
     if not calls:
         return
-    yield from _no_set_epoch(module, calls)
+    yield from _no_set_epoch(module, calls, called)
     yield from _no_timeout(module, calls)
     yield from _no_device(module, calls)
-    yield from _never_destroyed(module, calls)
-    yield from _unseeded(module, calls)
+    yield from _never_destroyed(module, calls, called)
+    yield from _unseeded(module, calls, called)
     yield from _late(module)
 
 
@@ -47,9 +57,9 @@ def _is_false(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is False
 
 
-def _no_set_epoch(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[Habit]:
+def _no_set_epoch(module: Module, calls: dict[str, list[ast.Call]], called: frozenset[str]) -> Iterator[Habit]:
     """A shuffling DistributedSampler gives the same order every epoch unless it is told the epoch."""
-    if "set_epoch" in calls or not _is_program(module):
+    if "set_epoch" in called:
         return
     epochs = [n for n in module.nodes if isinstance(n, ast.For) and "epoch" in ast.unparse(n.target).lower()]
     for call in calls.get("DistributedSampler", []):
@@ -89,27 +99,36 @@ def _is_program(module: Module) -> bool:
     )
 
 
-def _never_destroyed(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[Habit]:
+def _never_destroyed(module: Module, calls: dict[str, list[ast.Call]], called: frozenset[str]) -> Iterator[Habit]:
     """A process group that is never destroyed: torch warns, and ranks may leave out of step."""
-    if not _is_program(module) or "destroy_process_group" in calls or "spawn" in calls:
+    if not _is_program(module) or "destroy_process_group" in called or "spawn" in called:
         return
     for call in calls.get("init_process_group", [])[:1]:
         full = resolve(module, dotted(call.func)) if dotted(call.func) else ""
         if full.startswith("torch.distributed"):
-            said = "destroy_process_group() is never called"
+            said = "no call of destroy_process_group() ends this process group"
             yield Habit("never destroyed", place(module, call.lineno), said)
 
 
-def _unseeded(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[Habit]:
+def _unseeded(module: Module, calls: dict[str, list[ast.Call]], called: frozenset[str]) -> Iterator[Habit]:
     """Replicas that start from different random weights and are averaged by hand."""
-    if "init_process_group" not in calls or not _is_program(module):
+    if "init_process_group" not in called or called & (_SEEDS | _SYNCS) or "broadcast_object_list" in called:
         return
-    if any(name in calls for name in _SEEDS | _SYNCS) or "broadcast_object_list" in calls:
+    if not any(_makes_model(module, name) for name in calls):
         return
     steps = [c for c in calls.get("all_reduce", []) if "grad" in ast.unparse(c)]
     if steps and "backward" in calls:
         said = "gradients are averaged by hand, and nothing makes the ranks start from the same weights"
         yield Habit("unseeded", place(module, steps[0].lineno), said)
+
+
+def _makes_model(module: Module, name: str) -> bool:
+    """Whether this name is a module of torch, or a class of this file that derives from one."""
+    owner = module.classes.get(name)
+    bases = owner.bases if owner is not None else ()
+    full = module.imports.get(name, "")
+    torch_nn = f"torch.nn.{name}" == full or (name[:1].isupper() and name in {"Linear", "Sequential", "Transformer"})
+    return torch_nn or any(base.rpartition(".")[2] == "Module" for base in bases)
 
 
 def _late(module: Module) -> Iterator[Habit]:

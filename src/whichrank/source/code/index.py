@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+MOST_HEIRS = 24
 PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
@@ -66,6 +67,10 @@ class Module:
     """All functions, nested ones and methods too."""
     body: Function | None = None
     defs: dict[ast.AST, Function] = field(default_factory=dict)
+    roots: frozenset[str] | None = None
+    """First parts of everything it imports."""
+    trains: bool = False
+    """Whether backward() is called anywhere in it."""
 
 
 @dataclass(slots=True)
@@ -74,6 +79,8 @@ class Project:
 
     modules: dict[str, Module] = field(default_factory=dict)
     methods: dict[str, list[Function]] = field(default_factory=lambda: defaultdict(list))
+    children: dict[Class, list[Class]] | None = None
+    """The classes that derive from a class directly; worked out when first asked for."""
 
     def add(self, module: Module) -> None:
         name = module.name
@@ -111,6 +118,31 @@ class Project:
                 return inherited
         return None
 
+    def heirs(self, owner: Class) -> list[Class]:
+        """Classes that derive from this one, at any depth."""
+        if self.children is None:
+            self.children = defaultdict(list)
+            for module in self.modules.values():
+                for each in module.classes.values():
+                    for base in each.bases:
+                        found = self.find(base)
+                        if isinstance(found, Class) and found is not each:
+                            self.children[found].append(each)
+        found_heirs: dict[Class, None] = {}
+        todo = list(self.children.get(owner, ()))
+        while todo and len(found_heirs) < MOST_HEIRS:
+            heir = todo.pop()
+            if heir not in found_heirs:
+                found_heirs.setdefault(heir)
+                todo += self.children.get(heir, ())
+        return list(found_heirs)
+
+    def overrides(self, owner: Class, name: str) -> list[Function]:
+        """The methods of derived classes that stand in for this one."""
+        if len(self.methods.get(name, ())) < 2:
+            return []
+        return [heir.methods[name] for heir in self.heirs(owner) if name in heir.methods]
+
     def lineage(self, owner: Class, depth: int = 0) -> Iterator[str]:
         """Names of the class's bases, near ones first."""
         for base in owner.bases if depth < 6 else ():
@@ -127,6 +159,7 @@ def read_module(text: str, label: str, name: str) -> Module:
         tree = ast.parse(text)
     module = Module(label, name, tree, text.split("\n"), list(ast.walk(tree)))
     module.body = Function(module, "<module>", tree.body)
+    module.trains = ".backward(" in text
     _imports(module)
     _definitions(module, tree.body, None, None)
     return module
@@ -176,6 +209,17 @@ def _function(module: Module, node: FunctionNode, owner: Class | None, parent: F
     elif parent is None:
         module.functions[node.name] = function
     _definitions(module, node.body, None, function)
+
+
+def from_lambda(parent: Function, node: ast.Lambda) -> Function:
+    """A lambda as a function with one statement."""
+    body: list[ast.stmt] = [ast.copy_location(ast.Return(node.body), node.body)]
+    made = ast.FunctionDef("<lambda>", node.args, body, [], None)
+    arguments = node.args
+    params = tuple(a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs])
+    function = Function(parent.module, "<lambda>", body, ast.copy_location(made, node), None, parent, params)
+    parent.module.defs[node] = function
+    return function
 
 
 def _writers(owner: Class, function: Function) -> None:

@@ -27,6 +27,7 @@ REDUCES = frozenset({
     "sum", "mean", "max", "min", "item", "size", "any", "all", "norm", "numel", "argmax", "argmin", "std", "var", "dim",
     "prod", "count", "index", "get", "pop", "nelement", "amax", "amin", "median", "logsumexp",
 })  # fmt: skip
+COUNTS = frozenset({"numel", "nelement", "size"})
 SHARDS = frozenset({"shard", "split_dataset_by_node"})
 _SHAPED = frozenset({"zeros", "ones", "empty", "full", "randn", "rand", "arange", "new_empty", "new_zeros", "new_ones"})
 _WRAPPERS = {
@@ -37,6 +38,7 @@ _KINDS = {
     **dict.fromkeys(QUEUES, frozenset({"queue"})),
     "Accelerator": frozenset({"accelerator", "state"}), "PartialState": frozenset({"accelerator", "state"}),
     "AcceleratorState": frozenset({"accelerator", "state"}), "Fabric": frozenset({"fabric"}),
+    "no_sync": frozenset({"no_sync"}),
 }  # fmt: skip
 _DTYPES = {
     "half": "float16",
@@ -60,21 +62,35 @@ NAMED = {
 def is_a(frame: Frame, made: Call, tag: str) -> bool:
     """Whether the receiver of a call is such a thing."""
     if tag in made.receiver.tags:
-        return not (tag == "wrapped_output" and frame.no_sync)
-    if tag == "ddp":
+        # The state_dict of FSDP2 gives every rank its own shards as DTensors, without communication.
+        own = made.name == "state_dict" and "fsdp2" in made.receiver.tags
+        return not own and not (tag == "wrapped_output" and frame.no_sync)
+    if tag in {"ddp", "fsdp"}:
         return False
     if tag == "trainer":
         return made.receiver_text in {"trainer", "self.trainer"} and _uses(frame, "lightning")
+    if tag == "hf_trainer":
+        return _is_hf_trainer(frame, made)
     if tag == "lightning_module":
         return made.receiver_text in {"self", "pl_module"} and _is_lightning(frame)
     if tag == "metric":
         return "metric" in made.receiver_text.lower() and _uses(frame, "torchmetrics")
-    if tag == "fsdp":
-        return False
     if tag == "strategy" and made.name != "barrier" and not _uses(frame, "lightning"):
         return False
     named = NAMED.get(tag)
     return named is not None and bool(made.receiver_text) and named.search(made.receiver_text) is not None
+
+
+def _is_hf_trainer(frame: Frame, made: Call) -> bool:
+    """A trainer of transformers: a variable of that name, or the base of a class that derives from it."""
+    func = made.node.func
+    above = (
+        isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call) and last_name(func.value.func) == "super"
+    )
+    if above or made.receiver_text == "self":
+        bases = frame.analysis.project.lineage(frame.owner) if frame.owner is not None else ()
+        return any(base.startswith(("transformers.", "trl.")) and base.endswith("Trainer") for base in bases)
+    return made.receiver_text in {"trainer", "self.trainer"} and _uses(frame, "transformers")
 
 
 def _uses(frame: Frame, word: str) -> bool:
@@ -96,6 +112,8 @@ def class_tags(frame: Frame, owner: Class) -> frozenset[str]:
         tags.add("loader")
     if "Metric" in bases:
         tags.add("metric")
+    if bases & {"Thread", "Timer"}:
+        tags.add("thread")
     return frozenset(tags)
 
 
@@ -168,8 +186,8 @@ def _sharded(frame: Frame, made: Call) -> Value:
     """fully_shard() changes the module it is given."""
     name = last_name(made.node.args[0])
     if name in frame.env:
-        frame.env[name] = frame.env[name].tagged("fsdp")
-    return made.args[0].tagged("fsdp")
+        frame.env[name] = frame.env[name].tagged("fsdp", "fsdp2")
+    return made.args[0].tagged("fsdp", "fsdp2")
 
 
 def _loader(made: Call) -> Value:
@@ -228,6 +246,8 @@ def _spawned(frame: Frame, made: Call) -> Value | None:
         return None
     if made.name == "signal" and made.full != "signal.signal":
         return None
+    if made.full and isinstance(frame.analysis.project.find(made.full), Class):
+        return None
     wanted = made.keywords.get("target") or made.keywords.get("function")
     for value in [wanted, *made.args] if wanted is not None else made.args:
         if value is not None and not isinstance(value.thing, Class | None) and "itself" in value.tags:
@@ -247,19 +267,25 @@ def _tensor(frame: Frame, made: Call) -> Value | None:
             if made.args
             else CLEAN
         )
-        tags = frozenset({f"dtype:{_dtype(made)}"})
+        shape = ", ".join(map(ast.unparse, made.node.args))[:80]
+        tags = frozenset({f"dtype:{_dtype(made)}", f"shape:{shape}"})
         random = made.name in {"randn", "rand"}
         own = (
             frozenset({Origin("random", f"torch.{made.name}()", *frame.at(made.node))})
             if random and not frame.analysis.seeded
             else CLEAN
         )
+        if (other := _local_type(made)) is not None:
+            own, tags = union(own, other.taint), tags | {"dtype differs"}
         return Value(own, taint, tags)
     if made.name in _DTYPES and isinstance(made.node.func, ast.Attribute) and not made.args:
         kept = frozenset(tag for tag in made.receiver.tags if not tag.startswith(("dtype:", "cast:")))
         return made.receiver._replace(tags=kept | {f"cast:{_DTYPES[made.name]}"}, ranks=None)
     if made.name == "to" and isinstance(made.node.func, ast.Attribute):
         kept = made.receiver.tags
+        if (other := _local_type(made)) is not None:
+            taint = union(made.receiver.taint, other.taint)
+            return made.receiver._replace(taint=taint, tags=kept | {"dtype differs"}, ranks=None)
         for node in [*made.node.args, *(k.value for k in made.node.keywords)]:
             if last_name(node).startswith(("float", "bfloat", "int", "half", "double")) and isinstance(
                 node, ast.Attribute
@@ -272,6 +298,13 @@ def _tensor(frame: Frame, made: Call) -> Value | None:
     if made.name == "chunk":
         return Value(made.receiver.taint, CLEAN, made.receiver.tags & {"wrapped_output"})
     return None
+
+
+def _local_type(made: Call) -> Value | None:
+    """The type of a tensor as an argument, where it differs between ranks: `dtype = half if rank == 0 else float`."""
+    given = [(last_name(node), value) for node, value in zip(made.node.args, made.args, strict=False)]
+    given += [("dtype", value) for name, value in made.keywords.items() if name == "dtype"]
+    return next((value for name, value in given if "dtype" in name and value.taint), None)
 
 
 def _schedule(frame: Frame, made: Call) -> None:

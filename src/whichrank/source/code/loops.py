@@ -17,7 +17,13 @@ _ROUND = re.compile(r"\bceil\b|//\s*(?:self\.)?_?(?:world|num_replicas|num_shard
 _PEERS = frozenset({"send", "recv", "isend", "irecv"})
 _MOST_ROUNDS = 8
 QUEUES = frozenset({"Queue", "SimpleQueue", "JoinableQueue", "LifoQueue", "PriorityQueue"})
-BATCH_NAMES = frozenset({"batch", "minibatch", "micro_batch", "microbatch"})
+BATCH_NAMES = frozenset({
+    "batch", "minibatch", "micro_batch", "microbatch", "preds", "predictions", "outputs", "losses", "loss", "logits",
+    "labels", "targets", "samples", "features", "feats", "embeddings", "texts", "images", "boxes", "detections",
+})  # fmt: skip
+"""What people call this rank's data where it is handed to a function."""
+LOCAL_NAME = re.compile(r"local_(?!\w*(?:rank|size|world|dir|path|file|id|rank|bs|steps?|epochs?)\b)\w+")
+MASK_NAME = re.compile(r"(?:\w*_)?(?:mask|keep)$")
 
 
 def elements(frame: Frame, value: Value, node: ast.AST) -> Value:
@@ -29,6 +35,8 @@ def elements(frame: Frame, value: Value, node: ast.AST) -> Value:
     if value.tags & {"loader", "prepared"}:
         origin = Origin("data", "a batch of this rank's data", *frame.at(node))
         return Value(frozenset({origin}), tags=frozenset({"element"}))
+    if value.holds:
+        return Value(value.taint, thing=value.holds[0], tags=frozenset({"itself"}), holds=value.holds)
     if value.items:
         from whichrank.source.code.values import join
 

@@ -22,6 +22,7 @@ from whichrank.source.code.events import (
     Loop,
     Op,
     Risk,
+    blocks,
     ending,
     exits,
 )
@@ -100,6 +101,14 @@ class Judge:
                 shape: Shape = "thread" if later.kind == "thread" else "callback"
                 self._add(shape, [reason], later.line, "", shared, [])
 
+    def judge_groups(self) -> None:
+        """Groups that every rank makes with members of its own: all ranks have to make all groups, in one order."""
+        for op, taint in self.analysis.local_groups:
+            reasons = [o for o in self.analysis.resolve(taint) if o.kind in {"rank", "host"}]
+            if reasons:
+                self.function = op.function
+                self._add("branch", reasons, op.line, "", [Step((op.name, op.group), op)], [])
+
     def _walk(self, events: list[Event], outer: Rest | None, paired: frozenset[int] = frozenset()) -> None:
         paired = paired | self._paired(events)
         for number, event in enumerate(events):
@@ -113,7 +122,7 @@ class Judge:
                 self._loop(event)
                 self._walk(event.body, Rest([], after, event))
             elif isinstance(event, Attempt):
-                self._attempt(event, repeated=_in_loop(after))
+                self._attempt(event, after, paired)
                 for inner in (event.body, event.orelse, event.final, *(h.body for h in event.handlers)):
                     self._walk(inner, after, paired)
             elif isinstance(event, First):
@@ -137,7 +146,7 @@ class Judge:
         left = {one_end, two_end} - {None}
         if len(left) == 1 and None in {one_end, two_end}:
             kind: Exit = one_end or two_end or "return"
-            skipped = self._skipped(after, kind, assumed)
+            skipped = self._skipped(after, kind, assumed, event)
             if one_end is not None:
                 there = [*there, *skipped]
             else:
@@ -183,15 +192,17 @@ class Judge:
                     self._add(kind, reasons, event.line, event.text, [], skipped)  # type: ignore[arg-type]
                     return
 
-    def _skipped(self, rest: Rest | None, kind: Exit, assumed: dict[str, bool] | None = None) -> list[Step]:
-        """The operations that a rank does not reach when it leaves here."""
+    def _skipped(
+        self, rest: Rest | None, kind: Exit, assumed: dict[str, bool] | None = None, at: Event | None = None
+    ) -> list[Step]:
+        """The operations that a rank does not reach when it leaves here; in a later turn this place is passed by."""
         steps: list[Step] = []
         while rest is not None:
             steps += self.sequences.of(rest.events, 0, assumed)
             if rest.loop is not None:
                 if kind == "continue":
                     return steps
-                steps += self.sequences.of(rest.loop.body)
+                steps += self.sequences.of(event for event in rest.loop.body if event is not at)
                 if kind == "break":
                     return steps
             rest = rest.outer
@@ -201,16 +212,22 @@ class Judge:
         return self._likely(self.analysis.resolve(test.taint)) if differs(test) else []
 
     def _likely(self, reasons: list[Origin]) -> list[Origin]:
-        """A file is there or not for all ranks alike, unless some rank does something alone around the test."""
+        """A file is there or not for all ranks alike where a test far away asked for it."""
         files = [reason for reason in reasons if reason.kind == "file"]
         if len(files) < len(reasons):
             return reasons
-        near = any(reason.file == self.function.module.label for reason in files)
-        return reasons if near and self.analysis.summary(self.function).splits > 1 else []
+        node, label = self.function.node, self.function.module.label
+        first, last = (node.lineno, node.end_lineno or node.lineno) if node is not None else (1, 1 << 30)
+        return reasons if any(r.file == label and first <= r.line <= last for r in files) else []
 
     def _concerned(self, steps: list[Step], test: Value, reasons: list[Origin]) -> list[Step]:
         """Without the operations whose group lies on one side of the condition as a whole."""
-        return [step for step in steps if not _far(step) and (not step.key or not self._within(step.op, test, reasons))]
+        found = [s for s in steps if not _far(s) and (not s.key or not self._within(s.op, test, reasons))]
+        if all(reason.kind == "file" for reason in reasons):
+            # All ranks see one file system as a rule, and resume from what they find: only plain cases are told.
+            far = self.analysis.summary(self.function).splits < 2
+            return [s for s in found if not (far and s.via) and not s.op.name.startswith(("load", "set_"))]
+        return found
 
     def _within(self, op: Op, test: Value, reasons: list[Origin]) -> bool:
         kinds = {reason.kind for reason in reasons}
@@ -301,14 +318,15 @@ class Judge:
 
     # Exceptions.
 
-    def _attempt(self, event: Attempt, *, repeated: bool) -> None:
+    def _attempt(self, event: Attempt, after: Rest, paired: frozenset[int]) -> None:
+        repeated = _in_loop(after)
         body = self.sequences.of([*event.body, *event.orelse])
         for handler in event.handlers:
             if handler.types and set(handler.types) <= ALIKE:
                 continue
             caught = self.sequences.of(handler.body)
-            if not handler.raises:
-                self._swallowed(event, handler, caught, repeated)
+            if not handler.raises and not self._swallowed(event, handler, caught, repeated):
+                self._left(event, handler, caught, after)
             names = {step.op.name for step in body}
             fallback = bool(body) and self._after_risk(event.body)[0] is None
             if caught and not fallback and not any(step.op.name in names for step in caught):
@@ -317,18 +335,30 @@ class Judge:
         stopped = any(
             not h.raises and (not h.types or set(h.types) & {"Exception", "BaseException"}) for h in event.handlers
         )
-        final = self.sequences.of(event.final)
-        if final and not stopped and not self.generator and _may_fail(self.analysis, event.body):
+        final = self.sequences.of(inner for inner in event.final if id(inner) not in paired)
+        manager = "contextmanager" in self.function.decorators()
+        if final and not stopped and (manager or (not self.generator and event.calls)):
             reason = Origin("exception", "a rank that failed comes here early", *self._at(event.final_line))
             self._add("finally", [reason], event.final_line, "", final, [])
 
-    def _swallowed(self, event: Attempt, handler: Handler, caught: list[Step], repeated: bool) -> None:
+    def _left(self, event: Attempt, handler: Handler, caught: list[Step], after: Rest) -> None:
+        """A rank that failed goes on elsewhere, and misses what the others do after the attempt."""
+        kind = ending(handler.body)
+        risk = next((found for each in event.body if (found := self._risk(each)) is not None), None)
+        if risk is None or kind not in {"return", "break", "continue", "exit"}:
+            return
+        skipped = [step for step in self._skipped(after, kind) if not _far(step)]
+        if keys(skipped) and keys(caught) != keys(skipped):
+            self._add("swallowed", [risk], handler.line, "", skipped, caught)
+
+    def _swallowed(self, event: Attempt, handler: Handler, caught: list[Step], repeated: bool) -> bool:
         risk, skipped = self._after_risk(event.body)
         if risk is None and repeated:
             risk, skipped = self._read_below(event.body)
         if risk is None or not skipped or keys(caught) == keys(skipped):
-            return
+            return False
         self._add("swallowed", [risk], handler.line, "", skipped, caught)
+        return True
 
     def _after_risk(self, events: list[Event]) -> tuple[Origin | None, list[Step]]:
         """What may fail on one rank alone, and the operations behind it."""
@@ -354,8 +384,8 @@ class Judge:
 
     def _behind_inside(self, event: Event) -> list[Step]:
         if isinstance(event, Fork | Loop | First | Attempt):
-            blocks = [event.then, event.other] if isinstance(event, Fork) else [event.body]
-            for block in blocks:
+            arms = [event.then, event.other] if isinstance(event, Fork) else [event.body]
+            for block in arms:
                 risk, steps = self._after_risk(block)
                 if risk is not None:
                     return steps
@@ -374,7 +404,10 @@ class Judge:
         if isinstance(event, Enter) and _raises(self.analysis, event.function):
             what = f"{event.function.name}() may raise on one rank alone"
             return Origin("exception", what, event.caller.module.label, event.line)
-        for block in _blocks(event):
+        if isinstance(event, Enter) and any(_local(value) for value in event.arguments.values()):
+            what = f"{event.function.name}() may fail on this rank's data"
+            return Origin("exception", what, event.caller.module.label, event.line)
+        for block in blocks(event):
             for inner in block:
                 if (risk := self._risk(inner)) is not None:
                     return risk
@@ -477,26 +510,12 @@ def _constant_text(text: str) -> bool:
     return text.lstrip("-").isdigit() or "ReduceOp" in text
 
 
-def _blocks(event: Event) -> Iterator[list[Event]]:
-    if isinstance(event, Fork):
-        yield event.then
-        yield event.other
-    elif isinstance(event, Loop | First):
-        yield event.body
-    elif isinstance(event, Attempt):
-        yield event.body
-        yield event.orelse
-        yield event.final
-        for handler in event.handlers:
-            yield handler.body
-
-
 def _ops(events: Iterable[Event]) -> Iterator[Op]:
     for event in events:
         if isinstance(event, Op):
             yield event
         else:
-            for block in _blocks(event):
+            for block in blocks(event):
                 yield from _ops(block)
 
 
@@ -505,7 +524,7 @@ def _speaks(events: Iterable[Event]) -> bool:
     for event in events:
         if isinstance(event, Op | Enter):
             return True
-        if any(_speaks(block) for block in _blocks(event)):
+        if any(_speaks(block) for block in blocks(event)):
             return True
     return False
 
@@ -526,18 +545,13 @@ def _reads(analysis: Analysis, function: Function, depth: int) -> Risk | None:
     return None
 
 
+def _local(value: Value) -> bool:
+    return any(isinstance(origin, Origin) and origin.kind == "data" for origin in value.taint)
+
+
 def _in_loop(rest: Rest | None) -> bool:
     while rest is not None:
         if rest.loop is not None:
             return True
         rest = rest.outer
-    return False
-
-
-def _may_fail(analysis: Analysis, events: list[Event]) -> bool:
-    for event in events:
-        if isinstance(event, Risk | Enter | Op) or (isinstance(event, Leave) and event.kind == "raise"):
-            return True
-        if any(_may_fail(analysis, block) for block in _blocks(event)):
-            return True
     return False

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from whichrank.records.code import Disagreement, Habit, ProgramCase, Reason
 from whichrank.source.code.analysis import Analysis, Noted
-from whichrank.source.code.habits import habits
+from whichrank.source.code.habits import called_names, habits
 from whichrank.source.code.index import Module, Project, dotted, last_name, resolve
 from whichrank.source.code.pairings import pairings
 from whichrank.source.code.partings import Judge, operation, place
@@ -30,10 +30,12 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
         except RecursionError:
             analysis.too_deep.append(function)
     judge.judge_later()
+    judge.judge_groups()
     case = ProgramCase(judge.partings, judge.disagreements, pairings(analysis), operations=analysis.operations)
     case.disagreements += _disagreements(analysis)
+    called = frozenset(name for module in project.modules.values() for name in called_names(module))
     for module in project.modules.values():
-        case.habits += habits(module)
+        case.habits += habits(module, called)
     case.habits += _schedules(analysis)
     return case, analysis
 

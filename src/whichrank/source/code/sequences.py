@@ -6,9 +6,9 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from whichrank.facts.collectives import rank_sources
-from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op
+from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op, blocks
 from whichrank.source.code.index import Function, dotted, last_name, resolve
-from whichrank.source.code.values import differs
+from whichrank.source.code.values import Callee, Value, differs, functions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,10 +48,33 @@ class Sequences:
         self.analysis = analysis
         self.known: dict[Function, list[Step]] = {}
         self.quiet: dict[Function, bool] = {}
+        self.takes: dict[Function, frozenset[str]] = {}
+        self.passed: dict[str, tuple[Callee, ...]] = {}
+        """The functions that the call being followed passed, by the name of the parameter."""
 
-    def of_function(self, function: Function, depth: int = 0) -> list[Step]:
+    def of_function(
+        self, function: Function, depth: int = 0, arguments: Mapping[str, Value] | None = None
+    ) -> list[Step]:
         if self.on_one_rank(function):
             return []
+        kept, self.passed = self.passed, self._functions(function, arguments)
+        try:
+            if self.passed:  # what it does depends on what it was passed
+                return self.of(self.analysis.summary(function).events, depth + 1)
+            return self._plainly(function, depth)
+        finally:
+            self.passed = kept
+
+    def _functions(self, function: Function, arguments: Mapping[str, Value] | None) -> dict[str, tuple[Callee, ...]]:
+        """The functions among the arguments of a call that the callee calls in turn."""
+        if not arguments:
+            return {}
+        if function not in self.takes:
+            self.takes[function] = frozenset(_called_params(self.analysis.summary(function).events))
+        named = ((name, functions_of([arguments[name]])) for name in self.takes[function] if name in arguments)
+        return {name: functions for name, functions in named if functions}
+
+    def _plainly(self, function: Function, depth: int) -> list[Step]:
         known = self.known.get(function)
         if known is None:
             self.known[function] = []  # while it is worked out
@@ -96,7 +119,10 @@ class Sequences:
         if isinstance(event, Op):
             return [Step((event.name, event.group), event)] if event.kind not in P2P else []
         if isinstance(event, Enter):
-            inner = self.of_function(event.function, depth)
+            wanted = self.passed.get(event.param) if event.param else None
+            if wanted and event.function not in wanted:
+                return []
+            inner = self.of_function(event.function, depth, event.arguments)
             return [Step(step.key, step.op, (event, *step.via), step.sure) for step in inner]
         if isinstance(event, Fork):
             return self._fork(event, depth, assumed)
@@ -119,6 +145,15 @@ class Sequences:
         if differs(event.test):
             return max(one, two, key=len)
         return _folded(("if", event.text, keys(one), keys(two)), [*one, *two], False)
+
+
+def _called_params(events: Iterable[Event]) -> Iterable[str]:
+    """The parameters that are called somewhere in there."""
+    for event in events:
+        if isinstance(event, Enter) and event.param:
+            yield event.param
+        for block in blocks(event):
+            yield from _called_params(block)
 
 
 def _folded(key: tuple[object, ...], steps: list[Step], sure: bool) -> list[Step]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 WORLD = 4
 # More reasons than this for one value say nothing new.
 MOST_ORIGINS = 4
+# A registry of callbacks with more than this is not followed further.
+MOST_FUNCTIONS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class ParamOrigin:
 
 
 AnyOrigin: TypeAlias = "Origin | ParamOrigin"
+Callee: TypeAlias = "Class | Function"
 Taint: TypeAlias = frozenset[AnyOrigin]
 CLEAN: Taint = frozenset()
 NO_TAGS: frozenset[str] = frozenset()
@@ -51,6 +54,12 @@ class Value(NamedTuple):
     thing: Class | Function | None = None
     """The class it is an object of, or the function it is."""
     items: tuple[Value, ...] | None = None
+    holds: tuple[Callee, ...] = ()
+    """Functions that it may be besides, or that a container of them holds."""
+    kinds: tuple[Class, ...] = ()
+    """The classes it may be an object of, where there are several."""
+    fields: Mapping[Any, Value] | None = None
+    """The values of a dictionary by key, or the keyword arguments of a partial."""
 
     def tagged(self, *tags: str) -> Value:
         return self._replace(tags=self.tags | set(tags))
@@ -90,7 +99,37 @@ def join(values: Iterable[Value]) -> Value:
         same_ranks,
         next((v.thing for v in several if v.thing is not None), None),
         _items(several),
+        functions_of(several),
+        _kinds(several),
+        _fields(several),
     )
+
+
+def functions_of(values: Iterable[Value]) -> tuple[Callee, ...]:
+    """All functions and classes that one of these values is or holds."""
+    found: dict[Callee, None] = {}
+    for value in values:
+        if "itself" in value.tags and value.thing is not None:
+            found.setdefault(value.thing)
+        for function in value.holds:
+            found.setdefault(function)
+    return tuple(found)[:MOST_FUNCTIONS]
+
+
+def _kinds(several: list[Value]) -> tuple[Class, ...]:
+    found: dict[Class, None] = {}
+    for value in several:
+        if value.thing is not None and "itself" not in value.tags:
+            found.update(dict.fromkeys(value.kinds or (value.thing,)))  # type: ignore[arg-type]
+    return tuple(found)[:MOST_FUNCTIONS] if len(found) > 1 else ()
+
+
+def _fields(several: list[Value]) -> Mapping[Any, Value] | None:
+    """Dictionaries with the same keys, joined key by key."""
+    first = several[0].fields
+    if first is None or any(value.fields is None or value.fields.keys() != first.keys() for value in several):
+        return None
+    return {key: join(value.fields[key] for value in several if value.fields is not None) for key in first}
 
 
 def _items(several: list[Value]) -> tuple[Value, ...] | None:

@@ -52,7 +52,9 @@ def finish(case: Case) -> Finish | None:
 
 def at_work(case: Case) -> LogEvent | None:
     """Where the output ends with a job at work, and nobody and nothing says that it stands still."""
-    others = case.stands_still or case.stacks or case.unplaced or case.has_dumps or case.complaints
+    # Who only asks is answered by a report that all communicators run.
+    complained = case.complaints and not any(report.comms and not report.problems for report in case.ras)
+    others = case.stands_still or case.stacks or case.unplaced or case.has_dumps or complained
     return None if others else next(iter(case.index.kinds.get("at_work", ())), None)
 
 

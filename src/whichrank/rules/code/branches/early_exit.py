@@ -26,7 +26,17 @@ from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.code import Parting
-from whichrank.rules.code_findings import BY_RANK, Said, because, hidden, main_kind, makes_group, on_partings, shown
+from whichrank.rules.code_findings import (
+    BY_RANK,
+    Said,
+    because,
+    hidden,
+    main_kind,
+    makes_group,
+    on_one_rank,
+    on_partings,
+    shown,
+)
 
 CODE = "LINT103"
 CAUSE = "conditional-collective"
@@ -54,4 +64,4 @@ def _say(parting: Parting) -> Said:
         "Let every rank reach the collective: contribute zeros or an empty list instead of leaving.",
         "Or agree on leaving first, with an all-reduced flag.",
     )
-    return Said(message, fix, "rank0-only-collective" if parting.doers == 1 else CAUSE)
+    return Said(message, fix, "rank0-only-collective" if on_one_rank(parting) else CAUSE)

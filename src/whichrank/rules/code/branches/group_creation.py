@@ -27,7 +27,7 @@ from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.code import Parting
-from whichrank.rules.code_findings import Said, because, makes_group, on_partings, shown
+from whichrank.rules.code_findings import Said, because, makes_group, on_one_rank, on_partings, shown
 
 CODE = "LINT111"
 CAUSE = "conditional-collective"
@@ -50,4 +50,4 @@ def _say(parting: Parting) -> Said:
         f"{because(parting.reasons)}."
     )
     fix = ("Create every group on every rank, members or not, and keep the one this rank belongs to.",)
-    return Said(message, fix, "rank0-only-collective" if parting.doers == 1 else CAUSE)
+    return Said(message, fix, "rank0-only-collective" if on_one_rank(parting) else CAUSE)

@@ -28,7 +28,7 @@ from typing import Any
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.code import Parting
-from whichrank.rules.code_findings import BY_RANK, Said, because, hidden, main_kind, on_partings, shown
+from whichrank.rules.code_findings import BY_RANK, Said, because, hidden, main_kind, on_one_rank, on_partings, shown
 
 CODE = "LINT110"
 CAUSE = "rank0-only-collective"
@@ -49,8 +49,8 @@ def _say(parting: Parting) -> Said:
         f"{shown(parting.concerned)} is collective, and only some ranks call it{condition}: "
         f"it depends on {because(parting.reasons)}."
     )
-    alone = parting.doers == 1 and not parting.there
-    return Said(message, _fix(parting.concerned.name), CAUSE if alone else "conditional-collective")
+    cause = CAUSE if on_one_rank(parting) else "conditional-collective"
+    return Said(message, _fix(parting.concerned.name), cause)
 
 
 def _fix(name: str) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from whichrank.rules.code_findings import (
     hidden,
     main_kind,
     makes_group,
+    on_one_rank,
     on_partings,
     same_in_other_order,
     shown,
@@ -59,5 +60,4 @@ def _say(parting: Parting) -> Said:
         f"Move {parting.concerned.name} out of the condition, so that every rank of the group calls it.",
         "Keep only what is not collective (printing, writing a file) inside.",
     )
-    alone = parting.doers == 1 and not parting.there
-    return Said(message, fix, CAUSE if alone else "conditional-collective")
+    return Said(message, fix, CAUSE if on_one_rank(parting) else "conditional-collective")

@@ -41,4 +41,4 @@ def _say(parting: Parting) -> Said:
         "Ranks issue it at different places among the operations of the same group."
     )
     fix = ("Use a group of its own for it, made by all ranks, or call it from the main thread at a fixed place.",)
-    return Said(message, fix, CAUSE if parting.shape == "thread" else "conditional-collective")
+    return Said(message, fix, CAUSE if parting.shape != "callback" else "conditional-collective")

@@ -42,4 +42,5 @@ def _say(parting: Parting) -> Said:
         f"{shown(parting.concerned)}: it depends on {because(parting.reasons)}."
     )
     fix = ("Test a value that all ranks share: all-reduce it (or a flag) in every turn.",)
-    return Said(message, fix, "conditional-collective" if main_kind(parting) in {"rank", "time"} else CAUSE)
+    waits = main_kind(parting) == "time" or (main_kind(parting) == "rank" and parting.test != "True")
+    return Said(message, fix, "conditional-collective" if waits else CAUSE)
