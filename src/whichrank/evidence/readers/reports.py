@@ -35,7 +35,7 @@ def _any(*phrases: str) -> re.Pattern[str]:
 
 _PRINTED = re.compile(
     r"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|\b(?:WARNING|ERROR|INFO|DEBUG)\b|\.py:\d|\bwhat\(\)"
-    r"|^\s{0,16}File \"|^\[|^[{<]|^\d{4}-\d\d-\d\d|^\w{3} +\d{1,2} \d\d:\d\d:\d\d|^\s{0,8}(?:at|#\d) "
+    r"|^\s{0,16}File \"|^\s{0,8}\[|^[{<]|^\d{4}-\d\d-\d\d|^\w{3} +\d{1,2} \d\d:\d\d:\d\d|^\s{0,8}(?:at|#\d) "
     r"|^Traceback|^\w{1,60}=\S+$|^\w{1,40}(?:Error|Exception):"
 )
 _ITEM = re.compile(r"^\s{0,12}(?:[-*+•]|\(?\d{1,2}[.)]) +")
