@@ -24,8 +24,10 @@ FORMATS = ("text", "json", "markdown", "html", "junit")
 @click.option("--nproc-per-node", "ranks", type=click.IntRange(1), help="Ranks that will be started on each host.")
 @click.option("--port", type=click.IntRange(1, 65535), default=DEFAULT_PORT, show_default=True, help="Rendezvous port.")
 @click.option("--folder", "folders", multiple=True, help="Where dumps and checkpoints go; may be repeated.")
-@click.option("--full", is_flag=True, help="Also measure throughput, disks and speed of work: disturbs running jobs.")
-@click.option("--iperf", is_flag=True, help="With --full: throughput by iperf3 where both hosts have it.")
+@click.option(
+    "--full", is_flag=True, help="Also measure throughput (TCP, RDMA), disks and speed of work: disturbs jobs."
+)
+@click.option("--iperf/--no-iperf", default=True, help="With --full: use iperf3 where both hosts have it (default).")
 @click.option("--thorough", is_flag=True, help="Test every pair of hosts: finds one slow pair among many.")
 @click.option("--quick", is_flag=True, help="Only the hosts themselves, nothing between them.")
 @click.option("--map", "maps", type=click.Path(exists=True, dir_okay=False, path_type=Path), multiple=True,
