@@ -365,9 +365,9 @@ def states(inspection: Inspection) -> list[LinkCheck]:
         own = [r.gbits for r in inspection.rates if {r.a, r.b} == {a, b} and r.gbits is not None]
         rate = f"{min(own):.3f} Gb/s" if own else "no throughput"
         say(a, b, "healthy" if any(tests) else "unhealthy", "" if any(tests) else f"slow: {rate}")
-    for rate in inspection.rdma_rates:
-        if rate.unreached:
-            say(rate.a, rate.b, "unhealthy", f"{rate.a} → {rate.b} by {rate.device}: RDMA does not get through")
+    for r in inspection.rdma_rates:
+        if r.unreached:
+            say(r.a, r.b, "unhealthy", f"{r.a} → {r.b} by {r.device}: RDMA does not get through")
     found = []
     for (one, other), told in pairs.items():
         bad = list(dict.fromkeys(words for state, words in told if state == "unhealthy"))
