@@ -8,7 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,6 @@ import pytest
 from tests.conftest import ROOT, command_environment
 from tests.run import cluster
 from tests.run.watched import free_port
-from whichrank.fleet.crew import crew
-from whichrank.model.errors import UsageError
 
 PROLOG = ROOT / "recipes/slurm/prolog.sh"
 
@@ -82,45 +82,74 @@ def test_inside_a_slurm_allocation(tmp_path):
     assert all(len(host["checks"]) > 8 for host in document["hosts"])
 
 
+HANG = """
+import time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+def step():
+    for _ in range(3): dist.all_reduce(torch.ones(4))
+    while dist.get_rank() == 2: time.sleep(1)
+    dist.all_reduce(torch.ones(4))
+step()
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.bars
-def test_the_nodes_of_a_ray_cluster():
+def test_the_nodes_of_a_ray_cluster(tmp_path, whichrank):
+    """Two nodes on this machine: preflight, stacks and collect of a job that hangs, and a diagnosis on the cluster."""
     pytest.importorskip("ray")
-    from whichrank.fleet.engines import ray_nodes
+    pytest.importorskip("torch")
+    from tests.preflight.ray_cluster import two_nodes
 
-    port = free_port()
-    words = [
-        "start",
-        "--head",
-        "--block",
-        "--num-cpus=1",
-        "--include-dashboard=false",
-        f"--port={port}",
-        "--node-ip-address=127.0.0.1",
-    ]
-    head = subprocess.Popen(
-        [sys.executable, "-m", "ray.scripts.scripts", *words, "--disable-usage-stats"], stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+    program = tmp_path / "train.py"
+    program.write_text(HANG)
+    with tempfile.TemporaryDirectory(prefix="wr") as short, two_nodes(Path(short)) as (address, given):
+        done = whichrank("preflight", "--ray", address, "--quick", "--quiet", "--format", "json", **given)
+        document = json.loads(done.stdout)
+        assert len({host["host"] for host in document["hosts"]}) == 2
+        assert all(len(host["checks"]) > 8 for host in document["hosts"])
+        with hung(program) as job:
+            done = whichrank("stacks", "--ray", address, "--job", job, "--quiet", **given)
+            assert "train.py:5 in step" in done.stdout, done.stderr
+            out = tmp_path / "bundle"
+            words = ("--job", job, "--timeout", 60, "--out", out, "--format", "json")
+            done = whichrank("collect", "--ray", address, *words, **given)
+            verdict = json.loads(done.stdout)["verdict"]
+            assert verdict["culprits"]["ranks"] == [2], verdict
+        here = json.loads(whichrank("diagnose", out, "--format", "json", "--quiet").stdout)
+        there = whichrank("diagnose", out, "--engine", f"ray://{address}", "--format", "json", "--quiet", **given)
+        assert there.returncode == 1, there.stderr
+        for key in ("cause", "culprits", "victims", "category"):
+            assert json.loads(there.stdout)["verdict"][key] == here["verdict"][key]
+
+
+@contextmanager
+def hung(program):
+    """Three ranks of which one does not arrive; ended at the end."""
+    port = str(free_port())
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(program)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**command_environment(), "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "3",
+                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCH_FR_BUFFER_SIZE": "100"},
+        )
+        for rank in range(3)
+    ]  # fmt: skip
     try:
-        engine = eventually(lambda: ray_nodes.engine(f"127.0.0.1:{port}"), 90)
-        assert len(engine.hosts) == 1
-        with crew(engine, [sys.executable, "-m", "whichrank.evidence.probes._agent"]) as everyone:
-            (reply,) = everyone.ask_all({"do": "hello"}, 90).values()
-        assert reply.why == ""
-        assert reply.result["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and not all(_is_in(rank.pid, "libtorch") for rank in ranks):
+            time.sleep(0.5)
+        time.sleep(10)  # until they meet and two of them wait
+        yield f"127.0.0.1:{port}"
     finally:
-        os.killpg(head.pid, signal.SIGTERM)  # --block: its own processes end with it
-        head.wait(30)
+        for rank in ranks:
+            os.killpg(rank.pid, signal.SIGKILL)
+            rank.wait(10)
 
 
-def eventually(attempt, limit_s):
-    """What it gives as soon as it works."""
-    deadline = time.monotonic() + limit_s
-    while True:
-        try:
-            return attempt()
-        except UsageError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(1)
+def _is_in(pid, library):
+    try:
+        return library in Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        return False
