@@ -60,12 +60,14 @@ def _after_colon(text: str | None) -> str:
     return (text or "").rpartition(":")[2].strip()
 
 
-def _gids(port: Path) -> tuple[int, list[str], int | None]:
+def _gids(port: Path) -> tuple[int | None, list[str], int | None]:
     """How many GIDs are set, of which types (`IB/RoCE v1`, `RoCE v2`), and the index of the one to use for RoCE."""
     set_, kinds = 0, set()
     best: tuple[bool, int] | None = None
     folder = port / "gids"
-    files = sorted(folder.iterdir(), key=lambda f: int(f.name) if f.name.isdigit() else 0) if folder.is_dir() else []
+    if not folder.is_dir():
+        return None, [], None  # not recorded: that is not the same as none
+    files = sorted(folder.iterdir(), key=lambda f: int(f.name) if f.name.isdigit() else 0)
     for file in files[:_MOST_GIDS]:
         gid = content(file) or _NO_GID
         if gid == _NO_GID:
