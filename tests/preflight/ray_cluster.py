@@ -1,78 +1,66 @@
-"""Two nodes of Ray on this machine, with a token of their own; ended whatever happens."""
+"""A Ray cluster on hosts of network namespaces: a head on the first, a node on the second, a token of its own."""
 
 from __future__ import annotations
 
-import os
 import secrets
-import signal
+import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conftest import command_environment
-from tests.run.watched import free_port
+from tests.preflight.cluster import Cluster
 
-_START_S = 180
+_PORT = 6379
+
+
+class RayCluster:
+    """Two hosts with sshd; commands run on the first, as Ray wants its drivers on a node of the cluster."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.address = f"{cluster.host('node1').address}:{_PORT}"
+        token = folder / "token"
+        token.write_text(secrets.token_hex(32))
+        token.chmod(0o600)
+        # Without a token said here one found in the user's home would decide; a busy machine takes longer to start.
+        self.environment = {
+            "HOME": str(folder), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token),
+            "RAY_USAGE_STATS_ENABLED": "0", "RAY_agent_register_timeout_ms": "180000", "PYTHONWARNINGS": "ignore",
+            "PATH": f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin",
+        }  # fmt: skip
+
+    def command(self, host: str, *words: object, **more: str) -> list[str]:
+        given = [f"{name}={value}" for name, value in {**self.environment, **more}.items()]
+        ssh = ["ssh", "-F", str(self.cluster.folder / "ssh_config"), self.cluster.host(host).address]
+        return [
+            "ip", "netns", "exec", self.cluster.host("login").namespace, *ssh,
+            shlex.join(["env", *given, *map(str, words)]),
+        ]  # fmt: skip
+
+    def run(self, host: str, *words: object, timeout: float = 200) -> subprocess.CompletedProcess[str]:
+        command = self.command(host, *words)
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+    def whichrank(self, *words: object) -> subprocess.CompletedProcess[str]:
+        return self.run("node1", sys.executable, "-m", "whichrank", *words)
+
+    def start(self, folder: Path) -> None:
+        common = ("--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats")
+        head = ("--head", f"--port={_PORT}", "--include-dashboard=false", f"--temp-dir={folder / 'r'}")
+        for name, words in (("node1", head), ("node2", (f"--address={self.address}",))):
+            own = f"--node-ip-address={self.cluster.host(name).address}"
+            done = self.run(name, sys.executable, "-m", "ray.scripts.scripts", "start", own, *words, *common)
+            assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
 @contextmanager
-def two_nodes(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Its address, and the environment that may talk to it."""
-    token = folder / "token"
-    token.write_text(secrets.token_hex(32))
-    token.chmod(0o600)
-    # Without these a token found in the user's home would decide; a busy machine needs longer than Ray's 30 s.
-    given = {
-        "HOME": str(folder), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token),
-        "RAY_USAGE_STATS_ENABLED": "0", "RAY_agent_register_timeout_ms": "180000",
-    }  # fmt: skip
-    environment = {**command_environment(), **given}
-    port = free_port()
-    common = ("--block", "--num-cpus=1", "--node-ip-address=127.0.0.1", "--object-store-memory=80000000",
-              "--disable-usage-stats")  # fmt: skip
-    session = folder / "r"  # sockets below it: their paths must stay short
-    commands = [
-        ["start", "--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={session}", *common],
-        ["start", f"--address=127.0.0.1:{port}", *common],
-    ]
-    started = []
-    try:
-        for words in commands:
-            log = (folder / f"node{len(started)}.log").open("wb")
-            node = subprocess.Popen(
-                [sys.executable, "-m", "ray.scripts.scripts", *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env=environment, start_new_session=True,
-            )  # fmt: skip
-            started.append(node)
-            _wait_for(f"127.0.0.1:{port}", len(started), environment, node, folder)
-        yield f"127.0.0.1:{port}", given
-    finally:
-        for node in reversed(started):
-            with suppress(ProcessLookupError):
-                os.killpg(node.pid, signal.SIGTERM)  # --block: its own processes end with it
-        for node in started:
-            try:
-                node.wait(30)
-            except subprocess.TimeoutExpired:
-                os.killpg(node.pid, signal.SIGKILL)
-
-
-COUNT = """
-import sys, ray
-ray.init(address=sys.argv[1], log_to_driver=False, logging_level="error")
-print(sum(1 for node in ray.nodes() if node["Alive"]))
-"""
-
-
-def _wait_for(address: str, count: int, environment: dict[str, str], node: subprocess.Popen, folder: Path) -> None:
-    for _ in range(20):
-        done = subprocess.run(
-            [sys.executable, "-c", COUNT, address], capture_output=True, text=True, env=environment, timeout=_START_S,
-            check=False,
-        )  # fmt: skip
-        if done.returncode == 0 and int(done.stdout.split()[-1]) >= count:
-            return
-        assert node.poll() is None, (folder / f"node{count - 1}.log").read_text()[-3000:]
-    raise AssertionError(f"{count} nodes of Ray did not start: {done.stderr[-2000:]}")
+def ray_cluster() -> Iterator[RayCluster]:
+    """Whatever runs on the hosts ends with them: they have process namespaces of their own."""
+    with tempfile.TemporaryDirectory(prefix="wr") as short, Cluster(2) as hosts:
+        hosts.start()
+        made = RayCluster(hosts, Path(short))
+        made.start(Path(short))  # sockets lie below it: their paths must stay short
+        yield made

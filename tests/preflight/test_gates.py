@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT, command_environment
+from tests.preflight.cluster import READY
 from tests.run import cluster
-from tests.run.watched import free_port
 
 PROLOG = ROOT / "recipes/slurm/prolog.sh"
 
@@ -86,7 +83,7 @@ HANG = """
 import time, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 def step():
-    for _ in range(3): dist.all_reduce(torch.ones(4))
+    for _ in range(3): dist.all_reduce(torch.ones(4)); print("waiting", flush=True)
     while dist.get_rank() == 2: time.sleep(1)
     dist.all_reduce(torch.ones(4))
 step()
@@ -95,61 +92,50 @@ step()
 
 @pytest.mark.slow
 @pytest.mark.bars
-def test_the_nodes_of_a_ray_cluster(tmp_path, whichrank):
-    """Two nodes on this machine: preflight, stacks and collect of a job that hangs, and a diagnosis on the cluster."""
+@pytest.mark.skipif(not READY, reason="needs root, ip, nft, tc and sshd")
+def test_a_ray_cluster_of_two_hosts(tmp_path):
+    """preflight, stacks and collect of a job that hangs there, and a diagnosis that runs on the cluster."""
     pytest.importorskip("ray")
     pytest.importorskip("torch")
-    from tests.preflight.ray_cluster import two_nodes
+    from tests.preflight.ray_cluster import ray_cluster
 
     program = tmp_path / "train.py"
     program.write_text(HANG)
-    with tempfile.TemporaryDirectory(prefix="wr") as short, two_nodes(Path(short)) as (address, given):
-        done = whichrank("preflight", "--ray", address, "--quick", "--quiet", "--format", "json", **given)
+    out = tmp_path / "bundle"
+    with ray_cluster() as ray:
+        done = ray.whichrank("preflight", "--ray", ray.address, "--quiet", "--format", "json")
         document = json.loads(done.stdout)
-        assert len({host["host"] for host in document["hosts"]}) == 2
-        assert all(len(host["checks"]) > 8 for host in document["hosts"])
-        with hung(program) as job:
-            done = whichrank("stacks", "--ray", address, "--job", job, "--quiet", **given)
-            assert "train.py:5 in step" in done.stdout, done.stderr
-            out = tmp_path / "bundle"
-            words = ("--job", job, "--timeout", 60, "--out", out, "--format", "json")
-            done = whichrank("collect", "--ray", address, *words, **given)
+        assert [host["host"] for host in document["hosts"]] == ["node1", "node2"]
+        assert document["links"] == [{"a": "node1", "b": "node2", "state": "healthy", "why": None}]
+        with hung(ray, program):
+            done = ray.whichrank("stacks", "--ray", ray.address, "--quiet")
+            assert "train.py:5" in done.stdout, done.stdout + done.stderr
+            words = ("--timeout", 60, "--out", out, "--format", "json", "--quiet")
+            done = ray.whichrank("collect", "--ray", ray.address, *words)
             verdict = json.loads(done.stdout)["verdict"]
             assert verdict["culprits"]["ranks"] == [2], verdict
-        here = json.loads(whichrank("diagnose", out, "--format", "json", "--quiet").stdout)
-        there = whichrank("diagnose", out, "--engine", f"ray://{address}", "--format", "json", "--quiet", **given)
-        assert there.returncode == 1, there.stderr
+        here = json.loads(ray.whichrank("diagnose", out, "--format", "json", "--quiet").stdout)
+        done = ray.whichrank("diagnose", out, "--engine", f"ray://{ray.address}", "--format", "json", "--quiet")
+        assert done.returncode == 1, done.stderr
+        there = json.loads(done.stdout)
         for key in ("cause", "culprits", "victims", "category"):
-            assert json.loads(there.stdout)["verdict"][key] == here["verdict"][key]
+            assert there["verdict"][key] == here["verdict"][key]
 
 
 @contextmanager
-def hung(program):
-    """Three ranks of which one does not arrive; ended at the end."""
-    port = str(free_port())
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, str(program)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env={**command_environment(), "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "3",
-                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCH_FR_BUFFER_SIZE": "100"},
-        )
-        for rank in range(3)
-    ]  # fmt: skip
+def hung(ray, program):
+    """Two ranks on each of two hosts, of which one does not arrive."""
+    given = {"WORLD_SIZE": "4", "MASTER_ADDR": "node1", "MASTER_PORT": "29600", "TORCH_FR_BUFFER_SIZE": "100"}
+    ranks = []
+    for rank in range(4):
+        own = {**given, "RANK": str(rank), "LOCAL_RANK": str(rank % 2)}
+        command = ray.command(f"node{rank // 2 + 1}", sys.executable, program, **own)
+        ranks.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
     try:
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and not all(_is_in(rank.pid, "libtorch") for rank in ranks):
-            time.sleep(0.5)
-        time.sleep(10)  # until they meet and two of them wait
-        yield f"127.0.0.1:{port}"
+        assert all(rank.stdout.readline() == "waiting\n" for rank in ranks)
+        time.sleep(3)  # until those that wait are in the call
+        yield
     finally:
         for rank in ranks:
-            os.killpg(rank.pid, signal.SIGKILL)
+            rank.kill()
             rank.wait(10)
-
-
-def _is_in(pid, library):
-    try:
-        return library in Path(f"/proc/{pid}/maps").read_text()
-    except OSError:
-        return False

@@ -67,14 +67,18 @@ def connect(address: str) -> Any:
 
 
 def nodes(ray: Any) -> dict[str, dict[str, str]]:
-    """Name -> id and address of the nodes that live. Several on one machine are told apart by their id."""
-    alive = [node for node in ray.nodes() if node.get("Alive")]
-    names = [str(node["NodeManagerHostname"]) for node in alive]
-    found = {}
-    for name, node in zip(names, alive, strict=True):
-        own = name if names.count(name) == 1 else f"{name}-{str(node['NodeID'])[:6]}"
-        found[own] = {"id": str(node["NodeID"]), "address": str(node["NodeManagerAddress"])}
-    return found
+    """Name -> id and address of the nodes that live; of several with one name and address (one machine) the first."""
+    machines = {}
+    for node in ray.nodes():
+        if node.get("Alive"):
+            machines.setdefault(
+                (str(node["NodeManagerHostname"]), str(node["NodeManagerAddress"])), str(node["NodeID"])
+            )
+    names = [name for name, _ in machines]
+    return {
+        name if names.count(name) == 1 else f"{name}-{address}": {"id": node, "address": address}
+        for (name, address), node in machines.items()
+    }
 
 
 def _serve(ray: Any, peer: socket.socket) -> None:
