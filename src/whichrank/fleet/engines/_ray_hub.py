@@ -68,7 +68,7 @@ def connect(address: str) -> Any:
 
 def nodes(ray: Any) -> dict[str, dict[str, str]]:
     """Name -> id and address of the nodes that live; of several with one name and address (one machine) the first."""
-    machines = {}
+    machines: dict[tuple[str, str], str] = {}
     for node in ray.nodes():
         if node.get("Alive"):
             machines.setdefault(
