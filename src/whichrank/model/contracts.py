@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from whichrank.model.evidence import Quality
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.model.verdict import Diagnosis
+
+if TYPE_CHECKING:
+    from whichrank.model.verdict import Diagnosis
 
 
 @dataclass(frozen=True, slots=True)
