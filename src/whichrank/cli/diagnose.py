@@ -19,7 +19,7 @@ from whichrank.cli._given import FINDINGS, HEALTHY, NOT_ENOUGH, evidence
 from whichrank.cli._output import write
 from whichrank.cli._progress import ProgressLine
 from whichrank.cli._rules import rules_option
-from whichrank.model.errors import WhichrankError
+from whichrank.model.errors import UsageError, WhichrankError
 from whichrank.model.verdict import Diagnosis
 
 DRAWN = ("html", "perfetto")
