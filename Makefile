@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # The stamps tell what is installed already; a change of these files renews both.
-NATIVE := setup.py src/whichrank/evidence/pickle/_native.c
+NATIVE := setup.py src/whichrank/evidence/pickle/_native.c src/whichrank/evidence/readers/kineto/_scan.c
 TOOL := $(VENV)/.tool-installed
 DEV := $(VENV)/.dev-installed
 EXAMPLE := examples/skipped_collective
@@ -73,6 +73,7 @@ unit: $(DEV)
 
 # The repeated and the long measurements behind the figures in the documents.
 bars: $(DEV) system
+	@$(PIP) install --quiet --editable '.[bars]'
 	$(BIN)/python -m pytest -q -rs -n 0 --timeout 3600 -m bars $(TESTS)
 
 bench: $(DEV)
