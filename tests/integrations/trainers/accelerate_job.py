@@ -1,6 +1,6 @@
 """Accelerate, two processes by torchrun: trains, evaluates, saves."""
 
-import datetime
+import datetime as dt
 import sys
 import tempfile
 import time
@@ -16,7 +16,7 @@ from whichrank.integrations import marking
 from whichrank.integrations.accelerate import watched
 
 seen = Seen()
-patience = InitProcessGroupKwargs(backend="gloo", timeout=datetime.timedelta(seconds=60))
+patience = InitProcessGroupKwargs(backend="gloo", timeout=dt.timedelta(seconds=60))
 accelerator = Accelerator(cpu=True, kwargs_handlers=[patience])
 plain = torch.nn.Linear(8, 1)
 model, optimizer, loader = accelerator.prepare(

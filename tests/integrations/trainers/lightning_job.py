@@ -1,6 +1,6 @@
 """Lightning, two processes by torchrun: trains, validates, saves."""
 
-import datetime
+import datetime as dt
 import sys
 import tempfile
 import time
@@ -46,7 +46,7 @@ seen = Seen()
 with tempfile.TemporaryDirectory() as folder:
     trainer = lightning.Trainer(
         accelerator="cpu", devices=2, max_steps=STEPS, max_epochs=4, logger=False, default_root_dir=folder,
-        strategy=DDPStrategy(process_group_backend="gloo", timeout=datetime.timedelta(seconds=60)),
+        strategy=DDPStrategy(process_group_backend="gloo", timeout=dt.timedelta(seconds=60)),
         callbacks=[Marks()], enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
     )  # fmt: skip
     trainer.fit(Model(), batches(), torch.utils.data.DataLoader(Quiet(), batch_size=4))
