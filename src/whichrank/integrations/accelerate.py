@@ -1,4 +1,4 @@
-"""`with watched(accelerator, model, optimizer):` around the loop, after `accelerator.prepare`; `guard` compares replicas."""
+"""`with watched(accelerator, model, optimizer):` around the loop, after `prepare`; `guard` compares replicas."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def laid_out(folder: Path, prefix: str) -> Iterator[Path | None]:
         yield Path(name) if found else None
 
 
-def run(arguments: Sequence[str]) -> tuple[int, str]:
+def run(arguments: Sequence[str], **variables: str) -> tuple[int, str]:
     """A peer in a Python of its own: its code and all that it prints."""
     try:
         done = subprocess.run(  # noqa: S603 - another tool, on evidence that we made
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> tuple[int, str]:
             stderr=subprocess.STDOUT,
             timeout=LIMIT_S,
             check=False,
-            env={**os.environ, "COLUMNS": "400"},
+            env={**os.environ, "COLUMNS": "400", **variables},
         )
     except subprocess.TimeoutExpired:
         return 1, "it did not end in time"

@@ -30,6 +30,12 @@ def lacking() -> str:
     return "" if there else "this torch has no torch.distributed.flight_recorder (2.10 or newer has it)"
 
 
+def version() -> str:
+    from importlib import metadata
+
+    return f"torch {metadata.version('torch')}"
+
+
 def answer(folder: Path) -> Answer:
     """The ranks of its first finding: that is where a reader of its output begins."""
     with laid_out(folder, PREFIX) as dumps:
