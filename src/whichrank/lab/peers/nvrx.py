@@ -7,11 +7,10 @@ Its wheels are for Linux with glibc 2.39 and Python 3.12, and bring compiled par
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from pathlib import Path
 
-from whichrank.lab.peers._dumps import laid_out, last_line, run
+from whichrank.lab.peers._dumps import Warm, laid_out, last_line
 from whichrank.lab.truth import Answer
 
 NAME = "nvidia-resiliency-ext"
@@ -20,6 +19,7 @@ PREFIX = "_dump_"
 
 
 UNPACKED = Path(sys.prefix) / "nvrx"
+_TOOL = Warm(MODULE, ("nvidia_resiliency_ext.attribution.base",), str(UNPACKED))
 _FILE = Path(*MODULE.split(".")).with_suffix(".py")
 
 
@@ -50,8 +50,7 @@ def answer(folder: Path) -> Answer:
     with laid_out(folder, PREFIX) as dumps:
         if dumps is None:
             return Answer(None, (), "there are no dumps")
-        words = ["-m", MODULE, "--fr-path", str(dumps), "-p", f"{PREFIX}*", "--emit-stdout"]
-        code, text = run(words, PYTHONPATH=os.pathsep.join([str(UNPACKED), os.environ.get("PYTHONPATH", "")]))
+        code, text = _TOOL.ask("--fr-path", str(dumps), "-p", f"{PREFIX}*", "--emit-stdout")
     if code != 0:
         return Answer(None, (), last_line(text))
     rows = [line.split("|") for line in text.splitlines() if line.count("|") >= 5]

@@ -6,12 +6,13 @@ import importlib.util
 import re
 from pathlib import Path
 
-from whichrank.lab.peers._dumps import laid_out, last_line, run
+from whichrank.lab.peers._dumps import Warm, laid_out, last_line
 from whichrank.lab.truth import Answer
 
 NAME = "torchfrtrace"
 MODULE = "torch.distributed.flight_recorder.fr_trace"
 PREFIX = "fr_"
+_TOOL = Warm(MODULE, ("torch.distributed.flight_recorder.components.fr_logger", "torch.distributed"))
 
 _MISSING = re.compile(r"missing ranks: \{([\d, ]+)\}")
 _CULPRIT = re.compile(r"Culprit rank (\d+); Error type: (\w+)")
@@ -41,7 +42,7 @@ def answer(folder: Path) -> Answer:
     with laid_out(folder, PREFIX) as dumps:
         if dumps is None:
             return Answer(None, (), "there are no dumps")
-        code, text = run(["-m", MODULE, str(dumps), "-p", PREFIX, "--allow-incomplete-ranks"])
+        code, text = _TOOL.ask(str(dumps), "-p", PREFIX, "--allow-incomplete-ranks")
     found = sorted([*_MISSING.finditer(text), *_CULPRIT.finditer(text)], key=lambda match: match.start())
     if not found:
         failed = code != 0 or "Traceback" in text

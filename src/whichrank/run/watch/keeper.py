@@ -144,7 +144,7 @@ class Keeper:
         from whichrank.flows.diagnose import diagnose
         from whichrank.report import load
 
-        self.diagnosis = diagnose([self.case_folder()], jobs=1)
+        self.diagnosis = diagnose([self.case_folder()], jobs=1, views=True)
         for name, file in REPORTS:
             self.journal.write(file, "".join(load(name).render(self.diagnosis)))
         if self.alarms:
