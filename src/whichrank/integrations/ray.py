@@ -24,7 +24,7 @@ def watched(loop: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(loop)
     def inside(*given: Any, **named: Any) -> Any:
-        train = import_module("ray.train")
+        train: Any = import_module("ray.train")
         report = train.report
         train.report = _reported(report)
         try:

@@ -249,11 +249,22 @@ def _copied(point: Point) -> str:
 
 def _point(point: Point, around: Mapping[str, Context]) -> str:
     details = "".join(f'<p class="soft">{_text(line)}</p>' for line in point.details)
-    near = around.get(point.text.partition(" (")[0])
-    lines = _numbered(near) if near is not None else "\n".join(_text(line) for line in point.verbatim)
+    lines = "\n".join(_text(line) for line in point.verbatim)
     quote = f'<pre tabindex="0">{lines}</pre>' if lines else ""
+    near = around.get(point.text.partition(" (")[0])
+    if near is not None and point.verbatim:
+        quote = _in_context(near, point.verbatim, quote)
     inner = "".join(f"<li>{_point(one, around)}</li>" for one in point.inner)
     return f"<p>{_text(point.text)}</p>{details}{quote}" + (f'<ul class="quotes">{inner}</ul>' if inner else "")
+
+
+def _in_context(near: Context, quoted: Sequence[str], quote: str) -> str:
+    """One quoted line among its neighbours; a longer quote, or part of a line, with the lines around it below."""
+    target = dict(near.lines).get(near.line, "")
+    around = f'<pre tabindex="0">{_numbered(near)}</pre>'
+    if len(quoted) == 1 and quoted[0].strip()[:60] in target:
+        return around
+    return f"{quote}<details><summary>around line {near.line}</summary>{around}</details>"
 
 
 def _numbered(near: Context) -> str:
