@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,29 @@ from whichrank.records.dump import Frame
 
 Value = str | int | float | list[int] | list[str]
 
-EVENT_KINDS = {
+EventKind = Literal[
+    "watchdog_timeout", "watchdog_progress", "watchdog_terminated", "watchdog_stuck", "gil_held", "dump_signal",
+    "dump_started", "dump_written", "dump_failed", "collective_stack", "desync_report", "fingerprint_mismatch",
+    "monitored_barrier_failed", "stall_report", "gloo_timeout", "gloo_init_error", "gloo_mismatch", "peer_closed",
+    "nccl_error", "member_begins", "members_met", "store_passed", "store_error", "rendezvous_error", "init_error",
+    "ddp_error", "cuda_error", "traceback", "native_crash", "dataloader_worker_died", "elastic_failure",
+    "elastic_signal", "elastic_restart", "in_operation", "process_left", "launcher_ended", "process_exit",
+    "job_ended", "scheduler_job", "node_silent", "host_out_of_memory", "run_finished", "environment", "not_joined",
+    "group_init", "comm_init", "group_teardown", "torch_env", "device_guess", "loss_nonfinite",
+]  # fmt: skip
+"""What a line of a log may say; a misspelled kind is an error of types."""
+
+EventKey = Literal[
+    "by", "chained_from", "class", "code", "counts", "ends", "enqueued", "exitcode", "expected", "got", "host",
+    "how", "ignored", "interface", "job", "joined", "key", "kind", "last_error", "library", "message", "missing",
+    "ms", "name", "nodes", "numel_in", "op", "op_a", "pg_desc", "pg_id", "pg_name", "port", "rank_a", "rank_b",
+    "ranks", "ready", "reason", "restarts", "seconds", "seq", "seq_a", "signal", "signal_number", "size", "some",
+    "step", "target_pid", "tasks", "text", "thread", "timeout_ms", "tried_bytes", "type", "value", "waiting", "what",
+    "whom", "word", "work", "world_size",
+]  # fmt: skip
+"""The values of events that anything reads."""
+
+EVENT_KINDS: dict[EventKind, str] = {
     "watchdog_timeout": "this rank WAITED: seq, op, numel_in, numel_out, timeout_ms, ran_ms",
     "watchdog_progress": "the group's counters on this rank: work, enqueued, started, completed",
     "watchdog_terminated": "the watchdog takes the process down: reason",
@@ -71,7 +94,7 @@ EVENT_KINDS = {
 class LogEvent:
     """One statement of a log. `rank` is GLOBAL; a rank inside a group is `group_rank`."""
 
-    kind: str
+    kind: EventKind
     ref: Ref
     time_ns: int | None = None
     """The writer's wall clock, taken as UTC where the line has no zone. torch's own C++ prefix has a
@@ -87,15 +110,20 @@ class LogEvent:
     """The newest time seen earlier in the same file, where the line has none."""
     line: int = 0
 
-    def number(self, key: str) -> int | None:
+    def number(self, key: EventKey) -> int | None:
         value = self.data.get(key)
         return value if isinstance(value, int) else None
 
-    def text(self, key: str) -> str:
+    def text(self, key: EventKey) -> str:
         value = self.data.get(key)
         return value if isinstance(value, str) else ""
 
-    def numbers(self, key: str) -> tuple[int, ...]:
+    def variable(self, name: str) -> str | None:
+        """What a variable of the environment was set to, in an event that holds one."""
+        value = self.data.get(name)
+        return value if isinstance(value, str) else None
+
+    def numbers(self, key: EventKey) -> tuple[int, ...]:
         value = self.data.get(key)
         return tuple(item for item in value if isinstance(item, int)) if isinstance(value, list) else ()
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from whichrank.model.evidence import Source
 from whichrank.records.clue import CodeClue
-from whichrank.records.dump import Dump
+from whichrank.records.dump import Dump, GroupMembers
 from whichrank.records.guard import GuardFile
+from whichrank.records.hardware import KernelEvent
 from whichrank.records.host import HostClock
-from whichrank.records.log import LogEvent, Progress
+from whichrank.records.log import EventKind, LogEvent, Progress
 from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
+from whichrank.records.placement import Placement
 from whichrank.records.ras import RasReport
 from whichrank.records.sighting import Sighting
 from whichrank.records.stack import ProcessStack
@@ -31,14 +33,24 @@ from whichrank.timeline.collectives.trouble import ARGUMENTS, Trouble
 from whichrank.timeline.guard.compare import Comparison, compare
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
 from whichrank.timeline.identity.coords import coordinates
+from whichrank.timeline.identity.groups import with_members
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
-from whichrank.timeline.identity.who import People, is_launcher, meet, with_likely_ranks
+from whichrank.timeline.identity.who import (
+    People,
+    is_launcher,
+    meet,
+    short_name,
+    with_likely_ranks,
+    with_ranks_of_only_group,
+)
 from whichrank.timeline.job_state.activity import Activity, of_process
 from whichrank.timeline.job_state.first_failure import first_to_fail
 from whichrank.timeline.job_state.outcome import Finish, finish
 from whichrank.timeline.job_state.own_reports import without_own_reports
 from whichrank.timeline.job_state.statements import Index
 from whichrank.timeline.network.connections import Connections, connect
+
+_GPUS_OF_A_NODE = 16
 
 if TYPE_CHECKING:
     from whichrank.timeline.steps.analysis import Steps
@@ -173,7 +185,15 @@ class Case:
     def coords(self) -> dict[int, dict[str, int]]:
         return coordinates(self.lineup.groups, self.lineup.world) if self.lineup else {}
 
-    def of_kind(self, *kinds: str) -> list[LogEvent]:
+    @cached_property
+    def on_one_node(self) -> bool:
+        """Whether nothing speaks of a second host, and the ranks fit on one: then local ranks are ranks."""
+        told = {e.host for e in self.events} | {s.host for s in self.sightings} | {p.host for p in self.nccl}
+        named = self.people.hosts() | {short_name(host) for host in told if host and host != "localhost"}
+        many = any(node.nodes > 1 for process in self.nccl for node in process.nodes)
+        return len(named) <= 1 and not many and 0 < self.world <= _GPUS_OF_A_NODE
+
+    def of_kind(self, *kinds: EventKind) -> list[LogEvent]:
         """Events of these kinds, in order."""
         return [event for event in self.events if event.kind in kinds]
 
@@ -187,10 +207,13 @@ def build_case(records: Iterable[Any]) -> Case:
     ras = [r for r in pile if isinstance(r, RasReport)]
     stacks = [r for r in pile if isinstance(r, ProcessStack)]
     events = with_year([r for r in pile if isinstance(r, LogEvent)], [dump.newest_ns for dump in run.dumps])
-    lineup = line_up(run.dumps, release=True)
-    events = with_likely_ranks(events, lineup.world if lineup else 0)
+    lineup = line_up(with_members(run.dumps, [r for r in pile if isinstance(r, GroupMembers)]), release=True)
+    events = with_likely_ranks(with_ranks_of_only_group(events), lineup.world if lineup else 0)
     stacks = [replace(s, rank=None) if (s.rank or 0) > LARGEST_WORLD else s for s in stacks]
-    people = meet(lineup.dumped if lineup else (), lineup.world if lineup else 0, nccl, ras, events, stacks)
+    placements = [r for r in pile if isinstance(r, Placement)]
+    hosts = {r.host for r in pile if isinstance(r, KernelEvent) and r.host}
+    dumped, world = (lineup.dumped, lineup.world) if lineup else ((), 0)
+    people = meet(dumped, world, nccl, ras, events, stacks, placements, hosts)
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
     clocks = {r.host: r for r in pile if isinstance(r, HostClock)}
     return Case(

@@ -99,7 +99,20 @@ def _root(findings: Sequence[Finding]) -> Finding:
         late = set(best.subject.ranks)
         why = [f for f in findings if _says_why_late(f) and late == set(f.subject.ranks)]
         return min(why, key=_order) if why else best
-    return best
+    return _naming(best, findings)
+
+
+def _naming(best: Finding, findings: Sequence[Finding]) -> Finding:
+    """The surest finding of the same cause that says who, where the best one names nobody."""
+    if _names(best):
+        return best
+    same = [f for f in findings if f.cause == best.cause and f.category == best.category and _names(f)]
+    return min((f for f in same if f.confidence >= SURE), key=_order, default=best)
+
+
+def _names(finding: Finding) -> bool:
+    subject = finding.subject
+    return bool(subject.ranks or subject.hosts or subject.gpus or subject.links)
 
 
 def _began_before(finding: Finding, best: Finding) -> bool:

@@ -13,13 +13,13 @@ import numpy as np
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Category
-from whichrank.records.log import LogEvent, Progress
+from whichrank.records.log import EventKind, LogEvent, Progress
 from whichrank.timeline.job_state.trials import said_category
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
-_FATAL = (
+_FATAL: tuple[EventKind, ...] = (
     "traceback", "watchdog_timeout", "watchdog_terminated", "native_crash", "elastic_failure", "process_exit",
     "monitored_barrier_failed", "gloo_timeout", "job_ended", "cuda_error", "nccl_error", "host_out_of_memory",
     "dataloader_worker_died", "node_silent",
