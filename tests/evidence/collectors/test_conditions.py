@@ -5,6 +5,8 @@ from __future__ import annotations
 from whichrank.evidence.collectors import conditions
 
 
+def test_configuration_counts_as_code_does(tmp_path):
+    place = tmp_path / "job"
     for name in ("train.py", "config.yaml", "ds.json", "metrics.json", "wandb/run-1/files/config.yaml", "conf/a.toml"):
         path = place / name
         path.parent.mkdir(parents=True, exist_ok=True)
