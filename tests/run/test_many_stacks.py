@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.watched import environment
+from tests.run.watched import environment, whichrank
 
 JOB = Path(__file__).with_name("many_ranks_job.py")
 pytestmark = [pytest.mark.bars, pytest.mark.timeout(1500)]
@@ -32,10 +32,13 @@ def job(world: int, *more: str) -> Iterator[int]:
         process.wait(60)
 
 
-def stacks(whichrank, pid: int, *more: object) -> tuple[dict, float, float]:
+def stacks(pid: int, *more: object) -> tuple[dict, float, float]:
     """What it said, and its seconds: of the clock, and of all cores together."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = whichrank("stacks", "--pid", pid, "--format", "json", *more)
+    done = subprocess.run(
+        whichrank("stacks", "--pid", pid, "--format", "json", *more),
+        capture_output=True, text=True, timeout=600, env=environment(), check=False,
+    )  # fmt: skip
     after, took = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - began
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     assert done.stdout, done.stderr
@@ -52,29 +55,29 @@ def at(tree: list[dict], function: str) -> int:
     )
 
 
-def test_256_processes(whichrank, record_property) -> None:
+def test_256_processes(record_property) -> None:
     with job(256) as pid:
-        told, took, used = stacks(whichrank, pid, "--timeout", 20)
+        told, took, used = stacks(pid, "--timeout", 60)
     record_property("seconds", round(took, 1))
     print(f"256 stacks: {took:.1f} s, {used:.1f} s of CPU")  # noqa: T201 - the figure of the bar
     assert told["missing"] == []
-    assert at(told["tree"], "fetch_shard") == 1
-    assert at(told["tree"], "all_reduce") == 255
+    assert at(told["tree"], "fetch_shard") == 32
+    assert at(told["tree"], "all_reduce") == 224
     assert used < 20  # ten seconds of two cores
 
 
-def test_native_frames_of_8(whichrank) -> None:
+def test_native_frames_of_8() -> None:
     with job(8) as pid:
-        told, took, used = stacks(whichrank, pid, "--native", "--timeout", 60)
+        told, took, used = stacks(pid, "--native", "--timeout", 60)
     print(f"8 native stacks: {took:.1f} s, {used:.1f} s of CPU")  # noqa: T201
     assert told["missing"] == []
     assert "gloo" in json.dumps(told["tree"])
     assert used < 20
 
 
-def test_state_d_and_a_held_lock_cost_their_limit_at_most(whichrank) -> None:
+def test_state_d_and_a_held_lock_cost_their_limit_at_most() -> None:
     with job(8, "hard") as pid:
-        told, took, _ = stacks(whichrank, pid, "--timeout", 15)
+        told, took, _ = stacks(pid, "--timeout", 15)
     assert at(told["tree"], "fetch_shard") == 1
     assert at(told["tree"], "all_reduce") == 5
     # py-spy may read both all the same: it needs neither the lock nor the process's help.
