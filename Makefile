@@ -15,7 +15,7 @@ REPORT := demo-report.md
 SCORE := score
 WORKERS := 3
 SHARED := $(or $(WHICHRANK_SHARED),../shared)
-CASES := $(addprefix tests/samples/,drills_nccl.tar.xz nccl_faults.tar.gz recorded_cases.tar.xz logs_round_1.tar.xz \
+CASES := $(addprefix tests/samples/,drills_nccl.tar.xz nccl_faults.tar.gz recorded_cases.tar.xz \
     logs_round_2.tar.xz logs_round_3.tar.xz) $(wildcard tests/samples/drills_gloo*.tar.xz $(SHARED)/cases/incidents)
 
 .PHONY: help install demo check test bars lint types imports system quick unit bench score soak fuzz docs dist format clean
