@@ -24,7 +24,7 @@ _SMALL = 1
 """A barrier is an all-reduce of one element."""
 _EARLY = 10
 """A sequence number below this belongs to the start of a job."""
-_MAIN = re.compile(r"(?<!local_)main_process_first|is_main_process|is_world_process_zero|\brank ?== ?0\b")
+_MAIN = re.compile(r"(?<!local_)main_process_first|is_world_process_zero|\brank ?== ?0\b")
 
 
 def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:

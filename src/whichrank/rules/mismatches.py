@@ -128,9 +128,9 @@ def is_rank0_alone(found: Mismatch) -> bool:
 
 
 def are_buckets(found: Mismatch) -> bool:
-    """Whether these are flat gradient buffers: reductions of one long dimension."""
+    """Whether these are flat gradient buffers of DDP: reductions of one long dimension."""
     flat = all(value.isdecimal() and int(value) >= _BUCKET for value in found.brought.values())
-    return found.aspect == "shape" and "REDUCE" in found.op and flat
+    return found.aspect == "shape" and "ALLREDUCE" in found.op and flat
 
 
 def told(case: Case, found: Mismatch) -> str:

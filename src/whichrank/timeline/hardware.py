@@ -110,8 +110,11 @@ class Hardware:
         local = sorted({p.rank for p in here if p.local_rank == index})
         if local or any(p.local_rank is not None for p in here):
             return tuple(local)
-        # All GPUs of the only host, and as many ranks: torchrun gives them out in this order.
+        # All GPUs of a host, and as many ranks: launchers give them out in this order.
         there = {s.index for s in self.gpus if same_host(s.host, host) and s.index is not None}
+        ranks = sorted(p.rank for p in here if p.host is not None)
+        if ranks and there == set(range(len(ranks))) and index in there:
+            return (ranks[index],)
         named = {short_name(p.host) for p in self.people.by_rank.values() if p.host} | {short_name(host or "")}
         alone = len(named - {""}) <= 1 and there == set(range(self.people.world))
         return (index,) if alone and index < self.people.world else ()

@@ -24,8 +24,11 @@ _TAGGED = re.compile(
 )
 _IN_BRACKET = re.compile(r"\[[\w. -]{1,60}[ ,:]rank[ _=:]?(\d{1,6})\]:? ?")
 _OTHER_TAG = re.compile(r"\[[\w.:@/-]{1,60}\] (?=\[(?:rank|RANK) ?\d)")
+_BEHIND_LOGGER = re.compile(rf"{_LEVEL}\b[\w.:<>|/ -]{{0,100}}?\[rank[ _=:]?(\d{{1,6}})\]")
 _BARE = re.compile(r"\[(\d{1,4})\] (?=[A-Za-z])")
-_HOST_TOKEN = re.compile(rf"([A-Za-z][\w.-]{{0,60}}\d[\w.-]{{0,20}}) (?={_LEVEL}\b|\[?rank[ _=]?\d)")
+_HOST_TOKEN = re.compile(
+    rf"([A-Za-z][\w.-]{{0,60}}\d[\w.-]{{0,20}}) (?={_LEVEL}\b|\[?rank[ _=]?\d|[rR]\d{{1,6}} {{1,3}}{_LEVEL}\b)"
+)
 _LEVEL_BEFORE_RANK = re.compile(rf"{_LEVEL} ?:? {{0,8}}(?:[-|] )?(?=\[?rank[ _=]?\d)")
 _TEE = re.compile(r"\[(?!node|host|nid)[A-Za-z_]{1,40}(\d{1,4})(?:\|(\d{1,7}))?\]:")
 _MPI = re.compile(r"(.{0,40}?)\[(?:[\w.@-]{0,80}@)?\d{1,10},(\d{1,7})\]<std(?:out|err|diag)>:? ?")
@@ -165,6 +168,8 @@ def listen(line: bytes, clock: Clock) -> Voice:
         text = voice.text
         if not text or not (_peel_who(voice) or _peel_when(voice, clock)):
             break
+    if voice.rank is None and "[rank" in voice.text[:140] and (match := _BEHIND_LOGGER.match(voice.text)):
+        voice.rank = int(match[1])
     return voice
 
 

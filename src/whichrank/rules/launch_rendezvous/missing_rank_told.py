@@ -85,7 +85,7 @@ def _counted(case: Case) -> tuple[int, int] | None:
 
 def _silent(case: Case, joined: int, expected: int) -> tuple[int, ...]:
     """The ranks of which nothing is heard, where just as many are heard as the store has counted."""
-    heard = {e.rank for e in case.events if e.rank is not None} | {s.rank for s in case.sightings if s.rank is not None}
+    heard = {e.rank for e in case.events if e.rank is not None} | set(case.people.by_rank)
     if len(heard) != joined or not heard <= set(range(expected)):
         return ()
     return tuple(rank for rank in range(expected) if rank not in heard)

@@ -50,13 +50,21 @@ def finish(case: Case) -> Finish | None:
     return max(fitting, key=lambda mark: (mark.time_ns or 0, mark.source, mark.line))
 
 
+def at_work(case: Case) -> LogEvent | None:
+    """Where the output ends with a job at work, and nobody and nothing says that it stands still."""
+    others = case.stands_still or case.stacks or case.unplaced or case.has_dumps or case.complaints
+    return None if others else next(iter(case.index.kinds.get("at_work", ())), None)
+
+
 def observed(case: Case) -> Category | None:
     """What the job was seen to do: by its output, or else by what people say; None where it finished or nobody says."""
     if case.finish is not None:
         return None
     if case.stands_still and not case.goes_on:
         return "hang"
-    if any(_fails(event) for kind in _FATAL for event in case.index.kinds.get(kind, ())):
+    working = at_work(case)
+    failed = [event for kind in _FATAL for event in case.index.kinds.get(kind, ()) if _fails(event)]
+    if any(working is None or e.ref.source != working.ref.source or e.line >= working.line for e in failed):
         return "crash"
     return said_category(case)
 

@@ -23,7 +23,7 @@ from whichrank.run.watch.capture.machine import (
     keep_tables,
 )
 from whichrank.run.watch.capture.network import keep_namespaces, keep_sockets
-from whichrank.run.watch.capture.stacks import debugged_stacks, native_stacks, spy_on_all, stacks_of
+from whichrank.run.watch.capture.stacks import debugged_stacks, keep_outline, native_stacks, spy_on_all, stacks_of
 from whichrank.run.watch.capture.start import remember
 from whichrank.run.watch.capture.words import keep_words, told
 from whichrank.run.watch.places import Torch
@@ -117,6 +117,7 @@ def _gather(crew: Crew, bundle: Bundle, token: str, places: Torch) -> None:
         step(bundle, "environment", keep_environment, bundle, member, rank=member.rank)
         step(bundle, "groups", keep_groups, crew, bundle, member, rank=member.rank)
         step(bundle, "sockets", keep_sockets, crew, bundle, member, token, rank=member.rank)
+    step(bundle, "outline", keep_outline, bundle)
     step(bundle, "network", keep_namespaces, crew, bundle, ranks, token)
     step(bundle, "output", keep_output, crew, bundle, ranks)
     step(bundle, "guard", keep_guards, crew, bundle)
