@@ -60,7 +60,9 @@ class Listener:
 
     def finish(self) -> Reading:
         """Everything that NCCL printed."""
-        with self._item.path.open("rb", buffering=0) as stream:
+        if not (self._scanner.log.processes or self._scanner.log.versions):
+            return reading(self._scanner.log)
+        with self._item.open() as stream:
             log = self._scanner.finish(stream)
             stream.seek(-1, 2)
             log.cut_end = stream.read(1) != b"\n"
