@@ -47,12 +47,12 @@ def test_what_stood_in_the_startup_file_stays(tmp_path):
 def test_bash_completes_verbs_and_options(tmp_path):
     assert ran(tmp_path, "bash", "--install").returncode == 0
     asked = (
-        "COMP_WORDS=(whichrank dia); COMP_CWORD=1; _whichrank_completion whichrank; echo \"verbs ${COMPREPLY[*]}\"\n"
-        "COMP_WORDS=(whichrank diagnose --sou); COMP_CWORD=2; _whichrank_completion whichrank; echo \"${COMPREPLY[*]}\"\n"
+        'COMP_WORDS=(whichrank dia); COMP_CWORD=1; _whichrank_completion whichrank; echo "verbs ${COMPREPLY[*]}"\n'
+        'COMP_WORDS=(whichrank diagnose --sou); COMP_CWORD=2; _whichrank_completion whichrank; echo "${COMPREPLY[*]}"\n'
     )
     done = subprocess.run(
-        ["bash", "--noprofile", "--rcfile", str(tmp_path / ".bashrc"), "-i"], input=asked, capture_output=True, text=True,
-        env=environment(tmp_path, "bash"), check=False, timeout=60, start_new_session=True,
+        ["bash", "--noprofile", "--rcfile", str(tmp_path / ".bashrc"), "-i"], input=asked, capture_output=True,
+        text=True, env=environment(tmp_path, "bash"), check=False, timeout=60, start_new_session=True,
     )  # fmt: skip
     assert "verbs diagnose" in done.stdout
     assert "--source" in done.stdout

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.evidence.text.namespace_looks import Moment, address_of, moment_of
 from whichrank.evidence.text.text_file import at_line_start, begins_line, chunks, is_text

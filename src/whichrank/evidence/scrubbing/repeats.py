@@ -27,19 +27,19 @@ _NUMBER = re.compile(
 _SECRET = re.compile(
     r"(?i)pass|pwd|secret|token|cred|key|bearer|basic|digest|cookie|sess|csrf|xsrf|conn\w{0,8}str|dsn|webhook|otp|jwt|"
     r"seed.?phrase|mnemonic|\bpw\b|psk|auth|sig\b|signature|\bpin\b|\bsas\b|\bpat\b|kennwort|contrase|mot.?de|login|value|"
-    r"serial|(?<!PG )guid|uuid|ssid|[ug]id\b|userid|machine.?id|asset|\btag\b|phone|sshpass|-p$"
+    r"serial|(?<!PG )guid|uuid|ssid|[ug]id\b|userid|machine.?id|asset|\btag\b|phone|sshpass"
 )
 _WORDS = (
-    "pass", "pwd", "secret", "token", "cred", "key", "bearer", "basic", "digest", "cookie", "sess", "csrf", "xsrf", "str",
-    "dsn", "webhook", "otp", "jwt", "seed", "mnemonic", "pw", "psk", "auth", "sig", "pin", "sas", "pat", "kennwort",
+    "pass", "pwd", "secret", "token", "cred", "key", "bearer", "basic", "digest", "cookie", "sess", "csrf", "xsrf",
+    "str", "dsn", "webhook", "otp", "jwt", "seed", "mnemonic", "pw", "psk", "auth", "sig", "pin", "sas", "pat", "kennwort",
     "contrase", "mot", "login", "value", "serial", "guid", "uuid", "ssid", "uid", "gid", "userid", "machine", "asset",
-    "tag", "phone", "-p",
+    "tag", "phone",
 )  # fmt: skip
 """One of these is in everything that `_SECRET` finds."""
 _ADJACENT = 24
 _NAME = re.compile(
     r"(?i)(?:host|node|server|machine|name|addr\w{0,4}|user|account|owner|author|by|as|for|project|group|team|org|tenant|"
-    r"entity|reservation|cluster|allocation|instance|computer|peer|pod|ssh|ping|-[wHxAau])[\"'\s:=(\[<,]{0,8}$"
+    r"entity|reservation|cluster|allocation|instance|computer|peer|pod|ssh|ping|echo|-\w)[\"'\s:=(\[<,]{0,8}$"
 )
 _NEAR = 80
 _OFTEN = 5
@@ -133,9 +133,7 @@ class Shapes:
         return shape, numbers, True
 
 
-def _settle(
-    shape: _Shape, line: str, numbers: list[str], redact: Callable[[str], str], counts: Counter[str]
-) -> None:
+def _settle(shape: _Shape, line: str, numbers: list[str], redact: Callable[[str], str], counts: Counter[str]) -> None:
     """Learn from one line what is done with all of its shape, unless a number of it was changed too."""
     before = counts.copy()
     pieces = _NUMBER.split(redact(line))
