@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache
 from heapq import heappush, heappushpop
 
 from whichrank.evidence.text import shared_pass
 from whichrank.evidence.text.chunks import PADDING, Chunk
 from whichrank.evidence.text.prefixes import PathHint, Voice, clock_of, hint_of_path, listen
+from whichrank.evidence.text.quotations import Quotations
 from whichrank.evidence.text.repeated_lines import Held, Often
 from whichrank.evidence.text.text_file import bounded, is_text
 from whichrank.evidence.text.words import Place, Words
@@ -37,11 +38,12 @@ _ROUND = 64
 """Lines after which the clock is asked: asking costs as much as looking at a line."""
 _BUDGET_S = 20.0
 """CPU for the patterns of one file; 20 MB of output full of known words take two."""
-# Programs and tables quote messages without having seen them; of documents only the words of people count.
+# Programs and tables quote messages without having seen them. In documents the words of people count, and what
+# programs printed only where it is set off as a quotation.
 _NO_EVIDENCE = (".py", ".pyi", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".ipynb", ".html", ".csv")
 _DOCUMENTS = (".md", ".rst")
 # host:pid:tid [device], as NCCL and its plug-ins begin their lines.
-_PROCESS = re.compile(r"(?:^|[\s>\]])([A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):(\d{1,10}) (?:\[-?\d{1,9}\] )?")
+_PROCESS = re.compile(r"(?:^|[\s>\]])((?!\d\d:)[A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):(\d{1,10}) (?:\[-?\d{1,9}\] )?")
 _EXTRA = 80
 _OUTPUT = re.compile(
     rb"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|[Ww]arning: |WARNING|ERROR|\bINFO\b"
@@ -54,25 +56,26 @@ def sniff(head: bytes, name: str) -> bool:
     """Whether the beginning of the file holds a known message."""
     if not is_text(head) or name.lower().endswith(_NO_EVIDENCE):
         return False
-    table = _words_of_people if name.lower().endswith(_DOCUMENTS) else _all_anchors
-    known = table(KNOWN.edition)
-    return bool(known.find(Chunk(bytearray(head + bytes(PADDING)), len(head), 0, 1)))
+    known = _all_anchors(KNOWN.edition)
+    if name.lower().endswith(_DOCUMENTS) and _words_of_people(KNOWN.edition).find(_chunk(head)):
+        return True
+    return bool(known.find(_chunk(head)))
+
+
+def _chunk(head: bytes) -> Chunk:
+    return Chunk(bytearray(head + bytes(PADDING)), len(head), 0, 1)
 
 
 def telling() -> frozenset[bytes]:
     """Words in lines that are read in detail."""
-    return _searched(KNOWN.edition, note=False, document=False)[1]
+    return _searched(KNOWN.edition, note=False)[1]
 
 
 @cache
-def _searched(
-    _edition: int, *, note: bool, document: bool
-) -> tuple[dict[bytes, tuple[Signature, ...]], frozenset[bytes]]:
-    """The signatures by their words, and the words to look for; in a note also those that only people use.
-
-    In a document people write about what was printed: only their words count."""
+def _searched(_edition: int, *, note: bool) -> tuple[dict[bytes, tuple[Signature, ...]], frozenset[bytes]]:
+    """The signatures by their words, and the words to look for; in a note also those that only people use."""
     short = KNOWN.words if note else {}
-    printed = {} if document else KNOWN.anchors
+    printed = KNOWN.anchors
     table = {word: (*printed.get(word, ()), *short.get(word, ())) for word in printed | short}
     return table, frozenset(table) - (KNOWN.harmless - short.keys())
 
@@ -132,9 +135,9 @@ class Listener:
 
     def __init__(self, item: Item) -> None:
         self._ignored = item.label.lower().endswith(_NO_EVIDENCE)
-        document = item.label.lower().endswith(_DOCUMENTS)
+        self._quotations = Quotations() if item.label.lower().endswith(_DOCUMENTS) else None
         self._is_note = item.size <= _A_NOTE
-        self._signatures, words = _searched(KNOWN.edition, note=self._is_note, document=document)
+        self._signatures, words = _searched(KNOWN.edition, note=self._is_note)
         self.words = frozenset() if self._ignored else words
         self._total = 0
         self._label = item.label
@@ -145,15 +148,19 @@ class Listener:
         self._often = Often(FIRST)
         self._spent_s = 0.0
         self._beside: Sequence[bytes] = tuple(KNOWN.harmless)
+        self._prose = False
+        """Whether the line is a person's own words in a document."""
 
     def take(self, chunk: Chunk, found: list[Place]) -> None:
         """Look at the lines in which known words were found."""
+        quoted = self._quotations.lines(chunk) if self._quotations is not None else None
         if found and self._spent_s < _BUDGET_S:
             self._beside = [word for word in KNOWN.harmless if chunk.buffer.find(word, 0, chunk.size) >= 0]
-            self._see_all(line for line in self._lines(chunk, found) if not self._often.holds(line))
+            lines = self._lines(chunk, found, quoted)
+            self._see_all(line for line in lines if self._prose or not self._often.holds(line))
             self._beside = tuple(KNOWN.harmless)
 
-    def _lines(self, chunk: Chunk, found: list[Place]) -> Iterator[Held]:
+    def _lines(self, chunk: Chunk, found: list[Place], quoted: Container[int] | None) -> Iterator[Held]:
         """The lines with words in them, and those words."""
         index = chunk.index([place for place, _ in found])
         starts, ends, numbers = chunk.starts[index].tolist(), chunk.ends[index].tolist(), index.tolist()
@@ -164,7 +171,8 @@ class Listener:
                 words.append(found[at][1])
                 at += 1
             line = bounded(bytes(chunk.view[starts[first] : ends[first]]))
-            if self._is_note and self._is_dull(line, words):
+            self._prose = quoted is not None and numbers[first] not in quoted
+            if self._is_note and not self._prose and self._is_dull(line, words):
                 continue
             yield Held(chunk.first + numbers[first], line, self._newest, tuple(words))
 
@@ -191,6 +199,7 @@ class Listener:
         return Reading(list(records), "complete", note)
 
     def _again(self) -> Iterator[Held]:
+        self._prose = False
         for held in self._often.held():
             self._newest = held.after_ns
             yield held
@@ -224,6 +233,8 @@ class Listener:
         for signature in self._fitting(line, met.words):
             if signature.library == REPORT and printed:
                 continue  # a program's words, not a person's
+            if self._prose and signature.library != REPORT:
+                continue  # a person speaks of what programs print
             if voice is None:
                 voice = listen(line, self._clock)
                 whole = voice.text

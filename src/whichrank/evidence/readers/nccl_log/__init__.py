@@ -62,7 +62,7 @@ class Listener:
         """Everything that NCCL printed."""
         if not (self._scanner.log.processes or self._scanner.log.versions):
             return reading(self._scanner.log)
-        with self._item.open() as stream:
+        with self._item.path.open("rb", buffering=0) as stream:
             log = self._scanner.finish(stream)
             stream.seek(-1, 2)
             log.cut_end = stream.read(1) != b"\n"
