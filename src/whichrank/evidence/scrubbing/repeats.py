@@ -31,9 +31,9 @@ _SECRET = re.compile(
 )
 _WORDS = (
     "pass", "pwd", "secret", "token", "cred", "key", "bearer", "basic", "digest", "cookie", "sess", "csrf", "xsrf",
-    "str", "dsn", "webhook", "otp", "jwt", "seed", "mnemonic", "pw", "psk", "auth", "sig", "pin", "sas", "pat", "kennwort",
-    "contrase", "mot", "login", "value", "serial", "guid", "uuid", "ssid", "uid", "gid", "userid", "machine", "asset",
-    "tag", "phone",
+    "str", "dsn", "webhook", "otp", "jwt", "seed", "mnemonic", "pw", "psk", "auth", "sig", "pin", "sas", "pat",
+    "kennwort", "contrase", "mot", "login", "value", "serial", "guid", "uuid", "ssid", "uid", "gid", "userid",
+    "machine", "asset", "tag", "phone",
 )  # fmt: skip
 """One of these is in everything that `_SECRET` finds."""
 _ADJACENT = 24
