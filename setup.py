@@ -1,20 +1,23 @@
-"""The one part of the build that pyproject.toml can't say: the optional decoder in C.
+"""The one part of the build that pyproject.toml can't say: the optional decoders in C.
 
-Without a compiler or Python's headers it is left out, and the decoder in Python does its work.
+Without a compiler or Python's headers they are left out, and the decoders in Python do their work.
 """
 
 from setuptools import Extension, setup
 
+DECODERS = ("whichrank.evidence.pickle._native", "whichrank.evidence.readers.kineto._scan")
+
 setup(
     ext_modules=[
         Extension(
-            "whichrank.evidence.pickle._native",
-            ["src/whichrank/evidence/pickle/_native.c"],
+            name,
+            [f"src/{name.replace('.', '/')}.c"],
             define_macros=[("Py_LIMITED_API", "0x030A0000")],
             extra_compile_args=["-O2"],
             py_limited_api=True,
             optional=True,
         )
+        for name in DECODERS
     ],
     # One wheel for Python 3.10 and everything later.
     options={"bdist_wheel": {"py_limited_api": "cp310"}},

@@ -95,6 +95,8 @@ def compared(name: str, folder: Path, python: str | None) -> None:
 
 def difference(mine: dict, theirs: dict) -> float:
     ranks = {one["rank"]: one["hta"] for one in mine["ranks"]}
+    if len(ranks) == 1:  # HTA goes by the file's name, a single profile may say another rank
+        ranks = dict.fromkeys((row["rank"] for row in theirs.get("temporal_breakdown", [])), *ranks.values())
     apart = [0.0]
     for row in theirs.get("temporal_breakdown", []):
         apart += [abs(ranks[row["rank"]][ours_] - row[key]) for ours_, key in KEYS]

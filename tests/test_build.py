@@ -1,4 +1,4 @@
-"""The build with a compiler and without: the decoder in C is a gift, never a condition."""
+"""The build with a compiler and without: the decoders in C are a gift, never a condition."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from tests.evidence.pickle.building import can_build
 pytest.importorskip("setuptools")
 
 
+SOURCES = ("src/whichrank/evidence/pickle/_native.c", "src/whichrank/evidence/readers/kineto/_scan.c")
+
+
 def built(folder: Path, **environment: str) -> tuple[subprocess.CompletedProcess[str], list[Path]]:
     """What `build_ext` makes of this checkout, as pip calls it."""
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder / name)
-    source = Path("src/whichrank/evidence/pickle/_native.c")
-    (folder / source).parent.mkdir(parents=True)
-    shutil.copy(ROOT / source, folder / source)
+    for source in SOURCES:
+        (folder / source).parent.mkdir(parents=True)
+        shutil.copy(ROOT / source, folder / source)
     (folder / "src/whichrank/__init__.py").write_text('__version__ = "0"\n')
     done = subprocess.run(
         [sys.executable, "setup.py", "build_ext", "--inplace"],
@@ -37,10 +40,10 @@ def built(folder: Path, **environment: str) -> tuple[subprocess.CompletedProcess
 
 
 @pytest.mark.skipif(not can_build(), reason="no C compiler, or no headers of Python")
-def test_a_compiler_makes_one_library_for_all_versions_of_python(tmp_path):
+def test_a_compiler_makes_libraries_for_all_versions_of_python(tmp_path):
     done, libraries = built(tmp_path)
     assert done.returncode == 0, done.stderr
-    assert [library.name for library in libraries] == ["_native.abi3.so"]
+    assert sorted(library.name for library in libraries) == ["_native.abi3.so", "_scan.abi3.so"]
 
 
 def test_without_a_compiler_the_build_succeeds(tmp_path):

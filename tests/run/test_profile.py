@@ -42,6 +42,21 @@ def test_chosen_ranks_of_a_real_job(tmp_path):
     assert all(share.bytes for share in report.collectives)
 
 
+def test_a_watched_job_is_profiled_on_request(tmp_path):
+    command = [sys.executable, "-m", "whichrank", "run", "--profile", "--out", str(tmp_path / "out"), "--"]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent / "src"), "OMP_NUM_THREADS": "1", "STEPS": "18"}
+    done = subprocess.run(
+        [*command, *torchrun(2, str(JOB))], env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    report = trace([tmp_path / "out" / "profile"])
+    assert [one.steps for one in report.ranks] == [5, 5]
+    assert len(report.buckets) == 4
+    assert sum(one.bytes for one in report.buckets) > 100_000
+    assert "WHERE THE TIME GOES" in done.stderr
+    assert (tmp_path / "out" / "run.json").exists()
+
+
 def test_the_jobs_exit_code_is_its_own(tmp_path):
     done = profile(tmp_path / "out", 1, "--skip", "100", job=[sys.executable, "-c", "import sys; sys.exit(7)"])
     assert done.returncode == 7

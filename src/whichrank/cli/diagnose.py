@@ -15,13 +15,13 @@ from typing import Literal
 import click
 
 from whichrank import report
+from whichrank.cli._given import FINDINGS, HEALTHY, NOT_ENOUGH, evidence
 from whichrank.cli._output import write
 from whichrank.cli._progress import ProgressLine
 from whichrank.cli._rules import rules_option
-from whichrank.model.errors import UsageError, WhichrankError
+from whichrank.model.errors import WhichrankError
 from whichrank.model.verdict import Diagnosis
 
-HEALTHY, FINDINGS, NOT_ENOUGH = 0, 1, 3
 DRAWN = ("html", "perfetto")
 
 
@@ -31,19 +31,6 @@ def exit_code(diagnosis: Diagnosis) -> int:
         return NOT_ENOUGH
     wrong = any(finding.severity != "info" for finding in diagnosis.findings)
     return FINDINGS if wrong or diagnosis.verdict.category != "healthy" else HEALTHY
-
-
-def evidence(paths: tuple[str, ...]) -> list[Path | Literal["-"]]:
-    """The arguments as paths that exist."""
-    given: list[Path | Literal["-"]] = []
-    for text in paths:
-        if text == "-":
-            given.append("-")
-        elif Path(text).exists():
-            given.append(Path(text))
-        else:
-            raise UsageError(f"there is no file or folder '{text}'", "Give dumps, logs, folders or archives.")
-    return given
 
 
 def format_name(chosen: str | None, output: Path | None) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
+from whichrank.cli._given import HEALTHY
 from whichrank.cli._output import write
-from whichrank.cli.diagnose import HEALTHY, exit_code
+from whichrank.cli.diagnose import exit_code
 from whichrank.model.errors import UsageError
 
 LOOK_S = 1.0

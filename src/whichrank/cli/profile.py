@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -60,7 +61,7 @@ def command(
     """
     from whichrank.run import profile
 
-    place = out or _fresh()
+    place = out or fresh()
     wishes = profile.Wishes(chosen(ranks), skip, steps, seconds, max_mb << 20, shapes=shapes, stacks=stacks, nvtx=nvtx)
 
     def tell(text: str) -> None:
@@ -68,11 +69,7 @@ def command(
             click.echo(f"whichrank: {text}", err=True)
 
     code = profile.run(command_line, place, wishes, tell)
-    found = profile.recorded(place)
-    if not found:
-        tell(f"nothing was recorded: no chosen rank made {skip + 2} steps of a torch optimizer (see --skip)")
-    elif not no_report:
-        _report(place, tell)
+    concluded(place, skip, tell, report=not no_report)
     if code < 0:
         from whichrank.cli.run import _die_alike
 
@@ -80,7 +77,17 @@ def command(
     ctx.exit(code)
 
 
-def _report(place: Path, tell: object) -> None:
+def concluded(place: Path, skip: int, tell: Callable[[str], None], *, report: bool = True) -> None:
+    """Say what was recorded."""
+    from whichrank.run import profile
+
+    if not profile.recorded(place):
+        tell(f"nothing was recorded: no chosen rank made {skip + 2} steps of a torch optimizer")
+    elif report:
+        _report(place, tell)
+
+
+def _report(place: Path, tell: Callable[[str], None]) -> None:
     """What `trace` says of the profiles, on stderr, and the page beside them."""
     from whichrank.cli._output import write
     from whichrank.flows.trace import trace
@@ -89,11 +96,11 @@ def _report(place: Path, tell: object) -> None:
     report = trace([place])
     write(html.render(report), place / "trace.html")
     click.echo("".join(text.render(report)), err=True, nl=False)
-    if callable(tell):
-        tell(f"profiles and trace.html are in {place}; again: whichrank trace {place}")
+    tell(f"profiles and trace.html are in {place}; again: whichrank trace {place}")
 
 
-def _fresh() -> Path:
+def fresh() -> Path:
+    """A new folder, named for the time."""
     from datetime import datetime, timezone
 
     stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,6 +38,7 @@ from whichrank.model.settings import PURPOSES, Purpose
     metavar="[=strict]",
     help="Compare replicas, local gradients and collectives while the job runs; --guard=strict before each collective.",
 )
+@click.option("--profile", is_flag=True, help="Also record a few steps of every rank (see profile).")
 @click.option("--guard-stop", is_flag=True, help="End the job as soon as the guard finds it going wrong.")
 @restart_options
 @node_options
@@ -47,7 +50,7 @@ from whichrank.model.settings import PURPOSES, Purpose
 @click.pass_context
 def command(
     ctx: click.Context, /, out: Path | None, policy: str, purpose: str, guard: str | None, guard_stop: bool,
-    network: bool, verbose: bool, quiet: bool, gate: bool, command_line: tuple[str, ...],
+    network: bool, verbose: bool, quiet: bool, gate: bool, profile: bool, command_line: tuple[str, ...],
     **wishes: Any,
 ) -> None:  # fmt: skip
     """Run COMMAND (torchrun, python, accelerate launch …) unchanged, and watch its ranks.
@@ -72,20 +75,34 @@ def command(
     fellows = fellows_of(wishes, command_line, tell, out)
     audience = Monitors(Wishes(**wishes), job_name(command_line), tell)
     try:
-        code = run(
-            command_line, out,
-            Wish(
-                cast("Policy", policy), cast("Purpose", purpose), network, verbose,
-                guard=guard or ("on" if guard_stop else ""), guard_stop=guard_stop,
-            ),
-            tell=tell, audience=audience, plan=plan, fellows=fellows,
-        )  # fmt: skip
+        with profiled(out, tell) if profile else nullcontext():
+            code = run(
+                command_line, out,
+                Wish(
+                    cast("Policy", policy), cast("Purpose", purpose), network, verbose,
+                    guard=guard or ("on" if guard_stop else ""), guard_stop=guard_stop,
+                ),
+                tell=tell, audience=audience, plan=plan, fellows=fellows,
+            )  # fmt: skip
     finally:
         audience.close()
         part(fellows)
     if code < 0:
         _die_alike(-code)
     ctx.exit(code)
+
+
+@contextmanager
+def profiled(out: Path | None, tell: Callable[[str], None]) -> Iterator[None]:
+    """Record a few steps of the job that runs meanwhile, and say at its end where their time went."""
+    from whichrank.cli.profile import concluded, fresh
+    from whichrank.run.profile import Wishes, failures, hooked
+
+    place, wishes = out / "profile" if out else fresh(), Wishes()
+    with hooked(place, wishes):
+        yield
+    failures(place, tell)
+    concluded(place, wishes.skip, tell)
 
 
 def _die_alike(number: int) -> None:

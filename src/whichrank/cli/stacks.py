@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whichrank.cli._fleet import engines_of, fleet_options, named
+from whichrank.cli._given import evidence
 from whichrank.cli._output import write
 from whichrank.cli._progress import ProgressLine
-from whichrank.cli.diagnose import evidence
 from whichrank.model.errors import UsageError
 
 if TYPE_CHECKING:

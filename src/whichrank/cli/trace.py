@@ -11,9 +11,9 @@ from pathlib import Path
 
 import click
 
+from whichrank.cli._given import FINDINGS, HEALTHY, NOT_ENOUGH, evidence
 from whichrank.cli._output import write
 from whichrank.cli._progress import ProgressLine
-from whichrank.cli.diagnose import FINDINGS, HEALTHY, NOT_ENOUGH, evidence
 from whichrank.model.step_report import StepReport
 from whichrank.report.steps import FORMATS
 

@@ -18,7 +18,7 @@ from typing import BinaryIO, Literal, cast
 
 from whichrank.evidence.archives import Limits, Unpacker, is_archive, printable
 from whichrank.evidence.jobs_in_file import split
-from whichrank.evidence.trace_files import is_compressed_trace
+from whichrank.evidence.trace_files import is_compressed_trace, is_trace_file
 from whichrank.model.contracts import Item, Reader
 from whichrank.model.evidence import Quality, Source
 
@@ -97,7 +97,11 @@ def claims(item: Item, readers: Sequence[Reader] | None = None) -> list[Reader]:
     """Every reader that recognises the file, in stable order; a log may speak for several programs."""
     head = item.head()
     name = item.label.rsplit("/", 1)[-1]
-    return [reader for reader in readers or discover_readers() if reader.sniff(head, name)]
+    known = readers or discover_readers()
+    found = [reader for reader in known if reader.sniff(head, name)]
+    if not found and is_trace_file(item):  # its events begin far behind the head
+        found = [reader for reader in known if reader.NAME == "kineto"]
+    return found
 
 
 def claim(item: Item, readers: Sequence[Reader] | None = None) -> Reader | None:
@@ -185,7 +189,7 @@ class _Walk:
             self.note(item.label, "ignored", aside)
         elif name.startswith(DOCUMENTS):
             self.documents.append(item)
-        elif is_compressed_trace(item.head()):
+        elif is_compressed_trace(item):
             self.keep(item)
         elif not is_archive(item.head(512), name):
             for part in split(item, self.unpacker.folder):

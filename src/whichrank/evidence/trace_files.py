@@ -11,38 +11,56 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from whichrank.evidence.compressed import Gzip, Inflated, Stream, compression, inflate
+from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 
 PIECE = 1 << 20
+FAR = 1 << 20
+"""How much of a file is searched for the list of events."""
 _KINETO = (b'"schemaVersion"', b'"deviceProperties"')
 _ARRAY = re.compile(rb'\s*\[\s*\{\s*"')
+_OBJECT = re.compile(rb'\{\s*"[^"\\]{1,100}"\s*:')
 _EVENT = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
 
 
 def is_trace(head: bytes) -> bool:
     """Whether a file that starts with these bytes is a trace in Chrome's format, compressed or not."""
-    plain = _inflated(head).lstrip(b"\xef\xbb\xbf \t\r\n")
+    plain = _inflated(head)
     if plain.startswith(b"{"):
         return b'"traceEvents"' in plain or all(word in plain for word in _KINETO)
     return bool(_ARRAY.match(plain)) and bool(_EVENT.search(plain[:65_536]))
 
 
-def is_compressed_trace(head: bytes) -> bool:
+def is_trace_file(item: Item) -> bool:
+    """The same for a file: what was noted beside the events may stand before them and be long."""
+    head = item.head()
+    if is_trace(head):
+        return True
+    plain = _inflated(head)
+    return _OBJECT.match(plain) is not None and is_trace(item.head(FAR))
+
+
+def is_compressed_trace(item: Item) -> bool:
     """A trace that can be read as it is, without being unpacked to disk first."""
-    return bool(compression(head)) and is_trace(head)
+    return bool(compression(item.head())) and is_trace_file(item)
 
 
 def _inflated(head: bytes) -> bytes:
+    """The plain bytes, without a byte-order mark and space before them."""
+    return _plain(head).lstrip(b"\xef\xbb\xbf \t\r\n")
+
+
+def _plain(head: bytes) -> bytes:
     kind = compression(head)
     if kind == "gz":
         with suppress(zlib.error):
-            return zlib.decompressobj(wbits=31).decompress(head, 1 << 18)
+            return zlib.decompressobj(wbits=31).decompress(head, FAR)
         return b""
     if kind:
         import io
 
         with suppress(UnreadableError):
-            return inflate(io.BytesIO(head), kind).read(1 << 18)
+            return inflate(io.BytesIO(head), kind).read(FAR)
         return b""
     return head
 

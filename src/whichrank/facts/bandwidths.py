@@ -7,8 +7,6 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from whichrank.facts.environment import rows
-
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _SIZE = re.compile(r"^(\d+)(KiB|MiB|GiB)$")
 _MODEL = re.compile(r"\b(GB200|B300|B200|H200|H100|A100|V100)\b")
@@ -29,6 +27,8 @@ class Measured(NamedTuple):
 @cache
 def measured() -> tuple[Measured, ...]:
     """The rows that state a size and were measured, smallest size first."""
+    from whichrank.facts.environment import rows
+
     found = []
     for row in rows("bandwidth.csv"):
         size = _SIZE.match(row["size"])

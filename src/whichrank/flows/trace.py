@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from whichrank.evidence.readers import kineto
-from whichrank.evidence.trace_files import is_trace
+from whichrank.evidence.trace_files import is_trace_file
 from whichrank.model.contracts import Item, Reader, Reading
 from whichrank.model.errors import UnreadableError, UsageError
 from whichrank.model.evidence import Coverage, Skipped, Source
@@ -54,6 +54,7 @@ def report(steps: Steps, sources: Sequence[Source]) -> StepReport:
         stragglers=tuple(steps.stragglers),
         advice=tuple(steps.advice),
         collectives=tuple(steps.collectives),
+        buckets=tuple(steps.buckets),
         findings=tuple(findings),
         drawings=steps.drawings(),
         states=STATES,
@@ -96,7 +97,7 @@ def _single(paths: Sequence[Given]) -> Item | None:
         return None
     status = path.stat()
     item = Item(path, path.name, status.st_size, status.st_mtime_ns)
-    return item if is_trace(item.head()) else None
+    return item if is_trace_file(item) else None
 
 
 def _attempted(item: Item) -> tuple[str, Reading] | str:
@@ -137,7 +138,7 @@ def _read(item: Item) -> tuple[str, Reading]:
 def reader_of(item: Item) -> Reader | None:
     """The reader that knows this kind of profile."""
     head, name = item.head(), item.label.rsplit("/", 1)[-1]
-    if kineto.sniff(head, name):
+    if is_trace_file(item):
         return cast("Reader", kineto)
     for other in OTHERS:
         reader: Any = import_module(f"whichrank.evidence.readers.{other}")

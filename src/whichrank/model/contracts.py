@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from whichrank.model.evidence import Quality
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.model.verdict import Diagnosis
+
+if TYPE_CHECKING:
+    from whichrank.model.verdict import Diagnosis
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 from whichrank.model.errors import UsageError
@@ -14,6 +13,8 @@ def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Write a file in one step: a draft with a name that nobody can guess, then a rename over the old one.
 
     Without `mode` the file keeps the mode that it had, or gets the usual one of this process."""
+    import tempfile
+
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")  # O_EXCL, O_NOFOLLOW, 0600
     try:
         with os.fdopen(handle, "wb") as stream:

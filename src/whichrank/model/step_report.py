@@ -77,6 +77,19 @@ class CollectiveShare:
     busbw_gbs: float | None
     expected_gbs: float | None
     kernel: str
+    algorithm: str | None = None
+    """By the kernel's name: ring, tree, nvls, … and the protocol; None where it does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One of DDP's buckets in a typical step: gradients that are reduced together."""
+
+    bytes: int | None
+    dtype: str | None
+    begins_us: float
+    """After the beginning of the step."""
+    takes_us: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +112,7 @@ class StepReport:
     stragglers: tuple[Straggler, ...] = ()
     advice: tuple[Advice, ...] = ()
     collectives: tuple[CollectiveShare, ...] = ()
+    buckets: tuple[Bucket, ...] = ()
     findings: tuple[Finding, ...] = ()
     drawings: tuple[RankDrawing, ...] = ()
     states: tuple[str, ...] = ()

@@ -78,6 +78,8 @@ class Lane:
     process: str
     thread: str
     device: bool
+    numbered: bool = False
+    """Whether its spans name the stream they ran on."""
 
 
 @dataclass(slots=True)

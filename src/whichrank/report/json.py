@@ -5,25 +5,25 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from whichrank import __version__
 from whichrank.model.evidence import Coverage, Ref
 from whichrank.model.findings import CodePlace, Endpoint, Finding, Hold, NextStep, Subject, Witness
-from whichrank.model.verdict import (
-    Argument,
-    Diagnosis,
-    GroupInfo,
-    Hypothesis,
-    JobInfo,
-    Position,
-    RankInfo,
-    Verdict,
-    Wait,
-)
 from whichrank.report._words import safe_json
+
+if TYPE_CHECKING:
+    from whichrank.model.verdict import (
+        Argument,
+        Diagnosis,
+        GroupInfo,
+        Hypothesis,
+        JobInfo,
+        Position,
+        RankInfo,
+        Verdict,
+        Wait,
+    )
 
 NAME = "json"
 SCHEMA_VERSION = 1
@@ -31,6 +31,8 @@ SCHEMA_VERSION = 1
 
 def render(diagnosis: Diagnosis) -> Iterator[str]:
     """The document, indented by two."""
+    import msgspec
+
     document = as_document(diagnosis)
     # Ranks and numbers may come from numpy columns: anything that is an integer is written as one.
     try:

@@ -8,8 +8,8 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -81,26 +81,54 @@ def sweep() -> None:
                 private.remove(folder)
 
 
-def run(command: Sequence[str], out: Path, wishes: Wishes, tell: Callable[[str], None]) -> int:
-    """Run the command to its end; its exit code, negative for a signal."""
+@contextmanager
+def hook(out: Path, wishes: Wishes) -> Iterator[dict[str, str]]:
+    """The hook in a folder of its own, while a job may need it; what the job needs in its environment."""
     private_folder(out)
     sweep()
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
         install(folder)
-        job = Job(command, variables(folder, out, wishes))
+        yield variables(folder, out, wishes)
+    finally:
+        if not in_use(folder):
+            private.remove(folder)
+
+
+@contextmanager
+def hooked(out: Path, wishes: Wishes) -> Iterator[None]:
+    """Every job that is started meanwhile is profiled."""
+    with hook(out, wishes) as needed:
+        before = {name: os.environ.get(name) for name in needed}
+        os.environ.update(needed)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+
+def run(command: Sequence[str], out: Path, wishes: Wishes, tell: Callable[[str], None]) -> int:
+    """Run the command to its end; its exit code, negative for a signal."""
+    with hook(out, wishes) as needed:
+        job = Job(command, needed)
         try:
             code = job.wait()
         finally:
             job.release()
-    finally:
-        if not in_use(folder):
-            private.remove(folder)
+    failures(out, tell)
+    return code
+
+
+def failures(out: Path, tell: Callable[[str], None]) -> None:
+    """Why a rank has no profile, where it could say so."""
     for error in sorted(out.glob("rank-*.error.txt")):
         tell(
             f"{error.stem.removesuffix('.error')}: {error.read_text(encoding='utf-8', errors='replace').strip()[:300]}"
         )
-    return code
 
 
 def recorded(out: Path) -> list[Path]:

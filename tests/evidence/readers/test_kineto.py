@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.traces import ALL_REDUCE, job
+from whichrank.evidence.intake import claims
 from whichrank.evidence.readers import kineto
-from whichrank.evidence.readers.kineto import events
-from whichrank.evidence.trace_files import is_compressed_trace, is_trace
+from whichrank.evidence.readers.kineto import table
+from whichrank.evidence.trace_files import is_compressed_trace, is_trace, is_trace_file
 from whichrank.facts.collective_names import operation
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
@@ -74,7 +76,7 @@ def test_every_form_reads_the_same(tmp_path, suffix, indent, form, monkeypatch):
         text = json.dumps(document, indent=indent)
     path = written(tmp_path / f"rank-0{suffix}", text.encode())
     assert is_trace(path.read_bytes()[:4096])
-    assert is_compressed_trace(path.read_bytes()[:4096]) == (suffix == ".json.gz")
+    assert is_compressed_trace(Item(path, path.name, path.stat().st_size, 0)) == (suffix == ".json.gz")
     (trace,) = read(path).records
     assert trace.rank == 0
     assert len(trace.device) == 6 * 6
@@ -220,8 +222,8 @@ def test_odd_types_cost_only_what_is_odd(tmp_path):
 
 
 def test_too_many_spans_and_names_are_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(events, "MOST_SPANS", 100)
-    monkeypatch.setattr(events, "MOST_NAMES", 5)
+    monkeypatch.setattr(table, "MOST_SPANS", 100)
+    monkeypatch.setattr(table, "MOST_NAMES", 5)
     monkeypatch.setattr("whichrank.evidence.trace_files.PIECE", 4096)
     many = written(tmp_path / "t.json", [kernel(f"name {i}", ts=i) for i in range(2000)])
     (trace,) = read(many).records
@@ -266,6 +268,24 @@ def test_times_beyond_any_clock(tmp_path, ts):
 def test_decimal_times_beyond_any_clock_are_bounded():
     from decimal import Decimal
 
-    assert events._nanoseconds([Decimal(1), Decimal("9" * 40)])[0] == 1000
+    assert table._nanoseconds([Decimal(1), Decimal("9" * 40)])[0] == 1000
     with pytest.raises(TypeError):
-        events._nanoseconds([Decimal(1), Decimal("NaN")])
+        table._nanoseconds([Decimal(1), Decimal("NaN")])
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_events_may_begin_far_behind_the_head(tmp_path, suffix):
+    """Tools note the whole machine and all packages before the events."""
+    noise = {f"package {i}": random.Random(i).randbytes(40).hex() for i in range(1000)}
+    text = json.dumps({"metadata": noise, "traceEvents": [kernel("k", ts=1)]})
+    path = written(tmp_path / f"rank-0{suffix}", text.encode())
+    item = Item(path, path.name, path.stat().st_size, 0)
+    assert not is_trace(item.head())
+    assert is_trace_file(item)
+    assert [reader.NAME for reader in claims(item)] == ["kineto"]
+    assert len(read(path).records[0].device) == 1
+
+
+def test_another_json_is_no_trace(tmp_path):
+    path = written(tmp_path / "a.json", json.dumps({"ph": "X", "list": list(range(5000))}).encode())
+    assert not is_trace_file(Item(path, path.name, path.stat().st_size, 0))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from whichrank.model.step_report import Advice, CollectiveShare, RankShares, StepReport, Straggler
+from whichrank.model.step_report import Advice, Bucket, CollectiveShare, RankShares, StepReport, Straggler
 from whichrank.report._coverage import lines
 from whichrank.report._words import counted
 
@@ -51,6 +51,8 @@ def outline(report: StepReport) -> Outline:
         parts.append(Part("what a fix returns", points=tuple(_advice(one, report.step_us) for one in report.advice)))
     if report.collectives:
         parts.append(Part("collectives", _collectives(report.collectives)))
+    if report.buckets:
+        parts.append(Part("ddp buckets", _buckets(report.buckets)))
     if report.findings:
         parts.append(Part("findings", points=tuple(_found(report))))
     if report.notes:
@@ -153,7 +155,8 @@ def _collectives(found: Sequence[CollectiveShare]) -> Table:
     headings = ("operation", "group", "ranks", "size", "per step", "time", "waiting", "moving", "bus GB/s", "usual")
     rows = tuple(
         (
-            one.op, one.group or "–", str(one.ranks or "–"), size(one.bytes), f"{one.per_step:.3g}",
+            f"{one.op} ({one.algorithm})" if one.algorithm else one.op, one.group or "–", str(one.ranks or "–"),
+            size(one.bytes), f"{one.per_step:.3g}",
             duration(one.time_us), duration(one.waiting_us), duration(one.moving_us),
             f"{one.busbw_gbs:.3g}" if one.busbw_gbs else "–", f"{one.expected_gbs:.3g}" if one.expected_gbs else "–",
         )
@@ -161,6 +164,17 @@ def _collectives(found: Sequence[CollectiveShare]) -> Table:
     )  # fmt: skip
     left = len(found) - 12
     return Table(headings, rows, f"{left} more kinds (in the JSON)" if left > 0 else "")
+
+
+def _buckets(found: Sequence[Bucket]) -> Table:
+    """In the order in which they are reduced."""
+    rows = tuple(
+        (str(number), size(one.bytes), one.dtype or "–", duration(one.begins_us), duration(one.takes_us))
+        for number, one in enumerate(found[:16])
+    )
+    known = sum(one.bytes or 0 for one in found)
+    total = f"{len(found)} buckets" + (f", {size(known)} of gradients" if known else "; record shapes for their sizes")
+    return Table(("bucket", "size", "type", "begins at", "takes"), rows, total)
 
 
 def _found(report: StepReport) -> list[tuple[str, tuple[str, ...]]]:

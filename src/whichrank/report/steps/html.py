@@ -31,6 +31,7 @@ PARTS = (
 )  # fmt: skip
 IDLE = ("data_loader", "checkpoint", "garbage_collector", "synchronisation", "host", "other")
 MOST_BARS = 512
+TABLES = {"collectives": "Collectives", "ddp buckets": "DDP buckets"}
 
 
 def render(report: StepReport) -> Iterator[str]:
@@ -66,9 +67,9 @@ def _parts(report: StepReport) -> Iterator[str]:
     if report.ranks:
         yield section("Where the time goes", _legend(), _bars(report.ranks, {one.rank for one in report.stragglers}))
     for part in told.parts:
-        if part.title == "collectives" and part.table is not None:
+        if part.title in TABLES and part.table is not None:
             note = f'<p class="hint">{text(part.table.note)}</p>' if part.table.note else ""
-            yield section("Collectives", table(part.table.headings, part.table.rows, (0, 1)), note)
+            yield section(TABLES[part.title], table(part.table.headings, part.table.rows, (0, 1)), note)
         if part.title in ("findings", "notes"):
             items = "".join(f"<li>{text(words)}</li>" for words, _ in part.points)
             yield section(part.title.capitalize(), f"<ul>{items}</ul>")

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-import msgspec
-
 from whichrank import __version__
 from whichrank.model.step_report import Advice, CollectiveShare, RankShares, StepReport, Straggler
 from whichrank.report import json as base
+from whichrank.report._words import safe_json
 
 NAME = "json"
 
 
 def render(report: StepReport) -> Iterator[str]:
     """The document, indented by two."""
-    try:
-        encoded = msgspec.json.encode(as_document(report), enc_hook=operator.index)
-    except UnicodeEncodeError:
-        encoded = msgspec.json.encode(base.writable(as_document(report)), enc_hook=operator.index)
-    yield msgspec.json.format(encoded, indent=2).decode() + "\n"
+    document = base.writable(as_document(report))  # a file's name may hold what UTF-8 can't
+    text = json.dumps(document, indent=2, ensure_ascii=False, default=operator.index)
+    yield safe_json(text) + "\n"
 
 
 def as_document(report: StepReport) -> dict[str, Any]:
@@ -37,6 +35,7 @@ def as_document(report: StepReport) -> dict[str, Any]:
         "stragglers": [_straggler(one) for one in report.stragglers],
         "advice": [_advice(one) for one in report.advice],
         "collectives": [_collective(one) for one in report.collectives],
+        "buckets": [asdict(one) for one in report.buckets],
         "matched_collectives": report.matched,
         "replay_error_pct": _rounded(report.replay_error_pct, 3),
         "notes": list(report.notes),

@@ -12,6 +12,7 @@ from whichrank.model.step_report import Advice, CollectiveShare
 from whichrank.records.steps import CHECKPOINT, COLLECTOR, HOST, LOADER, SYNCHRONISING
 from whichrank.timeline.steps import replay
 from whichrank.timeline.steps.collectives import payload
+from whichrank.timeline.steps.intervals import median
 from whichrank.timeline.steps.matching import Matched
 from whichrank.timeline.steps.replay import Play, run, span
 from whichrank.timeline.steps.stragglers import Late, as_others
@@ -110,7 +111,7 @@ def _idle(scene: Scene) -> list[Advice]:
     found = []
     for reason, (words, setting, confidence, key) in _IDLE.items():
         idle = np.array([float(one.idle[:, reason].sum()) for one in scene.matched.ranks])
-        everywhere = float(np.median(idle)) / scene.steps
+        everywhere = float(median(idle)) / scene.steps
         if everywhere < LEAST * scene.step_ns or (reason == HOST and not scene.matched.ranks[0].on_device):
             continue
         gain = _gain(scene, replay.prepare(scene.matched, less=reason)) if scene.play is not None else None
@@ -176,10 +177,10 @@ def fitted(scene: Scene) -> tuple[float, float] | None:
     if len(points) < 4 or len({size for size, _ in points}) < 2:
         return None
     sizes = sorted({size for size, _ in points})
-    typical = np.array([np.median([t for s, t in points if s == size]) for size in sizes])
+    typical = np.array([median([t for s, t in points if s == size]) for size in sizes])
     slope, start = np.polyfit(np.array(sizes), typical, 1)
     if slope <= 0:
-        return float(np.median(typical)), 0.0
+        return float(median(typical)), 0.0
     return max(0.0, float(start)), float(slope)
 
 
@@ -207,7 +208,7 @@ def _buckets(scene: Scene) -> list[Advice]:
 def _settings(scene: Scene) -> list[Advice]:
     """Settings that people get wrong, as the profile shows them."""
     signs = {
-        key: float(np.median([one.signs.get(key, 0.0) for one in scene.matched.ranks]))
+        key: float(median([one.signs.get(key, 0.0) for one in scene.matched.ranks]))
         for one in scene.matched.ranks
         for key in one.signs
     }
@@ -229,6 +230,11 @@ def _settings(scene: Scene) -> list[Advice]:
         words = "Copy from pinned memory, without waiting."
         setting = "DataLoader(pin_memory=True), tensor.to(device, non_blocking=True)"
         found.append(Advice(words, setting, signs.get("pageable_ns", 0.0) / 1e3, 0.6, why, "pageable"))
+    if signs.get("items", 0.0) >= 1 and scene.matched.ranks[0].on_device:
+        why = f"{signs['items']:.0f} values are read back from the device per step (.item(), float(tensor), if tensor:)"
+        words = "Don't read values back in every step: each one waits for all work that was launched before."
+        setting = "collect losses with .detach() and read them every N steps"
+        found.append(Advice(words, setting, signs.get("items_ns", 0.0) / 1e3, 0.5, why, "item"))
     forwards, optimizer = signs.get("forwards", 0.0), signs.get("optimizer_steps", 0.0)
     if optimizer > 0 and forwards / optimizer >= 1.9:
         found += _accumulation(scene, round(forwards / optimizer))

@@ -8,12 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
-from whichrank.model.step_report import Advice, CollectiveShare, RankDrawing, RankShares, Straggler
+from whichrank.model.step_report import Advice, Bucket, CollectiveShare, RankDrawing, RankShares, Straggler
 from whichrank.records.steps import EXPOSED, IDLE_REASONS, RankSteps
 from whichrank.records.trace import Bytes, Longs
 from whichrank.timeline.steps import collectives
 from whichrank.timeline.steps.advice import Scene, advise
-from whichrank.timeline.steps.intervals import Cover, union
+from whichrank.timeline.steps.buckets import buckets_of
+from whichrank.timeline.steps.intervals import Cover, median, union
 from whichrank.timeline.steps.matching import Matched, match
 from whichrank.timeline.steps.replay import Play, prepare, run, span
 from whichrank.timeline.steps.stragglers import Late, find_late
@@ -45,13 +46,13 @@ class Steps:
     @cached_property
     def count(self) -> int:
         """Steps that the typical profile holds."""
-        return max(1, int(np.median([len(one.ids) for one in self.ranks])))
+        return max(1, int(median([len(one.ids) for one in self.ranks])))
 
     @cached_property
     def step_ns(self) -> float:
         """The typical step."""
-        lengths = [float(np.median(one.end - one.start)) for one in self.ranks if len(one.ids)]
-        return float(np.median(lengths)) if lengths else 0.0
+        lengths = [float(median(one.end - one.start)) for one in self.ranks if len(one.ids)]
+        return float(median(lengths)) if lengths else 0.0
 
     @cached_property
     def play(self) -> Play | None:
@@ -81,6 +82,11 @@ class Steps:
     def collectives(self) -> list[CollectiveShare]:
         transfer = self.play.transfer if self.play is not None else {}
         return collectives.shares(self.matched, transfer, self.count)
+
+    @cached_property
+    def buckets(self) -> list[Bucket]:
+        """DDP's buckets by the first rank; all ranks have the same."""
+        return buckets_of(self.ranks[0]) if self.ranks else []
 
     @cached_property
     def stragglers(self) -> list[Straggler]:
@@ -194,7 +200,7 @@ def _shares(one: RankSteps, waiting: int | None, offset: float) -> RankShares:
         host=one.host_name or None,
         steps=len(one.ids) if one.marked else 0,
         span_us=whole / 1e3,
-        step_us=float(np.median(one.end - one.start)) / 1e3 if len(one.ids) else 0.0,
+        step_us=float(median(one.end - one.start)) / 1e3 if len(one.ids) else 0.0,
         compute_pct=share(float(one.compute.sum())),
         communication_pct=share(communication),
         exposed_pct=share(float(one.exposed.sum())),

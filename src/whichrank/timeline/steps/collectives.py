@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 
 import numpy as np
@@ -9,10 +10,28 @@ import numpy as np
 from whichrank.facts.bandwidths import bus_factor, expected
 from whichrank.model.step_report import CollectiveShare
 from whichrank.records.trace import Collective
+from whichrank.timeline.steps.intervals import distinct, median
 from whichrank.timeline.steps.matching import Matched
 
 FEWEST_BYTES = 1 << 20
 """Below this a collective's time is latency, and its bandwidth says nothing."""
+
+
+_ALGORITHM = re.compile(
+    r"(?<![A-Za-z])(RING|Ring|TREE|Tree|NVLS_TREE|NVLS|COLLNET_DIRECT|COLLNET_CHAIN|CollNet|PAT)_?(LL128|LL|SIMPLE|Simple)?"
+)
+
+
+def algorithm(kernel: str) -> str | None:
+    """What NCCL chose, by the name of its kernel: AllReduce_Sum_f32_RING_LL, ncclAllReduceRingLLKernel_…"""
+    name = kernel.partition("(")[0]
+    found = _ALGORITHM.search(name) or _OLD.search(name)
+    if found is None:
+        return None
+    return " ".join(part.lower().replace("_", " ") for part in found.groups() if part)
+
+
+_OLD = re.compile(r"nccl[A-Z]\w*?(Ring|Tree|CollNet)(LL128|LL)?Kernel")
 
 
 def payload(what: Collective) -> int | None:
@@ -36,30 +55,32 @@ def _share(matched: Matched, transfer: dict[int, float], ops: list[int], steps: 
     what = matched.what[ops[0]]
     size = payload(what)
     rows = np.concatenate([np.arange(matched.first[op], matched.first[op + 1]) for op in ops])
-    members = len(np.unique(matched.rank[rows]))
+    members = len(distinct(matched.rank[rows]))
     together = len(matched.ranks) > 1 and members > 1
     seen = what.size is None or members == what.size
-    moving = float(np.median([transfer.get(op, 0.0) for op in ops])) if together and seen else None
+    moving = float(median([transfer.get(op, 0.0) for op in ops])) if together and seen else None
     last = {op: int(matched.start[matched.first[op] : matched.first[op + 1]].max()) for op in ops}
     waits = [max(0, last[int(matched.op[row])] - int(matched.start[row])) for row in rows.tolist()]
     ranks = what.size or (members if together else None)
     bandwidth = None
     if size is not None and ranks and size >= FEWEST_BYTES and moving:
         bandwidth = size / moving * bus_factor(what.op, ranks)
-    hosts = {matched.ranks[i].host_name for i in np.unique(matched.rank[rows]).tolist()}
+    hosts = {matched.ranks[i].host_name for i in distinct(matched.rank[rows])}
     nodes = len(hosts) if "" not in hosts else (1 if ranks and ranks <= 8 and (what.size or 0) <= 8 else 0)
     usual = expected(matched.ranks[0].accelerator, what.op, ranks, nodes, size) if size and ranks and nodes else None
     one = matched.ranks[int(matched.rank[rows[0]])]
+    kernel = one.names[int(one.calls.name[int(matched.call[rows[0]])])]
     return CollectiveShare(
         op=what.op or "unknown",
         group=what.desc if what.desc not in ("", "undefined") else what.group,
         ranks=ranks,
         bytes=size,
         per_step=len(ops) / max(1, steps),
-        time_us=float(np.median(matched.end[rows] - matched.start[rows])) / 1e3,
+        time_us=float(median(matched.end[rows] - matched.start[rows])) / 1e3,
         waiting_us=float(np.mean(waits)) / 1e3 if together else None,
         moving_us=moving / 1e3 if moving is not None else None,
         busbw_gbs=bandwidth,
         expected_gbs=usual.busbw if usual else None,
-        kernel=one.names[int(one.calls.name[int(matched.call[rows[0]])])],
+        kernel=kernel,
+        algorithm=algorithm(kernel),
     )

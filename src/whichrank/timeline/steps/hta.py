@@ -11,9 +11,10 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from whichrank.records.trace import Trace
-from whichrank.timeline.steps.intervals import union
+from whichrank.records.trace import MARK, Longs, Trace
+from whichrank.timeline.steps.intervals import among, union
 
 _COMMUNICATION = re.compile(r"^nccl.*Kernel")
 _MEMORY = re.compile(r"(^Memcpy)|(^Memset)|(^dma)")
@@ -32,9 +33,9 @@ class Shares:
 def shares(trace: Trace) -> Shares:
     """The three numbers for one rank."""
     device = trace.device
-    rows = np.ones(len(device), np.bool_)
+    rows = _on_streams(trace)
     if trace.profiler_steps > 1:
-        rows = _before_last_step(trace)
+        rows &= _before_last_step(trace)
     names = device.name[rows]
     start, end = device.start[rows], device.end[rows]
     if not len(start):
@@ -53,16 +54,33 @@ def shares(trace: Trace) -> Shares:
     )
 
 
+def _on_streams(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """What names its stream is the device's; annotations mostly don't. All of it where nothing does."""
+    numbered = np.array([lane.numbered for lane in trace.lanes], np.bool_)
+    found = numbered[trace.device.lane] if len(trace.device) else np.zeros(0, np.bool_)
+    return found if found.any() else trace.device.kind != MARK
+
+
 def _before_last_step(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Spans of the device that a call before the last step's mark launched."""
     device, host = trace.device, trace.host
     marked = [index for index, name in enumerate(trace.names) if "ProfilerStep" in name]
     # An annotation on the device has no stream of its own there: it counts as the host's.
-    starts = np.concatenate((host.start[np.isin(host.name, marked)], device.start[np.isin(device.name, marked)]))
+    starts = np.concatenate((host.start[among(host.name, marked)], device.start[among(device.name, marked)]))
     if not len(starts):
         return np.ones(len(device), np.bool_)
-    calls = host.link[(host.link >= 0) & (host.start < starts.max())]
-    return np.isin(device.link, calls) & (device.link >= 0)
+    last = starts.max()
+    calls = host.link[(host.link >= 0) & (host.start < last)]
+    return np.where(device.link >= 0, _linked(device.link, calls), device.start < last)
+
+
+def _linked(links: Longs, calls: Longs) -> npt.NDArray[np.bool_]:
+    """Which of the links are those of calls."""
+    if not len(calls):
+        return np.zeros(len(links), np.bool_)
+    calls = np.sort(calls)
+    found: npt.NDArray[np.bool_] = calls[np.minimum(np.searchsorted(calls, links), len(calls) - 1)] == links
+    return found
 
 
 def _kind(name: str) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from whichrank.records.trace import Longs
 
@@ -62,6 +64,36 @@ class Cover:
         times, level = times[order], np.cumsum(change[order])
         keep = (level[:-1] == 1) & (times[1:] > times[:-1])
         return union(times[:-1][keep], times[1:][keep])
+
+
+def median(values: Any) -> float:
+    """The median; nothing of what np.median checks can occur here, and most arrays are short."""
+    ordered = np.sort(np.asarray(values))
+    middle = len(ordered) // 2
+    return float(ordered[middle]) if len(ordered) % 2 else (float(ordered[middle - 1]) + float(ordered[middle])) / 2
+
+
+def medians(values: Longs, first: Longs) -> npt.NDArray[np.float64]:
+    """The median of each stretch; stretch n begins at first[n] and ends at first[n + 1]; 0 for an empty one."""
+    count = np.diff(first)
+    stretch = np.repeat(np.arange(len(count)), count)
+    ordered = np.concatenate((values[np.lexsort((values, stretch))].astype(np.float64), [0.0]))
+    low, high = first[:-1] + np.maximum(count - 1, 0) // 2, first[:-1] + count // 2
+    return np.where(count > 0, (ordered[low] + ordered[high]) / 2, 0.0)
+
+
+def distinct(numbers: Any) -> list[int]:
+    """The numbers that occur, in order; none of them is negative. (np.unique would import masked arrays for it.)"""
+    return np.flatnonzero(np.bincount(numbers)).tolist() if len(numbers) else []
+
+
+def among(numbers: Any, chosen: Iterable[int]) -> npt.NDArray[np.bool_]:
+    """Which of the numbers are chosen; none of them is negative. (np.isin would sort them all.)"""
+    found = list(chosen)
+    table = np.zeros(1 + max(int(numbers.max()) if len(numbers) else 0, *found, 0), np.bool_)
+    table[found] = True
+    flags: npt.NDArray[np.bool_] = table[numbers]
+    return flags
 
 
 def union(start: Any, end: Any) -> Cover:

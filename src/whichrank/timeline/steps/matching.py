@@ -15,6 +15,7 @@ import numpy as np
 
 from whichrank.records.steps import RankSteps
 from whichrank.records.trace import Collective, Ints, Longs
+from whichrank.timeline.steps.intervals import median
 
 TOGETHER = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "send_recv", ""}
 """Operations whose members end together; a broadcast's root may be gone long before the others."""
@@ -141,19 +142,19 @@ def _aligned(
         now = late - offset[rank]
         middle = np.bincount(op, now, minlength=len(what)) / np.maximum(np.bincount(op, minlength=len(what)), 1)
         apart = now - middle[op]
-        change = np.array([np.median(apart[rows]) if len(rows) else 0.0 for rows in mine])
+        change = np.array([median(apart[rows]) if len(rows) else 0.0 for rows in mine])
         for members in hosts:
             seen = [m for m in members if len(mine[m])]
             if seen:
-                change[members] = np.median(change[seen])
+                change[members] = median(change[seen])
         offset += change
         if np.abs(change).max() < 100:
             break
-    offset -= np.median(offset)
+    offset -= median(offset)
     left = late - offset[rank]
     middle = np.bincount(op, left, minlength=len(what)) / np.maximum(np.bincount(op, minlength=len(what)), 1)
     for index, rows in enumerate(mine):
-        error[index] = int(np.median(np.abs(left[rows] - middle[op[rows]]))) if len(rows) else 0
+        error[index] = int(median(np.abs(left[rows] - middle[op[rows]]))) if len(rows) else 0
     return np.rint(offset).astype(np.int64), error
 
 
@@ -199,7 +200,9 @@ def _clusters(found: Matched, op: int) -> list[frozenset[int]]:
     """The members of an operation by their ends: those that lie together."""
     low, high = found.first[op], found.first[op + 1]
     ends, who = found.end[low:high], found.rank[low:high]
-    limit = max(APART_NS, int(np.median(ends - found.start[low:high])) // 10) if high > low else 0
+    if len(ends) < 2 or int(ends.max()) - int(ends.min()) <= APART_NS:
+        return [frozenset(who.tolist())]
+    limit = max(APART_NS, int(median(ends - found.start[low:high])) // 10)
     order = np.argsort(ends, kind="stable")
     cuts = np.flatnonzero(np.diff(ends[order]) > limit) + 1
     return [frozenset(part.tolist()) for part in np.split(who[order], cuts)]

@@ -12,6 +12,7 @@ from whichrank.records.trace import Collective, Longs, Spans, Trace
 from whichrank.timeline.steps import hta
 from whichrank.timeline.steps.chain import link_up
 from whichrank.timeline.steps.drawing import draw
+from whichrank.timeline.steps.intervals import distinct
 from whichrank.timeline.steps.signs import signs_of
 from whichrank.timeline.steps.windows import Windows, launched_at, windows
 from whichrank.timeline.steps.work import REASONS, Work, work_of
@@ -149,8 +150,8 @@ def _names(
     calls: np.ndarray[tuple[int], np.dtype[np.int32]],
 ) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.int32]]]:
     """Only the names that are still used, and where each old number went (-1 stays -1)."""
-    kept = np.unique(np.concatenate((top.reshape(-1), calls)))
-    kept = kept[kept >= 0]
+    used = np.concatenate((top.reshape(-1), calls))
+    kept = np.array(distinct(used[used >= 0]), np.int64)
     moved = np.full(len(trace.names) + 1, -1, np.int32)
     moved[kept] = np.arange(len(kept))
     return [trace.names[index] for index in kept.tolist()], moved

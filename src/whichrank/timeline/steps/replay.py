@@ -15,6 +15,7 @@ import numpy as np
 
 from whichrank.records.steps import ARRIVE, WAIT, RankSteps
 from whichrank.timeline.steps.collectives import payload
+from whichrank.timeline.steps.intervals import medians
 from whichrank.timeline.steps.matching import Matched
 
 
@@ -177,24 +178,18 @@ def _before(matched: Matched, chains: Sequence[Chain], ends: Any) -> dict[int, s
 
 def _transfers(matched: Matched, before: Mapping[int, set[int]], ends: Any) -> dict[int, float]:
     """How long each operation took once everybody was there and its stream was free."""
-    first = matched.first
+    played = np.flatnonzero(np.diff(matched.first))
+    last = np.maximum.reduceat(matched.start, matched.first[played]).tolist() if len(played) else []
     found = {}
-    for op in range(len(matched.what)):
-        if first[op + 1] == first[op]:
-            continue
-        begun = float(matched.start[first[op] : first[op + 1]].max())
-        begun = max([begun, *(float(ends[earlier]) for earlier in before.get(op, ()))])
-        found[op] = max(0.0, float(ends[op]) - begun)
+    for op, arrived in zip(played.tolist(), last, strict=True):
+        begun = max((ends[earlier] for earlier in before.get(op, ())), default=arrived)
+        found[op] = max(0.0, ends[op] - max(begun, arrived))
     return found
 
 
 def _ends(matched: Matched) -> Any:
     """When each operation ended, on the aligned clock."""
-    first = matched.first
-    return [
-        float(np.median(matched.end[first[op] : first[op + 1]])) if first[op + 1] > first[op] else 0.0
-        for op in range(len(matched.what))
-    ]
+    return medians(matched.end, matched.first).tolist()
 
 
 def without_waits(play: Play) -> Play:

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from whichrank.records.trace import MARK, MEMORY, OPERATOR, RUNTIME, Spans, Trace
-from whichrank.timeline.steps.intervals import union
+from whichrank.timeline.steps.intervals import among, distinct, median, union
 from whichrank.timeline.steps.windows import Windows
 
 # Names by torch's reducer (torch/csrc/distributed/c10d/reducer.cpp), operators and marks.
@@ -21,7 +21,7 @@ NAMES = {
     "fsdp_unshards": r"^(?:FSDP::all_gather|FSDP\.|FullyShardedDataParallel\.)",
     "deepspeed": r"deepspeed|DeepSpeed",
 }
-TIMED = ("unused_searches", "bucket_copies")
+TIMED = ("unused_searches", "bucket_copies", "items")
 _PATTERNS = {key: re.compile(text) for key, text in NAMES.items()}
 _PAGEABLE = re.compile(r"Memcpy (?:HtoD|DtoH) .*Pageable")
 _LAUNCH = re.compile(r"launch", re.IGNORECASE)
@@ -31,17 +31,17 @@ def signs_of(trace: Trace, launched: np.ndarray[tuple[int], np.dtype[np.int64]],
     """Counts per step (or nanoseconds, where the name ends so)."""
     steps = max(1, len(windows.ids))
     host, found = trace.host.of(MARK, OPERATOR), {}
-    used = [(index, trace.names[index][:160]) for index in np.unique(host.name).tolist()]
+    used = [(index, trace.names[index][:160]) for index in distinct(host.name)]
     counts = np.bincount(host.name, minlength=len(trace.names)) if len(trace.names) else np.zeros(0, np.int64)
     for key, pattern in _PATTERNS.items():
         chosen = [index for index, name in used if pattern.search(name)]
         found[key] = float(counts[chosen].sum()) / steps if chosen else 0.0
         if key in TIMED and chosen:
-            mine = host.where(np.isin(host.name, chosen))
+            mine = host.where(among(host.name, chosen))
             found[f"{key}_ns"] = float(union(mine.start, mine.end).total) / steps
     moves = trace.device.of(MEMORY)
     pageable = [index for index, name in enumerate(trace.names) if _PAGEABLE.match(name)]
-    mine = moves.where(np.isin(moves.name, pageable))
+    mine = moves.where(among(moves.name, pageable))
     found["pageable_copies"] = len(mine) / steps
     found["pageable_ns"] = float((mine.end - mine.start).sum()) / steps
     found.update(_launches(trace, launched, steps))
@@ -55,11 +55,11 @@ def _launches(trace: Trace, launched: np.ndarray[tuple[int], np.dtype[np.int64]]
         return {}
     delay = device.start - launched
     calls = trace.host.of(RUNTIME)
-    launching = [index for index in np.unique(calls.name).tolist() if _LAUNCH.search(trace.names[index][:160])]
-    mine: Spans = calls.where(np.isin(calls.name, launching))
+    launching = [index for index in distinct(calls.name) if _LAUNCH.search(trace.names[index][:160])]
+    mine: Spans = calls.where(among(calls.name, launching))
     return {
         "kernels": len(device) / steps,
-        "kernel_ns": float(np.median(device.end - device.start)),
-        "ahead_ns": float(np.median(delay)),
-        "launch_ns": float(np.median(mine.end - mine.start)) if len(mine) else 0.0,
+        "kernel_ns": float(median(device.end - device.start)),
+        "ahead_ns": float(median(delay)),
+        "launch_ns": float(median(mine.end - mine.start)) if len(mine) else 0.0,
     }

@@ -20,6 +20,7 @@ from whichrank.records.steps import (
     WORKING,
     RankSteps,
 )
+from whichrank.timeline.steps.intervals import distinct, median
 from whichrank.timeline.steps.matching import TOGETHER, Matched
 from whichrank.timeline.steps.replay import Play, own_clock, run, span, with_own
 
@@ -55,7 +56,7 @@ def lateness(matched: Matched) -> tuple[Floats, list[int]]:
     Once the others have waited for it they are level again: what is lost after each such meeting adds up. Between two
     meetings only the worst collective counts: a rank that is late by 100 ms is late for every bucket that follows.
     """
-    steps = sorted({int(s) for s in np.unique(matched.step)}) if len(matched.step) else []
+    steps = sorted(set(matched.step.tolist()))
     place = {step: index for index, step in enumerate(steps)}
     found = np.zeros((len(matched.ranks), max(1, len(steps))))
     least = np.maximum(3 * matched.error, LEAST_NS // 2)
@@ -84,7 +85,7 @@ def _levelled(matched: Matched) -> npt.NDArray[np.int64]:
         (r, c): o for o, r, c in zip(matched.op.tolist(), matched.rank.tolist(), matched.call.tolist(), strict=True)
     }
     for index, one in enumerate(matched.ranks):
-        for call in np.unique(one.links.call[one.links.kind == WAIT]).tolist():
+        for call in distinct(one.links.call[one.links.kind == WAIT]):
             waited[numbers[index, call]] += 1
     members = np.diff(matched.first)
     if not any(one.compute.any() for one in matched.ranks):  # nothing shows who waits: every operation levels them
@@ -95,7 +96,7 @@ def _levelled(matched: Matched) -> npt.NDArray[np.int64]:
 
 def _median_without(order: npt.NDArray[np.int64], value: int) -> float:
     rest = np.delete(order, int(np.searchsorted(order, value)))
-    return float(np.median(rest)) if len(order) <= 64 else float(order[(len(order) - 1) // 2])
+    return float(median(rest)) if len(order) <= 64 else float(order[(len(order) - 1) // 2])
 
 
 def find_late(matched: Matched, play: Play | None, recorded: float | None) -> list[Late]:
@@ -104,7 +105,7 @@ def find_late(matched: Matched, play: Play | None, recorded: float | None) -> li
     if len(ranks) < 2:
         return []
     late, steps = lateness(matched)
-    typical = float(np.median([np.median(one.end - one.start) for one in ranks if len(one.ids)]))
+    typical = float(median([median(one.end - one.start) for one in ranks if len(one.ids)]))
     count = max(1, len([s for s in steps if s >= 0]))
     each = np.minimum(late.sum(axis=1), _excess(ranks)) / count
     found = []
@@ -140,7 +141,7 @@ def _excess(ranks: Sequence[RankSteps]) -> Floats:
     work = np.array([float(one.compute.sum()) for one in ranks])
     if not work.any():  # collectives alone, as NCCL's Inspector logs them: nothing tells own time from waiting
         return np.full(len(ranks), np.inf)
-    slower = np.array([max(0.0, work[i] - float(np.median(np.delete(work, i)))) for i in range(len(ranks))])
+    slower = np.array([max(0.0, work[i] - float(median(np.delete(work, i)))) for i in range(len(ranks))])
     found: Floats = np.maximum(_own_excess(ranks), slower)
     return found
 
@@ -149,7 +150,7 @@ def _own_excess(ranks: Sequence[RankSteps]) -> Floats:
     common = sorted(set.intersection(*({int(i) for i in one.ids} for one in ranks)))
     if not common or not all(one.marked for one in ranks):
         own = np.array([float(one.links.own.sum() + one.tail.sum()) for one in ranks])
-        return np.array([max(0.0, own[i] - float(np.median(np.delete(own, i)))) for i in range(len(ranks))])
+        return np.array([max(0.0, own[i] - float(median(np.delete(own, i)))) for i in range(len(ranks))])
     table = np.array([_own_by_step(one, common) for one in ranks])
     # A delay before the first kernel of a step falls into the step before: only the sum is compared.
     others = (np.median(np.delete(table, index, axis=0), axis=0) for index in range(len(ranks)))
@@ -175,15 +176,15 @@ def as_others(play: Play, index: int) -> tuple[list[float], float]:
                     arrivals.setdefault(op, []).append(moment)
     others = [chain for other, chain in enumerate(play.chains) if other != index]
     mine = play.chains[index]
-    begin = min(mine.begin, float(np.median([chain.begin for chain in others])))
+    begin = min(mine.begin, float(median([chain.begin for chain in others])))
     clock = (mine.begin + own_clock(mine)).tolist()
-    end = float(np.median([chain.begin + own_clock(chain)[-1] for chain in others]))
+    end = float(median([chain.begin + own_clock(chain)[-1] for chain in others]))
     now, ahead, own = begin, mine.begin - begin, []
     for place, moment in enumerate(clock):
         if place == len(mine.op):
             ahead = max(0.0, moment - end)
         elif mine.kind[place] == ARRIVE and mine.op[place] in arrivals:
-            ahead = max(0.0, moment - float(np.median(arrivals[mine.op[place]])))
+            ahead = max(0.0, moment - float(median(arrivals[mine.op[place]])))
         then = max(now, moment - ahead)
         own.append(then - now)
         now = then
@@ -226,7 +227,7 @@ def _name(ranks: Sequence[RankSteps], index: int) -> str:
     best, most = "", 0.0
     for name, mine in totals[index].items():
         others = [total.get(name, 0.0) for i, total in enumerate(totals) if i != index]
-        more = mine - float(np.median(others))
+        more = mine - float(median(others))
         if more > most:
             best, most = name, more
     return best if len(best) <= 120 else best[:117] + "…"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whichrank.records.trace import COMMUNICATION, COMPUTE, MARK, MEMORY, OPERATOR, RUNTIME, Longs, Spans, Trace
+from whichrank.timeline.steps.intervals import among, distinct
 
 PROFILER = re.compile(r"^ProfilerStep\s*#\s*(\d{1,18})")
 _OPTIMIZER = re.compile(r"^Optimizer\.step#")
@@ -49,7 +50,7 @@ def host_steps(trace: Trace) -> tuple[Longs, Longs, Longs]:
     marks = trace.host.of(MARK, OPERATOR)
     named = {index: int(found[1]) for index, name in enumerate(trace.names) if (found := PROFILER.match(name))}
     if named:
-        rows = np.flatnonzero(np.isin(marks.name, list(named)))
+        rows = np.flatnonzero(among(marks.name, named))
         ids = np.array([named[n] for n in marks.name[rows].tolist()], np.int64)
         order = np.argsort(marks.start[rows], kind="stable")
         _, first = np.unique(ids[order], return_index=True)
@@ -65,7 +66,7 @@ def _none() -> tuple[Longs, Longs, Longs]:
 def _by_optimizer(trace: Trace, marks: Spans) -> tuple[Longs, Longs, Longs] | None:
     """From one optimizer step's end to the next one's."""
     chosen = [index for index, name in enumerate(trace.names) if _OPTIMIZER.match(name)]
-    rows = np.flatnonzero(np.isin(marks.name, chosen))
+    rows = np.flatnonzero(among(marks.name, chosen))
     if len(rows) < 2:
         return None
     # Several optimizers step one after another: the most frequent name counts.
@@ -79,11 +80,11 @@ def _by_repetition(trace: Trace, marks: Spans) -> tuple[Longs, Longs, Longs] | N
     marks = marks.of(MARK)
     if len(marks) < 2:
         return None
-    plain = {int(n): _DIGITS.sub("", trace.names[n]) for n in np.unique(marks.name)}
+    plain = {n: _DIGITS.sub("", trace.names[n]) for n in distinct(marks.name)}
     span = int(marks.end.max() - marks.start.min())
     best: tuple[int, Spans] | None = None
     for text in sorted(set(plain.values())):
-        mine = marks.where(np.isin(marks.name, [n for n, t in plain.items() if t == text]))
+        mine = marks.where(among(marks.name, [n for n, t in plain.items() if t == text]))
         length = int((mine.end - mine.start).sum())
         apart = len(mine) >= 2 and bool((mine.start[1:] >= mine.end[:-1]).all())
         if apart and COVERS * span <= length <= span and (best is None or length > best[0]):
@@ -104,7 +105,7 @@ def windows(trace: Trace, launched: Longs, work: Spans) -> Windows:
     if not len(trace.device.of(COMPUTE, COMMUNICATION, MEMORY)):
         return Windows(ids, start, np.maximum(np.concatenate((start[1:], end[-1:])), start), marked=True)
     step = np.searchsorted(start, launched, side="right") - 1
-    real = np.isin(trace.device.kind, (COMPUTE, COMMUNICATION, MEMORY))
+    real = among(trace.device.kind, (COMPUTE, COMMUNICATION, MEMORY))
     inside = real & (step >= 0) & (launched < end[-1])
     starts, ends = start.copy(), end.copy()
     for index in range(len(ids)):

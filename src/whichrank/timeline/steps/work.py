@@ -9,7 +9,7 @@ import numpy as np
 
 from whichrank.records.steps import CHECKPOINT, COLLECTOR, HOST, LOADER, SYNCHRONISING
 from whichrank.records.trace import COMMUNICATION, COMPUTE, MARK, MEMORY, OPERATOR, PYTHON, RUNTIME, Spans, Trace
-from whichrank.timeline.steps.intervals import Cover, union
+from whichrank.timeline.steps.intervals import Cover, among, distinct, union
 
 _LOADS = re.compile(
     r"enumerate\(DataLoader\)|DataLoaderIter|data_?loader\b.*(?:next|fetch)|^dataloader|\bget_batch\b", re.IGNORECASE
@@ -91,7 +91,7 @@ def _operators(trace: Trace, loading: Cover) -> Spans:
     found = operators.where(keep)
     found = found.where(np.lexsort((-found.end, found.start, found.lane)))
     outer = np.ones(len(found), np.bool_)
-    for lane in np.unique(found.lane):
+    for lane in distinct(found.lane):
         rows = np.flatnonzero(found.lane == lane)
         outer[rows[1:]] = found.start[rows][1:] >= np.maximum.accumulate(found.end[rows])[:-1]
     found = found.where(outer)
@@ -115,7 +115,7 @@ def _why_spans(trace: Trace, flags: Flags) -> Spans:
     host = trace.host
     named = flags[host.name]
     rows = (named >= 0) & np.where(
-        named == SYNCHRONISING, host.kind == RUNTIME, np.isin(host.kind, (MARK, OPERATOR, PYTHON))
+        named == SYNCHRONISING, host.kind == RUNTIME, among(host.kind, (MARK, OPERATOR, PYTHON))
     )
     spans = host.where(rows)
     spans.kind = flags[spans.name]
@@ -124,13 +124,13 @@ def _why_spans(trace: Trace, flags: Flags) -> Spans:
 
 def _may(host: Spans, reason: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     kinds = (RUNTIME, OPERATOR) if reason == SYNCHRONISING else (MARK, OPERATOR, PYTHON)
-    return np.isin(host.kind, kinds)
+    return among(host.kind, kinds)
 
 
 def _flags(trace: Trace) -> Flags:
     """What the host's spans of each name are about."""
     flags = np.full(max(1, len(trace.names)), -1, np.int8)
-    for index in np.unique(trace.host.name).tolist():
+    for index in distinct(trace.host.name):
         name = trace.names[index][:160]
         if _LOADS.search(name):
             flags[index] = LOADER

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from whichrank.evidence.readers.kineto.batches import Batches
-from whichrank.evidence.readers.kineto.events import MOST_SPANS, Table, decoder, span_class
+from whichrank.evidence.readers.kineto.table import MOST_SPANS, Table, exact_times
 from whichrank.evidence.trace_files import is_trace, pieces
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
@@ -27,10 +27,9 @@ def sniff(head: bytes, name: str) -> bool:
 
 def read(item: Item) -> Reading:
     """The spans of one process as columns."""
-    kind = span_class(_beginning(item))
-    table = Table(kind=kind)
+    table = Table(exact=exact_times(_beginning(item)))
     with pieces(item.path) as source:
-        batches: Batches[Any] = Batches(source, decoder(kind))
+        batches: Batches[Any] = Batches(source, table.decode, table.scanner())
         for batch in batches:
             table.add(batch)
         cut = source.cut

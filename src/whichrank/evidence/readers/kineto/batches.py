@@ -8,12 +8,11 @@ repaired event by event, and what can't be repaired is counted.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
-
-import msgspec
 
 T = TypeVar("T")
 
@@ -24,7 +23,7 @@ _CLOSE = re.compile(rb"\}\s*(?:,\s*)?\]")
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _SPACE = b" \t\r\n"
 _CUTS, _CLOSES = 8, 64
-_WRONG: tuple[type[Exception], ...] = (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError)
+_WRONG: tuple[type[Exception], ...] = (RecursionError, ValueError)
 
 
 @dataclass
@@ -33,6 +32,8 @@ class Batches(Generic[T]):
 
     pieces: Iterable[bytes]
     decode: Callable[[bytes], list[T]]
+    fast: Callable[[bytes, int], Sized | None] | None = None
+    """Reads so many bytes of what it is given faster than `decode`, or leaves them to it."""
     around: dict[str, Any] = field(default_factory=dict)
     """The keys beside the events."""
     refused: int = 0
@@ -40,7 +41,7 @@ class Batches(Generic[T]):
     unended: bool = False
     """The list of events has no end: the file was cut."""
 
-    def __iter__(self) -> Iterator[list[T]]:
+    def __iter__(self) -> Iterator[Sized]:
         source = iter(self.pieces)
         buffer = self._opening(source)
         while True:
@@ -86,13 +87,17 @@ class Batches(Generic[T]):
 
     def _keep(self, text: bytes) -> None:
         try:
-            found = msgspec.json.decode(text)
+            found = json.loads(text)
         except _WRONG:
             found = {key: value for key in _WANTED if (value := _value(text, key)) is not None}
         if isinstance(found, dict):
             self.around.update(found)
 
-    def _next(self, buffer: bytes) -> tuple[list[T], bytes, bool]:
+    def _batch(self, buffer: bytes, end: int) -> Sized:
+        found = self.fast(buffer, end) if self.fast is not None else None
+        return found if found is not None else self.decode(b"[" + buffer[:end] + b"]")
+
+    def _next(self, buffer: bytes) -> tuple[Sized, bytes, bool]:
         """A batch, what is left, and whether the events are over."""
         end = len(buffer)
         for _ in range(_CUTS):
@@ -100,7 +105,7 @@ class Batches(Generic[T]):
             if end < 0:
                 return [], buffer, False
             try:
-                return self.decode(b"[" + buffer[:end] + b"]"), buffer[end:].lstrip(_SPACE + b","), False
+                return self._batch(buffer, end), buffer[end:].lstrip(_SPACE + b","), False
             except _WRONG:
                 over = self._to_the_end(buffer)
                 if over is not None:
@@ -108,18 +113,18 @@ class Batches(Generic[T]):
         cut = _last_cut(buffer, len(buffer))
         return self._mended(buffer[:cut]), buffer[cut:].lstrip(_SPACE + b","), False
 
-    def _to_the_end(self, buffer: bytes) -> tuple[list[T], bytes, bool] | None:
+    def _to_the_end(self, buffer: bytes) -> tuple[Sized, bytes, bool] | None:
         """The batch up to the end of the list, if the list ends in here."""
         for tried, close in enumerate(_CLOSE.finditer(buffer)):
             if tried == _CLOSES:
                 break
             try:
-                return self.decode(b"[" + buffer[: close.start() + 1] + b"]"), buffer[close.end() :], True
+                return self._batch(buffer, close.start() + 1), buffer[close.end() :], True
             except _WRONG:
                 continue
         return None
 
-    def _last(self, buffer: bytes) -> Iterator[list[T]]:
+    def _last(self, buffer: bytes) -> Iterator[Sized]:
         """What is left when the file has ended."""
         if not buffer.strip(_SPACE + b"]},"):
             self.unended = self.unended or not buffer.strip(_SPACE).startswith((b"]", b"}"))
@@ -172,8 +177,6 @@ _WANTED = ("distributedInfo", "baseTimeNanoseconds", "deviceProperties", "host_n
 
 def _value(text: bytes, key: str) -> Any:
     """One value out of a text that is not whole."""
-    import json
-
     at = re.search(rb'"' + key.encode() + rb'"\s*:\s*', text)
     if at is None:
         return None

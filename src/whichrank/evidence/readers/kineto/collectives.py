@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
-
-import msgspec
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from whichrank.facts.collective_names import operation
 from whichrank.records.trace import Collective
@@ -20,7 +19,34 @@ SIZES = {
 _RANKS = re.compile(r"\d+")
 
 
-def described(name: str, args: Any) -> Collective:
+class Arguments(NamedTuple):
+    """What is used of an event's arguments; nothing is known of their types but that of `collective`."""
+
+    collective: str | None = None
+    sent: Any = None
+    received: Any = None
+    dtype: Any = None
+    size: Any = None
+    group: Any = None
+    desc: Any = None
+    ranks: Any = None
+    seq: Any = None
+    shapes: Any = None
+    types: Any = None
+
+
+_KEYS = (
+    "Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size", "Process Group Name",
+    "Process Group Description", "Process Group Ranks", "Seq", "Input Dims", "Input type",
+)  # fmt: skip
+
+
+def noted(args: Mapping[str, Any]) -> Arguments:
+    """The arguments of an event, by the profiler's own keys."""
+    return Arguments(*(args.get(key) for key in _KEYS))
+
+
+def described(name: str, args: Arguments) -> Collective:
     """What the arguments say of the collective that this event is about."""
     op = operation(args.collective or "") or operation(name)
     size = SIZES.get(str(args.dtype).lower()) if args.dtype is not None else None
@@ -67,12 +93,9 @@ def _ranks(value: Any) -> tuple[int, ...] | None:
 
 def _first_tensor(shapes: Any, types: Any) -> int | None:
     """Bytes of the tensors that an annotation such as `nccl:all_reduce` lists."""
-    try:
-        dims, kinds_ = msgspec.json.decode(shapes), msgspec.json.decode(types) if types else []
-    except msgspec.DecodeError:
-        return None
+    kinds_ = types or []
     total = 0
-    for index, shape in enumerate(dims if isinstance(dims, list) else []):
+    for index, shape in enumerate(shapes if isinstance(shapes, list) else []):
         tensors = shape if isinstance(shape, list) else []
         kind = str(kinds_[index] if isinstance(kinds_, list) and index < len(kinds_) else "")
         size = SIZES.get(kind.lower().replace("tensorlist", "").strip(), 0 if "Scalar" in kind else 4)

@@ -1,0 +1,50 @@
+"""What the names and sizes of collectives tell: NCCL's algorithm of every era, and DDP's buckets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.traces import job
+from whichrank.flows.trace import trace
+from whichrank.report.steps import json as as_json
+from whichrank.report.steps import text
+from whichrank.timeline.steps.collectives import algorithm
+
+SAMPLE = Path(__file__).parents[2] / "samples" / "traces" / "gloo_data_4rank"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "told"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ring ll"),
+        ("ncclKernel_AllReduce_TREE_LL128_Sum_float(ncclDevComm*)", "tree ll128"),
+        ("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", "ring ll"),
+        ("ncclDevKernel_AllReduce_Sum_bf16_NVLS_SIMPLE(x)", "nvls simple"),
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", None),
+        ("void ringbuffer_kernel(int)", None),
+    ],
+)
+def test_the_algorithm_by_the_kernels_name(kernel, told):
+    assert algorithm(kernel) == told
+
+
+def test_the_buckets_of_a_real_ddp_job():
+    report = trace([SAMPLE])
+    assert len(report.buckets) == 4
+    assert [one.begins_us for one in report.buckets] == sorted(one.begins_us for one in report.buckets)
+    document = json.loads("".join(as_json.render(report)))
+    assert len(document["buckets"]) == 4
+    assert "DDP BUCKETS" in "".join(text.render(report))
+
+
+def test_values_read_back_in_every_step_are_recognised(tmp_path):
+    def read(one, _step):
+        one._add("cpu_op", "aten::_local_scalar_dense", one.now, 800)
+
+    job(tmp_path, extra=read)
+    (found,) = [one for one in trace([tmp_path]).advice if one.id == "item"]
+    assert found.gain_us_per_step == pytest.approx(800, rel=0.01)
+    assert "1 values" in found.why
