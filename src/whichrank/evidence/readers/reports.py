@@ -147,8 +147,9 @@ def read(item: Item) -> Reading:
         ref = Ref(item.label, f"line {unit.line}", unit.text[:400])
         records += [Trial(change, outcome, ref) for change, outcome in tried(unit.text, unit.heading)]
         weight = 2 if unit.line <= _TITLE_LINES else 1
-        if not any(s.library != REPORT for s, _ in recognise(unit.text)):
-            records += [Complaint(category, ref, weight) for category in complaints(unit.text)]
+        seen = complaints(unit.text)
+        if seen and not any(s.library != REPORT for s, _ in recognise(unit.text)):
+            records += [Complaint(category, ref, weight) for category in seen]
     return Reading(list(records), "complete" if records else "ignored", "" if records else "no report in it")
 
 

@@ -332,6 +332,10 @@ SURE_USERS = _places(
         r"\b[ug]id=\d{1,10}\(" + _U,
     ),
     (
+        "whoami",
+        r"\bwhoami\W{1,4}" + _U,
+    ),
+    (
         "sudo:",
         r"\bsudo:\s{1,4}" + _U + r"(?= : )",
     ),
