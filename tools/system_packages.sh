@@ -10,6 +10,7 @@ need ip iproute2
 need nft nftables
 need ping iputils-ping
 need ethtool ethtool
+need ib_write_bw perftest
 need sshd openssh-server
 need prometheus prometheus
 need slurmctld slurmctld

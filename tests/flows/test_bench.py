@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import struct
 import zlib
@@ -246,6 +247,29 @@ def test_judged_from_the_command_line(whichrank, tmp_path):
     done = whichrank("bench", "--read", file)
     assert done.returncode == 1
     assert "365 GB/s on an H100 node: NVLS is off" in done.stdout
+
+
+PERF = """#!/bin/sh
+while [ $# -gt 0 ]; do case $1 in -J) exit 3;; -b) first=$2;; esac; shift; done
+sed "s/SIZE/$first/" <<'END'
+%s
+END
+"""
+
+
+def test_programs_of_nccl_tests_are_found_and_run(whichrank, tmp_path):
+    """An old build without -J: it is run again and its table is read. Others are missing, and told."""
+    program = tmp_path / "all_reduce_perf"
+    program.write_text(PERF % new(ROW, "2.13.0").replace("1073741824", "SIZE"))
+    program.chmod(0o755)
+    words = ("bench", "--backend", "nccl", "--sizes", "1G", "--nproc-per-node", 8, "--format", "json", "--nccl-tests")
+    for given, path in (((tmp_path,), ""), ((), f"{tmp_path}:")):
+        done = whichrank(*words, *given, PATH=f"{path}{os.environ['PATH']}")
+        document = json.loads(done.stdout)
+        assert document["results"][0]["bytes"] == 1 << 30, done.stderr
+        assert "broadcast_perf is not there" in document["coverage"]["sources"][0]["note"]
+    done = whichrank(*words, "/no/such/folder")
+    assert done.returncode == 2
 
 
 # -- curves

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from tests.preflight import trees
+from whichrank.evidence.probes import Place, discover
 from whichrank.evidence.topology.nccl_dumps import read_topology
 from whichrank.flows.preflight import topology
 from whichrank.flows.preflight.memory_budget import Job, budget, parameters
@@ -126,3 +129,59 @@ def test_the_budget_of_ddp_and_fsdp():
     fsdp = parts(world_size=8, ranks_per_host=8, parameters=32 * 10**8, strategy="fsdp", units=32)
     assert fsdp["FSDP gathered parameters"] == 4 * 10**8
     assert (parameters("7B"), parameters("350M"), parameters("12")) == (7 * 10**9, 350 * 10**6, 12)
+
+
+# In the form of drivers before R470: adapters by name, no legend.
+NAMED = """\
+\tGPU0\tGPU1\tmlx5_0\tmlx5_1\tCPU Affinity
+GPU0\t X \tNV6\tPIX\tPXB\t0-23,48-71
+GPU1\tNV6\t X \tPXB\tPIX\t0-23,48-71
+mlx5_0\tPIX\tPXB\t X \tPXB\t
+mlx5_1\tPXB\tPIX\tPXB\t X \t
+"""
+
+
+def test_adapters_that_are_columns_by_name():
+    host = topology.of_matrix(NAMED.encode(), "x")
+    assert host.nics == ("mlx5_0", "mlx5_1")
+    assert [topology.adapter_of(host, gpu) for gpu in host.gpus] == [("mlx5_0", "PIX"), ("mlx5_1", "PIX")]
+
+
+def test_hosts_whose_adapters_are_called_hca(tmp_path):
+    """Node descriptions of older set-ups: `node03 HCA-2` is mlx5_1."""
+    (tmp_path / "topo.txt").write_text(MATRIX)
+    text = (SAMPLES / "ibnetdiscover.txt").read_text().replace(" mlx5_0", " HCA-1").replace(" mlx5_1", " HCA-2")
+    (tmp_path / "fabric.txt").write_text("".join(f"   {line}\n" for line in text.splitlines()))
+    found = topology.read([tmp_path / "topo.txt", tmp_path / "fabric.txt"])
+    place = topology.places(found, ["node01", "node02", "node03", "node04"], 2)[5]
+    assert str(place.cable.b) == "leaf02 port 3"
+
+
+def test_the_tree_of_pci_devices(tmp_path):
+    """GPU n and adapter n below one switch, four of each on a socket."""
+    probes = discover()
+    place = Place(trees.machine(tmp_path))
+    host = topology.of_probes("node1", {"pci": probes["pci"].measure(place)})
+    assert host.host == "node1"
+    assert [topology.adapter_of(host, gpu) for gpu in host.gpus] == [(f"mlx5_{n}", "PIX") for n in range(8)]
+    assert host.paths[0, "mlx5_1"] == "NODE"
+    assert host.paths[0, "mlx5_7"] == "SYS"
+
+
+def test_a_map_of_the_host_itself(whichrank, tmp_path):
+    done = whichrank(
+        "preflight", "--map", "here", "--map", SAMPLES / "ibnetdiscover.txt", "--root", trees.machine(tmp_path / "tree")
+    )
+    assert done.returncode == 0, done.stderr
+    assert "mlx5_7 (PIX)" in done.stdout
+    assert "rank 7 " in done.stdout
+
+
+def test_the_budget_beside_what_is_free(whichrank, tmp_path):
+    root = trees.machine(tmp_path / "tree", changes={3: [(r"(?s)(<fb_memory_usage>.*?<free>)\d+", r"\g<1>700")]})
+    words = ("preflight", "--model-params", "1B", "--nproc-per-node", 8, "--root", root)
+    done = whichrank(*words, "--format", "json")
+    document = json.loads(done.stdout)
+    assert done.returncode == 1, "it does not fit"
+    assert (document["free_bytes"], document["free_on"].partition(" of ")[0]) == (700 << 20, "GPU 3")
+    assert "are free now on GPU 3" in whichrank(*words).stdout

@@ -55,7 +55,8 @@ def test_counts_are_per_tool_and_misses_are_told():
     document = board().as_json()
     ours = document["scores"][0]["tools"]["whichrank"]
     assert ours == {
-        "runs": 2, "right_cause": 1, "exact_culprits": 1, "innocents_accused": 1, "alarm_s": 6.0, "verdict_s": 10.5,
+        "runs": 2, "right_cause": 1, "culprits_known": 2, "exact_culprits": 1, "innocents_accused": 1, "alarm_s": 6.0,
+        "verdict_s": 10.5, "answer_s": None,
     }  # fmt: skip
     assert document["totals"]["drill"]["torchfrtrace"]["innocents_accused"] == 1
     assert [miss["tool"] for miss in document["misses"]] == ["whichrank", "torchfrtrace"]
@@ -67,7 +68,7 @@ def test_tables_tell_the_same():
     made = board()
     text, markdown, picture = "".join(tables.text(made)), "".join(tables.markdown(made)), tables.picture(made)
     assert "missed: skip (seed 2, 4 ranks): said rank-killed [1], truth conditional-collective [2]" in text
-    assert "| skip | conditional-collective | 1/1/2, 1 accused | 0/0/1, 1 accused | 6 | 10.5 |" in markdown
+    assert "| skip | conditional-collective | 1/1 of 2/2, 1 accused | 0/0 of 1/1, 1 accused | 6 | 10.5 |" in markdown
     assert picture.count("<rect") == 6
     assert "50% exact, 50% accused" in picture
 

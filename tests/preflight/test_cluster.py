@@ -5,8 +5,10 @@ reported as a fault.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import jsonschema
 import pytest
@@ -15,6 +17,7 @@ from tests.cli.test_preflight import SCHEMA
 from tests.preflight.cluster import FAKETIME, READY, Cluster
 from tests.preflight.faults import FAULTS, planted, wrong
 from whichrank.lab import wires
+from whichrank.lab.hosts import command, ip
 
 pytestmark = pytest.mark.skipif(not READY, reason="needs root, ip, nft, tc and sshd")
 QUICK = ("blocked_port", "path_mtu", "wrong_name")
@@ -105,3 +108,64 @@ def test_gloo_between_two_hosts(small):
     document = json.loads(done.stdout)
     assert document["job"]["hosts"] == ["node1", "node2"]
     assert document["results"][0]["correct"]
+
+
+@pytest.fixture
+def two_networks():
+    """Two hosts with a second cable between them: eth0 carries 160 Mb/s, eth1 `fast` Mb/s."""
+
+    @contextmanager
+    def made(fast):
+        with Cluster(2) as cluster:
+            one, other = (cluster.host(name) for name in cluster.names)
+            ip("link", "add", "eth1", "netns", one.namespace, "type", "veth", "peer", "eth1", "netns", other.namespace)
+            for number, host in enumerate((one, other), start=1):
+                ip("-n", host.namespace, "addr", "add", f"10.78.0.{number}/24", "dev", "eth1")
+                ip("-n", host.namespace, "link", "set", "eth1", "up")
+                for device, rate in (("eth0", 160), ("eth1", fast)):
+                    command("tc", "-n", host.namespace, "qdisc", "add", "dev", device, "root", "tbf", "rate",
+                            f"{rate}mbit", "burst", "64kb", "latency", "50ms")  # fmt: skip
+            cluster.start()
+            yield cluster
+
+    return made
+
+
+@pytest.mark.bars
+@pytest.mark.parametrize(("fast", "winner"), [(200, {"GLOO_SOCKET_IFNAME": "eth1"}), (160, {})])
+def test_the_sweep_finds_the_faster_network_and_only_that(two_networks, fast, winner):
+    with two_networks(fast) as cluster:
+        done = cluster.whichrank(
+            "bench", "--sweep", "--budget", "150", "--backend", "gloo", "--nproc-per-node", "1", "--collective",
+            "all_reduce", "--sizes", "2M", "--seconds", "0.5", "--quiet", "--format", "json", "--remote-python",
+            sys.executable,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [trial["settings"] for trial in document["trials"][1:]] == [
+        {"GLOO_SOCKET_IFNAME": "eth0"}, {"GLOO_SOCKET_IFNAME": "eth1"},
+    ]  # fmt: skip
+    assert document["winner"] == winner, document
+    assert document["keep_defaults"] == (not winner)
+
+
+@pytest.mark.bars
+def test_copies_on_several_hosts(small):
+    """N copies started by anything, here one by ssh on each of three hosts: rank 0 tells of all."""
+    names = small.names[:3]
+    ssh = ["ssh", "-F", str(small.folder / "ssh_config")]
+    started = []
+    for rank, name in enumerate(names):
+        words = f"RANK={rank} WORLD_SIZE=3 MASTER_ADDR={names[0]} {sys.executable} -m whichrank preflight --quiet"
+        space = small.host("login").namespace
+        started.append(
+            subprocess.Popen(
+                ["ip", "netns", "exec", space, *ssh, small.host(name).address, f"{words} --format json"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )
+        )  # fmt: skip
+    said = [copy.communicate(timeout=170) for copy in started]
+    document = json.loads(said[0][0])
+    assert sorted(host["host"] for host in document["hosts"]) == names
+    assert len(document["links"]) == 3
+    assert document["findings"] == []

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
 
 from tests.conftest import ROOT, command_environment
+from tests.preflight.cluster import READY
 from tests.run import cluster
-from tests.run.watched import free_port
-from whichrank.fleet.crew import crew
-from whichrank.model.errors import UsageError
 
 PROLOG = ROOT / "recipes/slurm/prolog.sh"
 
@@ -82,45 +79,63 @@ def test_inside_a_slurm_allocation(tmp_path):
     assert all(len(host["checks"]) > 8 for host in document["hosts"])
 
 
+HANG = """
+import time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+def step():
+    for _ in range(3): dist.all_reduce(torch.ones(4)); print("waiting", flush=True)
+    while dist.get_rank() == 2: time.sleep(1)
+    dist.all_reduce(torch.ones(4))
+step()
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.bars
-def test_the_nodes_of_a_ray_cluster():
+@pytest.mark.skipif(not READY, reason="needs root, ip, nft, tc and sshd")
+def test_a_ray_cluster_of_two_hosts(tmp_path):
+    """preflight, stacks and collect of a job that hangs there, and a diagnosis that runs on the cluster."""
     pytest.importorskip("ray")
-    from whichrank.fleet.engines import ray_nodes
+    pytest.importorskip("torch")
+    from tests.preflight.ray_cluster import ray_cluster
 
-    port = free_port()
-    words = [
-        "start",
-        "--head",
-        "--block",
-        "--num-cpus=1",
-        "--include-dashboard=false",
-        f"--port={port}",
-        "--node-ip-address=127.0.0.1",
-    ]
-    head = subprocess.Popen(
-        [sys.executable, "-m", "ray.scripts.scripts", *words, "--disable-usage-stats"], stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+    program = tmp_path / "train.py"
+    program.write_text(HANG)
+    out = tmp_path / "bundle"
+    with ray_cluster() as ray:
+        done = ray.whichrank("preflight", "--ray", ray.address, "--quiet", "--format", "json")
+        document = json.loads(done.stdout)
+        assert [host["host"] for host in document["hosts"]] == ["node1", "node2"]
+        assert document["links"] == [{"a": "node1", "b": "node2", "state": "healthy", "why": None}]
+        with hung(ray, program):
+            done = ray.whichrank("stacks", "--ray", ray.address, "--quiet")
+            assert "train.py:5" in done.stdout, done.stdout + done.stderr
+            words = ("--timeout", 60, "--out", out, "--format", "json", "--quiet")
+            done = ray.whichrank("collect", "--ray", ray.address, *words)
+            verdict = json.loads(done.stdout)["verdict"]
+            assert verdict["culprits"]["ranks"] == [2], verdict
+        here = json.loads(ray.whichrank("diagnose", out, "--format", "json", "--quiet").stdout)
+        done = ray.whichrank("diagnose", out, "--engine", f"ray://{ray.address}", "--format", "json", "--quiet")
+        assert done.returncode == 1, done.stderr
+        there = json.loads(done.stdout)
+        for key in ("cause", "culprits", "victims", "category"):
+            assert there["verdict"][key] == here["verdict"][key]
+
+
+@contextmanager
+def hung(ray, program):
+    """Two ranks on each of two hosts, of which one does not arrive."""
+    given = {"WORLD_SIZE": "4", "MASTER_ADDR": "node1", "MASTER_PORT": "29600", "TORCH_FR_BUFFER_SIZE": "100"}
+    ranks = []
+    for rank in range(4):
+        own = {**given, "RANK": str(rank), "LOCAL_RANK": str(rank % 2)}
+        command = ray.command(f"node{rank // 2 + 1}", sys.executable, program, **own)
+        ranks.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
     try:
-        engine = eventually(lambda: ray_nodes.engine(f"127.0.0.1:{port}"), 90)
-        assert len(engine.hosts) == 1
-        with crew(engine, [sys.executable, "-m", "whichrank.evidence.probes._agent"]) as everyone:
-            (reply,) = everyone.ask_all({"do": "hello"}, 90).values()
-        assert reply.why == ""
-        assert reply.result["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        assert all(rank.stdout.readline() == "waiting\n" for rank in ranks)
+        time.sleep(3)  # until those that wait are in the call
+        yield
     finally:
-        os.killpg(head.pid, signal.SIGTERM)  # --block: its own processes end with it
-        head.wait(30)
-
-
-def eventually(attempt, limit_s):
-    """What it gives as soon as it works."""
-    deadline = time.monotonic() + limit_s
-    while True:
-        try:
-            return attempt()
-        except UsageError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(1)
+        for rank in ranks:
+            rank.kill()
+            rank.wait(10)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+
+import pytest
 
 from tests.conftest import ROOT
 from whichrank.flows.diagnose.pipeline import diagnose
@@ -29,3 +33,29 @@ def test_every_rank_has_its_collectives_and_waits_are_arrows():
         around = [s for s in slices if (s["pid"], s["tid"]) == (start["pid"], start["tid"])]
         assert any(s["ts"] <= start["ts"] <= s["ts"] + s["dur"] for s in around)
     assert [e for e in events if e["ph"] == "i"]
+
+
+PROCESSOR = shutil.which("trace_processor_shell") or shutil.which("trace_processor")
+
+
+@pytest.mark.skipif(
+    not PROCESSOR,
+    reason="needs Perfetto's trace_processor: neither Debian nor PyPI has it",
+)
+def test_trace_processor_opens_it(tmp_path):
+    """Perfetto's own reader: ranks as processes, collectives as slices, waits as flows, nothing that it refuses."""
+    told = diagnose([ROOT / "examples" / "skipped_collective"], views=True)
+    trace, query = tmp_path / "trace.json", tmp_path / "query.sql"
+    trace.write_text("".join(perfetto.render(told)))
+    query.write_text("""
+        SELECT
+          (SELECT count(DISTINCT upid) FROM process WHERE name LIKE '%rank%') AS ranks,
+          (SELECT count(*) FROM slice WHERE name LIKE '%all_reduce%') AS collectives,
+          (SELECT count(*) FROM flow) AS flows,
+          (SELECT ifnull(sum(value), 0) FROM stats WHERE severity = 'error') AS errors;
+    """)
+    done = subprocess.run([PROCESSOR, "-q", query, trace], capture_output=True, text=True, check=True, timeout=120)
+    ranks, collectives, flows, errors = map(int, done.stdout.strip().splitlines()[-1].split(","))
+    assert (ranks, errors) == (4, 0)
+    assert collectives > 4
+    assert flows > 0

@@ -188,6 +188,75 @@ def test_rdma_ports(tmp_path):
     assert inspected(root)[0]["rdma-counters"].state == "unknown"  # read once: no rate
 
 
+def roce(root, name, **changes):
+    trees.port(
+        root, name, rate="200 Gb/sec (4X HDR)", link_layer="Ethernet",
+        **{"gids/3": "0000:0000:0000:0000:0000:ffff:0a00:0105", "gid_attrs/types/3": "RoCE v2",
+           "gids/1": "fe80:0000:0000:0000:966d:aeff:feb9:9bf6", "gid_attrs/types/1": "RoCE v2", **changes},
+    )  # fmt: skip
+    (root / f"sys/class/infiniband/{name}/device/net/ens{name[-1]}").mkdir(parents=True, exist_ok=True)
+
+
+def ecn(root, net, value):
+    for side in ("roce_np", "roce_rp"):
+        for priority in range(8):
+            on = value if priority == 3 else "0"
+            trees.write(root, f"sys/class/net/{net}/ecn/{side}/enable/{priority}", f"{on}\n")
+
+
+def test_roce_without_flow_control(tmp_path):
+    root = trees.machine(tmp_path, nics=2)
+    pfc = '{"pfc_cap":8,"macsec_bypass":false,"delay":0,"prio_pfc":[false,false,false,%s,false,false,false,false]}'
+    for name in ("mlx5_0", "mlx5_1"):
+        roce(root, name)
+    assert inspected(root)[0]["roce-flow-control"].state == "unknown"  # nobody tells
+    for number in range(2):
+        trees.write(root, f"commands/dcb_-j_pfc_show_dev_ens{number}", pfc % "true")
+        ecn(root, f"ens{number}", "1")
+    assert inspected(root)[0]["roce-flow-control"].value == "priority 3"
+    trees.write(root, "commands/dcb_-j_pfc_show_dev_ens1", pfc % "false")
+    assert inspected(root)[0]["roce-flow-control"].state == "healthy"  # ECN alone will do
+    ecn(root, "ens1", "0")
+    check = inspected(root)[0]["roce-flow-control"]
+    assert (check.state, check.why) == ("unhealthy", "mlx5_1/1 (ens1): PFC and ECN are off at every priority")
+
+
+def test_what_rdma_ports_are_set_to(tmp_path):
+    root = trees.machine(tmp_path, nics=1)
+    roce(root, "mlx5_0")
+    trees.write(root, "commands/ibv_devinfo", "hca_id:\tmlx5_0\n\tport:\t1\n\t\tactive_mtu:\t\t1024 (3)\n")
+    (port,) = PROBES["rdma"].measure(Place(root))["ports"]
+    assert (port["mtu"], port["roce_gid"]) == (1024, 3), "the GID with the IPv4 address"
+
+
+def test_nvlink_errors_that_grow(tmp_path):
+    root = trees.machine(tmp_path)
+    gpus = PROBES["gpus"].measure(Place(root))
+    rule = HOST_RULES["nvlink"]
+    for gpu in gpus["gpus"]:
+        gpu["links"] = [{"link": n, "active": True, "replay_errors": 3, "growth": {}} for n in range(18)]
+    assert rule.judge(gpus, HostProbes("node1"), Launch()).state == "healthy"
+    gpus["gpus"][2]["links"][7]["growth"] = {"replay_errors": 40}
+    check = rule.judge(gpus, HostProbes("node1"), Launch())
+    assert (check.severity, check.gpus, check.why) == (
+        "warning", (2,), "GPU 2: link 7: replay errors +40 while looking",
+    )  # fmt: skip
+    gpus["gpus"][2]["links"][7]["growth"] = {"recovery_errors": 1}
+    assert rule.judge(gpus, HostProbes("node1"), Launch()).severity == "error"
+
+
+def test_the_nccl_that_is_loaded_counts():
+    rule = HOST_RULES["nccl-library"]
+    ours = {"path": "/venv/nccl/libnccl.so.2", "origin": "torch", "version": "2.28.9"}
+    other = {"path": "/opt/nccl/libnccl.so.2", "origin": "LD_LIBRARY_PATH", "version": "2.18.5"}
+    judge = partial(rule.judge, host=HostProbes("node1"), launch=Launch())
+    assert judge({"nccl": [{**ours, "loaded": True}, other]}).state == "healthy", "the other one is not loaded"
+    check = judge({"nccl": [{**other, "loaded": True}, ours]})
+    assert "/opt/nccl/libnccl.so.2" in check.why
+    assert "torch brings 2.28.9" in check.why
+    assert judge({"nccl": [ours, other]}).state == "unhealthy", "nobody can tell which"
+
+
 def test_acs_that_redirects_between_a_gpu_and_its_adapter(tmp_path):
     root = trees.machine(tmp_path)
     (root / "sys/devices/pci0000:02/0000:42:00.0/config").write_bytes(trees.config(0x1D))

@@ -36,6 +36,7 @@ IGNORED = {
     "truth.json": ANSWER,
     "verdict.json": REPORT,
     "report.md": REPORT,
+    "report.html": REPORT,
     "run.json": REPORT,
     "scrub-report.json": "what scrub replaced and left out, not evidence",
     "history.jsonl": HISTORY,

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -37,6 +41,9 @@ class Run:
     answer: Answer
     alarm_s: float | None = None
     verdict_s: float | None = None
+    """From the fault to the verdict, in a drill."""
+    answer_s: float | None = None
+    """From the recorded evidence to the answer."""
 
 
 @dataclass(slots=True)
@@ -45,30 +52,40 @@ class Count:
 
     runs: int = 0
     right: int = 0
+    named: int = 0
+    """Runs whose truth names ranks: only there a tool can name them exactly. Where nobody is to blame, silence is no
+    merit."""
     exact: int = 0
     accused: int = 0
     alarms: list[float] = field(default_factory=list)
     verdicts: list[float] = field(default_factory=list)
+    answers: list[float] = field(default_factory=list)
 
     def add(self, run: Run) -> None:
         outcome = mark(run.truth, run.answer)
         self.runs += 1
         self.right += outcome.right
-        self.exact += outcome.exact
+        if run.truth.culprit_ranks:
+            self.named += 1
+            self.exact += outcome.exact
         self.accused += outcome.accused
         if run.alarm_s is not None:
             self.alarms.append(run.alarm_s)
         if run.verdict_s is not None:
             self.verdicts.append(run.verdict_s)
+        if run.answer_s is not None:
+            self.answers.append(run.answer_s)
 
     def as_json(self) -> dict[str, Any]:
         return {
             "runs": self.runs,
             "right_cause": self.right,
+            "culprits_known": self.named,
             "exact_culprits": self.exact,
             "innocents_accused": self.accused,
             "alarm_s": round(median(self.alarms), 1) if self.alarms else None,
             "verdict_s": round(median(self.verdicts), 1) if self.verdicts else None,
+            "answer_s": round(median(self.answers), 2) if self.answers else None,
         }
 
 
@@ -80,6 +97,8 @@ class Board:
     runs: list[Run] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
     injected: set[str] = field(default_factory=set)
+    versions: dict[str, str] = field(default_factory=dict)
+    """Of the other tools."""
 
     @property
     def tools(self) -> list[str]:
@@ -115,6 +134,7 @@ class Board:
             "schema_version": 1,
             "tool": {"name": US, "version": __version__},
             "backend": self.backend,
+            "versions": self.versions,
             "scores": [
                 {
                     "kind": kind,
@@ -160,6 +180,7 @@ def score(wanted: Round, corpora: Iterable[Path], tell: Tell) -> Board:
     board = Board(wanted.backend)
     present, absent = peers.present() if wanted.with_peers else ([], [])
     board.skipped += [(f"peer {name}", why) for name, why in absent]
+    board.versions = {peer.NAME: peer.version() for peer in present}
     turns: list[Turn] = [turn for fault in wanted.faults for turn in _turns(fault, wanted, board)]
     with ThreadPoolExecutor(max(1, wanted.jobs)) as pool:
         for outcome in pool.map(lambda turn: _drilled(turn, wanted, tell), turns):
@@ -169,8 +190,25 @@ def score(wanted: Round, corpora: Iterable[Path], tell: Tell) -> Board:
             else:
                 board.skipped.append(outcome)
     for corpus in corpora:
-        board.runs += _recorded(corpus, present, tell)
+        with unpacked(corpus) as folder:
+            board.runs += _recorded(folder, corpus_name(corpus), present, tell)
     return board
+
+
+@contextmanager
+def unpacked(corpus: Path) -> Iterator[Path]:
+    """A folder of cases, or an archive of one."""
+    if corpus.is_dir():
+        yield corpus
+        return
+    with tempfile.TemporaryDirectory(prefix="whichrank-corpus-") as name:
+        with tarfile.open(corpus) as archive:
+            archive.extractall(name, filter="data")
+        yield Path(name)
+
+
+def corpus_name(corpus: Path) -> str:
+    return corpus.name if corpus.is_dir() else corpus.name.partition(".")[0]
 
 
 def _turns(fault: Fault, wanted: Round, board: Board) -> list[Turn]:
@@ -223,18 +261,22 @@ def _put_away(outcome: Outcome, keep: Path | None) -> None:
     place.tidy(outcome.folder)
 
 
-def _recorded(corpus: Path, present: Sequence[peers.Peer], tell: Tell) -> list[Run]:
+def _recorded(corpus: Path, name: str, present: Sequence[peers.Peer], tell: Tell) -> list[Run]:
     """Cases with a truth.yaml each, wherever they lie below the folder."""
     from whichrank.flows.diagnose.pipeline import diagnose
 
     runs = []
     for file in sorted(corpus.rglob("truth.yaml")):
         folder, known = file.parent, truth.read(file)
-        verdict = diagnose([folder]).verdict
-        shown = (str(folder.relative_to(corpus)), corpus.name, "")
+        shown = (str(folder.relative_to(corpus)), name, "")
+        began = time.monotonic()
+        verdict = diagnose([folder], jobs=1).verdict
         answer = Answer(verdict.cause, tuple(verdict.culprits.ranks), verdict.summary)
-        runs.append(Run(*shown, US, known, answer))
-        runs += [Run(*shown, peer.NAME, known, peer.answer(folder)) for peer in present]
+        runs.append(Run(*shown, US, known, answer, answer_s=time.monotonic() - began))
+        for peer in present:
+            began = time.monotonic()
+            said = peer.answer(folder)
+            runs.append(Run(*shown, peer.NAME, known, said, answer_s=time.monotonic() - began))
         result = mark(known, answer)
         good = "right" if result.right and result.exact else f"WRONG, truth {known.cause}"
         tell(f"{shown[0]}: {answer.cause} {list(answer.ranks)}: {good}")

@@ -43,7 +43,8 @@ def markdown(board: Board) -> Iterator[str]:
             yield f"| {_named(board, case)} | {cause} | {cells} | {times} |\n"
         cells = " | ".join(_cell(board.count(tool, kind)) for tool in board.tools)
         yield f"| **all** | | {cells} | | |\n"
-    yield "\nEach cell: right cause / exact culprits / runs, and how often somebody innocent was accused.\n"
+    yield "\nEach cell: right cause / exact culprits of the runs whose truth names any / runs, and how often somebody "
+    yield "innocent was accused.\n"
     yield "A star marks hardware faults that are injected as recorded evidence.\n"
     if board.misses():
         yield "\n## Our misses\n\n"
@@ -57,7 +58,7 @@ def markdown(board: Board) -> Iterator[str]:
 
 
 def picture(board: Board) -> str:
-    """One bar per tool and kind of case: the share of runs with exact culprits, in red the innocents accused."""
+    """One bar per tool and kind of case: exact culprits where there are any, in red the innocents accused."""
     rows = []
     for kind in board.kinds:
         for tool in board.tools:
@@ -71,7 +72,7 @@ def picture(board: Board) -> str:
     ]
     for index, (label, count) in enumerate(rows, 1):
         top = index * ROW + 4
-        exact, accused = count.exact / count.runs, count.accused / count.runs
+        exact, accused = count.exact / max(1, count.named), count.accused / count.runs
         parts += [
             f'<text x="4" y="{top + 11}">{escape(label)}</text>',
             f'<rect x="{LEFT}" y="{top}" width="{BAR}" height="12" fill="#e8e8e8"/>',
@@ -89,7 +90,7 @@ def _named(board: Board, case: str) -> str:
 def _line(label: str, count: Count) -> str:
     seen = count.as_json()
     return (
-        f"{label:34} {count.runs:>4} {count.right:>6} {count.exact:>6} {count.accused:>9} "
+        f"{label:34} {count.runs:>4} {count.right:>6} {f'{count.exact}/{count.named}':>6} {count.accused:>9} "
         f"{_known(seen['alarm_s']):>7} {_known(seen['verdict_s']):>8}\n"
     )
 
@@ -98,7 +99,7 @@ def _cell(count: Count) -> str:
     if not count.runs:
         return "–"
     accused = f", {count.accused} accused" if count.accused else ""
-    return f"{count.right}/{count.exact}/{count.runs}{accused}"
+    return f"{count.right}/{count.exact} of {count.named}/{count.runs}{accused}"
 
 
 def _known(value: float | None) -> str:

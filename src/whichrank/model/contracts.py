@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from whichrank.model.evidence import Quality
 from whichrank.model.findings import Finding, NotEvaluated
@@ -31,17 +32,31 @@ class Item:
     """Of a file that holds several jobs: which of them this part is about."""
 
     def head(self, count: int = 4096) -> bytes:
-        return _head(self.path, count, self.size, self.mtime_ns)
+        if count <= _HEAD or self.is_small:
+            return _start(self.path, self.size, self.mtime_ns)[:count]
+        with self.path.open("rb") as stream:
+            return stream.read(count)
 
     def read(self) -> bytes:
-        return self.path.read_bytes()
+        return _start(self.path, self.size, self.mtime_ns) if self.is_small else self.path.read_bytes()
+
+    def open(self) -> BinaryIO:
+        """The file from its beginning; a small one is read from the disk once for all who look at it."""
+        return BytesIO(self.read()) if self.is_small else self.path.open("rb")
+
+    @property
+    def is_small(self) -> bool:
+        return 0 < self.size <= _SMALL
 
 
-@lru_cache(maxsize=8)
-def _head(path: Path, count: int, _size: int, _mtime_ns: int) -> bytes:
+_HEAD, _SMALL = 4096, 1 << 16
+
+
+@lru_cache(maxsize=4)
+def _start(path: Path, size: int, _mtime_ns: int) -> bytes:
     """Everybody who may know a file looks at its beginning; the size and the time tell when it has changed."""
-    with path.open("rb") as stream:
-        return stream.read(count)
+    with path.open("rb", buffering=0) as stream:
+        return stream.read(_SMALL if size <= _SMALL else _HEAD)
 
 
 @dataclass(slots=True)

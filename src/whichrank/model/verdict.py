@@ -7,7 +7,7 @@ from typing import Literal
 
 from whichrank.model.evidence import Coverage, Ref
 from whichrank.model.findings import Alternative, Category, CodePlace, Finding, Hold, NextStep, Subject, Witness
-from whichrank.model.views import StackNode, Track
+from whichrank.model.views import Context, StackNode, Track
 
 RankState = Literal["running", "waiting", "stuck", "frozen", "dead", "absent", "unknown"]
 
@@ -183,3 +183,5 @@ class Diagnosis:
     """What each rank did last, for reports that draw it; empty where nobody asked."""
     stacks: tuple[StackNode, ...] = ()
     """The stacks of all ranks merged, for the same reports."""
+    contexts: tuple[Context, ...] = ()
+    """Quoted lines with those around them, for the same reports."""

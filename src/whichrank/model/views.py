@@ -29,6 +29,17 @@ class Track:
 
 
 @dataclass(frozen=True, slots=True)
+class Context:
+    """A quoted line with the lines around it."""
+
+    source: str
+    locator: str
+    line: int
+    lines: tuple[tuple[int, str], ...]
+    """Number and text."""
+
+
+@dataclass(frozen=True, slots=True)
 class StackNode:
     """One frame, the processes whose stacks go through it, and what they call next."""
 

@@ -105,6 +105,7 @@ GPU_KEYS = {
     "temperature": "C", "temperature_margin": "C below the limit", "temperature_slowdown": "C, absolute threshold",
     "power_draw": "W", "power_limit": "W, enforced", "power_default": "W",
     "sm_clock": "MHz", "sm_clock_max": "MHz", "utilization": "%", "memory_used": "MiB", "memory_total": "MiB",
+    "memory_free": "MiB",
     "pcie_gen": "", "pcie_gen_max": "", "pcie_width": "lanes", "pcie_width_max": "lanes", "pcie_replays": "since reset",
     "ecc_mode": "", "ecc_unc_volatile": "since the driver was loaded", "ecc_unc_aggregate": "of the board's life",
     "ecc_cor_volatile": "", "ecc_cor_aggregate": "", "sram_threshold": "Yes: replace the board",

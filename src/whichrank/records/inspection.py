@@ -111,6 +111,30 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
+class RdmaRate:
+    """How fast RDMA writes went from one host to another, by one adapter."""
+
+    a: str
+    b: str
+    device: str
+    gbits: float | None
+    round: int
+    why: str = ""
+    port_gbits: float | None = None
+    """The rate of the sender's port."""
+
+    @property
+    def unreached(self) -> bool:
+        """Whether the adapters could not reach each other, as the completion with an error says."""
+        words = self.why.lower()
+        return self.gbits is None and any(sign in words for sign in _NO_PATH)
+
+
+_NO_PATH = ("completion with error", "syndrom", "failed to modify qp", "to rtr", "no answer within")
+"""perftest's words where the TCP connection worked and RDMA did not; a stalled transfer ends by our time limit."""
+
+
+@dataclass(frozen=True, slots=True)
 class Clock:
     """How far the clock of a host is ahead of the one that asked."""
 
@@ -150,6 +174,9 @@ class Inspection:
     paths: Blame | None = None
     slow: Blame | None = None
     """Where volleys lose packets, where large packets vanish, where rates are low; None where nobody looked."""
+    rdma_rates: Sequence[RdmaRate] = ()
+    rdma_slow: Mapping[str, Blame] = field(default_factory=dict)
+    """Adapter -> who is to blame for low or no RDMA bandwidth; empty where nobody looked."""
 
     def reached(self) -> Iterator[HostProbes]:
         return (host for host in self.hosts if not host.unreached)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Category, Endpoint, Finding, Link, Severity, Subject
 from whichrank.model.preflight import Blame
+from whichrank.records.inspection import RdmaRate
 
 
 def found(  # noqa: PLR0913 - the parts of a finding
@@ -46,3 +47,15 @@ def located(blame: Blame) -> Iterable[tuple[Subject, str]]:
         yield hosts(*group), f"between {names} and all others: what they share, an uplink or a switch"
     for a, b in blame.pairs:
         yield link(a, b), f"between {a} and {b} only"
+
+
+def of_subject(rates: Iterable[RdmaRate], subject: Subject) -> list[RdmaRate]:
+    """Those between the ends of a link, or with one of the hosts."""
+    ends = {end.host for link in subject.links for end in (link.a, link.b)}
+    return [r for r in rates if ({r.a, r.b} <= ends if ends else bool({r.a, r.b} & set(subject.hosts)))]
+
+
+def with_device(subject: Subject, device: str) -> Subject:
+    """The same, with the adapter at both ends of its links."""
+    links = tuple(Link(Endpoint(link.a.host, device), Endpoint(link.b.host, device)) for link in subject.links)
+    return Subject(hosts=subject.hosts, links=links)

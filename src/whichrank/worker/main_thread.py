@@ -13,6 +13,7 @@ import types
 from typing import Any
 
 from whichrank.model import last_words as layout
+from whichrank.worker.marks import MARKS
 
 FRAMES = 80
 LINES = 4096
@@ -86,7 +87,7 @@ class MainThread:
 
     def look(self, now_ns: int) -> dict[str, Any]:
         """The innermost line of the training code, and whether the thread is inside torch.distributed."""
-        frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001
+        frame = _frame()
         found: dict[str, Any] = {"flags": 0, "operation": "", "work": "", "activity": ""}
         at = line = 0
         running = frame is not None and frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _RUNNING
@@ -108,12 +109,13 @@ class MainThread:
                 else:
                     self._inside(frame, found)
             frame = frame.f_back
+        found["activity"], found["work"] = MARKS.told(found["activity"], found["work"])
         found.update(self._moves(at, line, now_ns, running=running))
         return found
 
     def glance(self) -> tuple[bool | None, str]:
         """Whether it is inside torch.distributed (None: that says nothing), and its place in the training code."""
-        frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001
+        frame = _frame()
         inside, place = False, ""
         for _ in range(FRAMES):
             if frame is None:
@@ -182,6 +184,13 @@ class MainThread:
             found["flags"], found["operation"] = layout.IN_COLLECTIVE, code.co_name
         elif code.co_name == "_shutdown" and code.co_filename.endswith("threading.py"):
             found["phase"] = layout.LEAVING
+
+
+def _frame() -> types.FrameType | None:
+    """Where the thread that trains is: the one that has marked a phase, or else the main one."""
+    frames = sys._current_frames()  # noqa: SLF001
+    marked = frames.get(MARKS.thread) if MARKS.thread is not None else None
+    return marked or frames.get(threading.main_thread().ident or 0)
 
 
 def _operation(frame: types.FrameType) -> str:

@@ -174,13 +174,15 @@ class Watch:
             self.keep()
 
     def steps(self) -> int:
-        """How often the optimizers have stepped; 0 with a torch that can't tell."""
+        """How often the optimizers have stepped, or what a trainer has marked; 0 with a torch that can't tell."""
+        from whichrank.worker.marks import MARKS
+
         optimizer, compiler = _ready("torch.optim.optimizer"), _ready("torch.compiler")
         if optimizer is None or compiler is None:
-            return 0
+            return MARKS.steps
         from whichrank.worker import steps
 
-        return steps.look(optimizer, compiler)
+        return max(steps.look(optimizer, compiler), MARKS.steps)
 
     def keep(self) -> None:
         """A dump in reserve, in case that nobody can be asked later."""

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import command_environment
 from tests.preflight import trees
 from whichrank.evidence.probes import Absent, Missing, Place, _child, discover, memory
 from whichrank.evidence.probes.between import iperf
 from whichrank.model.preflight import Launch
 
 PROBES = discover()
+SOFTWARE = """
+import json
+from whichrank.evidence.probes import Place, software
+print(json.dumps(software.measure(Place())["nccl"]))
+"""
 
 
 def run(place, *names):
@@ -100,6 +109,39 @@ def test_a_recorded_machine(tmp_path):
     assert answers["limits"].value["memlock"] == -1
     assert answers["cpu"].value["allowed_count"] == 192
     assert answers["software"].value["versions"]["driver"] == "580.159.04"
+
+
+@pytest.mark.skipif(not shutil.which("gcc") or not shutil.which("ldd"), reason="needs a compiler")
+def test_the_linker_says_which_nccl_is_loaded(tmp_path, monkeypatch):
+    """A torch whose library wants libnccl.so.2: its own by RPATH, and another one by LD_PRELOAD."""
+    for folder, version in (("site/nvidia/nccl/lib", "2.28.9"), ("opt", "2.18.5")):
+        (tmp_path / folder).mkdir(parents=True)
+        source = f'const char *words = "NCCL version {version}+cuda12.4";'
+        library = tmp_path / folder / "libnccl.so.2"
+        command = ["gcc", "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", "-x", "c", "-", "-o", str(library)]
+        subprocess.run(command, input=source, text=True, check=True)
+    own = tmp_path / "site/nvidia/nccl/lib"
+    (tmp_path / "site/torch/lib").mkdir(parents=True)
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-Wl,--no-as-needed", "-Wl,--disable-new-dtags", f"-Wl,-rpath,{own}", "-x", "c",
+         "-", "-x", "none", str(own / "libnccl.so.2"), "-o", str(tmp_path / "site/torch/lib/libtorch_cuda.so")],
+        input="int nothing;", text=True, check=True,
+    )  # fmt: skip
+    for package in ("torch", "nvidia", "nvidia/nccl"):
+        (tmp_path / "site" / package / "__init__.py").write_text("")
+    found = subprocess.run(
+        [sys.executable, "-c", SOFTWARE], capture_output=True, text=True, check=True,
+        env={**command_environment(), "PYTHONPATH": f"{tmp_path}/site:{command_environment()['PYTHONPATH']}"},
+    )  # fmt: skip
+    first, *_ = json.loads(found.stdout)
+    assert (first["version"], first["origin"], first["loaded"]) == ("2.28.9", "torch", True)
+    found = subprocess.run(
+        [sys.executable, "-c", SOFTWARE], capture_output=True, text=True, check=True,
+        env={**command_environment(), "PYTHONPATH": f"{tmp_path}/site:{command_environment()['PYTHONPATH']}",
+             "LD_PRELOAD": f"{tmp_path}/opt/libnccl.so.2"},
+    )  # fmt: skip
+    first, *_ = json.loads(found.stdout)
+    assert (first["version"], first["origin"], first["loaded"]) == ("2.18.5", "LD_PRELOAD", True)
 
 
 def test_control_groups_of_both_versions(tmp_path):

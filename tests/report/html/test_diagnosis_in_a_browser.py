@@ -13,6 +13,7 @@ from tests import standin
 from tests.conftest import ROOT
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.evidence import Ref
+from whichrank.model.findings import Alternative
 from whichrank.model.verdict import RankInfo, Wait
 from whichrank.model.views import Slice, StackNode, Track
 from whichrank.report.html import diagnosis as html
@@ -24,6 +25,15 @@ HOSTILE = (
     "</pre></script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
     "<!-- \x1b[31m\x00 \u202egnp.exe\u2066 \U000e0041 & &lt; ' \" ]]> "
 )
+
+
+CRASH = """\
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "/srv/train.py", line 12, in <module>
+[rank0]:     step(batch)
+[rank0]:   File "/srv/train.py", line 7, in step
+[rank0]:     raise ValueError("sample 17 is damaged")
+[rank0]: ValueError: sample 17 is damaged"""
 
 
 @pytest.fixture(scope="module")
@@ -159,3 +169,39 @@ def test_stacks_of_all_ranks_are_one_tree(browser, tmp_path):
     assert "1,023 ranks" in seen
     assert "rank 1023" in seen
     assert "fetch_shard" in seen
+
+
+def test_a_quote_stands_in_its_context_and_doubts_say_what_settles_them(browser, tmp_path):
+    log = tmp_path / "evidence" / "rank0.log"
+    log.parent.mkdir()
+    lines = ["epoch 1 begins", "loss 0.3", *CRASH.splitlines(), "<b>after</b>"]
+    log.write_text("\n".join(lines) + "\n")
+    told = diagnose([log.parent], views=True)
+    doubt = Alternative("gpu-out-of-memory", 0.05, "memory was nearly full")
+    told = replace(told, verdict=replace(told.verdict, alternatives=(doubt,)))
+    shown(browser, told, tmp_path)
+    quoted = browser.execute_script("return [...document.querySelectorAll('pre')].map((each) => each.textContent)")
+    bold = browser.execute_script("return [...document.querySelectorAll('pre b')].map((each) => each.textContent)")
+    assert any("ValueError: sample 17 is damaged" in text for text in quoted), quoted
+    assert any("loss 0.3" in text for text in quoted), quoted
+    assert len(bold) == 1
+    assert "[rank0]:" in bold[0]
+    seen = browser.execute_script("return document.body.innerText")
+    assert "What would settle it:\nwhichrank explain gpu-out-of-memory" in seen
+
+
+def test_the_map_is_ordered_by_coordinates(browser, tmp_path):
+    told = standin.hang()
+    ranks = tuple(RankInfo(rank, f"node{rank % 2}", coords={"tp": rank // 2}) for rank in range(4))
+    step = (Slice("dp", 1, "all_reduce", 10, 20),)
+    shown(browser, replace(told, ranks=ranks, tracks=tuple(Track((rank,), step) for rank in (2, 0, 1, 3))), tmp_path)
+    options = browser.execute_script("return [...document.querySelector('[data-order]').options].map((o) => o.value)")
+    assert options == ["", "host", "tp"]
+    first = """
+        const order = document.querySelector('[data-order]'), canvas = document.querySelector('canvas');
+        order.value = arguments[0];
+        order.onchange();
+        const box = canvas.getBoundingClientRect();
+        canvas.dispatchEvent(new PointerEvent('pointermove', {clientX: box.x + 200, clientY: box.y + 30}));
+        return document.querySelector('.tip').textContent.split(':')[0];"""
+    assert [browser.execute_script(first, axis) for axis in ("", "host", "tp")] == ["rank 2", "rank 2", "rank 0"]

@@ -115,7 +115,13 @@ def test_an_exit_leaves_a_traceback_and_its_code(tmp_path: Path, ending: str, co
 @pytest.mark.bars
 @pytest.mark.parametrize(
     ("how", "ranks", "line"),
-    [("exit", [1], "give_up"), ("swallowed", [1], "check"), ("everybody", [0, 1], "give_up")],
+    [
+        ("everybody", [0, 1], "give_up"),
+        ("all_swallow", [0, 1], "check"),
+        ("all_leave", [0, 1], "leave_early"),
+        ("exit", [1], "give_up"),
+        ("swallowed", [1], "check"),
+    ],
 )
 def test_drills_that_the_first_run_leaves_unknown_are_settled(
     tmp_path: Path, how: str, ranks: list[int], line: str
@@ -123,11 +129,12 @@ def test_drills_that_the_first_run_leaves_unknown_are_settled(
     pytest.importorskip("torch")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
     command = [*launcher, "--master_port", str(watched.free_port()), str(watched.HERE / "silent_job.py"), how]
-    done = watched.run(command, tmp_path / "out", "--no-history", "--restart", "3", "--escalate", limit_s=240)
+    done = watched.run(command, tmp_path / "out", "--no-history", "--restart", "3", "--escalate", limit_s=900)
     attempts = done.document("run.json")["restart"]["attempts"]
-    assert [(each["evidence"], each["cause"]) for each in attempts] == [
-        ("normal", "unknown" if how == "everybody" else "rank-exception"), ("more evidence", "rank-exception"),
-    ], json.dumps(attempts, indent=1)  # fmt: skip
+    assert [each["evidence"] for each in attempts] == ["normal", "more evidence"], json.dumps(attempts, indent=1)
+    # Nobody said why: no cause, or a guess at the rank that ended first, which does not end the escalation.
+    assert attempts[0]["cause"] in (("unknown",) if how == "everybody" else ("unknown", "rank-exception"))
+    assert attempts[1]["cause"] == "rank-exception"
     assert done.verdict["culprits"]["ranks"] == ranks
     assert done.verdict["culprits"]["code"][0]["function"] == line
     assert "the cause is known now (rank-exception" in done.stderr

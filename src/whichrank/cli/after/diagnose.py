@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +19,7 @@ from whichrank.cli.options.evidence import FINDINGS, HEALTHY, NOT_ENOUGH, eviden
 from whichrank.cli.options.site_rules import rules_option
 from whichrank.cli.terminal.output import write
 from whichrank.cli.terminal.progress import ProgressLine
-from whichrank.model.errors import WhichrankError
+from whichrank.model.errors import UsageError, WhichrankError
 from whichrank.model.verdict import Diagnosis
 
 DRAWN = ("html", "perfetto")
@@ -64,6 +64,9 @@ def rendered(diagnosis: Diagnosis, name: str, output: Path | None, *, verbose: b
 @click.option("--why", is_flag=True, help="Show every hypothesis, and what speaks for and against it.")
 @click.option("--verbose", "-v", is_flag=True, help="List all files and rules in the coverage.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes to read with (default: one per core).")
+@click.option(
+    "--engine", metavar="ray://HOST:PORT", help="Read it on a Ray cluster that sees the same files (ray://auto)."
+)
 @click.option("--remember", is_flag=True, help="Keep the verdict (see history).")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.pass_context
@@ -76,6 +79,7 @@ def command(
     why: bool,
     verbose: bool,
     jobs: int | None,
+    engine: str | None,
     remember: bool,
     quiet: bool,
 ) -> None:
@@ -91,8 +95,8 @@ def command(
     from whichrank.flows.diagnose.pipeline import diagnose
 
     name = format_name(format_, output)
-    with closing(ProgressLine(quiet=quiet)) as progress:
-        diagnosis = diagnose(given, source=source, jobs=jobs, progress=progress, why=why, views=name in DRAWN)
+    with closing(ProgressLine(quiet=quiet)) as progress, _on_engine(engine, given, progress) as read:
+        diagnosis = diagnose(read, source=source, jobs=jobs, progress=progress, why=why, views=name in DRAWN)
     write(rendered(diagnosis, name, output, verbose=verbose), output)
     if output is not None and not quiet:
         click.echo(f"{diagnosis.verdict.summary}\nThe report is in {output}.", err=True)
@@ -100,6 +104,30 @@ def command(
         for line in _remembered(diagnosis, given):
             click.echo(f"whichrank: {line}", err=True)
     ctx.exit(exit_code(diagnosis))
+
+
+@contextmanager
+def _on_engine(
+    engine: str | None, given: list[Path | Literal["-"]], progress: ProgressLine
+) -> Iterator[list[Path | Literal["-"]]]:
+    """The evidence as it is, or as summaries that a cluster has made of it."""
+    if engine is None:
+        yield given
+        return
+    address = engine.removeprefix("ray://")
+    if address == engine or not address:
+        raise UsageError(f"'{engine}' is not an engine", "Write ray://HOST:PORT, or ray://auto.")
+    if "-" in given:
+        raise UsageError("standard input can't be read on a cluster", "Give files on storage that its nodes see.")
+    from whichrank.flows.diagnose.on_ray import reduced
+
+    with reduced([path for path in given if path != "-"], ray_address(address), progress) as folders:
+        yield [*folders]
+
+
+def ray_address(address: str) -> str:
+    """Ray's client server listens on port 10001 and is named by its own scheme; other ports are the cluster's."""
+    return f"ray://{address}" if address.endswith(":10001") else address
 
 
 def _remembered(diagnosis: Diagnosis, given: list[Path | Literal["-"]]) -> list[str]:

@@ -15,23 +15,18 @@ from whichrank.cli.terminal.output import write
 if TYPE_CHECKING:
     from whichrank.flows.bench.sweep import Sweep
 
-_NOT_A_NETWORK = ("lo", "docker", "virbr", "veth", "cni", "br-", "tun", "sit")
-
 
 def sweep_command(options: dict[str, Any], budget: float, format_: str, output: Path | None) -> int:
     """Run it and tell; the exit code is 0 whoever wins."""
     from whichrank.cli.before.bench import plan_of
-    from whichrank.flows.bench.sweep import candidates, runner, sweep
+    from whichrank.flows.bench.sweep import candidates, hardware, runner, sweep
 
     engine, python = engine_of(options), python_of(options)
     plan = plan_of(options)
     gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
     backend = plan.backend if plan.backend != "auto" else ("nccl" if gpus else "gloo")
-    interfaces = [p.name for p in _entries("/sys/class/net") if not p.name.startswith(_NOT_A_NETWORK)]
-    tried = candidates(
-        backend, nodes=len(engine.hosts), gpus=gpus, interfaces=interfaces,
-        hcas=[p.name for p in _entries("/sys/class/infiniband")],
-    )  # fmt: skip
+    interfaces, hcas = hardware(engine, python)
+    tried = candidates(backend, nodes=len(engine.hosts), gpus=plan.ranks_per_host, interfaces=interfaces, hcas=hcas)
 
     def tell(line: str) -> None:
         if not options["quiet"]:
@@ -42,14 +37,13 @@ def sweep_command(options: dict[str, Any], budget: float, format_: str, output: 
     return 0
 
 
-def _entries(folder: str) -> list[Path]:
-    return sorted(Path(folder).iterdir()) if Path(folder).is_dir() else []
-
-
 def _text(told: Sweep) -> list[str]:
     from whichrank.flows.bench.sweep import words
 
-    lines = [f"{len(told.trials) - 1} settings tried in {told.seconds:.0f} s.\n"]
+    count = len(told.trials) - 1
+    if not count:
+        return ["Nothing to try: this backend has no setting here that could be faster. Keep the defaults.\n"]
+    lines = [f"{count} settings tried in {told.seconds:.0f} s.\n"]
     if not told.winner:
         return [*lines, f"Keep the defaults: {told.reason} (noise {told.noise:.0%}).\n"]
     lines.append(f"{words(told.winner)}: {told.gain:+.0%} against the defaults, noise {told.noise:.0%}.\n")

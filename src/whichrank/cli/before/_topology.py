@@ -6,18 +6,34 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from whichrank.cli.terminal.output import write
-from whichrank.model.errors import UsageError
+from whichrank.model.errors import UnreadableError, UsageError
+
+if TYPE_CHECKING:
+    from whichrank.fleet.engines import Engine
+    from whichrank.flows.preflight.topology import Map
+
+HERE = "here"
 
 
-def draw(paths: Sequence[Path], hosts: Sequence[str], ranks: int, format_: str, output: Path | None) -> int:
+def draw(
+    given: Sequence[str], engine: Engine, agent: Sequence[str], ranks: int | None, format_: str, output: Path | None
+) -> int:
     """The tables, what blocks better paths, and every rank's way to its cable."""
     from whichrank.flows.preflight import topology
     from whichrank.report._words import safe
 
-    found = topology.read(paths)
-    places = topology.places(found, hosts, ranks)
+    paths = [Path(word) for word in given if word != HERE]
+    for path in paths:
+        if not path.is_file():
+            raise UsageError(f"there is no file '{path}'", 'Give files, or "here" for the hosts as they are.')
+    found = topology.read(paths) if paths else topology.Map()
+    if HERE in given:
+        _ask_hosts(found, engine, agent)
+    each = ranks or next(iter(engine.slots.values()), None) or max((len(h.gpus) for h in found.hosts), default=1)
+    places = topology.places(found, engine.hosts, each)
     notes = [note for host in found.hosts for note in topology.notes(host)]
     if format_ == "json":
         document = {
@@ -40,8 +56,45 @@ def draw(paths: Sequence[Path], hosts: Sequence[str], ranks: int, format_: str, 
     return 0
 
 
+def _ask_hosts(found: Map, engine: Engine, agent: Sequence[str]) -> None:
+    """The hosts' own topology, of those that have GPUs."""
+    from whichrank.flows.preflight import topology
+
+    answers = _asked(engine, agent, ["topology", "pci"])
+    for host, values in answers.items():
+        if (own := topology.of_probes(host, values)) is not None:
+            found.hosts.append(own)
+    if not found.hosts:
+        raise UnreadableError("no host here has a GPU", "Give files: NCCL_TOPO_DUMP_FILE, nvidia-smi topo -m.")
+
+
+def _asked(engine: Engine, agent: Sequence[str], probes: list[str]) -> dict[str, dict[str, Any]]:
+    """Host -> probe -> its values."""
+    from whichrank.fleet.crew import crew
+
+    with crew(engine, agent) as everyone:
+        replies = everyone.ask_all({"do": "probe", "probes": probes}, 60.0)
+    return {
+        host: {name: told.get("value") or {} for name, told in reply.result.items()}
+        for host, reply in replies.items()
+        if isinstance(reply.result, dict)
+    }
+
+
+def _free(engine: Engine, agent: Sequence[str]) -> tuple[int, str] | None:
+    """The least memory that any GPU of the hosts has free, and where; None where nobody tells."""
+    told = []
+    for host, values in _asked(engine, agent, ["gpus"]).items():
+        for gpu in values.get("gpus", {}).get("gpus") or []:
+            word = str((gpu.get("values") or {}).get("memory_free", "")).partition(" ")[0]
+            if word.isdigit():
+                told.append((int(word) << 20, f"GPU {gpu.get('index')} of {host}"))
+    return min(told, default=None)
+
+
 def tell_budget(
-    text: str, strategy: str, units: int, size: tuple[int, int], measure: bool, format_: str, output: Path | None
+    text: str, strategy: str, units: int, engine: Engine, agent: Sequence[str], ranks: int, measure: bool, format_: str,
+    output: Path | None,
 ) -> int:  # fmt: skip
     """Part by part, and the sum."""
     import os
@@ -53,8 +106,9 @@ def tell_budget(
     except ValueError as error:
         raise UsageError(f"'{text}' is not a number of parameters", "Write 7B, 350M or 1300000000.") from error
     settings = {name: value for name, value in os.environ.items() if name.startswith("NCCL_")}
-    hosts, ranks = size
+    hosts = len(engine.hosts)
     seen = measured() if measure else {}
+    free = _free(engine, agent)
     job = Job(
         hosts * ranks, ranks, count, strategy=strategy, units=units, settings=settings,  # type: ignore[arg-type]
         context_bytes=seen.get("context_bytes"),
@@ -62,12 +116,17 @@ def tell_budget(
     parts = budget(job)
     total = sum(part.octets for part in parts)
     if format_ == "json":
-        document = {"schema_version": 1, "parts": [asdict(part) for part in parts], "bytes": total}
+        document = {
+            "schema_version": 1, "parts": [asdict(part) for part in parts], "bytes": total,
+            "free_bytes": free[0] if free else None, "free_on": free[1] if free else None,
+        }  # fmt: skip
         write([json.dumps(document, indent=2) + "\n"], output)
-        return 0
+        return 1 if free and total > free[0] else 0
     lines = [f"{part.octets / 2**20:>10,.0f} MiB  {part.what}: {part.how}\n" for part in parts]
     lines.append(f"{total / 2**20:>10,.0f} MiB  together, per GPU, besides the model and its activations\n")
-    if free := seen.get("free_bytes"):
-        lines.append(f"{free / 2**20:>10,.0f} MiB  are free on the first GPU here now\n")
+    if free:
+        lines.append(f"{free[0] / 2**20:>10,.0f} MiB  are free now on {free[1]}, the least of all\n")
+    else:
+        lines.append("What is free could not be told: no GPU here, or no driver.\n")
     write(lines, output)
-    return 1 if free and total > free else 0
+    return 1 if free and total > free[0] else 0

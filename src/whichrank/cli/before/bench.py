@@ -37,13 +37,9 @@ _GPU_SIZES, _CPU_SIZES = "1M:1G:4", "4K:16M:8"
 @click.option("--budget", type=click.FloatRange(5), default=300.0, show_default=True, help="Seconds for --sweep.")
 @click.option("--read", "files", type=click.Path(exists=True, dir_okay=False, path_type=Path), multiple=True,
               help="Judge output of nccl-tests (text or JSON) instead of running anything.")  # fmt: skip
-@click.option("--nccl-tests", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Run these binaries.")
-@click.option(
-    "--gpu",
-    "device",
-    default="",
-    help='For --read: what it ran on ("NVIDIA H100 80GB HBM3"), if the output does not say.',
-)
+@click.option("--nccl-tests", metavar="[FOLDER]", is_flag=False, flag_value="",
+              help="Run the programs of nccl-tests, in this folder or where they are found.")  # fmt: skip
+@click.option("--gpu", "device", default="", help='For --read: what it ran on ("NVIDIA H100 80GB HBM3"), if not told.')
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Keep the results for --compare.")
 @click.option("--compare", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="An earlier --save.")
 @click.option("--png", type=click.Path(dir_okay=False, path_type=Path), help="Curves as a picture.")
@@ -98,10 +94,10 @@ def _run(options: dict[str, Any]) -> BenchRun | None:
 
         return nccl_tests.read(options["files"], options["device"])
     plan = plan_of(options)
-    if options["nccl_tests"]:
+    if options["nccl_tests"] is not None:
         from whichrank.flows.bench import nccl_tests
 
-        return nccl_tests.drive(options["nccl_tests"], plan)
+        return nccl_tests.drive(nccl_tests.folder(options["nccl_tests"]), plan)
     copies = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys() and engine.name == "local"
     if copies and not options["ranks"]:
         return flow.in_place(plan, python)

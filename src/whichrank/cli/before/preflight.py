@@ -24,12 +24,14 @@ FORMATS = ("text", "json", "markdown", "html", "junit")
 @click.option("--nproc-per-node", "ranks", type=click.IntRange(1), help="Ranks that will be started on each host.")
 @click.option("--port", type=click.IntRange(1, 65535), default=DEFAULT_PORT, show_default=True, help="Rendezvous port.")
 @click.option("--folder", "folders", multiple=True, help="Where dumps and checkpoints go; may be repeated.")
-@click.option("--full", is_flag=True, help="Also measure throughput, disks and speed of work: disturbs running jobs.")
-@click.option("--iperf", is_flag=True, help="With --full: throughput by iperf3 where both hosts have it.")
+@click.option(
+    "--full", is_flag=True, help="Also measure throughput (TCP, RDMA), disks and speed of work: disturbs jobs."
+)
+@click.option("--iperf/--no-iperf", default=True, help="With --full: use iperf3 where both hosts have it (default).")
 @click.option("--thorough", is_flag=True, help="Test every pair of hosts: finds one slow pair among many.")
 @click.option("--quick", is_flag=True, help="Only the hosts themselves, nothing between them.")
-@click.option("--map", "maps", type=click.Path(exists=True, dir_okay=False, path_type=Path), multiple=True,
-              help="Draw the topology in these: NCCL's dumps, nvidia-smi topo -m, ibnetdiscover.")  # fmt: skip
+@click.option("--map", "maps", metavar="FILE|here", multiple=True,
+              help='Draw the topology in dumps of NCCL, nvidia-smi topo -m, ibnetdiscover; "here": hosts.')  # fmt: skip
 @click.option("--model-params", metavar="N", help="Budget of GPU memory for communication: 7B, 350M.")
 @click.option("--strategy", type=click.Choice(("none", "ddp", "fsdp")), default="ddp", help="For the budget.")
 @click.option("--units", type=click.IntRange(1), default=1, help="For the budget: parts that FSDP wraps (layers).")
@@ -51,7 +53,7 @@ def command(
     iperf: bool,
     thorough: bool,
     quick: bool,
-    maps: tuple[Path, ...],
+    maps: tuple[str, ...],
     model_params: str | None,
     strategy: str,
     units: int,
@@ -71,6 +73,9 @@ def command(
     whichrank preflight --hosts node[01-08] --full         eight hosts by ssh, with throughput
     whichrank preflight --slurm --exclude-file bad.txt     inside an allocation
     whichrank preflight --k8s train/job-name=llama         the pods of a job
+    whichrank preflight --map here --map ibnetdiscover.txt which GPU uses which adapter, cable and switch port
+    whichrank preflight --model-params 7B --strategy fsdp --units 32 --nproc-per-node 8
+                                                           memory that communication will take of each GPU
 
     Exit code 0: nothing wrong in what could be looked at; 1: findings; 3: nothing could be checked.
     """
@@ -82,15 +87,15 @@ def command(
     from whichrank.report._preflight import FORMATS as WRITERS
 
     engine, python = engine_of(options), python_of(options)
+    agent = [python, *flow.AGENT, *(["--root", str(root)] if root else [])]
     if maps:
         from whichrank.cli.before._topology import draw
 
-        ctx.exit(draw(maps, engine.hosts, ranks or next(iter(engine.slots.values()), 1), format_, output))
+        ctx.exit(draw(maps, engine, agent, ranks, format_, output))
     if model_params:
         from whichrank.cli.before._topology import tell_budget
 
-        ctx.exit(tell_budget(model_params, strategy, units, (len(engine.hosts), ranks or 1), full, format_, output))
-    agent = [python, *flow.AGENT, *(["--root", str(root)] if root else [])]
+        ctx.exit(tell_budget(model_params, strategy, units, engine, agent, ranks or 1, full, format_, output))
     launch = Launch(ranks_per_host=ranks or next(iter(engine.slots.values()), None), port=port, folders=folders)
     wishes = flow.Wishes(launch, full, thorough, quick, iperf=iperf)
     told = _of_copies(engine.name, wishes) if not root else None

@@ -25,8 +25,10 @@ def monitor_options(command: F) -> F:
                 help="A private file with the token for what listens (or set WHICHRANK_TOKEN).",
             ),
             click.option(
-                "--notify", "webhook", metavar="URL", default="", envvar="WHICHRANK_WEBHOOK",
-                help="Tell this webhook (Slack-compatible) of a verdict; better set WHICHRANK_WEBHOOK.",
+                "--notify", metavar="TARGET", multiple=True, envvar=["WHICHRANK_NOTIFY", "WHICHRANK_WEBHOOK"],
+                help="Tell this target of a verdict, several times for several: the address of a webhook (Slack, "
+                "Teams, PagerDuty or any other), mailto:NAME@HOST, wandb[:PROJECT], mlflow[:EXPERIMENT], "
+                "tensorboard:FOLDER or trackio[:PROJECT]. Better set WHICHRANK_NOTIFY: others can see a command line.",
             ),
             click.option("--otlp", metavar="URL", default="", help="Push metrics to this OpenTelemetry collector."),
             click.option("--history/--no-history", default=True, help="Remember verdicts (see history)."),

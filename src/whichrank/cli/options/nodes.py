@@ -59,7 +59,7 @@ def fellows_of(
     if link is None:
         return None
     if link.following is not None:
-        options.update(metrics="", webhook="", otlp="", history=False)
+        options.update(metrics="", notify=(), otlp="", history=False)
     return Fellows(link, tell)
 
 

@@ -123,8 +123,8 @@ def run_fault(
 @click.option("--backend", type=click.Choice(["gloo", "nccl"]), default="gloo", show_default=True)
 @click.option("--launcher", type=click.Choice(["torchrun", "fork"]), help="Default: torchrun, fork above 8 ranks.")
 @click.option(
-    "--corpus", "corpora", type=click.Path(exists=True, file_okay=False, path_type=Path), multiple=True,
-    help="Recorded cases with a truth.yaml each; without FAULT, these alone.",
+    "--corpus", "corpora", type=click.Path(exists=True, path_type=Path), multiple=True,
+    help="Recorded cases with a truth.yaml each, a folder or a tar of it; without FAULT, these alone.",
 )  # fmt: skip
 @click.option(
     "--blind", type=click.Path(exists=True, file_okay=False, path_type=Path),

@@ -40,6 +40,11 @@ _LINK = re.compile(
     r"\d{1,9}: (?P<name>[^:@]{1,64})[@:][^<\n]{0,80}<(?P<flags>[^>]{0,200})> mtu (?P<mtu>\d{1,9})\b"
     r".{0,120}? state (?P<state>\w{1,20})"
 )
+_CONFIGURATION = (".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".sh", ".sbatch", ".slurm")
+_LARGEST = 256 << 10
+"""Of a file with settings."""
+_WRITTEN = {"wandb", "mlruns", "outputs", "output", "out", "runs", "logs", "lightning_logs", "checkpoints", "multirun"}
+"""Folders that runs write to: the configuration in there is a copy."""
 _SKIPPED = {".git", ".venv", "venv", "node_modules", "__pycache__", "site-packages", ".tox", ".mypy_cache"}
 
 
@@ -133,27 +138,53 @@ def packages(pid: int) -> dict[str, str]:
 
 
 def code(folder: Path, command: Sequence[str]) -> dict[str, Any]:
-    """The Python files around the script, by the sum of their content; and the commit, where there is one."""
+    """The code and the configuration around the script, by the sum of their content; the commit, where there is one."""
     scripts = [folder / word for word in command if word.endswith(".py")]
     scripts = [script for script in scripts if script.is_file()]
     root = scripts[0].parent if scripts else None
     files, left = dict[str, str](), _BYTES
-    for path in _python_files(root) if root is not None else []:
+    for path in (*_named_files(folder, command), *_files(root)) if root is not None else ():
         with suppress(OSError):
             left -= path.stat().st_size
             if left < 0 or len(files) >= _FILES:
                 break
             data = path.read_bytes()
             lines = data.count(b"\n")
-            files[str(path.relative_to(root or folder))] = f"{hashlib.sha256(data).hexdigest()[:16]} {lines} lines"
+            files[_relative(path, root or folder)] = f"{hashlib.sha256(data).hexdigest()[:16]} {lines} lines"
     return {"script": scripts[0].name if scripts else None, "files": files, "commit": _commit(root or folder)}
 
 
-def _python_files(root: Path) -> Iterable[Path]:
+def _named_files(folder: Path, command: Sequence[str]) -> Iterable[Path]:
+    """Configuration that the command names, wherever it lies: `--config conf/a.yaml`, `--deepspeed=ds.json`."""
+    for word in command:
+        path = folder / word.rpartition("=")[2]
+        with suppress(OSError, ValueError):
+            if path.suffix in (*_CONFIGURATION, ".json") and path.is_file() and path.stat().st_size <= _LARGEST:
+                yield path
+
+
+def _relative(path: Path, root: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(root.resolve()))
+    except ValueError:
+        return path.name
+
+
+def _tells(path: Path, root: Path) -> bool:
+    """Whether a file says how the job runs: code, or configuration that is not what a run has left behind."""
+    if path.suffix == ".py":
+        return True
+    written = _WRITTEN & {part.lower() for part in path.relative_to(root).parts[:-1]}
+    known = path.suffix in _CONFIGURATION or (path.suffix == ".json" and "config" in path.name)
+    return known and not written and path.stat().st_size <= _LARGEST
+
+
+def _files(root: Path) -> Iterable[Path]:
     seen = 0
     for place, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
-        yield from (Path(place) / name for name in sorted(names) if name.endswith(".py"))
+        with suppress(OSError):
+            yield from (path for name in sorted(names) if _tells(path := Path(place) / name, root))
         seen += len(names) + len(folders)
         if seen > 20 * _FILES:
             return

@@ -32,6 +32,7 @@ class Agent:
             "hello": self._hello, "probe": self._probe, "clock": lambda _: {"now_s": time.time()},
             "serve": self._serve, "counts": self._counts, "resolve": _resolve, "connect": _connect,
             "volley": _volley, "rate": _rate, "iperf": _iperf,
+            "rdma_serve": _rdma_serve, "rdma_send": _rdma_send,
         }  # fmt: skip
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +64,9 @@ class Agent:
     def _serve(self, request: dict[str, Any]) -> dict[str, Any]:
         if self.server is None:
             self.server = server.Server(str(request["token"]), request.get("port"))
-        return self.server.about()
+        from whichrank.evidence.probes.between import iperf, perftest
+
+        return {**self.server.about(), "iperf": iperf.installed(), "perftest": perftest.installed()}
 
     def _counts(self, request: dict[str, Any]) -> dict[str, int]:
         return self.server.counts(str(request["volley"])) if self.server else {}
@@ -94,7 +97,9 @@ def _rate(request: dict[str, Any]) -> dict[str, Any]:
     if request.get("iperf_port"):
         from whichrank.evidence.probes.between import iperf
 
-        return iperf.send(str(request["address"]), int(request["iperf_port"]), float(request["seconds"]))
+        told = iperf.send(str(request["address"]), int(request["iperf_port"]), float(request["seconds"]))
+        if told["gbits"] is not None:
+            return told
     return rate.send(str(request["address"]), int(request["port"]), str(request["token"]), float(request["seconds"]))
 
 
@@ -102,6 +107,18 @@ def _iperf(_request: dict[str, Any]) -> dict[str, Any]:
     from whichrank.evidence.probes.between import iperf
 
     return iperf.serve() if iperf.installed() else {"port": None}
+
+
+def _rdma_serve(request: dict[str, Any]) -> list[int | None]:
+    from whichrank.evidence.probes.between import perftest
+
+    return perftest.serve(list(request["tests"]))
+
+
+def _rdma_send(request: dict[str, Any]) -> list[dict[str, Any]]:
+    from whichrank.evidence.probes.between import perftest
+
+    return perftest.send(list(request["tests"]))
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, root: Path = Path("/")) -> None:

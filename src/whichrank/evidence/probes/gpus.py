@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from whichrank.evidence.probes import Absent, Missing, Place
 from whichrank.model.contracts import Item
 
 NAME = "gpus"
-LIMIT_S = 12.0
+LIMIT_S = 20.0
 _ASK_S = 5.0
+WINDOW_S = 1.0
+"""Between the two looks at NVLink's error counters."""
 _COMMANDS = {
     "report": ["nvidia-smi", "-q", "-x"],
     "links": ["nvidia-smi", "nvlink", "-s"],
@@ -32,6 +35,7 @@ def measure(place: Place) -> dict[str, Any]:
     if not gpus and not bus:
         raise Absent("no NVIDIA GPU")
     _add_links(place, gpus)
+    _add_growth(place, gpus)
     source = "nvidia-smi -q -x"
     if place.live:
         from whichrank.evidence.probes import _nvml
@@ -76,6 +80,24 @@ def _add_links(place: Place, gpus: list[dict[str, Any]]) -> None:
                             {key: value for key, value in link.items() if value is not None}
                         )
                     gpu["links"] = [known[number] for number in sorted(known)]
+
+
+def _add_growth(place: Place, gpus: list[dict[str, Any]]) -> None:
+    """What the error counters of NVLink grew by while we looked: old errors are history, new ones are trouble."""
+    if not place.live or not any(link for gpu in gpus for link in gpu["links"]):
+        return
+    time.sleep(WINDOW_S)
+    said, _ = place.output(_COMMANDS["link_errors"], _ASK_S)
+    later = {(g["uuid"], link["link"]): link for g in (_read(said) if said.strip() else []) for link in g["links"]}
+    for gpu in gpus:
+        for link in gpu["links"]:
+            now = later.get((gpu["uuid"], link["link"]), {})
+            grown = {k: v - link[k] for k, v in now.items() if k != "link" and _is_count(v) and _is_count(link.get(k))}
+            link["growth"] = {key: value for key, value in grown.items() if value > 0}
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _on_the_bus(place: Place) -> list[str]:

@@ -54,7 +54,7 @@ def _device(folder: Path) -> dict[str, Any] | None:
         "numa_node": _number(folder / "numa_node"),
         "aer": {kind: _total(folder / f"aer_dev_{kind}") for kind in ("correctable", "nonfatal", "fatal")},
         "acs": _acs(folder / "config") if kind == "bridge" else None,
-        "path": _path(folder),
+        "path": _path(folder), "root": _root(folder),
         "net": sorted(entry.name for entry in (folder / "net").iterdir()) if (folder / "net").is_dir() else [],
         "rdma": sorted(e.name for e in (folder / "infiniband").iterdir()) if (folder / "infiniband").is_dir() else [],
     }  # fmt: skip
@@ -63,6 +63,11 @@ def _device(folder: Path) -> dict[str, Any] | None:
 def _path(folder: Path) -> list[str]:
     """The bridges above a device, the root first; sysfs has them in the place that the link leads to."""
     return [part for part in folder.resolve().parts if _ADDRESS.match(part)][:-1]
+
+
+def _root(folder: Path) -> str:
+    """The host bridge: `pci0000:17`."""
+    return next((part for part in folder.resolve().parts if re.fullmatch(r"pci[\da-f]{4,8}:[\da-f]{2}", part)), "")
 
 
 def _lanes(folder: Path, name: str) -> int | None:

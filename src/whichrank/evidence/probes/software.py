@@ -20,6 +20,7 @@ _PACKAGES = (
     "transformers", "flash-attn", "transformer-engine",
 )  # fmt: skip
 _NCCL = re.compile(rb"NCCL version (\d{1,2}\.\d{1,3}\.\d{1,3})")
+_LINKED = re.compile(r"^\s*(?:libnccl\.so\S* => (/\S+)|(/\S*libnccl\.so\S*)) \(0x", re.MULTILINE)
 _DRIVER = re.compile(r"\s(\d{3}\.\d{2,3}(?:\.\d{2})?)\s")
 _ENVIRONMENT = re.compile(r"^(?:NCCL_|TORCH_NCCL_|GLOO_|UCX_|FI_|CUDA_|OMP_NUM_THREADS|TORCH_DISTRIBUTED_)")
 
@@ -35,7 +36,7 @@ def measure(place: Place) -> dict[str, Any]:
     }
     if place.live:
         versions |= {"python": platform.python_version(), **_packages()}
-        found["nccl"] = _libraries(place)
+        found["nccl"] = _with_loaded(place, _libraries(place))
     return found
 
 
@@ -47,6 +48,23 @@ def _packages() -> dict[str, str | None]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def _with_loaded(place: Place, libraries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The one that torch really gets comes first, marked `loaded`: the dynamic linker says which, nothing is run."""
+    torch = next((file for file in _of_package("torch", "libtorch_cuda.so")), None)
+    if torch is None:
+        return libraries
+    said, _ = place.output(["ldd", str(torch)], 5.0)
+    match = _LINKED.search(said.decode("utf-8", "replace"))
+    real = os.path.realpath(match[1] or match[2]) if match else None
+    if real is None or not Path(real).is_file():
+        # Not linked: built into torch. Not found: torch loads the one of its package by itself.
+        inside = None if b"libnccl" in said or not said else _version(torch)
+        return [{"path": str(torch), "origin": "torch", "version": inside, "loaded": True}] if inside else libraries
+    known = next((library for library in libraries if library["path"] == real), None)
+    first = known or {"path": real, "origin": "linker", "version": _version(Path(real))}
+    return [{**first, "loaded": True}, *(library for library in libraries if library is not known)]
 
 
 def _libraries(place: Place) -> list[dict[str, Any]]:
@@ -67,13 +85,13 @@ def _libraries(place: Place) -> list[dict[str, Any]]:
     return list(seen.values())
 
 
-def _of_package(name: str) -> list[Path]:
+def _of_package(name: str, pattern: str = "libnccl.so*") -> list[Path]:
     try:
         spec = find_spec(name)
     except (ImportError, ValueError):
         return []
     places = list(spec.submodule_search_locations or []) if spec else []
-    return [file for place in places for file in sorted((Path(place) / "lib").glob("libnccl.so*"))]
+    return [file for place in places for file in sorted((Path(place) / "lib").glob(pattern))]
 
 
 def _version(library: Path) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache
 from heapq import heappush, heappushpop
 
@@ -34,6 +34,8 @@ _SPEAKERS, _MOST = 4096, 16384
 _A_NOTE = 1 << 16
 """What a person writes about a failure is not longer."""
 _QUOTE = 400
+_ROUND = 64
+"""Lines after which the clock is asked: asking costs as much as looking at a line."""
 _BUDGET_S = 20.0
 """CPU for the patterns of one file; 20 MB of output full of known words take two."""
 # Programs and tables quote messages without having seen them. In documents the words of people count, and what
@@ -134,7 +136,8 @@ class Listener:
     def __init__(self, item: Item) -> None:
         self._ignored = item.label.lower().endswith(_NO_EVIDENCE)
         self._quotations = Quotations() if item.label.lower().endswith(_DOCUMENTS) else None
-        self._signatures, words = _searched(KNOWN.edition, note=item.size <= _A_NOTE)
+        self._is_note = item.size <= _A_NOTE
+        self._signatures, words = _searched(KNOWN.edition, note=self._is_note)
         self.words = frozenset() if self._ignored else words
         self._total = 0
         self._label = item.label
@@ -144,14 +147,23 @@ class Listener:
         self._kept: dict[tuple[str, object], _Kept] = {}
         self._often = Often(FIRST)
         self._spent_s = 0.0
+        self._beside: Sequence[bytes] = tuple(KNOWN.harmless)
         self._prose = False
         """Whether the line is a person's own words in a document."""
 
     def take(self, chunk: Chunk, found: list[Place]) -> None:
         """Look at the lines in which known words were found."""
+        quoted = self._quotations.lines(chunk) if self._quotations is not None else None
+        if found and self._spent_s < _BUDGET_S:
+            self._beside = [word for word in KNOWN.harmless if chunk.buffer.find(word, 0, chunk.size) >= 0]
+            lines = self._lines(chunk, found, quoted)
+            self._see_all(line for line in lines if self._prose or not self._often.holds(line))
+            self._beside = tuple(KNOWN.harmless)
+
+    def _lines(self, chunk: Chunk, found: list[Place], quoted: Container[int] | None) -> Iterator[Held]:
+        """The lines with words in them, and those words."""
         index = chunk.index([place for place, _ in found])
         starts, ends, numbers = chunk.starts[index].tolist(), chunk.ends[index].tolist(), index.tolist()
-        quoted = self._quotations.lines(chunk) if self._quotations is not None else None
         at = 0
         while at < len(found):
             first, words = at, []
@@ -159,18 +171,23 @@ class Listener:
                 words.append(found[at][1])
                 at += 1
             line = bounded(bytes(chunk.view[starts[first] : ends[first]]))
-            met = Held(chunk.first + numbers[first], line, self._newest, tuple(words))
             self._prose = quoted is not None and numbers[first] not in quoted
-            if self._prose or (self._spent_s < _BUDGET_S and not self._often.holds(met)):
-                self._see(met)
+            if self._is_note and not self._prose and self._is_dull(line, words):
+                continue
+            yield Held(chunk.first + numbers[first], line, self._newest, tuple(words))
+
+    def _is_dull(self, line: bytes, words: Iterable[bytes]) -> bool:
+        """Whether a program printed the line, and only words that count in the sentences of people are in it."""
+        known = KNOWN.anchors
+        if any(word in known for word in words) or any(word in line for word in self._beside):
+            return False
+        return _OUTPUT.search(line) is not None
 
     def finish(self) -> Reading:
         """All that was found."""
         if self._ignored:
             return Reading([], "ignored", "code or a document, not output")
-        for held in self._often.held():
-            self._newest = held.after_ns
-            self._see(held)
+        self._see_all(self._again())
         records = self.sightings()
         if not records:
             return Reading([], "ignored", "no known message in it")
@@ -181,22 +198,34 @@ class Listener:
         note = f"{self.dropped} repeated message(s) not kept" if self.dropped else ""
         return Reading(list(records), "complete", note)
 
+    def _again(self) -> Iterator[Held]:
+        self._prose = False
+        for held in self._often.held():
+            self._newest = held.after_ns
+            yield held
+
     def see(self, line: bytes, number: int) -> None:
         """Look at a single line."""
         self._see(Held(number, line, self._newest, tuple(word for word in self._signatures if word in line)))
 
     def _fitting(self, line: bytes, words: Iterable[bytes]) -> list[Signature]:
-        words = [*words, *(word for word in KNOWN.harmless if word in line)]
+        words = [*words, *(word for word in self._beside if word in line)]
         found = {signature.id: signature for word in words for signature in self._signatures.get(word, ())}
         return sorted(found.values(), key=lambda signature: order()[signature.id])
 
-    def _see(self, met: Held) -> None:
-        """Look for messages in a line; what the searches cost is counted, so that no file can hold up the others."""
+    def _see_all(self, lines: Iterable[Held]) -> None:
+        """Look for messages; what the searches cost is counted, so that no file can hold up the others."""
         begun = time.thread_time()
-        self._look(met)
+        for count, line in enumerate(lines, 1):
+            if count % _ROUND == 0:
+                begun, before = time.thread_time(), begun
+                self._spent_s += begun - before
+            if self._spent_s >= _BUDGET_S:
+                return
+            self._see(line)
         self._spent_s += time.thread_time() - begun
 
-    def _look(self, met: Held) -> None:
+    def _see(self, met: Held) -> None:
         line = met.text
         voice: Voice | None = None
         taken: list[tuple[int, int]] = []

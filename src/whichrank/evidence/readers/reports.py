@@ -35,7 +35,7 @@ def _any(*phrases: str) -> re.Pattern[str]:
 
 _PRINTED = re.compile(
     r"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|\b(?:WARNING|ERROR|INFO|DEBUG)\b|\.py:\d|\bwhat\(\)"
-    r"|^\s{0,16}File \"|^\[|^[{<]|^\d{4}-\d\d-\d\d|^\w{3} +\d{1,2} \d\d:\d\d:\d\d|^\s{0,8}(?:at|#\d) "
+    r"|^\s{0,16}File \"|^\s{0,8}\[|^[{<]|^\d{4}-\d\d-\d\d|^\w{3} +\d{1,2} \d\d:\d\d:\d\d|^\s{0,8}(?:at|#\d) "
     r"|^Traceback|^\w{1,60}=\S+$|^\w{1,40}(?:Error|Exception):"
 )
 _ITEM = re.compile(r"^\s{0,12}(?:[-*+•]|\(?\d{1,2}[.)]) +")
@@ -147,8 +147,9 @@ def read(item: Item) -> Reading:
         ref = Ref(item.label, f"line {unit.line}", unit.text[:400])
         records += [Trial(change, outcome, ref) for change, outcome in tried(unit.text, unit.heading)]
         weight = 2 if unit.line <= _TITLE_LINES else 1
-        if not any(s.library != REPORT for s, _ in recognise(unit.text)):
-            records += [Complaint(category, ref, weight) for category in complaints(unit.text)]
+        seen = complaints(unit.text)
+        if seen and not any(s.library != REPORT for s, _ in recognise(unit.text)):
+            records += [Complaint(category, ref, weight) for category in seen]
     return Reading(list(records), "complete" if records else "ignored", "" if records else "no report in it")
 
 

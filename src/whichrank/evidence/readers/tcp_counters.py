@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.evidence.text.namespace_looks import Moment, address_of, moment_of
-from whichrank.evidence.text.text_file import chunks, is_text
+from whichrank.evidence.text.text_file import at_line_start, begins_line, chunks, is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.records.network import TcpCounters
@@ -18,14 +16,12 @@ _LONGEST = 1 << 14
 _KEPT = ("OutSegs", "RetransSegs", "InSegs", "TCPTimeouts", "TCPDSACKRecv", "TCPLostRetransmit", "TCPFastRetrans",
          "TCPSynRetrans", "ListenOverflows", "ListenDrops", "TCPMTUPFail", "AttemptFails", "EstabResets")  # fmt: skip
 # Interfaces may stand above the counters, in what `whichrank run` takes.
-_SHAPES = re.compile(
-    rb"^(?:Tcp|TcpExt): (?:RtoAlgorithm|SyncookiesSent) |^# network namespace \d{1,12}\b", re.MULTILINE
-)
+_SHAPES = at_line_start(rb"(?:Tcp|TcpExt): (?:RtoAlgorithm|SyncookiesSent) |# network namespace \d{1,12}\b")
 
 
 def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
     """True for the files of /proc, and for a namespace as it is kept in a bundle."""
-    return is_text(head) and bool(_SHAPES.search(head))
+    return is_text(head) and begins_line(_SHAPES, head)
 
 
 def read(item: Item) -> Reading:

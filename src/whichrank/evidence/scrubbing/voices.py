@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
+from whichrank.evidence.scrubbing.repeats import Shapes
 from whichrank.facts.redaction import harmless, secret_names
 from whichrank.facts.redaction.names import Names
 from whichrank.facts.redaction.redactor import Blocks, Learner, Redactor
@@ -54,12 +55,13 @@ class Listening:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._learner = Learner(names)
+        self._shapes = Shapes()
 
     def begin(self) -> None:
         pass
 
     def text(self, text: str) -> str:
-        self._learner.text(text)
+        self._learner.text(self._shapes.fresh(text))
         return text
 
     def value(self, text: str, key: str = "") -> str:
@@ -83,13 +85,16 @@ class Replacing:
         self._names = names
         self._redactor = redactor
         self._blocks = Blocks(redactor)
+        self._shapes = Shapes(names.spread)
         self._seen: dict[tuple[str, str], str] = {}
 
     def begin(self) -> None:
         self._blocks = Blocks(self._redactor)
 
     def text(self, text: str) -> str:
-        return self._blocks.text(text)
+        if self._blocks.has_key(text):
+            return self._blocks.text(text)
+        return self._shapes.rewritten(text, self._redactor.text, self._redactor.counts)
 
     def value(self, text: str, key: str = "") -> str:
         if len(self._seen) > _REMEMBERED:

@@ -50,15 +50,21 @@ _LONGEST = 600
 def learn(edges: bytes) -> re.Pattern[str] | None:
     """The shape of the prefix, with groups `rank` or `host` or both, by the first and last lines of a file."""
     lines = [_STAMP.sub("", line[:_LONGEST]) for line in edges.decode("utf-8", "replace").split("\n")[:_LINES]]
-    by_rank = next((shape for shape in _SHAPES if _fits(shape, lines)), None)
+    speaking = [line for line in lines if "rank" in line.lower()]
+    by_rank = next((shape for shape in _SHAPES if _fits(shape, speaking)), None)
     return by_rank or next((shape for shape in _HOSTS if _names_hosts(shape, lines)), None)
 
 
 def _names_hosts(shape: re.Pattern[str], lines: Sequence[str]) -> bool:
     """Whether nearly every line begins with one of several names that differ in their numbers only."""
     said = [line for line in lines if line.strip()]
-    names = [match["host"] for line in said if (match := shape.match(line))]
-    stems = {re.sub(r"\d+", "", name) for name in names}
+    names, others = [], (1 - _MOSTLY) * len(said) + 1
+    for line in said:
+        if match := shape.match(line):
+            names.append(match["host"])
+        elif (others := others - 1) < 0:
+            return False
+    stems = {re.sub(r"\d+", "", name) for name in set(names)}
     several = len(set(names)) >= _AGREED and len(stems) == 1
     return several and len(names) >= _MOSTLY * len(said) and not any(_NO_HOST.match(name) for name in set(names))
 

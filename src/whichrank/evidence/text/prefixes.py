@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 
 from whichrank.evidence.text.own_prefix import learn
 from whichrank.model.contracts import Item
@@ -130,9 +131,10 @@ class Clock:
         return None
 
 
+@lru_cache(maxsize=4)
 def clock_of(item: Item) -> Clock:
     """The clock of a file, with the year that it states and the prefix that it uses."""
-    with item.path.open("rb") as stream:
+    with item.open() as stream:
         edges = stream.read(_EDGE)
         if item.size > _EDGE:
             stream.seek(max(_EDGE, item.size - _EDGE))
@@ -323,6 +325,7 @@ class PathHint:
     attempt: int | None = None
 
 
+@lru_cache(maxsize=16)
 def hint_of_path(path: str) -> PathHint:
     """`logs/rank13/…` names the global rank; torchrun's own `attempt_0/3/…` the local one."""
     rank = local = attempt = None

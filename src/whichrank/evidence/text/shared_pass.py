@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
-from whichrank.evidence.text.chunks import CHUNK, UTF16, Chunk, Chunks, Decoded
+from whichrank.evidence.text.chunks import CHUNK, PADDING, UTF16, Chunk, Chunks, Decoded
 from whichrank.evidence.text.own_lines import without_own_lines
 from whichrank.evidence.text.words import Place, Words
 from whichrank.model.contracts import Item, Reading
@@ -33,11 +33,20 @@ class Listener(Protocol):
 def read(item: Item, listeners: Sequence[Listener]) -> list[Reading]:
     """The file through all of them; one answer each."""
     words = _common_finder(tuple(listener.words for listener in listeners))
-    for chunk in chunks_of(item.path):
+    for chunk in _chunks_in(item):
         found = without_own_lines(chunk, words.find(chunk))
         for listener in listeners:
             listener.take(chunk, [place for place in found if place[1] in listener.words])
     return [listener.finish() for listener in listeners]
+
+
+def _chunks_in(item: Item) -> Iterator[Chunk]:
+    """As `chunks_of`; a small file is one chunk, and need not be opened again."""
+    if not item.is_small or item.head(2) in UTF16:
+        return chunks_of(item.path)
+    text = item.read()
+    text = text if text.endswith(b"\n") else text + b"\n"
+    return iter([Chunk(bytearray(text + bytes(PADDING)), len(text), 0, 1)])
 
 
 def chunks_of(path: Path) -> Iterator[Chunk]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +26,23 @@ def is_text(head: bytes) -> bool:
     odd = sum(head.count(bytes((code,))) for code in (0, 1, 2, 3, 4, 5, 6, 14, 15, 16, 17, 18))
     # A killed process or a hole in a sparse log leaves some zeros; pickles and archives have more.
     return odd * 20 <= len(head)
+
+
+def at_line_start(*shapes: bytes) -> re.Pattern[bytes]:
+    """What finds one of these shapes at the start of a line, by `begins_line`.
+
+    Python tries `^` at every byte; a search that begins with a line break jumps from one to the next."""
+    return re.compile(b"\n(?:" + b"|".join(shapes) + b")", re.MULTILINE)
+
+
+def begins_line(shapes: re.Pattern[bytes], head: bytes) -> bool:
+    """Whether a line begins with one of the shapes."""
+    return shapes.search(_below_a_break(head)) is not None
+
+
+@lru_cache(maxsize=2)
+def _below_a_break(head: bytes) -> bytes:
+    return b"\n" + head
 
 
 def chunks(path: Path) -> Iterator[bytes]:

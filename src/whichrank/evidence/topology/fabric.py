@@ -37,11 +37,12 @@ def read(text: str) -> list[Cable]:
 
 def _from_discovery(text: str) -> list[Cable]:
     names: dict[str, tuple[str, bool]] = {}
-    for line in text.splitlines():
+    lines = [line.strip() for line in text.splitlines()]
+    for line in lines:
         if match := _NODE.match(line):
             names[match[2]] = (match[3], match[1] == "Switch")
     cables, here = [], ""
-    for line in text.splitlines():
+    for line in lines:
         if match := _NODE.match(line):
             here = match[2]
         elif here and (match := _PORT.match(line)):

@@ -22,7 +22,11 @@ _STAND_IN = int(ipaddress.IPv4Address("198.18.0.0"))
 """RFC 2544: 512 networks of 256 that no host on the Internet has."""
 _RESERVED = int(ipaddress.IPv4Address("240.0.0.0"))
 
-_LEFT = r"(?:(?<![0-9A-Za-z_:.\-])|(?<=\\[nrtbf])|(?<=\dm))"
+# An interface may stand before an address, as NCCL prints it: ib0:fd00::1, bond0.12:fe80::1.
+_LEFT = (
+    r"(?:(?<![0-9A-Za-z_:.\-])|(?<=\\[nrtbf])|(?<=\dm)|(?<=[A-Za-z.]\d:)|(?<=[A-Za-z.]\d\d:)|(?<=\.\d{3}:)|(?<=\.\d{4}:)"
+    r"|(?<=[A-Za-z]{2}[G-Zg-z]:))"
+)
 UUID = r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}(?![0-9A-Fa-f])"
 MAC = (
     r"(?<![0-9A-Fa-f:\-])(?:[0-9A-Fa-f]{2}:){5,19}[0-9A-Fa-f]{2}(?![0-9A-Fa-f:])"

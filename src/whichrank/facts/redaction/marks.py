@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache, lru_cache
 
 FIRST, LAST = 0xF0000, 0x10FFFF
 """Planes 15 and 16, for private use: no text has them, and no pattern matches them."""
@@ -48,6 +49,31 @@ class Marks:
         return MARK.sub(lambda match: self._shown[ord(match.group()) - FIRST], self.text)
 
 
+Span = tuple[int, int]
+
+
+@lru_cache(maxsize=2)
+def _lines_of(text: str) -> Callable[[str], list[Span]]:
+    """What tells the lines with a word: many patterns look for the same words in the same text."""
+    low = text.lower()
+    if len(low) != len(text):  # the one letter whose lower case is two
+        low = text.replace("\u0130", "I").lower()
+
+    @cache
+    def lines_with(word: str) -> list[Span]:
+        spans, place = [], low.find(word)
+        while place >= 0:
+            # With the line before, where a list names what this line gives the value of.
+            start = max(text.rfind("\n", 0, max(text.rfind("\n", 0, place), 0)) + 1, place - BEFORE)
+            end = text.find("\n", place)
+            end = min(len(text) if end < 0 else end + 1, place + BEHIND)
+            spans.append((start, end))
+            place = low.find(word, max(end - BEFORE, place + 1) if end - place >= BEHIND else end)
+        return spans
+
+    return lines_with
+
+
 BEFORE, BEHIND = 200, 16_384
 """How far a match may reach from a word that must be in it: within its line, or so many characters."""
 
@@ -61,23 +87,11 @@ def found(pattern: re.Pattern[str], text: str, words: Iterable[str] = ()) -> Ite
         yield from pattern.finditer(text, start, end)
 
 
-def windows(text: str, words: Iterable[str]) -> list[tuple[int, int]]:
+def windows(text: str, words: Iterable[str]) -> list[Span]:
     """The lines with one of these words in them, joined where they touch; of a monstrous line only a part."""
-    low = text.lower()
-    if len(low) != len(text):  # the one letter whose lower case is two
-        low = text.replace("\u0130", "I").lower()
-    spans = []
-    for word in words:
-        place = low.find(word)
-        while place >= 0:
-            # With the line before, where a list names what this line gives the value of.
-            start = max(text.rfind("\n", 0, max(text.rfind("\n", 0, place), 0)) + 1, place - BEFORE)
-            end = text.find("\n", place)
-            end = min(len(text) if end < 0 else end + 1, place + BEHIND)
-            spans.append((start, end))
-            place = low.find(word, max(end - BEFORE, place + 1) if end - place >= BEHIND else end)
-    spans.sort()
-    joined: list[tuple[int, int]] = []
+    lines_with = _lines_of(text)
+    spans = sorted(span for word in words for span in lines_with(word))
+    joined: list[Span] = []
     for start, end in spans:
         if joined and start <= joined[-1][1]:
             joined[-1] = (joined[-1][0], max(end, joined[-1][1]))

@@ -31,6 +31,10 @@ SURE_USERS = places(
         r"\b[ug]id=\d{1,10}\(" + USER,
     ),
     (
+        "whoami",
+        r"\bwhoami\W{1,4}" + USER,
+    ),
+    (
         "sudo:",
         r"\bsudo:\s{1,4}" + USER + r"(?= : )",
     ),

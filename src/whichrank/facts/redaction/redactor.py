@@ -328,8 +328,12 @@ class Blocks:
         self._redactor = redactor
         self._inside = False
 
+    def has_key(self, text: str) -> bool:
+        """Whether a key begins in the text, or before it."""
+        return self._inside or secret_patterns.PEM_BEGIN.search(text) is not None
+
     def text(self, text: str) -> str:
-        if self._inside or secret_patterns.PEM_BEGIN.search(text):
+        if self.has_key(text):
             text = "".join(self._line(line) for line in text.splitlines(keepends=True))
         return self._redactor.text(text)
 

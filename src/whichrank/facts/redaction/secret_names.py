@@ -122,8 +122,10 @@ EMPTY = re.compile(
 
 def name_is_secret(name: str) -> str:
     """ "strong" for a name that says so, "weak" for one that may mean something else, "" for another."""
-    if name.strip("-") in ("PWD", "OLDPWD", "pwd"):
+    if name.strip("-") in ("PWD", "OLDPWD"):
         return ""
+    if name.strip("-") == "pwd":
+        return "weak"  # a folder or a password: its value tells
     words = [word.lower() for word in _PARTS.findall(name)]
     joined = "".join(words)
     if any(word in _NOT_A_TOKEN for word in words) and not any(

@@ -1,92 +1,69 @@
-"""The nodes of a running Ray cluster: the command runs there as a child of a small actor, and its streams come here.
+"""The nodes of a running Ray cluster: one driver for all of them, and a light relay for every command.
 
-Ray's own Python starts that actor; `python -m whichrank.fleet.engines.ray_nodes NODE ADDRESS -- COMMAND…` is the relay
-on this side. Needs `whichrank[ray]`.
+The driver and what it needs of Ray live in a process of their own (`_ray_hub`), which ends with this one.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-import os
+import json
+import select
+import shutil
 import subprocess
 import sys
-import threading
+import tempfile
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Any
+from pathlib import Path
 
-from whichrank.fleet.engines import Engine
+from whichrank.fleet.engines import Engine, _ray_relay
 from whichrank.model.errors import UsageError
 
-_PIECE = 1 << 16
+_START_S = 120.0
 
 
 def engine(address: str = "auto") -> Engine:
-    ray = _ray(address)
-    nodes = {str(node["NodeManagerHostname"]): node for node in ray.nodes() if node.get("Alive")}
-    ids = {name: str(node["NodeID"]) for name, node in nodes.items()}
-    addresses = {name: str(node["NodeManagerAddress"]) for name, node in nodes.items()}
-    ray.shutdown()
+    """`auto`, HOST:PORT of the cluster, or `ray://HOST:10001` for Ray's client server."""
+    folder = Path(tempfile.mkdtemp(prefix="whichrank-ray-"))
+    place = folder / "hub"
+    hub = subprocess.Popen(  # noqa: S603 - our own module
+        [sys.executable, "-m", "whichrank.fleet.engines._ray_hub", address, str(place)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    atexit.register(_end, hub, folder)
+    nodes = _nodes(hub, address)
 
     def wrap(host: str, command: Sequence[str]) -> list[str]:
-        return [sys.executable, "-m", "whichrank.fleet.engines.ray_nodes", ids[host], address, "--", *command]
+        relay = [sys.executable, "-S", "-E", str(_ray_relay.__file__), str(place)]
+        return [*relay, nodes[host]["id"], "--", *command]
 
-    return Engine("ray", tuple(nodes), wrap, addresses=addresses)
+    return Engine("ray", tuple(nodes), wrap, addresses={name: node["address"] for name, node in nodes.items()})
 
 
-def _ray(address: str) -> Any:
+def _nodes(hub: subprocess.Popen[bytes], address: str) -> dict[str, dict[str, str]]:
+    said = b""
+    while said.count(b"\n") < 2 and hub.stdout is not None and select.select([hub.stdout], [], [], _START_S)[0]:
+        piece = hub.stdout.read1(1 << 20)  # type: ignore[attr-defined]
+        if not piece:
+            break
+        said += piece
     try:
-        ray: Any = import_module("ray")
-    except ImportError as error:
-        raise UsageError("Ray is not installed here", "pip install 'whichrank[ray]'") from error
+        answer = json.loads(said.partition(b"\n")[0])
+    except ValueError:
+        answer = {"error": f"no Ray cluster at {address}: no answer within {_START_S:.0f} s"}
+    if "nodes" not in answer:
+        hint = "pip install 'whichrank[ray]'" if "not installed" in answer["error"] else "Does `ray status` see it?"
+        raise UsageError(str(answer["error"]), hint)
+    found: dict[str, dict[str, str]] = answer["nodes"]
+    return found
+
+
+def _end(hub: subprocess.Popen[bytes], folder: Path) -> None:
+    if hub.stdin is not None:
+        with contextlib.suppress(OSError):
+            hub.stdin.close()
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="error", configure_logging=False)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise UsageError(f"no Ray cluster at {address}: {error}", "ray status shows whether one runs.") from error
-    return ray
-
-
-class Remote:
-    """What runs on the node: a child, and its streams in pieces."""
-
-    def __init__(self, command: list[str]) -> None:
-        self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
-
-    def write(self, data: bytes) -> None:
-        if self.child.stdin is not None:
-            with contextlib.suppress(OSError, ValueError):
-                if data:
-                    self.child.stdin.write(data)
-                    self.child.stdin.flush()
-                else:
-                    self.child.stdin.close()
-
-    def read(self) -> bytes:
-        """Waits for the next piece; empty at the end."""
-        return os.read(self.child.stdout.fileno(), _PIECE) if self.child.stdout is not None else b""
-
-    def code(self) -> int:
-        return self.child.wait()
-
-
-def main() -> int:
-    node, address, command = sys.argv[1], sys.argv[2], sys.argv[4:]
-    ray = _ray(address)
-    strategy = import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy(node, soft=False)
-    actor = ray.remote(Remote).options(num_cpus=0, max_concurrency=3, scheduling_strategy=strategy).remote(command)
-
-    def forward() -> None:
-        while True:
-            data = os.read(0, _PIECE)
-            ray.get(actor.write.remote(data))
-            if not data:
-                return
-
-    threading.Thread(target=forward, daemon=True).start()
-    while data := ray.get(actor.read.remote()):
-        os.write(1, data)
-    return int(ray.get(actor.code.remote()))
-
-
-if __name__ == "__main__":
-    os._exit(main())
+        hub.wait(5.0)
+    except subprocess.TimeoutExpired:
+        hub.kill()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ _PROGRAMS = {
     "all_reduce": "all_reduce_perf", "all_gather": "all_gather_perf", "reduce_scatter": "reduce_scatter_perf",
     "broadcast": "broadcast_perf", "all_to_all": "alltoall_perf", "send_recv": "sendrecv_perf",
 }  # fmt: skip
+_PLACES = ("~/nccl-tests/build", "/opt/nccl-tests/build", "/opt/nccl_tests/build", "/usr/local/nccl-tests/build",
+           "/usr/local/bin")  # fmt: skip
 
 
 def read(files: Sequence[Path], device: str = "") -> BenchRun:
@@ -37,6 +40,20 @@ def read(files: Sequence[Path], device: str = "") -> BenchRun:
 def joined(runs: Sequence[BenchRun]) -> BenchRun:
     first = next((run for run in runs if run.device), runs[0])
     return replace(first, results=[result for run in runs for result in run.results])
+
+
+def folder(given: str) -> Path:
+    """The one that was given, or the first of the usual places that has the programs."""
+    if given:
+        if not Path(given).is_dir():
+            raise UsageError(f"there is no folder '{given}'", "Give the folder build/ of nccl-tests.")
+        return Path(given)
+    on_path = shutil.which(_PROGRAMS["all_reduce"])
+    places = [Path(on_path).parent] if on_path else [Path(place).expanduser() for place in _PLACES]
+    found = next((place for place in places if (place / _PROGRAMS["all_reduce"]).is_file()), None)
+    if found is None:
+        raise UsageError("nccl-tests is not installed here", "Build it, and give its folder: --nccl-tests DIR/build")
+    return found
 
 
 def drive(folder: Path, plan: Plan) -> BenchRun:

@@ -286,9 +286,9 @@ def _code(a: Profile, b: Profile) -> Iterator[Difference]:
         lines = (mine[2] or mine[0], theirs[2] or theirs[0])
         if lines[0] == lines[1]:
             lines = (f"{lines[0]}, sum {mine[0][:8]}", f"{lines[1]}, sum {theirs[0][:8]}")
-        main = name == b.script
+        main, kind = name == b.script, "code" if name.endswith(".py") else "configuration"
         why = ("the script that was started" if main else "a file beside the script") + " has changed" + commits
-        yield Difference(f"code {name}", lines[0], lines[1], 0.81 if main else 0.76, why)
+        yield Difference(f"{kind} {name}", lines[0], lines[1], 0.81 if main else 0.76, why)
     if len(changed) > 20:
         yield Difference("code", "", f"{len(changed) - 20} more files", 0.5, "have changed")
 

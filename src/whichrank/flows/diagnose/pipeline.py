@@ -43,10 +43,16 @@ def diagnose(
     """Read everything below the paths and say what went wrong; `views` adds what a page draws."""
     with collect(paths) as intake:
         outcomes, noted, shortened = outcomes_of(intake.items, jobs=jobs, progress=progress)
-    refused = [*intake.refused, *noted]
-    jobs_in_it = sorted({item.job for item, _ in outcomes if item.job})
-    answers = [_judged(outcomes, refused, job, why=why, views=views, progress=progress) for job in jobs_in_it or [""]]
-    answer = together(answers, jobs_in_it) if jobs_in_it else answers[0][1]
+        refused = [*intake.refused, *noted]
+        jobs_in_it = sorted({item.job for item, _ in outcomes if item.job})
+        answers = [
+            _judged(outcomes, refused, job, why=why, views=views, progress=progress) for job in jobs_in_it or [""]
+        ]
+        answer = together(answers, jobs_in_it) if jobs_in_it else answers[0][1]
+        if views:
+            from whichrank.flows.diagnose.quoted_lines import with_contexts
+
+            answer = with_contexts(answer, intake.items)
     answer = with_wanted(answer, shortened)
     if source is None:
         return answer

@@ -80,8 +80,10 @@ def read_all(
 
 def _read(item: Item) -> list[tuple[str, Reading]]:
     chosen = _readers_for(item)
+    if item.size < THICK:
+        return _read_with(chosen, item)
     words = frozenset[bytes]().union(*(reader.telling() for reader in chosen if hasattr(reader, "telling")))
-    if item.size < THICK or not words:
+    if not words:
         return _read_with(chosen, item)
     from whichrank.evidence.text.thinning import thinned
 

@@ -37,7 +37,7 @@ class Wishes:
     quick: bool = False
     """Hosts alone, nothing between them."""
     connect_s: float = 3.0
-    iperf: bool = False
+    iperf: bool = True
     """Throughput by iperf3, where hosts have it."""
 
 
@@ -119,7 +119,7 @@ def measure(everyone: Crew, engine: Engine, wishes: Wishes, progress: Progress) 
     ]
     return Inspection(
         probed, launch, between.attempts, between.volleys, between.rates, between.clocks, paces, between.names,
-        between.addresses, between.loss, between.paths, between.slow,
+        between.addresses, between.loss, between.paths, between.slow, between.rdma_rates, between.rdma_slow,
     )  # fmt: skip
 
 

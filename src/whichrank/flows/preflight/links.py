@@ -11,7 +11,7 @@ from whichrank.fleet.crew import Crew, Reply
 from whichrank.fleet.engines import Engine
 from whichrank.fleet.pairing import Pair, Search, all_pairs, settle
 from whichrank.model.preflight import Blame, Launch, LinkCheck
-from whichrank.records.inspection import Attempt, Clock, Inspection, Rate, Volley
+from whichrank.records.inspection import Attempt, Clock, Inspection, Rate, RdmaRate, Volley
 
 if TYPE_CHECKING:
     from whichrank.flows.preflight.check import Wishes
@@ -39,6 +39,8 @@ class Measurements:
     loss: Blame | None = None
     paths: Blame | None = None
     slow: Blame | None = None
+    rdma_rates: list[RdmaRate] = field(default_factory=list)
+    rdma_slow: dict[str, Blame] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -68,7 +70,26 @@ def measure(everyone: Crew, engine: Engine, launch: Launch, token: str, wishes: 
     _volleys(peers, found, thorough=wishes.thorough)
     if wishes.full:
         _rates(peers, found, thorough=wishes.thorough, iperf=wishes.iperf)
+        _rdma(peers, found, thorough=wishes.thorough)
     return found
+
+
+def _rdma(peers: _Peers, found: Measurements, *, thorough: bool) -> None:
+    """By perftest, where hosts have active RDMA ports and the program."""
+    able = [host for host, about in peers.ports.items() if about.get("perftest")]
+    if len(able) < 2:
+        return
+    from whichrank.flows.preflight import rdma
+
+    asked = {host: {"do": "probe", "probes": ["rdma"]} for host in able}
+    ports: dict[str, dict[str, Any]] = {}
+    for host, reply in peers.crew.ask(asked, _ASK_S).items():
+        value = (reply.result or {}).get("rdma", {}).get("value") if isinstance(reply.result, dict) else None
+        own = {str(p.get("device")): p for p in (value or {}).get("ports", []) if p.get("state") == "ACTIVE"}
+        if own:
+            ports[host] = own
+    ways = {(a, b): way for a in ports for b in ports if a != b and (way := _way(peers, found, a, b))}
+    found.rdma_rates, found.rdma_slow = rdma.measure(peers.crew, ports, ways, thorough=thorough)
 
 
 def _clocks(everyone: Crew) -> list[Clock]:
@@ -291,8 +312,9 @@ def _judged(rates: Sequence[Rate]) -> dict[Pair, list[bool]]:
 
 
 def _one_way(peers: _Peers, found: Measurements, ways: Sequence[Pair], number: int, *, iperf: bool) -> list[Rate]:
-    """By iperf3 where it is wished and both ends have it, else by our own sender."""
-    served = peers.crew.ask({b: {"do": "iperf"} for _, b in ways}, _ASK_S) if iperf else {}
+    """By iperf3 where both ends have it, else by our own sender."""
+    able = {host for host, about in peers.ports.items() if iperf and about.get("iperf")}
+    served = peers.crew.ask({b: {"do": "iperf"} for a, b in ways if {a, b} <= able}, _ASK_S)
     ports = {host: reply.result.get("port") for host, reply in served.items() if isinstance(reply.result, dict)}
     requests = {
         a: {"do": "rate", "address": _way(peers, found, a, b), "port": peers.ports[b]["high"], "token": peers.token,
@@ -343,6 +365,9 @@ def states(inspection: Inspection) -> list[LinkCheck]:
         own = [r.gbits for r in inspection.rates if {r.a, r.b} == {a, b} and r.gbits is not None]
         rate = f"{min(own):.3f} Gb/s" if own else "no throughput"
         say(a, b, "healthy" if any(tests) else "unhealthy", "" if any(tests) else f"slow: {rate}")
+    for r in inspection.rdma_rates:
+        if r.unreached:
+            say(r.a, r.b, "unhealthy", f"{r.a} → {r.b} by {r.device}: RDMA does not get through")
     found = []
     for (one, other), told in pairs.items():
         bad = list(dict.fromkeys(words for state, words in told if state == "unhealthy"))

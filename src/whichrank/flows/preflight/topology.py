@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from whichrank.evidence.topology import fabric, nccl_dumps
 from whichrank.model.contracts import Item
@@ -72,11 +75,13 @@ def of_matrix(said: bytes, label: str) -> HostTopology | None:
     gpus = sorted(
         {int(name[3:]) for pair in matrix.cells for name in pair if name.startswith("GPU") and name[3:].isdigit()}
     )
-    nics = list(matrix.nics.values()) or sorted({b for _, b in matrix.cells if b.startswith("NIC")})
+    # Drivers before R470 name the columns by their adapters; later ones number them and have a legend.
+    columns = [b for _, b in matrix.cells if not b.startswith("GPU")]
+    nics = list(matrix.nics.values()) or list(dict.fromkeys(columns))
     named = dict(matrix.nics)
     paths = {
         (int(a[3:]), named.get(b, b)): _word(cell)
-        for (a, b), cell in matrix.cells.items() if a.startswith("GPU") and b.startswith("NIC")
+        for (a, b), cell in matrix.cells.items() if a.startswith("GPU") and not b.startswith("GPU")
     }  # fmt: skip
     between = {
         (int(a[3:]), int(b[3:])): _word(cell)
@@ -84,6 +89,39 @@ def of_matrix(said: bytes, label: str) -> HostTopology | None:
         if a.startswith("GPU") and b.startswith("GPU") and int(a[3:]) < int(b[3:])
     }  # fmt: skip
     return HostTopology(tuple(gpus), tuple(nics), paths, between, {}, label, matrix.host or "")
+
+
+def of_probes(host: str, values: Mapping[str, Any]) -> HostTopology | None:
+    """Out of what probes said of a host: the driver's matrix, else where GPUs and adapters sit in /sys."""
+    matrix = (values.get("topology") or {}).get("matrix")
+    found = of_matrix(str(matrix).encode(), "nvidia-smi topo -m") if matrix else None
+    if found is None:
+        found = of_sysfs((values.get("pci") or {}).get("devices") or [])
+    return replace(found, host=host, source=f"{host}: {found.source}") if found is not None else None
+
+
+def of_sysfs(devices: Sequence[Mapping[str, Any]]) -> HostTopology | None:
+    """Out of the PCI tree alone; NVLink is not in it."""
+    gpus = [device for device in devices if device.get("kind") == "gpu"]
+    nics = {name: d for d in devices if d.get("kind") == "nic" for name in d.get("rdma") or d.get("net") or []}
+    if not gpus:
+        return None
+    paths = {(n, name): _in_the_tree(gpu, nic) for n, gpu in enumerate(gpus) for name, nic in nics.items()}
+    between = {(a, b): _in_the_tree(gpus[a], gpus[b]) for a, b in combinations(range(len(gpus)), 2)}
+    return HostTopology(tuple(range(len(gpus))), tuple(nics), paths, between, {}, "/sys, NVLink not visible there")
+
+
+def _in_the_tree(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    """By the bridges above both; the first of them is the root port of a host bridge."""
+    above = [list(device.get("path") or []) for device in (a, b)]
+    shared = [x for x, y in zip(*above, strict=False) if x == y]
+    if shared:
+        return "PIX" if all(len(own) - len(shared) <= 1 for own in above) else "PXB"
+    nodes = [device.get("numa_node") for device in (a, b)]
+    if nodes[0] != nodes[1] or nodes[0] is None:
+        return "SYS"
+    roots = [str(device.get("root") or "") for device in (a, b)]
+    return "PHB" if roots[0] and roots[0] == roots[1] else "NODE"
 
 
 def _word(cell: str) -> str:
@@ -121,15 +159,17 @@ def places(found: Map, hosts: Sequence[str], ranks_per_host: int) -> list[RankPl
 
 
 def cable_of(found: Map, host: str, adapter: str | None) -> Cable | None:
-    """By the node description that hosts give themselves: `node01 mlx5_0` (or `node01 HCA-1`)."""
+    """By the node description that hosts give themselves: `node01 mlx5_0`, or `node01 HCA-1` for the first one."""
     if adapter is None:
         return None
     device, _, port = adapter.partition(":")
     short = host.partition(".")[0]
+    number = re.search(r"_(\d{1,3})$", device)
+    called = {device, f"HCA-{int(number[1]) + 1}" if number else device}
     for cable in found.cables:
         for near, far in ((cable.a, cable.b), (cable.b, cable.a)):
             words = near.node.split()
-            ours = not near.is_switch and words and words[0].partition(".")[0] == short and device in words[1:]
+            ours = not near.is_switch and words and words[0].partition(".")[0] == short and called & set(words[1:])
             if ours and (not port or near.port == int(port)):
                 return Cable(near, far, cable.speed, cable.state, cable.trouble)
     return None

@@ -1,7 +1,7 @@
 """Other tools that name a culprit, one file each, scored on the same bundles. Files are discovered.
 
-A peer is a module with `NAME`, `lacking()` (why it can't run here; empty where it can) and `answer(folder)`: what it
-says of the evidence in a folder, an `Answer` without ranks where it says nothing.
+A peer is a module with `NAME`, `version()`, `lacking()` (why it can't run here; empty where it can) and
+`answer(folder)`: what it says of the evidence in a folder, an `Answer` without ranks where it says nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ class Peer(Protocol):
     """One other tool."""
 
     NAME: str
+
+    def version(self) -> str: ...
 
     def lacking(self) -> str: ...
 

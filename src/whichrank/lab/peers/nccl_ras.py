@@ -17,6 +17,10 @@ def lacking() -> str:
     return ""
 
 
+def version() -> str:
+    return "as recorded with the case"
+
+
 def answer(folder: Path) -> Answer:
     """Outliers of the report's own words; nothing where there is no report or it calls nobody."""
     for path in sorted(folder.rglob("*")) if folder.is_dir() else []:

@@ -6,12 +6,13 @@ import importlib.util
 import re
 from pathlib import Path
 
-from whichrank.lab.peers._dumps import laid_out, last_line, run
+from whichrank.lab.peers._dumps import Warm, laid_out, last_line
 from whichrank.lab.truth import Answer
 
 NAME = "torchfrtrace"
 MODULE = "torch.distributed.flight_recorder.fr_trace"
 PREFIX = "fr_"
+_TOOL = Warm(MODULE, ("torch.distributed.flight_recorder.components.fr_logger", "torch.distributed"))
 
 _MISSING = re.compile(r"missing ranks: \{([\d, ]+)\}")
 _CULPRIT = re.compile(r"Culprit rank (\d+); Error type: (\w+)")
@@ -30,12 +31,18 @@ def lacking() -> str:
     return "" if there else "this torch has no torch.distributed.flight_recorder (2.10 or newer has it)"
 
 
+def version() -> str:
+    from importlib import metadata
+
+    return f"torch {metadata.version('torch')}"
+
+
 def answer(folder: Path) -> Answer:
     """The ranks of its first finding: that is where a reader of its output begins."""
     with laid_out(folder, PREFIX) as dumps:
         if dumps is None:
             return Answer(None, (), "there are no dumps")
-        code, text = run(["-m", MODULE, str(dumps), "-p", PREFIX, "--allow-incomplete-ranks"])
+        code, text = _TOOL.ask(str(dumps), "-p", PREFIX, "--allow-incomplete-ranks")
     found = sorted([*_MISSING.finditer(text), *_CULPRIT.finditer(text)], key=lambda match: match.start())
     if not found:
         failed = code != 0 or "Traceback" in text

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from whichrank.model.findings import NextStep
 from whichrank.model.verdict import Diagnosis, RankInfo
+from whichrank.model.views import Context
 from whichrank.report._outline import DISTURBS, Outline, Point, Section, candidates, outline
 from whichrank.report._words import counted, listed, percent, ranges, shortened
 from whichrank.report.html import ranks_over_time
@@ -30,6 +31,7 @@ def render(diagnosis: Diagnosis) -> Iterator[str]:
 
 def _parts(diagnosis: Diagnosis, told: Outline) -> Iterator[str]:
     sections = {part.title: part for part in told.sections}
+    around = {f"{near.source}, {near.locator}": near for near in diagnosis.contexts}
     yield from _answer(diagnosis, told, sections)
     yield from _map(diagnosis)
     if diagnosis.stacks:
@@ -39,11 +41,13 @@ def _parts(diagnosis: Diagnosis, told: Outline) -> Iterator[str]:
         yield _section(sections["where the ranks are"])
     for title in OPEN[:3]:
         if title in sections:
-            yield _section(sections[title])
+            yield _section(sections[title], around)
     yield from _events(diagnosis)
     for title in OPEN[3:]:
-        if title in sections and (title != "next commands" or len(diagnosis.next) > 1):
-            yield _section(sections[title])
+        if title == "it could also be" and diagnosis.verdict.alternatives:
+            yield section(title.capitalize(), _alternatives(diagnosis))
+        elif title in sections and (title != "next commands" or len(diagnosis.next) > 1):
+            yield _section(sections[title], around)
     if "coverage" in sections:
         items = "".join(f"<li>{_text(point.text)}</li>" for point in sections["coverage"].points)
         yield f"<section><details><summary>Coverage: what was looked at</summary><ul>{items}</ul></details></section>\n"
@@ -213,13 +217,25 @@ def _events(diagnosis: Diagnosis) -> Iterator[str]:
     yield section("Timeline of the evidence", inner, left, hint=f"{counted(len(ordered), 'event')}, earliest first.")
 
 
-def _section(part: Section) -> str:
+def _alternatives(diagnosis: Diagnosis) -> str:
+    """What else it could be, and what would settle each."""
+    items = []
+    for other in diagnosis.verdict.alternatives:
+        steps = [step for step in diagnosis.next if other.cause in step.settles]
+        explain = NextStep(f"whichrank explain {other.cause}", "Says how to tell it from others")
+        settled = "".join(_command(step) for step in steps[:2]) or _command(explain)
+        told = f"{percent(other.confidence)} {other.cause}: {other.why}"
+        items.append(f'<li><p>{_text(told)}</p><p class="soft">What would settle it:</p>{settled}</li>')
+    return f'<ul class="plain">{"".join(items)}</ul>'
+
+
+def _section(part: Section, around: Mapping[str, Context] | None = None) -> str:
     if part.title == "next commands":
         points = "".join(f"<li>{_copied(point)}</li>" for point in part.points)
         return section("All next commands", f'<ul class="plain">{points}</ul>')
     tag = "ol" if part.numbered and len(part.points) > 1 else "ul"
     css = "" if tag == "ol" else ' class="plain"'
-    items = "".join(f"<li>{_point(point)}</li>" for point in part.points)
+    items = "".join(f"<li>{_point(point, around or {})}</li>" for point in part.points)
     return section(part.title.capitalize(), f"<{tag}{css}>{items}</{tag}>")
 
 
@@ -231,9 +247,30 @@ def _copied(point: Point) -> str:
     return f'{commands}<p class="soft">{_text(point.text)}</p>'
 
 
-def _point(point: Point) -> str:
+def _point(point: Point, around: Mapping[str, Context]) -> str:
     details = "".join(f'<p class="soft">{_text(line)}</p>' for line in point.details)
     lines = "\n".join(_text(line) for line in point.verbatim)
     quote = f'<pre tabindex="0">{lines}</pre>' if lines else ""
-    inner = "".join(f"<li>{_point(one)}</li>" for one in point.inner)
+    near = around.get(point.text.partition(" (")[0])
+    if near is not None and point.verbatim:
+        quote = _in_context(near, point.verbatim, quote)
+    inner = "".join(f"<li>{_point(one, around)}</li>" for one in point.inner)
     return f"<p>{_text(point.text)}</p>{details}{quote}" + (f'<ul class="quotes">{inner}</ul>' if inner else "")
+
+
+def _in_context(near: Context, quoted: Sequence[str], quote: str) -> str:
+    """One quoted line among its neighbours; a longer quote, or part of a line, with the lines around it below."""
+    target = dict(near.lines).get(near.line, "")
+    around = f'<pre tabindex="0">{_numbered(near)}</pre>'
+    if len(quoted) == 1 and quoted[0].strip()[:60] in target:
+        return around
+    return f"{quote}<details><summary>around line {near.line}</summary>{around}</details>"
+
+
+def _numbered(near: Context) -> str:
+    """The quoted line in bold among its neighbours."""
+    shown = [(number, _text(line)) for number, line in near.lines]
+    return "\n".join(
+        f"<b>{number:>6}  {line}</b>" if number == near.line else f'<span class="soft">{number:>6}  {line}</span>'
+        for number, line in shown
+    )

@@ -7,7 +7,7 @@ function drawMap(root) {
   const canvas = root.querySelector("canvas"), tip = root.querySelector(".tip"), legend = root.querySelector(".legend");
   const context = canvas.getContext("2d");
   const add = (list) => { let sum = 0; return Float64Array.from(list, (step) => (sum += step)); };
-  const rows = data.rows.map((row) => ({ ...row, at: add(row.at), marks: add(row.marks) }));
+  const rows = data.rows.map((row, place) => ({ ...row, place, at: add(row.at), marks: add(row.marks) }));
   const whole = { from: Infinity, to: -Infinity };
   for (const { at } of rows) { whole.from = Math.min(whole.from, at[0]); whole.to = Math.max(whole.to, at[at.length - 1]); }
   if (!(whole.to > whole.from)) whole.to = whole.from + 10;
@@ -183,6 +183,16 @@ function drawMap(root) {
     const middle = (view.from + view.to) / 2;
     if (button.dataset.zoom === "all") move(whole.from, whole.to - whole.from);
     else zoom(button.dataset.zoom === "in" ? 0.5 : 2, middle);
+  };
+
+  const order = root.querySelector("[data-order]");
+  if (order) order.onchange = () => {
+    const axis = order.value;
+    const key = (row) => (axis in row.keys ? row.keys[axis] : Infinity);
+    const compare = (a, b) => (a === b ? 0 : typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true }));
+    rows.sort((a, b) => (axis && compare(key(a), key(b))) || a.place - b.place);
+    first = 0;
+    redraw();
   };
 
   function hover(event) {

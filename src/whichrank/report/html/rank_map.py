@@ -5,8 +5,9 @@ Any report can draw one: rows with a label, the moments at which their state cha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import msgspec
@@ -30,6 +31,8 @@ class Row:
     """A word beside the label, for rows that stand out."""
     words: Sequence[str] = ()
     """What to say of each state instead of its name; empty for none."""
+    keys: Mapping[str, int | str] = field(default_factory=dict)
+    """What rows can be ordered by: rank, host, tp, dp, pp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +55,22 @@ def rank_map(rows: Sequence[Row], states: Sequence[State]) -> str:
                 "state": list(row.state),
                 "marks": _differences(row.marks_us),
                 "words": [words.setdefault(safe(word), len(words)) for word in row.words],
+                "keys": {safe(name): safe(key) if isinstance(key, str) else key for name, key in row.keys.items()},
             }
             for row in rows
         ],
     }
+    axes = list(dict.fromkeys(axis for row in rows for axis in row.keys if axis != "rank"))
+    orders = "".join(f'<option value="{escape(safe(axis))}">by {escape(safe(axis))}</option>' for axis in axes)
+    order = f'<select data-order><option value="">by behaviour</option>{orders}</select>'
+    chooser = f"<label>Order {order}</label>" if axes else ""
     data["words"] = list(words)
     # "<" never occurs inside: the text can't end the element.
     text = msgspec.json.encode(data).decode().replace("<", "\\u003c")
     return (
         '<div class="map" data-map>'
         '<div class="map-bar"><div class="legend" role="group" aria-label="States"></div>'
-        '<div class="tools"><button type="button" data-zoom="in" title="Zoom in (+)">+</button>'
+        f'<div class="tools">{chooser}<button type="button" data-zoom="in" title="Zoom in (+)">+</button>'
         '<button type="button" data-zoom="out" title="Zoom out (-)">−</button>'
         '<button type="button" data-zoom="all" title="Show everything (0)">Fit</button></div></div>'
         '<div class="map-view"><canvas tabindex="0" aria-label="What every rank did over time. '

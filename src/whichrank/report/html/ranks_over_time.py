@@ -48,11 +48,17 @@ def rows(diagnosis: Diagnosis) -> list[Row]:
     begin, last = min(times), max(times)
     edge = last + max((last - begin) // 5, 1_000)
     waits = {wait.rank: wait for wait in diagnosis.waits}
-    return [_row(track, diagnosis, waits, colour, (begin, edge)) for track in diagnosis.tracks[:MOST_ROWS]]
+    known = {info.rank: info for info in diagnosis.ranks}
+    return [_row(track, diagnosis, waits, colour, (begin, edge), known) for track in diagnosis.tracks[:MOST_ROWS]]
 
 
 def _row(
-    track: Track, diagnosis: Diagnosis, waits: dict[int, Wait], colour: dict[str, int], span: tuple[int, int]
+    track: Track,
+    diagnosis: Diagnosis,
+    waits: dict[int, Wait],
+    colour: dict[str, int],
+    span: tuple[int, int],
+    known: dict[int, RankInfo],
 ) -> Row:
     begin, edge = span
     who = diagnosis.verdict.culprits
@@ -68,12 +74,17 @@ def _row(
         points[-1] = (at, WAITING, f"{word}, waits for {_ranks(wait.waits_for)}" if wait.waits_for else word)
     if len(track.ranks) > 1:
         points = [(at, state, f"{word} [ranks {ranges(track.ranks)}]") for at, state, word in points]
+    infos = [known[rank] for rank in track.ranks if rank in known]
+    shared = _shared(infos)
+    if shared and len(track.ranks) > 1:
+        label += f" · {' '.join(f'{axis}={place}' for axis, place in shared.items() if axis != 'host')}".rstrip(" ·")
     return Row(
         label,
         [*(at / 1000 for at, _, _ in points), (edge - begin) / 1000],
         [*(state for _, state, _ in points), points[-1][1]],
         flag=flag,
         words=[*(word for _, _, word in points), ""],
+        keys={"rank": first, **shared},
     )
 
 
@@ -139,7 +150,15 @@ def _hosts(infos: Iterable[RankInfo]) -> str:
 
 def _coordinates(infos: Sequence[RankInfo]) -> str:
     """The coordinates that all of them share."""
+    return " ".join(f"{axis}={place}" for axis, place in _shared(infos).items() if axis != "host")
+
+
+def _shared(infos: Sequence[RankInfo]) -> dict[str, int | str]:
+    """Host and coordinates that all of them have in common."""
+    if not infos:
+        return {}
+    host = {"host": infos[0].host} if infos[0].host and all(info.host == infos[0].host for info in infos) else {}
     shared = dict(infos[0].coords)
     for info in infos[1:]:
         shared = {axis: place for axis, place in shared.items() if info.coords.get(axis) == place}
-    return " ".join(f"{axis}={place}" for axis, place in shared.items())
+    return {**host, **shared}

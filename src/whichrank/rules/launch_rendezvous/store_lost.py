@@ -109,7 +109,9 @@ def _closed(text: str) -> bool:
 
 
 def _explained(case: Case) -> bool:
-    if statements.events(case, *_OTHERS) or deaths.ended_from_outside(case) or exceptions.own_exceptions(case):
+    store = {(e.ref.source, e.line) for e in statements.events(case, "store_error")}
+    others = [e for e in statements.events(case, *_OTHERS) if (e.ref.source, e.line) not in store]
+    if others or deaths.ended_from_outside(case) or exceptions.own_exceptions(case):
         return True
     own = (deaths.KILL, deaths.ABORT, *deaths.NATIVE)
     return any(d.signal in own and not d.by_launcher for d in deaths.deaths(case))

@@ -116,6 +116,17 @@ def _memory(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: number(values, key) for name, key in (("shm", "shm_size"), ("memory", "MemTotal"))}
 
 
+def _rdma(values: Mapping[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    for port in items(values, "ports"):
+        name = f"{port.get('device')}/{port.get('port')}"
+        told |= {f"RDMA MTU of {name}": port.get("mtu"), f"firmware of {name}": port.get("firmware")}
+        for key in ("pfc", "ecn"):
+            if isinstance(port.get(key), list):
+                told[f"{key.upper()} priorities of {name}"] = ",".join(map(str, port[key])) or "none"
+    return told
+
+
 def _rounded(answers: Mapping[str, str]) -> dict[str, str]:
     """Bytes in words; hosts of one kind differ by what firmware keeps, so what is near the middle counts as equal."""
     sizes = {host: float(value) for host, value in answers.items()}
@@ -128,4 +139,5 @@ def _rounded(answers: Mapping[str, str]) -> dict[str, str]:
 
 _TRAITS: tuple[tuple[str, Callable[[Mapping[str, Any]], dict[str, Any]]], ...] = (
     ("software", _software), ("gpus", _gpus), ("interfaces", _interfaces), ("limits", _limits), ("memory", _memory),
+    ("rdma", _rdma),
 )  # fmt: skip

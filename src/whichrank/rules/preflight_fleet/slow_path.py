@@ -13,7 +13,7 @@ Example: `node6: 0.09 Gb/s towards every host, the others have 4.1 Gb/s`
 Fix: look at the negotiated speed (ethtool DEV), cable and switch port of the named host.
 
 Limits: one TCP stream of one process does not fill fast links: absolute numbers are lower bounds. RDMA is measured
-by `whichrank bench`.
+by perftest (PREF112).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Wishes:
 
     metrics: str = ""
     token_file: Path | None = None
-    webhook: str = ""
+    notify: tuple[str, ...] = ()
     otlp: str = ""
     history: bool = True
     web: str = ""
@@ -75,12 +75,12 @@ class Monitors(Audience):
         self._tally = Tally(job)
         self._exporter: Exporter | None = None
         self._pusher: Pusher | None = None
-        self._notifier: Notifier | None = None
+        self._notifiers: list[Notifier] = []
         self._chronicler = Chronicler(job, tell) if wishes.history else None
-        if wishes.webhook:
+        if wishes.notify:
             from whichrank.run.monitoring.notify import Notifier
 
-            self._notifier = Notifier(wishes.webhook, job, tell)
+            self._notifiers = [Notifier(word, job, tell) for word in wishes.notify]
         if wishes.otlp:
             from whichrank.run.monitoring.otlp import Pusher
 
@@ -93,7 +93,7 @@ class Monitors(Audience):
 
             self._page_server = LivePage(wishes.web, wishes.token_file, job)
         wanted: tuple[Listener | None, ...] = (
-            self._tally if wishes.metrics or wishes.otlp else None, self._notifier, self._chronicler,
+            self._tally if wishes.metrics or wishes.otlp else None, *self._notifiers, self._chronicler,
             self._page_server,
         )  # fmt: skip
         self.listeners = [listener for listener in wanted if listener is not None]
@@ -108,9 +108,10 @@ class Monitors(Audience):
     def begin(self, out: Path) -> None:
         """Threads start with the first attempt, deaf to the signals that are meant for the job."""
         first, self._out = self._out is None, out
-        for teller in (self._notifier, self._chronicler):
-            if teller is not None:
-                teller.out = out
+        for notifier in self._notifiers:
+            notifier.out, notifier.link = out, self.places.get("web", "")
+        if self._chronicler is not None:
+            self._chronicler.out = out
         if self._page_server is not None:
             self._page_server.begin(out)
         if not first:
@@ -141,7 +142,7 @@ class Monitors(Audience):
             if self._out is not None:
                 with contextlib.suppress(OSError):
                     replace_text(self._out / LAST_PAGE, self._page())
-        for sender in (self._pusher, self._notifier):
+        for sender in (self._pusher, *self._notifiers):
             if sender is not None:
                 sender.close()
 

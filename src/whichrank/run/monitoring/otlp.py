@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from whichrank import __version__
 from whichrank.model.errors import UsageError
 from whichrank.run.monitoring.exposition import Family, label
-from whichrank.run.monitoring.notify import failure_of
+from whichrank.run.monitoring.post import failure_of
 
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 """OpenTelemetry's own variable for what a collector asks for, as `name=value,name=value`."""

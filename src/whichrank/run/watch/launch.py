@@ -26,7 +26,9 @@ SI_KERNEL = 0x80
 
 _OBSERVES = re.compile(r"DEBUG|TRACE|_FR_|LOG|DUMP|FAULTHANDLER|THREAD_NAME|REPORT_|WARN|TIMING|SHUTDOWN_TIMEOUT|_RAS_")
 """Names of settings that only say what is recorded and told."""
-SECRETS = ("WHICHRANK_TOKEN", "WHICHRANK_WEBHOOK")
+SECRETS = (
+    "WHICHRANK_TOKEN", "WHICHRANK_WEBHOOK", "WHICHRANK_NOTIFY", "WHICHRANK_PAGERDUTY_KEY", "WHICHRANK_SMTP_PASSWORD",
+)  # fmt: skip
 """Meant for this process, never for the job."""
 
 

@@ -17,8 +17,8 @@ from whichrank.model.files import private_folder, replace_file
 
 STATE = "run.json"
 OWN = (
-    STATE, "verdict.json", "report.md", "bundle", "torch", "history.jsonl", "history.older.jsonl", "attempts",
-    "attempts.json", "resumed", "withdrawn", "metrics.prom", "guard", ".parcels",
+    STATE, "verdict.json", "report.md", "report.html", "bundle", "torch", "history.jsonl", "history.older.jsonl",
+    "attempts", "attempts.json", "resumed", "withdrawn", "metrics.prom", "guard", ".parcels",
 )  # fmt: skip
 """What a run writes there; anything else in the folder is the user's and stays."""
 KEPT = ("excluded_hosts",)

@@ -26,7 +26,9 @@ from whichrank.run.watch.stragglers import Straggler, Stragglers
 
 Tell = Callable[[str], None]
 
-RESULTS = ("verdict.json", "report.md", "bundle")
+REPORTS = (("json", "verdict.json"), ("markdown", "report.md"), ("html", "report.html"))
+"""The verdict, in every form that a run leaves behind."""
+RESULTS = (*(file for _, file in REPORTS), "bundle")
 _LISTED = 16
 """Ranks that are named in a line."""
 
@@ -142,8 +144,8 @@ class RunRecord:
         from whichrank.flows.diagnose.pipeline import diagnose
         from whichrank.report import load
 
-        self.diagnosis = diagnose([self.case_folder()], jobs=1)
-        for name, file in (("json", "verdict.json"), ("markdown", "report.md")):
+        self.diagnosis = diagnose([self.case_folder()], jobs=1, views=True)
+        for name, file in REPORTS:
             self.journal.write(file, "".join(load(name).render(self.diagnosis)))
         if self.alarms:
             self.alarms[-1]["verdict"] = now()
@@ -162,7 +164,7 @@ class RunRecord:
         from whichrank.report import load
 
         self.diagnosis = verdict_on(slowest, self.crew.ranks())
-        for name, file in (("json", "verdict.json"), ("markdown", "report.md")):
+        for name, file in REPORTS:
             self.journal.write(file, "".join(load(name).render(self.diagnosis)))
         self.tell(f"the verdict: {_in_a_line(self.diagnosis.verdict)}")
         self.tell(f"{slowest}; verdict.json and report.md are in {self.journal.elsewhere or self.out}")
@@ -194,7 +196,7 @@ class RunRecord:
             from whichrank.report import load
 
             cleared = _withdrawn(self.diagnosis, f"{went[0].upper()}{went[1:]}: nothing is wrong any more.")
-            for name, file in (("json", "verdict.json"), ("markdown", "report.md")):
+            for name, file in REPORTS:
                 self.journal.write(file, "".join(load(name).render(cleared)))
         self.diagnosis = None
         self.audience.on_alarm("withdrawn", went)

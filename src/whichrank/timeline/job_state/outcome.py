@@ -14,6 +14,7 @@ import numpy as np
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Category
 from whichrank.records.log import EventKind, LogEvent, Progress
+from whichrank.records.ras import RasReport
 from whichrank.timeline.job_state.trials import said_category
 
 if TYPE_CHECKING:
@@ -53,9 +54,13 @@ def finish(case: Case) -> Finish | None:
 def at_work(case: Case) -> LogEvent | None:
     """Where the output ends with a job at work, and nobody and nothing says that it stands still."""
     # Who only asks is answered by a report that all communicators run.
-    complained = case.complaints and not any(report.comms and not report.problems for report in case.ras)
+    complained = case.complaints and not any(_all_run(report) for report in case.ras)
     others = case.stands_still or case.stacks or case.unplaced or case.has_dumps or complained
     return None if others else next(iter(case.index.kinds.get("at_work", ())), None)
+
+
+def _all_run(report: RasReport) -> bool:
+    return bool(report.comms or report.groups) and not report.problems and not report.mismatches
 
 
 def observed(case: Case) -> Category | None:

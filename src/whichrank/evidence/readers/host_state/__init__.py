@@ -7,7 +7,7 @@ import re
 from whichrank.evidence.readers.host_state.tables import Tables
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.evidence.text.prefixes import strip_ansi
-from whichrank.evidence.text.text_file import chunks, is_text
+from whichrank.evidence.text.text_file import at_line_start, begins_line, chunks, is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.records.host import HostState
@@ -16,21 +16,21 @@ NAME = "host_state"
 
 _MOST = 32 << 20
 _LONGEST = 4096
-_SHAPES = re.compile(
-    rb"^(?:max locked memory|open files|core file size)\s+\(|^Limit\s+Soft Limit\s+Hard Limit"
-    rb"|^\s{0,8}ulimit -[a-zA-Z] {0,3}[:=]? {0,3}(?:\d|unl)"
-    rb"|^Filesystem\s+(?:Type\s+)?(?:Inodes|1K-blocks|1024-blocks|1M-blocks|Size)\s"
-    rb"|^MemTotal:\s+\d+ kB|^\s+total\s+used\s+free\s"
-    rb"|^\S{1,200} on /\S{0,200} type \S{1,30} \(|^State:\t[A-Za-z] \(|^(?:oom_kill|nr_throttled|under_oom) \d{1,20}$"
-    rb"|^(?=.{0,200}\bPID\b)(?=.{0,200}\b(?:STAT|S)\b).{0,200}\b(?:COMMAND|CMD|ARGS)\b",
-    re.MULTILINE,
+_SHAPES = at_line_start(
+    rb"(?:max locked memory|open files|core file size)\s+\(|Limit\s+Soft Limit\s+Hard Limit",
+    rb"\s{0,8}ulimit -[a-zA-Z] {0,3}[:=]? {0,3}(?:\d|unl)",
+    rb"Filesystem\s+(?:Type\s+)?(?:Inodes|1K-blocks|1024-blocks|1M-blocks|Size)\s",
+    rb"MemTotal:\s+\d+ kB|\s+total\s+used\s+free\s",
+    rb"\S{1,200} on /\S{0,200} type \S{1,30} \(|State:\t[A-Za-z] \(",
+    rb"(?:oom_kill|nr_throttled|under_oom) \d{1,20}$",
 )
+_PROCESSES = at_line_start(rb"(?=.{0,200}\bPID\b)(?=.{0,200}\b(?:STAT|S)\b).{0,200}\b(?:COMMAND|CMD|ARGS)\b")
 _PID_IN_PATH = re.compile(r"(?:^|[/._-])(?:proc[/._-]|pid[/._-]?)(\d{1,10})(?=[/._-]|$)")
 
 
 def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
     """True for text with one of the tables."""
-    return is_text(head) and bool(_SHAPES.search(head))
+    return is_text(head) and (begins_line(_SHAPES, head) or (b"PID" in head and begins_line(_PROCESSES, head)))
 
 
 def read(item: Item) -> Reading:

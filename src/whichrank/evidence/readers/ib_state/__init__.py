@@ -8,7 +8,7 @@ from dataclasses import replace
 from whichrank.evidence.readers.ib_state.ports import Parser, Port
 from whichrank.evidence.text.host_of_path import host_of_path
 from whichrank.evidence.text.prefixes import strip_ansi
-from whichrank.evidence.text.text_file import chunks, is_text
+from whichrank.evidence.text.text_file import at_line_start, begins_line, chunks, is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.model.moments import rfc3339_ns
@@ -18,14 +18,14 @@ NAME = "ib_state"
 
 _MOST = 32 << 20
 _LONGEST = 1 << 14
-_SHAPES = re.compile(
-    rb"^CA '[\w-]{1,40}'$|^Infiniband device '|^hca_id:\s|^# Port (?:extended )?counters: "
-    rb"|^NIC statistics:$|^Settings for [\w.-]{1,32}:$"
-    rb"|^(?:\d{1,5}/\d{1,5}: |link )[\w-]{1,40}/\d{1,3}:? (?:state|subnet_prefix|\w{3,60} \d)"
-    rb"|^\d{1,6}: [\w.@-]{1,66}: <[A-Z0-9,_-]{0,200}> mtu "
-    rb"|infiniband/[\w-]{1,40}/ports/\d{1,3}/\w|\"physical_state\" ?: ?\"",
-    re.MULTILINE,
+_SHAPES = at_line_start(
+    rb"CA '[\w-]{1,40}'$|Infiniband device '|hca_id:\s|# Port (?:extended )?counters: ",
+    rb"NIC statistics:$|Settings for [\w.-]{1,32}:$",
+    rb"(?:\d{1,5}/\d{1,5}: |link )[\w-]{1,40}/\d{1,3}:? (?:state|subnet_prefix|\w{3,60} \d)",
+    rb"\d{1,6}: [\w.@-]{1,66}: <[A-Z0-9,_-]{0,200}> mtu ",
 )
+_IN_SYSFS = re.compile(rb"infiniband/[\w-]{1,40}/ports/\d{1,3}/\w")
+_OF_RDMA = re.compile(rb"\"physical_state\" ?: ?\"")
 _SYSFS = re.compile(
     r"(?P<top>.{0,700}?)infiniband/(?P<dev>[\w-]{1,40})/ports/(?P<port>\d{1,3})/(?:(?:hw_)?counters/)?(?P<name>\w{2,60})$"
 )
@@ -51,7 +51,9 @@ def sniff(head: bytes, name: str) -> bool:
         return False
     if len(head) < 64 and name in _SYSFS_NAMES and _SYSFS_STATE.match(head):
         return True
-    return bool(_SHAPES.search(head)) or (len(head) < 400 and any(words in head for words in _FAILED))
+    if begins_line(_SHAPES, head) or _IN_SYSFS.search(head) or _OF_RDMA.search(head):
+        return True
+    return len(head) < 400 and any(words in head for words in _FAILED)
 
 
 def read(item: Item) -> Reading:

@@ -29,6 +29,7 @@ _CALL = b"opCount "
 
 _FOLLOWS = np.zeros(256, np.bool_)
 _FOLLOWS[list(b"IWATCDv")] = True
+_NOWHERE = np.zeros(0, np.int64)
 
 
 _Entry = tuple[int, bytes, bytes, list[NcclLine]]
@@ -258,6 +259,8 @@ class Scanner:
             spans = zip(chunk.starts[rest].tolist(), chunk.ends[rest].tolist(), strict=True)
             found = np.array([chunk.buffer.find(b"NCCL ", start, end) for start, end in spans], np.int64)
             return rest[found >= 0], found[found >= 0]
+        if chunk.buffer.find(b"NCCL ", 0, chunk.size) < 0:
+            return _NOWHERE, _NOWHERE
         places = places_of(chunk, b"NCCL ")
         # A level or the version follows; torch's own "ProcessGroupNCCL" and words about NCCL do not count.
         places = places[_FOLLOWS[chunk.text[places + 5]]]

@@ -29,6 +29,14 @@ _CSV = re.compile(
 _CSV_ROW = re.compile(rb"^(?:\d{1,4}, ?)?(?:[^,\n]{1,60}, ?){0,2}GPU-[0-9a-f]{8}-[0-9a-f-]{27},", re.MULTILINE)
 _LINKS = re.compile(rb"^\s+Link \d{1,3}: (?:[\d.]{1,9} GB/s|<inactive>|\w[\w /-]{1,40}: \d)", re.MULTILINE)
 _TOPOLOGY = re.compile(rb"^\W{0,12}\s*GPU0\s.{0,400}CPU Affinity", re.MULTILINE)
+_TABLES = (
+    (b"| NVIDIA-SMI ", _PLAIN),
+    (b"Persistence-M", _PLAIN),
+    (b"Link ", _LINKS),
+    (b"CPU Affinity", _TOPOLOGY),
+    (b"GPU-", _CSV_ROW),
+)
+_COLUMNS = (b"uuid,", b"pci.bus_id,", b"index,", b"utilization.gpu [%],", b"temperature.gpu,", b"ecc.errors.")
 _FAILED = (
     b"NVIDIA-SMI has failed because",
     b"Failed to initialize NVML",
@@ -42,12 +50,12 @@ def sniff(head: bytes, name: str) -> bool:
     """True for any output of nvidia-smi."""
     if not is_text(head):
         return False
-    plain = re.sub(rb"\x1b\[[\d;]{0,16}m", b"", head)
+    plain = re.sub(rb"\x1b\[[\d;]{0,16}m", b"", head) if b"\x1b" in head else head
     if _REPORT in plain or b"<nvidia_smi_log>" in plain or b"<!DOCTYPE nvidia_smi_log" in plain:
         return True
-    if any(p.search(plain) for p in (_PLAIN, _LINKS, _TOPOLOGY, _CSV_ROW)) or b"--query-gpu=" in plain:
+    if any(words in plain and shape.search(plain) for words, shape in _TABLES) or b"--query-gpu=" in plain:
         return True
-    if _CSV.search(plain) and b", " in plain:
+    if b", " in plain and any(words in plain for words in _COLUMNS) and _CSV.search(plain):
         return True
     return name.lower().startswith(("nvidia-smi", "nvidia_smi", "nvsmi")) and any(w in plain for w in _FAILED)
 

@@ -25,7 +25,7 @@ _HEADING = re.compile(rb"^(?:Netid\s+)?State\s+Recv-Q\s+Send-Q\s+Local Address:P
 
 def sniff(head: bytes, name: str) -> bool:  # noqa: ARG001
     """True for text with the heading of ss."""
-    return is_text(head) and bool(_HEADING.search(head))
+    return b"Recv-Q" in head and is_text(head) and bool(_HEADING.search(head))
 
 
 def read(item: Item) -> Reading:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from whichrank.evidence.readers.stacks import faulthandler, gdb, pyspy
 from whichrank.evidence.text.prefixes import Clock, Voice, hint_of_path, listen
-from whichrank.evidence.text.text_file import LONGEST, chunks, is_text
+from whichrank.evidence.text.text_file import LONGEST, at_line_start, begins_line, chunks, is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.records.stack import ProcessStack
@@ -17,10 +17,12 @@ NAME = "stacks"
 
 _MOST_BYTES = 256 << 20
 _MOST_JSON = 64 << 20
-_SPYS = re.compile(rb"^Process \d+:|^Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:active|idle)", re.MULTILINE)
+_LINES = at_line_start(
+    rb"Process \d+:|Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:active|idle)",
+    rb"Thread \d+ \(.{0,60}LWP \d+|\[New LWP \d+\]|Attaching to pro",
+    rb"#\d{1,6} {1,3}0x[0-9a-f]{1,16} in ",
+)
 _FAULTS = re.compile(rb"(?:Current thread|Thread) 0x[0-9a-f]{1,16} .{0,110}\(most recent call first\)")
-_GDBS = re.compile(rb"^Thread \d+ \(.{0,60}LWP \d+|^\[New LWP \d+\]|^Attaching to pro", re.MULTILINE)
-_BARE = re.compile(rb"^#\d{1,6} {1,3}0x[0-9a-f]{1,16} in ", re.MULTILINE)
 _SAYS_RANK = re.compile(r"\brank[ _#:=]{0,2}(\d{1,7})\b", re.IGNORECASE)
 _A_TITLE = 60
 """A line above a stack that says whose it is, is not longer."""
@@ -33,7 +35,7 @@ def sniff(head: bytes, name: str) -> bool:
         return False
     if head.lstrip()[:1] == b"[" and b'"thread_name"' in head and b'"frames"' in head:
         return True
-    if _SPYS.search(head) or _FAULTS.search(head) or _GDBS.search(head) or _BARE.search(head):
+    if begins_line(_LINES, head) or (b"most recent call first" in head and _FAULTS.search(head)):
         return True
     lower = name.lower()
     return any(words in head for words in _SPY_ERRORS) and ("stack" in lower or "spy" in lower)

@@ -47,12 +47,15 @@ def sniff(head: bytes, name: str) -> bool:
     lower = name.lower()
     if not is_text(head) or ".py" in lower or lower.endswith(_OTHER_NAMES) or _is_nccl_file(head, lower):
         return False
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or any(mark in head for mark in _ALL_MARKS if len(mark) > 8):
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return True
     lines = head.splitlines()
-    if sum(line.startswith(_SOURCE_STARTS) for line in lines) > 2:
-        return False
-    return lower.endswith(_LOG_NAMES) or any(progress.worth(line) for line in lines[:200])
+    is_source = sum(line.startswith(_SOURCE_STARTS) for line in lines) > 2
+    if not is_source and lower.endswith(_LOG_NAMES):
+        return True
+    if any(mark in head for mark in _ALL_MARKS if len(mark) > 8):
+        return True
+    return not is_source and any(progress.worth(line) for line in lines[:200])
 
 
 def _is_nccl_file(head: bytes, name: str) -> bool:

@@ -67,7 +67,7 @@ _NOT = re.compile(
 
 def read(item: Item, breaks: int, clock: Clock) -> Iterator[tuple[int, Voice, How]]:
     """Number, words and kind of the lines at the end that say so, in order."""
-    with item.path.open("rb") as stream:
+    with item.open() as stream:
         text = decoded(stream)
         if text is None:
             stream.seek(max(0, item.size - TAIL))

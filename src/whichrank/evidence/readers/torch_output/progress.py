@@ -154,7 +154,7 @@ def read(item: Item, breaks: int, clock: Clock, rank: int | None) -> Progress | 
     """The columns of the newest lines and of some of the first; `rank` is the file's own, `breaks` its lines.
 
     None where nothing is progress."""
-    with item.path.open("rb") as stream:
+    with item.open() as stream:
         text = decoded(stream)
         source: BinaryIO = stream if text is None else io.BytesIO(text)
         size = item.size if text is None else len(text)

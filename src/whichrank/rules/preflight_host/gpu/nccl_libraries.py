@@ -1,12 +1,13 @@
-"""Several NCCL libraries of different versions could be loaded.
+"""Another NCCL library than torch's own is loaded, of another version.
 
-What it finds: more than one libnccl.so.2 among LD_PRELOAD, torch's own, LD_LIBRARY_PATH and the system, with
-different versions, where one that is not torch's comes first.
+What it finds: a libnccl.so.2 of LD_PRELOAD, LD_LIBRARY_PATH or the system that the linker gives to torch instead of
+its own. A healthy answer has path and version of the library that is really loaded.
 
 Why it happens: an image brings a system NCCL, pip brings another. Which one is loaded depends on paths, and hosts may
 differ.
 
-How it decides: by the version text inside each library, in the order in which the loader would find them.
+How it decides: the dynamic linker (ldd) says which library torch gets in this environment; its version is the text
+inside it. Where there is no linker to ask, the libraries are taken in the order in which it would find them.
 
 Example: `LD_PRELOAD has NCCL 2.18.5, torch brings 2.27.3`
 
@@ -36,10 +37,14 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check 
         return None
     first = found[0]
     ours = next((lib for lib in found if lib.get("origin") == "torch"), None)
-    forced = [lib for lib in found if lib.get("origin") in ("LD_PRELOAD", "LD_LIBRARY_PATH")]
-    for library in forced:
-        if ours is not None and library.get("version") != ours.get("version"):
+    # Where the linker told which one is loaded, the others don't matter.
+    suspects = [first] if first.get("loaded") else found
+    for library in suspects:
+        forced = library.get("origin") in ("LD_PRELOAD", "LD_LIBRARY_PATH", "linker", "system")
+        forced = forced and (library.get("loaded") or library.get("origin") in ("LD_PRELOAD", "LD_LIBRARY_PATH"))
+        if forced and ours is not None and library.get("version") != ours.get("version"):
             version = library.get("version") or "of unknown version"
-            words = f"{library.get('origin')} has NCCL {version}, torch brings {ours.get('version')}"
+            where = f"{library.get('origin')} has NCCL {version} ({library.get('path')})"
+            words = f"{where}, torch brings {ours.get('version')}"
             return unhealthy(text(library, "version"), words, severity="warning")
     return healthy(text(first, "version") or None, text(first, "path"))

@@ -1,18 +1,19 @@
-"""An NVLink is down, or was retrained.
+"""An NVLink is down, was retrained, or collects errors now.
 
 What it finds: links that are inactive while their siblings are active; links with recovery errors; a link whose
-replay or CRC count stands far above its siblings'.
+replay or CRC count stands far above its siblings'; counters that grow while preflight looks.
 
 Why it happens: a bad connector, a failing NVSwitch, a fabric that was not set up.
 
 How it decides: links of one GPU are compared with each other, and the number of active links between GPUs of one
-host. A small static replay count is normal: the hardware sends again and no data is lost.
+host. A small static replay count is normal: the hardware sends again and no data is lost. Counters are read twice, a
+second apart: on an idle GPU none should grow.
 
 Example: `GPU 2: link 3 is inactive, 17 others are active`
 
 Fix: reset the GPUs and the fabric together (reboot); reseat or replace the board if it comes back.
 
-Limits: counters are since the driver was loaded; without a second look nobody knows whether they still grow.
+Limits: a link that fails only under load shows nothing within an idle second; look again after `whichrank bench`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
+from whichrank.model.findings import Severity
 from whichrank.model.preflight import Check, Launch, healthy, unhealthy
 from whichrank.records.inspection import HostProbes, items
 
@@ -29,6 +31,7 @@ CAUSE = "nvlink-fault"
 CHECK = "nvlink"
 PROBE = "gpus"
 FIX = ("Reboot the host so that GPUs and NVSwitches are set up together; if it comes back have the board checked.",)
+_ERRORS = ("recover", "replay", "crc", "symbol", "error")
 _FAR = 1000
 """Replays that many more than on the median sibling: own threshold, far above what healthy boards collect."""
 
@@ -46,6 +49,9 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check 
             links_down = ", ".join(f"link {n}" for n in down) or f"{most - active[index]} links"
             words = f"GPU {index}: {links_down} inactive, {active[index]} active (others have up to {most})"
             return unhealthy(f"{active[index]} of {most}", words, gpus=named, quote=words)
+        if words := _grown(links):
+            severity: Severity = "error" if "recover" in words else "warning"
+            return unhealthy(words, f"GPU {index}: {words}", severity=severity, gpus=named, quote=words)
         if words := _counted(links):
             return unhealthy(words, f"GPU {index}: {words}", severity="warning", gpus=named, quote=words)
     return healthy(f"{most} links per GPU")
@@ -53,6 +59,16 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check 
 
 def _active(link: Mapping[str, Any]) -> bool:
     return link.get("active") is not False
+
+
+def _grown(links: list[Mapping[str, Any]]) -> str:
+    """Errors that came while preflight looked, in a second."""
+    for link in links:
+        growth = link.get("growth")
+        for key, value in growth.items() if isinstance(growth, dict) else ():
+            if _count(value) and any(word in str(key).lower() for word in _ERRORS):
+                return f"link {link.get('link')}: {str(key).replace('_', ' ')} +{value} while looking"
+    return ""
 
 
 def _counted(links: list[Mapping[str, Any]]) -> str:

@@ -47,7 +47,7 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
         same_board = [p for p in ports if text(p, "board") == text(port, "board")]
         if rate < max(_rate(p) for p in same_board):
             return unhealthy(text(port, "rate"), f"{_name(port)}: {text(port, 'rate')}, its siblings {usual:g} Gb/s")
-        if not port.get("gids"):
+        if port.get("gids") == 0:
             return unhealthy("no GID", f"{_name(port)}: no GID is set: its interface has no address")
         kinds = port.get("gid_types") or []
         if text(port, "layer") == "Ethernet" and kinds and not any("v2" in str(kind) for kind in kinds):

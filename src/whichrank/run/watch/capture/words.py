@@ -50,6 +50,7 @@ def told(member: Member) -> dict[str, Any]:
         "completed": words.completed,
         "waiting": words.waiting,
         "in": words.operation or None,
+        "activity": words.activity or None,
         "place": words.place or None,
         "error": _error(words.error),
     }
