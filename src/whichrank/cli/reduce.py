@@ -13,7 +13,7 @@ from whichrank.cli._progress import ProgressLine
 from whichrank.evidence.summary.head import NAME
 from whichrank.model.errors import UsageError
 
-DONE, NOTHING = 0, 3
+DONE = 0
 _NODE = re.compile(r"\w[\w.-]{0,120}", re.ASCII)
 
 
@@ -51,6 +51,11 @@ def command(
     target = out or (paths[0] / NAME if paths[0].is_dir() else paths[0].with_name(NAME))
     with closing(ProgressLine(quiet=quiet)) as progress:
         found = reduce(paths, node=node, jobs=jobs, progress=progress)
+    if not found.files:
+        raise UsageError(
+            f"there is no evidence in {', '.join(map(str, paths[:4]))}",
+            "Give folders or files with dumps, logs or stacks.",
+        )
     try:
         replace_file(target, found.data)
     except OSError as error:
@@ -60,4 +65,4 @@ def command(
         click.echo(
             f"{found.files} files ({found.size:,} bytes) became {target} ({len(found.data):,} bytes{each})", err=True
         )
-    ctx.exit(DONE if found.files else NOTHING)
+    ctx.exit(DONE)

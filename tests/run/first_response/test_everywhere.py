@@ -11,6 +11,8 @@ import pytest
 from tests.preflight.cluster import READY, Cluster
 from tests.run.first_response.nodes import NO_PYTHON, drop_packets, full_disk, start_job, whichrank
 from whichrank.cli.schema import schemas
+from whichrank.fleet.engines import ssh
+from whichrank.run.first_response.everywhere import Wishes, fetch_whole, gather
 
 pytestmark = [pytest.mark.job, pytest.mark.skipif(not READY, reason="needs root, ip, nft, tc and sshd")]
 
@@ -49,6 +51,35 @@ def test_one_command_takes_all_nodes_and_names_the_rank(cluster):
     assert (out / "nodes/node3/stacks/rank_2.txt").stat().st_size > 100
     assert "RANK=2" in (out / "nodes/node3/environment/rank_2.env").read_text()
     assert not any(b"hunter2" in path.read_bytes() for path in out.rglob("*") if path.is_file())
+
+
+def test_nodes_reduce_their_evidence_and_capture_packets(cluster):
+    out = cluster.folder / "reduced"
+    asked = ("--hosts", "node[1-3]", "--reduce", "--packets", "2", "--out", str(out), "--format", "json")
+    done = whichrank(cluster, "collect", *asked)
+    assert done.returncode == 1, done.stderr
+    document = json.loads(done.stdout)
+    assert document["verdict"]["culprits"]["ranks"] == [1]
+    assert document["verdict"]["cause"] == "rank-stuck-in-data-loading"
+    summaries = sorted(path.parent.name for path in out.rglob("summary.whichrank"))
+    assert summaries == ["node1", "node2", "node3"], done.stderr
+    assert sorted(path.name for path in (out / "nodes/node1").iterdir()) == ["manifest.json", "summary.whichrank"]
+    readers = {source["reader"] for source in document["coverage"]["sources"]}
+    assert {"pcap", "stacks"} <= readers
+    assert not any(b"hunter2" in path.read_bytes() for path in out.rglob("*") if path.is_file())
+
+
+def test_whole_evidence_is_fetched_where_a_summary_leaves_a_doubt(cluster, tmp_path):
+    wishes = Wishes(reduce=True)
+    way = f"ip netns exec {cluster.host('login').namespace} ssh -F {cluster.folder / 'ssh_config'}"
+    engines = [ssh.engine(["node1", "node2"], {}, way, 5)]
+    gathered = gather(engines, tmp_path / "out", wishes)
+    assert [node.reduced for node in gathered.nodes] == [True, True]
+    fresh = fetch_whole(engines, gathered, [1], wishes, None)
+    assert [node.name for node in fresh] == ["node2"]
+    assert (gathered.folder / "nodes/node2/stacks/rank_1.txt").exists()
+    assert not (gathered.folder / "nodes/node2/summary.whichrank").exists()
+    assert (gathered.folder / "nodes/node1/summary.whichrank").exists()
 
 
 def leaves(tree):

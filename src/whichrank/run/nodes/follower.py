@@ -260,16 +260,18 @@ class Follower:
 
     def _rung(self, line: _Line, limit_s: float) -> bool:
         """Wait; hear what there is to hear; whether something is to be said at once."""
-        busy = [line.connection] if line.outbox or line.sending else []
-        readable, _, _ = select.select([line.connection, self._bell[0]], busy, [], limit_s)
-        if line.connection in readable:
+        poll = select.poll()  # select.select can't take descriptors beyond 1,023
+        poll.register(line.connection, select.POLLIN | (select.POLLOUT if line.outbox or line.sending else 0))
+        poll.register(self._bell[0], select.POLLIN)
+        ready = dict(poll.poll(limit_s * 1000))
+        if ready.get(line.connection.fileno(), 0) & ~select.POLLOUT:
             data = line.connection.recv(READ)
             if not data:
                 self.closed = True
                 raise WireError("it has gone")
             for kind, payload in line.stream.feed(data):
                 self._hear(line, kind, payload)
-        if self._bell[0] not in readable:
+        if self._bell[0].fileno() not in ready:
             return False
         with contextlib.suppress(OSError):
             self._bell[0].recv(4096)

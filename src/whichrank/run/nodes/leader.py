@@ -29,6 +29,8 @@ FAN_IN = 64
 """Nodes that report to one; others are referred to these, so that a tree grows."""
 MOST_STRANGERS = 64
 """Connections that have not yet proved who they are."""
+AT_ONCE = 4
+"""Nodes that are asked to take others, when there is no room."""
 HANDSHAKE_S = 10.0
 ANSWERS_S, AGAIN_S = 3.0, 30.0
 """A node that is asked to lead says so within this time; else another is asked, and this one later again."""
@@ -280,24 +282,26 @@ class Leader:
         usable = [node for node in direct if node.name not in join.avoid]
         leading = [node for node in usable if node.port]
         chosen = min(leading, key=lambda node: node.load, default=None)
-        if chosen is None or chosen.load >= self.fan_in:
-            self._promote(usable)
+        full = chosen is None or chosen.load >= self.fan_in
+        if full and self._promote(usable):
+            return Referral()  # there will be room in a moment
         if chosen is None:
-            return Referral() if usable else None
+            return None
         chosen.referred.append(time.monotonic())
         return Referral(chosen.name, chosen.address, chosen.port)
 
-    def _promote(self, usable: list[Node]) -> None:
-        """Have one more node take others, unless one that was asked has yet to answer."""
+    def _promote(self, usable: list[Node]) -> bool:
+        """Have some more nodes take others; whether one was asked, and may answer yet."""
         now = time.monotonic()
         if any(not node.port and now - node.asked_to_lead < ANSWERS_S for node in usable):
-            return
-        for client in self._clients.values():
-            node = client.node
-            if node in usable and node is not None and not node.port and now - node.asked_to_lead > AGAIN_S:
-                node.asked_to_lead = now
-                self._send(client, Kind.LEAD, b"{}")
-                return
+            return True
+        able = [c for c in self._clients.values() if c.node in usable and c.node is not None and not c.node.port]
+        asked = [c for c in able if c.node is not None and now - c.node.asked_to_lead > AGAIN_S][:AT_ONCE]
+        for client in asked:
+            if client.node is not None:
+                client.node.asked_to_lead = now
+            self._send(client, Kind.LEAD, b"{}")
+        return bool(asked)
 
     def _leads(self, node: Node, payload: bytes) -> None:
         told = protocol.read(Leads, payload)
