@@ -4,7 +4,10 @@ The nodes are spread over a few processes of this machine; their ranks are made 
 run --leader` does: they join, are referred, pass words on, notice the hang, send summaries of simulated dumps, and hear
 the verdict. Then an inner node is ended without a word, and it is measured when its nodes have found another.
 
-python benchmarks/tree.py [--ranks 16384] [--per-node 8] [--processes 4] [--summaries DIR] [--look 1]
+With --branches 64 the nodes below the first level are not started: each of the 64 says what it would pass on, so that
+the root of a job of 100,000 ranks can be measured on two cores.
+
+python benchmarks/tree.py [--ranks 16384] [--per-node 8] [--branches 64] [--processes 4] [--summaries DIR] [--look 1]
 """
 
 from __future__ import annotations
@@ -24,14 +27,20 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
 
+import msgspec  # noqa: E402
+
 from tests.evidence.summary import many_ranks  # noqa: E402
 from tests.run.simulated_nodes import Job, SimulatedWatcher, follow, lead  # noqa: E402
 from tests.run.watched import free_port  # noqa: E402
 from whichrank.run.nodes import tree, wire  # noqa: E402
-from whichrank.run.nodes.condensing import count_of  # noqa: E402
+from whichrank.run.nodes.condensing import condensed, count_of  # noqa: E402
 from whichrank.run.nodes.leader import FAN_IN  # noqa: E402
+from whichrank.run.nodes.snapshot import Below, Snapshot, rows_of  # noqa: E402
+from whichrank.run.watch.processes import Member  # noqa: E402
 
 WAIT_S = 600.0
+OWN = 8
+"""Ranks of a node that speaks for others."""
 
 
 def prepared(folder: Path, per_node: int) -> None:
@@ -68,10 +77,11 @@ def pretend(given: argparse.Namespace) -> int:
 
     threading.Thread(target=hear, daemon=True).start()
     folder = Path(words["folder"])
+    kind = Branch if given.branches else SimulatedWatcher
     for number in words["nodes"]:
         made[number] = follow(
-            place, folder / f"n{number}", job, words["token"], FAN_IN, number, per_node=given.per_node
-        )  # fmt: skip
+            place, folder / f"n{number}", job, words["token"], FAN_IN, number, per_node=given.per_node, kind=kind
+        )
     inner: set[int] = set()
 
     def drive(number: int) -> None:
@@ -91,6 +101,21 @@ def pretend(given: argparse.Namespace) -> int:
                 watcher.look(time.monotonic())
         stop.wait(max(0.0, given.look - (time.monotonic() - began)))
     os._exit(0)
+
+
+class Branch(SimulatedWatcher):
+    """A node of the first level that speaks for all nodes that would report to it: 8 ranks each."""
+
+    def refresh(self) -> list[Member]:
+        mine = range(self.first, self.first + min(OWN, self.per_node))
+        return [self.job_of.member(rank, rank - self.first, self.began) for rank in mine]
+
+    def share(self, ranks: list[Member], *, urgent: bool = False) -> None:
+        rest = self.first + OWN, min(self.first + self.per_node, self.job_of.world) - 1
+        [row] = condensed(ranks[-1:])
+        row = msgspec.structs.replace(row, rank=rest[0], alike=[rest])
+        below = [Below(f"i{at}", f"n{at}", "here", [(at, at + OWN - 1)]) for at in range(*rest, OWN)]
+        self.link.following.post(Snapshot([*rows_of(ranks), row], below=below), urgent=urgent)
 
 
 class Heard:
@@ -122,8 +147,9 @@ def measure(given: argparse.Namespace, work: Path) -> dict[str, float]:  # noqa:
     root = lead(("127.0.0.1", port), work / "root", Job(given.ranks), token, FAN_IN, nodes, per_node=given.per_node)
     others = []
     for part in range(given.processes):
-        shape = ["--ranks", str(given.ranks), "--per-node", str(given.per_node), "--look", str(given.look)]
-        command = [sys.executable, __file__, "--pretend", *shape]
+        shape = ["branches", "ranks", "per_node", "look"]
+        options = [f"--{name.replace('_', '-')}={getattr(given, name)}" for name in shape]
+        command = [sys.executable, __file__, "--pretend", *options]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
         mine = list(range(1 + part, nodes, given.processes))
         words = {"port": port, "token": token, "folder": str(work), "nodes": mine, "summaries": str(summaries)}
@@ -165,10 +191,14 @@ def measure(given: argparse.Namespace, work: Path) -> dict[str, float]:  # noqa:
         began = time.monotonic()
         everybody(f"kill {inner.name.removeprefix('n')}")
         time.sleep(1.0)
-        wanted = given.ranks - 2 * given.per_node
-        _until(lambda: _known(root, inner.name) >= wanted, root)
-        found["reattached_s"] = time.monotonic() - began
-        tell(f"inner node {inner.name} lost: its {count} nodes are heard again after {found['reattached_s']:.1f} s")
+        if given.branches:
+            _until(lambda: tree.orphans(root.fellows.nodes, time.monotonic()), root)
+            what = "are reported as lost"
+        else:
+            _until(lambda: _known(root, inner.name) >= given.ranks - 2 * given.per_node, root)
+            what = "are heard again"
+        found["found_again_s"] = time.monotonic() - began
+        tell(f"inner node {inner.name} lost: its {count} nodes {what} after {found['found_again_s']:.1f} s")
         found["root_peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     finally:
         for process in others:
@@ -203,12 +233,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=16_384)
     parser.add_argument("--per-node", type=int, default=8)
+    parser.add_argument("--branches", type=int, default=0)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--look", type=float, default=1.0, help="seconds between two looks of a node; real ones: 0.5")
     parser.add_argument("--summaries", type=Path, help="made before, for as many ranks; else they are made now")
     parser.add_argument("--pretend", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.branches and not given.pretend:
+        given.per_node = -(-given.ranks // (given.branches + 1))
     if given.pretend:
         return pretend(given)
     with tempfile.TemporaryDirectory() as work:

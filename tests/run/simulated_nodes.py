@@ -97,12 +97,12 @@ def follow(place: tuple[str, int], folder: Path, job: Job, token: str, fan_in: i
     return _watcher(Link(f"n{number}", 0, follower), folder, job, number, **more)
 
 
-def _watcher(link: Link, folder: Path, job: Job, number: int, per_node: int = 1, **more: Any) -> SimulatedWatcher:
+def _watcher(
+    link: Link, folder: Path, job: Job, number: int, per_node: int = 1, kind: type[SimulatedWatcher] = SimulatedWatcher
+) -> SimulatedWatcher:
     folder.mkdir(parents=True, exist_ok=True)
     fellows = Fellows(link, lambda _: None)
-    made = SimulatedWatcher(
-        Crew(folder), folder, lambda _: None, fellows=fellows, job_of=job, first=number * per_node, per_node=per_node,
-        **more,
-    )  # fmt: skip
+    first = number * per_node
+    made = kind(Crew(folder), folder, lambda _: None, fellows=fellows, job_of=job, first=first, per_node=per_node)
     link.start(folder / "parcels")
     return made

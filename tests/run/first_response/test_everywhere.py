@@ -55,7 +55,19 @@ def test_one_command_takes_all_nodes_and_names_the_rank(cluster):
 
 def test_nodes_reduce_their_evidence_and_capture_packets(cluster):
     out = cluster.folder / "reduced"
-    asked = ("--hosts", "node[1-3]", "--reduce", "--packets", "2", "--out", str(out), "--format", "json")
+    asked = (
+        "--hosts",
+        "node[1-3]",
+        "--reduce",
+        "--packets",
+        "2",
+        "--timeout",
+        "120",
+        "--out",
+        str(out),
+        "--format",
+        "json",
+    )
     done = whichrank(cluster, "collect", *asked)
     assert done.returncode == 1, done.stderr
     document = json.loads(done.stdout)
@@ -70,7 +82,7 @@ def test_nodes_reduce_their_evidence_and_capture_packets(cluster):
 
 
 def test_whole_evidence_is_fetched_where_a_summary_leaves_a_doubt(cluster, tmp_path):
-    wishes = Wishes(reduce=True)
+    wishes = Wishes(reduce=True, limit_s=120.0)
     way = f"ip netns exec {cluster.host('login').namespace} ssh -F {cluster.folder / 'ssh_config'}"
     engines = [ssh.engine(["node1", "node2"], {}, way, 5)]
     gathered = gather(engines, tmp_path / "out", wishes)

@@ -1,0 +1,43 @@
+"""Records that hold more than a verdict asks for, without that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from whichrank.records.nccl import CommCalls, KeptLines, NcclLog
+from whichrank.records.network import TcpSocket
+
+QUOTE = 64
+"""Characters of a quiet connection that are quoted: its ends, and how long a round trip takes."""
+CALLS = 1024
+"""Calls of a communicator that are kept of a log; some 1.5 bytes each when packed."""
+ASKED = frozenset(
+    ("backoff", "busy", "bytes_acked", "bytes_received", "bytes_sent", "data_segs_out", "dsack_dups", "lastack", "lost",
+     "minrtt", "mss", "pmtu", "rto", "rtt", "rttvar", "rwnd_limited", "sacked", "total_retrans", "tries", "unacked")
+)  # fmt: skip
+"""Values of a connection that rules ask for; a test compares this with the rules."""
+
+
+def connection(socket: TcpSocket) -> TcpSocket:
+    """A quiet one is nobody's proof, only what others are compared with."""
+    if socket.send_queue or socket.recv_queue or socket.timer:
+        return socket
+    values = {name: value for name, value in socket.values.items() if name in ASKED}
+    return replace(socket, ref=replace(socket.ref, quote=socket.ref.quote[:QUOTE]), values=values)
+
+
+def nccl_log(log: NcclLog) -> NcclLog:
+    """The lines of its calls, without what stands between them in the file."""
+    return replace(log, calls=[_calls(part) for part in log.calls])
+
+
+def _calls(part: CommCalls) -> CommCalls:
+    lines = list(part.kept)[-CALLS:]
+    ends = np.cumsum([len(line) for line in lines], dtype=np.int64)
+    starts = ends - np.array([len(line) for line in lines], np.int64)
+    kept = KeptLines(b"".join(lines), starts, ends, part.kept.numbers[-CALLS:])
+    return CommCalls(
+        part.process, part.comm, part.generation, part.comm_id, part.rank, part.nranks, part.total, kept
+    )  # fmt: skip
