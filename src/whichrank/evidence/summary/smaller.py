@@ -9,8 +9,8 @@ import numpy as np
 from whichrank.records.nccl import CommCalls, KeptLines, NcclLog
 from whichrank.records.network import TcpSocket
 
-QUOTE = 64
-"""Characters of a quiet connection that are quoted: its ends, and how long a round trip takes."""
+_ENDS = 5
+"""Words of a line of ss up to the other end of the connection."""
 CALLS = 1024
 """Calls of a communicator that are kept of a log; some 1.5 bytes each when packed."""
 ASKED = frozenset(
@@ -21,11 +21,15 @@ ASKED = frozenset(
 
 
 def connection(socket: TcpSocket) -> TcpSocket:
-    """A quiet one is nobody's proof, only what others are compared with."""
-    if socket.send_queue or socket.recv_queue or socket.timer:
-        return socket
-    values = {name: value for name, value in socket.values.items() if name in ASKED}
-    return replace(socket, ref=replace(socket.ref, quote=socket.ref.quote[:QUOTE]), values=values)
+    """A quiet one is nobody's proof, only what others are compared with: its ends are quoted, and little is kept."""
+    quiet = not (socket.send_queue or socket.recv_queue or socket.timer)
+    values = {
+        name: int(value) if value.is_integer() else value  # a whole number takes less room
+        for name, value in socket.values.items()
+        if not quiet or name in ASKED
+    }
+    quote = " ".join(socket.ref.quote.split(" ")[:_ENDS]) if quiet else socket.ref.quote
+    return replace(socket, ref=replace(socket.ref, quote=quote), values=values)
 
 
 def nccl_log(log: NcclLog) -> NcclLog:
