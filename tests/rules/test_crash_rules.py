@@ -203,6 +203,7 @@ FIRE: list[tuple[str, str, texts.Files, tuple[int, ...]]] = [
     ("COLL121", "another model", texts.ranks(4, {2: "[rank2]: RuntimeError: [2]: params[3] in this process with sizes [4, 5] appears not to match sizes of the same param in process 0.\n"}), (2,)),
     ("COLL122", "DETAIL", texts.fingerprints({0: A, 1: A, 2: A, 3: C}), (3,)),
     ("COLL123", "DETAIL", texts.fingerprints({0: D, 1: A, 2: A, 3: A}), (0,)),
+    ("COLL137", "rank 0 alone", texts.ranks(4, {0: texts.TIMED_OUT.format(0).replace("ALLREDUCE", "_ALLGATHER_BASE"), **{r: texts.TIMED_OUT.format(r) for r in (1, 2, 3)}}), (0,)),
     ("COLL126", "gradient buckets", texts.fingerprints({0: BIG.format(195812480), 1: BIG.format(51123456), 2: BIG.format(51123456)}), (0,)),
     ("COLL134", "who is behind", {"a.log": DESYNC}, (3,)),
     ("COLL124", "rank 0 lists them", texts.ranks(4, {0: "[Rank 0]: Rank 2 failed to pass monitoredBarrier in 30000 ms\n", 1: "Rank 1 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0.\n"}, SEEN), (2,)),

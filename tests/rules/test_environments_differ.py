@@ -41,3 +41,19 @@ def test_what_may_differ_is_not_told(tmp_path, settings):
 
 def test_one_environment_tells_nothing(tmp_path):
     assert isinstance(judged(tmp_path, "NCCL_ALGO=Ring\n"), NotEvaluated)
+
+
+def started(host, rank, setting=""):
+    prefix = f"{host}:{100 + rank}:{200 + rank} [0] NCCL INFO"
+    return (
+        f"{prefix} Bootstrap : Using eth0:10.0.0.{rank}<0>\n"
+        + (f"{prefix} {setting}.\n" if setting else "")
+        + f"{prefix} comm 0x1 rank {rank} nranks 3 cudaDev 0 busId 1000 - Init COMPLETE\n"
+    )
+
+
+def test_what_nccl_says_of_its_variables_is_compared(tmp_path):
+    log = started("a", 0) + started("b", 1, "NCCL_IB_DISABLE set by environment to 1") + started("c", 2)
+    (found,) = judged(tmp_path, **{"nccl.log": log})
+    assert (found.cause, found.subject.ranks) == ("wrong-environment", (1,))
+    assert found.evidence[0].quote == "NCCL_IB_DISABLE=1"

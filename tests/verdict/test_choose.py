@@ -122,3 +122,20 @@ def test_what_the_state_of_the_job_contradicts_is_out():
     assert (alone.verdict.cause, alone.findings[0].severity) == ("healthy", "info")
     assert alone.hypotheses[0].arguments_against[0].says == "the run finished"
     assert choose([port, late], looked_at="", enough=False, fit=fit, finished=finished).verdict.cause == "straggler"
+
+
+def test_of_two_findings_of_one_cause_the_one_that_says_who_is_told():
+    nobody = finding("nvlink-fault", [], 0.92, category="crash")
+    named = finding("nvlink-fault", [2], 0.8, category="crash")
+    unsure = finding("nvlink-fault", [3], 0.4, category="crash")
+    assert chosen(nobody, named, unsure).verdict.culprits.ranks == (2,)
+    assert chosen(nobody, unsure).verdict.culprits.ranks == ()
+
+
+def test_output_that_ends_in_the_midst_of_work_is_healthy_unless_something_was_found():
+    at_work = Ref("job.log", "line 90", "step 90 loss 1.2")
+    told = choose([], looked_at="", enough=False, working=at_work).verdict
+    assert (told.category, "step 90" in told.summary) == ("healthy", True)
+    fault = finding("disk-full", [1], 0.7, category="crash")
+    assert choose([fault], looked_at="", enough=False, working=at_work).verdict.cause == "disk-full"
+    assert choose([], looked_at="", enough=False, working=at_work, observed="hang").verdict.category == "hang"

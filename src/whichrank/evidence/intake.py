@@ -77,6 +77,7 @@ def collect(paths: Sequence[Given], *, limits: Limits = DEFAULT, stdin: BinaryIO
                 walk.paste(stdin or sys.stdin.buffer)
             else:
                 walk.given(path)
+        walk.end()
         walk.intake.refused += walk.unpacker.refused
         yield walk.intake
 
@@ -111,6 +112,8 @@ class _Walk:
         self.limits, self.unpacker, self.base = limits, unpacker, base
         self.intake = Intake()
         self.seen: set[tuple[int, int]] = set()
+        self.documents: list[Item] = []
+        """Descriptions of evidence; they are evidence themselves where there is nothing else."""
         self.full = False
 
     def paste(self, stream: BinaryIO) -> None:
@@ -177,11 +180,11 @@ class _Walk:
     def item(self, item: Item, nested: int) -> None:
         """Keep a file, or open it if it is an archive."""
         name = item.label.rsplit("/", 1)[-1].lower()
-        aside = IGNORED.get(name, "a description, not evidence" if name.startswith(DOCUMENTS) else "")
-        if item.size == 0:
-            aside = "an empty file"
+        aside = "an empty file" if item.size == 0 else IGNORED.get(name, "")
         if aside:
             self.note(item.label, "ignored", aside)
+        elif name.startswith(DOCUMENTS):
+            self.documents.append(item)
         elif is_compressed_trace(item.head()):
             self.keep(item)
         elif not is_archive(item.head(512), name):
@@ -192,6 +195,15 @@ class _Walk:
         else:
             for member in self.unpacker.unpack(item.path, item.label):
                 self.item(member, nested + 1)
+
+    def end(self) -> None:
+        """Tell descriptions apart from evidence, when all is known."""
+        alone = not self.intake.items
+        for document in self.documents:
+            if alone:
+                self.keep(document)
+            else:
+                self.note(document.label, "ignored", "a description, not evidence")
 
     def keep(self, item: Item) -> None:
         if len(self.intake.items) < self.limits.files:

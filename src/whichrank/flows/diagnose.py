@@ -25,7 +25,7 @@ from whichrank.model.verdict import Diagnosis, JobInfo, ScheduledJob
 from whichrank.timeline.case import Case, build_case
 from whichrank.timeline.collectives import positions
 from whichrank.timeline.job_state.joined import joined
-from whichrank.timeline.job_state.outcome import observed
+from whichrank.timeline.job_state.outcome import at_work, observed
 from whichrank.verdict.choose import Choice, choose
 from whichrank.verdict.fit import against
 
@@ -169,6 +169,7 @@ def conclude(
         enough=_enough(case),
         fit=lambda finding: against(case, finding),
         finished=case.finish.ref if case.finish else None,
+        working=working.ref if (working := at_work(case)) is not None else None,
         observed=observed(case),
     )
     return Diagnosis(

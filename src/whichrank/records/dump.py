@@ -56,6 +56,15 @@ class LocalGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMembers:
+    """Who is in the groups of a rank, as the process itself says."""
+
+    rank: int
+    members: dict[str, tuple[int, ...]]
+    """Global ranks by the name of the group."""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupStatus:
     """pg_status: the newest sequence numbers; -1 means never. It lags behind the entries."""
 

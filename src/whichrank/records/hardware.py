@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Literal
 
 from whichrank.model.evidence import Ref
 from whichrank.records.log import Value
 
-KERNEL_KINDS = {
+KernelKind = Literal[
+    "xid", "sxid", "gpu_lost", "gpu_page_fault", "gpu_process", "gpu_init_failed", "gpu_name", "pcie_error",
+    "oom_kill", "oom_invoked", "segfault", "link_down", "link_up", "nic_fault", "server_silent", "server_back",
+    "hung_task", "soft_lockup", "io_error", "cpu_throttled", "machine_check", "boot",
+]  # fmt: skip
+"""What a line of a kernel log may say."""
+
+KernelKey = Literal[
+    "anon_kb", "caused_by", "code", "corrected", "fatal", "library", "link", "mig", "named_by", "reason", "scope",
+    "seconds", "server", "severity", "uuid", "what",
+]  # fmt: skip
+"""The values of kernel events that anything reads."""
+
+KERNEL_KINDS: dict[KernelKind, str] = {
     "xid": "the NVIDIA driver reports an Xid: code, caused_by; device is the GPU",
     "sxid": "an NVSwitch reports an SXid: code, fatal (1, 0), link; device is the switch",
     "gpu_lost": "the GPU does not answer over PCIe any more",
@@ -39,7 +53,7 @@ KERNEL_KINDS = {
 class KernelEvent:
     """One statement of the kernel log."""
 
-    kind: str
+    kind: KernelKind
     ref: Ref
     time_ns: int | None = None
     """The host's wall clock, taken as UTC where the line has no zone; before 1970 where it has no year."""
@@ -55,11 +69,11 @@ class KernelEvent:
     age_ns: int | None = None
     """How much older it is than the newest line of its log that has the same clock."""
 
-    def number(self, key: str) -> int | None:
+    def number(self, key: KernelKey) -> int | None:
         value = self.data.get(key)
         return value if isinstance(value, int) else None
 
-    def text(self, key: str) -> str:
+    def text(self, key: KernelKey) -> str:
         value = self.data.get(key)
         return value if isinstance(value, str) else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,29 @@ from whichrank.records.dump import Frame
 
 Value = str | int | float | list[int] | list[str]
 
-EVENT_KINDS = {
+EventKind = Literal[
+    "watchdog_timeout", "watchdog_progress", "watchdog_terminated", "watchdog_stuck", "gil_held", "dump_signal",
+    "dump_started", "dump_written", "dump_failed", "collective_stack", "desync_report", "fingerprint_mismatch",
+    "monitored_barrier_failed", "stall_report", "gloo_timeout", "gloo_init_error", "gloo_mismatch", "peer_closed",
+    "nccl_error", "member_begins", "members_met", "store_passed", "store_error", "rendezvous_error", "init_error",
+    "ddp_error", "cuda_error", "traceback", "native_crash", "dataloader_worker_died", "elastic_failure",
+    "elastic_signal", "elastic_restart", "in_operation", "process_left", "launcher_ended", "process_exit",
+    "job_ended", "scheduler_job", "node_silent", "host_out_of_memory", "run_finished", "at_work", "environment",
+    "not_joined", "group_init", "comm_init", "group_teardown", "torch_env", "device_guess", "loss_nonfinite",
+]  # fmt: skip
+"""What a line of a log may say; a misspelled kind is an error of types."""
+
+EventKey = Literal[
+    "by", "chained_from", "class", "code", "counts", "ends", "enqueued", "exitcode", "expected", "got", "host",
+    "how", "ignored", "interface", "job", "joined", "key", "kind", "last_error", "library", "message", "missing",
+    "ms", "name", "nodes", "numel_in", "of_another", "op", "op_a", "pg_desc", "pg_id", "pg_name", "port", "ran_ms",
+    "rank_a", "rank_b", "ranks", "ready", "reason", "restarts", "seconds", "seq", "seq_a", "signal", "signal_number",
+    "size", "some", "step", "target_pid", "tasks", "text", "thread", "timeout_ms", "tried_bytes", "type", "value",
+    "waiting", "what", "whom", "word", "work", "world_size",
+]  # fmt: skip
+"""The values of events that anything reads."""
+
+EVENT_KINDS: dict[EventKind, str] = {
     "watchdog_timeout": "this rank WAITED: seq, op, numel_in, numel_out, timeout_ms, ran_ms",
     "watchdog_progress": "the group's counters on this rank: work, enqueued, started, completed",
     "watchdog_terminated": "the watchdog takes the process down: reason",
@@ -40,7 +63,7 @@ EVENT_KINDS = {
     "init_error": "what=env_missing|no_nccl|bad_timeout|bad_env: name, reason",
     "ddp_error": "what=unused|unused_indices|unused_names|marked_twice|param_shape|param_count",
     "cuda_error": "what=out_of_memory|device_assert|assert_line|illegal_access|ecc|…: reason, *_bytes",
-    "traceback": "type, message, thread, ignored, truncated; frames outermost first",
+    "traceback": "type, message, thread, ignored, truncated, of_another (another rank printed it); frames",
     "native_crash": "signal, what, reason",
     "dataloader_worker_died": "worker_pid, signal or exitcode",
     "elastic_failure": "a row of the table: exitcode, signal, error_file, root (first SEEN dead, no verdict)",
@@ -55,6 +78,7 @@ EVENT_KINDS = {
     "node_silent": "a watcher heard nothing of a whole node any more: how (no answer, not renewed), ranks",
     "host_out_of_memory": "a scheduler saw the kernel's out-of-memory killer: by",
     "run_finished": "the end of a file says that the run ended well: how (words, exit)",
+    "at_work": "the file ends with the regular lines of a job at work; line: the first of the last eight",
     "environment": "what a rank was started with: one key per variable",
     "not_joined": "a rank had not begun to make its process group when it was looked at, or ended",
     "group_init": "a process group was made: size, timeout_ms, name",
@@ -71,7 +95,7 @@ EVENT_KINDS = {
 class LogEvent:
     """One statement of a log. `rank` is GLOBAL; a rank inside a group is `group_rank`."""
 
-    kind: str
+    kind: EventKind
     ref: Ref
     time_ns: int | None = None
     """The writer's wall clock, taken as UTC where the line has no zone. torch's own C++ prefix has a
@@ -87,15 +111,20 @@ class LogEvent:
     """The newest time seen earlier in the same file, where the line has none."""
     line: int = 0
 
-    def number(self, key: str) -> int | None:
+    def number(self, key: EventKey) -> int | None:
         value = self.data.get(key)
         return value if isinstance(value, int) else None
 
-    def text(self, key: str) -> str:
+    def text(self, key: EventKey) -> str:
         value = self.data.get(key)
         return value if isinstance(value, str) else ""
 
-    def numbers(self, key: str) -> tuple[int, ...]:
+    def variable(self, name: str) -> str | None:
+        """What a variable of the environment was set to, in an event that holds one."""
+        value = self.data.get(name)
+        return value if isinstance(value, str) else None
+
+    def numbers(self, key: EventKey) -> tuple[int, ...]:
         value = self.data.get(key)
         return tuple(item for item in value if isinstance(item, int)) if isinstance(value, list) else ()
 

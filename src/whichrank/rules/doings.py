@@ -24,6 +24,7 @@ _SMALL = 1
 """A barrier is an all-reduce of one element."""
 _EARLY = 10
 """A sequence number below this belongs to the start of a job."""
+_MAIN = re.compile(r"(?<!local_)main_process_first|is_world_process_zero|\brank ?== ?0\b")
 
 
 def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
@@ -42,7 +43,7 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
         return []
     signs = [*(s.sign for s in mine[-2:]), *told, *waiting]
     what = building.short(mine[-1].sign.text if mine else told[0].text, 100)
-    ranks = _who(case, mine)
+    ranks = _who(case, mine) or _main_process(case, [*(s.sign for s in mine), *told])
     who = building.who(case, ranks, []) if ranks else "A rank"
     return [building.found(case, claim, signs, tell.format(who=who, what=what), _sure(case, claim, mine, told), ranks)]
 
@@ -55,6 +56,12 @@ def _who(case: Case, mine: list[Seen]) -> tuple[int, ...]:
     if not ranks and len(case.first_to_fail) == 1:
         return tuple(case.first_to_fail)
     return ranks if len(ranks) == 1 else ()
+
+
+def _main_process(case: Case, signs: list[Statement]) -> tuple[int, ...]:
+    """Rank 0, where the code lets the main process go first, and it is not among those who waited."""
+    waited = {event.rank for event in statements.events(case, "watchdog_timeout", "gloo_timeout")}
+    return (0,) if waited and 0 not in waited and any(_MAIN.search(sign.text) for sign in signs) else ()
 
 
 def _waited_elsewhere(case: Case) -> list[Statement]:

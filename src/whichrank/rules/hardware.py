@@ -9,7 +9,7 @@ from whichrank.facts import xids
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Category, Finding, Gpu, NextStep, NotEvaluated, Severity, Subject
 from whichrank.records.hardware import GpuState, KernelEvent, address
-from whichrank.records.log import Value
+from whichrank.records.log import EventKind, Value
 from whichrank.rules import building, telling
 from whichrank.timeline.case import Case
 from whichrank.timeline.hardware import same_host
@@ -30,7 +30,9 @@ _FAILURES = (
     "peer_closed", "gloo_timeout", "elastic_failure", "monitored_barrier_failed", "desync_report", "traceback",
     "store_error", "dataloader_worker_died", "host_out_of_memory", "stall_report",
 )  # fmt: skip
-_PROGRAM_FAILED = ("cuda_error", "native_crash", "process_exit", "elastic_failure", "traceback", "nccl_error")
+_PROGRAM_FAILED: tuple[EventKind, ...] = (
+    "cuda_error", "native_crash", "process_exit", "elastic_failure", "traceback", "nccl_error",
+)  # fmt: skip
 _REFUSED = ("ncclInvalidUsage", "ncclInvalidArgument")
 """What NCCL says of a call that it does not begin."""
 _TRAINERS = (
@@ -256,8 +258,9 @@ def counting(case: Case, events: Sequence[KernelEvent]) -> tuple[list[KernelEven
 def gpu_text(case: Case, host: str | None, device: str, gpu: Gpu | None = None) -> str:
     """`GPU 3 (0000:17:00) of node7 (rank 11)`."""
     found = gpu or case.hardware.gpu(host, device)
-    name = f"GPU {found.index} ({device})" if found else f"The GPU at {device}" if device else "A GPU"
-    ranks = case.hardware.ranks_on(host, device)
+    place = f" ({device})" if device else ""
+    name = f"GPU {found.index}{place}" if found else f"The GPU at {device}" if device else "A GPU"
+    ranks = case.hardware.ranks_on(host, device) or case.hardware.ranks_at(host, found.index if found else None)
     whose = f", used by {telling.ranks_text(ranks)}" if ranks else ""
     return f"{name}{' of ' + host if host else ''}{whose}"
 
@@ -272,6 +275,7 @@ def subject_of(case: Case, events: Sequence[KernelEvent]) -> Subject:
 
 def state_subject(case: Case, state: GpuState) -> Subject:
     ranks = case.hardware.ranks_on(state.host, state.bus_id or state.uuid or "")
+    ranks = ranks or case.hardware.ranks_at(state.host, state.index)
     gpus = (Gpu(state.host or "", state.index, state.uuid),) if state.index is not None else ()
     return Subject(ranks=ranks, hosts=(state.host,) if state.host else (), gpus=gpus)
 

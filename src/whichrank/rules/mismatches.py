@@ -89,8 +89,7 @@ def _differing(case: Case, seq: int, pile: dict[int, LogEvent]) -> Mismatch | No
 def _read(case: Case, pile: list[LogEvent]) -> Mismatch | None:
     prints: dict[int, dict[str, str]] = {}
     for event in pile:
-        for side in "ab":
-            rank = event.number(f"rank_{side}")
+        for side, rank in (("a", event.number("rank_a")), ("b", event.number("rank_b"))):
             if rank is not None:
                 prints.setdefault(rank, {a: str(event.data.get(f"{a}_{side}", "")) for a in ASPECTS})
     aspect = next((a for a in ASPECTS if len({values[a] for values in prints.values()}) > 1), None)
@@ -123,10 +122,15 @@ def is_world(case: Case, told: list[LogEvent], members: int = 0) -> bool:
     return whole or any(rank == inside and rank > 0 for rank, inside in both)
 
 
+def is_rank0_alone(found: Mismatch) -> bool:
+    """Whether rank 0 waits in an operation of its own, and all others in one and the same."""
+    return found.aspect == "op" and found.hangs and found.ranks == (0,)
+
+
 def are_buckets(found: Mismatch) -> bool:
-    """Whether these are flat gradient buffers: reductions of one long dimension."""
+    """Whether these are flat gradient buffers of DDP: reductions of one long dimension."""
     flat = all(value.isdecimal() and int(value) >= _BUCKET for value in found.brought.values())
-    return found.aspect == "shape" and "REDUCE" in found.op and flat
+    return found.aspect == "shape" and "ALLREDUCE" in found.op and flat
 
 
 def told(case: Case, found: Mismatch) -> str:

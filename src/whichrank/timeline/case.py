@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from whichrank.model.evidence import Source
 from whichrank.records.clue import CodeClue
-from whichrank.records.dump import Dump
+from whichrank.records.dump import Dump, GroupMembers
 from whichrank.records.guard import GuardFile
+from whichrank.records.hardware import KernelEvent
 from whichrank.records.host import HostClock
-from whichrank.records.log import LogEvent, Progress
+from whichrank.records.log import EventKind, LogEvent, Progress
 from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
+from whichrank.records.outline import Loop, Outline
+from whichrank.records.placement import Placement
 from whichrank.records.ras import RasReport
 from whichrank.records.sighting import Sighting
 from whichrank.records.stack import ProcessStack
@@ -24,6 +27,7 @@ from whichrank.timeline.clocks.hosts import on_one_clock, refined
 from whichrank.timeline.clocks.log_times import with_year
 from whichrank.timeline.collectives.arrivals import Late, find_late
 from whichrank.timeline.collectives.lineup import Lineup, line_up
+from whichrank.timeline.collectives.loops import at_the_end
 from whichrank.timeline.collectives.meetings import Meetings, find_meetings
 from whichrank.timeline.collectives.nccl_calls import calls_as_dumps
 from whichrank.timeline.collectives.root import find_troubles, in_progress
@@ -31,14 +35,24 @@ from whichrank.timeline.collectives.trouble import ARGUMENTS, Trouble
 from whichrank.timeline.guard.compare import Comparison, compare
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
 from whichrank.timeline.identity.coords import coordinates
+from whichrank.timeline.identity.groups import with_members
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
-from whichrank.timeline.identity.who import People, is_launcher, meet, with_likely_ranks
+from whichrank.timeline.identity.who import (
+    People,
+    is_launcher,
+    meet,
+    short_name,
+    with_likely_ranks,
+    with_ranks_of_only_group,
+)
 from whichrank.timeline.job_state.activity import Activity, of_process
 from whichrank.timeline.job_state.first_failure import first_to_fail
 from whichrank.timeline.job_state.outcome import Finish, finish
 from whichrank.timeline.job_state.own_reports import without_own_reports
 from whichrank.timeline.job_state.statements import Index
 from whichrank.timeline.network.connections import Connections, connect
+
+_GPUS_OF_A_NODE = 16
 
 if TYPE_CHECKING:
     from whichrank.timeline.steps.analysis import Steps
@@ -68,6 +82,8 @@ class Case:
     """What people say that the job does."""
     clues: list[CodeClue] = field(default_factory=list)
     """Places of training code that lay beside the logs."""
+    loops: dict[str, tuple[Loop, ...]] = field(default_factory=dict)
+    """The loops of the job's scripts, by file."""
     stacks: dict[int, ProcessStack] = field(default_factory=dict)
     """By global rank; the newest of each."""
     unplaced: list[ProcessStack] = field(default_factory=list)
@@ -101,6 +117,8 @@ class Case:
     @cached_property
     def troubles(self) -> list[Trouble]:
         found = find_troubles(self.lineup, self.meetings) if self.lineup else []
+        if self.lineup is not None and self.loops:
+            found = at_the_end(self.lineup, found, self.loops)
         if self.has_dumps or not self.stands_still:
             return found
         # NCCL's log does not say what finished; torch's watchdog and the stacks say that the job stands still.
@@ -173,7 +191,15 @@ class Case:
     def coords(self) -> dict[int, dict[str, int]]:
         return coordinates(self.lineup.groups, self.lineup.world) if self.lineup else {}
 
-    def of_kind(self, *kinds: str) -> list[LogEvent]:
+    @cached_property
+    def on_one_node(self) -> bool:
+        """Whether nothing speaks of a second host, and the ranks fit on one: then local ranks are ranks."""
+        told = {e.host for e in self.events} | {s.host for s in self.sightings} | {p.host for p in self.nccl}
+        named = self.people.hosts() | {short_name(host) for host in told if host and host != "localhost"}
+        many = any(node.nodes > 1 for process in self.nccl for node in process.nodes)
+        return len(named) <= 1 and not many and 0 < self.world <= _GPUS_OF_A_NODE
+
+    def of_kind(self, *kinds: EventKind) -> list[LogEvent]:
         """Events of these kinds, in order."""
         return [event for event in self.events if event.kind in kinds]
 
@@ -187,10 +213,13 @@ def build_case(records: Iterable[Any]) -> Case:
     ras = [r for r in pile if isinstance(r, RasReport)]
     stacks = [r for r in pile if isinstance(r, ProcessStack)]
     events = with_year([r for r in pile if isinstance(r, LogEvent)], [dump.newest_ns for dump in run.dumps])
-    lineup = line_up(run.dumps, release=True)
-    events = with_likely_ranks(events, lineup.world if lineup else 0)
+    lineup = line_up(with_members(run.dumps, [r for r in pile if isinstance(r, GroupMembers)]), release=True)
+    events = with_likely_ranks(with_ranks_of_only_group(events), lineup.world if lineup else 0)
     stacks = [replace(s, rank=None) if (s.rank or 0) > LARGEST_WORLD else s for s in stacks]
-    people = meet(lineup.dumped if lineup else (), lineup.world if lineup else 0, nccl, ras, events, stacks)
+    placements = [r for r in pile if isinstance(r, Placement)]
+    hosts = {r.host for r in pile if isinstance(r, KernelEvent) and r.host}
+    dumped, world = (lineup.dumped, lineup.world) if lineup else ((), 0)
+    people = meet(dumped, world, nccl, ras, events, stacks, placements, hosts)
     calls = _line_up_calls([part for log in logs for part in log.calls], people)
     clocks = {r.host: r for r in pile if isinstance(r, HostClock)}
     return Case(
@@ -202,7 +231,8 @@ def build_case(records: Iterable[Any]) -> Case:
         nccl=nccl,
         nccl_versions=[version for log in logs for version in log.versions],
         ras=ras,
-        sightings=_sighted(read_by_others(pile), people),
+        loops={file: loops for r in pile if isinstance(r, Outline) for file, loops in r.loops.items()},
+        sightings=_sighted(_as_raised(read_by_others(pile), events), people),
         trials=[r for r in pile if isinstance(r, Trial)],
         complaints=[r for r in pile if isinstance(r, Complaint)],
         clues=[r for r in pile if isinstance(r, CodeClue)],
@@ -230,7 +260,10 @@ def _profiles(pile: Iterable[Any]) -> Steps | None:
 def _signs_of_life(lineup: Lineup | None, events: Iterable[LogEvent], pile: Iterable[Any]) -> list[int]:
     """Times at which the job did or said something."""
     times = [int(t) for t in (lineup.created.min(), lineup.created.max())] if lineup and len(lineup) else []
-    times += [event.time_ns for event in events if event.time_ns]
+    for event in events:
+        if event.time_ns:
+            # Who timed out had begun to wait as long before.
+            times += [event.time_ns, event.time_ns - (event.number("ran_ms") or event.number("ms") or 0) * 10**6]
     return times + [int(t) for r in pile if isinstance(r, Progress) and len(r) for t in (r.time_ns[0], r.time_ns[-1])]
 
 
@@ -252,13 +285,34 @@ def _placed(events: Sequence[LogEvent], people: People) -> list[LogEvent]:
     return placed
 
 
+def _as_raised(sightings: Sequence[Sighting], events: Sequence[LogEvent]) -> list[Sighting]:
+    """Messages within a traceback that one rank printed for another are of the rank that raised it."""
+    raised: dict[tuple[str, int], int] = {}
+    for event in events:
+        if event.kind == "traceback" and event.rank is not None and event.number("of_another"):
+            span = range(event.line, event.line + 2 * len(event.frames) + 3)
+            raised.update({(event.ref.source, line): event.rank for line in span})
+    if not raised:
+        return list(sightings)
+    return [replace(s, rank=raised.get((s.ref.source, s.line), s.rank)) for s in sightings]
+
+
 def _sighted(sightings: Sequence[Sighting], people: People) -> list[Sighting]:
     placed = []
     for seen in sightings:
         rank = seen.rank if seen.rank is not None else people.rank_of(seen.pid, seen.host)
         host = seen.host or (people.host_of(rank) if rank is not None else None)
-        placed.append(replace(seen, rank=rank, host=host) if (rank, host) != (seen.rank, seen.host) else seen)
+        groups = seen.groups
+        if (meant := _rank_by_pid(groups, people)) is not None:
+            groups = {**groups, "culprit": str(meant)}
+        placed.append(replace(seen, rank=rank, host=host, groups=groups))
     return placed
+
+
+def _rank_by_pid(groups: dict[str, str], people: People) -> int | None:
+    """The rank whose process a message names as the one it is about."""
+    pid = groups.get("culprit_pid", "")
+    return people.rank_of(int(pid)) if pid.isdigit() else None
 
 
 def _rank(stack: ProcessStack, people: People) -> int | None:

@@ -9,12 +9,12 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from whichrank.model.findings import Gpu
-from whichrank.records.hardware import GpuState, GpuTopology, KernelEvent, address
+from whichrank.records.hardware import GpuState, GpuTopology, KernelEvent, KernelKind, address
 from whichrank.records.host import HostState
 from whichrank.records.network import PortState, TcpCounters, TcpFlow, TcpSocket
 from whichrank.records.sighting import Sighting
 from whichrank.timeline.clocks.log_times import moved_to_year
-from whichrank.timeline.identity.who import People, Process, short_name
+from whichrank.timeline.identity.who import People, Process, host_in_name, short_name
 
 When = Literal["during", "before", "after", "unknown"]
 
@@ -52,7 +52,7 @@ class Hardware:
             return "before"
         return "after" if event.time_ns > self.ended_ns + LATER_NS else "during"
 
-    def of_kind(self, *kinds: str) -> list[KernelEvent]:
+    def of_kind(self, *kinds: KernelKind) -> list[KernelEvent]:
         return [event for event in self.kernel if event.kind in kinds]
 
     def gpu(self, host: str | None, device: str) -> Gpu | None:
@@ -94,7 +94,30 @@ class Hardware:
         if seen:
             return tuple(seen)
         rank = self.rank_of(pid, host)
-        return (rank,) if rank is not None else ()
+        if rank is not None:
+            return (rank,)
+        gpu = self.gpu(host, device)
+        return self.ranks_at(host, gpu.index) if gpu is not None else ()
+
+    def ranks_at(self, host: str | None, index: int | None) -> tuple[int, ...]:
+        """Ranks on the GPU of this number: as told, else one rank per GPU in the order of their local ranks."""
+        if index is None:
+            return ()
+        here = [p for p in self.people.by_rank.values() if host is None or p.host is None or same_host(p.host, host)]
+        told = sorted({p.rank for p in here if p.gpu == index})
+        if told or any(p.gpu is not None for p in here):
+            return tuple(told)
+        local = sorted({p.rank for p in here if p.local_rank == index})
+        if local or any(p.local_rank is not None for p in here):
+            return tuple(local)
+        # All GPUs of a host, and as many ranks: launchers give them out in this order.
+        there = {s.index for s in self.gpus if same_host(s.host, host) and s.index is not None}
+        ranks = sorted(p.rank for p in here if p.host is not None)
+        if ranks and there == set(range(len(ranks))) and index in there:
+            return (ranks[index],)
+        named = {short_name(p.host) for p in self.people.by_rank.values() if p.host} | {short_name(host or "")}
+        alone = len(named - {""}) <= 1 and there == set(range(self.people.world))
+        return (index,) if alone and index < self.people.world else ()
 
     def sockets_of_ranks(self) -> dict[int, list[TcpSocket]]:
         """Those whose rank is known, by rank."""
@@ -149,8 +172,11 @@ def gather(pile: Iterable[Any], people: People, times: Sequence[int]) -> Hardwar
     """Sort the records of hardware, with hosts and years filled in. `times` are the job's own signs of life."""
     known = [t for t in times if t > 0]
     found = Hardware(people=people, began_ns=min(known, default=None), ended_ns=max(known, default=None))
-    hosts = sorted({p.host for p in people.by_rank.values() if p.host})
-    for record in pile:
+    records = list(pile)
+    hosts = sorted({p.host for p in people.by_rank.values() if p.host}) or sorted(
+        {r.host for r in records if isinstance(r, KernelEvent) and r.host}
+    )
+    for record in records:
         if isinstance(record, KernelEvent):
             found.kernel.append(_hosted(record, hosts))
         elif isinstance(record, GpuState):
@@ -193,10 +219,7 @@ def _hosted(record: Any, hosts: Sequence[str]) -> Any:
     """The record with the host's name as the job spells it."""
     name = record.host
     if name is None:
-        words = set(re.split(r"[^\w.-]+|(?<=[a-z])[._-](?=[a-z])", record.ref.source.lower()))
-        parts = words | set(re.split(r"[^\w-]+", record.ref.source.lower()))
-        named = [h for h in hosts if h.lower() in parts or h.partition(".")[0].lower() in parts]
-        name = named[0] if len(named) == 1 else hosts[0] if len(hosts) == 1 else None
+        name = host_in_name(record.ref.source, hosts) or (hosts[0] if len(hosts) == 1 else None)
     else:
         name = next((h for h in hosts if same_host(h, name)), name)
     if name == record.host:

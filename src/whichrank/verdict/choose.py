@@ -49,19 +49,26 @@ def choose(
     enough: bool,
     fit: Fit | None = None,
     finished: Ref | None = None,
+    working: Ref | None = None,
     observed: Category | None = None,
 ) -> Choice:
     """One verdict. `looked_at` says what "healthy" may be said of; not `enough` makes silence unknown.
 
-    `fit` says what the state of the job has against a finding, `finished` where the run says that it ended well, and
-    `observed` what the job was seen to do where nothing says why."""
+    `fit` says what the state of the job has against a finding, `finished` where the run says that it ended well,
+    `working` where its output ends in the midst of work, and `observed` what the job was seen to do where nothing says
+    why."""
     given = sorted(findings, key=_order)
     refuted = {i: argument for i, f in enumerate(given) if fit is not None and (argument := fit(f)) is not None}
     standing = [replace(f, severity="info") if i in refuted else f for i, f in enumerate(given)]
     weighed = _hypotheses(given, refuted)
     telling = [finding for finding in standing if finding.severity != "info"]
     if not telling:
-        verdict = _survived(finished) if finished is not None else _nothing_found(looked_at, enough, standing, observed)
+        if finished is not None:
+            verdict = _survived(finished)
+        elif working is not None and observed is None:
+            verdict = _goes_on(working)
+        else:
+            verdict = _nothing_found(looked_at, enough, standing, observed)
         return Choice(verdict, tuple(standing), hypotheses=weighed)
     root = _root(telling)
     ordered = (root, *(f for f in standing if f is not root))
@@ -99,7 +106,20 @@ def _root(findings: Sequence[Finding]) -> Finding:
         late = set(best.subject.ranks)
         why = [f for f in findings if _says_why_late(f) and late == set(f.subject.ranks)]
         return min(why, key=_order) if why else best
-    return best
+    return _naming(best, findings)
+
+
+def _naming(best: Finding, findings: Sequence[Finding]) -> Finding:
+    """The surest finding of the same cause that says who, where the best one names nobody."""
+    if _names(best):
+        return best
+    same = [f for f in findings if f.cause == best.cause and f.category == best.category and _names(f)]
+    return min((f for f in same if f.confidence >= SURE), key=_order, default=best)
+
+
+def _names(finding: Finding) -> bool:
+    subject = finding.subject
+    return bool(subject.ranks or subject.hosts or subject.gpus or subject.links)
 
 
 def _began_before(finding: Finding, best: Finding) -> bool:
@@ -160,6 +180,13 @@ def _survived(finished: Ref) -> Verdict:
     said = finished.quote.strip()[:120]
     summary = f"The run finished (“{said}”); what failed on the way was caught, retried or harmless."
     return Verdict("healthy", "healthy", Subject(), (), 0.85, summary)
+
+
+def _goes_on(working: Ref) -> Verdict:
+    """Output that ends in the midst of work, with nothing wrong behind."""
+    said = working.quote.strip()[:120]
+    summary = f"The job was at work when its output ended (“{said}”), and nothing in it says that it failed."
+    return Verdict("healthy", "healthy", Subject(), (), 0.65, summary)
 
 
 def _nothing_found(looked_at: str, enough: bool, noted: Sequence[Finding], observed: Category | None) -> Verdict:

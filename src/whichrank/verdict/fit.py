@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from whichrank.facts.interventions import ONE_HOST
 from whichrank.facts.taxonomy import causes
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding
 from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Argument
+from whichrank.records.log import LogEvent
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import trials
+from whichrank.timeline.job_state.outcome import at_work
 
+_LINE = re.compile(r"line (\d+)")
 _STOPS = ("hang", "crash")
 PROVEN = 0.85
 """What people report speaks only against what is not proven otherwise."""
@@ -22,12 +27,20 @@ def against(case: Case, finding: Finding) -> Argument | None:
     """What the state of the job says against a finding; None where the two fit."""
     if finding.category in _STOPS and case.finish is not None:
         return Argument("", "contradicts", f"the run finished: {case.finish.ref.quote}", (case.finish.ref,))
+    if finding.category in _STOPS and (working := at_work(case)) is not None and _before(finding, working):
+        return Argument("", "contradicts", f"the job went on: {working.ref.quote}", (working.ref,))
     if finding.confidence < PROVEN and (trial := trials.ruled_out(case, finding.cause)) is not None:
         said = f"“{trial.change}” was tried: it {trial.outcome if trial.change != ONE_HOST else 'works there'}"
         return Argument("", "contradicts", said, (trial.ref,))
     if finding.cause in causes() and causes()[finding.cause].phase == "launch" and finding.category != "config":
         return _trained(case, finding)
     return None
+
+
+def _before(finding: Finding, working: LogEvent) -> bool:
+    """Whether all of it stands in the same file, above the lines of a job at work."""
+    lines = [_LINE.match(ref.locator) for ref in finding.evidence if ref.source == working.ref.source]
+    return len(lines) == len(finding.evidence) > 0 and all(m and int(m[1]) < working.line for m in lines)
 
 
 def _trained(case: Case, finding: Finding) -> Argument | None:

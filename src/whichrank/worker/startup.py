@@ -267,6 +267,9 @@ class Watch:
                 stream.write(text[-65536:])
             self.recorder.note(**self.last_counts())
             self.dump("end", frames=False)
+            from whichrank.worker import surroundings
+
+            surroundings.write_groups(self.folder, self.name)
         except Exception as defect:  # noqa: BLE001 - a watcher never disturbs what it watches
             self.complain(defect)
 

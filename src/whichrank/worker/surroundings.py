@@ -10,7 +10,7 @@ import os
 import stat
 from contextlib import suppress
 
-from whichrank.worker import network, sockets, tracing
+from whichrank.worker import groups, network, sockets, tracing
 
 START = "start"
 """Stands for the token of a request in what is written before the first one."""
@@ -34,6 +34,15 @@ def answer(folder: str, name: str, token: str, asker: str) -> None:
         write(f"{folder}/{name}.{token}.sockets", sockets.own())
     with suppress(Exception):
         write_network(folder, token)
+    with suppress(Exception):
+        write_groups(folder, name)
+
+
+def write_groups(folder: str, name: str) -> None:
+    """Who is in which group; nothing before there is one."""
+    told = groups.own()
+    if told:
+        write(f"{folder}/{name}.groups", told)
 
 
 def places() -> dict[str, object]:

@@ -62,3 +62,28 @@ def test_an_exit_code_of_another_run_before_it_says_nothing(tmp_path):
     (tmp_path / "job.log").write_text("step 40/400 loss 1.0\n" + OOM)
     (tmp_path / "table.err").write_text(texts.table({0: -6, 3: 1}, 3))
     assert diagnose([tmp_path], jobs=1).verdict.cause == "gpu-out-of-memory"
+
+
+SERVED = "".join(f"INFO 02-28 12:{m:02d}:10 Avg generation throughput: {600 + m}.1 tokens/s\n" for m in range(30))
+
+
+def test_a_server_that_serves_to_the_last_line_is_healthy(tmp_path):
+    told = verdict(tmp_path, OOM + SERVED)
+    assert (told.category, "throughput" in told.summary) == ("healthy", True)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        OOM,
+        "".join(f"12:{m:02d} waiting for step {m} of rank 3, retrying\n" for m in range(20)),
+        texts.TIMED_OUT.format(1),
+    ],
+)
+def test_what_comes_behind_the_work_counts(tmp_path, end):
+    assert verdict(tmp_path, SERVED + end).category != "healthy"
+
+
+def test_a_complaint_beside_a_log_that_just_stops_is_believed(tmp_path):
+    (tmp_path / "note.txt").write_text("Our job hangs: after step 29 nothing is printed any more and it is stuck.\n")
+    assert verdict(tmp_path, SERVED).category == "hang"

@@ -15,6 +15,7 @@ from heapq import heappush, heappushpop
 from whichrank.evidence.text import shared_pass
 from whichrank.evidence.text.chunks import PADDING, Chunk
 from whichrank.evidence.text.prefixes import PathHint, Voice, clock_of, hint_of_path, listen
+from whichrank.evidence.text.quotations import Quotations
 from whichrank.evidence.text.repeated_lines import Held, Often
 from whichrank.evidence.text.text_file import bounded, is_text
 from whichrank.evidence.text.words import Place, Words
@@ -35,11 +36,12 @@ _A_NOTE = 1 << 16
 _QUOTE = 400
 _BUDGET_S = 20.0
 """CPU for the patterns of one file; 20 MB of output full of known words take two."""
-# Programs and tables quote messages without having seen them; of documents only the words of people count.
+# Programs and tables quote messages without having seen them. In documents the words of people count, and what
+# programs printed only where it is set off as a quotation.
 _NO_EVIDENCE = (".py", ".pyi", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".ipynb", ".html", ".csv")
 _DOCUMENTS = (".md", ".rst")
 # host:pid:tid [device], as NCCL and its plug-ins begin their lines.
-_PROCESS = re.compile(r"(?:^|[\s>\]])([A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):(\d{1,10}) (?:\[-?\d{1,9}\] )?")
+_PROCESS = re.compile(r"(?:^|[\s>\]])((?!\d\d:)[A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):(\d{1,10}) (?:\[-?\d{1,9}\] )?")
 _EXTRA = 80
 _OUTPUT = re.compile(
     rb"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|[Ww]arning: |WARNING|ERROR|\bINFO\b"
@@ -52,25 +54,26 @@ def sniff(head: bytes, name: str) -> bool:
     """Whether the beginning of the file holds a known message."""
     if not is_text(head) or name.lower().endswith(_NO_EVIDENCE):
         return False
-    table = _words_of_people if name.lower().endswith(_DOCUMENTS) else _all_anchors
-    known = table(KNOWN.edition)
-    return bool(known.find(Chunk(bytearray(head + bytes(PADDING)), len(head), 0, 1)))
+    known = _all_anchors(KNOWN.edition)
+    if name.lower().endswith(_DOCUMENTS) and _words_of_people(KNOWN.edition).find(_chunk(head)):
+        return True
+    return bool(known.find(_chunk(head)))
+
+
+def _chunk(head: bytes) -> Chunk:
+    return Chunk(bytearray(head + bytes(PADDING)), len(head), 0, 1)
 
 
 def telling() -> frozenset[bytes]:
     """Words in lines that are read in detail."""
-    return _searched(KNOWN.edition, note=False, document=False)[1]
+    return _searched(KNOWN.edition, note=False)[1]
 
 
 @cache
-def _searched(
-    _edition: int, *, note: bool, document: bool
-) -> tuple[dict[bytes, tuple[Signature, ...]], frozenset[bytes]]:
-    """The signatures by their words, and the words to look for; in a note also those that only people use.
-
-    In a document people write about what was printed: only their words count."""
+def _searched(_edition: int, *, note: bool) -> tuple[dict[bytes, tuple[Signature, ...]], frozenset[bytes]]:
+    """The signatures by their words, and the words to look for; in a note also those that only people use."""
     short = KNOWN.words if note else {}
-    printed = {} if document else KNOWN.anchors
+    printed = KNOWN.anchors
     table = {word: (*printed.get(word, ()), *short.get(word, ())) for word in printed | short}
     return table, frozenset(table) - (KNOWN.harmless - short.keys())
 
@@ -130,8 +133,8 @@ class Listener:
 
     def __init__(self, item: Item) -> None:
         self._ignored = item.label.lower().endswith(_NO_EVIDENCE)
-        document = item.label.lower().endswith(_DOCUMENTS)
-        self._signatures, words = _searched(KNOWN.edition, note=item.size <= _A_NOTE, document=document)
+        self._quotations = Quotations() if item.label.lower().endswith(_DOCUMENTS) else None
+        self._signatures, words = _searched(KNOWN.edition, note=item.size <= _A_NOTE)
         self.words = frozenset() if self._ignored else words
         self._total = 0
         self._label = item.label
@@ -141,11 +144,14 @@ class Listener:
         self._kept: dict[tuple[str, object], _Kept] = {}
         self._often = Often(FIRST)
         self._spent_s = 0.0
+        self._prose = False
+        """Whether the line is a person's own words in a document."""
 
     def take(self, chunk: Chunk, found: list[Place]) -> None:
         """Look at the lines in which known words were found."""
         index = chunk.index([place for place, _ in found])
         starts, ends, numbers = chunk.starts[index].tolist(), chunk.ends[index].tolist(), index.tolist()
+        quoted = self._quotations.lines(chunk) if self._quotations is not None else None
         at = 0
         while at < len(found):
             first, words = at, []
@@ -154,7 +160,8 @@ class Listener:
                 at += 1
             line = bounded(bytes(chunk.view[starts[first] : ends[first]]))
             met = Held(chunk.first + numbers[first], line, self._newest, tuple(words))
-            if self._spent_s < _BUDGET_S and not self._often.holds(met):
+            self._prose = quoted is not None and numbers[first] not in quoted
+            if self._prose or (self._spent_s < _BUDGET_S and not self._often.holds(met)):
                 self._see(met)
 
     def finish(self) -> Reading:
@@ -197,6 +204,8 @@ class Listener:
         for signature in self._fitting(line, met.words):
             if signature.library == REPORT and printed:
                 continue  # a program's words, not a person's
+            if self._prose and signature.library != REPORT:
+                continue  # a person speaks of what programs print
             if voice is None:
                 voice = listen(line, self._clock)
                 whole = voice.text

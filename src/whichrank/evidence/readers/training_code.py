@@ -7,6 +7,7 @@ enough to see that a collective stands under a condition on the rank.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from whichrank.evidence.text.text_file import is_text
@@ -52,6 +53,8 @@ _COLLECTIVE = re.compile(
     r"(?<=dist\.)(?:reduce|gather|scatter)|(?<=distributed\.)(?:reduce|gather|scatter)|(?<=accelerator\.)(?:reduce|gather))"
     r"\s{0,2}\("
 )
+_SHARDED = re.compile(r"FSDP|fully_shard|FULL_STATE_DICT|StateDictType|FullyShardedDataParallel")
+_TAKES_STATE = re.compile(r"\.(?P<name>(?:optim_)?state_dict)\s{0,2}\(")
 _P2P = re.compile(r"\b(?P<name>isend|irecv|send|recv)\s{0,2}\(")
 _P2P_OWNER = re.compile(r"(?:dist|distributed)\.(?:i?send|i?recv)\s{0,2}\(|\b(?:isend|irecv)\s{0,2}\(")
 _WORK = re.compile(
@@ -72,9 +75,15 @@ def read(item: Item) -> Reading:
     """The places where ranks part ways around a collective."""
     if item.size > _LARGEST:
         return Reading([], "ignored", "code of this size is not read as evidence; use --source")
-    lines = [_Line(number, text) for number, text in enumerate(_lines(item), 1) if text.strip()]
-    clues = _Reader(item.label, [line for line in lines if not line.text.startswith("#")]).clues()
-    return Reading(list(clues[:_MOST]), "complete", "" if clues else "no collective under a condition on the rank")
+    clues = clues_of(item.label, list(enumerate(_lines(item), 1)))
+    return Reading(list(clues), "complete", "" if clues else "no collective under a condition on the rank")
+
+
+def clues_of(label: str, numbered: Iterable[tuple[int, str]]) -> list[CodeClue]:
+    """The same for lines of code with their numbers."""
+    lines = [_Line(number, text[:_LONGEST]) for number, text in numbered if text.strip()]
+    sharded = any(_SHARDED.search(line.text) for line in lines)
+    return _Reader(label, [line for line in lines if not line.text.startswith("#")], sharded=sharded).clues()[:_MOST]
 
 
 def _lines(item: Item) -> list[str]:
@@ -103,7 +112,9 @@ class _Branch:
 
 
 class _Reader:
-    def __init__(self, label: str, lines: list[_Line]) -> None:
+    def __init__(self, label: str, lines: list[_Line], *, sharded: bool) -> None:
+        self._sharded = sharded
+        """The model is sharded: to take its state is a collective."""
         self._label = label
         self._lines = lines
 
@@ -154,6 +165,8 @@ class _Reader:
             branch.end = line.number
         for line, text in body:
             calls = [(m.start(), m["name"], False) for m in _COLLECTIVE.finditer(text)]
+            if self._sharded:
+                calls += [(m.start(), m["name"], False) for m in _TAKES_STATE.finditer(text)]
             if _P2P_OWNER.search(text):
                 calls += [(m.start(), m["name"], True) for m in _P2P.finditer(text)]
             branch.calls += [(name, line, p2p) for _, name, p2p in sorted(calls)]

@@ -36,6 +36,10 @@ _NO_HOST = re.compile(
     r"(?:(?:local|global)_?)?(?:rank|gpu|cuda|step|epoch|iter\w{0,8}|default|trainer|task|proc\w{0,4}|[wr])[_:-]?\d+$",
     re.IGNORECASE,
 )
+_STAMP = re.compile(
+    r"^[\[(]?(?:\d{4}[-/])?\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[\])]?(?:[\s,|-]{1,3}|$)"
+)
+"""A date and a time of day may stand before the prefix."""
 _MOSTLY = 0.9
 _SAYS = re.compile(r"\[rank(\d{1,5})\]|\brank[ :=](\d{1,5})(?=:|/\d| of | on | ready| up\b| init)", re.IGNORECASE)
 _AGREED = 2
@@ -45,7 +49,7 @@ _LONGEST = 600
 
 def learn(edges: bytes) -> re.Pattern[str] | None:
     """The shape of the prefix, with groups `rank` or `host` or both, by the first and last lines of a file."""
-    lines = [line[:_LONGEST] for line in edges.decode("utf-8", "replace").split("\n")][:_LINES]
+    lines = [_STAMP.sub("", line[:_LONGEST]) for line in edges.decode("utf-8", "replace").split("\n")[:_LINES]]
     by_rank = next((shape for shape in _SHAPES if _fits(shape, lines)), None)
     return by_rank or next((shape for shape in _HOSTS if _names_hosts(shape, lines)), None)
 

@@ -23,8 +23,12 @@ _TAGGED = re.compile(
     rf"|[rR](\d{{1,6}})(?:(?= {{1,3}}{_LEVEL}\b)| ?\|)) ?"
 )
 _IN_BRACKET = re.compile(r"\[[\w. -]{1,60}[ ,:]rank[ _=:]?(\d{1,6})\]:? ?")
+_OTHER_TAG = re.compile(r"\[[\w.:@/-]{1,60}\] (?=\[(?:rank|RANK) ?\d)")
+_BEHIND_LOGGER = re.compile(rf"{_LEVEL}\b[\w.:<>|/ -]{{0,100}}?\[rank[ _=:]?(\d{{1,6}})\]")
 _BARE = re.compile(r"\[(\d{1,4})\] (?=[A-Za-z])")
-_HOST_TOKEN = re.compile(rf"([A-Za-z][\w.-]{{0,60}}\d[\w.-]{{0,20}}) (?={_LEVEL}\b|\[?rank[ _=]?\d)")
+_HOST_TOKEN = re.compile(
+    rf"([A-Za-z][\w.-]{{0,60}}\d[\w.-]{{0,20}}) (?={_LEVEL}\b|\[?rank[ _=]?\d|[rR]\d{{1,6}} {{1,3}}{_LEVEL}\b)"
+)
 _LEVEL_BEFORE_RANK = re.compile(rf"{_LEVEL} ?:? {{0,8}}(?:[-|] )?(?=\[?rank[ _=]?\d)")
 _TEE = re.compile(r"\[(?!node|host|nid)[A-Za-z_]{1,40}(\d{1,4})(?:\|(\d{1,7}))?\]:")
 _MPI = re.compile(r"(.{0,40}?)\[(?:[\w.@-]{0,80}@)?\d{1,10},(\d{1,7})\]<std(?:out|err|diag)>:? ?")
@@ -43,6 +47,8 @@ _DATED = re.compile(
     r"[\[(]?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
     r"(Z|[+-]\d\d:?\d\d)?[\])]?(?=[\s:,|-]|$)"
 )
+# Without a year: `12-03 12:05:02`, `03/12 12:05:02.5`.
+_DAY = re.compile(r"[\[(]?(\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?[\])]?(?=[\s:,|-]|$)")
 _GLOG = re.compile(
     r"\[?([IWEF])(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6,9}) (?:(\d{1,10}) )?"
     r"([\w./-]{1,200}\.\w{1,4}):\d{1,9}\] ?"
@@ -151,15 +157,25 @@ def listen(line: bytes, clock: Clock) -> Voice:
     voice = Voice(strip_ansi(line.decode("utf-8", "replace").rstrip("\r\n")))
     if voice.text.startswith("{"):
         _unwrap_json(voice, clock)
-    elif clock.prefix is not None and (match := clock.prefix.match(voice.text)):
-        told = match.groupdict()
-        voice.rank, voice.host = int(told["rank"]) if "rank" in told else None, told.get("host")
-        voice.speaker, voice.text = match[0].strip(), voice.text[match.end() :]
+    elif clock.prefix is not None:
+        if _stamped(voice.text):
+            _peel_when(voice, clock)
+        if match := clock.prefix.match(voice.text):
+            told = match.groupdict()
+            voice.rank, voice.host = int(told["rank"]) if "rank" in told else None, told.get("host")
+            voice.speaker, voice.text = match[0].strip(), voice.text[match.end() :]
     for _ in range(8):
         text = voice.text
         if not text or not (_peel_who(voice) or _peel_when(voice, clock)):
             break
+    if voice.rank is None and "[rank" in voice.text[:140] and (match := _BEHIND_LOGGER.match(voice.text)):
+        voice.rank = int(match[1])
     return voice
+
+
+def _stamped(text: str) -> bool:
+    """Whether the line begins with a date and a time of day."""
+    return text[:1] in tuple("[(0123456789") and bool(_DATED.match(text) or _DAY.match(text))
 
 
 def _peel_who(voice: Voice) -> bool:
@@ -221,6 +237,7 @@ def _bracket(voice: Voice, text: str) -> re.Match[str] | None:
     elif voice.rank is None and not voice.by_torch:
         match = _IN_BRACKET.match(text) or (_BARE.match(text) if voice.time_ns is not None else None)
         voice.rank = int(match[1]) if match else None
+        match = match or _OTHER_TAG.match(text)
     return match
 
 
@@ -247,6 +264,10 @@ def _peel_when(voice: Voice, clock: Clock) -> bool:
         rest = text[match.end() :]
         if cri := _CRI.match(text):
             rest = text[cri.end() :]
+    elif dated and (match := _DAY.match(text)):
+        clocked = (match[3], match[4], match[5])
+        stamp = clock.at((0, int(match[1]), int(match[2])), clocked, match[6] or "", "")
+        rest = text[match.end() :]
     elif text[0] not in "[IWEFADJMNOS":
         return False
     elif match := _GLOG.match(text):

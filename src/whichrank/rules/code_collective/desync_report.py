@@ -26,7 +26,7 @@ Ranks that can't reach the store any more are not in the report.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.log import LogEvent
+from whichrank.records.log import EventKind, LogEvent
 from whichrank.rules import building, mismatches, telling
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -35,7 +35,7 @@ from whichrank.timeline.job_state import statements
 CODE = "COLL134"
 CAUSE = "collective-desync"
 
-_AROUND = ("watchdog_timeout", "watchdog_progress", "watchdog_terminated")
+_AROUND: tuple[EventKind, ...] = ("watchdog_timeout", "watchdog_progress", "watchdog_terminated")
 _BEHIND = Claim(
     CODE,
     CAUSE,

@@ -31,6 +31,7 @@ from dataclasses import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
+from whichrank.records.stack import main_thread
 from whichrank.rules import telling
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import last_words, stack_ref
@@ -67,7 +68,7 @@ def _places(case: Case) -> dict[CodePlace, dict[int, Ref]]:
     waiting = [rank for rank, a in case.activities.items() if a.doing == "waiting" and a.collective not in MESSAGES]
     if len(waiting) > 2:
         for rank in waiting:
-            place = case.activities[rank].place
+            place = case.activities[rank].place or _outermost(case, rank)
             if place is not None:
                 found[place][rank] = stack_ref(case, rank)
         return found
@@ -75,6 +76,15 @@ def _places(case: Case) -> dict[CodePlace, dict[int, Ref]]:
         if activity.place is not None:
             found[activity.place][rank] = event.ref
     return found
+
+
+def _outermost(case: Case, rank: int) -> CodePlace | None:
+    """The last frame of a stack that was cut above the script's own lines."""
+    thread = main_thread(case.stacks[rank]) if rank in case.stacks else None
+    if thread is None or not thread.frames:
+        return None
+    frame = thread.frames[-1]
+    return CodePlace(frame.file, frame.line, frame.function)
 
 
 def _undecided(found: Finding) -> Finding:

@@ -23,8 +23,10 @@ Code that merely lies there need not be the code that hung: nothing is said unle
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
-from whichrank.rules import building
+from whichrank.rules import building, mismatches
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages
@@ -60,5 +62,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         f"{clue.calls[0]} at {clue.file}:{clue.line} runs only where {clue.guard}, and the ranks wait in a collective."
     )
     signs = [Statement(clue.ref.quote, clue.ref), *waiting]
+    place = (CodePlace(clue.file, clue.line),)
+    if _rank0_is_odd(case):
+        found = building.found(case, _CLAIM, signs, message, 0.85, (0,))
+        return [replace(found, subject=Subject(ranks=(0,), code=place))]
     found = building.found(case, _CLAIM, signs, message, 0.66 if len(guarded) == 1 else 0.5)
-    return [building.about(found, Subject(code=(CodePlace(clue.file, clue.line),)))]
+    return [building.about(found, Subject(code=place))]
+
+
+def _rank0_is_odd(case: Case) -> bool:
+    """Whether the structure of the failure points at rank 0, as the code does."""
+    return set(case.first_to_fail) == {0} or any(found.ranks == (0,) for found in mismatches.mismatches(case))

@@ -73,5 +73,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             m.ranks,
         )
         for m in told
-        if m.aspect in ("op", "seq")
+        if m.aspect in ("op", "seq") and not mismatches.is_rank0_alone(m)
     ]

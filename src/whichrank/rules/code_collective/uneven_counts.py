@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections import Counter
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.rules import building, telling
+from whichrank.rules import building, mismatches, telling
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
@@ -80,10 +80,15 @@ def _fewer(counts: dict[int, int]) -> tuple[int, ...]:
     return odd
 
 
+def _parted(case: Case) -> list[set[int]]:
+    """The ranks at which the structure of the failure points."""
+    return [set(case.first_to_fail), *(set(found.ranks) for found in mismatches.mismatches(case))]
+
+
 def _finding(case: Case, said: dict[int, Seen], fewer: tuple[int, ...]) -> Finding:
     usual = next(s for rank, s in sorted(said.items()) if rank not in fewer)
     signs = [*(said[rank].sign for rank in fewer), usual.sign]
-    sure = 0.85 if case.first_to_fail and set(case.first_to_fail) == set(fewer) else 0.72
+    sure = 0.85 if set(fewer) in _parted(case) else 0.72
     name = telling.ranks_text(fewer).capitalize()
     message = f"{name} had {_count(said[fewer[0]])} to read where the others had {_count(usual)}, and ran out first."
     return building.found(case, _CLAIM, signs, message, sure, fewer)

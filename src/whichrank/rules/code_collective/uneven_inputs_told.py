@@ -27,6 +27,7 @@ import numpy as np
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.log import EventKind
 from whichrank.rules import building, telling
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -46,7 +47,9 @@ _CLAIM = Claim(
     ),
 )
 _SIMILAR = 0.8
-_WAITS = ("watchdog_timeout", "gloo_timeout", "peer_closed", "monitored_barrier_failed", "dump_signal")
+_WAITS: tuple[EventKind, ...] = (
+    "watchdog_timeout", "gloo_timeout", "peer_closed", "monitored_barrier_failed", "dump_signal",
+)  # fmt: skip
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:

@@ -40,8 +40,8 @@ CAUSE = "unknown"
 
 _ALONE, _ONE_OF_SEVERAL = 0.62, 0.5
 """One cause fits what helped, or several."""
-_TWICE = 0.06
-"""What a second change adds that speaks for the same cause."""
+_TWICE = 0.72
+"""Two changes that work in different ways helped, and only one cause fits both."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -76,7 +76,9 @@ def _alike(usual: str, seen: str | None) -> bool:
 
 def _finding(case: Case, best: str, told: dict[str, list[Trial]]) -> Finding:
     changes = list(dict.fromkeys(trial.change for trial in told[best]))
-    sure = (_ALONE if len(told) == 1 else _ONE_OF_SEVERAL) + _TWICE * (len(changes) > 1)
+    as_often = sum(len({t.change for t in tried}) >= len(changes) for tried in told.values())
+    sure = _ALONE if len(told) == 1 else _ONE_OF_SEVERAL
+    sure = _TWICE if len(changes) > 1 and as_often == 1 else sure
     category = cast(Category, observed(case) or causes()[best].usual_category)
     share = round((1 - sure) * 0.6 / max(1, len(told) - 1), 2)
     return Finding(
@@ -84,7 +86,7 @@ def _finding(case: Case, best: str, told: dict[str, list[Trial]]) -> Finding:
         cause=best,
         category=category,
         severity="warning" if category in ("slow", "config") else "error",
-        confidence=round(sure, 2),
+        confidence=sure,
         subject=Subject(),
         message=f"It went away with {' and with '.join(changes[:2])}: {causes()[best].meaning.rstrip('.')}.",
         evidence=tuple(dict.fromkeys(trial.ref for trial in told[best]))[:4],

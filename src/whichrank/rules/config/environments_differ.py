@@ -24,11 +24,11 @@ What a program sets after its start is not seen.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from whichrank.facts.environment import catalogue
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
-from whichrank.records.log import LogEvent
 from whichrank.rules import hardware
 from whichrank.timeline.case import Case
 
@@ -38,12 +38,42 @@ CAUSE = "wrong-environment"
 _SHOWN = 8
 
 
+@dataclass(frozen=True, slots=True)
+class _Environment:
+    """What one rank was started with, as far as it is told."""
+
+    rank: int
+    host: str | None
+    values: dict[str, str]
+    source: str
+    locator: str
+
+
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    told = {event.rank: event for event in case.of_kind("environment") if event.rank is not None}
+    told = _captured(case)
+    told = told if len(told) > 1 else _printed_by_nccl(case)
     if len(told) < 2:
         return NotEvaluated("the environments of two ranks or more")
-    names = sorted({name for event in told.values() for name in event.data if _must_match(name)})
-    return [finding for name in names if (finding := _compare(case, name, list(told.values()))) is not None]
+    names = sorted({name for each in told for name in each.values if _must_match(name)})
+    return [finding for name in names if (finding := _compare(case, name, told)) is not None]
+
+
+def _captured(case: Case) -> list[_Environment]:
+    events = {event.rank: event for event in case.of_kind("environment") if event.rank is not None}
+    return [
+        _Environment(rank, e.host, {n: v for n in e.data if (v := e.variable(n)) is not None}, e.ref.source, "variable")
+        for rank, e in events.items()
+    ]
+
+
+def _printed_by_nccl(case: Case) -> list[_Environment]:
+    """NCCL says which of its variables are set, where it prints anything of its start."""
+    found = {}
+    for process in case.nccl:
+        rank = case.people.rank_of(process.pid, process.host)
+        if rank is not None and process.inits:
+            found[rank] = _Environment(rank, process.host, process.env, process.source, f"line {process.first_line}")
+    return list(found.values())
 
 
 def _must_match(name: str) -> bool:
@@ -51,16 +81,16 @@ def _must_match(name: str) -> bool:
     return variable is not None and variable.must_match
 
 
-def _compare(case: Case, name: str, events: list[LogEvent]) -> Finding | None:
-    values = {e.rank: e.text(name) if name in e.data else None for e in events if e.rank is not None}
+def _compare(case: Case, name: str, told: list[_Environment]) -> Finding | None:
+    values = {each.rank: each.values.get(name) for each in told}
     counts = Counter(values.values())
     if len(counts) < 2:
         return None
     (common, most), (_, second) = counts.most_common(2)
     ranks = tuple(sorted(rank for rank, value in values.items() if value != common)) if most > second else ()
     shown = ", ".join(f"{_quoted(value)} on {count}" for value, count in counts.most_common(4))
-    failed = hardware.failed(case)
-    quoted = sorted(events, key=lambda event: (event.rank not in ranks, event.rank))[:_SHOWN]
+    failed = hardware.failed(case) or case.stands_still
+    quoted = sorted(told, key=lambda each: (each.rank not in ranks, each.rank))[:_SHOWN]
     return Finding(
         code=CODE,
         cause=CAUSE,
@@ -69,15 +99,17 @@ def _compare(case: Case, name: str, events: list[LogEvent]) -> Finding | None:
         confidence=0.8 if failed else 0.5,
         subject=Subject(ranks=ranks),
         message=f"{name} must be the same on every rank and is not: {shown} ranks.",
-        evidence=tuple(_ref(name, event) for event in quoted),
+        evidence=tuple(_ref(name, each) for each in quoted),
         fix=(f"Set {name} from one place for all ranks, or nowhere.",),
         victims=tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else (),
     )
 
 
-def _ref(name: str, event: LogEvent) -> Ref:
-    quote = f"{name}={event.text(name)}" if name in event.data else f"{name} is not set"
-    return Ref(event.ref.source, f"variable {name}", quote[:300], event.rank, event.host)
+def _ref(name: str, told: _Environment) -> Ref:
+    value = told.values.get(name)
+    quote = f"{name}={value}" if value is not None else f"{name} is not set"
+    locator = f"variable {name}" if told.locator == "variable" else told.locator
+    return Ref(told.source, locator, quote[:300], told.rank, told.host)
 
 
 def _quoted(value: str | None) -> str:

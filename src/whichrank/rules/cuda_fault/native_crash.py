@@ -29,6 +29,7 @@ An exit code alone says nothing of the reason.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.log import EventKind
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -48,8 +49,10 @@ _NEXT = (
 )
 _SHM = ("shm-too-small", 0.25, "a bus error is what a full /dev/shm looks like")
 _HOOKED = ("library-interposer", 0.5, "a library that intercepts CUDA calls is loaded")
-_EXPLAINED = ("watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "peer_closed", "gloo_timeout",
-              "gloo_mismatch", "cuda_error", "store_error", "gloo_init_error", "fingerprint_mismatch")  # fmt: skip
+_EXPLAINED: tuple[EventKind, ...] = (
+    "watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "peer_closed", "gloo_timeout",
+    "gloo_mismatch", "cuda_error", "store_error", "gloo_init_error", "fingerprint_mismatch",
+)  # fmt: skip
 _NOT_OWN = ("DistBackendError", "DistNetworkError", "DistStoreError", "gloo::", "bad_alloc")
 _NEAR = 60
 """Lines between what an exception says on its way out and the shell's word on the end."""

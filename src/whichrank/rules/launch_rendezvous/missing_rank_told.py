@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.rules import building, telling
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -56,17 +56,39 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not any(s.signature.role == "root" for s in told):
         return _at_the_barrier(case)
     sure = known_messages.sure(told)
-    return [building.tell_of(case, _with_world_size(case), "Not every rank joined: {what}.", told, sure)]
+    counted = _counted(case)
+    if counted is None:
+        return [building.tell_of(case, _CLAIM, "Not every rank joined: {what}.", told, sure)]
+    joined, expected = counted
+    step = f"If fewer ranks were meant, WORLD_SIZE is wrong: it says {expected}, and {joined} joined."
+    finding = building.tell_of(
+        case, replace(_CLAIM, fix=(*_CLAIM.fix, step)), "Not every rank joined: {what}.", told, sure
+    )
+    absent = _silent(case, joined, expected)
+    if not absent:
+        return [finding]
+    message = (
+        f"{telling.ranks_text(absent).capitalize()} did not join: {joined} of {expected} did, and all of them spoke."
+    )
+    others = tuple(rank for rank in range(expected) if rank not in absent)
+    return [replace(finding, subject=Subject(ranks=absent), victims=others, message=message)]
 
 
-def _with_world_size(case: Case) -> Claim:
-    """The claim, and the variable that says how many must come, where the store counted."""
+def _counted(case: Case) -> tuple[int, int] | None:
+    """How many joined, and how many must come, where the store counted."""
     for event in statements.events(case, "store_error"):
         joined, expected = event.number("joined"), event.number("expected")
         if joined is not None and expected is not None and joined < expected:
-            step = f"If fewer ranks were meant, WORLD_SIZE is wrong: it says {expected}, and {joined} joined."
-            return replace(_CLAIM, fix=(*_CLAIM.fix, step))
-    return _CLAIM
+            return joined, expected
+    return None
+
+
+def _silent(case: Case, joined: int, expected: int) -> tuple[int, ...]:
+    """The ranks of which nothing is heard, where just as many are heard as the store has counted."""
+    heard = {e.rank for e in case.events if e.rank is not None} | set(case.people.by_rank)
+    if len(heard) != joined or not heard <= set(range(expected)):
+        return ()
+    return tuple(rank for rank in range(expected) if rank not in heard)
 
 
 def _at_the_barrier(case: Case) -> list[Finding]:

@@ -26,7 +26,7 @@ The log of the store's host is what settles it.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.records.log import LogEvent
+from whichrank.records.log import EventKind, LogEvent
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -56,9 +56,10 @@ _CLAIM = Claim(
         ),
     ),
 )
-_OTHERS = ("watchdog_timeout", "peer_closed", "cuda_error", "native_crash", "dataloader_worker_died", "ddp_error",
-           "fingerprint_mismatch", "monitored_barrier_failed", "host_out_of_memory", "gloo_mismatch",
-           "loss_nonfinite")  # fmt: skip
+_OTHERS: tuple[EventKind, ...] = (
+    "watchdog_timeout", "peer_closed", "cuda_error", "native_crash", "dataloader_worker_died", "ddp_error",
+    "fingerprint_mismatch", "monitored_barrier_failed", "host_out_of_memory", "gloo_mismatch", "loss_nonfinite",
+)  # fmt: skip
 _UNIQUE_ID = "retrieving ncclUniqueId from [0]"
 """The first collective of a group asks the store for NCCL's id."""
 _WORDS = (

@@ -78,7 +78,7 @@ def _store_elsewhere(
     case: Case, sockets: dict[int, list[TcpSocket]], hosts: set[int], others: tuple[int, ...]
 ) -> list[Finding]:
     """Nobody reached the store: its host has opened it where nobody looks, or the others look elsewhere."""
-    told = {event.text("MASTER_PORT") for event in case.of_kind("environment") if "MASTER_PORT" in event.data}
+    told = {port for e in case.of_kind("environment") if (port := e.variable("MASTER_PORT")) is not None}
     if len(told) != 1 or len(hosts) != 1:
         return []
     (rank,), (port,) = hosts, told

@@ -26,10 +26,16 @@ may use the plug-in over sockets on purpose; a run that makes steps is therefore
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
+from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
+from whichrank.timeline.job_state.outcome import observed
+from whichrank.timeline.job_state.statements import Statement
 
 CODE = "RDMA209"
 CAUSE = "efa-provider-missing"
@@ -49,8 +55,33 @@ _CLAIM = Claim(
     next=(NextStep("fi_info -p efa", "lists the provider if it works", ("efa-provider-missing",), "none"),),
 )
 
+_EC2 = re.compile(r"ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?:\.|$)")
+"""What EC2 calls its hosts."""
+_ON_EC2 = replace(
+    _CLAIM,
+    alternatives=(
+        ("slow-network", 0.2, "instances without EFA have only sockets"),
+        ("ib-device-not-exposed", 0.1, "the devices may be missing in the container"),
+    ),
+)
+
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    return building.judged(
+    found = building.judged(
         case, _CLAIM, "For {who} there is no provider of the cloud's fabric, so NCCL falls back to sockets: {what}."
     )
+    return found or _sockets_on_ec2(case)
+
+
+def _sockets_on_ec2(case: Case) -> list[Finding]:
+    """A slow job over several hosts of EC2 whose NCCL has neither a plug-in nor a verbs device."""
+    plain = [p for p in case.nccl if p.network == "Socket" and p.no_ib_device and _EC2.match(p.host or "")]
+    if not plain or observed(case) != "slow":
+        return []
+    ref = Ref(plain[0].source, f"line {plain[0].first_line}", "NET/IB : No device found. Using network Socket")
+    sign = Statement(ref.quote, replace(ref, host=plain[0].host), host=plain[0].host)
+    message = (
+        f"NCCL uses plain sockets on {plain[0].host}, a host of EC2: it found no plug-in for EFA (libnccl-net.so of "
+        "aws-ofi-nccl)."
+    )
+    return [building.found(case, _ON_EC2, [sign], message, 0.55)]

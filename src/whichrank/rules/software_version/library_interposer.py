@@ -26,6 +26,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.log import EventKind
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -65,7 +66,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _in_trouble(case: Case) -> bool:
-    kinds = ("nccl_error", "cuda_error", "native_crash", "watchdog_timeout", "watchdog_stuck")
+    kinds: tuple[EventKind, ...] = ("nccl_error", "cuda_error", "native_crash", "watchdog_timeout", "watchdog_stuck")
     return bool(
         statements.events(case, *kinds)
         or known_messages.stands_still(case)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whichrank.model.evidence import Ref
-from whichrank.records.log import LogEvent
+from whichrank.records.log import EventKind, LogEvent
 from whichrank.records.stack import ProcessStack
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state.activity import Activity, of_frames
 
 DEFAULT = "default_pg"
-_WATCHDOG = ("watchdog_progress", "dump_signal", "watchdog_timeout")
+_WATCHDOG: tuple[EventKind, ...] = ("watchdog_progress", "dump_signal", "watchdog_timeout")
 # What keeps a rank from its next collective; "waiting" is what its victims do.
 HELD_UP = ("data", "checkpoint", "evaluation", "preprocessing", "compile", "storage", "user")
 

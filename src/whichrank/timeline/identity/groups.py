@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from whichrank.records.dump import Call, Dump
+from whichrank.records.dump import Call, Dump, GroupMembers, LocalGroup
 from whichrank.timeline.collectives.signature import bare_name, numels
 
 # What a file claims of the number of ranks is believed up to here.
@@ -40,6 +40,19 @@ class Group:
         if self.desc and self.desc != "undefined":
             return self.desc if self.desc == "default_pg" or not self.name else f"{self.desc} group {self.name}"
         return f"group {self.name}" if self.name else "the default group"
+
+
+def with_members(dumps: Sequence[Dump], told: Sequence[GroupMembers]) -> Sequence[Dump]:
+    """The dumps with the members that their processes name, where the recorder does not."""
+    if not told:
+        return dumps
+    shared: dict[tuple[int, ...], tuple[int, ...]] = {}
+    lists = {each.rank: {n: shared.setdefault(m, m) for n, m in each.members.items()} for each in told}
+    return [replace(d, groups=_named(d.groups, lists[d.rank])) if d.rank in lists else d for d in dumps]
+
+
+def _named(groups: list[LocalGroup], members: dict[str, tuple[int, ...]]) -> list[LocalGroup]:
+    return [replace(g, members=members[g.name]) if g.members is None and g.name in members else g for g in groups]
 
 
 class Sorted:

@@ -6,12 +6,14 @@ agent's table, RAS, a file or folder named for a rank. A rank within a smaller g
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from whichrank.records.log import LogEvent
 from whichrank.records.nccl import NcclProcess
+from whichrank.records.placement import Placement
 from whichrank.records.ras import RasReport
 from whichrank.records.stack import ProcessStack, main_thread
 from whichrank.timeline.identity.runs import LARGEST_WORLD
@@ -83,6 +85,15 @@ def short_name(host: str) -> str:
     return host if host.replace(".", "").isdecimal() else host.partition(".")[0].lower()
 
 
+def host_in_name(label: str, hosts: Iterable[str]) -> str | None:
+    """The host of which the name of a file or folder speaks: the longest where one name is within another."""
+    path = label.lower()
+    named = {h for h in hosts if re.search(rf"(?<![a-z0-9]){re.escape(short_name(h))}(?![a-z0-9])", path)}
+    longest = max((len(h) for h in named), default=0)
+    found = [h for h in named if len(h) == longest]
+    return found[0] if len(found) == 1 else None
+
+
 def meet(
     dumped: Iterable[int],
     world: int,
@@ -90,12 +101,15 @@ def meet(
     ras: Sequence[RasReport],
     events: Sequence[LogEvent],
     stacks: Sequence[ProcessStack],
+    placements: Sequence[Placement] = (),
+    hosts: Iterable[str] = (),
 ) -> People:
-    """Put together what every source says of pids, hosts and ranks."""
-    people = People(world=max([world, *_sizes(nccl, ras, events)], default=0))
+    """Put together what every source says of pids, hosts and ranks; `hosts` are known without their ranks."""
+    people = People(world=max([world, *_sizes(nccl, ras, events), *_listed(placements)], default=0))
     # "localhost" names a host only where nothing else does.
     events = sorted(events, key=lambda event: event.host == "localhost")
     _by_launcher_and_nccl(people, nccl, ras, events)
+    _by_list(people, placements, {*hosts, *(e.host for e in events if e.host), *(p.host for p in nccl if p.host)})
     for event in events:
         if event.rank is not None:
             people.note(event.rank, pid=event.pid if event.kind != "elastic_signal" else None, host=event.host)
@@ -126,6 +140,19 @@ def _by_launcher_and_nccl(
                     people.note(member.rank, pid=member.pid, gpu=member.cuda_dev)
 
 
+def _by_list(people: People, placements: Sequence[Placement], hosts: Iterable[str]) -> None:
+    """What somebody wrote down; a list without a column of hosts is of the host that its file is named after."""
+    for place in placements:
+        host = place.host or host_in_name(place.ref.source, hosts)
+        people.note(
+            place.rank, pid=place.pid, host=host, local_rank=place.local_rank, gpu=place.gpu, bus_id=place.bus_id
+        )
+
+
+def _listed(placements: Sequence[Placement]) -> list[int]:
+    return [place.rank + 1 for place in placements if place.rank <= LARGEST_WORLD]
+
+
 def _sizes(nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequence[LogEvent]) -> list[int]:
     """World sizes that the sources speak of: the largest communicator, the first group made, the ranks named."""
     sizes = [init.nranks for process in nccl for init in process.inits]
@@ -133,6 +160,13 @@ def _sizes(nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequen
     sizes += [size for e in events if e.kind in _TELL_SIZE and (size := e.number("size")) is not None]
     sizes += [e.rank + 1 for e in events if e.rank is not None]
     return sizes
+
+
+def with_ranks_of_only_group(events: Sequence[LogEvent]) -> list[LogEvent]:
+    """Old lines say `[Rank 3]` of a group without its name: where no group is named, it is the group of all ranks."""
+    if any(e.text("pg_name") or e.number("pg_id") for e in events):
+        return list(events)
+    return [replace(e, rank=e.group_rank) if e.rank is None and e.group_rank is not None else e for e in events]
 
 
 def with_likely_ranks(events: Sequence[LogEvent], stated: int) -> list[LogEvent]:

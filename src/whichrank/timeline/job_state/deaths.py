@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from whichrank.records.log import LogEvent
+from whichrank.records.log import EventKind, LogEvent
 from whichrank.timeline.job_state.statements import Statement, events, rank_of, statement
 
 if TYPE_CHECKING:
@@ -94,7 +94,9 @@ def follows_the_end(case: Case, found: Statement) -> bool:
 
 def waited(case: Case, rank: int | None) -> bool:
     """Whether this rank (or, unnamed, any) tells that it waited, lost a peer, or was taken down by its watchdog."""
-    kinds = ("watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "peer_closed", "gloo_timeout")
+    kinds: tuple[EventKind, ...] = (
+        "watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "peer_closed", "gloo_timeout",
+    )  # fmt: skip
     return any(rank is None or event.rank in (None, rank) for event in events(case, *kinds))
 
 
@@ -106,11 +108,17 @@ def out_of_memory(case: Case) -> list[Death]:
 def only_one_failed(case: Case) -> tuple[int, ...]:
     """The one rank that ended by itself while the launcher ended all others, if there is just one."""
     all_deaths = deaths(case)
-    own = [d for d in all_deaths if not d.by_launcher and d.signal != TERMINATE]
+    own = [d for d in all_deaths if not d.by_launcher and d.signal != TERMINATE and not _timed_out(case, d)]
     others_ended = len(all_deaths) > 1 or bool(_ended_by_agent(case))
     if not others_ended or len(own) != 1 or own[0].sign.rank is None:
         return ()
     return (own[0].sign.rank,)
+
+
+def _timed_out(case: Case, death: Death) -> bool:
+    """Whether the rank was taken down by its own watchdog after it had waited for others."""
+    waits = events(case, "watchdog_timeout", "gloo_timeout", "monitored_barrier_failed")
+    return death.sign.rank is not None and any(e.rank == death.sign.rank for e in waits)
 
 
 def first_to_end(case: Case) -> Death | None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from whichrank.records.log import EventKind
 from whichrank.timeline.job_state import deaths, exceptions
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
-_TIMED_OUT = ("watchdog_timeout", "gloo_timeout", "monitored_barrier_failed")
+_TIMED_OUT: tuple[EventKind, ...] = ("watchdog_timeout", "gloo_timeout", "monitored_barrier_failed")
 
 
 def first_to_fail(case: Case) -> frozenset[int]:

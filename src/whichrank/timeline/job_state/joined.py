@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Finding, Subject
+from whichrank.records.log import EventKind
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import deaths
 
@@ -26,7 +27,7 @@ _OF_THE_WHOLE_HOST = ("rdma-fabric", "net-interface", "software-version")
 _ADDRESS = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 _NOT_REACHED = re.compile(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unreach)|no route to host)")
 _ENDS_A_PROCESS = ("gpu-hardware", "cuda-fault", "rdma-fabric", "net-interface", "launch-rendezvous")
-_TIMED_OUT = ("watchdog_timeout", "gloo_timeout", "monitored_barrier_failed")
+_TIMED_OUT: tuple[EventKind, ...] = ("watchdog_timeout", "gloo_timeout", "monitored_barrier_failed")
 
 
 def joined(case: Case, finding: Finding) -> Finding:

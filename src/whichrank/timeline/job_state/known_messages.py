@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from whichrank.facts.messages import Role, Signature, signatures
+from whichrank.records.log import EventKind
 from whichrank.records.sighting import Sighting
 from whichrank.timeline.job_state import statements
 from whichrank.timeline.job_state.statements import Statement
@@ -23,9 +24,9 @@ _MORE = 0.04
 
 _PORT = re.compile(r"(?:<\d{1,5}>|:\d{1,5}$).*")
 
-_TIMED_OUT = ("watchdog_timeout", "gloo_timeout", "monitored_barrier_failed", "watchdog_stuck")
+_TIMED_OUT: tuple[EventKind, ...] = ("watchdog_timeout", "gloo_timeout", "monitored_barrier_failed", "watchdog_stuck")
 
-_LOST = ("peer_closed", "nccl_error", "store_error")
+_LOST: tuple[EventKind, ...] = ("peer_closed", "nccl_error", "store_error")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ import numpy as np
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Category
-from whichrank.records.log import LogEvent, Progress
+from whichrank.records.log import EventKind, LogEvent, Progress
 from whichrank.timeline.job_state.trials import said_category
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
-_FATAL = (
+_FATAL: tuple[EventKind, ...] = (
     "traceback", "watchdog_timeout", "watchdog_terminated", "native_crash", "elastic_failure", "process_exit",
     "monitored_barrier_failed", "gloo_timeout", "job_ended", "cuda_error", "nccl_error", "host_out_of_memory",
     "dataloader_worker_died", "node_silent",
@@ -50,13 +50,21 @@ def finish(case: Case) -> Finish | None:
     return max(fitting, key=lambda mark: (mark.time_ns or 0, mark.source, mark.line))
 
 
+def at_work(case: Case) -> LogEvent | None:
+    """Where the output ends with a job at work, and nobody and nothing says that it stands still."""
+    others = case.stands_still or case.stacks or case.unplaced or case.has_dumps or case.complaints
+    return None if others else next(iter(case.index.kinds.get("at_work", ())), None)
+
+
 def observed(case: Case) -> Category | None:
     """What the job was seen to do: by its output, or else by what people say; None where it finished or nobody says."""
     if case.finish is not None:
         return None
     if case.stands_still and not case.goes_on:
         return "hang"
-    if any(_fails(event) for kind in _FATAL for event in case.index.kinds.get(kind, ())):
+    working = at_work(case)
+    failed = [event for kind in _FATAL for event in case.index.kinds.get(kind, ()) if _fails(event)]
+    if any(working is None or e.ref.source != working.ref.source or e.line >= working.line for e in failed):
         return "crash"
     return said_category(case)
 

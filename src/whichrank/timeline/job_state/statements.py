@@ -12,7 +12,7 @@ from whichrank.facts.messages import REPORT, signatures
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace
 from whichrank.records.dump import Frame
-from whichrank.records.log import LogEvent, Progress
+from whichrank.records.log import EventKey, EventKind, LogEvent, Progress
 from whichrank.records.nccl import NcclProcess, NcclWarning
 from whichrank.records.sighting import Sighting
 
@@ -33,17 +33,17 @@ _SPAWN_LINES = 60
 
 """A traceback of `spawn` and the message below it are not longer than this."""
 
-_STATEMENTS = (
+_STATEMENTS: tuple[EventKind, ...] = (
     "traceback", "nccl_error", "store_error", "init_error", "rendezvous_error", "gloo_init_error", "cuda_error",
     "native_crash", "watchdog_terminated", "elastic_failure",
 )  # fmt: skip
 
-_ENDINGS = (
+_ENDINGS: tuple[EventKind, ...] = (
     "traceback", "native_crash", "cuda_error", "elastic_failure", "process_exit", "job_ended", "watchdog_terminated",
     "host_out_of_memory", "nccl_error",
 )  # fmt: skip
 
-_WORDS = ("type", "message", "reason", "last_error", "text")
+_WORDS: tuple[EventKey, ...] = ("type", "message", "reason", "last_error", "text")
 
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<string>", "importlib")
 
@@ -70,7 +70,7 @@ class Index:
     """The events of a case by kind, and what makes telling whose they are quick."""
 
     def __init__(self, case: Case) -> None:
-        self.kinds: dict[str, list[LogEvent]] = {}
+        self.kinds: dict[EventKind, list[LogEvent]] = {}
         for event in case.events:
             self.kinds.setdefault(event.kind, []).append(event)
         self.progress = {progress.source: progress for progress in case.progress}
@@ -103,12 +103,12 @@ def heard(case: Case) -> bool:
     return bool(case.events or case.nccl or case.sightings)
 
 
-def events(case: Case, *kinds: str) -> list[LogEvent]:
+def events(case: Case, *kinds: EventKind) -> list[LogEvent]:
     """Events of these kinds; of each kind in order of time."""
     return [event for kind in kinds for event in case.index.kinds.get(kind, ())]
 
 
-def of_kind(case: Case, *kinds: str) -> list[Statement]:
+def of_kind(case: Case, *kinds: EventKind) -> list[Statement]:
     """Events of these kinds that were not survived, as statements."""
     return [statement(case, event) for event in events(case, *kinds) if not dismissed(case, event)]
 
@@ -217,6 +217,8 @@ def rank_of(case: Case, event: LogEvent) -> int | None:
     if local is None:
         return None
     fitting = [r for r in case.index.by_local.get(local, ()) if event.host in (None, case.people.host_of(r))]
+    if not fitting and case.on_one_node and local < case.world:
+        return local
     return fitting[0] if len(fitting) == 1 else None
 
 

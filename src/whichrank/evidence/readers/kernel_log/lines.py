@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from whichrank.records.hardware import KernelKind
 from whichrank.records.log import Value
 
 
@@ -13,7 +14,7 @@ from whichrank.records.log import Value
 class Told:
     """What one line says, before it is known when and where."""
 
-    kind: str
+    kind: KernelKind
     data: dict[str, Value] = field(default_factory=dict)
     device: str = ""
     pid: int | None = None
@@ -216,18 +217,22 @@ def _segfault(text: str) -> Told | None:
     return None
 
 
+def _link_is(word: str) -> KernelKind:
+    return "link_up" if word.lower() == "up" else "link_down"
+
+
 def _link(text: str) -> Told | None:
     if match := _BOND.search(text):
-        return Told(f"link_{match[2]}", {"bond": match[1]}, match[3])
+        return Told(_link_is(match[2]), {"bond": match[1]}, match[3])
     at = text.find("mlx")
     if at >= 0 and (match := _MLX_PORT.match(text, at)):
-        return Told(f"link_{match[3].lower()}", {}, f"{match[1]}/{match[2]}" if match[2] else match[1])
+        return Told(_link_is(match[3]), {}, f"{match[1]}/{match[2]}" if match[2] else match[1])
     at = max(text.lower().find("link is "), text.lower().find("link down"), text.lower().find("link up"))
     if match := _NET_LINK.search(text[max(0, at - 100) : at + 40]):
         device = match["dev"] or match["plain"] or ""
         if device.lower().startswith(("ata", "sata", "usb", "docker", "veth", "br-", "virbr", "cali", "lo")):
             return None
-        return Told(f"link_{match['how'].lower()}", {"driver": match["driver"] or ""}, device.rstrip(":"))
+        return Told(_link_is(match["how"]), {"driver": match["driver"] or ""}, device.rstrip(":"))
     return None
 
 

@@ -59,7 +59,7 @@ def read(item: Item) -> Reading:
                 titles[number] = rank
             above = ""
             continue
-        above = text if text.strip() else above
+        above = text if text.strip(" `~") else above  # a fence may stand between a title and its stack
         voice = listen(line, Clock(item.mtime_ns))
         key = (voice.speaker, voice.rank)
         if key not in faults:

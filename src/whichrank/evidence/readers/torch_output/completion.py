@@ -20,7 +20,10 @@ _RUN = (
     r"(?:training|train|fine-?tuning|finetune|pre-?training|run|job|experiment|trainer|fit|main|script|epochs?|steps?"
     r"|worker|all ranks|everything|program)"
 )
-_DONE = r"(?:finished|complete|completed|done|succeeded|successful(?:ly)?|ended|(?:is|was) over)"
+_DONE = (
+    r"(?:finished|complete|completed|done|succeeded|successful(?:ly(?! \w{3,}ed\b))?|ended|(?:is|was) over"
+    r"|successfully (?:finished|completed|ended))"
+)
 _MAYBE = re.compile(
     rb"done|finish|complet|succe|ended|end of|over|bye|exit|return|rc|status|reached|train_runtime|passed|time",
     re.IGNORECASE,

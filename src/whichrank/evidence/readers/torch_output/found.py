@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from whichrank.records.log import Value
+from whichrank.records.log import EventKind, Value
 
 
 @dataclass(slots=True)
 class Found:
     """One statement in one line, before it is known who spoke it."""
 
-    kind: str
+    kind: EventKind
     data: dict[str, Value] = field(default_factory=dict)
     rank: int | None = None
     group_rank: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -30,6 +31,8 @@ _MOST_VOICES = 4096
 _AGENTS_OWN = ("elastic_failure", "elastic_signal", "process_exit", "job_ended")
 """Kinds that speak of another process than the one whose file it is."""
 
+_MEANT = re.compile(r"\(RANK (\d{1,7})\)\s*$")
+
 Key = tuple[str, int | None]
 """Whose line it is: the launcher's prefix, and the rank that torch put on each line of an exception."""
 
@@ -39,6 +42,12 @@ def _listening(opened: Collection[Key], key: Key) -> list[Key]:
     if key[1] is not None:
         return [key] if key in opened else []
     return [other for other in opened if other[0] == key[0]][-8:]
+
+
+def _of_another(voice: Voice) -> Voice:
+    """torch's checkpoints print on every rank what others raised: `Traceback (most recent call last): (RANK 8)`."""
+    meant = _MEANT.search(voice.text)
+    return replace(voice, rank=int(meant[1])) if meant else voice
 
 
 class Hearing:
@@ -111,7 +120,7 @@ class Hearing:
             trace.after = self._chained.pop(key, "")
             self._ignored.discard(key)
             table = self._tables.get(voice.speaker)
-            self._traces[key] = (trace, voice, table.rank if table else None)
+            self._traces[key] = (trace, _of_another(voice), table.rank if table else None)
             self._touched = number
         elif name := tracebacks.thread_named(text):
             self._thread[key] = name
@@ -137,6 +146,7 @@ class Hearing:
             "truncated": int(trace.truncated),
             "headless": int(trace.headless),
             "chained_from": trace.after,
+            "of_another": int(_MEANT.search(trace.quote) is not None),
         }
         self._ended[key] = trace.type
         quote = f"{trace.type}: {trace.message[0]}" if trace.type else trace.quote

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from whichrank.evidence.readers.torch_output.found import Found, Matcher, group_of, number_list, put_numbers
-from whichrank.records.log import Value
+from whichrank.records.log import EventKind, Value
 
 _WORK = {
     "seq": re.compile(r"SeqNum=(\d{1,18})"),
@@ -93,7 +93,7 @@ def _gil(text: str) -> Found:
     return Found("gil_held", {"ms": int(wait[1])} if wait else {})
 
 
-def _path(kind: str, words: str) -> Matcher:
+def _path(kind: EventKind, words: str) -> Matcher:
     def read(text: str) -> Found | None:
         path = text.partition(words)[2].strip()[:1000]
         names, group_rank = group_of(text)

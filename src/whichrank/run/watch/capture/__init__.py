@@ -11,7 +11,7 @@ from typing import Any
 from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import environment, host_tables, processes
 from whichrank.run.watch.capture.asking import ask, ask_quickly, await_all, await_torch, frames_s, ring_torch
-from whichrank.run.watch.capture.dumps import dump_of
+from whichrank.run.watch.capture.dumps import dump_of, keep_groups
 from whichrank.run.watch.capture.guards import keep_guards
 from whichrank.run.watch.capture.logs import keep_errors, keep_history, keep_output
 from whichrank.run.watch.capture.machine import (
@@ -23,7 +23,7 @@ from whichrank.run.watch.capture.machine import (
     keep_tables,
 )
 from whichrank.run.watch.capture.network import keep_namespaces, keep_sockets
-from whichrank.run.watch.capture.stacks import debugged_stacks, native_stacks, spy_on_all, stacks_of
+from whichrank.run.watch.capture.stacks import debugged_stacks, keep_outline, native_stacks, spy_on_all, stacks_of
 from whichrank.run.watch.capture.start import remember
 from whichrank.run.watch.capture.words import keep_words, told
 from whichrank.run.watch.places import Torch
@@ -115,7 +115,9 @@ def _gather(crew: Crew, bundle: Bundle, token: str, places: Torch) -> None:
         step(bundle, "flight recorder", dump_of, crew, bundle, member, token, places, rank=member.rank)
         step(bundle, "error", keep_errors, crew, bundle, member, rank=member.rank)
         step(bundle, "environment", keep_environment, bundle, member, rank=member.rank)
+        step(bundle, "groups", keep_groups, crew, bundle, member, rank=member.rank)
         step(bundle, "sockets", keep_sockets, crew, bundle, member, token, rank=member.rank)
+    step(bundle, "outline", keep_outline, bundle)
     step(bundle, "network", keep_namespaces, crew, bundle, ranks, token)
     step(bundle, "output", keep_output, crew, bundle, ranks)
     step(bundle, "guard", keep_guards, crew, bundle)

@@ -39,6 +39,13 @@ def dump_of(crew: Crew, bundle: Bundle, member: Member, token: str, places: Torc
         bundle.lacks("flight recorder", _why(member, why), rank)
 
 
+def keep_groups(crew: Crew, bundle: Bundle, member: Member) -> None:
+    """Who is in the rank's process groups."""
+    told = read(crew.folder / f"{member.name}.groups")
+    if told:
+        bundle.add(f"groups/rank_{member.rank}.json", told, "groups", rank=member.rank, pid=member.words.pid)
+
+
 def _left(crew: Crew, bundle: Bundle, member: Member, tried: tuple[tuple[str, str], ...]) -> bool:
     """Whether one of these files was left, and is now in the bundle."""
     rank, pid = member.rank, member.words.pid

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from whichrank.evidence.bundle import Bundle
-from whichrank.evidence.collectors import processes, tools
+from whichrank.evidence.collectors import outline, processes, tools
 from whichrank.run.watch.capture.aside import Aside
 from whichrank.run.watch.capture.files import read
 from whichrank.run.watch.processes import Crew, Member
@@ -36,6 +36,13 @@ def spy_on_all(pids: Sequence[int]) -> dict[int, Aside[tuple[bytes, str]]]:
             return tools.stack(pid)
 
     return {pid: Aside(partial(spy, pid)) for pid in pids}
+
+
+def keep_outline(bundle: Bundle) -> None:
+    """Where the loops of the scripts are that the stacks name."""
+    found = outline.of_stacks(path.read_bytes() for path in sorted((bundle.folder / "stacks").glob("rank_*.txt")))
+    if found:
+        bundle.add("code/outline.json", found, "outline")
 
 
 def stacks_of(

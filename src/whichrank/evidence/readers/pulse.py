@@ -1,0 +1,73 @@
+"""Whether a log ends with the regular lines of a job at work: steps, throughput, requests served.
+
+A job that works prints the same line again and again with other numbers. Training loops, servers and evaluations each
+have their own words for it, so the line is not known beforehand: it is the one that the end of the file is made of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from whichrank.evidence.text.text_file import is_text
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.evidence import Ref
+from whichrank.records.log import LogEvent
+
+NAME = "pulse"
+BESIDE = True
+
+_TAIL = 1 << 16
+_OFTEN = 8
+"""Repetitions that make a pulse."""
+_AT_THE_END = 6
+"""The last of them is among this many lines."""
+_LONGEST = 600
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_WORKS = re.compile(
+    r"\b(?:step|iter(?:ation)?|it/s|s/it|epoch|batch|loss|throughput|tokens?|samples|tok/s|reward|consumed|requests?"
+    r"|running-req|reqs)\b|\" 200\b",
+    re.IGNORECASE,
+)
+_TROUBLE = re.compile(
+    r"\b(?:error|fail\w*|warn\w*|retry\w*|wait(?:ing)? for|stall\w*|timed? ?out|stuck|hang|abort\w*|killed"
+    r"|nan(?! iterations)|inf|heartbeat|reconnect\w*|refused)\b",
+    re.IGNORECASE,
+)
+_NOT_LOGS = (".py", ".md", ".rst", ".html", ".csv", ".json", ".yaml", ".yml", ".ini", ".toml", ".sh", ".env")
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """Any text that may be a log."""
+    if not is_text(head) or name.lower().endswith(_NOT_LOGS):
+        return False
+    try:
+        return bool(head[:-4].decode())
+    except UnicodeDecodeError as error:
+        return len(head) - error.start < 8  # the head ends within a character
+
+
+def read(item: Item) -> Reading:
+    """One event where the end of the file is a pulse."""
+    first, lines = _last_lines(item)
+    places: dict[str, list[int]] = defaultdict(list)
+    for at, line in enumerate(lines):
+        if _WORKS.search(line) and not _TROUBLE.search(line):
+            places[_NUMBER.sub("#", line)[:80]].append(at)
+    beats = max(places.values(), key=len, default=[])
+    behind = sum(bool(line.strip()) for line in lines[beats[-1] + 1 :]) if beats else 0
+    if len(beats) < _OFTEN or behind >= _AT_THE_END or len({lines[at] for at in beats}) < len(beats) // 2:
+        return Reading([], "ignored", "does not end with the lines of a job at work")
+    ref = Ref(item.label, f"line {first + beats[-1]}", lines[beats[-1]].strip()[:300])
+    return Reading([LogEvent("at_work", ref, line=first + beats[-_OFTEN])], "complete")
+
+
+def _last_lines(item: Item) -> tuple[int, list[str]]:
+    """The number of the first line of the tail, and its lines."""
+    begin = max(0, item.size - _TAIL)
+    first = 1
+    with item.path.open("rb") as stream:
+        while stream.tell() < begin:
+            first += stream.read(min(1 << 20, begin - stream.tell())).count(b"\n")
+        text = stream.read(_TAIL).decode("utf-8", "replace")
+    return first, [line[-_LONGEST:] if "\r" in line else line[:_LONGEST] for line in text.split("\n")]

@@ -1,0 +1,167 @@
+"""Lists of ranks with their pids, hosts and GPUs: what people save beside the logs of a job.
+
+Read are tables with a header (`RANK PID HOST`; `scontrol listpids`), lines such as `13 -> node2/5`, lines with names
+and values (`rank=13 host=node2 pid=4410 local_rank=5`), which many programs print when they start, and the list of
+processes of `ps` with `RANK=13` in the command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from whichrank.evidence.text.host_of_path import host_of_path
+from whichrank.evidence.text.text_file import is_text
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.evidence import Ref
+from whichrank.records.placement import Placement
+
+NAME = "rank_map"
+BESIDE = True
+
+_LARGEST = 1 << 18
+"""Four thousand ranks; of a longer text the beginning is read."""
+_COLUMNS = {
+    "rank": ("rank", "global_rank", "globalrank", "procid", "slurm_procid", "task", "world_rank", "globalid"),
+    "pid": ("pid", "process_id", "processid"),
+    "host": ("host", "hostname", "node", "nodename", "node_name", "machine", "pod"),
+    "local_rank": ("local_rank", "localrank", "localid", "slurm_localid"),
+    "gpu": ("gpu", "gpu_id", "gpu_index", "cuda_device", "device", "cuda"),
+    "bus_id": ("bus_id", "busid", "pci.bus_id", "pci_bus_id"),
+}
+_NAMED = {word: column for column, words in _COLUMNS.items() for word in words}
+_CELLS = re.compile(r"\s*[|,;\t]\s*|\s+")
+_NUMBER = re.compile(r"(?:rank|gpu|cuda:?|task)?[\s:#=]{0,2}(\d{1,7})", re.IGNORECASE)
+_HOST = r"[A-Za-z][\w.-]{0,252}"
+_ARROW = re.compile(
+    rf"\s{{0,8}}(?:rank\s?)?(?P<rank>\d{{1,7}})\s{{0,4}}(?:->|=>|→|:|=)\s{{0,4}}(?P<host>{_HOST})"
+    r"(?:\s{0,2}[/:, ]\s{0,2}(?:gpu|cuda|device)?[\s:=]{0,2}(?P<gpu>\d{1,3}))?\s{0,8}$",
+    re.IGNORECASE,
+)
+_IS = r"[\"']?\s?[=:]\s?[\"']?"
+_VALUES = {
+    "rank": re.compile(rf"(?:(?<![\w-])(?:global_?|world_)?rank{_IS}|\bglobal rank )(\d{{1,7}})\b", re.IGNORECASE),
+    "pid": re.compile(rf"\bpid{_IS}(\d{{1,10}})\b", re.IGNORECASE),
+    "host": re.compile(
+        rf"\b(?:(?:host|hostname|node|nodename){_IS}({_HOST})|ip{_IS}(\d{{1,3}}(?:\.\d{{1,3}}){{3}}))"
+        rf"|^\[(?:pod/)?({_HOST})(?:/[\w.-]{{1,253}})?\] ",
+        re.IGNORECASE,
+    ),
+    "local_rank": re.compile(rf"\blocal[_ ]?rank(?:{_IS}| )(\d{{1,4}})\b", re.IGNORECASE),
+    "gpu": re.compile(rf"\b(?:(?:gpu|device|cuda){_IS}|device )(?:cuda:)?(\d{{1,3}})\b", re.IGNORECASE),
+    "bus_id": re.compile(r"\bbus_?id\s?[=:]\s?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f.]{2,4})", re.IGNORECASE),
+}
+_VISIBLE = re.compile(r"\b(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=(\d{1,3}(?:,\d{1,3}){0,63})\b")
+_SPEAKS = re.compile(rb"(?i)rank|globalid")
+_NO_MAP = (".py", ".md", ".rst", ".html", ".json", ".yaml", ".yml")
+
+Row = tuple[int, str, dict[str, str]]
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """Whether the beginning lists ranks with where they run."""
+    if not is_text(head) or not _SPEAKS.search(head) or name.lower().endswith(_NO_MAP):
+        return False
+    return len(rows(head.decode("utf-8", "replace"))) >= 2
+
+
+def read(item: Item) -> Reading:
+    """Every rank with what the list says of it; of a rank that is listed twice the first row counts."""
+    with item.path.open("rb") as stream:
+        text = stream.read(_LARGEST).decode("utf-8", "replace")
+    host, visible = host_of_path(item.label), _visible(text)
+    found: dict[int, Placement] = {}
+    for number, line, values in rows(text):
+        rank = int(values["rank"])
+        ref = Ref(item.label, f"line {number}", line.strip()[:200], rank)
+        found.setdefault(rank, _placement(rank, _physical(values, visible), host, ref))
+    return Reading(list(found.values()), "complete") if found else Reading([], "ignored", "no list of ranks")
+
+
+def _placement(rank: int, values: dict[str, str], host: str | None, ref: Ref) -> Placement:
+    pid, local, gpu = (int(values[name]) if name in values else None for name in ("pid", "local_rank", "gpu"))
+    return Placement(rank, ref, pid, values.get("host", host), local, gpu, values.get("bus_id"))
+
+
+def _visible(text: str) -> list[tuple[str, list[str]]]:
+    """Lines that say which GPUs `cuda:0`, `cuda:1`, … are, each with the numbers that they have on their host."""
+    lines = [line for line in text.splitlines() if "_VISIBLE_DEVICES=" in line]
+    return [(line, match[1].split(",")) for line in lines if (match := _VISIBLE.search(line))]
+
+
+def _physical(values: dict[str, str], visible: list[tuple[str, list[str]]]) -> dict[str, str]:
+    """The row with the number that the GPU has on its host; without one where that can't be known."""
+    if "gpu" not in values or not visible:
+        return values
+    host = re.compile(rf"(?<![\w-]){re.escape(values.get('host', ''))}(?![\w-])")
+    shown = next((devices for line, devices in visible if "host" in values and host.search(line)), [])
+    number = int(values["gpu"])
+    rest = {name: value for name, value in values.items() if name != "gpu"}
+    return {**rest, "gpu": shown[number]} if number < len(shown) else rest
+
+
+def rows(text: str) -> list[Row]:
+    """Line number, line and values of every row, by whichever shape has most of them."""
+    lines = list(enumerate(text.splitlines(), 1))
+    shapes = (list(_table(lines)), _arrows(lines), list(_names_and_values(lines)), list(_processes(lines)))
+    return max(shapes, key=len)
+
+
+def _table(lines: list[tuple[int, str]]) -> Iterator[Row]:
+    columns: list[str | None] = []
+    for number, line in lines:
+        cells = _CELLS.split(line.strip().strip("|").strip()) if len(line) < 1000 else []
+        named = [_NAMED.get(cell.lower().strip("#_")) for cell in cells]
+        if "rank" in named and sum(name is not None for name in named) >= 2 and len(cells) <= 12:
+            columns = named
+        elif columns and len(cells) >= len(columns):
+            values = dict(_row(columns, cells))
+            if "rank" in values and len(values) > 1:
+                yield number, line, values
+        elif columns and line.strip(" -+|=:\t"):
+            columns = []  # the table has ended
+
+
+def _row(columns: list[str | None], cells: list[str]) -> Iterator[tuple[str, str]]:
+    for name, cell in zip(columns, cells, strict=False):
+        if name in ("host", "bus_id"):
+            if re.fullmatch(r"[\w.:-]{1,253}", cell) and not cell.isdigit():
+                yield name, cell
+        elif name is not None and (match := _NUMBER.fullmatch(cell)):
+            yield name, match[1]
+
+
+def _arrows(lines: list[tuple[int, str]]) -> list[Row]:
+    """Only of a text that is such a list: an odd line of a log looks alike."""
+    found = [(number, line, match) for number, line in lines if len(line) < 300 and (match := _ARROW.match(line))]
+    written = sum(bool(line.strip()) for _, line in lines)
+    ranks = [int(match["rank"]) for _, _, match in found]
+    if 10 * len(found) < 6 * written or len(set(ranks)) != len(ranks):
+        return []
+    return [(number, line, {k: v for k, v in match.groupdict().items() if v}) for number, line, match in found]
+
+
+def _names_and_values(lines: list[tuple[int, str]]) -> Iterator[Row]:
+    for number, line in lines:
+        if len(line) >= 1000 or "rank" not in line.lower() or not (told := _VALUES["rank"].search(line)):
+            continue
+        found = {"rank": told[1]}
+        for name, pattern in _VALUES.items():
+            # Ray's driver has a pid and an address of its own in every line: the nearest is the rank's.
+            near = min(pattern.finditer(line), key=lambda match: abs(match.start() - told.start()), default=None)
+            if name != "rank" and near is not None:
+                found[name] = next(value for value in near.groups() if value)
+        if "host" in found or "pid" in found:
+            yield number, line, found
+
+
+def _processes(lines: list[tuple[int, str]]) -> Iterator[Row]:
+    """`ps` with the environment or with `env RANK=…` in the command."""
+    at = -1
+    for number, line in lines:
+        cells = line.split(None, 16)
+        if "PID" in cells and ("CMD" in cells or "COMMAND" in cells):
+            at = cells.index("PID")
+        elif 0 <= at < len(cells) and cells[at].isdigit() and (told := re.search(r"\bRANK=(\d{1,7})\b", line)):
+            local = re.search(r"\bLOCAL_RANK=(\d{1,4})\b", line)
+            yield number, line, {"rank": told[1], "pid": cells[at], **({"local_rank": local[1]} if local else {})}

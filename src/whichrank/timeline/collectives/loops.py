@@ -1,0 +1,43 @@
+"""Whether ranks parted at the end of a loop: by the lines of their calls and the loops of the script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from whichrank.records.dump import Frame
+from whichrank.records.outline import Loop
+from whichrank.records.stack import is_user_frame
+from whichrank.timeline.collectives.lineup import Lineup
+from whichrank.timeline.collectives.trouble import Trouble
+
+Loops = Mapping[str, Sequence[Loop]]
+_OTHER_SHAPES = ("added", "swapped", "skipped", "alone")
+
+
+def at_the_end(lineup: Lineup, troubles: Sequence[Trouble], loops: Loops) -> list[Trouble]:
+    """The troubles; those of ranks that parted at the end of a loop have that shape."""
+    return [replace(t, shape="left-loop") if _parted_at_loop(lineup, t, loops) else t for t in troubles]
+
+
+def _parted_at_loop(lineup: Lineup, trouble: Trouble, loops: Loops) -> bool:
+    if trouble.shape not in _OTHER_SHAPES or trouble.acted is None or trouble.due is None or not trouble.ranks:
+        return False
+    there = _fork(lineup.call_of(trouble.acted).stack, lineup.call_of(trouble.due).stack)
+    if there is None:
+        return False
+    mine, theirs = there
+    between = [loop for loop in loops.get(mine.file, ()) if loop.holds(mine.line) != loop.holds(theirs.line)]
+    # A loop with a break, or with a condition, may have been left on it.
+    return bool(between) and not any(loop.exits for loop in between)
+
+
+def _fork(mine: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Frame, Frame] | None:
+    """The outermost function in which the two stacks stand at different lines."""
+    own = [[frame for frame in reversed(stack) if is_user_frame(frame)] for stack in (mine, theirs)]
+    for one, other in zip(*own, strict=False):
+        if (one.file, one.function) != (other.file, other.function):
+            return None
+        if one.line != other.line:
+            return one, other
+    return None

@@ -1,0 +1,54 @@
+"""The loops of a script, and what they say of ranks that part."""
+
+from __future__ import annotations
+
+import json
+
+from tests.timeline.by_hand import Did, dump
+from whichrank.evidence.collectors.outline import loops, of_stacks
+from whichrank.records.outline import Loop, Outline
+from whichrank.timeline.case import build_case
+
+SCRIPT = """\
+for epoch in range(3):
+    for batch in loader:
+        step(batch)
+    for batch in loader:
+        if batch is None:
+            break
+while True:
+    pass
+for x in y:
+    for z in x:
+        break
+"""
+
+
+def test_loops_and_whether_they_can_be_left():
+    assert sorted(loops(SCRIPT)) == [[1, 6, 0], [2, 3, 0], [4, 6, 1], [7, 8, 1], [9, 11, 0], [10, 11, 1]]
+    assert loops("def broken(:") == []
+
+
+def test_scripts_that_stacks_name(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    named = (str(script), "/usr/lib/python3/x.py", "/no/such.py")
+    stack = "".join(f'  File "{file}", line 3 in main\n' for file in named)
+    assert list(json.loads(of_stacks([stack.encode()]))["loops"]) == [str(script)]
+    assert of_stacks([b"nothing"]) == b""
+
+
+def parted(loop):
+    """Rank 2 went on to line 30 while the others are at line 12."""
+    steps = [Did("0", "all_reduce", n, line=12) for n in range(1, 30)]
+    more = [*steps, Did("0", "all_reduce", 30, done=False, line=12)]
+    left = [*steps, Did("0", "all_reduce", 30, done=False, line=30, numel=1)]
+    dumps = [dump(r, {"0": (0, 1, 2, 3)}, left if r == 2 else more) for r in range(4)]
+    (trouble,) = build_case([*dumps, Outline({"/srv/job/train.py": (loop,)})]).troubles
+    return trouble.shape
+
+
+def test_ranks_that_part_at_the_end_of_a_loop():
+    assert parted(Loop(10, 20, exits=False)) == "left-loop"
+    assert parted(Loop(10, 20, exits=True)) != "left-loop"
+    assert parted(Loop(10, 40, exits=False)) != "left-loop"

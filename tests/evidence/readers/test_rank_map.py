@@ -1,0 +1,76 @@
+"""Lists of ranks with pids, hosts and GPUs, in the shapes in which people save them."""
+
+from __future__ import annotations
+
+import pytest
+
+from whichrank.evidence.readers.rank_map import read, sniff
+from whichrank.model.contracts import Item
+
+TABLE = "RANK PID HOST\n12 31440 tx3\n13 31441 tx3\n"
+ARROWS = "rank -> host/gpu\n0 -> h200-a/0\n9 -> h200-b/1\n"
+LISTPIDS = (
+    "PID      JOBID    STEPID   LOCALID GLOBALID\n71201  90177 0 -  -\n71229  90177 0 0  4\n71231  90177 0 2  6\n"
+)
+RAY = (
+    "(Trainer pid=9, ip=10.0.0.2) - (node_id=a1, ip=10.0.0.4, pid=20110) world_rank=0, local_rank=0, node_rank=0\n"
+    "(Trainer pid=9, ip=10.0.0.2) - (node_id=a2, ip=10.0.0.7, pid=21871) world_rank=4, local_rank=0, node_rank=1\n"
+)
+PS = (
+    "  PID STAT ELAPSED CMD\n 9440 Rl 41:10  RANK=8 LOCAL_RANK=0 python run.py\n"
+    " 9443 Rl 41:10  RANK=9 LOCAL_RANK=1 python run.py\n"
+)
+JSON = '{"step": 4, "rank": 0, "host": "k1"}\n{"step": 4, "rank": 1, "host": "k2"}\n'
+VISIBLE = (
+    "[launcher altair] NODE_RANK=1 CUDA_VISIBLE_DEVICES=3,2,1,0\n"
+    "[altair] local_rank 0 -> global rank 4 device cuda:0\n[altair] local_rank 1 -> global rank 5 device cuda:1\n"
+)
+
+
+def rows(tmp_path, text, name="list.txt"):
+    path = tmp_path / name
+    path.write_text(text)
+    item = Item(path, name, len(text), 0)
+    assert sniff(item.head(), name)
+    return [(p.rank, p.pid, p.host, p.local_rank, p.gpu) for p in read(item).records]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (TABLE, [(12, 31440, "tx3", None, None), (13, 31441, "tx3", None, None)]),
+        (TABLE.replace(" ", ","), [(12, 31440, "tx3", None, None), (13, 31441, "tx3", None, None)]),
+        (ARROWS, [(0, None, "h200-a", None, 0), (9, None, "h200-b", None, 1)]),
+        (LISTPIDS, [(4, 71229, None, 0, None), (6, 71231, None, 2, None)]),
+        (RAY, [(0, 20110, "10.0.0.4", 0, None), (4, 21871, "10.0.0.7", 0, None)]),
+        (PS, [(8, 9440, None, 0, None), (9, 9443, None, 1, None)]),
+        (JSON, [(0, None, "k1", None, None), (1, None, "k2", None, None)]),
+        (VISIBLE, [(4, None, "altair", 0, 3), (5, None, "altair", 1, 2)]),
+    ],
+)
+def test_shapes(tmp_path, text, expected):
+    assert rows(tmp_path, text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rank 0 started\nrank 1 started\n",
+        "step 1: loss 2\nstep 2: loss 1\nthe rank of the matrix is 4\n",
+        "[rank0]: Traceback (most recent call last):\n[rank0]: KeyError: 1\n",
+    ],
+)
+def test_other_texts_are_no_lists(text):
+    assert not sniff(text.encode(), "job.log")
+
+
+def test_a_list_names_the_rank_of_a_process_in_the_kernel_log(tmp_path):
+    from whichrank.flows.diagnose import diagnose
+
+    (tmp_path / "pids-tx3.txt").write_text("RANK PID\n12 31440\n14 31442\n")
+    (tmp_path / "dmesg-tx3.txt").write_text(
+        "Jun 17 19:07:31 tx3 kernel: nfs: server 10.8.0.2 not responding, still trying\n"
+        "Jun 17 19:09:44 tx3 kernel: INFO: task python3:31442 blocked for more than 120 seconds.\n"
+    )
+    verdict = diagnose([tmp_path], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == ("storage-stall", (14,))
