@@ -156,7 +156,8 @@ def _restored(reading: _Reading, shared: Sequence[bytes], tables: dumps.Tables) 
                 if whole > len(dump):
                     notes.append(f"{SHORTENED}: {len(dump)} of its {whole:,} calls")
             else:
-                records.append(values.restored(value))
+                record = values.restored(value)
+                records.append(smaller.whole_connection(record) if isinstance(record, TcpSocket) else record)
         except UnreadableError as error:
             quality = "partial"
             notes.append(error.message)

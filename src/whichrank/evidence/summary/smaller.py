@@ -9,6 +9,7 @@ import numpy as np
 from whichrank.records.nccl import CommCalls, KeptLines, NcclLog
 from whichrank.records.network import TcpSocket
 
+_THOUSANDTHS = "~"
 _ENDS = 5
 """Words of a line of ss up to the other end of the connection."""
 CALLS = 1024
@@ -23,13 +24,26 @@ ASKED = frozenset(
 def connection(socket: TcpSocket) -> TcpSocket:
     """A quiet one is nobody's proof, only what others are compared with: its ends are quoted, and little is kept."""
     quiet = not (socket.send_queue or socket.recv_queue or socket.timer)
-    values = {
-        name: int(value) if value.is_integer() else value  # a whole number takes less room
-        for name, value in socket.values.items()
-        if not quiet or name in ASKED
-    }
+    values = dict(_shorter(name, value) for name, value in socket.values.items() if not quiet or name in ASKED)
     quote = " ".join(socket.ref.quote.split(" ")[:_ENDS]) if quiet else socket.ref.quote
     return replace(socket, ref=replace(socket.ref, quote=quote), values=values)
+
+
+def _shorter(name: str, value: float) -> tuple[str, float]:
+    """A whole number takes less room: thousandths, where that is exact."""
+    if value.is_integer():
+        return name, int(value)
+    thousandths = round(value * 1000)
+    return (name + _THOUSANDTHS, thousandths) if thousandths / 1000 == value else (name, value)
+
+
+def whole_connection(socket: TcpSocket) -> TcpSocket:
+    """Its values as they were."""
+    values = {
+        name.rstrip(_THOUSANDTHS): value / 1000 if name.endswith(_THOUSANDTHS) else float(value)
+        for name, value in socket.values.items()
+    }
+    return replace(socket, values=values)
 
 
 def nccl_log(log: NcclLog) -> NcclLog:
