@@ -21,5 +21,5 @@ def test_within_its_bar(words: tuple[str, str], capsys: pytest.CaptureFixture[st
         [sys.executable, BENCHMARKS / words[0], words[1]], capture_output=True, text=True, check=False
     )  # fmt: skip
     with capsys.disabled():
-        print("\n" + "\n".join(done.stdout.splitlines()[-8:]))
+        sys.stdout.write("\n" + "\n".join(done.stdout.splitlines()[-9:]) + "\n")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -21,7 +21,9 @@ from whichrank.evidence.summary.head import MAGIC
 from whichrank.flows.diagnose import diagnose
 from whichrank.flows.reduce import reduce
 from whichrank.model.errors import UnreadableError
+from whichrank.model.evidence import Ref
 from whichrank.records.nccl import NcclLog
+from whichrank.records.network import TcpSocket
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 CASES = ("nccl_h200/conditional", "nccl_h200/dataloader_stall", "logs/oom-halved", "logs/two-jobs-one-file")
@@ -137,6 +139,16 @@ def test_a_quiet_connection_keeps_what_rules_ask_for():
     connection = asked & set(SS_NAMES)
     assert connection
     assert connection <= smaller.ASKED
+
+
+def test_values_of_a_connection_come_back():
+    known = {"rtt": 12.083, "minrtt": 0.004, "bytes_acked": 636.0, "cwnd": 18.0, "lastack": 0.12345678}
+    for queue in (0, 7):
+        ref = Ref("s", "line 2", "ESTAB 0 0 a:1 b:2 rtt:12")
+        socket = TcpSocket(ref, "ESTAB", "a", 1, "b", 2, queue, values=known)
+        back = smaller.whole_connection(values.restored(values.plain(smaller.connection(socket))))
+        assert back.values == {name: value for name, value in known.items() if queue or name in smaller.ASKED}
+        assert back.ref.quote == ("ESTAB 0 0 a:1 b:2 rtt:12" if queue else "ESTAB 0 0 a:1 b:2")
 
 
 def test_a_log_of_nccl_keeps_its_calls_without_what_stands_between(tmp_path):
