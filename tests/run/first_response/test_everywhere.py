@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 
 import jsonschema
@@ -11,8 +12,6 @@ import pytest
 from tests.preflight.cluster import READY, Cluster
 from tests.run.first_response.nodes import NO_PYTHON, drop_packets, full_disk, start_job, whichrank
 from whichrank.cli.schema import schemas
-from whichrank.fleet.engines import ssh
-from whichrank.run.first_response.everywhere import Wishes, fetch_whole, gather
 
 pytestmark = [pytest.mark.job, pytest.mark.skipif(not READY, reason="needs root, ip, nft, tc and sshd")]
 
@@ -81,17 +80,27 @@ def test_nodes_reduce_their_evidence_and_capture_packets(cluster):
     assert not any(b"hunter2" in path.read_bytes() for path in out.rglob("*") if path.is_file())
 
 
-def test_whole_evidence_is_fetched_where_a_summary_leaves_a_doubt(cluster, tmp_path):
-    wishes = Wishes(reduce=True, limit_s=120.0)
-    way = f"ip netns exec {cluster.host('login').namespace} ssh -F {cluster.folder / 'ssh_config'}"
-    engines = [ssh.engine(["node1", "node2"], {}, way, 5)]
-    gathered = gather(engines, tmp_path / "out", wishes)
-    assert [node.reduced for node in gathered.nodes] == [True, True]
-    fresh = fetch_whole(engines, gathered, [1], wishes, None)
-    assert [node.name for node in fresh] == ["node2"]
-    assert (gathered.folder / "nodes/node2/stacks/rank_1.txt").exists()
-    assert not (gathered.folder / "nodes/node2/summary.whichrank").exists()
-    assert (gathered.folder / "nodes/node1/summary.whichrank").exists()
+FETCHES = """
+import json, sys
+from pathlib import Path
+from whichrank.fleet.engines import ssh
+from whichrank.run.first_response.everywhere import Wishes, fetch_whole, gather
+wishes = Wishes(reduce=True, limit_s=120.0)
+engines = [ssh.engine(["node1", "node2"], {}, sys.argv[1], 5)]
+gathered = gather(engines, Path(sys.argv[2]), wishes)
+reduced = [node.reduced for node in gathered.nodes]
+print(json.dumps([reduced, [node.name for node in fetch_whole(engines, gathered, [1], wishes, None)]]))
+"""
+
+
+def test_whole_evidence_is_fetched_where_a_summary_leaves_a_doubt(cluster):
+    out = cluster.folder / "doubt"
+    way = f"ssh -F {cluster.folder / 'ssh_config'}"
+    done = cluster.inside("login", sys.executable, "-c", FETCHES, way, str(out), check=False)
+    assert json.loads(done.stdout) == [[True, True], ["node2"]], done.stderr
+    assert (out / "nodes/node2/stacks/rank_1.txt").exists()
+    assert not (out / "nodes/node2/summary.whichrank").exists()
+    assert (out / "nodes/node1/summary.whichrank").exists()
 
 
 def leaves(tree):

@@ -146,7 +146,8 @@ def unpack(data: bytes, path: Path, tables: dumps.Tables) -> Summary:
 
 
 def _restored(reading: _Reading, shared: Sequence[bytes], tables: dumps.Tables) -> Reading:
-    records, notes = [], [reading.note] if reading.note else []
+    records: list[Any] = []
+    notes = [reading.note] if reading.note else []
     quality = reading.quality
     for value in reading.records:
         try:
