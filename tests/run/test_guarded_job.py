@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 JOB = """
-import os, sys, time, torch, torch.distributed as dist
+import contextlib, os, sys, time, torch, torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 torch.set_num_threads(1)
 mode, steps = sys.argv[1], int(sys.argv[2])
@@ -23,8 +24,33 @@ def rank_main(rank):
     torch.manual_seed(0)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 4)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for step in range(steps):
-        inputs = torch.randn(8, 16, generator=torch.Generator().manual_seed(99 * rank + step))
+    def inputs_of(number):
+        return torch.randn(8, 16, generator=torch.Generator().manual_seed(99 * rank + number))
+
+    if mode == "joined":
+        for epoch in range(2):
+            with Join([model]):
+                for number in range(steps - 4 * rank):
+                    optimizer.zero_grad()
+                    model(inputs_of(number)).pow(2).mean().backward()
+                    optimizer.step()
+        steps_left = 0
+    elif mode == "accumulated":
+        for step in range(steps):
+            optimizer.zero_grad()
+            for part in range(3):
+                inputs = inputs_of(3 * step + part)
+                if rank == 1 and step == 6 and part == 1:
+                    inputs[2, 3] = float("nan")
+                with model.no_sync() if part < 2 else contextlib.nullcontext():
+                    model(inputs).pow(2).mean().backward()
+            optimizer.step()
+            time.sleep(0.05)
+        steps_left = 0
+    else:
+        steps_left = steps
+    for step in range(steps_left):
+        inputs = inputs_of(step)
         optimizer.zero_grad()
         model(inputs).pow(2).mean().backward()
         optimizer.step()
@@ -113,3 +139,18 @@ def test_compare_finds_nothing_between_a_run_and_itself(tmp_path):
     )
     assert judged.returncode == 0, judged.stdout
     assert "Nothing wrong found" in judged.stdout
+
+
+def test_ranks_that_step_different_numbers_of_times_are_not_compared(tmp_path):
+    """Within `Join` replicas differ until it ends, and the same step of two ranks is not the same moment."""
+    done = run(tmp_path, "--guard", mode="joined", steps=16)
+    assert done.returncode == 0, done.stderr
+    assert "is off: the ranks step different numbers of times" in done.stderr
+    assert not (tmp_path / "out" / "verdict.json").exists()
+
+
+def test_a_nan_in_an_earlier_micro_batch_is_not_blamed_on_the_gpu(tmp_path):
+    """The last micro-batch alone, computed again, does not give the sum of three."""
+    run(tmp_path, "--guard", mode="accumulated", steps=40)
+    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())["verdict"]
+    assert (verdict["cause"], verdict["culprits"]["ranks"]) == ("nan-origin", [1])

@@ -127,7 +127,7 @@ class GuardWatch(Silent):
             self.comparison.add(file, fresh)
         for note in fresh:
             if note.kind == "off":
-                self.tell(f"the guard of rank {file.rank} has a problem of its own: {note.said['why'][:200]}")
+                self.tell(f"the guard of rank {file.rank} is off: {note.said['why'][:200]}")
             elif note.kind == "plan":
                 self._plan(note.said)
 
@@ -137,6 +137,8 @@ class GuardWatch(Silent):
         if self._planned or not all(isinstance(n, (int, float)) and n >= 0 for n in numbers):
             return
         self._planned = True
+        if not numbers[0]:
+            return  # no step was measured
         step_s, look_s, slice_s, gradients, slices = (float(str(n)) for n in numbers)
         share = 100 * (look_s / max(gradients, 1) + slice_s / max(slices, 1)) / max(step_s, 1e-9)
         parts = self.comparison.replicas.window if self.comparison is not None else 0

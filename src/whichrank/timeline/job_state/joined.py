@@ -25,6 +25,7 @@ _OF_ONE_HOST = ("rdma-fabric", "net-interface", "software-version", "host-resour
 _OF_THE_WHOLE_HOST = ("rdma-fabric", "net-interface", "software-version")
 """What is wrong with such a host is wrong for all of its ranks."""
 _ADDRESS = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
+_REMOTE = "remote process exited"
 _NOT_REACHED = re.compile(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unreach)|no route to host)")
 _ENDS_A_PROCESS = ("gpu-hardware", "cuda-fault", "rdma-fabric", "net-interface", "launch-rendezvous")
 _TIMED_OUT: tuple[EventKind, ...] = ("watchdog_timeout", "gloo_timeout", "monitored_barrier_failed")
@@ -81,12 +82,21 @@ def _with_ranks_of_host(case: Case, finding: Finding) -> Finding:
     if cause is None or named or not subject.hosts or finding.category not in ("hang", "crash"):
         return finding
     ranks = tuple(sorted({rank for host in subject.hosts for rank in case.people.ranks_on(host)}))
+    ranks = ranks or _failed_themselves(case)
     if not ranks or len(ranks) >= case.world:
         return finding
     if cause.family in _OF_THE_WHOLE_HOST:
         others = tuple(r for r in range(case.world) if r not in ranks)
         return replace(finding, subject=replace(subject, ranks=ranks), victims=finding.victims or others)
     return replace(finding, subject=replace(subject, candidates=ranks)) if cause.family in _OF_ONE_HOST else finding
+
+
+def _failed_themselves(case: Case) -> tuple[int, ...]:
+    """The ranks of which NCCL says that a call of their own failed, where all others only lost a peer."""
+    said = {e.rank: e.text("text") for e in case.of_kind("nccl_error") if e.rank is not None}
+    lost = {rank for rank, text in said.items() if _REMOTE in text}
+    own = said.keys() - lost
+    return tuple(sorted(own)) if lost and len(own) < case.world and len(said) == case.world else ()
 
 
 def _of_whom(case: Case, finding: Finding) -> Finding:

@@ -109,10 +109,13 @@ class Replays:
             for module in root.modules()
         )
         self.last: Pass | None = None
+        self._passes = 0
+        """Forward passes with gradients since the last step: of several, the gradients are the sum."""
         self._usual: list[list[float]] = []
 
     def forward(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.last = Pass(module, args, kwargs) if self.possible else None
+        self._passes += 1
+        self.last = Pass(module, args, kwargs) if self.possible and self._passes == 1 else None
 
     def returned(self, output: Any) -> None:
         if self.last is None:
@@ -125,7 +128,7 @@ class Replays:
 
     def before_step(self, step: int, norms: Any) -> None:
         """The gradients are complete: is something to be computed again?"""
-        last, self.last = self.last, None
+        last, self.last, self._passes = self.last, None, 0
         if last is None or norms is None or (norms.device.type != "cpu" and not self.due and not self._turn(step)):
             return
         first = norms.tolist()

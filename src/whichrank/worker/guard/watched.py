@@ -39,6 +39,7 @@ class Watched:
         self.gradients = Gradients(self.parameters, replicas.ddp)
         self.batch = Batch()
         self.count = self.stepped = 0
+        self.joined = False
         self._on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters)
         self.layout: Layout | None = None
         self._shape: tuple[int, int] = (-1, -1)
@@ -89,6 +90,8 @@ class Watched:
 
     def after_step(self, loss: Any) -> None:
         step, self.count = self.count, self.count + 1
+        if self._uneven():
+            return
         if loss is not None:
             self._losses.append((step, loss))
         if step % self.guard.plan.gradients == 0:
@@ -100,6 +103,18 @@ class Watched:
         if len(self._losses) >= LOSSES or step < SETTLED:
             self._note_losses()
         self._measure()
+
+    def _uneven(self) -> bool:
+        """Within torch's `Join` ranks step different numbers of times, and replicas differ until it ends.
+
+        From then on the same step of two ranks is not the same moment: nothing of this optimizer is compared."""
+        if not self.joined:
+            configs = [getattr(root, "_join_config", None) for root in self.roots]
+            self.joined = any(getattr(config, "enable", False) for config in configs)
+            if self.joined:
+                why = "the ranks step different numbers of times (torch's Join): replicas are not compared"
+                self.guard.later({"t": "off", "why": why})
+        return self.joined
 
     def flush(self) -> None:
         """At the end of the job: what waits to be written in company."""
