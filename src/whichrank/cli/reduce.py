@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
+from whichrank.cli._given import evidence
 from whichrank.cli._progress import ProgressLine
 from whichrank.cli._remote import fetched
-from whichrank.cli.diagnose import evidence
 from whichrank.evidence.summary.head import NAME
 from whichrank.model.errors import UsageError
 
