@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,17 +12,28 @@ import msgspec
 import numpy as np
 import pytest
 
+import whichrank
 from tests.evidence.summary import many_ranks
 from tests.evidence_at import SHARED
 from whichrank.cli.main import main
-from whichrank.evidence.summary import dumps, file, values
+from whichrank.evidence.summary import dumps, file, smaller, values
 from whichrank.evidence.summary.head import MAGIC
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.flows.reduce import reduce
 from whichrank.model.errors import UnreadableError
+from whichrank.model.evidence import Ref
+from whichrank.records.nccl import NcclLog
+from whichrank.records.network import TcpSocket
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 CASES = ("nccl_h200/conditional", "nccl_h200/dataloader_stall", "logs/oom-halved", "logs/two-jobs-one-file")
+SS_NAMES = (
+    "backoff", "busy", "bytes_acked", "bytes_received", "bytes_sent", "cwnd", "data_segs_in", "data_segs_out",
+    "delivery_rate", "dsack_dups", "lastack", "lastrcv", "lastsnd", "lost", "minrtt", "mss", "pacing_rate", "pmtu",
+    "reord_seen", "rto", "rtt", "rttvar", "rwnd_limited", "sacked", "sndbuf_limited", "total_retrans", "tries",
+    "unacked",
+)  # fmt: skip
+"""As `ss` calls what it prints of a connection."""
 SIMULATOR = SHARED / "tools/simulate_fr.py"
 
 
@@ -119,6 +131,44 @@ def test_full_evidence_beside_its_summary_is_read_instead(tmp_path):
     assert len(read) == len(set(read)) == 2
 
 
+def test_a_quiet_connection_keeps_what_rules_ask_for():
+    """Every value of a connection that some rule asks for by name is in a summary."""
+    source = Path(whichrank.__file__).parent
+    places = [source / "rules/paths.py", source / "records/network.py", *(source / "rules/net_interface").glob("*.py")]
+    asked = {name for path in places for name in re.findall(r'\.number\("(\w+)"\)', path.read_text())}
+    connection = asked & set(SS_NAMES)
+    assert connection
+    assert connection <= smaller.ASKED
+
+
+def test_values_of_a_connection_come_back():
+    known = {"rtt": 12.083, "minrtt": 0.004, "bytes_acked": 636.0, "cwnd": 18.0, "lastack": 0.12345678}
+    for queue in (0, 7):
+        ref = Ref("s", "line 2", "ESTAB 0 0 a:1 b:2 rtt:12")
+        socket = TcpSocket(ref, "ESTAB", "a", 1, "b", 2, queue, values=known)
+        back = smaller.whole_connection(values.restored(values.plain(smaller.connection(socket))))
+        assert back.values == {name: value for name, value in known.items() if queue or name in smaller.ASKED}
+        assert back.ref.quote == ("ESTAB 0 0 a:1 b:2 rtt:12" if queue else "ESTAB 0 0 a:1 b:2")
+
+
+def test_a_log_of_nccl_keeps_its_calls_without_what_stands_between(tmp_path):
+    line = (
+        "vm:965:965 [0] NCCL INFO AllReduce: opCount {:x} sendbuff 0x7f recvbuff 0x7f count 4096 datatype 7 op 0 root 0"
+    )
+    text = "".join(f"{line.format(n)} comm 0x12 [nranks=2] stream (nil)\n{'step ' * 40}{n}\n" for n in range(3000))
+    (tmp_path / "nccl.log").write_text(text)
+    made = reduce([tmp_path / "nccl.log"], jobs=1)
+    assert len(made.data) < 6000
+    found = file.unpack(made.data, Path("x"), dumps.Tables())
+    [log] = [
+        r for part in found.parts for _, reading in part.readings for r in reading.records if isinstance(r, NcclLog)
+    ]
+    [calls] = log.calls
+    assert calls.total == 3000
+    assert calls.calls.count.tolist() == [4096] * len(calls.kept)
+    assert f"opCount {2999:x} " in calls.quote(-1)
+
+
 def test_two_nodes_are_told_apart(tmp_path):
     log = tmp_path / "job" / "output.log"
     log.parent.mkdir()
@@ -166,6 +216,15 @@ def test_only_records_come_back():
     for value in (["Popen", {}], [1], "x", ["LogEvent", {"kind": "x", "ref": ["a"], "data": {"a": {}}}]):
         with pytest.raises(UnreadableError):
             values.restored(value)
+
+
+def test_an_empty_folder_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["whichrank", "reduce", str(tmp_path)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    assert "there is no evidence in" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 
 import jsonschema
@@ -49,6 +50,57 @@ def test_one_command_takes_all_nodes_and_names_the_rank(cluster):
     assert (out / "nodes/node3/stacks/rank_2.txt").stat().st_size > 100
     assert "RANK=2" in (out / "nodes/node3/environment/rank_2.env").read_text()
     assert not any(b"hunter2" in path.read_bytes() for path in out.rglob("*") if path.is_file())
+
+
+def test_nodes_reduce_their_evidence_and_capture_packets(cluster):
+    out = cluster.folder / "reduced"
+    asked = (
+        "--hosts",
+        "node[1-3]",
+        "--reduce",
+        "--packets",
+        "2",
+        "--timeout",
+        "120",
+        "--out",
+        str(out),
+        "--format",
+        "json",
+    )
+    done = whichrank(cluster, "collect", *asked)
+    assert done.returncode == 1, done.stderr
+    document = json.loads(done.stdout)
+    assert document["verdict"]["culprits"]["ranks"] == [1]
+    assert document["verdict"]["cause"] == "rank-stuck-in-data-loading"
+    summaries = sorted(path.parent.name for path in out.rglob("summary.whichrank"))
+    assert summaries == ["node1", "node2", "node3"], done.stderr
+    assert sorted(path.name for path in (out / "nodes/node1").iterdir()) == ["manifest.json", "summary.whichrank"]
+    readers = {source["reader"] for source in document["coverage"]["sources"]}
+    assert {"pcap", "stacks"} <= readers
+    assert not any(b"hunter2" in path.read_bytes() for path in out.rglob("*") if path.is_file())
+
+
+FETCHES = """
+import json, sys
+from pathlib import Path
+from whichrank.fleet.engines import ssh
+from whichrank.run.first_response.everywhere import Wishes, fetch_whole, gather
+wishes = Wishes(reduce=True, limit_s=120.0)
+engines = [ssh.engine(["node1", "node2"], {}, sys.argv[1], 5)]
+gathered = gather(engines, Path(sys.argv[2]), wishes)
+reduced = [node.reduced for node in gathered.nodes]
+print(json.dumps([reduced, [node.name for node in fetch_whole(engines, gathered, [1], wishes, None)]]))
+"""
+
+
+def test_whole_evidence_is_fetched_where_a_summary_leaves_a_doubt(cluster):
+    out = cluster.folder / "doubt"
+    way = f"ssh -F {cluster.folder / 'ssh_config'}"
+    done = cluster.inside("login", sys.executable, "-c", FETCHES, way, str(out), check=False)
+    assert json.loads(done.stdout) == [[True, True], ["node2"]], done.stderr
+    assert (out / "nodes/node2/stacks/rank_1.txt").exists()
+    assert not (out / "nodes/node2/summary.whichrank").exists()
+    assert (out / "nodes/node1/summary.whichrank").exists()
 
 
 def leaves(tree):

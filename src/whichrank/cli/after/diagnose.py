@@ -16,6 +16,7 @@ import click
 
 from whichrank import report
 from whichrank.cli.options.evidence import FINDINGS, HEALTHY, NOT_ENOUGH, evidence
+from whichrank.cli.options.remote import fetched
 from whichrank.cli.options.site_rules import rules_option
 from whichrank.cli.terminal.output import write
 from whichrank.cli.terminal.progress import ProgressLine
@@ -85,18 +86,19 @@ def command(
 ) -> None:
     """Name the rank that broke the job, from what it left behind.
 
-    PATH is a flight-recorder dump, a log, a folder of them, or an archive (tar, zip, gz, xz, zst);
-    kinds may be mixed. "-" reads pasted text from standard input. --output report.html writes one page that
-    opens in any browser, without a network.
+    PATH is a flight-recorder dump, a log, a folder of them, or an archive (tar, zip, gz, xz, zst); kinds may be mixed.
+    s3://, gs:// and other addresses that fsspec knows work too (pip install 'whichrank[remote]'). "-" reads pasted text
+    from standard input. --output report.html writes one page that opens in any browser, without a network.
     """
-    given = evidence(paths)
     # numpy is used for columns, never for algebra: its threads would only cost their start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from whichrank.flows.diagnose.pipeline import diagnose
 
     name = format_name(format_, output)
-    with closing(ProgressLine(quiet=quiet)) as progress, _on_engine(engine, given, progress) as read:
-        diagnosis = diagnose(read, source=source, jobs=jobs, progress=progress, why=why, views=name in DRAWN)
+    with closing(ProgressLine(quiet=quiet)) as progress, fetched(paths, progress) as here:
+        given = evidence(here)
+        with _on_engine(engine, given, progress) as read:
+            diagnosis = diagnose(read, source=source, jobs=jobs, progress=progress, why=why, views=name in DRAWN)
     write(rendered(diagnosis, name, output, verbose=verbose), output)
     if output is not None and not quiet:
         click.echo(f"{diagnosis.verdict.summary}\nThe report is in {output}.", err=True)

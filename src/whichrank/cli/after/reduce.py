@@ -9,16 +9,18 @@ from pathlib import Path
 
 import click
 
+from whichrank.cli.options.evidence import evidence
+from whichrank.cli.options.remote import fetched
 from whichrank.cli.terminal.progress import ProgressLine
 from whichrank.evidence.summary.head import NAME
 from whichrank.model.errors import UsageError
 
-DONE, NOTHING = 0, 3
+DONE = 0
 _NODE = re.compile(r"\w[\w.-]{0,120}", re.ASCII)
 
 
 @click.command(name="reduce")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help=f"The summary (default: {NAME} in the folder)."
 )
@@ -27,7 +29,7 @@ _NODE = re.compile(r"\w[\w.-]{0,120}", re.ASCII)
 @click.option("--quiet", is_flag=True, help="Nothing on stderr.")
 @click.pass_context
 def command(
-    ctx: click.Context, paths: tuple[Path, ...], out: Path | None, node: str, jobs: int | None, quiet: bool
+    ctx: click.Context, paths: tuple[str, ...], out: Path | None, node: str, jobs: int | None, quiet: bool
 ) -> None:
     """Read dumps, logs and stacks where they lie, and keep what a verdict needs: the last calls of every group and
     those that are not finished, events with their quotes, stacks, clocks; about 4 KB per rank.
@@ -48,9 +50,18 @@ def command(
     from whichrank.flows.reduce import reduce
     from whichrank.model.files import replace_file
 
-    target = out or (paths[0] / NAME if paths[0].is_dir() else paths[0].with_name(NAME))
-    with closing(ProgressLine(quiet=quiet)) as progress:
-        found = reduce(paths, node=node, jobs=jobs, progress=progress)
+    if out is None and "://" in paths[0]:
+        raise UsageError("a summary of files elsewhere needs a place", "Give --out FILE.")
+    first = Path(paths[0])
+    target = out or (first / NAME if first.is_dir() else first.with_name(NAME))
+    with closing(ProgressLine(quiet=quiet)) as progress, fetched(paths, progress) as here:
+        given = [path for path in evidence(here) if path != "-"]
+        found = reduce(given, node=node, jobs=jobs, progress=progress)
+    if not found.files:
+        raise UsageError(
+            f"there is no evidence in {', '.join(map(str, paths[:4]))}",
+            "Give folders or files with dumps, logs or stacks.",
+        )
     try:
         replace_file(target, found.data)
     except OSError as error:
@@ -60,4 +71,4 @@ def command(
         click.echo(
             f"{found.files} files ({found.size:,} bytes) became {target} ({len(found.data):,} bytes{each})", err=True
         )
-    ctx.exit(DONE if found.files else NOTHING)
+    ctx.exit(DONE)

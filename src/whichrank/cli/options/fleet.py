@@ -42,11 +42,13 @@ def fleet_options(command: F) -> F:
 def engine_of(options: dict[str, Any], connect_s: int = 10) -> Engine:
     """Take the options out, and say which engine they mean; this host without any."""
     hosts, hostfile, ssh = options.pop("hosts"), options.pop("hostfile"), options.pop("ssh")
-    hostfile = options.pop("mpi_hostfile") or hostfile
+    mpi = options.pop("mpi_hostfile")
     slurm, job = options.pop("slurm"), options.pop("slurm_job")
     k8s, container, ray = options.pop("k8s"), options.pop("k8s_container"), options.pop("ray_address")
-    given = [name for name, value in (("--hosts", hosts), ("--hostfile", hostfile), ("--slurm", slurm or job),
-                                      ("--k8s", k8s), ("--ray", ray)) if value]  # fmt: skip
+    given = [name for name, value in (("--hosts", hosts), ("--hostfile", hostfile), ("--mpi-hostfile", mpi),
+                                      ("--slurm-job" if job else "--slurm", slurm or job), ("--k8s", k8s),
+                                      ("--ray", ray)) if value]  # fmt: skip
+    hostfile = hostfile or mpi
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} are different ways to name hosts", "Give one of them.")
     if hosts or hostfile:

@@ -8,18 +8,19 @@ from __future__ import annotations
 import hashlib
 import lzma
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from whichrank.evidence.summary import dumps, values
+from whichrank.evidence.summary import dumps, smaller, values
 from whichrank.evidence.summary.head import MAGIC
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Quality, Source
 from whichrank.records.dump import Dump
+from whichrank.records.nccl import NcclLog
 from whichrank.records.network import TcpSocket
 
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 20}]
@@ -28,7 +29,6 @@ _MOST = 512 << 20
 """Unpacked; a node's summary has some 100 KB."""
 _ENDS = 1 << 16
 _NAMED = 4
-_QUOTE = 80
 SHORTENED = "its end, in a summary"
 
 
@@ -96,9 +96,10 @@ def pack(summary: Summary) -> bytes:
 def _packed(record: Any, shared: dumps.Shared) -> list[Any]:
     if isinstance(record, Dump):
         return ["Dump", dumps.packed(dumps.shortened(record), len(record), shared)]
-    if isinstance(record, TcpSocket) and not (record.send_queue or record.recv_queue or record.timer):
-        # A quiet connection is nobody's proof: its numbers are in its values already.
-        record = replace(record, ref=replace(record.ref, quote=record.ref.quote[:_QUOTE]))
+    if isinstance(record, TcpSocket):
+        record = smaller.connection(record)
+    elif isinstance(record, NcclLog):
+        record = smaller.nccl_log(record)
     return values.plain(record)
 
 
@@ -145,7 +146,8 @@ def unpack(data: bytes, path: Path, tables: dumps.Tables) -> Summary:
 
 
 def _restored(reading: _Reading, shared: Sequence[bytes], tables: dumps.Tables) -> Reading:
-    records, notes = [], [reading.note] if reading.note else []
+    records: list[Any] = []
+    notes = [reading.note] if reading.note else []
     quality = reading.quality
     for value in reading.records:
         try:
@@ -155,7 +157,8 @@ def _restored(reading: _Reading, shared: Sequence[bytes], tables: dumps.Tables) 
                 if whole > len(dump):
                     notes.append(f"{SHORTENED}: {len(dump)} of its {whole:,} calls")
             else:
-                records.append(values.restored(value))
+                record = values.restored(value)
+                records.append(smaller.whole_connection(record) if isinstance(record, TcpSocket) else record)
         except UnreadableError as error:
             quality = "partial"
             notes.append(error.message)

@@ -11,12 +11,15 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from whichrank.model.errors import UnreadableError
 from whichrank.records.nccl import NcclLog
 
 MOST_ITEMS = 1 << 22
 """Of one column."""
+_FEW = 8
+"""Values of a column that are not worth to be packed."""
 
 
 @cache
@@ -95,6 +98,8 @@ def _is_value(value: Any) -> bool:
 
 def _column(value: Any) -> Any:
     if isinstance(value, np.ndarray):
+        if value.dtype == np.int64 and value.ndim == 1 and len(value) > _FEW:
+            return ["<i8", list(value.shape), *_differences(value)]
         return [value.dtype.str, list(value.shape), value.tobytes()]
     if isinstance(value, np.generic):
         return value.item()
@@ -107,10 +112,32 @@ def _uncolumn(kind: Any, value: Any) -> Any:
         return Counter(msgspec.convert(value, dict[get_args(kind)[0], int]))  # type: ignore[misc]
     declared = get_args(kind)
     of = get_args(declared[1]) if len(declared) == 2 else ()
-    name, shape, data = value
+    name, shape, data, *rest = value
     column = np.dtype(name)
     if column.kind not in "iufb" or (of and of[0] is not Any and column.type is not of[0]):
         raise ValueError("a column of another type")
     if not all(isinstance(size, int) and 0 <= size <= MOST_ITEMS for size in shape):
         raise ValueError("a column of no size")
+    if rest:
+        return _summed(shape, data, *rest)
     return np.frombuffer(data, column).reshape(shape).copy()
+
+
+def _differences(column: npt.NDArray[np.int64]) -> tuple[bytes, int, str]:
+    """From one value to the next, in the smallest type that holds them: what grows evenly packs well."""
+    first = int(column[0])
+    steps = np.diff(column, prepend=first)
+    for name in ("<i1", "<i2", "<i4", "<i8"):
+        if np.iinfo(name).min <= steps.min() and steps.max() <= np.iinfo(name).max:
+            break
+    return steps.astype(name).tobytes(), first, name
+
+
+def _summed(shape: Any, data: Any, first: Any, name: Any) -> npt.NDArray[np.int64]:
+    if name not in ("<i1", "<i2", "<i4", "<i8") or not isinstance(first, int) or len(shape) != 1:
+        raise ValueError("a column of another type")
+    steps = np.frombuffer(data, name)
+    if len(steps) != shape[0] or not -(1 << 62) < first < 1 << 62:
+        raise ValueError("a column of another size")
+    summed: npt.NDArray[np.int64] = steps.astype(np.int64).cumsum() + first
+    return summed

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from whichrank.model.findings import NextStep
-from whichrank.model.verdict import Diagnosis
+from whichrank.model.verdict import Diagnosis, Verdict
 from whichrank.timeline.case import Case
 
 _PID = re.compile(r"\bPID\b")
@@ -20,12 +20,16 @@ WANTED = 4
 UNSURE = 0.6
 
 
+def doubtful(verdict: Verdict) -> bool:
+    """Whether more evidence may change it."""
+    return verdict.category == "unknown" or bool(verdict.culprits.candidates) or verdict.confidence < UNSURE
+
+
 def with_wanted(answer: Diagnosis, shortened: Mapping[int, str]) -> Diagnosis:
     """Where summaries leave a doubt, the whole dumps that may settle it: those of the ranks in question first."""
-    verdict = answer.verdict
-    open_question = verdict.category == "unknown" or verdict.culprits.candidates or verdict.confidence < UNSURE
-    if not shortened or not open_question:
+    if not shortened or not doubtful(answer.verdict):
         return answer
+    verdict = answer.verdict
     meant = [rank for rank in (*verdict.culprits.ranks, *verdict.culprits.candidates) if rank in shortened]
     ranks = (meant or sorted(shortened))[:WANTED]
     files = " ".join(shlex.quote(shortened[rank]) for rank in ranks)

@@ -6,6 +6,7 @@ archives get, and what a node says of itself is checked value by value.
 
 from __future__ import annotations
 
+import glob
 import json
 import re
 import secrets
@@ -13,7 +14,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +39,8 @@ _BANNER = 1 << 16
 _SLACK_S = 6.0
 """Beside the time that the collector takes: to connect, start Python and send."""
 _MOST_RANKS = 1 << 20
+MOST_WHOLE = 8
+"""Nodes whose whole evidence is fetched where summaries leave a doubt."""
 _UNREACHABLE = re.compile(
     r"timed out|timeout|no route to host|network is unreachable|no answer within|connection reset|host is down"
     r"|connection closed",
@@ -58,6 +61,10 @@ class Wishes:
     job: str = ""
     """Which job is meant, where nodes run several."""
     python: str | None = None
+    reduce: bool = False
+    """Whether nodes that can send a summary instead of their evidence."""
+    packets_s: float = 0.0
+    """How long packets of the job are captured; 0 for not at all."""
 
 
 @dataclass(slots=True)
@@ -78,6 +85,10 @@ class Node:
     notes: list[str] = field(default_factory=list)
     bundles: list[Path] = field(default_factory=list)
     """On their way into the common one."""
+    host: str = ""
+    """By what it is reached."""
+    reduced: bool = False
+    """It sent a summary of its evidence."""
 
 
 @dataclass(slots=True)
@@ -137,11 +148,37 @@ def gather(engines: Sequence[Engine], out: Path, wishes: Wishes, progress: Progr
     return gathered
 
 
+def fetch_whole(
+    engines: Sequence[Engine], gathered: Gathered, ranks: Iterable[int], wishes: Wishes, progress: Progress | None
+) -> list[Node]:
+    """The whole evidence of the nodes of these ranks, in place of their summaries; returns the nodes that sent it."""
+    wanted, asked = set(ranks), replace(wishes, reduce=False, packets_s=0.0)
+    nodes = [node for node in gathered.nodes if node.reduced and wanted & set(node.ranks)][:MOST_WHOLE]
+    fresh: list[Node] = []
+    with tempfile.TemporaryDirectory(prefix=".incoming-", dir=gathered.folder) as name:
+        for number, engine in enumerate(engines):
+            left = [n.host for n in nodes if n.host in engine.hosts and not any(f.host == n.host for f in fresh)]
+            incoming = private_folder(Path(name) / str(number))
+            found = _ask(engine, left, incoming, asked, progress) if left else {}
+            fresh += [node for node in found.values() if node.state == "here" and node.bundles]
+        for node in fresh:
+            old = next(each for each in nodes if each.host == node.host)
+            node.name, old.reduced = old.name, False
+            for place in (gathered.folder / record.FOLDER).glob(f"{glob.escape(old.name)}*"):
+                if place.name == old.name or place.name.startswith(f"{old.name}."):
+                    shutil.rmtree(place, ignore_errors=True)
+            _place(node, gathered.folder)
+    return fresh
+
+
 def _ask(
     engine: Engine, hosts: Sequence[str], incoming: Path, wishes: Wishes, progress: Progress | None
 ) -> dict[str, Node]:
-    token, archive = secrets.token_hex(8), travelling.archive()
-    given = {"token": token, "limit_s": wishes.limit_s, "most": wishes.most, "job": wishes.job, "depth": wishes.depth}
+    token, archive = secrets.token_hex(8), travelling.archive(reduces=wishes.reduce)
+    given = {
+        "token": token, "limit_s": wishes.limit_s, "most": wishes.most, "job": wishes.job, "depth": wishes.depth,
+        "reduce": wishes.reduce, "packets": wishes.packets_s,
+    }  # fmt: skip
     part = Engine(engine.name, tuple(hosts), engine.wrap, engine.addresses)
     answers = fetch(
         part,
@@ -151,7 +188,10 @@ def _ask(
         Bounds(wishes.limit_s + _SLACK_S, wishes.most, wishes.at_once),
         progress=(lambda done, total: progress("collecting", done, total)) if progress is not None else None,
     )
-    return {host: _taken_in(host, answer, token) for host, answer in answers.items()}
+    found = {host: _taken_in(host, answer, token) for host, answer in answers.items()}
+    for host, node in found.items():
+        node.host = host
+    return found
 
 
 def folder_name(host: str) -> str:
@@ -234,7 +274,10 @@ def _document(path: Path) -> dict[str, Any]:
 def _understand(node: Node, document: Mapping[str, Any]) -> None:
     rows = document.get("jobs")
     node.jobs = [row for row in rows if isinstance(row, dict)][:64] if isinstance(rows, list) else []
-    hidden, spy = document.get("hidden"), document.get("py_spy")
+    hidden, spy, whole = document.get("hidden"), document.get("py_spy"), document.get("not_reduced")
+    node.reduced = whole == ""
+    if isinstance(whole, str) and whole:
+        node.notes.append(f"the evidence was sent whole, not reduced there: {whole[:200]}")
     node.hidden = hidden if isinstance(hidden, int) and 0 <= hidden < 1 << 20 else 0
     node.py_spy = spy if isinstance(spy, bool) else None
     for row in node.jobs:

@@ -16,12 +16,14 @@ import sys
 import tarfile
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, BinaryIO
 
 from whichrank.evidence.bundle import MemoryBundle
-from whichrank.evidence.collectors import processes, tools
+from whichrank.evidence.collectors import job_sockets, packets, processes, tools
+from whichrank.run.first_response.reduce_there import PACKAGE, reduce_there
 from whichrank.run.watch.capture import capture, gather_machine, only_stacks
 from whichrank.run.watch.collect import UNWATCHED, unwatched_crew
 from whichrank.run.watch.find_jobs import FoundJob, jobs
@@ -89,10 +91,59 @@ def take(wishes: dict[str, Any], deadline: float) -> tuple[dict[str, Any], list[
     if not found and depth == "full":
         tasks = [gather_machine]
     bundles = []
+    watch = _Packets(found, float(wishes.get("packets") or 0.0))
     for task in tasks:
         bundles.append(MemoryBundle(name, most // len(tasks)))
         _bounded(bundles[-1], partial(task, bundles[-1]), deadline)
+    watch.keep(bundles, deadline)
+    if wishes.get("reduce"):
+        document["not_reduced"] = _reduce(found, bundles, name, deadline)
     return document, bundles
+
+
+class _Packets:
+    """A capture of the job's packets, beside everything else."""
+
+    def __init__(self, found: Sequence[FoundJob], seconds: float) -> None:
+        self._result: list[tuple[bytes, str]] = []
+        self._thread = threading.Thread(target=self._run, args=(found, seconds), daemon=True)
+        self._wanted = bool(found) and seconds > 0
+        if self._wanted:
+            self._thread.start()
+
+    def _run(self, found: Sequence[FoundJob], seconds: float) -> None:
+        pids = [pid for job in found for pid in (job.launcher, *job.ranks)]
+        stores = {processes.environ(job.ranks[0]).get("MASTER_PORT", "") for job in found}
+        ports = packets.ports_of(job_sockets.of(pids), [int(port) for port in stores if port.isdigit()])
+        self._result.append(packets.capture(ports, seconds))
+
+    def keep(self, bundles: Sequence[MemoryBundle], deadline: float) -> None:
+        if not self._wanted or not bundles:
+            return
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        data, why = self._result[0] if self._result else (b"", "the time was up")
+        bundles[0].add("packets.pcap", data, "packets", note=why)
+        bundles[0].close()
+
+
+def _reduce(found: Sequence[FoundJob], bundles: Sequence[MemoryBundle], name: str, deadline: float) -> str:
+    """Why the evidence could not be reduced here; empty where it was."""
+    if not bundles:
+        return ""
+    with zipfile.ZipFile(sys.path[0]) as archive:  # what travelled here
+        package = archive.read(PACKAGE)
+    own = [processes.command(pid).partition(" ")[0] for job in found for pid in job.ranks[:1] if _is_mine(pid)]
+    safe = [path for path in own if path.startswith("/") and _not_writable_by_others(os.path.dirname(path))]  # noqa: PTH120
+    pythons = list(dict.fromkeys([*safe, sys.executable]))
+    why = [reduce_there(bundle, pythons, package, name, deadline) for bundle in bundles]
+    return next((reason for reason in why if reason), "")
+
+
+def _is_mine(pid: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.geteuid()  # noqa: PTH116
+    except OSError:
+        return False
 
 
 def matching(wanted: str) -> list[FoundJob]:
@@ -149,10 +200,7 @@ def _know_tools(found: Iterable[FoundJob]) -> None:
     places = []
     for job in found:
         for pid in job.ranks[:1]:
-            try:
-                if os.stat(f"/proc/{pid}").st_uid != os.geteuid():  # noqa: PTH116
-                    continue
-            except OSError:
+            if not _is_mine(pid):
                 continue
             known = processes.environ(pid)
             program = processes.command(pid).partition(" ")[0]

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import whichrank
+from whichrank.run.first_response.reduce_there import PACKAGE
 
 ENTRY = "whichrank.run.first_response.on_node"
 OLDEST = (3, 8)
@@ -22,6 +23,9 @@ _PYTHONS = (
     "/usr/libexec/platform-python", "/opt/conda/bin/python3",
 )  # fmt: skip
 _TOO_OLD = 42
+_READS = ("model", "facts", "records", "fleet", "evidence", "flows", "source", "timeline", "verdict")
+"""Packages that read evidence."""
+_SUFFIXES = (".py", ".csv", ".txt", ".toml", ".yaml", ".yml", ".json", ".md")
 
 # Python's part of the start, for any Python 3: the archive is the beginning of standard input, and lives in memory.
 _START = f"""
@@ -82,14 +86,29 @@ def command(python: str | None, size: int) -> list[str]:
 
 
 @cache
-def archive() -> bytes:
-    """The zip archive."""
+def archive(*, reduces: bool = False) -> bytes:
+    """The zip archive; with all that a node needs to reduce its evidence itself."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as box:
         box.writestr("whichrank_start.py", _SHIM)
         for name, path in sorted(modules().items()):
             place = name.replace(".", "/") + ("/__init__.py" if path.name == "__init__.py" else ".py")
             box.write(path, place)
+        if reduces:
+            box.writestr(PACKAGE, package(), zipfile.ZIP_STORED)
+    return packed.getvalue()
+
+
+@cache
+def package() -> bytes:
+    """The part of whichrank that reads evidence, as a zip archive."""
+    packed, root = io.BytesIO(), Path(whichrank.__file__).parent
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as box:
+        for path in sorted(root.rglob("*")):
+            inside = path.relative_to(root)
+            of_it = len(inside.parts) == 1 or inside.parts[0] in _READS
+            if path.is_file() and of_it and "__pycache__" not in inside.parts and path.suffix in _SUFFIXES:
+                box.write(path, f"whichrank/{inside.as_posix()}")
     return packed.getvalue()
 
 

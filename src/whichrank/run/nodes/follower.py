@@ -14,21 +14,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+import msgspec
+
 from whichrank.run.nodes import protocol, wire
 from whichrank.run.nodes.clock import Offset
 from whichrank.run.nodes.evidence_transfer import pack
-from whichrank.run.nodes.protocol import Answer, Beat, Closing, Listing, Opening, Receipt, Request
-from whichrank.run.nodes.snapshot import Snapshot
-from whichrank.run.nodes.wire import Kind, RefusedError, Stream, WireError
+from whichrank.run.nodes.leader import FAN_IN, Leader
+from whichrank.run.nodes.protocol import Answer, Beat, Closing, Leads, Listing, Opening, Receipt, Request
+from whichrank.run.nodes.snapshot import Below, Snapshot
+from whichrank.run.nodes.wire import Kind, Referral, RefusedError, Stream, WireError
 
 BEAT_S = 1.0
 LEADER_S = 6.0
 """Without an answer for so long the leader is lost."""
 CONNECT_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 10.0
+NOBODY_YET_S = 1.0
+"""Until it is asked again, where nobody could be named that has room."""
 READ = 64 << 10
 FULL = 512 << 10
 """Bytes that may wait: a parcel goes out piece by piece, with beats between."""
+
+
+class _ReferredError(Exception):
+    """The leader has enough nodes of its own."""
+
+    def __init__(self, to: Referral) -> None:
+        super().__init__(to.name)
+        self.to = to
 
 
 @dataclass(slots=True)
@@ -77,6 +90,15 @@ class Follower:
     heard_ns: int = 0
     closed: bool = False
     """Whether the leader closed the connection itself."""
+    below: Leader | None = None
+    """Where this node takes others in its leader's place."""
+    fan_in: int = FAN_IN
+    _parcels_at: Path = Path()
+    _referred: Referral | None = None
+    _above: list[str] = field(default_factory=list)
+    _told_below: list[Below] = field(default_factory=list)
+    _avoid: deque[str] = field(default_factory=lambda: deque(maxlen=8))
+    """Nodes that it was referred to, and could not reach."""
     _instance: str = field(default_factory=lambda: secrets.token_hex(8))
     _fresh: Snapshot | None = None
     _last: Snapshot = field(default_factory=Snapshot)
@@ -91,7 +113,8 @@ class Follower:
     def joined(self) -> bool:
         return time.monotonic() - self.heard < LEADER_S and not self.goodbye
 
-    def start(self, parcels: Path) -> None:  # noqa: ARG002 - a follower keeps none
+    def start(self, parcels: Path) -> None:
+        self._parcels_at = parcels
         if self._thread is None:
             for end in self._bell:
                 end.setblocking(False)
@@ -103,6 +126,8 @@ class Follower:
         self._ring()
         if self._thread is not None:
             self._thread.join(2.0)
+        if self.below is not None:
+            self.below.close()
         for end in self._bell:
             end.close()
 
@@ -129,9 +154,13 @@ class Follower:
     def _run(self) -> None:
         pause = FIRST_PAUSE_S
         while not self._stop.is_set():
-            joined = self.heard
+            joined, referred = self.heard, self._referred
             try:
                 self._connect()
+            except _ReferredError as error:
+                self._referred = error.to if error.to.host else None
+                self._stop.wait(0.05 if error.to.host else NOBODY_YET_S * (1 + secrets.randbelow(8)) / 8)
+                continue
             except RefusedError as error:
                 self.why = str(error)
                 if not self._refused:
@@ -140,6 +169,10 @@ class Follower:
                 pause = LONGEST_PAUSE_S
             except (OSError, WireError) as error:
                 self.why = str(getattr(error, "strerror", None) or error)
+            if referred is not None:  # back to the leader of all
+                self._referred = None
+                if self.heard == joined:
+                    self._avoid.append(referred.name)
             pause = FIRST_PAUSE_S if self.heard > joined else min(pause * 2, LONGEST_PAUSE_S)
             self._stop.wait(pause)
 
@@ -148,17 +181,20 @@ class Follower:
         return f"{self.place[0]}:{self.place[1]}"
 
     def _connect(self) -> None:
-        with socket.create_connection(self.place, CONNECT_S) as connection:
+        to = self._referred
+        with socket.create_connection((to.host, to.port) if to is not None else self.place, CONNECT_S) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             line = _Line(connection)
             early = self._shake_hands(line)
             connection.setblocking(False)
             self.goodbye = self.closed = False
             self.heard, self.heard_ns = time.monotonic(), time.time_ns()
-            self._fresh = self._last
+            self._fresh, self._told_below = self._last, []
             try:
                 for kind, payload in early:
                     self._hear(line, kind, payload)
+                if self.below is not None:
+                    line.say(Kind.LEADS, protocol.write(Leads(self.below.port)))
                 self._talk(line)
             finally:
                 if line.sending is not None:  # half a parcel is none
@@ -172,14 +208,21 @@ class Follower:
             raise RefusedError(f"it speaks version {hello.version}, not {wire.VERSION}")
         mine = wire.nonce()
         about = (hello.nonce, mine, self.name, self._instance)
-        join = wire.Join(self.name, self._instance, mine, wire.proof(self.token, "node", *about))
+        join = wire.Join(self.name, self._instance, mine, wire.proof(self.token, "node", *about), list(self._avoid))
         line.connection.sendall(line.stream.pack(Kind.JOIN, protocol.write(join)))
         welcome = self._expect(line, Kind.WELCOME, wire.Welcome)
-        if not wire.same(welcome.proof, wire.proof(self.token, "leader", *about)):
+        side = welcome.referral.side if welcome.referral is not None else "leader"
+        if not wire.same(welcome.proof, wire.proof(self.token, side, *about)):
             raise RefusedError("it does not know the token")
+        if welcome.referral is not None:
+            raise _ReferredError(welcome.referral)
+        if self._instance in welcome.above:
+            raise WireError("it follows this node")
         leader, member = wire.keys(self.token, hello.nonce, mine)
         line.stream.seal(member, leader)
-        self.leader, self.known = welcome.leader, welcome.name
+        self.leader, self.known, self._above = welcome.leader, welcome.name, [*welcome.above, self._instance]
+        if self.below is not None:
+            self.below.above = self._above
         return list(line.stream.feed(b""))
 
     def _expect(self, line: _Line, wanted: Kind, form: type[protocol.M]) -> protocol.M:
@@ -217,22 +260,24 @@ class Follower:
 
     def _rung(self, line: _Line, limit_s: float) -> bool:
         """Wait; hear what there is to hear; whether something is to be said at once."""
-        busy = [line.connection] if line.outbox or line.sending else []
-        readable, _, _ = select.select([line.connection, self._bell[0]], busy, [], limit_s)
-        if line.connection in readable:
+        poll = select.poll()  # select.select can't take descriptors beyond 1,023
+        poll.register(line.connection, select.POLLIN | (select.POLLOUT if line.outbox or line.sending else 0))
+        poll.register(self._bell[0], select.POLLIN)
+        ready = dict(poll.poll(limit_s * 1000))
+        if ready.get(line.connection.fileno(), 0) & ~select.POLLOUT:
             data = line.connection.recv(READ)
             if not data:
                 self.closed = True
                 raise WireError("it has gone")
             for kind, payload in line.stream.feed(data):
                 self._hear(line, kind, payload)
-        if self._bell[0] not in readable:
+        if self._bell[0].fileno() not in ready:
             return False
         with contextlib.suppress(OSError):
             self._bell[0].recv(4096)
         return True
 
-    def _hear(self, line: _Line, kind: Kind, payload: bytes) -> None:  # noqa: ARG002 - one form for all
+    def _hear(self, line: _Line, kind: Kind, payload: bytes) -> None:
         self.heard, self.heard_ns = time.monotonic(), time.time_ns()
         if kind is Kind.ANSWER and (answer := protocol.read(Answer, payload)) is not None:
             self.offset.learn(answer.sent_ns, answer.arrived_ns, answer.answered_ns, self.heard_ns)
@@ -242,12 +287,33 @@ class Follower:
             self.listed = listed
         elif kind is Kind.RECEIPT and (receipt := protocol.read(Receipt, payload)) is not None:
             self.receipts[receipt.token] = receipt.why
+        elif kind is Kind.LEAD:
+            self._lead(line)
+        elif kind is Kind.BYE and self._referred is not None:
+            raise WireError("it has ended")  # the one that passed words on; the leader of all may be there
         elif kind is Kind.BYE:
             self.goodbye = True
             raise WireError("it has ended")
 
+    def _lead(self, line: _Line) -> None:
+        """Take others, at the address by which the leader is reached; the connection says by itself that it failed."""
+        if self.below is None:
+            try:
+                listener = socket.create_server((line.connection.getsockname()[0], 0), family=line.connection.family)
+            except OSError as error:
+                self.tell(f"can't take other nodes, as the leader asks: {error.strerror}")
+                return
+            self.below = Leader(listener, self.known or self.name, self.token, self.tell, fan_in=self.fan_in)
+            self.below.above = self._above
+            self.below.start(self._parcels_at)
+        line.say(Kind.LEADS, protocol.write(Leads(self.below.port)))
+
     def _beat(self, line: _Line) -> None:
         snapshot, self._fresh = self._fresh, None
+        if snapshot is not None and snapshot.below is not None:
+            news = snapshot.below if snapshot.below != self._told_below else None
+            self._told_below = snapshot.below
+            snapshot = msgspec.structs.replace(snapshot, below=news)
         ahead, error = self.offset.best or (None, None)
         line.say(Kind.BEAT, protocol.write(Beat(time.time_ns(), snapshot, ahead, error)))
 

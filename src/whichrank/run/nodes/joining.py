@@ -51,6 +51,9 @@ class Link:
 
     @property
     def leading(self) -> Leader | Shared | None:
+        """What this node judges others by; one that takes others for its leader judges them when that is lost."""
+        if isinstance(self.side, Follower) and not self.side.joined:
+            return self.side.below
         if isinstance(self.side, Leader) or (isinstance(self.side, Shared) and self.side.leads):
             return self.side
         return None
@@ -60,6 +63,11 @@ class Link:
         if isinstance(self.side, Follower) or (isinstance(self.side, Shared) and not self.side.leads):
             return self.side
         return None
+
+    @property
+    def below(self) -> Leader | None:
+        """Where this node takes others for its leader, and passes on what they say."""
+        return self.side.below if isinstance(self.side, Follower) else None
 
     @property
     def judges(self) -> bool:

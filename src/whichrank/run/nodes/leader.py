@@ -20,14 +20,20 @@ from whichrank.model.errors import UsageError
 from whichrank.model.files import private_folder
 from whichrank.run.nodes import protocol, wire
 from whichrank.run.nodes.evidence_transfer import MOST as MOST_PARCEL
-from whichrank.run.nodes.protocol import Answer, Beat, Closing, Listing, Opening, Receipt, Request
+from whichrank.run.nodes.protocol import Answer, Beat, Closing, Leads, Listing, Opening, Receipt, Request
 from whichrank.run.nodes.roster import Node, Parcel, Roster
-from whichrank.run.nodes.wire import Kind, Stream, WireError
+from whichrank.run.nodes.wire import Kind, Referral, Stream, WireError
 
 MOST_CLIENTS = 4096
+FAN_IN = 64
+"""Nodes that report to one; others are referred to these, so that a tree grows."""
 MOST_STRANGERS = 64
 """Connections that have not yet proved who they are."""
+AT_ONCE = 4
+"""Nodes that are asked to take others, when there is no room."""
 HANDSHAKE_S = 10.0
+ANSWERS_S, AGAIN_S = 3.0, 30.0
+"""A node that is asked to lead says so within this time; else another is asked, and this one later again."""
 TURN_S = 0.5
 READ = 256 << 10
 MOST_WAITING = 16 << 20
@@ -68,6 +74,9 @@ class Leader:
     tell: Callable[[str], None]
     parcels: Path = Path()
     """Where parcels wait to be opened."""
+    fan_in: int = FAN_IN
+    above: list[str] = field(default_factory=list)
+    """Instances from the root down to this node; empty for the root."""
     roster: Roster = field(default_factory=Roster)
     _clients: dict[int, _Client] = field(default_factory=dict)
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
@@ -99,6 +108,10 @@ class Leader:
             os.close(self._spare)
             self._spare = None
         self._selector.close()
+
+    @property
+    def port(self) -> int:
+        return int(self.listener.getsockname()[1])
 
     def ask(self, request: Request) -> None:
         """Ask every node that is there."""
@@ -220,6 +233,8 @@ class Leader:
             self._take(client, payload)
         elif kind is Kind.CLOSING:
             self._close_parcel(client, client.node, payload)
+        elif kind is Kind.LEADS:
+            self._leads(client.node, payload)
         elif kind is Kind.BYE:
             self._drop(client, closed=True)
         else:
@@ -232,17 +247,67 @@ class Leader:
         about = (client.hello, join.nonce, join.name, join.instance)
         if not wire.same(join.proof, wire.proof(self.token, "node", *about)):
             raise WireError("wrong token")
+        if not any(node.instance == join.instance for node in self._direct()):
+            referral = self._referral(join)
+            if referral is not None:
+                self._welcome(client, join, join.name, about, referral)
+                return  # it goes by itself; else as a stranger after a while
         node = self.roster.admit(join.name, join.instance, client.address, self.name)
         for other in [c for c in self._clients.values() if c.node is node]:
             other.node = None  # it came back before its old connection was seen to be dead
             self._drop(other, closed=True)
-        mine = wire.proof(self.token, "leader", *about)
-        self._send(client, Kind.WELCOME, protocol.write(wire.Welcome(self.name, node.name, mine)))
-        leader, member = wire.keys(self.token, client.hello, join.nonce)
-        client.stream.seal(leader, member)
+        self._welcome(client, join, node.name, about)
         client.node = node
         if self._listed:
             self._send(client, Kind.ROSTER, protocol.write(self._listed))
+
+    def _welcome(
+        self, client: _Client, join: wire.Join, name: str, about: tuple[str, str, str, str],
+        referral: Referral | None = None,
+    ) -> None:  # fmt: skip
+        mine = wire.proof(self.token, referral.side if referral is not None else "leader", *about)
+        welcome = wire.Welcome(self.name, name, mine, self.above, referral)
+        self._send(client, Kind.WELCOME, protocol.write(welcome))
+        leader, member = wire.keys(self.token, client.hello, join.nonce)
+        client.stream.seal(leader, member)
+
+    def _direct(self) -> list[Node]:
+        return [client.node for client in self._clients.values() if client.node is not None]
+
+    def _referral(self, join: wire.Join) -> Referral | None:
+        """Where a node goes for which there is no room here; None where it stays, however many there are."""
+        direct = self._direct()
+        if len(direct) < self.fan_in:
+            return None
+        usable = [node for node in direct if node.name not in join.avoid]
+        leading = [node for node in usable if node.port]
+        chosen = min(leading, key=lambda node: node.load, default=None)
+        full = chosen is None or chosen.load >= self.fan_in
+        if full and self._promote(usable):
+            return Referral()  # there will be room in a moment
+        if chosen is None:
+            return None
+        chosen.referred.append(time.monotonic())
+        return Referral(chosen.name, chosen.address, chosen.port)
+
+    def _promote(self, usable: list[Node]) -> bool:
+        """Have some more nodes take others; whether one was asked, and may answer yet."""
+        now = time.monotonic()
+        if any(not node.port and now - node.asked_to_lead < ANSWERS_S for node in usable):
+            return True
+        able = [c for c in self._clients.values() if c.node in usable and c.node is not None and not c.node.port]
+        asked = [c for c in able if c.node is not None and now - c.node.asked_to_lead > AGAIN_S][:AT_ONCE]
+        for client in asked:
+            if client.node is not None:
+                client.node.asked_to_lead = now
+            self._send(client, Kind.LEAD, b"{}")
+        return bool(asked)
+
+    def _leads(self, node: Node, payload: bytes) -> None:
+        told = protocol.read(Leads, payload)
+        if told is None:
+            raise WireError("it leads at no port")
+        node.port = told.port
 
     def _beat(self, client: _Client, node: Node, payload: bytes) -> None:
         arrived = time.time_ns()

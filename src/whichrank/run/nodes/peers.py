@@ -16,6 +16,7 @@ from whichrank.run.nodes.record import Entry
 from whichrank.run.nodes.roster import Node, Standing
 from whichrank.run.nodes.shared import Shared
 from whichrank.run.nodes.snapshot import Distant
+from whichrank.run.nodes.tree import entries_below, hoist, orphans
 
 MISSING_S = 30.0
 """After which it is told that nodes have not come, or that the leader has not."""
@@ -34,6 +35,8 @@ class Fellows:
     _failed: set[str] = field(default_factory=set)
     _kept: dict[str, str] = field(default_factory=dict)
     """Node -> its parcel that has been opened."""
+    _passed_on: set[str] = field(default_factory=set)
+    """Nodes whose evidence came with that of another."""
     _listed: list[Listed] = field(default_factory=list)
     _joined: bool = False
     _told: set[str] = field(default_factory=set)
@@ -54,7 +57,9 @@ class Fellows:
     def running(self) -> bool:
         """Whether the job goes on somewhere else."""
         now = time.monotonic()
-        return any(node.standing(now) == "here" for node in self.nodes)
+        return any(
+            node.standing(now) == "here" or any(each.state == "here" for each in node.below) for node in self.nodes
+        )
 
     @property
     def own_clock(self) -> tuple[float, float] | None:
@@ -80,14 +85,13 @@ class Fellows:
         if self.link.leading is None:
             return []
         with self.link.leading.roster.lock:
-            return [m for node in self.nodes if node.snapshot.launch == launch for m in node.people(now_s)]
+            nodes = [node for node in self.nodes if node.snapshot.launch == launch]
+            return [*(m for node in nodes for m in node.people(now_s)), *orphans(nodes, now_s)]
 
     def look(self) -> list[Node]:
         """Tell what has changed; returns nodes whose ranks have newly failed."""
-        if self.link.leading is not None:
-            return self._look_at_nodes()
         self._look_at_leader()
-        return []
+        return self._look_at_nodes() if self.link.leading is not None else []
 
     def _look_at_nodes(self) -> list[Node]:
         now = time.monotonic()
@@ -101,7 +105,7 @@ class Fellows:
                 self._failed.add(node.name)
                 failed.append(node)
         self._announce()
-        here = 1 + len(self._standing)
+        here = 1 + len(self._standing) + sum(len(node.below) for node in self.nodes)
         if here < self.link.nodes and now - self._began > MISSING_S:
             self._once(f"only {here} of {self.link.nodes} nodes have joined so far")
         return failed
@@ -164,6 +168,7 @@ class Fellows:
         for node in self.nodes:
             node.parcel = None
         self._kept.clear()
+        self._passed_on.clear()
 
     def keep(self, root: Path, token: str) -> None:
         """Open the parcels that have come, and note what is known of nodes that sent none."""
@@ -185,6 +190,7 @@ class Fellows:
             self._once(f"can't keep the evidence of {node.name}: {error.strerror}")
             return
         self._kept[node.name] = token
+        self._passed_on |= hoist(root / record.FOLDER, node.name)
         for line in refused[:4]:
             self._once(f"refused of {node.name}: {line}")
         if not isinstance(self.link.side, Shared):
@@ -193,10 +199,10 @@ class Fellows:
 
     def entries(self) -> list[Entry]:
         """All others, for the record."""
-        if self.link.leading is None:
-            return self._entries_of_follower()
         now = time.monotonic()
-        return [self._entry(node, node.standing(now)) for node in self.nodes]
+        own = self._entries_of_follower() if self.link.following is not None else []
+        direct = [self._entry(node, node.standing(now)) for node in self.nodes]
+        return [*own, *direct, *entries_below(self.nodes, now, self._passed_on)]
 
     def _entry(self, node: Node, standing: Standing) -> Entry:
         missing = ""

@@ -13,6 +13,8 @@ from whichrank.run.nodes.snapshot import Count, Snapshot
 
 What = Literal["look", "full", "gather", "end", "verdict"]
 """Take a quick look, the whole evidence, or what has been left in files; end the job; hear the verdict."""
+PARCELS_S = 20.0
+"""For the evidence of all nodes, once the one that asks has its own."""
 SENDS = ("full", "gather")
 """What is answered with a parcel."""
 Text = Annotated[str, msgspec.Meta(max_length=16_384)]
@@ -48,6 +50,16 @@ class Request(msgspec.Struct, frozen=True):
     """Names what is asked for, opens nothing."""
     attempt: int | None = None
     verdict: Judgement | None = None
+    reduced: bool = False
+    """Whether a summary of the evidence is enough: in a large job the whole of it would be too much."""
+    within_s: float = PARCELS_S
+    """For the nodes that report to the one that is asked."""
+
+
+class Leads(msgspec.Struct, frozen=True):
+    """A node takes others in its leader's place, at this port of its own address."""
+
+    port: Annotated[int, msgspec.Meta(gt=0, lt=1 << 16)]
 
 
 class Listed(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from typing import Literal
 
 from whichrank.model.last_words import Words
 from whichrank.run.nodes.protocol import Beat
-from whichrank.run.nodes.snapshot import Distant, Snapshot, lost, update
+from whichrank.run.nodes.snapshot import Below, Distant, Snapshot, lost, update
 
 Standing = Literal["here", "silent", "left", "ended"]
 """Silent: nothing is heard, and nothing says why. Left: its watcher has ended, its host is there."""
@@ -21,6 +21,7 @@ SILENT_S = 5.0
 PAUSES = 4.0
 """Times the longest pause between two beats of this node, where that is more."""
 LONGEST_S = 30.0
+ON_THE_WAY_S = 5.0
 BACK_S = 3.0
 """A watcher whose connection broke comes back within this time."""
 
@@ -62,6 +63,13 @@ class Node:
     clock: tuple[float, float] | None = None
     """Seconds that it is ahead of this one, and what that may be wrong by."""
     parcel: Parcel | None = None
+    below: list[Below] = field(default_factory=list)
+    """The nodes that report to it."""
+    port: int = 0
+    """Where it takes others; 0 where it does not."""
+    asked_to_lead: float = float("-inf")
+    referred: deque[float] = field(default_factory=lambda: deque(maxlen=4096))
+    """When others were sent to it."""
     members: dict[int, Distant] = field(default_factory=dict)
     least_s: float = SILENT_S
     _pauses: deque[float] = field(default_factory=lambda: deque(maxlen=64))
@@ -77,8 +85,17 @@ class Node:
         if beat.snapshot is not None:
             self.snapshot, self.taken_ns, self._merged = beat.snapshot, self.heard_ns, False
             rows = beat.snapshot.rows
-            self.ranks = sorted([row.rank for row in rows])
+            self.below = beat.snapshot.below if beat.snapshot.below is not None else self.below
+            self.ranks = sorted([row.rank for row in rows if not row.alike])
             self.failed = bool(beat.snapshot.code) or any(not row.alive and row.status for row in rows)
+
+    @property
+    def load(self) -> int:
+        """Nodes that report to it, or are on their way there."""
+        now = time.monotonic()
+        while self.referred and now - self.referred[0] > ON_THE_WAY_S:
+            self.referred.popleft()
+        return len(self.referred) + sum(each.state == "here" for each in self.below)
 
     @property
     def patience_s(self) -> float:
@@ -98,7 +115,7 @@ class Node:
         if standing == "left":
             return []
         if standing == "silent":
-            return [lost(member) for member in self.last_seen()]
+            return [lost(member) for member in self.last_seen() if not member.alike]
         if not self._merged:
             self._merged = True
             self.members = self._up_to_date(self.members)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -18,18 +18,23 @@ from whichrank.run.watch.processes import Member
 
 MOST_ROWS = 4096
 """Ranks of one node."""
+MOST_BELOW = 1 << 15
 
 Count = Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)]
 Age = Annotated[int, msgspec.Meta(ge=-1, le=1 << 42)]
 """Milliseconds; -1 where it never happened."""
 Word = Annotated[str, msgspec.Meta(max_length=400)]
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+Rank = Annotated[int, msgspec.Meta(ge=0, lt=1 << 20)]
+Ranges = Annotated[list[tuple[Rank, Rank]], msgspec.Meta(max_length=1 << 16)]
+"""First and last of each run of ranks."""
+State = Literal["here", "silent", "left", "ended", "unknown"]
 
 
 class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One rank."""
 
-    rank: Annotated[int, msgspec.Meta(ge=0, lt=1 << 20)]
+    rank: Rank
     pid: Count
     start_ticks: Count
     local_rank: Count
@@ -63,6 +68,21 @@ class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
     waits: Count = 0
     activity: Word = ""
     busy_at: Word = ""
+    alike: Ranges = []
+    """All ranks that it stands for; empty where it is one process alone."""
+    mark: Count = 0
+
+
+class Below(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A node that reports to another one, which passes on what it says."""
+
+    instance: Annotated[str, msgspec.Meta(max_length=100)]
+    name: Annotated[str, msgspec.Meta(max_length=120)]
+    state: State
+    ranks: Ranges
+    heard_ns: Count | None = None
+    """Where it is silent: when it was last heard."""
+    code: int | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
@@ -76,6 +96,8 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     code: int | None = None
     results: Word = ""
     """Where the node keeps its own."""
+    below: Annotated[list[Below], msgspec.Meta(max_length=MOST_BELOW)] | None = None
+    """The nodes whose word this one passes on; None where that has not changed."""
 
 
 @dataclass(slots=True)
@@ -84,6 +106,8 @@ class Distant(Member):
 
     node: str = ""
     told_held: bool = False
+    alike: list[tuple[int, int]] = field(default_factory=list)
+    """All ranks that it stands for; empty for itself alone."""
 
     @property
     def held(self) -> bool:
@@ -105,6 +129,7 @@ def _row(member: Member, now_ns: int) -> Row:
         _age(now_ns, words.fresh_ns), _age(now_ns, words.stuck_ns), words.steps, member.alive, member.held,
         member.state, member.status, _age(now_ns, member.ended_ns or 0), member.effort, member.traffic, member.turns,
         words.operation, words.place, words.error, words.work, words.looks, words.waits, words.activity, words.busy_at,
+        member.alike if isinstance(member, Distant) else [], member.mark,
     )  # fmt: skip
 
 
@@ -124,6 +149,7 @@ def update(member: Distant, row: Row, now_ns: int) -> None:
     member.alive, member.state, member.status, member.told_held = row.alive, row.state, row.status, row.held
     member.ended_ns = _since(now_ns, row.ended) or None
     member.effort, member.traffic, member.turns = row.effort, row.traffic, row.turns
+    member.alike, member.mark = row.alike, row.mark
 
 
 def lost(member: Distant) -> Distant:

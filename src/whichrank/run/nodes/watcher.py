@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,21 +12,23 @@ from typing import Any
 from whichrank.evidence.bundle import Bundle
 from whichrank.model.last_words import JOINED, Words
 from whichrank.run.nodes import protocol, record
+from whichrank.run.nodes.condensing import count_of
 from whichrank.run.nodes.joining import Link
 from whichrank.run.nodes.judgement import Judgement, restored, shortened
 from whichrank.run.nodes.peers import Fellows
 from whichrank.run.nodes.protocol import Request
 from whichrank.run.nodes.snapshot import Distant, Snapshot, lost, rows_of
+from whichrank.run.nodes.tree import Passing, parcel
 from whichrank.run.watch.capture import ANSWER_S
 from whichrank.run.watch.processes import Crew, Member
 from whichrank.run.watch.watcher import FIRST_LOOK_S, Watcher, seen
 
 MANY, MANY_S = 512, 1.9
 """Ranks; more are weighed every two seconds, so that a leader stays small."""
-PARCELS_S = 20.0
-"""For the evidence of all nodes, once this node has its own."""
 RECEIPT_S = 15.0
 VERDICT_S = 15.0
+LAST_S = 12.0
+"""For the evidence of nodes that report to this one, when the job has ended."""
 ENDING_S = 5.0
 """The other nodes end with this one, or soon after."""
 
@@ -39,6 +43,7 @@ class NodeWatcher(Watcher):
     _ended: int | None = None
     _next: float = 0.0
     _alone: bool = True
+    _passing: Passing | None = None
 
     def __post_init__(self) -> None:
         Watcher.__post_init__(self)
@@ -47,6 +52,13 @@ class NodeWatcher(Watcher):
     @property
     def link(self) -> Link:
         return self.fellows.link
+
+    @property
+    def passing(self) -> Passing | None:
+        """Where this node passes on what others say."""
+        if self._passing is None and self.link.below is not None:
+            self._passing = Passing(Fellows(Link(self.link.name, 0, self.link.below), lambda _: None))
+        return self._passing
 
     def look(self, now_s: float) -> None:
         """One look at the ranks of this node, and at what is known of the others."""
@@ -64,7 +76,7 @@ class NodeWatcher(Watcher):
         if not everyone:
             return
         self._next = now_s + (MANY_S if len(everyone) > MANY else 0.0)
-        self.alarm.blind = len({m.rank for m in everyone}) < max(m.words.world for m in everyone)
+        self.alarm.blind = sum(map(count_of, everyone)) < max(m.words.world for m in everyone)
         if self.link.judges:
             self.weigh(now_s, everyone)
         else:
@@ -74,8 +86,16 @@ class NodeWatcher(Watcher):
     def share(self, ranks: list[Member], *, urgent: bool = False) -> None:
         """What the leader hears of this node."""
         if self.link.following is not None:
-            snapshot = Snapshot(rows_of(ranks), self.base, self._ended is not None, self._ended, str(self.out)[-400:])
-            self.link.following.post(snapshot, urgent=urgent)
+            rows, below = rows_of(ranks), None
+            if self.passing is not None:
+                rows, below = [*rows, *self.passing.rows(self.base)], self.passing.nodes()
+            ended, results = self._ended is not None, str(self.out)[-400:]
+            self.link.following.post(Snapshot(rows, self.base, ended, self._ended, results, below), urgent=urgent)
+
+    def slow(self, now_s: float, ranks: Sequence[Member]) -> None:
+        """Who holds the others up shows only where each rank is told of."""
+        if not any(isinstance(m, Distant) and m.alike for m in ranks):
+            Watcher.slow(self, now_s, ranks)
 
     def lost(self, members: list[Member]) -> None:
         if members:
@@ -113,12 +133,16 @@ class NodeWatcher(Watcher):
     def obey(self) -> None:
         """Do what the leader has asked for since the last look."""
         for request in self.link.following.asked() if self.link.following is not None else ():
+            if self.passing is not None:
+                self.passing.ask(request)
             try:
                 self._do(request)
             except Exception as error:  # noqa: BLE001 - what could be had is sent, and the watch goes on
                 self.journal.complain(f"can't do all that the leader asks for ({type(error).__name__}: {error})")
             if request.what in protocol.SENDS:
-                self._deliver(request.token, request.attempt)
+                if self.passing is not None:
+                    self.passing.collect(request, self.root)
+                self._deliver(request)
 
     def _do(self, request: Request) -> None:
         if request.what == "look":
@@ -136,13 +160,16 @@ class NodeWatcher(Watcher):
             self.tell("ending the job, as the leader asks by --policy end")
             self.end_job()
 
-    def _deliver(self, token: str, attempt: int | None = None, *, final: bool = False) -> None:
-        folder = self.open_bundle().folder
+    def _deliver(self, request: Request, *, final: bool = False) -> None:
+        folder, attempt = self.open_bundle().folder, request.attempt
         if attempt is not None and attempt < self.attempt:
             folder = self.root.parent / "attempts" / str(attempt + self.base) / "bundle" / record.FOLDER / folder.name
         if self.link.following is not None:
             try:
-                self.link.following.deliver(folder, token, final=final)
+                with tempfile.TemporaryDirectory(prefix=".parcel.", dir=self.root.parent) as drafts:
+                    if request.reduced or self.passing is not None:
+                        folder = parcel(folder.parent, folder, Path(drafts), reduced=request.reduced)
+                    self.link.following.deliver(folder, request.token, final=final)
             except OSError as error:
                 self.journal.complain(f"can't send the evidence to the leader: {error.strerror}")
 
@@ -179,14 +206,15 @@ class NodeWatcher(Watcher):
     def _ask(self, what: protocol.What, attempt: int | None = None, verdict: Judgement | None = None) -> str:
         token = protocol.new_token(what)
         if self.link.leading is not None:
-            self.link.leading.ask(Request(what, token, attempt, verdict))
+            reduced = any(node.below for node in self.fellows.nodes)
+            self.link.leading.ask(Request(what, token, attempt, verdict, reduced))
         return token
 
     def _collect(self, token: str) -> None:
         """Wait for the bundles of the others, and put them beside the own one."""
         if self.link.leading is None:
             return
-        deadline = time.monotonic() + PARCELS_S
+        deadline = time.monotonic() + protocol.PARCELS_S
         while self.fellows.owed(token) and time.monotonic() < deadline:
             time.sleep(0.1)
         self.fellows.keep(self.root, token)
@@ -212,6 +240,8 @@ class NodeWatcher(Watcher):
     def begin_attempt(self, number: int) -> None:
         Watcher.begin_attempt(self, number)
         self.fellows.begin_attempt()
+        if self.passing is not None:
+            self.passing.fellows.begin_attempt()
         self.told_verdict = False
 
     def resume(self, *, ended: bool = False) -> None:
@@ -251,7 +281,10 @@ class NodeWatcher(Watcher):
             return
         Watcher.gather(self, self.crew, exit_code=code)
         token = protocol.new_token("end")
-        self._deliver(token, final=True)
+        last = Request("gather", token, within_s=LAST_S)
+        if self.passing is not None:
+            self.passing.collect(last, self.root)
+        self._deliver(last, final=True)
         began = time.monotonic()
         while token not in following.receipts and following.joined and time.monotonic() - began < RECEIPT_S:
             time.sleep(0.1)

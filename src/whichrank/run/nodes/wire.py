@@ -13,10 +13,11 @@ import secrets
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
+from typing import Annotated
 
 import msgspec
 
-VERSION = 1
+VERSION = 2
 NONCE = 32
 _HEAD = struct.Struct("!IB")
 _PROOF = 32
@@ -39,12 +40,14 @@ class Kind(IntEnum):
     CLOSING = 11
     RECEIPT = 12
     BYE = 13
+    LEAD = 14
+    LEADS = 15
 
 
 MOST = {
-    Kind.HELLO: 512, Kind.JOIN: 2048, Kind.WELCOME: 1024, Kind.REFUSED: 1024, Kind.BEAT: 4 << 20, Kind.ANSWER: 512,
+    Kind.HELLO: 512, Kind.JOIN: 2048, Kind.WELCOME: 2048, Kind.REFUSED: 1024, Kind.BEAT: 8 << 20, Kind.ANSWER: 512,
     Kind.ROSTER: 4 << 20, Kind.REQUEST: 512 << 10, Kind.OPENING: 4096, Kind.PIECE: PIECE, Kind.CLOSING: 512,
-    Kind.RECEIPT: 4096, Kind.BYE: 512,
+    Kind.RECEIPT: 4096, Kind.BYE: 512, Kind.LEAD: 512, Kind.LEADS: 512,
 }  # fmt: skip
 """Bytes that a frame may have."""
 
@@ -111,6 +114,19 @@ def _proof(key: bytes, number: int, head: bytes, payload: bytes) -> bytes:
     return hmac.digest(key, b"".join((struct.pack("!Q", number), head, payload)), "sha256")
 
 
+class Referral(msgspec.Struct, frozen=True):
+    """A node that takes others in its leader's place; nobody yet where the host is empty."""
+
+    name: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    host: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    port: Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)] = 0
+
+    @property
+    def side(self) -> str:
+        """What the leader's proof is about: where nodes are sent can't be changed on the way."""
+        return f"leader {self.name} {self.host} {self.port}"
+
+
 class Hello(msgspec.Struct, frozen=True):
     """The leader begins."""
 
@@ -126,6 +142,8 @@ class Join(msgspec.Struct, frozen=True):
     """Made up by its watcher: two nodes of one name are two."""
     nonce: str
     proof: str
+    avoid: Annotated[list[Annotated[str, msgspec.Meta(max_length=100)]], msgspec.Meta(max_length=8)] = []
+    """Nodes that it was referred to, and could not reach."""
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -134,6 +152,10 @@ class Welcome(msgspec.Struct, frozen=True):
     leader: str
     name: str
     proof: str
+    above: list[str] = []
+    """Instances of the nodes from the root down to this leader: nobody follows itself."""
+    referral: Referral | None = None
+    """It has enough nodes of its own: go to this one."""
 
 
 def nonce() -> str:

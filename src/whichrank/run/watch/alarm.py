@@ -76,10 +76,12 @@ class Seen:
     """It reads or writes, whatever its processor does."""
     work: str = ""
     """What takes long by its nature and it is in."""
+    mark: int = 0
+    """Changes with the progress of the ranks that it stands for, in a job too large to tell of each."""
 
     @property
-    def progress(self) -> tuple[int, int, int, int, bool]:
-        return (self.rank, self.phase, self.enqueued, self.completed, self.alive)
+    def progress(self) -> tuple[int, int, int, int, bool, int]:
+        return (self.rank, self.phase, self.enqueued, self.completed, self.alive, self.mark)
 
     @property
     def away(self) -> bool:

@@ -47,6 +47,8 @@ class Member:
     turns: float | None = None
     """How often its main thread leaves a processor in a second."""
     samples: deque[tuple[float, int, int, int | None]] = field(default_factory=deque)
+    mark: int = 0
+    """Changes with the progress of the ranks that it stands for; 0 for a process of its own."""
 
     @property
     def rank(self) -> int:

@@ -342,6 +342,7 @@ def seen(member: Member, now_ns: int) -> Seen:
         resting=member.resting,
         traffic=member.transfers,
         work=words.work,
+        mark=member.mark,
     )
 
 

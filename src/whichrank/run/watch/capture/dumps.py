@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from whichrank.evidence.bundle import Bundle
-from whichrank.evidence.collectors import processes, worker_server
+from whichrank.evidence.collectors import job_sockets, processes, worker_server
 from whichrank.model import last_words as layout
 from whichrank.run.watch.capture.asking import framed
 from whichrank.run.watch.capture.files import document, modified_ns, read
@@ -67,10 +67,16 @@ def _left(crew: Crew, bundle: Bundle, member: Member, tried: tuple[tuple[str, st
 def _served(crew: Crew, member: Member) -> tuple[bytes, str]:
     """With the interpreter held torch's own server still answers, where the job has started one."""
     path = document(crew.folder / f"{member.name}.places").get("worker_server")
-    path = path or processes.environ(member.words.pid).get("TORCH_WORKER_SERVER_SOCKET")
-    if not member.alive or member.stopped or not isinstance(path, str) or not path:
+    environ = processes.environ(member.words.pid)
+    path = path or environ.get("TORCH_WORKER_SERVER_SOCKET")
+    if not member.alive or member.stopped:
         return b"", ""
-    return worker_server.dump(Path(path), member.words.pid)
+    if isinstance(path, str) and path:
+        return worker_server.dump(Path(path), member.words.pid)
+    store = environ.get("MASTER_PORT", "")
+    ranks = [each.words.pid for each in crew.ranks() if each.alive]
+    without = int(store) if store.isdigit() else 0
+    return worker_server.dump_by_port(member.words.pid, job_sockets.of(ranks), without=without), ""
 
 
 def _why(member: Member, server: str) -> str:
