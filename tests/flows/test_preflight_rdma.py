@@ -14,7 +14,7 @@ from tests.conftest import command_environment
 from whichrank.evidence.probes.between import perftest
 from whichrank.fleet.crew import crew
 from whichrank.fleet.engines import Engine
-from whichrank.flows import preflight
+from whichrank.flows.preflight import check as preflight
 from whichrank.flows.preflight import rdma
 from whichrank.records.inspection import HostProbes, Inspection
 
