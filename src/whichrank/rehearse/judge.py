@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,11 @@ CATEGORY: dict[str, Category] = {
     "unused-parameters": "crash",
     "invalid-collective-call": "crash",
 }
+
+_OWN_DATA = re.compile(
+    r"\.item\(\)|\bis(?:nan|inf|finite)\(|\b(?:loss|grad_norm|batch|inputs?|labels|mask)\b|\brandom\b"
+)
+"""What differs from rank to rank although no rank is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +213,9 @@ def _cause(parted: parting.Parting, positions: dict[int, Position]) -> tuple[str
 
 def _alone(parted: parting.Parting, theirs: Made) -> str:
     """A call that the others don't make: by rank 0 or under a branch on the rank, or by some condition."""
-    single = len(parted.deviating) == 1
-    by_rank = parted.deviating == (0,) or (single and _around(theirs).on_rank)
+    single, around = len(parted.deviating) == 1, _around(theirs)
+    by_data = not around.on_rank and any(_OWN_DATA.search(condition) for _, condition in around.conditions)
+    by_rank = (parted.deviating == (0,) and not by_data) or (single and around.on_rank)
     return "rank0-only-collective" if by_rank else "conditional-collective"
 
 
