@@ -57,7 +57,7 @@ def test_mistakes_are_met_with_the_next_step(capsys, arguments, said):
     ("text", "said"),
     [
         ("x = 1\n", "it lacks"),
-        ('"""Doc."""\nCAUSE = "no-such"\nCATEGORY = "hang"\nWORKLOAD = "ddp"\n', "no cause of the taxonomy"),
+        ('"""Doc."""\nCAUSE = "no-such"\nCATEGORY = "hang"\nWORKLOAD = "ddp"\n', "not a cause of the taxonomy"),
         ('"""Doc."""\nCAUSE = "rank-killed"\nCATEGORY = "hang"\nWORKLOAD = "dpd"\n', "no workload 'dpd'"),
         ('"""Doc."""\nCAUSE = "rank-killed"\nCATEGORY = "hang"\nWORKLOAD = "ddp"\n', "it has none of"),
         ("1/0\n", "ZeroDivisionError"),

@@ -35,6 +35,7 @@ from whichrank.timeline.collectives.trouble import ARGUMENTS, Trouble
 from whichrank.timeline.guard.compare import Comparison, compare
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
 from whichrank.timeline.identity.coords import coordinates
+from whichrank.timeline.identity.file_hosts import hosts_of_files
 from whichrank.timeline.identity.groups import with_members
 from whichrank.timeline.identity.runs import LARGEST_WORLD, choose_run
 from whichrank.timeline.identity.who import (
@@ -206,7 +207,7 @@ class Case:
 
 def build_case(records: Iterable[Any]) -> Case:
     """Choose the run, line up what belongs to it, and say what was left out."""
-    pile = without_own_reports(records)
+    pile = _with_hosts_of_files(without_own_reports(records))
     run = choose_run([r for r in pile if isinstance(r, Dump)])
     logs = [r for r in pile if isinstance(r, NcclLog)]
     nccl = [process for log in logs for process in log.processes]
@@ -245,6 +246,27 @@ def build_case(records: Iterable[Any]) -> Case:
         steps=_profiles(pile),
         hardware=gather(pile, people, _signs_of_life(lineup, events, pile)),
     )
+
+
+def _with_hosts_of_files(pile: Sequence[Any]) -> list[Any]:
+    """Statements and stacks with the host that their file is of, where they don't name one."""
+    told = [r for r in pile if isinstance(r, LogEvent | Sighting | KernelEvent | ProcessStack)]
+    named = {r.host for r in told if r.host} | {
+        p.host for r in pile if isinstance(r, NcclLog) for p in r.processes if p.host
+    }
+    hosts = hosts_of_files((_source(r) for r in told), named - {"localhost"})
+    if not hosts:
+        return list(pile)
+    return [
+        replace(r, host=hosts[_source(r)])
+        if isinstance(r, LogEvent | Sighting | KernelEvent | ProcessStack) and r.host is None and _source(r) in hosts
+        else r
+        for r in pile
+    ]
+
+
+def _source(record: LogEvent | Sighting | KernelEvent | ProcessStack) -> str:
+    return record.source if isinstance(record, ProcessStack) else record.ref.source
 
 
 def _profiles(pile: Iterable[Any]) -> Steps | None:

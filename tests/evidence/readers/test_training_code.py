@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from whichrank.records.clue import CodeClue
 def read(folder: Path, text: str) -> list[CodeClue]:
     path = folder / "train.py"
     path.write_text(text)
-    return training_code.read(Item(path, "train.py", path.stat().st_size, 0)).records
+    return training_code.read(Item(path, "train.py", path.stat().st_size, time.monotonic_ns())).records
 
 
 @pytest.mark.parametrize(

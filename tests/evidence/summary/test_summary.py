@@ -134,7 +134,11 @@ def test_full_evidence_beside_its_summary_is_read_instead(tmp_path):
 def test_a_quiet_connection_keeps_what_rules_ask_for():
     """Every value of a connection that some rule asks for by name is in a summary."""
     source = Path(whichrank.__file__).parent
-    places = [source / "rules/paths.py", source / "records/network.py", *(source / "rules/net_interface").glob("*.py")]
+    places = [
+        source / "timeline/network/paths.py",
+        source / "records/network.py",
+        *(source / "rules/net_interface").glob("*.py"),
+    ]
     asked = {name for path in places for name in re.findall(r'\.number\("(\w+)"\)', path.read_text())}
     connection = asked & set(SS_NAMES)
     assert connection

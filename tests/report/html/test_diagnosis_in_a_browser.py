@@ -187,7 +187,8 @@ def test_a_quote_stands_in_its_context_and_doubts_say_what_settles_them(browser,
     assert len(bold) == 1
     assert "[rank0]:" in bold[0]
     seen = browser.execute_script("return document.body.innerText")
-    assert "What would settle it:\nwhichrank explain gpu-out-of-memory" in seen
+    assert "What would settle it:" in seen, seen
+    assert "whichrank explain gpu-out-of-memory" in seen, seen
 
 
 def test_the_map_is_ordered_by_coordinates(browser, tmp_path):

@@ -25,8 +25,8 @@ _AT_THE_END = 6
 _LONGEST = 600
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _WORKS = re.compile(
-    r"\b(?:step|iter(?:ation)?|it/s|s/it|epoch|batch|loss|throughput|tokens?|samples|tok/s|reward|consumed|requests?"
-    r"|running-req|reqs)\b|\" 200\b",
+    r"\b(?:step|iter(?:ation)?|epoch|batch|loss|throughput|tokens?|samples|reward|consumed|requests?|running-req)\b"
+    r"[^\n]{0,30}?\d|\d ?(?:it/s|s/it|tok(?:ens?)?/s|samples/s|reqs)\b|\" 200\b",
     re.IGNORECASE,
 )
 _TROUBLE = re.compile(

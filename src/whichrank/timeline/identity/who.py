@@ -119,6 +119,7 @@ def meet(
         if stack.rank is not None:
             people.note(stack.rank, pid=stack.pid, host=stack.host)
     _last_one_left(people, stacks)
+    _only_one_of_host(people, stacks)
     return people
 
 
@@ -182,6 +183,18 @@ def is_launcher(stack: ProcessStack) -> bool:
         return True
     thread = main_thread(stack)
     return thread is not None and any("/elastic/agent/" in frame.file for frame in thread.frames)
+
+
+def _only_one_of_host(people: People, stacks: Sequence[ProcessStack]) -> None:
+    """A host with one rank of the job and one process that was looked at: they belong together."""
+    unknown: dict[str, set[int]] = {}
+    for stack in stacks:
+        if stack.host and stack.pid is not None and stack.rank is None and not is_launcher(stack):
+            unknown.setdefault(short_name(stack.host), set()).add(stack.pid)
+    for host, pids in unknown.items():
+        ranks = people.ranks_on(host)
+        if len(ranks) == len(pids) == 1 and people.by_rank[ranks[0]].pid is None:
+            people.note(ranks[0], pid=next(iter(pids)))
 
 
 def _last_one_left(people: People, stacks: Sequence[ProcessStack]) -> None:

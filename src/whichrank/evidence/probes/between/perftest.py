@@ -22,11 +22,12 @@ _DURATION_S, _MARGIN_S = 3, 1
 """perftest leaves out the margin at both ends and refuses a duration that is not longer than two margins."""
 _READY_S, _LIMIT_S = 5.0, 15.0
 _MOST_TESTS = 16
-_COLUMN = re.compile(r"#\w+|[A-Za-z]\w*(?: [A-Za-z]\w*)*\[[^\]]{1,12}\]")
+_COLUMN = re.compile(r"#\w{1,20}|\b[A-Za-z]\w{0,15}(?: [A-Za-z]\w{0,15}){0,2}\[[^\]]{1,12}\]")
 _AVERAGE = re.compile(r"^BW average\[(.+)\]$")
 _UNITS = {"Gb/sec": 1.0, "MB/sec": 8 * 2**20 / 1e9, "MiB/sec": 8 * 2**20 / 1e9}
 _TROUBLE = re.compile(
-    r"^\s*(.*(?:Couldn't|Failed|failed|Unable|Completion with error|syndrom|error|not detect|mismatch).*)$",
+    r"^[ \t]{0,16}(\S?.{0,200}?(?:Couldn't|[Ff]ailed|Unable|Completion with error|syndrom|error|not detect|mismatch)"
+    r".{0,300})$",
     re.MULTILINE,
 )
 

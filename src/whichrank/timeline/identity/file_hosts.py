@@ -1,0 +1,65 @@
+"""Which host a file is of, where neither the file nor its lines say so: by the names of the files beside it.
+
+People save `n0111.err` and `n0112.err`, and `n0112.dmesg` beside them. Such a name is a host's if other evidence names
+that host, if the files of one name are of several kinds, one of them of a tool for hosts, or if names of files of one
+kind differ in their numbers only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+
+from whichrank.timeline.identity.who import host_in_name
+
+_TOOLS = re.compile(
+    r"dmesg|kern|journal|syslog|messages|\bps\b|smi|topo|ibstat|ethtool|ifconfig|\bip\b|limits|\bdf\b|free|\btop\b|lsmod"
+    r"|py-?spy|stacks?|gdb|env\b",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"\d+")
+_NO_HOST = re.compile(
+    r"(?:.*[_.-])?(?:rank|local|global|gpu|cuda|device|step|epoch|iter\w{0,8}|default|trainer|task|proc\w{0,4}|part|logs?"
+    r"|out|std(?:out|err)|err|run|job|slurm|attempt|dump|trace|shard|file|test|case)[_-]?\d*|[a-z][_-]?\d{0,2}",
+    re.IGNORECASE,
+)
+
+Place = tuple[str, str]
+"""Folder, and the name of a file up to its first dot."""
+
+
+def hosts_of_files(sources: Iterable[str], named: Collection[str]) -> dict[str, str]:
+    """Host by file, for those of which it can be told; `named` are the hosts of which the evidence speaks."""
+    labels = sorted(set(sources))
+    found = {label: host for label in labels if (host := host_in_name(label.rpartition("/")[2], named)) is not None}
+    kinds: dict[Place, set[str]] = defaultdict(set)
+    for label in labels:
+        place, kind = _parted(label)
+        if kind and place[1] and not _NO_HOST.fullmatch(place[1]):
+            kinds[place].add(kind)
+    hosts = _hosts(kinds)
+    return {label: place[1] for label in labels if (place := _parted(label)[0]) in hosts} | found
+
+
+def _parted(label: str) -> tuple[Place, str]:
+    folder, _, name = label.rpartition("/")
+    stem, _, kind = name.partition(".")
+    return (folder, stem), kind
+
+
+def _hosts(kinds: dict[Place, set[str]]) -> set[Place]:
+    """The names that have siblings of one kind, and of which they or a sibling look like hosts."""
+    siblings: dict[tuple[str, str], list[Place]] = defaultdict(list)
+    for place, own in kinds.items():
+        for kind in own:
+            siblings[place[0], kind].append(place)
+    found: set[Place] = set()
+    for places in siblings.values():
+        if len(places) < 2:
+            continue
+        if any(len(kinds[place]) > 1 and any(map(_TOOLS.search, kinds[place])) for place in places):
+            found.update(places)
+        shapes = Counter(_NUMBER.sub("#", stem) for _, stem in places)
+        found.update(p for p in places if _NUMBER.search(p[1]) and shapes[_NUMBER.sub("#", p[1])] > 1)
+    return found
