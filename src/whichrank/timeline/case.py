@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from whichrank.model.evidence import Source
 from whichrank.records.clue import CodeClue
-from whichrank.records.dump import Dump, GroupMembers
+from whichrank.records.dump import Dump, Frame, GroupMembers
 from whichrank.records.guard import GuardFile
 from whichrank.records.hardware import KernelEvent
 from whichrank.records.host import HostClock
@@ -19,7 +19,7 @@ from whichrank.records.outline import Loop, Outline
 from whichrank.records.placement import Placement
 from whichrank.records.ras import RasReport
 from whichrank.records.sighting import Sighting
-from whichrank.records.stack import ProcessStack
+from whichrank.records.stack import ProcessStack, main_thread
 from whichrank.records.steps import RankSteps
 from whichrank.records.trial import Complaint, Trial
 from whichrank.timeline.clocks.collectives import Clock, align
@@ -119,7 +119,7 @@ class Case:
     def troubles(self) -> list[Trouble]:
         found = find_troubles(self.lineup, self.meetings) if self.lineup else []
         if self.lineup is not None and self.loops:
-            found = at_the_end(self.lineup, found, self.loops)
+            found = at_the_end(self.lineup, found, self.loops, self._stands)
         if self.has_dumps or not self.stands_still:
             return found
         # NCCL's log does not say what finished; torch's watchdog and the stacks say that the job stands still.
@@ -191,6 +191,11 @@ class Case:
     @cached_property
     def coords(self) -> dict[int, dict[str, int]]:
         return coordinates(self.lineup.groups, self.lineup.world) if self.lineup else {}
+
+    def _stands(self, rank: int) -> Sequence[Frame]:
+        """The frames of a rank's main thread, innermost first."""
+        thread = main_thread(self.stacks[rank]) if rank in self.stacks else None
+        return thread.frames if thread is not None else ()
 
     @cached_property
     def on_one_node(self) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from tests.timeline.by_hand import Did, dump
 from whichrank.evidence.collectors.outline import loops, of_stacks
+from whichrank.records.dump import Frame
 from whichrank.records.outline import Loop, Outline
 from whichrank.timeline.case import build_case
 
@@ -36,6 +38,7 @@ def test_scripts_that_stacks_name(tmp_path):
     stack = "".join(f'  File "{file}", line 3 in main\n' for file in named)
     assert list(json.loads(of_stacks([stack.encode()]))["loops"]) == [str(script)]
     assert of_stacks([b"nothing"]) == b""
+    assert list(json.loads(of_stacks([b'File "train.py", line 3'], tmp_path))["loops"]) == ["train.py"]
 
 
 def parted(loop):
@@ -52,3 +55,19 @@ def test_ranks_that_part_at_the_end_of_a_loop():
     assert parted(Loop(10, 20, exits=False)) == "left-loop"
     assert parted(Loop(10, 20, exits=True)) != "left-loop"
     assert parted(Loop(10, 40, exits=False)) != "left-loop"
+
+
+def test_a_rank_that_came_back_from_the_function_of_the_loop():
+    """Others are in the loop of `train_epoch`, one went on to `evaluate`."""
+    inside = (Frame("train_epoch", "/srv/job/train.py", 12), Frame("main", "/srv/job/train.py", 40))
+    behind = (Frame("evaluate", "/srv/job/train.py", 30), Frame("main", "/srv/job/train.py", 41))
+    dumps = []
+    for rank in range(4):
+        steps = [Did("0", "all_reduce", n, line=12) for n in range(1, 30)]
+        last = Did("0", "broadcast" if rank == 2 else "all_reduce", 30, done=False, line=30 if rank == 2 else 12)
+        made = dump(rank, {"0": (0, 1, 2, 3)}, [*steps, last])
+        made.calls = [replace(c, stack=behind if c.op.endswith("broadcast") else inside) for c in made.calls]
+        dumps.append(made)
+    loops = (Loop(10, 20, exits=False), Loop(38, 45, exits=False))
+    (trouble,) = build_case([*dumps, Outline({"/srv/job/train.py": loops})]).troubles
+    assert (trouble.shape, trouble.ranks) == ("left-loop", (2,))

@@ -19,11 +19,13 @@ _LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "/_whichrank_insi
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
-def of_stacks(texts: Iterable[bytes]) -> bytes:
-    """The outline of every script that these stacks name and that is on this host; nothing where there is none."""
+def of_stacks(texts: Iterable[bytes], folder: Path | None = None) -> bytes:
+    """The outline of every script that these stacks name and that is on this host; nothing where there is none.
+
+    `folder` is where the ranks were started: names that are not absolute are meant from there."""
     named = {match for text in texts for match in _FILE.findall(text.decode("utf-8", "replace"))}
     scripts = sorted(path for path in named if not any(part in path for part in _LIBRARIES))
-    loops = {path: found for path in scripts[:_MOST_FILES] if (found := _loops_of(Path(path)))}
+    loops = {path: found for path in scripts[:_MOST_FILES] if (found := _loops_of((folder or Path()) / path))}
     return json.dumps({MARK: 1, "loops": loops}).encode() if loops else b""
 
 

@@ -105,6 +105,14 @@ def outcome(status: int) -> tuple[int | None, int | None]:
     return (None, number) if number else ((status >> 8) & 0xFF, None)
 
 
+def folder(pid: int) -> Path | None:
+    """The folder that a process works in; None for a stranger's."""
+    try:
+        return (PROC / str(pid) / "cwd").readlink()
+    except OSError:
+        return None
+
+
 def environ(pid: int) -> dict[str, str]:
     """What a process was started with; empty where that may not be known."""
     try:

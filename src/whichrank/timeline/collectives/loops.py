@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from whichrank.records.dump import Frame
@@ -15,29 +15,39 @@ Loops = Mapping[str, Sequence[Loop]]
 _OTHER_SHAPES = ("added", "swapped", "skipped", "alone")
 
 
-def at_the_end(lineup: Lineup, troubles: Sequence[Trouble], loops: Loops) -> list[Trouble]:
-    """The troubles; those of ranks that parted at the end of a loop have that shape."""
-    return [replace(t, shape="left-loop") if _parted_at_loop(lineup, t, loops) else t for t in troubles]
+def at_the_end(
+    lineup: Lineup, troubles: Sequence[Trouble], loops: Loops, stands: Callable[[int], Sequence[Frame]]
+) -> list[Trouble]:
+    """The troubles; those of ranks that parted at the end of a loop have that shape.
+
+    `stands` tells where the main thread of a rank is: calls of backward threads have no Python frames."""
+    return [replace(t, shape="left-loop") if _parted_at_loop(lineup, t, loops, stands) else t for t in troubles]
 
 
-def _parted_at_loop(lineup: Lineup, trouble: Trouble, loops: Loops) -> bool:
+def _parted_at_loop(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Callable[[int], Sequence[Frame]]) -> bool:
     if trouble.shape not in _OTHER_SHAPES or trouble.acted is None or trouble.due is None or not trouble.ranks:
         return False
-    there = _fork(lineup.call_of(trouble.acted).stack, lineup.call_of(trouble.due).stack)
+    theirs = lineup.call_of(trouble.due).stack
+    if not any(map(is_user_frame, theirs)) and trouble.victims:
+        theirs = tuple(stands(trouble.victims[0]))
+    there = _fork(lineup.call_of(trouble.acted).stack, theirs)
     if there is None:
         return False
-    mine, theirs = there
-    between = [loop for loop in loops.get(mine.file, ()) if loop.holds(mine.line) != loop.holds(theirs.line)]
+    mine, other, within = there
+    between = [loop for loop in loops.get(mine.file, ()) if loop.holds(mine.line) != loop.holds(other.line)]
+    if not between and within is not None and mine.line > other.line:
+        # It has come back from the function in whose loop the others are.
+        between = [loop for loop in loops.get(within.file, ()) if loop.holds(within.line)]
     # A loop with a break, or with a condition, may have been left on it.
     return bool(between) and not any(loop.exits for loop in between)
 
 
-def _fork(mine: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Frame, Frame] | None:
-    """The outermost function in which the two stacks stand at different lines."""
-    own = [[frame for frame in reversed(stack) if is_user_frame(frame)] for stack in (mine, theirs)]
-    for one, other in zip(*own, strict=False):
+def _fork(mine: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Frame, Frame, Frame | None] | None:
+    """The outermost function in which the two stacks stand at different lines, and what the second calls there."""
+    own, others = ([frame for frame in reversed(stack) if is_user_frame(frame)] for stack in (mine, theirs))
+    for at, (one, other) in enumerate(zip(own, others, strict=False)):
         if (one.file, one.function) != (other.file, other.function):
             return None
         if one.line != other.line:
-            return one, other
+            return one, other, others[at + 1] if at + 1 < len(others) else None
     return None

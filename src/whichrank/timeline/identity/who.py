@@ -130,6 +130,7 @@ def _by_launcher_and_nccl(
     for event in events:
         if event.rank is not None and event.kind in ("elastic_failure", "process_exit"):
             people.note(event.rank, pid=event.pid, host=event.host, local_rank=event.local_rank)
+    _by_tasks(people, [event for event in events if event.kind == "process_exit"])
     for process in nccl:
         for init in process.inits:
             if init.nranks == people.world and process.pid is not None:
@@ -139,6 +140,15 @@ def _by_launcher_and_nccl(
             if comm.size == people.world:
                 for member in comm.ranks:
                     people.note(member.rank, pid=member.pid, gpu=member.cuda_dev)
+
+
+def _by_tasks(people: People, exits: Sequence[LogEvent]) -> None:
+    """Without torchrun below them the tasks of Slurm are the ranks."""
+    if any(event.text("by") == "elastic" for event in exits):
+        return
+    for event in exits:
+        for task in event.numbers("tasks") if event.host else ():
+            people.note(task, host=event.host)
 
 
 def _by_list(people: People, placements: Sequence[Placement], hosts: Iterable[str]) -> None:

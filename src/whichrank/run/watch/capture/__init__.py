@@ -117,7 +117,7 @@ def _gather(crew: Crew, bundle: Bundle, token: str, places: Torch) -> None:
         step(bundle, "environment", keep_environment, bundle, member, rank=member.rank)
         step(bundle, "groups", keep_groups, crew, bundle, member, rank=member.rank)
         step(bundle, "sockets", keep_sockets, crew, bundle, member, token, rank=member.rank)
-    step(bundle, "outline", keep_outline, bundle)
+    step(bundle, "outline", keep_outline, bundle, ranks)
     step(bundle, "network", keep_namespaces, crew, bundle, ranks, token)
     step(bundle, "output", keep_output, crew, bundle, ranks)
     step(bundle, "guard", keep_guards, crew, bundle)

@@ -38,9 +38,12 @@ def spy_on_all(pids: Sequence[int]) -> dict[int, Aside[tuple[bytes, str]]]:
     return {pid: Aside(partial(spy, pid)) for pid in pids}
 
 
-def keep_outline(bundle: Bundle) -> None:
+def keep_outline(bundle: Bundle, ranks: Sequence[Member]) -> None:
     """Where the loops of the scripts are that the stacks name."""
-    found = outline.of_stacks(path.read_bytes() for path in sorted((bundle.folder / "stacks").glob("rank_*.txt")))
+    living = [member.words.pid for member in ranks if member.alive]
+    folder = processes.folder(living[0]) if living else None
+    texts = (path.read_bytes() for path in sorted((bundle.folder / "stacks").glob("rank_*.txt")))
+    found = outline.of_stacks(texts, folder)
     if found:
         bundle.add("code/outline.json", found, "outline")
 
