@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from whichrank.records.host import HostState
 from whichrank.records.network import PortState, TcpCounters, TcpFlow, TcpSocket
 from whichrank.records.sighting import Sighting
 from whichrank.timeline.clocks.log_times import moved_to_year
-from whichrank.timeline.identity.who import People, Process, host_in_name, short_name
+from whichrank.timeline.identity.who import People, Process, by_short_name, host_in_name, short_name
 
 When = Literal["during", "before", "after", "unknown"]
 
@@ -176,23 +176,24 @@ def gather(pile: Iterable[Any], people: People, times: Sequence[int]) -> Hardwar
     hosts = sorted({p.host for p in people.by_rank.values() if p.host}) or sorted(
         {r.host for r in records if isinstance(r, KernelEvent) and r.host}
     )
+    names = by_short_name(hosts)
     for record in records:
         if isinstance(record, KernelEvent):
-            found.kernel.append(_hosted(record, hosts))
+            found.kernel.append(_hosted(record, hosts, names))
         elif isinstance(record, GpuState):
-            found.gpus.append(_hosted(record, hosts))
+            found.gpus.append(_hosted(record, hosts, names))
         elif isinstance(record, GpuTopology):
-            found.topologies.append(_hosted(record, hosts))
+            found.topologies.append(_hosted(record, hosts, names))
         elif isinstance(record, PortState):
-            found.ports.append(_hosted(record, hosts))
+            found.ports.append(_hosted(record, hosts, names))
         elif isinstance(record, HostState):
-            found.hosts.append(_hosted(record, hosts))
+            found.hosts.append(_hosted(record, hosts, names))
         elif isinstance(record, TcpFlow):
-            found.flows.append(_hosted(record, hosts))
+            found.flows.append(_hosted(record, hosts, names))
         elif isinstance(record, TcpSocket):
             found.sockets.append(record)
         elif isinstance(record, TcpCounters):
-            found.tcp.append(_hosted(record, hosts))
+            found.tcp.append(_hosted(record, hosts, names))
     found.kernel = _ordered(found.kernel, known)
     found.ports = _moments(found.ports)
     found.tcp.sort(key=lambda c: (c.taken_ns or 0, order_of(c.ref.source), c.line))
@@ -215,11 +216,11 @@ def read_by_others(pile: Iterable[Any]) -> list[Sighting]:
     ]
 
 
-def _hosted(record: Any, hosts: Sequence[str]) -> Any:
+def _hosted(record: Any, hosts: Sequence[str], names: Mapping[str, str]) -> Any:
     """The record with the host's name as the job spells it."""
     name = record.host
     if name is None:
-        name = host_in_name(record.ref.source, hosts) or (hosts[0] if len(hosts) == 1 else None)
+        name = host_in_name(record.ref.source, names) or (hosts[0] if len(hosts) == 1 else None)
     else:
         name = next((h for h in hosts if same_host(h, name)), name)
     if name == record.host:

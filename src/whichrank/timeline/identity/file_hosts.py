@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 
-from whichrank.timeline.identity.who import host_in_name
+from whichrank.timeline.identity.who import by_short_name, host_in_name
 
 _TOOLS = re.compile(
     r"dmesg|kern|journal|syslog|messages|\bps\b|smi|topo|ibstat|ethtool|ifconfig|\bip\b|limits|\bdf\b|free|\btop\b|lsmod"
@@ -32,7 +32,8 @@ Place = tuple[str, str]
 def hosts_of_files(sources: Iterable[str], named: Collection[str]) -> dict[str, str]:
     """Host by file, for those of which it can be told; `named` are the hosts of which the evidence speaks."""
     labels = sorted(set(sources))
-    found = {label: host for label in labels if (host := host_in_name(label.rpartition("/")[2], named)) is not None}
+    known = by_short_name(named)
+    found = {label: host for label in labels if (host := host_in_name(label.rpartition("/")[2], known)) is not None}
     kinds: dict[Place, set[str]] = defaultdict(set)
     for label in labels:
         place, kind = _parted(label)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from whichrank.records.log import LogEvent
@@ -20,6 +20,8 @@ from whichrank.timeline.identity.runs import LARGEST_WORLD
 
 # Processes that launch ranks; their stacks are no rank's.
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch/distributed/run", "accelerate", "deepspeed", "srun", "mpirun")
+_PART = re.compile(r"[a-z0-9]+")
+_MOST_PARTS, _LONGEST_LABEL = 8, 512
 _TELL_SIZE = ("group_init", "comm_init", "not_joined")
 
 
@@ -85,13 +87,29 @@ def short_name(host: str) -> str:
     return host if host.replace(".", "").isdecimal() else host.partition(".")[0].lower()
 
 
-def host_in_name(label: str, hosts: Iterable[str]) -> str | None:
+def by_short_name(hosts: Iterable[str]) -> dict[str, str]:
+    """Hosts by their names without domain; of two that are alike none."""
+    found: dict[str, str] = {}
+    twice = set()
+    for host in sorted(set(hosts)):
+        name = short_name(host)
+        twice |= {name} & found.keys()
+        found[name] = host
+    return {name: host for name, host in found.items() if name not in twice}
+
+
+def host_in_name(label: str, hosts: Mapping[str, str]) -> str | None:
     """The host of which the name of a file or folder speaks: the longest where one name is within another."""
-    path = label.lower()
-    named = {h for h in hosts if re.search(rf"(?<![a-z0-9]){re.escape(short_name(h))}(?![a-z0-9])", path)}
-    longest = max((len(h) for h in named), default=0)
-    found = [h for h in named if len(h) == longest]
-    return found[0] if len(found) == 1 else None
+    path = label.lower()[-_LONGEST_LABEL:]
+    parts = [match.span() for match in _PART.finditer(path)]
+    named = {
+        path[begin:end]
+        for first, (begin, _) in enumerate(parts)
+        for _, end in parts[first : first + _MOST_PARTS]
+        if path[begin:end] in hosts
+    }
+    longest = [name for name in named if len(name) == max(map(len, named))]
+    return hosts[longest[0]] if len(longest) == 1 else None
 
 
 def meet(
@@ -153,8 +171,9 @@ def _by_tasks(people: People, exits: Sequence[LogEvent]) -> None:
 
 def _by_list(people: People, placements: Sequence[Placement], hosts: Iterable[str]) -> None:
     """What somebody wrote down; a list without a column of hosts is of the host that its file is named after."""
+    names = by_short_name(hosts)
     for place in placements:
-        host = place.host or host_in_name(place.ref.source, hosts)
+        host = place.host or host_in_name(place.ref.source, names)
         people.note(
             place.rank, pid=place.pid, host=host, local_rank=place.local_rank, gpu=place.gpu, bus_id=place.bus_id
         )
