@@ -17,7 +17,7 @@ from whichrank.records.log import LogEvent
 NAME = "pulse"
 BESIDE = True
 
-_TAIL = 1 << 16
+_TAIL, _LARGEST = 1 << 16, 64 << 20
 _OFTEN = 8
 """Repetitions that make a pulse."""
 _AT_THE_END = 6
@@ -49,6 +49,8 @@ def sniff(head: bytes, name: str) -> bool:
 
 def read(item: Item) -> Reading:
     """One event where the end of the file is a pulse."""
+    if item.size > _LARGEST:
+        return Reading([], "ignored", "too long to count its lines for this")
     first, lines = _last_lines(item)
     places: dict[str, list[int]] = defaultdict(list)
     for at, line in enumerate(lines):
