@@ -19,6 +19,7 @@ from whichrank.timeline.identity.file_hosts import hosts_of_files
         (["train.log", "nccl.log"], [], {}),
         (["a.log", "b.log"], [], {}),
         (["out1.txt", "out2.txt"], [], {}),
+        (["train-0.log", "train-1.log", "run_worker_3.log", "run_worker_4.log"], [], {}),
     ],
 )  # fmt: skip
 def test_which_names_are_hosts(files, named, expected):

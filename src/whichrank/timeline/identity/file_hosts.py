@@ -21,7 +21,8 @@ _TOOLS = re.compile(
 _NUMBER = re.compile(r"\d+")
 _NO_HOST = re.compile(
     r"(?:.*[_.-])?(?:rank|local|global|gpu|cuda|device|step|epoch|iter\w{0,8}|default|trainer|task|proc\w{0,4}|part|logs?"
-    r"|out|std(?:out|err)|err|run|job|slurm|attempt|dump|trace|shard|file|test|case)[_-]?\d*|[a-z][_-]?\d{0,2}",
+    r"|out|std(?:out|err)|err|run|job|slurm|attempt|dump|trace|shard|file|test|case|train(?:ing)?|worker|main|exp\w{0,9}|trial|seed|v|version|model|baseline|output|result|eval|val"
+    r"|data|pid|thread|stage|chunk|day|week|issue|ticket|note)s?[_-]?\d*|[a-z][_-]?\d{0,2}",
     re.IGNORECASE,
 )
 
