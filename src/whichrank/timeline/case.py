@@ -198,6 +198,12 @@ class Case:
         return thread.frames if thread is not None else ()
 
     @cached_property
+    def shows_many_hosts(self) -> bool:
+        """Whether NCCL's log or a known message is of more than one host."""
+        hosts = {p.host for p in self.nccl if p.host} | {s.host for s in self.sightings if s.host}
+        return len(hosts) > 1 or any(node.nodes > 1 for p in self.nccl for node in p.nodes)
+
+    @cached_property
     def on_one_node(self) -> bool:
         """Whether nothing speaks of a second host, and the ranks fit on one: then local ranks are ranks."""
         told = {e.host for e in self.events} | {s.host for s in self.sightings} | {p.host for p in self.nccl}
@@ -332,7 +338,8 @@ def _sighted(sightings: Sequence[Sighting], people: People) -> list[Sighting]:
         groups = seen.groups
         if (meant := _rank_by_pid(groups, people)) is not None:
             groups = {**groups, "culprit": str(meant)}
-        placed.append(replace(seen, rank=rank, host=host, groups=groups))
+        same = (rank, host) == (seen.rank, seen.host) and groups is seen.groups
+        placed.append(seen if same else replace(seen, rank=rank, host=host, groups=groups))
     return placed
 
 

@@ -92,8 +92,7 @@ def stands_still(case: Case) -> list[Statement]:
 
 def many_hosts(case: Case) -> bool:
     """Whether the evidence shows more than one host."""
-    hosts = {p.host for p in case.nccl if p.host} | {s.host for s in case.sightings if s.host}
-    return len(hosts) > 1 or any(node.nodes > 1 for p in case.nccl for node in p.nodes)
+    return case.shows_many_hosts
 
 
 def has_run(case: Case) -> bool:
