@@ -28,7 +28,7 @@ EventKind = Literal[
 EventKey = Literal[
     "by", "chained_from", "class", "code", "counts", "ends", "enqueued", "exitcode", "expected", "got", "host",
     "how", "ignored", "interface", "job", "joined", "key", "kind", "last_error", "library", "message", "missing",
-    "ms", "name", "nodes", "numel_in", "of_another", "op", "op_a", "pg_desc", "pg_id", "pg_name", "port", "ran_ms",
+    "ms", "name", "numel_in", "of_another", "op", "op_a", "pg_desc", "pg_id", "pg_name", "port", "ran_ms",
     "rank_a", "rank_b", "ranks", "ready", "reason", "restarts", "seconds", "seq", "seq_a", "signal", "signal_number",
     "size", "some", "step", "target_pid", "tasks", "text", "thread", "timeout_ms", "tried_bytes", "type", "value",
     "waiting", "what", "whom", "word", "work", "world_size",

@@ -50,7 +50,7 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
 
 def _who(case: Case, mine: list[Seen]) -> tuple[int, ...]:
     """The one rank that said what it does; who timed out only waits, and then it is who did not come."""
-    waited = {event.rank for event in statements.events(case, "watchdog_timeout", "gloo_timeout")}
+    waited = _waited(case)
     spoke = [rank for rank in statements.ranks_of([s.sign for s in mine]) if rank not in waited]
     ranks = statements.unless_all(case, tuple(spoke))
     if not ranks and len(case.first_to_fail) == 1:
@@ -58,9 +58,13 @@ def _who(case: Case, mine: list[Seen]) -> tuple[int, ...]:
     return ranks if len(ranks) == 1 else ()
 
 
+def _waited(case: Case) -> set[int | None]:
+    return {event.rank for event in statements.events(case, "watchdog_timeout", "gloo_timeout")}
+
+
 def _main_process(case: Case, signs: list[Statement]) -> tuple[int, ...]:
     """Rank 0, where the code lets the main process go first, and it is not among those who waited."""
-    waited = {event.rank for event in statements.events(case, "watchdog_timeout", "gloo_timeout")}
+    waited = _waited(case)
     return (0,) if waited and 0 not in waited and any(_MAIN.search(sign.text) for sign in signs) else ()
 
 

@@ -15,7 +15,7 @@ from heapq import heappush, heappushpop
 from whichrank.evidence.text import shared_pass
 from whichrank.evidence.text.chunks import PADDING, Chunk
 from whichrank.evidence.text.prefixes import PathHint, Voice, clock_of, hint_of_path, listen
-from whichrank.evidence.text.quotations import Quotations
+from whichrank.evidence.text.quotations import DOCUMENTS, Quotations
 from whichrank.evidence.text.repeated_lines import Held, Often
 from whichrank.evidence.text.text_file import bounded, is_text
 from whichrank.evidence.text.words import Place, Words
@@ -41,7 +41,6 @@ _BUDGET_S = 20.0
 # Programs and tables quote messages without having seen them. In documents the words of people count, and what
 # programs printed only where it is set off as a quotation.
 _NO_EVIDENCE = (".py", ".pyi", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".ipynb", ".html", ".csv")
-_DOCUMENTS = (".md", ".rst")
 # host:pid:tid [device], as NCCL and its plug-ins begin their lines.
 _PROCESS = re.compile(r"(?:^|[\s>\]])((?!\d\d:)[A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):(\d{1,10}) (?:\[-?\d{1,9}\] )?")
 _EXTRA = 80
@@ -57,7 +56,7 @@ def sniff(head: bytes, name: str) -> bool:
     if not is_text(head) or name.lower().endswith(_NO_EVIDENCE):
         return False
     known = _all_anchors(KNOWN.edition)
-    if name.lower().endswith(_DOCUMENTS) and _words_of_people(KNOWN.edition).find(_chunk(head)):
+    if name.lower().endswith(DOCUMENTS) and _words_of_people(KNOWN.edition).find(_chunk(head)):
         return True
     return bool(known.find(_chunk(head)))
 
@@ -135,7 +134,7 @@ class Listener:
 
     def __init__(self, item: Item) -> None:
         self._ignored = item.label.lower().endswith(_NO_EVIDENCE)
-        self._quotations = Quotations() if item.label.lower().endswith(_DOCUMENTS) else None
+        self._quotations = Quotations() if item.label.lower().endswith(DOCUMENTS) else None
         self._is_note = item.size <= _A_NOTE
         self._signatures, words = _searched(KNOWN.edition, note=self._is_note)
         self.words = frozenset() if self._ignored else words

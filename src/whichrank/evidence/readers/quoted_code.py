@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whichrank.evidence.readers.training_code import clues_of
 from whichrank.evidence.text.chunks import PADDING, Chunk
-from whichrank.evidence.text.quotations import Quotations
+from whichrank.evidence.text.quotations import DOCUMENTS, Quotations
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
 
@@ -12,13 +12,12 @@ NAME = "quoted_code"
 BESIDE = True
 
 _LARGEST = 1 << 16
-_DOCUMENTS = (".md", ".rst")
 _FENCES = (b"```", b"~~~", b"{code", b"<pre", b"    ")
 
 
 def sniff(head: bytes, name: str) -> bool:
     """A document with something quoted in it."""
-    return name.lower().endswith(_DOCUMENTS) and is_text(head) and any(fence in head for fence in _FENCES)
+    return name.lower().endswith(DOCUMENTS) and is_text(head) and any(fence in head for fence in _FENCES)
 
 
 def read(item: Item) -> Reading:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from whichrank.evidence.text.chunks import Chunk
 
+DOCUMENTS = (".md", ".rst")
 _FENCES = (b"```", b"~~~", b"{code", b"{noformat")
 _OPENED, _CLOSED = (b"<pre", b"<code"), (b"</pre", b"</code")
 _INDENTED = (b"    ", b"\t")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from whichrank.records.log import EventKind, LogEvent
-from whichrank.timeline.job_state.statements import Statement, events, rank_of, statement
+from whichrank.timeline.job_state.statements import TIMED_OUT, Statement, events, rank_of, statement
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
@@ -117,8 +117,7 @@ def only_one_failed(case: Case) -> tuple[int, ...]:
 
 def _timed_out(case: Case, death: Death) -> bool:
     """Whether the rank was taken down by its own watchdog after it had waited for others."""
-    waits = events(case, "watchdog_timeout", "gloo_timeout", "monitored_barrier_failed")
-    return death.sign.rank is not None and any(e.rank == death.sign.rank for e in waits)
+    return death.sign.rank is not None and any(e.rank == death.sign.rank for e in events(case, *TIMED_OUT))
 
 
 def first_to_end(case: Case) -> Death | None:

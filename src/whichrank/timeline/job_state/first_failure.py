@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whichrank.records.log import EventKind
 from whichrank.timeline.job_state import deaths, exceptions
+from whichrank.timeline.job_state.statements import TIMED_OUT
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
-
-_TIMED_OUT: tuple[EventKind, ...] = ("watchdog_timeout", "gloo_timeout", "monitored_barrier_failed")
 
 
 def first_to_fail(case: Case) -> frozenset[int]:
@@ -50,6 +48,6 @@ def _ended_alone(case: Case) -> set[int]:
 
 def _did_not_come(case: Case) -> set[int]:
     """Of a world that is known, those who did not time out while all others did."""
-    waited = {event.rank for event in case.of_kind(*_TIMED_OUT) if event.rank is not None}
+    waited = {event.rank for event in case.of_kind(*TIMED_OUT) if event.rank is not None}
     missing = set(range(case.world)) - waited
     return missing if len(waited) >= 2 and len(missing) < len(waited) else set()

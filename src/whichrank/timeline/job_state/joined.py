@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Finding, Subject
-from whichrank.records.log import EventKind
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import deaths
+from whichrank.timeline.job_state.statements import TIMED_OUT
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
@@ -28,7 +28,6 @@ _ADDRESS = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 _REMOTE = "remote process exited"
 _NOT_REACHED = re.compile(r"(?i:connect(?:ion)? .{0,80}(?:fail|refused|timed out|unreach)|no route to host)")
 _ENDS_A_PROCESS = ("gpu-hardware", "cuda-fault", "rdma-fabric", "net-interface", "launch-rendezvous")
-_TIMED_OUT: tuple[EventKind, ...] = ("watchdog_timeout", "gloo_timeout", "monitored_barrier_failed")
 
 
 def joined(case: Case, finding: Finding) -> Finding:
@@ -117,7 +116,7 @@ def _of_whom(case: Case, finding: Finding) -> Finding:
 
 def _observed(case: Case, finding: Finding) -> Finding:
     """A rank that is alive and does not come makes the others hang, also where its message is that of a crash."""
-    timed_out = [e for e in case.of_kind(*_TIMED_OUT) if e.rank is not None and e.rank not in finding.subject.ranks]
+    timed_out = [e for e in case.of_kind(*TIMED_OUT) if e.rank is not None and e.rank not in finding.subject.ranks]
     cause = causes().get(finding.cause)
     if finding.category != "crash" or not finding.subject.ranks or len(timed_out) < 2:
         return finding

@@ -24,7 +24,7 @@ _MORE = 0.04
 
 _PORT = re.compile(r"(?:<\d{1,5}>|:\d{1,5}$).*")
 
-_TIMED_OUT: tuple[EventKind, ...] = ("watchdog_timeout", "gloo_timeout", "monitored_barrier_failed", "watchdog_stuck")
+_TIMED_OUT: tuple[EventKind, ...] = (*statements.TIMED_OUT, "watchdog_stuck")
 
 _LOST: tuple[EventKind, ...] = ("peer_closed", "nccl_error", "store_error")
 

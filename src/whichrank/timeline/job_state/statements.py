@@ -43,6 +43,10 @@ _ENDINGS: tuple[EventKind, ...] = (
     "host_out_of_memory", "nccl_error",
 )  # fmt: skip
 
+TIMED_OUT: tuple[EventKind, ...] = ("watchdog_timeout", "gloo_timeout", "monitored_barrier_failed")
+
+"""What says that a rank waited for others until it gave up."""
+
 _WORDS: tuple[EventKey, ...] = ("type", "message", "reason", "last_error", "text")
 
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<string>", "importlib")
