@@ -114,7 +114,7 @@ def _idle(scene: Scene) -> list[Advice]:
         everywhere = float(median(idle)) / scene.steps
         if everywhere < LEAST * scene.step_ns or (reason == HOST and not scene.matched.ranks[0].on_device):
             continue
-        gain = _gain(scene, replay.prepare(scene.matched, less=reason)) if scene.play is not None else None
+        gain = _gain(scene, replay.without_idle(scene.play, scene.matched, reason)) if scene.play else None
         gain = everywhere / 1e3 if gain is None else gain
         why = f"{everywhere / 1e6:.1f} ms of each step on the typical rank"
         found.append(Advice(words, setting, gain, _sure(scene, confidence), why, key))

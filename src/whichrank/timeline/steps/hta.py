@@ -11,9 +11,8 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from whichrank.records.trace import MARK, Longs, Trace
+from whichrank.records.trace import MARK, Flags, Longs, Trace
 from whichrank.timeline.steps.intervals import among, union
 
 _COMMUNICATION = re.compile(r"^nccl.*Kernel")
@@ -74,12 +73,12 @@ def _before_last_step(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.bool_]
     return np.where(device.link >= 0, _linked(device.link, calls), device.start < last)
 
 
-def _linked(links: Longs, calls: Longs) -> npt.NDArray[np.bool_]:
+def _linked(links: Longs, calls: Longs) -> Flags:
     """Which of the links are those of calls."""
     if not len(calls):
         return np.zeros(len(links), np.bool_)
     calls = np.sort(calls)
-    found: npt.NDArray[np.bool_] = calls[np.minimum(np.searchsorted(calls, links), len(calls) - 1)] == links
+    found: Flags = calls[np.minimum(np.searchsorted(calls, links), len(calls) - 1)] == links
     return found
 
 

@@ -169,7 +169,8 @@ def _hosts(ranks: Sequence[RankSteps]) -> list[list[int]]:
 
 def _parted(found: Matched) -> Matched:
     """Where nothing names the groups, ranks whose ends always lie apart are in different ones."""
-    clusters = {op: _clusters(found, op) for op, what in enumerate(found.what) if _unnamed(what)}
+    shared = np.flatnonzero(np.diff(found.first) > 1).tolist()
+    clusters = {op: _clusters(found, op) for op in shared if _unnamed(found.what[op])}
     whole = {op: sides for op, sides in clusters.items() if sum(map(len, sides)) > 1}
     seen = Counter((found.what[op].op, frozenset(sides)) for op, sides in whole.items())
     totals = Counter(found.what[op].op for op in whole)

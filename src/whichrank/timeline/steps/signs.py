@@ -30,14 +30,15 @@ _LAUNCH = re.compile(r"launch", re.IGNORECASE)
 def signs_of(trace: Trace, launched: np.ndarray[tuple[int], np.dtype[np.int64]], windows: Windows) -> dict[str, float]:
     """Counts per step (or nanoseconds, where the name ends so)."""
     steps = max(1, len(windows.ids))
-    host, found = trace.host.of(MARK, OPERATOR), {}
-    used = [(index, trace.names[index][:160]) for index in distinct(host.name)]
-    counts = np.bincount(host.name, minlength=len(trace.names)) if len(trace.names) else np.zeros(0, np.int64)
+    host, found = trace.host, {}
+    told = among(host.kind, (MARK, OPERATOR))
+    counts = np.bincount(host.name[told], minlength=len(trace.names)) if len(trace.names) else np.zeros(0, np.int64)
+    used = [(index, trace.names[index][:160]) for index in np.flatnonzero(counts).tolist()]
     for key, pattern in _PATTERNS.items():
         chosen = [index for index, name in used if pattern.search(name)]
         found[key] = float(counts[chosen].sum()) / steps if chosen else 0.0
         if key in TIMED and chosen:
-            mine = host.where(among(host.name, chosen))
+            mine = host.where(told & among(host.name, chosen))
             found[f"{key}_ns"] = float(union(mine.start, mine.end).total) / steps
     moves = trace.device.of(MEMORY)
     pageable = [index for index, name in enumerate(trace.names) if _PAGEABLE.match(name)]
@@ -54,9 +55,9 @@ def _launches(trace: Trace, launched: np.ndarray[tuple[int], np.dtype[np.int64]]
     if not len(device):
         return {}
     delay = device.start - launched
-    calls = trace.host.of(RUNTIME)
-    launching = [index for index in distinct(calls.name) if _LAUNCH.search(trace.names[index][:160])]
-    mine: Spans = calls.where(among(calls.name, launching))
+    host, running = trace.host, trace.host.kind == RUNTIME
+    launching = [index for index in distinct(host.name[running]) if _LAUNCH.search(trace.names[index][:160])]
+    mine: Spans = host.where(running & among(host.name, launching))
     return {
         "kernels": len(device) / steps,
         "kernel_ns": float(median(device.end - device.start)),

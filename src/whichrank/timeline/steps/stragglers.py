@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from whichrank.records.steps import (
     ARRIVE,
@@ -20,11 +19,11 @@ from whichrank.records.steps import (
     WORKING,
     RankSteps,
 )
+from whichrank.records.trace import Floats, Longs
 from whichrank.timeline.steps.intervals import distinct, median
 from whichrank.timeline.steps.matching import TOGETHER, Matched
 from whichrank.timeline.steps.replay import Play, own_clock, run, span, with_own
 
-Floats = npt.NDArray[np.float64]
 SHARE = 0.01
 """Lateness below this share of the step is noise."""
 LEAST_NS = 100_000
@@ -78,7 +77,7 @@ def lateness(matched: Matched) -> tuple[Floats, list[int]]:
     return found, steps
 
 
-def _levelled(matched: Matched) -> npt.NDArray[np.int64]:
+def _levelled(matched: Matched) -> Longs:
     """When the ranks were level: the ends of the operations that at least half of their members waited for."""
     waited = np.zeros(len(matched.what))
     numbers = {
@@ -94,7 +93,7 @@ def _levelled(matched: Matched) -> npt.NDArray[np.int64]:
     return np.sort(np.array([matched.end[matched.first[op]] for op in ops.tolist()], np.int64))
 
 
-def _median_without(order: npt.NDArray[np.int64], value: int) -> float:
+def _median_without(order: Longs, value: int) -> float:
     rest = np.delete(order, int(np.searchsorted(order, value)))
     return float(median(rest)) if len(order) <= 64 else float(order[(len(order) - 1) // 2])
 
