@@ -151,7 +151,7 @@ def _leave(code: int) -> NoReturn:
     """End without taking every loaded module apart, which takes a tenth of a short run: the system does it at once."""
     if threading.active_count() == 1:  # otherwise Python has threads to wait for
         flush()
-        atexit._run_exitfuncs()
+        atexit._run_exitfuncs()  # noqa: SLF001
         if sys.stderr is not None:
             sys.stderr.flush()
         flush()

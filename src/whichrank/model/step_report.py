@@ -70,7 +70,7 @@ class CollectiveShare:
     ranks: int | None
     bytes: int | None
     per_step: float
-    time_us: float
+    time_us: float | None
     waiting_us: float | None
     """Of that, before the last member had arrived."""
     moving_us: float | None

@@ -114,6 +114,9 @@ class RankSteps:
     map: Map
     signs: dict[str, float] = field(default_factory=dict)
     """Counts that tell of settings, by name; see `timeline/steps/signs.py`."""
+    collectives_only: bool = False
+    ends_known: bool = True
+    """Both as in the trace."""
 
     @property
     def span(self) -> int:

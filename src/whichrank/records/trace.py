@@ -112,3 +112,7 @@ class Trace:
     """How many different steps the profiler marked (`ProfilerStep#…`)."""
     only_group: Collective | None = None
     """The process group of a job that has but one."""
+    collectives_only: bool = False
+    """Nothing but collectives was recorded: what the rank did between them is not known."""
+    ends_known: bool = True
+    """Whether the recording tells when collectives ended; otherwise clocks are taken as they are."""

@@ -21,6 +21,8 @@ LEAST = 0.01
 """Gains below this share of the step are not worth a word."""
 TRUSTED = 0.05
 """A replay that misses the recorded time by more than this says little about other times."""
+SMALL = 256 << 10
+"""An all-reduce of this size takes as long as an empty one."""
 LARGEST_BUCKET = 512 << 20
 """All-reduces that are larger gain nothing from being merged."""
 _IDLE = {
@@ -174,9 +176,11 @@ def fitted(scene: Scene) -> tuple[float, float] | None:
         for op, what in enumerate(scene.matched.what)
         if what.op == "all_reduce" and payload(what) and op in scene.play.transfer
     ]
-    if len(points) < 4 or len({size for size, _ in points}) < 2:
-        return None
     sizes = sorted({size for size, _ in points})
+    if len(points) < 4 or (len(sizes) < 2 and sizes[0] > SMALL):
+        return None
+    if len(sizes) < 2:
+        return float(median([time for _, time in points])), 0.0
     typical = np.array([median([t for s, t in points if s == size]) for size in sizes])
     slope, start = np.polyfit(np.array(sizes), typical, 1)
     if slope <= 0:
@@ -234,7 +238,10 @@ def _settings(scene: Scene) -> list[Advice]:
         why = f"{signs['items']:.0f} values are read back from the device per step (.item(), float(tensor), if tensor:)"
         words = "Don't read values back in every step: each one waits for all work that was launched before."
         setting = "collect losses with .detach() and read them every N steps"
-        found.append(Advice(words, setting, signs.get("items_ns", 0.0) / 1e3, 0.5, why, "item"))
+        # The call waits for work that has to be done anyway; what it costs is the time in which the device has none.
+        idle = float(median([float(one.idle.sum()) / max(1, len(one.ids)) for one in scene.matched.ranks]))
+        gain = min(signs.get("items_ns", 0.0), idle) / 1e3
+        found.append(Advice(words, setting, gain, 0.5, why, "item"))
     forwards, optimizer = signs.get("forwards", 0.0), signs.get("optimizer_steps", 0.0)
     if optimizer > 0 and forwards / optimizer >= 1.9:
         found += _accumulation(scene, round(forwards / optimizer))

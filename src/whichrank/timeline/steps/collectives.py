@@ -53,7 +53,7 @@ def shares(matched: Matched, transfer: dict[int, float], steps: int) -> list[Col
         last[seen] = np.maximum.reduceat(matched.start, matched.first[seen])
     waits = last[matched.op] - matched.start
     found = [_share(matched, transfer, ops, steps, waits) for ops in groups.values()]
-    return sorted(found, key=lambda share: -share.time_us * share.per_step)
+    return sorted(found, key=lambda share: -(share.time_us or share.waiting_us or 0.0) * share.per_step)
 
 
 def _share(matched: Matched, transfer: dict[int, float], ops: list[int], steps: int, waits: Longs) -> CollectiveShare:
@@ -65,7 +65,8 @@ def _share(matched: Matched, transfer: dict[int, float], ops: list[int], steps: 
     members = len(distinct(matched.rank[rows]))
     together = len(matched.ranks) > 1 and members > 1
     seen = what.size is None or members == what.size
-    moving = float(median([transfer.get(op, 0.0) for op in ops])) if together and seen else None
+    timed = all(one.ends_known for one in matched.ranks)
+    moving = float(median([transfer.get(op, 0.0) for op in ops])) if together and seen and timed else None
     ranks = what.size or (members if together else None)
     bandwidth = None
     if size is not None and ranks and size >= FEWEST_BYTES and moving:
@@ -81,7 +82,7 @@ def _share(matched: Matched, transfer: dict[int, float], ops: list[int], steps: 
         ranks=ranks,
         bytes=size,
         per_step=len(ops) / max(1, steps),
-        time_us=float(median(matched.end[rows] - matched.start[rows])) / 1e3,
+        time_us=float(median(matched.end[rows] - matched.start[rows])) / 1e3 if timed else None,
         waiting_us=float(waits[rows].mean()) / 1e3 if together else None,
         moving_us=moving / 1e3 if moving is not None else None,
         busbw_gbs=bandwidth,

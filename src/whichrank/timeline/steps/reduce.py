@@ -66,6 +66,8 @@ def reduced(trace: Trace) -> RankSteps:
         names=names,
         map=draw(work, *bounds),
         signs=signs_of(trace, launched, steps),
+        collectives_only=trace.collectives_only,
+        ends_known=trace.ends_known,
     )
 
 

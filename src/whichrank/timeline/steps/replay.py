@@ -98,8 +98,7 @@ class _Run:
             op = ops[place]
             if kinds[place] == ARRIVE:
                 clock += own[place]
-                if clock > latest[op]:
-                    latest[op] = clock
+                latest[op] = max(latest[op], clock)
                 missing[op] -= 1
                 if not missing[op]:
                     self._complete(op)
@@ -147,8 +146,7 @@ def _chains(matched: Matched, numbers: Sequence[Mapping[int, int]], less: int | 
     begins = [matched.time(index, int(one.start[0])) for index, one in enumerate(matched.ranks)]
     origin = min(begins)
     return [
-        _chain(one, mine, begin - origin, less)
-        for one, mine, begin in zip(matched.ranks, numbers, begins, strict=True)
+        _chain(one, mine, begin - origin, less) for one, mine, begin in zip(matched.ranks, numbers, begins, strict=True)
     ]
 
 
