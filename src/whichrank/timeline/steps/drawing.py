@@ -14,10 +14,10 @@ MOST = 1500
 
 def draw(work: Work, start: int, end: int) -> Map:
     """States from `start` to `end`."""
-    both = work.compute - (work.compute - work.communication)
+    alone = work.compute - work.communication
     states = [
-        (OVERLAPS, both),
-        (COMPUTES, work.compute - work.communication),
+        (OVERLAPS, work.compute - alone),
+        (COMPUTES, alone),
         (EXPOSED, work.exposed),
         (MOVES, work.memory - work.active),
         *((IDLES + reason, cover) for reason, cover in work.idle.items()),

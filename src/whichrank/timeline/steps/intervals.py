@@ -62,7 +62,7 @@ class Cover:
         order = np.argsort(times, kind="stable")
         times, level = times[order], np.cumsum(change[order])
         keep = (level[:-1] == 1) & (times[1:] > times[:-1])
-        return union(times[:-1][keep], times[1:][keep])
+        return _merged(times[:-1][keep], times[1:][keep])
 
 
 def median(values: Any) -> float:
@@ -102,8 +102,16 @@ def union(start: Any, end: Any) -> Cover:
     start, end = start[keep], end[keep]
     if not len(start):
         return Cover()
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], np.maximum.accumulate(end[order])
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    return _merged(start, np.maximum.accumulate(end))
+
+
+def _merged(start: Longs, end: Longs) -> Cover:
+    """Intervals in order, of starts and of ends; those that touch become one."""
+    if not len(start):
+        return Cover()
     first = np.concatenate(([True], start[1:] > end[:-1]))
     last = np.concatenate((first[1:], [True]))
     return Cover(start[first], end[last])
