@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -119,14 +120,23 @@ def _sorted(
     """Profiles and sources; what gave no result says why."""
     ranks: list[RankSteps] = []
     sources = list(refused)
+    several = 0
     for item, result in zip(items, results, strict=True):
         if isinstance(result, tuple):
             name, reading = result
-            ranks += reading.records
+            ranks += _numbered(reading.records, several)
+            several += len(reading.records) if len(reading.records) > 1 else 0
             sources.append(Source(item.label, name, reading.quality, reading.note))
         else:
             sources.append(Source(item.label, "", "unusable", getattr(result, "message", str(result))))
     return ranks, sources
+
+
+def _numbered(records: list[RankSteps], before: int) -> list[RankSteps]:
+    """A file with all processes of a host numbers them from 0: those of the next such file come after them."""
+    if len(records) > 1 and before:
+        return [replace(one, rank=before + (one.rank or 0)) for one in records]
+    return records
 
 
 def _read(item: Item) -> tuple[str, Reading]:
