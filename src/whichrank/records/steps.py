@@ -116,7 +116,8 @@ class RankSteps:
     """Counts that tell of settings, by name; see `timeline/steps/signs.py`."""
     collectives_only: bool = False
     ends_known: bool = True
-    """Both as in the trace."""
+    ends_early: bool = False
+    """All three as in the trace."""
 
     @property
     def span(self) -> int:

@@ -108,6 +108,8 @@ class Trace:
     reader: str = ""
     cut: str = ""
     """Why the profile is not whole, or nothing."""
+    ends_early: bool = False
+    """The file stops before its events do: kernels may be missing anywhere, since events are in no certain order."""
     profiler_steps: int = 0
     """How many different steps the profiler marked (`ProfilerStep#…`)."""
     only_group: Collective | None = None

@@ -207,6 +207,12 @@ def _notes(steps: Steps) -> list[str]:
     notes = []
     if not any(one.marked for one in steps.ranks):
         notes.append("No steps are marked (profiler.step(), optimizer steps or repeated annotations): all is one step.")
+    early = [one for one in steps.ranks if one.ends_early]
+    if early:
+        notes.append(
+            f"{len(early)} of {len(steps.ranks)} files end early, and kernels may be missing anywhere in them: their"
+            " compute and communication are the least there was, and idle time is not told."
+        )
     if any(one.collectives_only for one in steps.ranks):
         notes.append("Collectives alone: where the time between them goes, and what a fix returns, needs profiles.")
     if not all(one.ends_known for one in steps.ranks):

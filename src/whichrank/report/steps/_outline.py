@@ -79,6 +79,8 @@ def headline(report: StepReport) -> str:
         f"{middle[k]:.0f} % {words[k]}" for k in sorted(middle, key=lambda k: -(middle[k] or 0)) if middle[k]
     )
     tail = f" Most to gain: {best.what}" if best is not None else ""
+    if middle["idle_pct"] is None and parts:
+        return f"At least {parts}; the profiles are not whole.{tail}"
     return f"The time goes to {parts}.{tail}" if parts else _collectives_alone(report)
 
 

@@ -72,8 +72,10 @@ class Scene:
 
 def advise(scene: Scene) -> list[Advice]:
     """Everything that would return something."""
+    whole = not any(one.ends_early for one in scene.matched.ranks)
     found = [
-        *_level(scene), *_idle(scene), *_overlap(scene), *_bandwidth(scene), *_buckets(scene), *_settings(scene)
+        *_level(scene), *(_idle(scene) if whole else ()), *_overlap(scene), *_bandwidth(scene), *_buckets(scene),
+        *_settings(scene),
     ]  # fmt: skip
     worth = [a for a in found if a.gain_us_per_step is None or a.gain_us_per_step * 1e3 >= LEAST * scene.step_ns]
     return sorted(worth, key=lambda a: -(a.gain_us_per_step or 0.0))

@@ -197,8 +197,12 @@ def _shares(one: RankSteps, waiting: int | None, offset: float) -> RankShares:
         return 100 * part / whole if whole > 0 else None
 
     def seen(part: float) -> float | None:
-        """What can't be told from collectives alone."""
-        return None if one.collectives_only else share(part)
+        """What can't be told from collectives alone, nor where all of the device's part was cut off."""
+        lost = one.ends_early and not one.on_device and bool(one.accelerator)
+        return None if one.collectives_only or lost else share(part)
+
+    # What is missing from a file that was cut would count as idle.
+    idle_known = not one.collectives_only and not one.ends_early
 
     compute, idle, overlap = one.hta
     return RankShares(
@@ -212,13 +216,13 @@ def _shares(one: RankSteps, waiting: int | None, offset: float) -> RankShares:
         communication_pct=share(communication) if one.ends_known else None,
         exposed_pct=seen(float(one.exposed.sum())),
         memory_pct=seen(float(one.memory.sum())),
-        idle_pct=seen(float(one.idle.sum())),
+        idle_pct=share(float(one.idle.sum())) if idle_known else None,
         overlap_pct=100 * (communication - float(one.exposed.sum())) / communication
         if communication and not one.collectives_only
         else None,
-        idle_why={}
-        if one.collectives_only
-        else {name: share(float(one.idle[:, i].sum())) or 0.0 for i, name in enumerate(IDLE_REASONS)},
+        idle_why={name: share(float(one.idle[:, i].sum())) or 0.0 for i, name in enumerate(IDLE_REASONS)}
+        if idle_known
+        else {},
         hta={"compute_pct": compute, "idle_pct": idle, "overlap_pct": overlap},
         waiting_pct=share(float(waiting)) if waiting is not None else None,
         clock_offset_us=offset / 1e3,

@@ -68,6 +68,7 @@ def reduced(trace: Trace) -> RankSteps:
         signs=signs_of(trace, launched, steps),
         collectives_only=trace.collectives_only,
         ends_known=trace.ends_known,
+        ends_early=trace.ends_early,
     )
 
 
