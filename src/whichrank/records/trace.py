@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -57,8 +57,7 @@ class Spans:
         return self.where(wanted[self.kind])
 
 
-@dataclass(frozen=True, slots=True)
-class Collective:
+class Collective(NamedTuple):
     """What the profiler noted about a collective's arguments."""
 
     op: str
@@ -75,8 +74,7 @@ class Collective:
     dtype: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(NamedTuple):
     """A stream of a device or a thread of the host."""
 
     process: str

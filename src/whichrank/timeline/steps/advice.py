@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,8 +54,7 @@ _REMEDY = {
 }
 
 
-@dataclass(frozen=True)
-class Scene:
+class Scene(NamedTuple):
     """What advice is worked out from."""
 
     matched: Matched

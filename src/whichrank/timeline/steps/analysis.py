@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -163,8 +164,7 @@ class Steps:
         return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class Profiled:
+class Profiled(NamedTuple):
     """A case that consists of profiles alone; rules on profiles look at nothing else."""
 
     steps: Steps | None

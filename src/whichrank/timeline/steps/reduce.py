@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from whichrank.facts.collective_names import operation
@@ -126,7 +124,9 @@ def _told(trace: Trace, spans: Spans, launched: Longs) -> list[Collective]:
         told = trace.collectives[own] if own >= 0 else _around(trace, noted, before, moment)
         found = known.get((told, name))
         if found is None:
-            found = told if told is not None and told.op else replace(told or NOTHING, op=operation(trace.names[name]))
+            found = (
+                told if told is not None and told.op else (told or NOTHING)._replace(op=operation(trace.names[name]))
+            )
             found = known[told, name] = _placed(found, trace.only_group)
         answer.append(found)
     return answer
@@ -136,7 +136,7 @@ def _placed(found: Collective, only: Collective | None) -> Collective:
     """A collective that names no group belongs to the only one, where there is only one."""
     if only is None or found.group or found.size is not None or found.ranks is not None:
         return found
-    return replace(found, group=only.group, desc=only.desc, size=only.size, ranks=only.ranks)
+    return found._replace(group=only.group, desc=only.desc, size=only.size, ranks=only.ranks)
 
 
 def _around(trace: Trace, noted: Spans, last: int, moment: int) -> Collective | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ COVERS = 0.6
 """Annotations that repeat are taken for steps where they cover this share of the profile."""
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(NamedTuple):
     """Steps in order; each window ends where the next begins, so that the shares of the steps add up."""
 
     ids: Longs
