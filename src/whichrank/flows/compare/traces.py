@@ -113,7 +113,7 @@ def _late(a: StepReport, b: StepReport, scale: float) -> list[Difference]:
     return found
 
 
-def _time(one: CollectiveShare) -> float:
+def _takes(one: CollectiveShare) -> float:
     """Microseconds that one takes: moving data where that is known, else in all, else waiting for the last rank."""
     return next((t for t in (one.moving_us, one.time_us, one.waiting_us) if t is not None), 0.0)
 
@@ -126,7 +126,7 @@ def _collectives(a: Sequence[CollectiveShare], b: Sequence[CollectiveShare], sca
         old = before.get((one.op, one.group, one.bytes))
         size = f" of {one.bytes:,} bytes" if one.bytes is not None else ""
         name = f"{one.op}{size}"
-        now, was = _time(one) * one.per_step, _time(old) * old.per_step if old else 0.0
+        now, was = _takes(one) * one.per_step, _takes(old) * old.per_step if old else 0.0
         why = "only in the second run" if old is None else f"{old.per_step:.3g} and {one.per_step:.3g} per step"
         found.append(Difference(name, _ms(was), _ms(now), 0.8 * _suspicion(now - was, scale), why))
     return found
