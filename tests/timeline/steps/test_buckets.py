@@ -68,3 +68,26 @@ def test_many_small_all_reduces_are_worth_merging(tmp_path):
         one.write(tmp_path)
     (found,) = [one for one in trace([tmp_path]).advice if one.id == "buckets"]
     assert found.gain_us_per_step == pytest.approx(59 * 40, rel=0.1)
+
+
+@pytest.mark.parametrize("every_round", [True, False])
+def test_gradients_that_are_reduced_in_every_round_of_an_accumulation(tmp_path, every_round):
+    """Four rounds, six buckets: with no_sync() only the last round reduces them."""
+    ranks = [Rank(r, 2) for r in range(2)]
+    for step in range(4):
+        begun = [one.now for one in ranks]
+        for turn in range(4):
+            for one in ranks:
+                one._add("cpu_op", "DistributedDataParallel.forward", one.now - 600, 50)
+                one.kernel(3000)
+            for _ in range(6 if every_round or turn == 3 else 0):
+                meet(ranks, 100)
+            for one in ranks:
+                one.kernel(10, "after")
+        for one, start in zip(ranks, begun, strict=True):
+            one._add("user_annotation", "Optimizer.step#SGD.step", one.now - 500, 20)
+            one.kernel(200, "sgd")
+            one.step(step, start - 650, one.now - 660)
+    for one in ranks:
+        one.write(tmp_path)
+    assert [one.id for one in trace([tmp_path]).advice if one.id == "no-sync"] == ["no-sync"] * every_round

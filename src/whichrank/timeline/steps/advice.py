@@ -244,17 +244,14 @@ def _settings(scene: Scene) -> list[Advice]:
         gain = min(signs.get("items_ns", 0.0), idle) / 1e3
         found.append(Advice(words, setting, gain, 0.5, why, "item"))
     forwards, optimizer = signs.get("forwards", 0.0), signs.get("optimizer_steps", 0.0)
-    if optimizer > 0 and forwards / optimizer >= 1.9:
+    if optimizer > 0 and forwards / optimizer >= 1.9 and signs.get("reducing_forwards", 0.0) / optimizer >= 1.9:
         found += _accumulation(scene, round(forwards / optimizer))
     return found
 
 
 def _accumulation(scene: Scene, rounds: int) -> list[Advice]:
     """Gradients that are accumulated, and yet reduced in every round."""
-    reduces = sum(s.per_step for s in scene.collectives if s.op == "all_reduce")
-    if reduces < rounds or scene.play is None:
-        return []
-    gain = _gain(scene, replay.without_waits(scene.play))
+    gain = _gain(scene, replay.without_waits(scene.play)) if scene.play is not None else None
     gain = gain * (rounds - 1) / rounds if gain is not None else None
     why = f"{rounds} backward passes per optimizer step, and all-reduces in each of them"
     words = "Reduce gradients only in the last backward pass of an accumulation."

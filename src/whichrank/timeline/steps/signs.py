@@ -6,7 +6,8 @@ import re
 
 import numpy as np
 
-from whichrank.records.trace import MARK, MEMORY, OPERATOR, RUNTIME, Spans, Trace
+from whichrank.facts.collective_names import operation
+from whichrank.records.trace import COMMUNICATION, MARK, MEMORY, OPERATOR, RUNTIME, Spans, Trace
 from whichrank.timeline.steps.intervals import among, distinct, median, union
 from whichrank.timeline.steps.windows import Windows
 
@@ -40,6 +41,7 @@ def signs_of(trace: Trace, launched: np.ndarray[tuple[int], np.dtype[np.int64]],
         if key in TIMED and chosen:
             mine = host.where(told & among(host.name, chosen))
             found[f"{key}_ns"] = float(union(mine.start, mine.end).total) / steps
+    found["reducing_forwards"] = _reducing(trace, launched) / steps
     moves = trace.device.of(MEMORY)
     pageable = [index for index, name in enumerate(trace.names) if _PAGEABLE.match(name)]
     mine = moves.where(among(moves.name, pageable))
@@ -47,6 +49,29 @@ def signs_of(trace: Trace, launched: np.ndarray[tuple[int], np.dtype[np.int64]],
     found["pageable_ns"] = float((mine.end - mine.start).sum()) / steps
     found.update(_launches(trace, launched, steps))
     return found
+
+
+def _reducing(trace: Trace, launched: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
+    """Forward passes of DDP after which, and before the next one, gradients are all-reduced."""
+    host, device = trace.host, trace.device
+    passes = [i for i, name in enumerate(trace.names) if _PATTERNS["forwards"].search(name[:160])]
+    begins = np.sort(host.start[among(host.name, passes)]) if passes else np.empty(0, np.int64)
+    if len(begins) < 2:
+        return 0
+    on_device, on_host = device.kind == COMMUNICATION, host.kind == COMMUNICATION
+    names = np.concatenate((device.name[on_device], host.name[on_host]))
+    noted = np.concatenate((device.comm[on_device], host.comm[on_host]))
+    begun = np.concatenate((launched[on_device], host.start[on_host]))
+    kinds = {(n, c): _op(trace, n, c) for n, c in set(zip(names.tolist(), noted.tolist(), strict=True))}
+    chosen = np.array(
+        [kinds[key] == "all_reduce" for key in zip(names.tolist(), noted.tolist(), strict=True)], np.bool_
+    )
+    place = np.searchsorted(begins, begun[chosen], side="right") - 1 if len(begun) else np.empty(0, np.int64)
+    return len(distinct(place[place >= 0]))
+
+
+def _op(trace: Trace, name: int, noted: int) -> str:
+    return (trace.collectives[noted].op if noted >= 0 else "") or operation(trace.names[name])
 
 
 def _launches(trace: Trace, launched: np.ndarray[tuple[int], np.dtype[np.int64]], steps: int) -> dict[str, float]:
