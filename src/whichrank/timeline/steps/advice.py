@@ -19,6 +19,8 @@ from whichrank.timeline.steps.stragglers import Late, as_others
 
 LEAST = 0.01
 """Gains below this share of the step are not worth a word."""
+CERTAIN = ("unused", "bucket-view", "no-sync")
+"""What the profile proves is told even where it returns little."""
 TRUSTED = 0.05
 """A replay that misses the recorded time by more than this says little about other times."""
 SMALL = 256 << 10
@@ -76,7 +78,11 @@ def advise(scene: Scene) -> list[Advice]:
         *_level(scene), *(_idle(scene) if whole else ()), *_overlap(scene), *_bandwidth(scene), *_buckets(scene),
         *_settings(scene),
     ]  # fmt: skip
-    worth = [a for a in found if a.gain_us_per_step is None or a.gain_us_per_step * 1e3 >= LEAST * scene.step_ns]
+    worth = [
+        a
+        for a in found
+        if a.gain_us_per_step is None or a.gain_us_per_step * 1e3 >= LEAST * scene.step_ns or a.id in CERTAIN
+    ]
     return sorted(worth, key=lambda a: -(a.gain_us_per_step or 0.0))
 
 
@@ -219,7 +225,8 @@ def _settings(scene: Scene) -> list[Advice]:
     }
     found = []
     if signs.get("unused_searches"):
-        why = f"DDP searches the graph for unused parameters {signs['unused_searches']:.0f} times per step"
+        why = f"DDP searches the graph for unused parameters {signs['unused_searches']:.0f} times per step, "
+        why += "and reduces one more tensor to tell the other ranks"
         gain = signs.get("unused_searches_ns", 0.0) / 1e3
         words = "Turn off find_unused_parameters if every parameter is used in every step."
         found.append(Advice(words, "DistributedDataParallel(find_unused_parameters=False)", gain, 0.6, why, "unused"))

@@ -14,7 +14,7 @@ from whichrank.timeline.steps.windows import Windows
 # Names by torch's reducer (torch/csrc/distributed/c10d/reducer.cpp), operators and marks.
 NAMES = {
     "unused_searches": r"ddp\.reducer::search_unused_parameters",
-    "bucket_copies": r"reducer::(?:copy_bucket_to_grad|mul_out|copy_)",
+    "bucket_copies": r"reducer::copy_bucket_to_grad",  # mul_out is there with views, too
     "forwards": r"^DistributedDataParallel\.forward$",
     "optimizer_steps": r"^Optimizer\.step#",
     "items": r"^aten::(?:_local_scalar_dense)$",
