@@ -61,7 +61,30 @@ class Play:
 
 def run(play: Play) -> list[float] | None:
     """When each rank is through; None where the chains block each other (what was matched never met)."""
-    return _Run(play).go()
+    alone = _alone(play) if len(play.chains) == 1 else None
+    return [alone] if alone is not None else _Run(play).go()
+
+
+def _alone(play: Play) -> float | None:
+    """The same for a single rank, which waits for nobody but its own streams; None where their order is not its own."""
+    (chain,) = play.chains
+    transfer, before = play.transfer, play.before
+    ended: dict[int, float] = {}
+    clock = chain.begin
+    for kind, op, own in zip(chain.kind, chain.op, chain.own, strict=False):
+        clock += own
+        if kind == ARRIVE:
+            begun = clock
+            for earlier in before.get(op, ()):
+                if earlier not in ended:
+                    return None
+                begun = max(begun, ended[earlier])
+            ended[op] = begun + transfer.get(op, 0.0)
+        elif op not in ended:
+            return None
+        elif ended[op] > clock:
+            clock = ended[op]
+    return clock + chain.own[-1]
 
 
 class _Run:
