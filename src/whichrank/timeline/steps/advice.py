@@ -211,7 +211,11 @@ def _buckets(scene: Scene) -> list[Advice]:
     now = max(sizes) / (1 << 20)
     times = f"{best[1]} times as large" if best[1] < 1 << 20 else "one for all gradients"
     wanted = now * best[1] if best[1] < 1 << 20 else sum(sizes) / scene.steps / (1 << 20)
-    setting = f"DDP bucket_cap_mb={max(1, round(wanted))}, DeepSpeed reduce_bucket_size, FSDP: wrap larger units"
+    signs = scene.matched.ranks[0].signs
+    if signs.get("forwards") or signs.get("fsdp_unshards") or signs.get("deepspeed"):
+        setting = f"DDP bucket_cap_mb={max(1, round(wanted))}, DeepSpeed reduce_bucket_size, FSDP: wrap larger units"
+    else:
+        setting = "DistributedDataParallel, or one all_reduce of all gradients together (torch.cat)"
     why = f"an all-reduce costs {cost[0] / 1e3:.0f} µs and {1 / cost[1] if cost[1] else 0:.2f} GB/s here"
     return [Advice(f"Use larger buckets: {times}.", setting, best[0], _sure(scene, 0.5), why, "buckets")]
 
