@@ -162,3 +162,17 @@ def test_a_slow_cable_by_all_connections_that_starve():
     finding = only(SAMPLES / "hardware" / "slow_cable")
     assert (finding.cause, finding.subject.ranks) == ("slow-network", (1,))
     assert "between 10.77.0.2 (rank 1) and the other hosts crawls" in finding.message
+
+
+def test_a_host_without_gpudirect_where_others_use_it(tmp_path):
+    line = "{0}:100:101 [0] NCCL INFO Channel {1:02}/0 : {2}[0] -> {3}[0] [{4}] via NET/IB/1{5}\n"
+    text = "".join(
+        line.format("gpu32", n, 0, 8, "send", "/GDRDMA") + line.format("gpu37", n, 0, 8, "receive", "")
+        for n in range(4)
+    )
+    (tmp_path / "nccl.log").write_text(text)
+    (tmp_path / "ticket.txt").write_text("We see poor performance between these two nodes. No errors.\n")
+    found = diagnose([tmp_path], jobs=1).verdict
+    assert (found.category, found.cause, found.culprits.hosts) == ("slow", "gdr-disabled", ("gpu37",))
+    (tmp_path / "nccl.log").write_text(text.replace("/GDRDMA", ""))
+    assert diagnose([tmp_path], jobs=1).verdict.cause != "gdr-disabled"

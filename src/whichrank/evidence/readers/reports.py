@@ -92,7 +92,10 @@ _SEEN: dict[Seen, re.Pattern[str]] = {
         r"\b\w{2,40}Error\b",
     ),
     "slow": _any(
-        r"\b(?:slow(?:er|ly|down)?|throughput|bandwidth|straggler)\b",
+        r"\b(?:slow(?:er|ly|down)?|throughput|bandwidth|straggler|underperform\w{0,3})\b",
+        r"\b(?:poor|bad|low|degraded|reduced|worse) (?:performance|scaling|efficiency|speed|busbw)\b",
+        r"\bperformance (?:is |was |has )?(?:drop\w{0,4}|degrad\w{1,6}|regress\w{0,4}|poor|bad|low|halved)\b",
+        r"\b(?:only )?(?:a fraction|half|a third|a quarter|\d{1,2} ?%) of (?:what|the expected|its|their|the usual)\b",
         r"\b\d+(?:\.\d+)? ?(?:s|ms|sec\w{0,4}) per (?:step|iter\w{0,6})\b",
         r"\butili[sz]ation (?:drops|is low)\b",
         r"\b\d+ ?(?:x|times) (?:slower|longer)\b",

@@ -208,11 +208,12 @@ def _looked_at(case: Case, sources: Sequence[Source]) -> str:
         parts.append(f"{len(case.events)} events of logs")
     if parts:
         return ", ".join(parts)
-    unusable = sum(source.quality == "unusable" for source in sources)
-    read = sum(source.quality in ("complete", "partial") for source in sources)
+    read = {source.path for source in sources if source.quality in ("complete", "partial")}
+    unusable = {source.path for source in sources if source.quality == "unusable"}
     if unusable and not read:
-        return f"none of the {unusable} files could be read"
-    return f"{read} files were read and say nothing about a job" if read else ""
+        return f"none of the {len(unusable)} files could be read"
+    files = "1 file was read and says" if len(read) == 1 else f"{len(read)} files were read and say"
+    return f"{files} nothing about what went wrong" if read else ""
 
 
 _TELLS_MORE = {

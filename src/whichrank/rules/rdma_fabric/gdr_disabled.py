@@ -9,7 +9,8 @@ nvidia-peermem is not loaded or was built for another driver, the kernel lacks D
 apart for the level.
 
 ## How it decides
-Registration that fails is an error. That NCCL switched GPUDirect off counts only where the job is said to be slow.
+Registration that fails is an error. That NCCL switched GPUDirect off counts only where the job is said to be slow. A
+host whose connections over InfiniBand all go without it, while other hosts use it, is set up differently.
 
 ## Example
 `NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)`
@@ -24,7 +25,8 @@ On machines without the hardware for it nothing is wrong.
 
 from __future__ import annotations
 
-from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -56,6 +58,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
                 known_messages.sure(told),
             )
         ]
+    if without := _without(case):
+        return [_differs(case, without)]
     noted = known_messages.seen(case, "nccl-gdr-disabled")
     slow = known_messages.seen(case, "told-slow") or trials.said_category(case) == "slow"
     if not noted or not slow:
@@ -63,3 +67,32 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [
         building.tell_of(case, _NOTED, "{who} sends through host memory: {what}.", noted, known_messages.sure(noted))
     ]
+
+
+def _without(case: Case) -> dict[str, Ref]:
+    """Hosts with connections over InfiniBand of which none uses GPUDirect, where other hosts' do."""
+    lines: dict[str, list[tuple[bool, Ref]]] = {}
+    for process in case.nccl:
+        for way in process.transports:
+            if process.host and way.kind == "NET/IB":
+                said = f"{way.src} -> {way.dst} [{way.direction}] via NET/IB{'/GDRDMA' if way.gdr else ''}"
+                ref = Ref(process.source, f"line {way.line}", said, None, process.host)
+                lines.setdefault(process.host, []).append((way.gdr, ref))
+    without = {host: ways[0][1] for host, ways in lines.items() if not any(gdr for gdr, _ in ways)}
+    return without if 0 < len(without) < len(lines) else {}
+
+
+def _differs(case: Case, without: dict[str, Ref]) -> Finding:
+    slow = trials.said_category(case) == "slow"
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category="slow",
+        severity="warning",
+        confidence=0.75 if slow else 0.55,
+        subject=Subject(hosts=tuple(sorted(without))),
+        message=f"Without GPUDirect RDMA: {', '.join(sorted(without))}; other hosts of the job use it.",
+        evidence=tuple(without[host] for host in sorted(without))[:4],
+        fix=_FIX,
+        next=_NEXT,
+    )
