@@ -1,61 +1,134 @@
-"""The trace of a diagnosis, by the rules of the trace event format."""
+"""The trace of a diagnosis, opened by Perfetto's own trace_processor."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
 from whichrank.flows.diagnose.pipeline import diagnose
+from whichrank.model.findings import Subject
+from whichrank.model.verdict import Diagnosis, RankInfo, Standing, Verdict, Wait
+from whichrank.model.views import Slice, Track
 from whichrank.report import perfetto
 
-
-def test_every_rank_has_its_collectives_and_waits_are_arrows():
-    told = diagnose([ROOT / "examples" / "skipped_collective"], views=True)
-    document = json.loads("".join(perfetto.render(told)))
-    events = document["traceEvents"]
-    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
-    assert names == {0: "rank 0", 1: "rank 1", 2: "rank 2 ← the verdict", 3: "rank 3"}
-    slices = [e for e in events if e["ph"] == "X"]
-    assert {e["pid"] for e in slices} == {0, 1, 2, 3}
-    assert all(e["ts"] >= 0 and e["dur"] >= 0 for e in slices)
-    unfinished = {e["pid"]: e["name"] for e in slices if e["cat"] == "unfinished"}
-    assert unfinished[2] == "all_gather 4"
-    assert unfinished[0] == "all_reduce 5"
-    starts = {e["id"]: e["pid"] for e in events if e["ph"] == "s"}
-    ends = {e["id"]: e["pid"] for e in events if e["ph"] == "f"}
-    assert starts.keys() == ends.keys()
-    assert {(starts[i], ends[i]) for i in starts} >= {(0, 2), (1, 2), (3, 2)}
-    for start in (e for e in events if e["ph"] in "sf"):  # an arrow binds to the slice around it
-        around = [s for s in slices if (s["pid"], s["tid"]) == (start["pid"], start["tid"])]
-        assert any(s["ts"] <= start["ts"] <= s["ts"] + s["dur"] for s in around)
-    assert [e for e in events if e["ph"] == "i"]
-
-
-PROCESSOR = shutil.which("trace_processor_shell") or shutil.which("trace_processor")
-
-
-@pytest.mark.skipif(
-    not PROCESSOR,
-    reason="needs Perfetto's trace_processor: neither Debian nor PyPI has it",
+DRIVER = Path(__file__).with_name("trace_processor.mjs")
+PROCESSOR = Path(sys.prefix) / "trace_processor"
+opens = pytest.mark.skipif(
+    not (PROCESSOR / "engine.mjs").exists() or not shutil.which("node"),
+    reason="needs node and Perfetto's trace_processor (tools/trace_processor.sh .venv)",
 )
-def test_trace_processor_opens_it(tmp_path):
-    """Perfetto's own reader: ranks as processes, collectives as slices, waits as flows, nothing that it refuses."""
+RANKS = "SELECT name FROM process WHERE name IS NOT NULL ORDER BY pid"
+SLICES = """
+    SELECT p.name AS who, t.name AS track, s.category AS kind, s.name AS name, s.ts AS ts, s.dur AS dur,
+           extract_arg(s.arg_set_id, 'args.code') AS code
+    FROM slice s JOIN thread_track k ON s.track_id = k.id JOIN thread t USING (utid) JOIN process p USING (upid)
+    ORDER BY s.ts
+"""
+FLOWS = """
+    SELECT p.name AS waits, a.name AS at, q.name AS awaited, b.name AS there
+    FROM flow f
+    JOIN slice a ON f.slice_out = a.id JOIN thread_track k ON a.track_id = k.id
+    JOIN thread t USING (utid) JOIN process p USING (upid)
+    JOIN slice b ON f.slice_in = b.id JOIN thread_track l ON b.track_id = l.id
+    JOIN thread u ON u.utid = l.utid JOIN process q ON q.upid = u.upid
+"""
+INSTANTS = """
+    SELECT s.name AS name, s.ts AS ts, p.name AS who, extract_arg(s.arg_set_id, 'args.quote') AS quote
+    FROM slice s LEFT JOIN process_track k ON s.track_id = k.id LEFT JOIN process p USING (upid)
+    WHERE s.category = 'finding' ORDER BY s.ts
+"""
+HANG = Verdict("hang", "unknown", Subject(), (), 0.5, "a hang")
+REFUSED = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
+
+
+def opened(told, folder: Path) -> list[list[dict]]:
+    """Ranks, slices, flows and instants as Perfetto has them; nothing in the file is refused."""
+    trace = folder / "trace.json"
+    trace.write_text("".join(perfetto.render(told)), encoding="utf-8")
+    done = subprocess.run(
+        ["node", DRIVER, PROCESSOR, trace],
+        input=json.dumps([REFUSED, RANKS, SLICES, FLOWS, INSTANTS]), capture_output=True, text=True, check=False,
+        timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    refused, *rest = json.loads(done.stdout)
+    assert refused == []
+    return rest
+
+
+@opens
+def test_ranks_are_processes_collectives_slices_waits_arrows_and_proof_instants(tmp_path):
     told = diagnose([ROOT / "examples" / "skipped_collective"], views=True)
-    trace, query = tmp_path / "trace.json", tmp_path / "query.sql"
-    trace.write_text("".join(perfetto.render(told)))
-    query.write_text("""
-        SELECT
-          (SELECT count(DISTINCT upid) FROM process WHERE name LIKE '%rank%') AS ranks,
-          (SELECT count(*) FROM slice WHERE name LIKE '%all_reduce%') AS collectives,
-          (SELECT count(*) FROM flow) AS flows,
-          (SELECT ifnull(sum(value), 0) FROM stats WHERE severity = 'error') AS errors;
-    """)
-    done = subprocess.run([PROCESSOR, "-q", query, trace], capture_output=True, text=True, check=True, timeout=120)
-    ranks, collectives, flows, errors = map(int, done.stdout.strip().splitlines()[-1].split(","))
-    assert (ranks, errors) == (4, 0)
-    assert collectives > 4
-    assert flows > 0
+    ranks, slices, flows, instants = opened(told, tmp_path)
+    assert [r["name"] for r in ranks] == ["rank 0", "rank 1", "rank 2 ← the verdict", "rank 3"]
+    unfinished = {s["who"]: s for s in slices if s["kind"] == "unfinished"}
+    assert {who: s["name"] for who, s in unfinished.items()} == {
+        "rank 0": "all_reduce 5", "rank 1": "all_reduce 5", "rank 2 ← the verdict": "all_gather 4",
+        "rank 3": "all_reduce 5",
+    }  # fmt: skip
+    assert unfinished["rank 0"]["track"] == "default_pg"
+    assert "train.py:25" in unfinished["rank 0"]["code"]
+    assert len([s for s in slices if s["kind"] == "collective"]) == 28
+    arrows = {(f["waits"], f["awaited"]) for f in flows if f["at"] == "all_reduce 5"}
+    assert arrows == {(f"rank {rank}", "rank 2 ← the verdict") for rank in (0, 1, 3)}
+    assert {i["name"] for i in instants} == {"COLL101 conditional-collective"}
+    assert any("all_gather #4" in i["quote"] and i["who"] == "rank 2 ← the verdict" for i in instants)
+
+
+@opens
+def test_a_rank_outside_of_collectives_and_one_without_any_are_drawn(tmp_path):
+    """The usual hang: the rank that is waited for finished its last collective long ago; or it recorded nothing."""
+    done, open_ = Slice("dp", 7, "all_reduce", 1_000, 2_000), Slice("dp", 8, "all_reduce", 5_000, None)
+    told = Diagnosis(
+        HANG,
+        tracks=(Track((0,), (done, open_)), Track((1,), (done,))),
+        ranks=(RankInfo(0, state="waiting"), RankInfo(1, state="running"), RankInfo(2, state="dead")),
+        waits=(Wait(0, "dp", 8, "all_reduce", (1, 2)), Wait(1, "dp", 8, "all_reduce", (2,))),
+        standings=(Standing("loader.py:40", "fetch_shard", (1,)),),
+    )
+    ranks, slices, flows, _ = opened(told, tmp_path)
+    assert len(ranks) == 3
+    outside = {s["who"].split(" ←")[0]: s["name"] for s in slices if s["kind"] == "outside"}
+    assert outside == {"rank 1": "fetch_shard at loader.py:40", "rank 2": "dead"}
+    assert {(f["waits"].split(" ←")[0], f["awaited"].split(" ←")[0]) for f in flows} == {
+        ("rank 0", "rank 1"), ("rank 1", "rank 2"),
+    }  # fmt: skip
+
+
+@opens
+def test_a_crash_without_any_collective_is_its_events(tmp_path):
+    log = tmp_path / "job" / "train.log"
+    log.parent.mkdir()
+    log.write_text("2026-03-01 10:00:01 [rank1]: RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
+    told = diagnose([log.parent], views=True)
+    ranks, _, _, instants = opened(told, tmp_path)
+    assert [r["name"].split(" ←")[0] for r in ranks] == ["rank 1"]
+    assert instants
+    assert "out of memory" in instants[0]["quote"]
+
+
+@opens
+def test_a_thousand_ranks_and_hostile_words(tmp_path):
+    hostile = 'x"}]}\\ \x00 </script> \u202e " \n {"ph":"X"}'
+    same = tuple(Slice(hostile, i, hostile, i * 1_000, i * 1_000 + 500, hostile) for i in range(1, 20))
+    late = Slice("dp", 21, "barrier", 30_000, None)
+    told = Diagnosis(
+        HANG,
+        tracks=(Track(tuple(r for r in range(1024) if r != 5), (*same, late)), Track((5,), same)),
+        waits=tuple(Wait(r, "dp", 21, "barrier", (5,)) for r in range(1024) if r != 5),
+    )
+    ranks, slices, flows, _ = opened(told, tmp_path)
+    assert len(ranks) == 2
+    assert len([s for s in slices if s["kind"] == "collective"]) == 38
+    assert len(flows) == 1
+
+
+def test_a_diagnosis_of_nothing_is_still_a_trace():
+    told = Diagnosis(HANG)
+    assert json.loads("".join(perfetto.render(told)))["traceEvents"] == []
