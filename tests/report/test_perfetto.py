@@ -41,7 +41,7 @@ FLOWS = """
 INSTANTS = """
     SELECT s.name AS name, s.ts AS ts, p.name AS who, extract_arg(s.arg_set_id, 'args.quote') AS quote
     FROM slice s LEFT JOIN process_track k ON s.track_id = k.id LEFT JOIN process p USING (upid)
-    WHERE s.category = 'finding' ORDER BY s.ts
+    WHERE s.category IN ('finding', 'kernel', 'job') ORDER BY s.ts
 """
 HANG = Verdict("hang", "unknown", Subject(), (), 0.5, "a hang")
 REFUSED = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
@@ -102,6 +102,17 @@ def test_a_rank_outside_of_collectives_and_one_without_any_are_drawn(tmp_path):
 
 
 @opens
+def test_collectives_that_overlap_are_drawn_side_by_side(tmp_path):
+    """As NCCL runs the buckets of DDP: the next is issued before the last is done."""
+    slices = tuple(Slice("dp", i, "all_reduce", 1_000 * i, 1_000 * i + 2_500) for i in range(1, 6))
+    told = Diagnosis(HANG, tracks=(Track((0,), (*slices, Slice("dp", 6, "all_reduce", 6_000, None))),))
+    _, drawn, _, _ = opened(told, tmp_path)
+    assert [(s["name"], s["dur"]) for s in drawn[:5]] == [(f"all_reduce {i}", 2_500) for i in range(1, 6)]
+    assert drawn[5]["kind"] == "unfinished"
+    assert {s["track"].split(",")[0] for s in drawn} == {"dp"}
+
+
+@opens
 def test_a_crash_without_any_collective_is_its_events(tmp_path):
     log = tmp_path / "job" / "train.log"
     log.parent.mkdir()
@@ -111,6 +122,25 @@ def test_a_crash_without_any_collective_is_its_events(tmp_path):
     assert [r["name"].split(" ←")[0] for r in ranks] == ["rank 1"]
     assert instants
     assert "out of memory" in instants[0]["quote"]
+
+
+@opens
+def test_what_happened_on_hosts_stands_beside_the_ranks(tmp_path):
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "node3.dmesg").write_text(
+        "2026-03-01T10:16:31,002000+00:00 NVRM: Xid (PCI:0000:5d:00): 79, pid=4242, GPU has fallen off the bus.\n"
+        "2026-03-01T10:16:40,000000+00:00 mlx5_core 0000:3b:00.0 ens3f0np0: Link down\n"
+    )
+    timed_out = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8, OpType=ALLREDUCE, Timeout(ms)=600000)"
+    (job / "train.log").write_text(f"[rank5]:[E301 10:26:31.118 ProcessGroupNCCL.cpp:632] [Rank 5] {timed_out}\n")
+    ranks, _, _, instants = opened(diagnose([job], views=True), tmp_path)
+    assert "host node3" in [r["name"] for r in ranks]
+    at = {i["name"]: i["who"].split(" ←")[0] for i in instants}
+    assert [who for name, who in at.items() if "timed out" in name or "COLL" in name] == ["rank 5"]
+    assert {who for name, who in at.items() if "fell" in name or "gpu" in name.lower() or "link" in name} == {
+        "host node3"
+    }
 
 
 @opens

@@ -1,8 +1,8 @@
 """A rank of a job that ends without saying why: python silent_job.py HOW.
 
 HOW is `exit` or `swallowed` for rank 1 alone; `everybody`, `all_swallow` or `all_leave` for all ranks at once, so that
-nobody's end comes first and tells who it was. `elsewhere FILE` ends rank 1 at step 12, in the next start at step 150, and
-then no more; FILE counts the starts.
+nobody's end comes first and tells who it was. `elsewhere FILE` ends rank 1 at step 12, in the next start at step 150,
+and then no more; FILE counts the starts.
 """
 
 import os

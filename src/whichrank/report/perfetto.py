@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -10,18 +10,17 @@ from typing import Any
 import msgspec
 
 from whichrank import __version__
-from whichrank.model.evidence import Ref
-from whichrank.model.findings import Finding
 from whichrank.model.verdict import Diagnosis
 from whichrank.model.views import Slice, Track
 from whichrank.report._words import counted, ranges, safe, shortened
 
 NAME = "perfetto"
 MOST_FLOWS, MOST_EVENTS = 1000, 1000
+LANES = 64
+"""Tracks per process group."""
 HOSTS = 1_000_000_000
-"""A process number that no rank has: events of hosts, or of nobody in particular, are global."""
+"""Numbers of processes that no rank has: those that stand for hosts."""
 Event = dict[str, Any]
-_Quoted = tuple[int, Ref, Finding]
 
 
 def render(diagnosis: Diagnosis) -> Iterator[str]:
@@ -37,20 +36,35 @@ def render(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Instant:
+    time_ns: int
+    rank: int | None
+    host: str
+    name: str
+    kind: str
+    source: str
+    quote: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Scene:
     """What all events need to know: the clock, the tracks, and which rank stands for which."""
 
     begin: int
     edge: int
-    groups: dict[str, int]
-    """Name of a process group -> number of its track."""
+    groups: list[str]
+    """The names of the process groups."""
     drawn: dict[int, int]
     """Rank -> the rank that stands for it: ranks that did the same are one process."""
 
     @property
     def aside(self) -> int:
         """The number of the track for what is not a collective."""
-        return len(self.groups) + 1
+        return len(self.groups) * LANES + 1
+
+    def tid(self, group: str, lane: int) -> int:
+        """The number of a group's track: 0 is no thread to Perfetto."""
+        return self.groups.index(group) * LANES + lane + 1
 
     def at(self, moment: int) -> float:
         return (moment - self.begin) / 1000
@@ -58,59 +72,74 @@ class _Scene:
 
 def _events(diagnosis: Diagnosis) -> Iterator[Event]:
     times = [t for track in diagnosis.tracks for s in track.slices for t in (s.start_ns, s.end_ns) if t is not None]
-    quoted = list(_quoted(diagnosis))
-    if not times and not quoted:
+    happened = list(_happened(diagnosis))[:MOST_EVENTS]
+    moments = [*times, *(one.time_ns for one in happened)]
+    if not moments:
         return
-    begin, last = min([*times, *(q[0] for q in quoted)]), max([*times, *(q[0] for q in quoted)])
+    begin, last = min(moments), max(moments)
     first = min(times, default=begin)
-    names = sorted({one.group for track in diagnosis.tracks for one in track.slices})
     scene = _Scene(
         begin,
         last + max((last - first) // 5, 1_000),
-        {name: i for i, name in enumerate(names, start=1)},
+        sorted({one.group for track in diagnosis.tracks for one in track.slices}),
         {rank: track.ranks[0] for track in diagnosis.tracks for rank in track.ranks},
     )
     open_at: dict[int, tuple[int, int]] = {}  # of each rank drawn: track and begin of what it is in at the end
-    for track in _tracks(diagnosis, quoted):
-        yield from _titles(track, diagnosis, scene)
-        for one in track.slices:
-            yield _slice(track.ranks[0], one, scene)
-            open_at[track.ranks[0]] = (scene.groups[one.group], one.start_ns)
+    for track in _tracks(diagnosis, happened):
+        lanes = _lanes(track.slices)
+        yield from _titles(track, diagnosis, scene, lanes)
+        for one, lane in zip(track.slices, lanes, strict=True):
+            tid = scene.tid(one.group, lane)
+            yield _slice(track.ranks[0], one, tid, scene)
+            open_at[track.ranks[0]] = (tid, one.start_ns)
         if not track.slices or track.slices[-1].end_ns is not None:
             yield (outside := _outside(track, diagnosis, scene))
             open_at[track.ranks[0]] = (scene.aside, scene.begin + round(outside["ts"] * 1000))
     yield from _flows(diagnosis, scene, open_at)
-    yield from _instants(quoted, scene)
+    yield from _instants(happened, scene)
 
 
-def _tracks(diagnosis: Diagnosis, quoted: Sequence[_Quoted]) -> Iterator[Track]:
-    """Those of the diagnosis, and one for every rank that is waited for or quoted and recorded no collective."""
+def _tracks(diagnosis: Diagnosis, happened: Sequence[_Instant]) -> Iterator[Track]:
+    """Those of the diagnosis, and one for every rank that is waited for or spoken of and recorded no collective."""
     yield from diagnosis.tracks
     seen = {rank for track in diagnosis.tracks for rank in track.ranks}
     who = diagnosis.verdict.culprits
-    others = {*who.ranks, *who.candidates, *(ref.rank for _, ref, _ in quoted if ref.rank is not None)}
+    others = {*who.ranks, *who.candidates, *(one.rank for one in happened if one.rank is not None)}
     others.update(rank for wait in diagnosis.waits[:MOST_FLOWS] for rank in wait.waits_for[:1])
     for rank in sorted(others - seen)[:MOST_EVENTS]:
         yield Track((rank,))
 
 
-def _titles(track: Track, diagnosis: Diagnosis, scene: _Scene) -> Iterator[Event]:
+def _lanes(slices: Sequence[Slice]) -> list[int]:
+    """Side by side where collectives of a group overlap in time: Perfetto drops what overlaps on one track."""
+    ends: dict[str, list[int | None]] = {}
+    found = []
+    for one in slices:
+        taken = ends.setdefault(one.group, [])
+        lane = next((i for i, end in enumerate(taken) if end is not None and end <= one.start_ns), len(taken))
+        lane = min(lane, LANES - 1)
+        taken[lane:] = [one.end_ns, *taken[lane + 1 :]]
+        found.append(lane)
+    return found
+
+
+def _titles(track: Track, diagnosis: Diagnosis, scene: _Scene, lanes: Sequence[int]) -> Iterator[Event]:
     rank, who = track.ranks[0], diagnosis.verdict.culprits
     name = f"rank {rank}" if len(track.ranks) == 1 else f"{counted(len(track.ranks), 'rank')}: {ranges(track.ranks, 6)}"
     named = rank in who.ranks or rank in who.candidates
     base = {"ph": "M", "pid": rank, "ts": 0}
     yield {**base, "name": "process_name", "args": {"name": f"{name} ← the verdict" if named else name}}
     yield {**base, "name": "process_sort_index", "args": {"sort_index": -1 if named else rank}}
-    for group in {one.group for one in track.slices}:
-        title = {"name": safe(group) or "unnamed group"}
-        yield {**base, "tid": scene.groups[group], "name": "thread_name", "args": title}
+    for group, lane in sorted({(one.group, lane) for one, lane in zip(track.slices, lanes, strict=True)}):
+        title = (safe(group) or "unnamed group") + (f", at the same time ({lane + 1})" if lane else "")
+        yield {**base, "tid": scene.tid(group, lane), "name": "thread_name", "args": {"name": title}}
     yield {**base, "tid": scene.aside, "name": "thread_name", "args": {"name": "outside of collectives"}}
 
 
-def _slice(rank: int, one: Slice, scene: _Scene) -> Event:
+def _slice(rank: int, one: Slice, tid: int, scene: _Scene) -> Event:
     end = scene.edge if one.end_ns is None else one.end_ns
     return {
-        "ph": "X", "pid": rank, "tid": scene.groups[one.group], "name": safe(f"{one.op} {one.seq}"),
+        "ph": "X", "pid": rank, "tid": tid, "name": safe(f"{one.op} {one.seq}"),
         "cat": "collective" if one.end_ns is not None else "unfinished",
         "ts": scene.at(one.start_ns), "dur": (end - one.start_ns) / 1000,
         "args": {"group": safe(one.group), "seq": one.seq, "code": safe(one.place), "finished": one.end_ns is not None},
@@ -163,23 +192,34 @@ def _flows(diagnosis: Diagnosis, scene: _Scene, open_at: dict[int, tuple[int, in
             yield {**base, "ph": "f", "bp": "e", "pid": other, "tid": scene.aside, "ts": scene.at(since)}
 
 
-def _quoted(diagnosis: Diagnosis) -> Iterator[_Quoted]:
-    """What the findings quote, where the evidence says when."""
-    refs = [(ref, found) for found in diagnosis.findings for ref in found.evidence if ref.time]
-    for ref, found in refs[:MOST_EVENTS]:
-        at = _nanoseconds(ref.time or "")
-        if at is not None:
-            yield at, ref, found
+def _happened(diagnosis: Diagnosis) -> Iterator[_Instant]:
+    """What the findings quote, where the evidence says when; then what else happened."""
+    told = set()
+    for found in diagnosis.findings:
+        for ref in found.evidence:
+            at = _nanoseconds(ref.time) if ref.time else None
+            if at is not None:
+                told.add((ref.source, ref.locator))
+                name = f"{found.code} {found.cause}"
+                yield _Instant(at, ref.rank, ref.host or "", name, "finding", ref.source, ref.quote)
+    for one in diagnosis.moments:
+        if (one.source, one.locator) not in told:
+            rank, kind = one.ranks[0] if one.ranks else None, "kernel" if one.of_host else "job"
+            yield _Instant(one.time_ns, rank, one.host, one.what, kind, one.source, one.quote)
 
 
-def _instants(quoted: Iterable[_Quoted], scene: _Scene) -> Iterator[Event]:
-    for at, ref, found in quoted:
-        rank = None if ref.rank is None else scene.drawn.get(ref.rank, ref.rank)
-        place = {"pid": HOSTS, "s": "g"} if rank is None else {"pid": rank, "s": "p"}
-        words = {"quote": shortened(ref.quote, 400), "source": ref.source, "host": ref.host or "", "cause": found.cause}
+def _instants(happened: Sequence[_Instant], scene: _Scene) -> Iterator[Event]:
+    """Events of a rank on its process, those of a host on one that stands for the host."""
+    hosts = sorted({one.host for one in happened if one.rank is None})
+    for number, host in enumerate(hosts):
+        title = {"ph": "M", "pid": HOSTS + number, "ts": 0, "name": "process_name"}
+        yield {**title, "args": {"name": safe(f"host {host}" if host else "events of the job")}}
+    for one in happened:
+        pid = HOSTS + hosts.index(one.host) if one.rank is None else scene.drawn.get(one.rank, one.rank)
+        words = {"quote": shortened(one.quote, 400), "source": one.source, "host": one.host}
         yield {
-            "ph": "i", **place, "tid": scene.aside, "name": safe(f"{found.code} {found.cause}"), "cat": "finding",
-            "ts": scene.at(at), "args": {key: safe(value) for key, value in words.items()},
+            "ph": "i", "pid": pid, "s": "p", "tid": scene.aside, "name": safe(one.name), "cat": one.kind,
+            "ts": scene.at(one.time_ns), "args": {key: safe(value) for key, value in words.items()},
         }  # fmt: skip
 
 
