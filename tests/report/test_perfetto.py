@@ -132,7 +132,8 @@ def test_what_happened_on_hosts_stands_beside_the_ranks(tmp_path):
         "2026-03-01T10:16:31,002000+00:00 NVRM: Xid (PCI:0000:5d:00): 79, pid=4242, GPU has fallen off the bus.\n"
         "2026-03-01T10:16:40,000000+00:00 mlx5_core 0000:3b:00.0 ens3f0np0: Link down\n"
     )
-    timed_out = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8, OpType=ALLREDUCE, Timeout(ms)=600000)"
+    work = "WorkNCCL(SeqNum=8, OpType=ALLREDUCE, NumelIn=16, NumelOut=16, Timeout(ms)=600000)"
+    timed_out = f"Watchdog caught collective operation timeout: {work} ran for 600029 milliseconds before timing out."
     (job / "train.log").write_text(f"[rank5]:[E301 10:26:31.118 ProcessGroupNCCL.cpp:632] [Rank 5] {timed_out}\n")
     ranks, _, _, instants = opened(diagnose([job], views=True), tmp_path)
     assert "host node3" in [r["name"] for r in ranks]

@@ -10,6 +10,7 @@ from whichrank.model.views import Moment
 from whichrank.records.hardware import KernelEvent, KernelKind
 from whichrank.records.log import EventKind, LogEvent
 from whichrank.timeline.case import Case
+from whichrank.timeline.clocks.log_times import moved_to_year
 
 MOST = 200
 _NEAR_NS = 6 * 3600 * 10**9
@@ -81,12 +82,14 @@ def _harmless(event: KernelEvent) -> bool:
 
 def _of_the_job(case: Case) -> Iterator[_Seen]:
     told: set[tuple[str, str]] = set()
+    newest = max((event.time_ns or 0 for event in case.hardware.kernel), default=0)
     for event in case.events:
-        what, place = _JOB.get(event.kind), (event.ref.source, event.ref.locator)
-        timed = event.time_ns is not None and event.time_ns > 0
-        if what and timed and place not in told and not event.data.get("ignored"):
+        what, place, time_ns = _JOB.get(event.kind), (event.ref.source, event.ref.locator), event.time_ns or 0
+        if time_ns < 0 and newest:  # torch writes no year; the kernel's log has one
+            time_ns = moved_to_year(time_ns, newest)
+        if what and time_ns > 0 and place not in told and not event.data.get("ignored"):
             told.add(place)  # one line may say several things
-            yield _Seen(event.time_ns or 0, _host(case, event), event.rank, what, event.ref, False)
+            yield _Seen(time_ns, _host(case, event), event.rank, what, event.ref, False)
 
 
 def _host(case: Case, event: LogEvent) -> str:
