@@ -134,7 +134,9 @@ def test_what_happened_on_hosts_stands_beside_the_ranks(tmp_path):
     )
     work = "WorkNCCL(SeqNum=8, OpType=ALLREDUCE, NumelIn=16, NumelOut=16, Timeout(ms)=600000)"
     timed_out = f"Watchdog caught collective operation timeout: {work} ran for 600029 milliseconds before timing out."
-    (job / "train.log").write_text(f"[rank5]:[E0301 10:26:31.118 ProcessGroupNCCL.cpp:632] [Rank 5] {timed_out}\n")
+    (job / "train.log").write_text(
+        f"[rank5]:[E0301 10:26:31.118092703 ProcessGroupNCCL.cpp:632] [Rank 5] {timed_out}\n"
+    )
     ranks, _, _, instants = opened(diagnose([job], views=True), tmp_path)
     assert "host node3" in [r["name"] for r in ranks]
     at = {i["name"]: i["who"].split(" ←")[0] for i in instants}
