@@ -135,8 +135,26 @@ def test_what_happened_on_hosts_stands_beside_the_ranks(tmp_path):
     work = "WorkNCCL(SeqNum=8, OpType=ALLREDUCE, NumelIn=16, NumelOut=16, Timeout(ms)=600000)"
     timed_out = f"Watchdog caught collective operation timeout: {work} ran for 600029 milliseconds before timing out."
     prefix = "[rank5]:[E0301 10:26:31.118092703 ProcessGroupNCCL.cpp:632] [Rank 5]"
-    (job / "train.log").write_text(f"{prefix} {timed_out}
-")
+    (job / "train.log").write_text(f"{prefix} {timed_out}\n")
+    ranks, _, _, instants = opened(diagnose([job], views=True), tmp_path)
+    assert "host node3" in [r["name"] for r in ranks]
+    at = {i["name"]: i["who"].split(" ←")[0] for i in instants}
+    assert [who for name, who in at.items() if "timed out" in name or "COLL" in name] == ["rank 5"]
+    assert {who for name, who in at.items() if "fell" in name or "gpu" in name.lower() or "link" in name} == {
+        "host node3"
+    }
+
+
+@opens
+def test_a_thousand_ranks_and_hostile_words(tmp_path):
+    hostile = 'x"}]}\\ \x00 </script> \u202e " \n {"ph":"X"}'
+    same = tuple(Slice(hostile, i, hostile, i * 1_000, i * 1_000 + 500, hostile) for i in range(1, 20))
+    late = Slice("dp", 21, "barrier", 30_000, None)
+    told = Diagnosis(
+        HANG,
+        tracks=(Track(tuple(r for r in range(1024) if r != 5), (*same, late)), Track((5,), same)),
+        waits=tuple(Wait(r, "dp", 21, "barrier", (5,)) for r in range(1024) if r != 5),
+    )
     ranks, slices, flows, _ = opened(told, tmp_path)
     assert len(ranks) == 2
     assert len([s for s in slices if s["kind"] == "collective"]) == 38

@@ -15,8 +15,8 @@ KERNEL = """\
 2026-03-01T10:16:31,002000+00:00 NVRM: Xid (PCI:0000:5d:00): 79, pid=4242, name=python3, GPU has fallen off the bus.
 """
 TIMED_OUT = (
-    "[rank{0}]:[E0301 10:26:3{0}.118092703 ProcessGroupNCCL.cpp:632] [Rank {0}] Watchdog caught "
-    "collective operation timeout: WorkNCCL(SeqNum=8, OpType=ALLREDUCE, NumelIn=16, NumelOut=16, Timeout(ms)=600000) ran for "
+    "[rank{0}]:[E0301 10:26:3{0}.118092703 ProcessGroupNCCL.cpp:632] [Rank {0}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=8, OpType=ALLREDUCE, NumelIn=16, NumelOut=16, Timeout(ms)=600000) ran for "
     "600029 milliseconds before timing out.\n"
 )
 
