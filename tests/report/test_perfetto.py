@@ -158,7 +158,7 @@ def test_a_thousand_ranks_and_hostile_words(tmp_path):
     ranks, slices, flows, _ = opened(told, tmp_path)
     assert len(ranks) == 2
     assert len([s for s in slices if s["kind"] == "collective"]) == 38
-    assert len(flows) == 1
+    assert [f["there"] for f in flows] == ["awaited by 1,023 ranks (0-4, 6-1023)"]
 
 
 def test_a_diagnosis_of_nothing_is_still_a_trace():

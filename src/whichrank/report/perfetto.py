@@ -171,21 +171,22 @@ def _flows(diagnosis: Diagnosis, scene: _Scene, open_at: dict[int, tuple[int, in
     Perfetto lets arrows go from the slice that began earlier to the later one, whatever the file says. So they end at a
     slice of their own, which begins when the last of them began to wait.
     """
-    awaited: dict[int, list[int]] = {}
+    awaited: dict[int, dict[int, list[int]]] = {}  # rank -> those drawn that wait for it -> all that they stand for
     for wait in diagnosis.waits:
         mine = scene.drawn.get(wait.rank, wait.rank)
         other = next((to for to in (scene.drawn.get(r, r) for r in wait.waits_for) if to in open_at), None)
-        if mine in open_at and other not in (None, mine) and mine not in awaited.setdefault(other, []):
-            awaited[other].append(mine)
+        if mine in open_at and other is not None and other != mine:
+            awaited.setdefault(other, {}).setdefault(mine, []).append(wait.rank)
     number = 0
     for other, waiting in awaited.items():
         since = max(open_at[rank][1] for rank in (other, *waiting)) + 1
+        ranks = sorted({rank for all_ in waiting.values() for rank in all_})
         yield {
             "ph": "X", "pid": other, "tid": scene.aside, "cat": "awaited", "ts": scene.at(since),
-            "name": f"awaited by {counted(len(waiting), 'rank')} ({ranges(sorted(waiting), 6)})",
+            "name": f"awaited by {counted(len(ranks), 'rank')} ({ranges(ranks, 6)})",
             "dur": (scene.edge - since) / 1000,
         }  # fmt: skip
-        for rank in waiting[: MOST_FLOWS - number]:
+        for rank in list(waiting)[: MOST_FLOWS - number]:
             number += 1
             base = {"cat": "wait", "name": "waits for", "id": number}
             yield {**base, "ph": "s", "pid": rank, "tid": open_at[rank][0], "ts": scene.at(open_at[rank][1])}
