@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import ROOT
+from tests.report.trace_processor import asked, opens
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.findings import Subject
 from whichrank.model.verdict import Diagnosis, RankInfo, Standing, Verdict, Wait
 from whichrank.model.views import Slice, Track
 from whichrank.report import perfetto
 
-DRIVER = Path(__file__).with_name("trace_processor.mjs")
-PROCESSOR = Path(sys.prefix) / "trace_processor"
-opens = pytest.mark.skipif(
-    not (PROCESSOR / "engine.mjs").exists() or not shutil.which("node"),
-    reason="needs node and Perfetto's trace_processor (tools/trace_processor.sh .venv)",
-)
 RANKS = "SELECT name FROM process WHERE name IS NOT NULL ORDER BY pid"
 SLICES = """
     SELECT p.name AS who, t.name AS track, s.category AS kind, s.name AS name, s.ts AS ts, s.dur AS dur,
@@ -44,22 +34,13 @@ INSTANTS = """
     WHERE s.category IN ('finding', 'kernel', 'job') ORDER BY s.ts
 """
 HANG = Verdict("hang", "unknown", Subject(), (), 0.5, "a hang")
-REFUSED = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
 
 
 def opened(told, folder: Path) -> list[list[dict]]:
-    """Ranks, slices, flows and instants as Perfetto has them; nothing in the file is refused."""
+    """Ranks, slices, flows and instants as Perfetto has them."""
     trace = folder / "trace.json"
     trace.write_text("".join(perfetto.render(told)), encoding="utf-8")
-    done = subprocess.run(
-        ["node", DRIVER, PROCESSOR, trace],
-        input=json.dumps([REFUSED, RANKS, SLICES, FLOWS, INSTANTS]), capture_output=True, text=True, check=False,
-        timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    refused, *rest = json.loads(done.stdout)
-    assert refused == []
-    return rest
+    return asked(trace, RANKS, SLICES, FLOWS, INSTANTS)
 
 
 @opens
