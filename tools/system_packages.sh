@@ -26,7 +26,7 @@ need chromedriver chromium-driver
 need node nodejs
 
 trace_processor() {
-    [ ! -d .venv ] || ! command -v node >/dev/null 2>&1 || tools/trace_processor.sh .venv 2>/dev/null ||
+    [ ! -d .venv ] || ! command -v node >/dev/null 2>&1 || timeout 300 tools/trace_processor.sh .venv 2>/dev/null ||
         echo "Perfetto's trace_processor could not be had: tests that need it are skipped" >&2
 }
 
