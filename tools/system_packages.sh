@@ -36,6 +36,7 @@ if [ -z "$missing" ]; then
 fi
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
     echo "Not installed (tests that need them are skipped):$missing" >&2
+    trace_processor
     exit 0
 fi
 echo "Installing$missing …"
