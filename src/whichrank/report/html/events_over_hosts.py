@@ -42,7 +42,7 @@ def _lanes(moments: Sequence[Moment], named: Sequence[bool]) -> str:
     lanes: dict[str, list[str]] = {}
     for one, proof in zip(moments, named, strict=True):
         tone = "proof" if proof else "host" if one.of_host else "job"
-        word = f"{_when(one, moments[0])} {one.what}{_who(one)}"
+        word = " ".join(filter(None, (_when(one, moments[0]), one.what, _ranks(one))))
         left = 100 * (one.time_ns - begin) / width
         dot = f'<i class="{tone}" style="left:{left:.2f}%" title="{text(shortened(word, 200))}"></i>'
         lanes.setdefault(one.host or NOBODY, []).append(dot)
@@ -63,7 +63,7 @@ def _lanes(moments: Sequence[Moment], named: Sequence[bool]) -> str:
 def _table(moments: Sequence[Moment], named: Sequence[bool]) -> str:
     rows = [
         [
-            rfc3339_ns(one.time_ns) or "", _when(one, moments[0]), one.host or "–", ranges(one.ranks, 4) or "–",
+            rfc3339_ns(one.time_ns) or "", _when(one, moments[0]), one.host or "–", _ranks(one) or "–",
             one.what + (" ← the verdict" if proof else ""), shortened(one.quote.strip().split("\n", 1)[0], 160),
         ]
         for one, proof in zip(moments[:MOST_ROWS], named, strict=False)
@@ -74,8 +74,8 @@ def _table(moments: Sequence[Moment], named: Sequence[bool]) -> str:
     return f'<div class="events">{told}</div>'
 
 
-def _who(one: Moment) -> str:
-    return f" (rank{'s' if len(one.ranks) > 1 else ''} {ranges(one.ranks, 6)})" if one.ranks else ""
+def _ranks(one: Moment) -> str:
+    return f"rank{'s' if len(one.ranks) > 1 else ''} {ranges(one.ranks, 6)}" if one.ranks else ""
 
 
 def _when(one: Moment, first: Moment) -> str:
