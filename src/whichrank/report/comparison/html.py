@@ -26,8 +26,9 @@ def _parts(title: str, differences: list[Difference], looked: list[str]) -> Iter
 
 def _item(d: Difference) -> str:
     what, mine, theirs, why = (text(shortened(words, LONGEST)) for words in (d.what, d.a, d.b, d.why))
+    width = 100 * max(0.0, min(1.0, d.suspicion))
     return (
         f'<div class="item"><div class="gain">{level(d.suspicion)}<div class="meter">'
-        f'<i style="width:{100 * max(0.0, min(1.0, d.suspicion)):.0f}%;background:var(--warn)"></i></div></div><div><p><b>{what}</b></p>'
+        f'<i style="width:{width:.0f}%;background:var(--warn)"></i></div></div><div><p><b>{what}</b></p>'
         f'<p>A <code>{mine}</code></p><p>B <code>{theirs}</code></p><p class="why">{why}</p></div></div>'
     )
