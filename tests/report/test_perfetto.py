@@ -86,8 +86,15 @@ def test_a_rank_outside_of_collectives_and_one_without_any_are_drawn(tmp_path):
 def test_collectives_that_overlap_are_drawn_side_by_side(tmp_path):
     """As NCCL runs the buckets of DDP: the next is issued before the last is done."""
     slices = tuple(Slice("dp", i, "all_reduce", 1_000 * i, 1_000 * i + 2_500) for i in range(1, 6))
-    told = Diagnosis(HANG, tracks=(Track((0,), (*slices, Slice("dp", 6, "all_reduce", 6_000, None))),))
-    _, drawn, _, _ = opened(told, tmp_path)
+    stuck = (Slice("dp", 6, "all_reduce", 6_000, None), Slice("dp", 7, "all_reduce", 7_000, None))
+    told = Diagnosis(
+        HANG,
+        tracks=(Track((0,), (*slices, *stuck)), Track((1,), slices)),
+        waits=(Wait(0, "dp", 6, "all_reduce", (1,)),),
+    )
+    _, drawn, flows, _ = opened(told, tmp_path)
+    assert [(f["at"], f["awaited"]) for f in flows] == [("all_reduce 6", "rank 1")], "not the last that was issued"
+    drawn = [s for s in drawn if s["who"] == "rank 0"]
     assert [(s["name"], s["dur"]) for s in drawn[:5]] == [(f"all_reduce {i}", 2_500) for i in range(1, 6)]
     assert drawn[5]["kind"] == "unfinished"
     assert {s["track"].split(",")[0] for s in drawn} == {"dp"}

@@ -24,7 +24,7 @@ Event = dict[str, Any]
 
 
 def render(diagnosis: Diagnosis) -> Iterator[str]:
-    """The JSON that Perfetto and chrome://tracing read; times are microseconds from the first collective drawn."""
+    """The JSON that Perfetto and chrome://tracing read; times are microseconds from the first event drawn."""
     encode = msgspec.json.Encoder().encode
     about = {"written by": f"whichrank {__version__}", "verdict": safe(diagnosis.verdict.summary)}
     yield f'{{"displayTimeUnit":"ms","otherData":{encode(about).decode()},"traceEvents":[\n'
@@ -84,17 +84,18 @@ def _events(diagnosis: Diagnosis) -> Iterator[Event]:
         sorted({one.group for track in diagnosis.tracks for one in track.slices}),
         {rank: track.ranks[0] for track in diagnosis.tracks for rank in track.ranks},
     )
-    open_at: dict[int, tuple[int, int]] = {}  # of each rank drawn: track and begin of what it is in at the end
+    open_at: dict[int, tuple[int, int]] = {}  # of each rank drawn: track and begin of what it has not got past
     for track in _tracks(diagnosis, happened):
-        lanes = _lanes(track.slices)
+        rank, lanes = track.ranks[0], _lanes(track.slices)
         yield from _titles(track, diagnosis, scene, lanes)
         for one, lane in zip(track.slices, lanes, strict=True):
             tid = scene.tid(one.group, lane)
-            yield _slice(track.ranks[0], one, tid, scene)
-            open_at[track.ranks[0]] = (tid, one.start_ns)
-        if not track.slices or track.slices[-1].end_ns is not None:
+            yield _slice(rank, one, tid, scene)
+            if one.end_ns is None:
+                open_at.setdefault(rank, (tid, one.start_ns))
+        if rank not in open_at:
             yield (outside := _outside(track, diagnosis, scene))
-            open_at[track.ranks[0]] = (scene.aside, scene.begin + round(outside["ts"] * 1000))
+            open_at[rank] = (scene.aside, scene.begin + round(outside["ts"] * 1000))
     yield from _flows(diagnosis, scene, open_at)
     yield from _instants(happened, scene)
 
