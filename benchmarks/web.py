@@ -15,7 +15,7 @@ from pathlib import Path
 RANKS, SECONDS = 64, 15
 RANK = "import time; time.sleep(600)"
 START = f"RANK=$r LOCAL_RANK=$r WORLD_SIZE={RANKS} {sys.executable} -c '{RANK}'"
-JOB = f"for r in $(seq 0 {RANKS - 1}); do {START} & done; wait"
+JOB = f"trap 'kill $(jobs -p)' TERM; for r in $(seq 0 {RANKS - 1}); do {START} & done; wait"
 TICKS = os.sysconf("SC_CLK_TCK")
 
 

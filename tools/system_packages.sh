@@ -23,10 +23,20 @@ need iperf3 iperf3
 need faketime faketime
 need chromium chromium
 need chromedriver chromium-driver
+need node nodejs
 
-[ -n "$missing" ] || exit 0
+trace_processor() {
+    [ ! -d .venv ] || ! command -v node >/dev/null 2>&1 || timeout 300 tools/trace_processor.sh .venv 2>/dev/null ||
+        echo "Perfetto's trace_processor could not be had: tests that need it are skipped" >&2
+}
+
+if [ -z "$missing" ]; then
+    trace_processor
+    exit 0
+fi
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
     echo "Not installed (tests that need them are skipped):$missing" >&2
+    trace_processor
     exit 0
 fi
 echo "Installing$missing …"
@@ -34,3 +44,4 @@ export DEBIAN_FRONTEND=noninteractive
 # Services are started by the tests themselves; a package must not start its own.
 { apt-get update -qq && apt-get install -qqy --no-install-recommends $missing; } >/dev/null 2>&1 ||
     echo "Some of these could not be installed; tests that need them are skipped:$missing" >&2
+trace_processor

@@ -70,6 +70,12 @@ def test_version(whichrank):
     assert whichrank("--version").stdout == f"whichrank {__version__}\n"
 
 
+def test_a_verb_of_verbs_by_itself_shows_its_help(whichrank):
+    done = whichrank("rules")
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage: whichrank rules")
+
+
 def test_no_arguments_show_the_help_as_a_usage_error(whichrank):
     done = whichrank()
     assert done.returncode == 2

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from uuid import uuid4
 
 import jsonschema
 import pytest
@@ -67,7 +68,9 @@ def test_usage(whichrank, tmp_path):
 @pytest.mark.job
 @pytest.mark.skipif(tools.py_spy() is None, reason="needs py-spy")
 def test_a_live_job_is_read_and_goes_on(whichrank):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=3"]
+    name = f"stacks-{uuid4().hex[:8]}"
+    command += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", f"--rdzv-id={name}"]
     job = subprocess.Popen(
         [*command, str(ROOT / "tests/jobs/one_elsewhere.py")], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         text=True, env={**command_environment(), "OMP_NUM_THREADS": "1"},
@@ -76,7 +79,7 @@ def test_a_live_job_is_read_and_goes_on(whichrank):
         assert job.stdout.readline().strip() == "elsewhere"
         deadline = time.monotonic() + 60
         while True:  # the others may still be on their way to the collective
-            done = whichrank("stacks", "--pid", job.pid, "--format", "json", "--timeout", "20")
+            done = whichrank("stacks", "--job", name, "--format", "json", "--timeout", "20")
             told = json.loads(done.stdout)
             if ranks_at(told["tree"], "all_reduce") == {0, 1} or time.monotonic() > deadline:
                 break
@@ -84,6 +87,8 @@ def test_a_live_job_is_read_and_goes_on(whichrank):
         assert ranks_at(told["tree"], "all_reduce") == {0, 1}
         assert ranks_at(told["tree"], "fetch_shard") == {2}
         assert ranks_at(told["tree"], "main") == {0, 1, 2}
+        by_pid = json.loads(whichrank("stacks", "--pid", job.pid, "--format", "json", "--timeout", "20").stdout)
+        assert ranks_at(by_pid["tree"], "fetch_shard") == {2}
         assert job.poll() is None
     finally:
         job.terminate()  # the launcher ends its ranks, which have sessions of their own

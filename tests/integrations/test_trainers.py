@@ -77,7 +77,8 @@ def test_the_error_of_a_hang_carries_the_verdict(trainer: str, tmp_path: Path) -
     done = job(trainer, "hang", tmp_path / "out")
     words = done.document("bundle/last_words.json")["processes"]
     stuck = next(row for row in words if row["rank"] == 1)
-    assert (stuck["activity"], stuck["step"]) == ("data loading", 4)
+    assert stuck["activity"] == "data loading"
+    assert stuck["step"] in (3, 4)  # Accelerate's loaders, which the Trainer uses too, fetch one batch ahead
     assert done.verdict["culprits"]["ranks"] == [1]
     note = re.search(r"whichrank: (.*)\(([a-z-]+), \d+ % sure\)", done.stdout + done.stderr, re.DOTALL)
     assert note, done.stderr

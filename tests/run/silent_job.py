@@ -1,12 +1,14 @@
 """A rank of a job that ends without saying why: python silent_job.py HOW.
 
 HOW is `exit` or `swallowed` for rank 1 alone; `everybody`, `all_swallow` or `all_leave` for all ranks at once, so that
-nobody's end comes first and tells who it was.
+nobody's end comes first and tells who it was. `elsewhere FILE` ends rank 1 at step 12, in the next start at step 150,
+and then no more; FILE counts the starts.
 """
 
 import os
 import sys
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -32,8 +34,17 @@ def leave_early():
     sys.exit(5)
 
 
-def main(how):
+def started(file):
+    """How often it was started before."""
+    count = file.stat().st_size if file.exists() else 0
+    if os.environ["RANK"] == "1":
+        file.write_bytes(b"." * (count + 1))
+    return count
+
+
+def main(how, file=""):
     torch.set_num_threads(1)
+    ends_at = {0: 12, 1: 150}.get(started(Path(file))) if how == "elsewhere" else None
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     for step in range(200):
@@ -41,6 +52,8 @@ def main(how):
             load(step)
         if how == "all_leave" and step == 12:
             leave_early()
+        if rank == 1 and step == ends_at:
+            give_up(7)
         if step == 12 and (how == "everybody" or (how == "exit" and rank == 1)):
             give_up(7)
         dist.all_reduce(torch.ones(64))
@@ -49,4 +62,4 @@ def main(how):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

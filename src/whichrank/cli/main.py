@@ -102,6 +102,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         outcome: Any = whichrank.main(given or ["--help"], prog_name="whichrank", standalone_mode=False)
         flush()
     except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # a verb that only groups others, by itself; since click 8.2
+            click.echo(error.format_message(), err=True)
+            return USAGE
         context = getattr(error, "ctx", None)
         usage = f"{context.command_path} --help shows how to call it." if context else ""
         complain(error.format_message(), usage)

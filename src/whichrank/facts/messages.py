@@ -249,6 +249,9 @@ def _grams(text: str) -> list[str]:
     return [text[at : at + _GRAM] for at in range(len(text) - _GRAM + 1)]
 
 
+_NEEDED = ("library", "title", "anchor", "meaning", "source", "example")
+
+
 def _signature(name: str, fields: dict[str, str], place: str) -> Signature:
     known = dict(fields)
     try:
@@ -270,8 +273,11 @@ def _signature(name: str, fields: dict[str, str], place: str) -> Signature:
             source=known.pop("source"),
             examples=tuple(known.pop("example").split("\n")),
         )
-    except (KeyError, ValueError) as error:
-        raise FactsError(f"{place}: the signature {name} is not complete: {error}") from error
+    except KeyError as error:
+        lacks = ", ".join(field for field in _NEEDED if field not in fields)
+        raise FactsError(f"{place}: the signature {name} lacks {lacks}") from error
+    except ValueError as error:
+        raise FactsError(f"{place}: the signature {name} has a value that can't be read: {error}") from error
     if known or signature.role not in get_args(Role) or signature.who not in get_args(Who):
         raise FactsError(f"{place}: the signature {name} has fields or values that nobody reads: {sorted(known)}")
     return signature

@@ -7,7 +7,7 @@ from typing import Literal
 
 from whichrank.model.evidence import Coverage, Ref
 from whichrank.model.findings import Alternative, Category, CodePlace, Finding, Hold, NextStep, Subject, Witness
-from whichrank.model.views import Context, StackNode, Track
+from whichrank.model.views import Context, Moment, StackNode, Track
 
 RankState = Literal["running", "waiting", "stuck", "frozen", "dead", "absent", "unknown"]
 
@@ -183,5 +183,7 @@ class Diagnosis:
     """What each rank did last, for reports that draw it; empty where nobody asked."""
     stacks: tuple[StackNode, ...] = ()
     """The stacks of all ranks merged, for the same reports."""
+    moments: tuple[Moment, ...] = ()
+    """What happened when and where, in order of time, for the same reports."""
     contexts: tuple[Context, ...] = ()
     """Quoted lines with those around them, for the same reports."""

@@ -29,6 +29,22 @@ class Track:
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happened on a host or to its ranks; what many ranks say alike is told once."""
+
+    time_ns: int
+    host: str
+    """Empty where the evidence does not say."""
+    ranks: tuple[int, ...]
+    what: str
+    source: str
+    locator: str
+    quote: str
+    of_host: bool = False
+    """By the host's kernel, not by the job."""
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """A quoted line with the lines around it."""
 

@@ -12,7 +12,8 @@ from tests.conftest import ROOT
 from tests.flows.compare.planted_runs import PLANTINGS, record
 from whichrank.evidence.collectors import conditions
 from whichrank.flows.compare.inputs import compare
-from whichrank.flows.compare.run_profile import arguments, profile
+from whichrank.flows.compare.run_profile import Profile, arguments, profile
+from whichrank.flows.compare.runs import _command
 
 SAMPLE = ROOT / "tests" / "samples" / "compared_runs.tar.xz"
 PLANTED = [name for name in PLANTINGS if name != "nothing"]
@@ -95,6 +96,22 @@ def test_arguments_without_what_no_two_runs_share() -> None:
         "--lr=0.1",
     ]
     assert arguments(words) == ["torchrun", "train.py", "--lr=0.1"]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "what"),
+    [
+        ("torchrun --nnodes 2 train.py a.yaml", "torchrun --nnodes 2 train.py b.yaml", "arguments of train.py"),
+        ("torchrun --nproc_per_node 2 train.py", "torchrun --nproc_per_node 4 train.py", "argument --nproc_per_node"),
+        ("torchrun train.py --lr=0.1", "torchrun train.py --lr=0.5", "argument --lr"),
+        ("torchrun train.py --lr 0.1", "torchrun train.py --lr 0.5", "argument --lr"),
+        ("torchrun train.py", "torchrun train.py --compile", "argument --compile"),
+        ("bash go.sh one", "bash go.sh two", "arguments of go.sh"),
+    ],
+)  # fmt: skip
+def test_words_that_differ_are_told_by_what_they_belong_to(was: str, now: str, what: str) -> None:
+    found = list(_command(Profile(command=was.split()), Profile(command=now.split())))
+    assert [one.what for one in found] == [what]
 
 
 def test_secrets_of_a_command_are_not_kept() -> None:

@@ -1,5 +1,6 @@
 """transformers' Trainer, two processes by torchrun: trains, evaluates, saves."""
 
+import datetime as dt
 import os
 import sys
 import tempfile
@@ -42,10 +43,12 @@ class Quiet(Samples):
 
 
 seen = Seen()
+# Made here for its timeout: on CPUs the trainer does not pass on its own (ddp_timeout), and Gloo's is half an hour.
+torch.distributed.init_process_group("gloo", timeout=dt.timedelta(seconds=60))
 with tempfile.TemporaryDirectory() as folder:
     arguments = TrainingArguments(
         output_dir=f"{folder}/{os.environ['RANK']}", max_steps=STEPS, per_device_train_batch_size=1, use_cpu=True,
-        ddp_backend="gloo", ddp_timeout=60, report_to=[], eval_strategy="steps", eval_steps=STEPS // 2,
+        ddp_backend="gloo", report_to=[], eval_strategy="steps", eval_steps=STEPS // 2,
         save_steps=STEPS // 2, disable_tqdm=True, logging_steps=1000,
     )  # fmt: skip
     trainer = Trainer(

@@ -127,14 +127,30 @@ def test_drills_that_the_first_run_leaves_unknown_are_settled(
     tmp_path: Path, how: str, ranks: list[int], line: str
 ) -> None:
     pytest.importorskip("torch")
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    command = [*launcher, "--master_port", str(watched.free_port()), str(watched.HERE / "silent_job.py"), how]
-    done = watched.run(command, tmp_path / "out", "--no-history", "--restart", "3", "--escalate", limit_s=900)
+    done = silent_job(tmp_path, how)
     attempts = done.document("run.json")["restart"]["attempts"]
-    assert [each["evidence"] for each in attempts] == ["normal", "more evidence"], json.dumps(attempts, indent=1)
-    # Nobody said why: no cause, or a guess at the rank that ended first, which does not end the escalation.
-    assert attempts[0]["cause"] in (("unknown",) if how == "everybody" else ("unknown", "rank-exception"))
-    assert attempts[1]["cause"] == "rank-exception"
+    known = [("normal", "unknown"), ("more evidence", "rank-exception")]
+    told = [(each["evidence"], each["cause"]) for each in attempts]
+    # On a busy machine the first count of collectives may be old: it seems to fail elsewhere, and is tried once more.
+    assert told in (known, known * 2), json.dumps(attempts, indent=1)
     assert done.verdict["culprits"]["ranks"] == ranks
     assert done.verdict["culprits"]["code"][0]["function"] == line
-    assert "the cause is known now (rank-exception" in done.stderr
+    assert "Cost: longer logs and some memory" in done.stderr
+    assert "the cause is known" in done.stderr
+
+
+def silent_job(folder: Path, *how: str) -> watched.Done:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    command = [*launcher, "--master_port", str(watched.free_port()), str(watched.HERE / "silent_job.py"), *how]
+    return watched.run(command, folder / "out", "--no-history", "--restart", "3", "--escalate", limit_s=900)
+
+
+@pytest.mark.bars
+def test_a_start_after_the_verdict_is_a_normal_one(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = silent_job(tmp_path, "elsewhere", str(tmp_path / "starts"))
+    attempts = done.document("run.json")["restart"]["attempts"]
+    assert [each["evidence"] for each in attempts] == ["normal", "more evidence", "normal"], done.stderr
+    assert [each["cause"] for each in attempts[:2]] == ["unknown", "rank-exception"]
+    assert "the cause is known (rank-exception): back to normal" in done.stderr
+    assert done.code == 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,9 @@ pytestmark = [pytest.mark.bars, pytest.mark.timeout(1500)]
 @contextmanager
 def job(world: int, *more: str) -> Iterator[int]:
     command = [sys.executable, str(JOB), str(world), *more]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(), text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(), text=True, start_new_session=True
+    )
     try:
         assert process.stdout.readline().strip() == "ready"
         time.sleep(1)  # the ranks go from the marker into what they wait in
@@ -30,6 +34,8 @@ def job(world: int, *more: str) -> Iterator[int]:
     finally:
         process.terminate()
         process.wait(60)
+        with suppress(ProcessLookupError):  # the child that waits for its pipe has outlived its parent
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def stacks(pid: int, *more: object) -> tuple[dict, float, float]:

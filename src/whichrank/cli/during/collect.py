@@ -84,8 +84,8 @@ def command(
 ) -> None:  # fmt: skip
     """Stacks, flight-recorder dumps, states and settings of every rank; the job goes on.
 
-    On this host: PID is the launcher or a rank; without it, the job that `whichrank run` watches here. A job that
-    was started without it gives what can be had from outside: /proc, py-spy, torch's own pipe.
+    On this host: PID is the launcher or a rank; without it, the job that runs here. One that was started without
+    `whichrank run` gives what can be had from outside: /proc, py-spy, torch's own pipe.
 
     On many nodes: name them, and one command takes the evidence of all of them at the same time, brings it back
     into one bundle and gives the verdict. The nodes need Python 3.8 and a way in (ssh, srun, kubectl or Ray), nothing

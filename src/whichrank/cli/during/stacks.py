@@ -25,7 +25,9 @@ SUFFIXES = {".json": "json", ".html": "html"}
 @click.command(name="stacks")
 @click.argument("paths", metavar="[PATH]...", nargs=-1)
 @fleet_options
-@click.option("--job", default="", metavar="JOB", help="Which job, where nodes run several: rendezvous or run id.")
+@click.option(
+    "--job", default="", metavar="JOB", help="Which job, where several run: its run id, Slurm job or rendezvous."
+)
 @click.option("--pid", "pids", type=click.IntRange(min=1), multiple=True, help="The launcher or a rank of a live job.")
 @click.option("--native", is_flag=True, help="With the frames of C++; each process pauses while it is read.")
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=4.0, show_default=True, help="Seconds per process.")
@@ -49,11 +51,12 @@ def command(
     """Show where all ranks are, as one tree: frames that ranks share appear once, forks show who is elsewhere.
 
     PATH is a file with stacks (py-spy, faulthandler, gdb), a folder, a bundle or an archive. Without PATH the
-    stacks of a live job are read with py-spy: that of --pid, or the one that `whichrank run` watches here. With
+    stacks of a live job are read with py-spy: that of --pid or --job, else the one that runs on this host. With
     --hosts, --slurm-job, --k8s or --ray they are read on all nodes of a job at once; the nodes need Python 3.8 and
     py-spy, not whichrank.
 
     \b
+    whichrank stacks                       all ranks of the job on this host
     whichrank stacks --pid 4711            all ranks of the job of process 4711
     whichrank stacks bundle/               what a bundle holds
     whichrank stacks --pid 4711 --native   with the frames of C++
@@ -78,7 +81,7 @@ def command(
         else:
             from whichrank.run.watch.live_stacks import live_stacks
 
-            report = stacks.report(*live_stacks(pids, native=native, limit_s=timeout, progress=progress))
+            report = stacks.report(*live_stacks(pids, native=native, limit_s=timeout, job=job, progress=progress))
     name = format_ or SUFFIXES.get(output.suffix if output else "", "text")
     write(import_module(f"whichrank.report.stacks.{name}").render(report), output)
     ctx.exit(SEEN if report.tree else NOTHING)

@@ -61,7 +61,7 @@ def _summary(checked: Checked) -> str:
     parts = [f"{n} {word if n == 1 else plural.get(word, word + 's')}" for n, word in counted if n]
     wrong = len(checked.complaints)
     end = f"{wrong} problem{'' if wrong == 1 else 's'}" if wrong else "all checks passed"
-    return f"{', '.join(parts) or 'nothing'}: {end}"
+    return f"{', '.join(parts)}: {end}" if parts else end
 
 
 def _document(folder: Path, checked: Checked) -> dict[str, object]:

@@ -266,12 +266,23 @@ def _command(a: Profile, b: Profile) -> Iterator[Difference]:
 
     for kind, i, j, k, m in difflib.SequenceMatcher(a=mine, b=theirs, autojunk=False).get_opcodes():
         if kind != "equal":
-            flag = next((word for word in reversed(mine[:i]) if word.startswith("-")), "")
+            what = _argument(mine[:i], mine[i:j], theirs[k:m])
             was, now = " ".join(mine[i:j]) or "not given", " ".join(theirs[k:m]) or "not given"
-            what = f"argument {flag}" if flag and not was.startswith("-") and not now.startswith("-") else "arguments"
-            ranks = any(word in f"{flag} {was} {now}" for word in ("nproc", "nnodes", "num_processes"))
+            ranks = any(word in f"{what} {was} {now}" for word in ("nproc", "nnodes", "num_processes"))
             why = "how many ranks are started" if ranks else "the command was called in another way"
             yield Difference(what, was[:200], now[:200], 0.7 if ranks else 0.8, why)
+
+
+def _argument(before: list[str], was: list[str], now: list[str]) -> str:
+    """What words that differ belong to: the option that they are the value of, or the script that gets them."""
+    first = (was or now)[0]
+    if first.startswith("-"):
+        names = {word.partition("=")[0] for word in (*was, *now)}
+        return f"argument {names.pop()}" if len(names) == 1 else "arguments"
+    if before and before[-1].startswith("-") and "=" not in before[-1]:
+        return f"argument {before[-1]}"
+    script = next((word for word in reversed(before) if word.endswith((".py", ".sh"))), "")
+    return f"arguments of {script}" if script else "arguments"
 
 
 def _code(a: Profile, b: Profile) -> Iterator[Difference]:

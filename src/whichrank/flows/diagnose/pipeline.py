@@ -90,13 +90,15 @@ def _judged(
 
 
 def with_views(case: Case, answer: Diagnosis) -> Diagnosis:
-    """The answer with what a page draws: the last collectives of the ranks, and their stacks merged."""
+    """The answer with what a page draws: the last collectives of the ranks, their stacks merged, what happened when."""
     from whichrank.timeline.collectives.tracks import tracks
+    from whichrank.timeline.job_state.happenings import happenings
     from whichrank.timeline.job_state.stack_tree import merged
 
     who = answer.verdict.culprits
     stacks = merged([*case.stacks.items(), *((None, stack) for stack in case.unplaced)])
-    return replace(answer, tracks=tracks(case, answer.ranks, {*who.ranks, *who.candidates}), stacks=stacks)
+    drawn = tracks(case, answer.ranks, {*who.ranks, *who.candidates})
+    return replace(answer, tracks=drawn, stacks=stacks, moments=happenings(case))
 
 
 def _sort(item: Item, outcome: list[tuple[str, Reading]] | Failure) -> tuple[list[Any], list[Source]]:

@@ -95,19 +95,21 @@ def _chosen(trace: Trace, most: int) -> Spans:
     if len(joined) > most:
         length = joined.end - joined.start
         joined = joined.where(np.argpartition(-length, most)[:most])
-    return joined.where(np.argsort(joined.start, kind="stable"))
+    # Of those that begin together the longest first: Perfetto drops one that ends after what it seems to be within.
+    return joined.where(np.lexsort((joined.start - joined.end, joined.start)))
 
 
 def _process(trace: Trace, spans: Spans, number: int, shares: RankShares, shift: int) -> Process:
     lanes = [int(lane) for lane in np.unique(spans.lane)]
-    tracks = [Track(lane, _track(trace, lane)) for lane in lanes]
+    # From 1 on: to Perfetto thread 0 of all processes is one, the idle thread.
+    tracks = [Track(lane + 1, _track(trace, lane)) for lane in lanes]
     name = f"rank {shares.rank}" if shares.rank is not None else shares.file.rsplit("/", 1)[-1]
     label = shares.host or trace.accelerator or trace.source
 
     def slices() -> Iterator[Slice]:
         columns = (spans.lane, spans.name, spans.kind, spans.start + shift, spans.end - spans.start)
         for lane, what, kind, start, length in zip(*(column.tolist() for column in columns), strict=True):
-            yield Slice(lane, trace.names[what], CATEGORIES[kind], start / 1e3, length / 1e3)
+            yield Slice(lane + 1, trace.names[what], CATEGORIES[kind], start / 1e3, length / 1e3)
 
     return Process(number, name, label, tracks, slices())
 

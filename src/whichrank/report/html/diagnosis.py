@@ -8,8 +8,9 @@ from whichrank.model.findings import NextStep
 from whichrank.model.verdict import Diagnosis, RankInfo
 from whichrank.model.views import Context
 from whichrank.report._outline import DISTURBS, Outline, Point, Section, candidates, outline
-from whichrank.report._words import counted, listed, percent, ranges, shortened
+from whichrank.report._words import listed, percent, ranges, shortened
 from whichrank.report.html import ranks_over_time
+from whichrank.report.html.events_over_hosts import events_over_hosts
 from whichrank.report.html.page import page, section, table, text
 from whichrank.report.html.rank_map import SCRIPT, rank_map
 from whichrank.report.html.stack_tree import stack_tree
@@ -17,7 +18,7 @@ from whichrank.report.html.stack_tree import stack_tree
 NAME = "html"
 LONGEST = 2000
 """Characters of any one text; what is quoted can be a line of megabytes."""
-SENTENCE, FIXES, EVENTS = 420, 3, 40
+SENTENCE, FIXES = 420, 3
 OPEN = ("proof", "the code", "the cycle", "it could also be", "also found", "next commands", "hypotheses")
 TONES = {"healthy": "good", "unknown": "calm", "slow": "warn", "config": "warn"}
 
@@ -42,7 +43,7 @@ def _parts(diagnosis: Diagnosis, told: Outline) -> Iterator[str]:
     for title in OPEN[:3]:
         if title in sections:
             yield _section(sections[title], around)
-    yield from _events(diagnosis)
+    yield events_over_hosts(diagnosis)
     for title in OPEN[3:]:
         if title == "it could also be" and diagnosis.verdict.alternatives:
             yield section(title.capitalize(), _alternatives(diagnosis))
@@ -146,12 +147,17 @@ def _next(diagnosis: Diagnosis) -> NextStep:
     return NextStep("whichrank env lint", "Checks the settings of the next start")
 
 
-def _command(step: NextStep) -> str:
-    settles = f" Settles: {', '.join(step.settles)}." if step.settles else ""
+def _command(step: NextStep, *, alone: bool = True) -> str:
+    """A command to copy; where it stands below one cause, the others that it would settle are left out."""
+    settles = f" Settles: {', '.join(step.settles)}." if step.settles and alone else ""
     return (
         f'<div class="command"><code>{_text(step.command)}</code><button type="button" data-copy>Copy</button></div>'
-        f'<p class="soft">{_text(step.why)} ({DISTURBS[step.disturbs]}).{_text(settles)}</p>'
+        f'<p class="soft">{_text(_sentence(step.why))} ({DISTURBS[step.disturbs]}).{_text(settles)}</p>'
     )
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _map(diagnosis: Diagnosis) -> Iterator[str]:
@@ -168,7 +174,7 @@ def _map(diagnosis: Diagnosis) -> Iterator[str]:
         more = f'<p class="hint">{left:,} more kinds of behaviour are not drawn.</p>' if left else ""
         inner = rank_map(rows, ranks_over_time.states(diagnosis)) + more
     found = ranks_over_time.kinds(diagnosis)
-    if found:
+    if any(kind.tells for kind in found):
         shown = found[: ranks_over_time.MOST_KINDS]
         inner += _kinds(shown)
         if len(found) > len(shown):
@@ -194,36 +200,13 @@ def _kinds(found: Sequence[ranks_over_time.Kind]) -> str:
     )
 
 
-def _events(diagnosis: Diagnosis) -> Iterator[str]:
-    """What the findings quote, in the order of time."""
-    refs = {
-        (ref.time, ref.source, ref.locator): (ref, finding)
-        for finding in diagnosis.findings
-        for ref in finding.evidence
-        if ref.time
-    }
-    if len({finding.code for _, finding in refs.values()}) < 2:  # one finding's own places are in the proof
-        return
-    ordered = [refs[key] for key in sorted(refs)]
-    rows = [
-        [
-            ref.time or "", ref.host or "–", "–" if ref.rank is None else f"rank {ref.rank}", finding.code,
-            shortened(ref.quote.strip().split("\n", 1)[0], 160),
-        ]
-        for ref, finding in ordered[:EVENTS]
-    ]  # fmt: skip
-    left = f'<p class="hint">and {len(ordered) - EVENTS:,} more (in the JSON)</p>' if len(ordered) > EVENTS else ""
-    inner = table(["time", "host", "rank", "rule", "what the evidence says"], rows, range(5))
-    yield section("Timeline of the evidence", inner, left, hint=f"{counted(len(ordered), 'event')}, earliest first.")
-
-
 def _alternatives(diagnosis: Diagnosis) -> str:
     """What else it could be, and what would settle each."""
     items = []
     for other in diagnosis.verdict.alternatives:
         steps = [step for step in diagnosis.next if other.cause in step.settles]
         explain = NextStep(f"whichrank explain {other.cause}", "Says how to tell it from others")
-        settled = "".join(_command(step) for step in steps[:2]) or _command(explain)
+        settled = "".join(_command(step, alone=False) for step in (steps or [explain])[:2])
         told = f"{percent(other.confidence)} {other.cause}: {other.why}"
         items.append(f'<li><p>{_text(told)}</p><p class="soft">What would settle it:</p>{settled}</li>')
     return f'<ul class="plain">{"".join(items)}</ul>'
@@ -244,7 +227,7 @@ def _copied(point: Point) -> str:
         f'<div class="command"><code>{_text(line)}</code><button type="button" data-copy>Copy</button></div>'
         for line in point.verbatim
     )
-    return f'{commands}<p class="soft">{_text(point.text)}</p>'
+    return f'{commands}<p class="soft">{_text(_sentence(point.text))}</p>'
 
 
 def _point(point: Point, around: Mapping[str, Context]) -> str:

@@ -119,6 +119,11 @@ class Kind:
     coords: str
     named: bool
 
+    @property
+    def tells(self) -> bool:
+        """Whether anything but the rank's number is known."""
+        return self.state != "unknown" or bool(self.at or self.waits_for or self.hosts or self.coords)
+
 
 def kinds(diagnosis: Diagnosis) -> list[Kind]:
     """Who stands where: the named ranks first, then the largest groups."""

@@ -26,7 +26,7 @@ from whichrank.evidence.collectors import job_sockets, packets, processes, tools
 from whichrank.run.first_response.reduce_there import PACKAGE, reduce_there
 from whichrank.run.watch.capture import capture, gather_machine, only_stacks
 from whichrank.run.watch.collect import UNWATCHED, unwatched_crew
-from whichrank.run.watch.find_jobs import FoundJob, jobs
+from whichrank.run.watch.find_jobs import FoundJob, jobs, names_of, rendezvous
 from whichrank.run.watch.places import torch_places
 from whichrank.run.watch.processes import Crew
 
@@ -148,27 +148,16 @@ def _is_mine(pid: int) -> bool:
 
 def matching(wanted: str) -> list[FoundJob]:
     """The jobs of this host; only the one that is meant, where one is."""
-    found = [job for job in jobs() if not wanted or wanted in _names(job)]
+    found = [job for job in jobs() if not wanted or wanted in names_of(job)]
     here = os.environ.get("SLURMD_NODENAME")  # several nodes of Slurm may share a machine
     return [
         job for job in found if here is None or processes.environ(job.ranks[0]).get("SLURMD_NODENAME", here) == here
     ]
 
 
-def _names(job: FoundJob) -> set[str]:
-    """By what a job can be meant: its Slurm job, its run id, its rendezvous, the pid of its launcher or of a rank."""
-    known = processes.environ(job.ranks[0])
-    names = {known.get("SLURM_JOB_ID"), known.get("TORCHELASTIC_RUN_ID"), known.get("MASTER_PORT"), _rendezvous(known)}
-    return {name for name in names if name} | {str(pid) for pid in (job.launcher, *job.ranks)}
-
-
-def _rendezvous(known: dict[str, str]) -> str:
-    return f"{known.get('MASTER_ADDR', '')}:{known.get('MASTER_PORT', '')}"
-
-
 def _key(job: FoundJob) -> tuple[str, ...]:
     known = processes.environ(job.ranks[0])
-    return (_rendezvous(known), known.get("TORCHELASTIC_RUN_ID", ""))
+    return (rendezvous(known), known.get("TORCHELASTIC_RUN_ID", ""))
 
 
 def _told(job: FoundJob) -> dict[str, Any]:
@@ -176,7 +165,7 @@ def _told(job: FoundJob) -> dict[str, Any]:
     ranks = [int(r) for pid in job.ranks if (r := processes.environ(pid).get("RANK", "")).isdigit() and len(r) < 8]
     return {
         "launcher": job.launcher, "ranks": sorted(ranks), "command": processes.command(job.launcher)[:120],
-        "rendezvous": _rendezvous(known), "watched": job.private is not None,
+        "rendezvous": rendezvous(known), "watched": job.private is not None,
         **{name.lower(): known[name][:200] for name in _IDENTITY if name in known},
     }  # fmt: skip
 

@@ -12,6 +12,7 @@ from whichrank.evidence.collectors import processes
 from whichrank.model.errors import UsageError
 from whichrank.model.last_words import JOINED, Words
 from whichrank.run.watch.capture import capture
+from whichrank.run.watch.find_jobs import the_job
 from whichrank.run.watch.places import torch_places
 from whichrank.run.watch.processes import TICKS_PER_S, Crew, Member
 from whichrank.run.watch.results_folder import put_bundle_aside
@@ -41,19 +42,23 @@ def collect(pid: int | None, out: Path, *, gdb: bool = False) -> Bundle:
     return bundle
 
 
-def the_only_job() -> int:
-    """A process of the one watched job of this user."""
+def the_only_job(name: str = "") -> int:
+    """A process of the job that is meant: the one of this name, else the one that is watched, else the only one."""
     folders: dict[str, int] = {}
-    for pid in sorted(processes.everybody()):
+    for pid in sorted(processes.everybody()) if not name else ():
         folder = processes.environ(pid).get(FOLDER)
         if folder and Path(folder).is_dir():
             folders.setdefault(folder, pid)
     if len(folders) == 1:
         return next(iter(folders.values()))
-    if not folders:
-        raise UsageError("no job that whichrank run started is running here", "Give the pid of the job's launcher.")
-    pids = ", ".join(str(pid) for pid in folders.values())
-    raise UsageError(f"{len(folders)} watched jobs are running here", f"Give the pid of one of them: {pids}.")
+    if folders:
+        pids = ", ".join(str(pid) for pid in folders.values())
+        raise UsageError(f"{len(folders)} watched jobs are running here", f"Give the pid of one of them: {pids}.")
+    job = the_job(None, name)
+    if job is None:
+        what = f"no job {name!r} runs here" if name else "no distributed job runs here"
+        raise UsageError(what, "Give the pid of the job's launcher or of a rank, or --hosts, where it runs elsewhere.")
+    return job.launcher
 
 
 def private_of(root: int) -> Path | None:

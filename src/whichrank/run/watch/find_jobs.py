@@ -51,9 +51,21 @@ def jobs(root: int | None = None) -> list[FoundJob]:
     return below or [job for job in found if any(root in processes.below(rank, everyone) for rank in job.ranks)]
 
 
-def the_job(pid: int | None) -> FoundJob | None:
+def names_of(job: FoundJob) -> set[str]:
+    """By what a job can be meant: its Slurm job, its run id, its rendezvous, the pid of its launcher or of a rank."""
+    known = processes.environ(job.ranks[0])
+    names = {known.get("SLURM_JOB_ID"), known.get("TORCHELASTIC_RUN_ID"), known.get("MASTER_PORT"), rendezvous(known)}
+    return {name for name in names if name} | {str(pid) for pid in (job.launcher, *job.ranks)}
+
+
+def rendezvous(known: Mapping[str, str]) -> str:
+    """Where the ranks of a job meet, by their environment."""
+    return f"{known.get('MASTER_ADDR', '')}:{known.get('MASTER_PORT', '')}"
+
+
+def the_job(pid: int | None, name: str = "") -> FoundJob | None:
     """The one that is meant; None where no rank is there. Where several may be meant, they are listed."""
-    found = jobs(pid)
+    found = [job for job in jobs(pid) if not name or name in names_of(job)]
     if pid is not None:
         exact = [job for job in found if pid == job.launcher or pid in job.ranks]
         found = exact if len(exact) == 1 else found

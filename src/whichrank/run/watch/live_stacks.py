@@ -22,13 +22,18 @@ AT_ONCE = 4
 
 
 def live_stacks(
-    pids: Sequence[int], *, native: bool, limit_s: float, progress: Callable[[str, int, int], None] | None = None
+    pids: Sequence[int],
+    *,
+    native: bool,
+    limit_s: float,
+    job: str = "",
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> tuple[Found, list[Unseen]]:
-    """The stacks of the jobs that these processes belong to; without any, of the one that `run` watches here."""
+    """The stacks of the jobs that these processes belong to; without any, of the job of this name or the only one."""
     program = tools.py_spy()
     if program is None:
         raise UsageError("py-spy is not installed", "pip install py-spy, or give files with stacks.")
-    who = list(dict.fromkeys(one for pid in pids or [the_only_job()] for one in members(pid)))
+    who = list(dict.fromkeys(one for pid in pids or [the_only_job(job)] for one in members(pid)))
     found: Found = []
     missing: list[Unseen] = []
     options = ["--native"] if native else ["--nonblocking"]

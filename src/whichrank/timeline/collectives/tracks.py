@@ -9,6 +9,7 @@ from whichrank.model.verdict import RankInfo
 from whichrank.model.views import Slice, Track
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.lineup import Lineup
+from whichrank.timeline.collectives.program import place_of
 
 LAST = 16
 """Collectives per rank."""
@@ -70,7 +71,7 @@ def _slices(case: Case, lineup: Lineup, rank: int) -> tuple[Slice, ...]:
         if found and (found[-1].group, found[-1].seq, found[-1].op) == (group, seq, call.op):
             found[-1] = replace(found[-1], end_ns=until)  # parts of one coalesced call
             continue
-        place = call.stack[0] if call.stack else None
+        place = place_of(call)
         where = f"{place.file.rsplit(_PATH, 1)[-1]}:{place.line} in {place.function}" if place else ""
         found.append(Slice(group, seq, call.op, start, until, where))
     return tuple(found)
