@@ -393,6 +393,29 @@ def test_stragglers_need_to_be_slow_twice():
     assert slow_host.judge(Inspection(paces=passing)) == []
 
 
+@pytest.mark.parametrize(
+    ("own", "others", "found"),
+    [
+        ([1.9, 2.1, 2.0], [1.0, 1.1, 1.2], True),  # slower every time
+        ([1.9, 2.1, 2.0], [1.0, 1.0, 1.8], False),  # another was as slow once: the machine is busy
+        ([1.0, 2.1, 2.0], [1.0, 1.1, 1.2], False),  # it can be fast
+        ([2.0], [1.0, 1.0, 1.0], False),  # one turn says little
+        ([4.0], [1.0, 1.1, 1.2], True),  # unless it says much
+    ],
+)
+def test_a_busy_moment_is_no_straggler(own, others, found):
+    together = [Pace(h, 1.0 if h != "d" else 4.0, 1.0) for h in "abcd"]
+    again = [Pace("d", s, 0.5, alone=True) for s in own] + [Pace("a", s, 0.5, alone=True) for s in others]
+    assert bool(slow_host.judge(Inspection(paces=[*together, *again]))) == found
+
+
+def test_a_slow_processor_is_told_by_its_own_clock():
+    together = [Pace(h, 1.0 if h != "d" else 2.0, 1.0) for h in "abcd"]
+    again = [Pace("d", 2.0, 1.9, alone=True), Pace("a", 1.5, 1.0, alone=True), Pace("a", 1.0, 1.0, alone=True)]
+    (finding,) = slow_host.judge(Inspection(paces=[*together, *again]))
+    assert finding.subject.hosts == ("d",)
+
+
 def test_a_round_trip_is_long_beside_the_others():
     def inspection(trip):
         return Inspection(attempts=[replace(a, rtt_us=trip(a.a, a.b)) for a in attempts(lambda *_: "")])

@@ -108,6 +108,8 @@ class Rate:
     round: int
     why: str = ""
     retransmits: int | None = None
+    reference: float | None = None
+    """What other pairs gave in the same minute, each alone, where a slow pair was measured again beside them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,7 @@ def document(told: Told) -> dict[str, Any]:
             "nccl": run.nccl, "settings": dict(run.settings),
         },
         "failures": dict(run.failures),
+        "stopped": run.stopped or None,
         "stragglers": {name: [list(rounds) for rounds in ranks] for name, ranks in run.stragglers.items()},
     }  # fmt: skip
 

@@ -32,7 +32,7 @@ def sweep_command(options: dict[str, Any], budget: float, format_: str, output: 
         if not options["quiet"]:
             click.echo(line, err=True)
 
-    told = sweep(runner(engine, plan, python), tried, budget, tell)
+    told = sweep(runner(engine, plan, python, budget), tried, budget, tell)
     write(_json(told) if format_ == "json" else _text(told), output)
     return 0
 

@@ -31,6 +31,8 @@ _GPU_SIZES, _CPU_SIZES = "1M:1G:4", "4K:16M:8"
 @click.option("--backend", type=click.Choice(("auto", "nccl", "gloo")), default="auto", help="Default: NCCL with GPUs.")
 @click.option("--dtype", type=click.Choice(("float32", "bfloat16", "float16", "int32")), default="float32")
 @click.option("--seconds", type=click.FloatRange(0.01), default=0.5, show_default=True, help="For each size.")
+@click.option("--limit", type=click.FloatRange(1), default=600.0, show_default=True,
+              help="Seconds for the whole run; what is not measured by then is left out.")  # fmt: skip
 @click.option("--stragglers", is_flag=True, help="Also each rank's own compute, memory and copies.")
 @click.option("--scaling", is_flag=True, help="With 2, 4, 8 … ranks: how it scales.")
 @click.option("--sweep", is_flag=True, help="Try settings and print those that really help.")
@@ -98,14 +100,15 @@ def _run(options: dict[str, Any]) -> BenchRun | None:
         from whichrank.flows.bench import nccl_tests
 
         return nccl_tests.drive(nccl_tests.folder(options["nccl_tests"]), plan)
+    tell = None if options["quiet"] else _tell
     copies = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys() and engine.name == "local"
     if copies and not options["ranks"]:
-        return flow.in_place(plan, python)
-    tell = None if options["quiet"] else _tell
+        return flow.in_place(plan, python, tell)
     return (flow.scaling if options["scaling"] else flow.measure)(engine, plan, python, tell)
 
 
 def plan_of(options: dict[str, Any]) -> Plan:
+    from whichrank.flows.bench.job import Limits
     from whichrank.flows.bench.measure import Plan, sizes
 
     gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
@@ -113,7 +116,7 @@ def plan_of(options: dict[str, Any]) -> Plan:
     text = options["sizes_text"] or (_GPU_SIZES if nccl else _CPU_SIZES)
     return Plan(
         options["collectives"] or COLLECTIVES, sizes(text), options["backend"], options["dtype"], options["seconds"],
-        options["ranks"] or (gpus if nccl and gpus else 2), options["stragglers"],
+        options["ranks"] or (gpus if nccl and gpus else 2), options["stragglers"], limits=Limits(options["limit"]),
     )  # fmt: skip
 
 

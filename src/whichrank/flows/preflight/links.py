@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,10 @@ FEW = 16
 _SMALL, _SMALL_COUNT, _LARGE_COUNT = 128, 300, 8
 _LOST = 0.01
 _SECONDS = 0.5
-_SLOW = 0.5
-"""Below this share of the median a pair is slow."""
+_SLOW, _CLEARLY = 0.5, 0.2
+"""Below this share of the median a pair is slow; below the second one no busy moment explains it."""
+_ALONE, _TURNS = 4, 3
+"""How many slow pairs are measured again alone, and how often at most."""
 _ASK_S = 30.0
 
 
@@ -286,15 +288,47 @@ def _rates(peers: _Peers, found: Measurements, *, thorough: bool, iperf: bool) -
         told = {p: [r.gbits for r in own if r.gbits is not None] for p, own in both.items()}
         return {p: min(own) >= _SLOW * usual for p, own in told.items() if own}
 
-    if thorough:
-        # The median is known only at the end: then all pairs are judged by the same.
-        rounds = _in_rounds(hosts, test, thorough=True)
-        found.slow = settle(hosts, _judged(found.rates), rounds)
+    # The median is known only at the end: then all pairs are judged by the same.
+    rounds = _in_rounds(hosts, test, thorough=thorough)
+    blame = settle(hosts, _judged(found.rates), rounds)
+    suspects = _suspects(blame, _judged(found.rates))
+    if suspects:
+        _measure_alone(peers, found, suspects, number, iperf=iperf)
+        blame = settle(hosts, _judged(found.rates), rounds)
+    found.slow = blame
+
+
+def _suspects(blame: Blame, judged: Mapping[Pair, Sequence[bool]]) -> list[Pair]:
+    """Slow pairs to measure once more: those that are blamed alone, and one of every host that is."""
+    slow = [pair for pair, tests in judged.items() if not any(tests)]
+    found = list(blame.pairs)
+    for host in (*blame.hosts, *blame.unsettled, *(group[0] for group in blame.groups)):
+        found += [pair for pair in slow if host in pair and pair not in found][:1]
+    return found[:_ALONE]
+
+
+def _measure_alone(peers: _Peers, found: Measurements, suspects: Sequence[Pair], number: int, *, iperf: bool) -> None:
+    """Each slow pair alone, beside a pair that was not slow: a busy moment slows both, a bad link only one."""
+    judged = _judged(found.rates)
+    good = [pair for pair, tests in judged.items() if all(tests) and not {h for p in suspects for h in p} & set(pair)]
+    good = good or [pair for pair, tests in judged.items() if any(tests)]
+    if not good:
         return
-    search = Search(hosts)
-    while pairs := search.next_round():
-        search.note(test(pairs))
-    found.slow = settle(hosts, _judged(found.rates), search.rounds)
+    left = list(suspects)
+    for turn in range(_TURNS):
+        number += 1
+        reference = _lowest(_both_ways(peers, found, good[turn % len(good)], number, iperf=iperf))
+        again = {pair: _both_ways(peers, found, pair, number, iperf=iperf) for pair in left}
+        found.rates += [replace(rate, reference=reference) for own in again.values() for rate in own]
+        left = [pair for pair, own in again.items() if _CLEARLY * reference <= _lowest(own) < _SLOW * reference]
+
+
+def _both_ways(peers: _Peers, found: Measurements, pair: Pair, number: int, *, iperf: bool) -> list[Rate]:
+    return [r for way in (pair, pair[::-1]) for r in _one_way(peers, found, [way], number, iperf=iperf)]
+
+
+def _lowest(rates: Sequence[Rate]) -> float:
+    return min((rate.gbits for rate in rates if rate.gbits is not None), default=0.0)
 
 
 def _judged(rates: Sequence[Rate]) -> dict[Pair, list[bool]]:
@@ -304,7 +338,8 @@ def _judged(rates: Sequence[Rate]) -> dict[Pair, list[bool]]:
     for rate in rates:
         pair = (min(rate.a, rate.b), max(rate.a, rate.b))
         if rate.gbits is not None:  # what could not be measured is not slow
-            tests.setdefault((pair, rate.round), []).append(rate.gbits >= _SLOW * usual)
+            fast = _SLOW * (usual if rate.reference is None else min(usual, rate.reference))
+            tests.setdefault((pair, rate.round), []).append(rate.gbits >= fast)
     results: dict[Pair, list[bool]] = {}
     for (pair, _), ways in tests.items():
         results.setdefault(pair, []).append(all(ways))

@@ -109,7 +109,13 @@ def _interfaces(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _limits(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: number(values, name) for name in ("memlock", "nofile", "cpu_quota")}
+    memlock, files, quota = (number(values, name) for name in ("memlock", "nofile", "cpu_quota"))
+    told: dict[str, Any] = {"CPU quota": "none" if quota is None else f"{quota:g} CPUs"}
+    if memlock is not None:
+        told["memlock"] = "unlimited" if memlock < 0 else f"{memlock / 1024:,.0f} KiB"
+    if files is not None:
+        told["nofile"] = "unlimited" if files < 0 else f"{files:.0f}"
+    return told
 
 
 def _memory(values: Mapping[str, Any]) -> dict[str, Any]:
