@@ -65,7 +65,7 @@ def text(told: Told) -> Iterator[str]:
         for link in bad[:20]:
             yield f"  {safe(link.a)} – {safe(link.b)}: {safe(link.why)}\n"
     unknown = [(h, c) for h, checks in told.hosts.items() for c in checks if c.state == "unknown"]
-    if unknown:
+    if unknown and len(told.hosts) > 1:  # of a single host they are in the list above
         yield "\ncould not tell:\n"
         for why, names in _grouped(unknown).items():
             yield f"  {names}: {safe(why)}\n"
