@@ -35,6 +35,8 @@ def draw(
     each = ranks or next(iter(engine.slots.values()), None) or max((len(h.gpus) for h in found.hosts), default=1)
     places = topology.places(found, engine.hosts, each)
     notes = [note for host in found.hosts for note in topology.notes(host)]
+    notes += topology.cable_notes(found, engine.hosts)
+    notes += [f"{name} was not read: {why}" for name, why in found.unread.items()]
     if format_ == "json":
         document = {
             "schema_version": 1,
@@ -51,7 +53,12 @@ def draw(
     for graph in found.graphs:
         ways = f"{graph.type_intra} inside, {graph.type_inter} between hosts"
         lines.append(f"{graph.pattern}: {graph.channels} channels, {graph.speed_intra:g} GB/s inside the host, {ways}")
-    lines += ["", *(f"note: {safe(note)}" for note in notes), "", *(safe(place.words()) for place in places)]
+    lines += [f"note: {safe(note)}" for note in notes]
+    if found.hosts:
+        lines += ["", *(safe(place.words()) for place in places)]
+    elif found.cables:
+        lines += ["Nothing here says which GPU uses which adapter: add --map here, or nvidia-smi topo -m of a host."]
+        lines += [safe(line) for host in engine.hosts for line in topology.cables_of(found, host)]
     write([line + "\n" for line in lines], output)
     return 0
 

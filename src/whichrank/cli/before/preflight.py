@@ -38,6 +38,8 @@ FORMATS = ("text", "json", "markdown", "html", "junit")
 @click.option("--clean", is_flag=True, help="List what dead jobs left here, ask, and remove your own.")
 @click.option("--yes", is_flag=True, help="With --clean: don't ask.")
 @click.option("--root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Judge a recorded tree.")
+@click.option("--fail-on", type=click.Choice(("warning", "error")), default="warning", show_default=True,
+              help="Findings of this severity or worse make the exit code 1: for gates.")  # fmt: skip
 @click.option("--exclude-file", type=click.Path(dir_okay=False, path_type=Path), help="Write unfit hosts here.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="text", help="How to tell it.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
@@ -60,6 +62,7 @@ def command(
     clean: bool,
     yes: bool,
     root: Path | None,
+    fail_on: str,
     exclude_file: Path | None,
     format_: str,
     output: Path | None,
@@ -77,7 +80,8 @@ def command(
     whichrank preflight --model-params 7B --strategy fsdp --units 32 --nproc-per-node 8
                                                            memory that communication will take of each GPU
 
-    Exit code 0: nothing wrong in what could be looked at; 1: findings; 3: nothing could be checked.
+    Exit code 0: nothing wrong in what could be looked at; 1: findings (--fail-on error: only errors count);
+    3: nothing could be checked.
     """
     if clean:
         from whichrank.cli.before._clean import clean as clean_up
@@ -110,7 +114,8 @@ def command(
     write(WRITERS[format_](told), output)
     if exclude_file is not None:
         write([f"{host}\n" for host in told.exclude], exclude_file)
-    ctx.exit(FINDINGS if told.wrong else NOT_ENOUGH if told.blind else HEALTHY)
+    wrong = told.unfit if fail_on == "error" else told.wrong
+    ctx.exit(FINDINGS if wrong else NOT_ENOUGH if told.blind else HEALTHY)
 
 
 def _of_copies(engine: str, wishes: Wishes) -> Preflight | str | None:

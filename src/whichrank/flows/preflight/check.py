@@ -59,6 +59,11 @@ class Preflight:
         return any(finding.severity != "info" for finding in self.findings)
 
     @property
+    def unfit(self) -> bool:
+        """Whether something is wrong that no job should start with."""
+        return any(finding.severity == "error" for finding in self.findings)
+
+    @property
     def blind(self) -> bool:
         """Whether nothing at all could be told."""
         return not any(check.state != "unknown" for checks in self.hosts.values() for check in checks)
