@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from whichrank.model.preflight import Blame, Launch
@@ -49,7 +50,9 @@ class HostProbes:
 def number(values: Mapping[str, Any], key: str) -> float | None:
     """A number, whatever the other side sent."""
     value = values.get(key)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return float(value) if isfinite(value) else None
 
 
 def text(values: Mapping[str, Any], key: str) -> str:

@@ -96,7 +96,8 @@ def _matrix(hosts: Mapping[str, Sequence[HostCheck]]) -> Iterator[str]:
         width = max((len(c.check) for c in checks), default=0)
         yield f"{safe(name)}\n"
         for check in checks:
-            detail = " · ".join(safe(str(p)) for p in (check.value, check.why) if p not in (None, ""))
+            value = "" if check.value is None or str(check.value) in check.why else str(check.value)
+            detail = " · ".join(safe(part) for part in (value, check.why) if part)
             yield f"  {MARKS[check.state]:<3} {check.check:<{width}}  {detail}\n"
         return
     names = list(dict.fromkeys(c.check for checks in hosts.values() for c in checks))
