@@ -123,7 +123,7 @@ def _memory(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rdma(values: Mapping[str, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    told: dict[str, Any] = {"active RDMA ports": sum(text(p, "state") == "ACTIVE" for p in items(values, "ports"))}
     for port in items(values, "ports"):
         name = f"{port.get('device')}/{port.get('port')}"
         told |= {f"RDMA MTU of {name}": port.get("mtu"), f"firmware of {name}": port.get("firmware")}
