@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.preflight import trees
-from tests.rules.test_preflight_rules import inspected
+from whichrank.evidence.probes import Place, discover
+from whichrank.flows.preflight import check as flow
+from whichrank.model.preflight import Launch
+from whichrank.records.inspection import HostProbes, Inspection, ProbeResult
 
+PROBES = discover()
 NEW = {"reasons": "clocks_event_reasons", "reset": "<gpu_reset_status><reset_required>{}</reset_required>"
        "<drain_and_reset_recommended>{}</drain_and_reset_recommended></gpu_reset_status>",
        "power": "gpu_power_readings", "limit": "current_power_limit",
@@ -52,10 +56,26 @@ def report(driver, found=None, count=8):
     )
 
 
-def checks(tmp_path, text):
-    root = trees.machine(tmp_path, gpus=8, nics=0)
-    (root / "commands/nvidia-smi_-q_-x").write_text(text)
-    return inspected(root)[0]
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A host with eight GPUs; every test puts its own report there."""
+    return trees.machine(tmp_path_factory.mktemp("host"), gpus=8, nics=0)
+
+
+@pytest.fixture
+def judged(root):
+    def judge(text):
+        (root / "commands/nvidia-smi_-q_-x").write_text(text)
+        launch = Launch(ranks_per_host=8)
+        values = {name: ProbeResult(name, PROBES[name].measure(Place(root, launch, {}))) for name in ("gpus", "pci")}
+        return flow.judge(Inspection([HostProbes("node1", values)], launch))
+
+    return judge
+
+
+@pytest.fixture
+def checks(judged):
+    return lambda text: {check.check: check for check in judged(text).hosts["node1"]}
 
 
 def bad(checks):
@@ -63,8 +83,8 @@ def bad(checks):
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_a_healthy_host_of_every_driver(tmp_path, driver):
-    assert bad(checks(tmp_path, report(driver))) == {}
+def test_a_healthy_host_of_every_driver(checks, driver):
+    assert bad(checks(report(driver))) == {}
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -81,8 +101,8 @@ def test_a_healthy_host_of_every_driver(tmp_path, driver):
         ({"draw": "ERR!"}, "gpu-recovery", 'GPU 5: power draw can\'t be read ("ERR!")'),
     ],
 )
-def test_a_fault_of_every_driver(tmp_path, driver, found, check, words):
-    assert bad(checks(tmp_path, report(driver, {5: found}))) == {check: words}
+def test_a_fault_of_every_driver(checks, driver, found, check, words):
+    assert bad(checks(report(driver, {5: found}))) == {check: words}
 
 
 @pytest.mark.parametrize(
@@ -94,39 +114,38 @@ def test_a_fault_of_every_driver(tmp_path, driver, found, check, words):
         ({"status": "Insufficient Resources"}, "fabric-manager", "fabric status Insufficient Resources"),
     ],
 )
-def test_what_only_newer_drivers_tell_with_all_gpus_named(tmp_path, found, check, words):
-    assert bad(checks(tmp_path, report("535.161.08", {1: found, 6: found}))) == {check: f"GPUs 1, 6: {words}"}
+def test_what_only_newer_drivers_tell_with_all_gpus_named(checks, found, check, words):
+    assert bad(checks(report("535.161.08", {1: found, 6: found}))) == {check: f"GPUs 1, 6: {words}"}
 
 
-def test_the_gravest_comes_first(tmp_path):
+def test_the_gravest_comes_first(checks):
     found = {1: {"limit": "300 W"}, 4: {"thermal": "Active"}}
-    assert bad(checks(tmp_path, report("550.90.07", found)))["gpu-clocks"] == (
+    assert bad(checks(report("550.90.07", found)))["gpu-clocks"] == (
         "GPU 4: hardware thermal slowdown is active; GPU 1: power limit 300 W of 400 W"
     )
 
 
-def test_numbers_that_are_none(tmp_path):
+def test_numbers_that_are_none(checks):
     found = {0: {"temp": "9" * 400 + " C", "draw": "1e999 W", "limit": "inf W"}}
-    assert bad(checks(tmp_path, report("550.90.07", found))) == {}
+    assert bad(checks(report("550.90.07", found))) == {}
 
 
-def test_a_report_that_is_cut_accuses_no_gpu(tmp_path):
+def test_a_report_that_is_cut_accuses_no_gpu(checks):
     whole = report("550.90.07")
-    told = checks(tmp_path, whole[: len(whole) // 2])
+    told = checks(whole[: len(whole) // 2])
     assert told["gpus"].state == "unknown"
     assert "is cut" in told["gpus"].why
 
 
-def test_a_driver_that_was_updated_while_it_ran(tmp_path):
+def test_a_driver_that_was_updated_while_it_ran(judged):
     words = "Failed to initialize NVML: Driver/library version mismatch"
-    root = trees.machine(tmp_path, gpus=8, nics=0)
-    (root / "commands/nvidia-smi_-q_-x").write_text(f"{words}\nNVML library version: 535.183\n")
-    told, whole = inspected(root)
-    assert words in bad(told)["gpus"]
-    assert "reboot" in next(finding for finding in whole.findings if finding.code == "PREH101").fix[0]
+    told = judged(f"{words}\nNVML library version: 535.183\n")
+    finding = next(finding for finding in told.findings if finding.code == "PREH101")
+    assert words in finding.message
+    assert "reboot" in finding.fix[0]
 
 
-def test_entities_are_not_expanded(tmp_path):
+def test_entities_are_not_expanded(checks):
     entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 9}">' for n in range(1, 12))
     text = f'<!DOCTYPE x [<!ENTITY e0 "ha">{entities}]><nvidia_smi_log>&e11;</nvidia_smi_log>'
-    assert checks(tmp_path, text)["gpus"].state == "unhealthy"
+    assert checks(text)["gpus"].state == "unhealthy"
