@@ -114,7 +114,7 @@ def sweep(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Sweep:
     """`run` gives the speed of one fresh run with these settings; it may raise. The budget is kept."""
-    race = _Race(run, {-1: DEFAULTS, **dict(enumerate(tried))}, budget_s, tell)
+    race = _Race(run, {-1: DEFAULTS, **dict(enumerate(tried))}, budget_s, tell, time.monotonic())
     if not tried:
         return race.keep("there is nothing to try")
     speeds: dict[int, list[float]] = {number: [] for number in race.settings}
@@ -147,9 +147,9 @@ class _Race:
     settings: Mapping[int, Settings]
     budget_s: float
     tell: Callable[[str], None]
+    began: float
     failed: dict[int, str] = field(default_factory=dict)
     trials: Sequence[Trial] = ()
-    began: float = field(default_factory=time.monotonic)
     took: list[float] = field(default_factory=list)
 
     def attempt(self, number: int, into: list[float]) -> None:
@@ -158,7 +158,7 @@ class _Race:
         name, start = words(self.settings[number]), time.monotonic()
         try:
             into.append(self.run(self.settings[number]))
-            self.tell(f"{name}: {into[-1]:.3f}")
+            self.tell(f"{name}: {into[-1]:.3f} GB/s")
         except WhichrankError as error:
             self.failed[number] = error.message
             self.tell(f"{name}: {error.message}")
@@ -208,7 +208,8 @@ def _rematch(race: _Race, finalists: Sequence[int], results: dict[int, list[floa
     if won:
         return replace(race.keep("won the rematch", **told), winner=race.settings[best])
     if len(new) < _LOOKS[0]:
-        enough = race.seconds + 2 * _LOOKS[0] * race.each_s() * 1.2
+        sides = 1 + min(_FINALISTS, len(race.settings) - 1)
+        enough = 1.2 * race.each_s() * (_ROUNDS * len(race.settings) + _LOOKS[0] * sides)
         reason = f"{name} looked faster, and the time was too short to prove it; try --budget {enough:.0f}"
         return race.keep(reason, **told)
     return race.keep(f"{name} looked faster and did not win the rematch", **told)
