@@ -82,10 +82,10 @@ def nodes(ray: Any) -> dict[str, dict[str, str]]:
     }
 
 
-def _natural(*names: str) -> list[tuple[int, int | str]]:
+def _natural(*names: str) -> list[tuple[int, str]]:
     """So that node2 comes before node10."""
     parts = [part for name in names for part in re.split(r"(\d{1,9})", name)]
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in parts]
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
 
 def _serve(ray: Any, peer: socket.socket) -> None:
