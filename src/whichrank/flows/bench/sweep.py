@@ -208,8 +208,8 @@ def _rematch(race: _Race, finalists: Sequence[int], results: dict[int, list[floa
     if won:
         return replace(race.keep("won the rematch", **told), winner=race.settings[best])
     if len(new) < _LOOKS[0]:
-        sides = 1 + min(_FINALISTS, len(race.settings) - 1)
-        enough = 1.2 * race.each_s() * (_ROUNDS * len(race.settings) + _LOOKS[0] * sides)
+        met = 1 + min(_FINALISTS, len(race.settings) - 1)
+        enough = 1.2 * race.each_s() * (_ROUNDS * len(race.settings) + _LOOKS[0] * met)
         reason = f"{name} looked faster, and the time was too short to prove it; try --budget {enough:.0f}"
         return race.keep(reason, **told)
     return race.keep(f"{name} looked faster and did not win the rematch", **told)
