@@ -145,6 +145,8 @@ def choose(backend: str) -> tuple[str, Any]:
     if backend == "auto":
         backend = "nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     if backend == "nccl":
+        if not torch.cuda.is_available() or not dist.is_nccl_available():
+            raise RuntimeError(f"NCCL needs GPUs, and torch {torch.__version__} sees none on {socket.gethostname()}")
         local, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
         index = local % max(1, count)
         if local >= count and "NCCL_HOSTID" not in os.environ:
