@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import command_environment
+from tests.run.watched import free_port
 from whichrank.fleet.engines import Engine
 from whichrank.flows.bench import job
 from whichrank.flows.bench.job import Limits
@@ -124,3 +127,23 @@ def test_no_result_is_an_error():
     engine = Engine("local", ("here",), lambda _host, _words: ["sh", "-c", "echo 'ssh: connect refused' >&2; exit 255"])
     with pytest.raises(UnreadableError, match="ssh: connect refused"):
         measure(engine, Plan(), sys.executable)
+
+
+def test_copies_of_any_launcher():
+    """Two copies with RANK set: rank 0 tells, the other one says nothing."""
+    pytest.importorskip("torch")
+    words = "bench --backend gloo --collective all_reduce --sizes 4K --seconds 0.02 --quiet --format json".split()
+    port = str(free_port())
+
+    def copy(rank):
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+        return subprocess.Popen(
+            [sys.executable, "-m", "whichrank", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env={**command_environment(), **own, "MASTER_PORT": port},
+        )  # fmt: skip
+
+    copies = [copy(rank) for rank in range(2)]
+    said = [one.communicate(timeout=100) for one in copies]
+    assert [one.returncode for one in copies] == [0, 0], said
+    assert json.loads(said[0][0])["results"][0]["ranks"] == 2
+    assert said[1][0] == ""
