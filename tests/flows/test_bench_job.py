@@ -132,7 +132,8 @@ def test_no_result_is_an_error():
 def test_copies_of_any_launcher():
     """Two copies with RANK set: rank 0 tells, the other one says nothing."""
     pytest.importorskip("torch")
-    words = "bench --backend gloo --collective all_reduce --sizes 4K --seconds 0.02 --quiet --format json".split()
+    words = ("bench", "--backend", "gloo", "--collective", "all_reduce", "--sizes", "4K", "--seconds", "0.02",
+             "--quiet", "--format", "json")  # fmt: skip
     port = str(free_port())
 
     def copy(rank):

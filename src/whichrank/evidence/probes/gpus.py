@@ -36,15 +36,16 @@ def measure(place: Place) -> dict[str, Any]:
         return {"gpus": [], "pci": bus, "trouble": why, "visible": _visible(place)}
     if not gpus and not bus:
         raise Absent("no NVIDIA GPU")
-    _add_links(place, gpus)
-    _add_growth(place, gpus)
+    links_why = _add_links(place, gpus)
+    if not links_why:
+        _add_growth(place, gpus)
     source = "nvidia-smi -q -x"
     if place.live:
         from whichrank.evidence.probes import _nvml
 
         source = _nvml.refine(gpus) or source
     return {"gpus": gpus, "pci": bus, "trouble": "", "visible": _visible(place), "source": source,
-            "cut": "is cut" in remark}  # fmt: skip
+            "cut": "is cut" in remark, "links_why": links_why}  # fmt: skip
 
 
 def _read(said: bytes) -> list[dict[str, Any]]:
@@ -76,10 +77,12 @@ def _reading(said: bytes) -> tuple[list[dict[str, Any]], str]:
     return found, reading.note
 
 
-def _add_links(place: Place, gpus: list[dict[str, Any]]) -> None:
-    """NVLink states and error counters, which the report does not have."""
+def _add_links(place: Place, gpus: list[dict[str, Any]]) -> str:
+    """NVLink states and error counters, which the report does not have; why, where the driver does not answer."""
     for command in ("links", "link_errors"):
-        said, _ = place.output(_COMMANDS[command], _ASK_S)
+        said, why = place.output(_COMMANDS[command], _ASK_S)
+        if NO_ANSWER in why:
+            return f"{' '.join(_COMMANDS[command])}: {NO_ANSWER} {_ASK_S:.0f} s"
         for found in _read(said) if said.strip() else []:
             for gpu in gpus:
                 if gpu["uuid"] == found["uuid"]:
@@ -89,6 +92,7 @@ def _add_links(place: Place, gpus: list[dict[str, Any]]) -> None:
                             {key: value for key, value in link.items() if value is not None}
                         )
                     gpu["links"] = [known[number] for number in sorted(known)]
+    return ""
 
 
 def _add_growth(place: Place, gpus: list[dict[str, Any]]) -> None:
