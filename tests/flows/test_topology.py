@@ -135,6 +135,21 @@ def test_the_map_from_the_command_line(whichrank, tmp_path):
     assert "rank 7 → node04 → GPU 1 → mlx5_1 (PIX) → leaf02 port 4" in done.stdout
 
 
+def test_the_cable_of_the_rank_that_a_verdict_blames(whichrank, tmp_path):
+    (tmp_path / "topo.txt").write_text(MATRIX)
+    verdict = tmp_path / "verdict.json"
+    verdict.write_text(json.dumps({"verdict": {"culprits": {"ranks": [5]}}}))
+    words = ("preflight", "--map", tmp_path / "topo.txt", "--map", SAMPLES / "iblinkinfo.txt", "--hosts", "node[01-04]",
+             "--nproc-per-node", 2, "--verdict", verdict)  # fmt: skip
+    done = whichrank(*words)
+    assert [line for line in done.stdout.splitlines() if line.startswith("rank ")] == [
+        "rank 5 → node03 → GPU 1 → mlx5_1 (PIX) → leaf02 port 3"
+    ]
+    verdict.write_text("[]")
+    done = whichrank(*words)
+    assert (done.returncode, "holds no verdict" in done.stderr) == (2, True)
+
+
 def test_a_dump_of_nccl():
     found = topology.read([SAMPLES / "nccl_topo_h200.xml", SAMPLES / "nccl_graph_h200.xml"])
     assert found.hosts[0].paths == {(0, "eth0"): "PHB"}

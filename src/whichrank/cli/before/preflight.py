@@ -32,6 +32,8 @@ FORMATS = ("text", "json", "markdown", "html", "junit")
 @click.option("--quick", is_flag=True, help="Only the hosts themselves, nothing between them.")
 @click.option("--map", "maps", metavar="FILE|here", multiple=True,
               help='Draw the topology in dumps of NCCL, nvidia-smi topo -m, ibnetdiscover; "here": hosts.')  # fmt: skip
+@click.option("--verdict", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="With --map: only the ranks that this verdict.json blames, each with its cable.")  # fmt: skip
 @click.option("--model-params", metavar="N", help="Budget of GPU memory for communication: 7B, 350M.")
 @click.option("--strategy", type=click.Choice(("none", "ddp", "fsdp")), default="ddp", help="For the budget.")
 @click.option("--units", type=click.IntRange(1), default=1, help="For the budget: parts that FSDP wraps (layers).")
@@ -56,6 +58,7 @@ def command(
     thorough: bool,
     quick: bool,
     maps: tuple[str, ...],
+    verdict: Path | None,
     model_params: str | None,
     strategy: str,
     units: int,
@@ -95,7 +98,7 @@ def command(
     if maps:
         from whichrank.cli.before._topology import draw
 
-        ctx.exit(draw(maps, engine, agent, ranks, format_, output))
+        ctx.exit(draw(maps, engine, agent, ranks, format_, output, verdict))
     if model_params:
         from whichrank.cli.before._topology import tell_budget
 
