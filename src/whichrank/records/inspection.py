@@ -150,7 +150,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long a host took for the same work, alone or beside the others."""
+    """How long a host took for the same piece of work on average, alone or beside the others."""
 
     host: str
     seconds: float

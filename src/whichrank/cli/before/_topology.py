@@ -73,10 +73,8 @@ def draw(
 def _blamed(path: Path) -> list[int]:
     """The ranks that a verdict names as culprits, or as those that could be."""
     try:
-        verdict = json.loads(path.read_text(encoding="utf-8"))["verdict"]
-        culprits, candidates = verdict["culprits"]["ranks"], (verdict.get("certificate") or {}).get("candidates")
-        ranks = culprits or (candidates if isinstance(candidates, list) else [])
-        return [int(rank) for rank in ranks]
+        culprits = json.loads(path.read_text(encoding="utf-8"))["verdict"]["culprits"]
+        return [int(rank) for rank in culprits["ranks"] or culprits.get("candidates") or []]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} holds no verdict", "Give what whichrank diagnose --format json wrote.") from error
 

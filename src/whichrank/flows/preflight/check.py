@@ -184,11 +184,9 @@ def _work(everyone: Crew, hosts: Sequence[str], launch: Launch, *, alone: bool) 
     for host, results in _loaded(everyone, hosts, launch, "work").items():
         work = results.get("work")
         if work is not None and not work.why:
-            throttled = work.values.get("throttled")
-            seconds = sum(work.values["rounds_s"])
-            found.append(
-                Pace(host, seconds, work.values["cpu_s"], throttled if isinstance(throttled, int) else None, alone)
-            )
+            throttled, rounds = work.values.get("throttled"), work.values["rounds_s"]
+            seconds, cpu_seconds = sum(rounds) / len(rounds), work.values["cpu_s"] / len(rounds)
+            found.append(Pace(host, seconds, cpu_seconds, throttled if isinstance(throttled, int) else None, alone))
     return found
 
 
