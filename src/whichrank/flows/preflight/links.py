@@ -26,6 +26,8 @@ _SLOW, _CLEARLY = 0.5, 0.2
 _ALONE, _TURNS = 4, 3
 """How many slow pairs are measured again alone, and how often at most."""
 _ASK_S = 30.0
+_DEFINITE = ("connected", "refused", "rejected", "unresolved", "other service")
+"""Outcomes that a second try would not change."""
 
 
 @dataclass(slots=True)
@@ -131,27 +133,43 @@ def _learn_addresses(peers: _Peers, found: Measurements, launch: Launch) -> None
 
 def _connect(peers: _Peers, found: Measurements, limit_s: float) -> None:
     """Every host to every other, on the rendezvous port and on one of the kernel's choice, all at once."""
-    requests: dict[str, dict[str, Any]] = {}
-    meant: dict[str, list[tuple[str, int, str]]] = {}
-    for host in peers.crew.hosts:
-        wanted = [
+    targets = {
+        host: [
             (other, int(port), kind)
             for other, ports in peers.ports.items() if other != host
             for kind in ("rendezvous", "high") if (port := ports.get(kind))
-        ]  # fmt: skip
-        meant[host] = wanted
-        targets = [{"name": peers.name[other], "port": port} for other, port, _ in wanted]
-        requests[host] = {"do": "connect", "targets": targets, "token": peers.token, "limit_s": limit_s}
-    batches = 1 + max((len(w) for w in meant.values()), default=0) // 256
+        ]
+        for host in peers.crew.hosts
+    }  # fmt: skip
+    first = _attempts(peers, targets, limit_s)
+    # A connection that got no answer is tried once more: a lost packet is not a closed port.
+    silent = {(a.a, a.b, a.port) for a in first if a.outcome not in _DEFINITE}
+    again = {host: [t for t in own if (host, *t[:2]) in silent] for host, own in targets.items()}
+    later = {(a.a, a.b, a.port): a for a in _attempts(peers, {h: own for h, own in again.items() if own}, limit_s)}
+    found.attempts += [later.get((a.a, a.b, a.port), a) for a in first]
+    for attempt in found.attempts:
+        if attempt.address:
+            peers.reach[attempt.a, attempt.b] = attempt.address
+
+
+def _attempts(peers: _Peers, targets: Mapping[str, Sequence[tuple[str, int, str]]], limit_s: float) -> list[Attempt]:
+    requests = {
+        host: {
+            "do": "connect", "token": peers.token, "limit_s": limit_s,
+            "targets": [{"name": peers.name[other], "port": port} for other, port, _ in own],
+        }
+        for host, own in targets.items()
+    }  # fmt: skip
+    batches = 1 + max(map(len, targets.values()), default=0) // 256
+    told = []
     for host, reply in peers.crew.ask(requests, _ASK_S + limit_s * batches).items():
-        for (other, port, kind), result in zip(meant[host], reply.result or [], strict=False):
-            address, rtt = str(result.get("address", "")), result.get("rtt_us")
-            found.attempts.append(
-                Attempt(host, other, port, kind, str(result.get("outcome")), str(result.get("detail", "")), address,
-                        rtt if isinstance(rtt, int) else None)
+        for (other, port, kind), result in zip(targets[host], reply.result or [], strict=False):
+            rtt = result.get("rtt_us")
+            told.append(
+                Attempt(host, other, port, kind, str(result.get("outcome")), str(result.get("detail", "")),
+                        str(result.get("address", "")), rtt if isinstance(rtt, int) else None)
             )  # fmt: skip
-            if address:
-                peers.reach[host, other] = address
+    return told
 
 
 def _way(peers: _Peers, found: Measurements, a: str, b: str) -> str | None:
