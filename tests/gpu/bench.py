@@ -1,6 +1,7 @@
 """On a machine with one real GPU: host checks, bench over NCCL with ranks that share the GPU, a second timer, sweeps.
 
     python tests/gpu/bench.py --part timer       one part: host, bench, four, timer, plants, sweep, none; ≤ 90 s each
+    python tests/gpu/bench.py --part sweep --seconds 150    a part with more time: ten runs of the job prove a gain
     python tests/gpu/bench.py --list             their names
     python tests/gpu/bench.py                    all of them, one after the other
 
@@ -282,12 +283,13 @@ def main() -> int:
     if unknown:
         sys.stderr.write(f"no part {unknown[0]}: {', '.join(PARTS)}\n")
         return 2
+    seconds = float(words[words.index("--seconds") + 1]) if "--seconds" in words else PART_S
     report: dict = {}
     for name in wanted:
         began = time.monotonic()
         say(f"part {name}")
         try:
-            report[name] = PARTS[name](Clock(PART_S))
+            report[name] = PARTS[name](Clock(seconds))
         except Exception as error:  # noqa: BLE001 - the other parts still count
             report[name] = f"{type(error).__name__}: {error}"[:500]
         report[f"{name}_s"] = round(time.monotonic() - began, 1)
