@@ -24,6 +24,8 @@ AGENT = ("-m", "whichrank.evidence.probes._agent")
 _NOT_A_NETWORK = ("lo", "docker", "virbr", "cni", "br-", "tun", "sit")
 _ROUNDS, _FINALISTS, _LOOKS = 2, 3, (5, 8, 12)
 """Runs of each at first; how many meet the defaults again; after how many fresh runs of each that is decided."""
+_HOPE = 0.85
+"""Where few are tried, one that is not much slower at first stays in: both of its runs may have been disturbed."""
 _PATIENCE_S = 20.0
 _FIRST_SHARE = 0.6
 """Of the budget, for the first rounds."""
@@ -129,10 +131,12 @@ def sweep(
         order = [-1, *sorted((n for n in order if n >= 0 and speeds[n]), key=lambda n: -max(speeds[n]))]
     race.trials = [Trial(race.settings[n], tuple(speeds[n]), race.failed.get(n, "")) for n in speeds]
     # A run can be disturbed and slower than it should be, hardly faster: the best of each counts.
-    promising = [n for n in order if n >= 0 and n not in race.failed and max(speeds[n]) > max(speeds[-1])]
+    few = len(tried) <= _FINALISTS
+    least = max(speeds[-1]) * (_HOPE if few else 1.0)
+    promising = [n for n in order if n >= 0 and n not in race.failed and max(speeds[n]) > least]
     if not promising:
         return race.keep("nothing was faster than the defaults", noise=_noise(speeds[-1]))
-    if len(tried) <= _FINALISTS:
+    if few:
         # Nobody was chosen among many: the first runs count.
         return _rematch(race, promising, {n: speeds[n] for n in (-1, *promising)})
     finalists = promising[: max(1, min(_FINALISTS, race.affordable() // _LOOKS[0] - 1))]
@@ -201,8 +205,9 @@ def _rematch(race: _Race, finalists: Sequence[int], results: dict[int, list[floa
             if won or _gain(results[best], results[-1]) < _LEAST_GAIN / 3:
                 break  # proved, or more runs would not make a gain of it
     old, new, name = results[-1], results[best], words(race.settings[best])
+    gain = _gain(new, old)
     told = {
-        "gain": _gain(new, old), "noise": max(_noise(old), _noise(new)),
+        "gain": gain, "noise": max(_noise(old), _noise(new)),
         "rematch": (Trial(DEFAULTS, tuple(old)), Trial(race.settings[best], tuple(new))),
     }  # fmt: skip
     if won:
@@ -212,6 +217,8 @@ def _rematch(race: _Race, finalists: Sequence[int], results: dict[int, list[floa
         enough = 1.2 * race.each_s() * (_ROUNDS * len(race.settings) + _LOOKS[0] * met)
         reason = f"{name} looked faster, and the time was too short to prove it; try --budget {enough:.0f}"
         return race.keep(reason, **told)
+    if gain <= 0:
+        return race.keep("nothing was faster than the defaults", **told)
     return race.keep(f"{name} looked faster and did not win the rematch", **told)
 
 
