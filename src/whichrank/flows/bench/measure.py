@@ -140,7 +140,9 @@ def _teller(tell: Callable[[BenchResult], None] | None) -> Callable[[job.Line], 
 def _measured(told: job.Told) -> BenchRun:
     """What there is; a run that was stopped says so, and one without any result is an error."""
     if not told.measured and not any("error" in line for line in told.lines):
-        raise UnreadableError(told.stopped or "the ranks gave no result", "whichrank preflight may say why.")
+        short = told.stopped.startswith("stopped after")
+        hint = "Give it more time: --limit SECONDS" if short else "whichrank preflight may say why."
+        raise UnreadableError(told.stopped or "the ranks gave no result", hint)
     return replace(run_of(told.lines), stopped=told.stopped)
 
 
