@@ -338,6 +338,22 @@ def test_the_budget_is_kept_and_a_longer_one_proposed(monkeypatch, count):
     assert now[0] <= proposed
 
 
+def test_a_run_that_the_end_of_the_time_cuts_is_no_failure(monkeypatch):
+    now, runs = [0.0], []
+
+    def run(settings):
+        runs.append(settings)
+        now[0] += 10 if len(runs) < 7 else 40
+        if now[0] > 80:
+            raise UnreadableError("stopped after 3 s")
+        return 1.3 if settings else 1.0
+
+    monkeypatch.setattr("whichrank.flows.bench.sweep.time.monotonic", lambda: now[0])
+    told = sweep(run, TRIED[:1], 80)
+    assert told.winner == {}
+    assert "too short to prove it" in told.reason
+
+
 def test_the_defaults_fail_when_they_run_again():
     runs = []
 

@@ -194,6 +194,8 @@ def _rematch(race: _Race, finalists: Sequence[int], results: dict[int, list[floa
     while (count := min(map(len, results.values()))) < _LOOKS[-1] and race.affords(len(results)):
         for side in list(results) if count % 2 else list(results)[::-1]:
             race.attempt(side, results[side])
+        if race.seconds >= race.budget_s:
+            break  # the last run may have been cut by the end of the time
         sides = [n for n in finalists if n not in race.failed]
         if not sides or -1 in race.failed:
             failed = race.failed.get(-1) or race.failed[best]
