@@ -133,7 +133,7 @@ def test_a_ray_cluster_of_two_hosts(tmp_path):
         assert document["links"] == [{"a": "node1", "b": "node2", "state": "healthy", "why": None}]
         with hung(ray, program):
             done = ray.whichrank("stacks", "--ray", ray.address, "--quiet")
-            assert "train.py:5" in done.stdout, done.stdout + done.stderr
+            assert "step (train.py:6)" in done.stdout, done.stdout + done.stderr
             words = ("--timeout", 60, "--out", out, "--format", "json", "--quiet")
             done = ray.whichrank("collect", "--ray", ray.address, *words)
             verdict = json.loads(done.stdout)["verdict"]
