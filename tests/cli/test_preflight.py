@@ -117,6 +117,19 @@ def test_run_is_refused_where_the_driver_is_stuck(whichrank, tmp_path):
     assert "the driver is stuck" in done.stderr
 
 
+def test_a_driver_that_answers_only_in_part(whichrank, tmp_path):
+    """The report comes, NVLink is never told: that costs its limit once and is no "ready"."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f'#!/bin/sh\ncase "$*" in *-x*) exec cat {trees.SAMPLE};; esac\nexec sleep 600\n')
+    program.chmod(0o755)
+    began = time.monotonic()
+    done = whichrank("preflight", "--quick", "--format", "json", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert done.returncode == 1
+    (finding,) = [f for f in json.loads(done.stdout)["findings"] if f["code"] == "PREH106"]
+    assert "no answer within 5 s: the driver is stuck" in finding["message"]
+    assert time.monotonic() - began < 40
+
+
 # -- cleaning up
 
 

@@ -319,6 +319,54 @@ def test_settings_that_fail_cost_only_themselves():
     assert [t.failed for t in told.trials if t.failed] == ["no result"]
 
 
+@pytest.mark.parametrize("count", [1, 5])
+def test_the_budget_is_kept_and_a_longer_one_proposed(monkeypatch, count):
+    """By a clock of its own: ten seconds a run, a minute for all."""
+    now = [0.0]
+
+    def run(settings):
+        now[0] += 10
+        return 1.3 if settings else 1.0
+
+    monkeypatch.setattr("whichrank.flows.bench.sweep.time.monotonic", lambda: now[0])
+    told = sweep(run, TRIED[:count], 60)
+    assert told.winner == {}
+    assert told.seconds <= 60
+    proposed = int(told.reason.rpartition("--budget ")[2])
+    now[0] = 0.0
+    assert sweep(run, TRIED[:count], proposed).winner
+    assert now[0] <= proposed
+
+
+def test_a_run_that_the_end_of_the_time_cuts_is_no_failure(monkeypatch):
+    now, runs = [0.0], []
+
+    def run(settings):
+        runs.append(settings)
+        now[0] += 10 if len(runs) < 7 else 40
+        if now[0] > 80:
+            raise UnreadableError("stopped after 3 s")
+        return 1.3 if settings else 1.0
+
+    monkeypatch.setattr("whichrank.flows.bench.sweep.time.monotonic", lambda: now[0])
+    told = sweep(run, TRIED[:1], 80)
+    assert told.winner == {}
+    assert "too short to prove it" in told.reason
+
+
+def test_the_defaults_fail_when_they_run_again():
+    runs = []
+
+    def run(settings):
+        runs.append(settings)
+        if not settings and runs.count({}) > 2:
+            raise UnreadableError("stuck in all_reduce")
+        return 1.3 if settings else 1.0
+
+    told = sweep(run, TRIED[:1], 60)
+    assert (told.winner, told.reason) == ({}, "a run of the rematch failed: stuck in all_reduce")
+
+
 def test_only_what_the_hardware_allows_is_tried():
     alone = candidates("nccl", nodes=1, gpus=8, interfaces=["eth0"], hcas=["mlx5_0"])
     assert not [s for s in alone if "NCCL_IB_HCA" in s or "NCCL_SOCKET_IFNAME" in s]

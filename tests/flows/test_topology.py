@@ -57,6 +57,74 @@ def test_a_stall_names_its_cable(tmp_path, tool):
     }
 
 
+# The shapes of ibnetdiscover.c and iblinkinfo.c: a cut discovery, front-panel numbers, -p, --line, a narrow cable.
+CUT = """\
+switchguid=0xfc6a1c0300ab1200(fc6a1c0300ab1200)
+Switch\t65 "S-fc6a1c0300ab1200"\t\t# "MF0;leaf01:MQM9790/U1" enhanced port 0 lid 1 lmc 0
+[1]\t"H-e8ebd3030012a4b0"[1](e8ebd3030012a4b0) \t\t# "node01 mlx5_0" lid 11 4xNDR
+[2]\t"H-e8ebd3030012a4c0"[1](e8ebd3030012a4c0) \t\t# "node02 mlx5_0" lid 12 4xNDR
+[3]\t"H-e8ebd3030012b4c0"[1](e8ebd3030012b4c0) \t\t# "node02 mlx5_1" lid 14 2xNDR
+"""
+FRONT = """\
+CA: node01 mlx5_0:
+      0xe8ebd3030012a4b0     11    1[  ] ==( 4X      106.25 Gbps Active/  LinkUp)==>       1    1[ 1] "MF0;leaf01:MQM9790/U1" ( )
+Switch: 0xfc6a1c0300ab1200 MF0;leaf01:MQM9790/U1:
+           1    2[ 1] ==( 4X      106.25 Gbps Active/  LinkUp) (HOQ:18 VL_Stall:7)==>      12    1[  ] "node02 mlx5_0" ( )
+           1    3[ 2] ==( 2X      106.25 Gbps Active/  LinkUp)==>      14    1[  ] "node02 mlx5_1" ( Could be 4X )
+           1    4[ 2] ==(                Down/ Polling)==>             [  ] "" ( )
+"""  # noqa: E501
+LINES = """\
+0xe8ebd3030012a4b0 "                 node01 mlx5_0"     11    1[  ] ==( 4X      106.25 Gbps Active/  LinkUp)==>  0xfc6a1c0300ab1200      1    1[ 1] "MF0;leaf01:MQM9790/U1" ( )
+0xfc6a1c0300ab1200 "         MF0;leaf01:MQM9790/U1"      1    2[ 1] ==( 4X      106.25 Gbps Active/  LinkUp)==>  0xe8ebd3030012a4c0     12    1[  ] "node02 mlx5_0" ( )
+0xfc6a1c0300ab1200 "         MF0;leaf01:MQM9790/U1"      1    3[ 2] ==( 2X      106.25 Gbps Active/  LinkUp)==>  0xe8ebd3030012b4c0     14    1[  ] "node02 mlx5_1" ( Could be 4X )
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("text", [CUT, FRONT, LINES], ids=["cut", "front-panel", "line"])
+def test_other_ways_to_print_a_fabric(tmp_path, text):
+    (tmp_path / "fabric.txt").write_text(text)
+    (tmp_path / "topo.txt").write_text(MATRIX)
+    found = topology.read([tmp_path / "fabric.txt", tmp_path / "topo.txt"])
+    ways = [str(place.cable.b) if place.cable else None for place in topology.places(found, ["node01", "node02"], 2)]
+    assert ways == ["leaf01 port 1", None, "leaf01 port 2", "leaf01 port 3"]
+    (note,) = topology.cable_notes(found, ["node01", "node02"])
+    assert "node02 mlx5_1 port 1" in note
+    assert "leaf01 port 3" in note
+    assert topology.cables_of(found, "node02") == [
+        "node02 → mlx5_0 → leaf01 port 2", "node02 → mlx5_1 → leaf01 port 3",
+    ]  # fmt: skip
+
+
+def test_switches_that_nobody_named_are_told_apart(tmp_path):
+    text = CUT.replace("MF0;leaf01:MQM9790/U1", "Quantum Mellanox Technologies")
+    other = text.replace("fc6a1c0300ab1200", "fc6a1c0300ab1300").replace("a4b0", "c4b0").replace("node01", "node03")
+    (tmp_path / "fabric.txt").write_text(text + other)
+    far = [str(c.b if c.a.node.startswith("node01") else c.a) for c in topology.read([tmp_path / "fabric.txt"]).cables
+           if "node01 mlx5_0" in (c.a.node, c.b.node)]  # fmt: skip
+    assert far == ["Quantum Mellanox Technologies (fc6a1c0300ab1200) port 1"]
+
+
+def test_a_file_that_is_no_topology_is_told(whichrank, tmp_path):
+    (tmp_path / "topo.txt").write_text(MATRIX)
+    (tmp_path / "notes.txt").write_text("remember the milk\n")
+    done = whichrank("preflight", "--map", tmp_path / "topo.txt", "--map", tmp_path / "notes.txt")
+    assert done.returncode == 0
+    assert "notes.txt was not read" in done.stdout
+
+
+def test_notes_and_drawing_stay_short(tmp_path):
+    """Eight GPUs without NVLink: one note for all pairs; with NVLink no table of 64 equal cells."""
+    names = [f"GPU{n}" for n in range(8)]
+    for link in ("SYS", "NV18"):
+        rows = ["\t".join([a, *(" X " if a == b else link for b in names), "SYS", "0-7", "0"]) for a in names]
+        (tmp_path / "topo.txt").write_text("\t".join(["", *names, "mlx5_0", "CPU Affinity", "NUMA Affinity"]) + "\n"
+                                           + "\n".join(rows) + "\n")  # fmt: skip
+        (host,) = topology.read([tmp_path / "topo.txt"]).hosts
+        assert len(topology.notes(host)) == (2 if link == "SYS" else 1)
+        assert topology.drawing(host)[-1].startswith("Every GPU reaches every other over")
+        assert max(map(len, topology.drawing(host))) < 80
+
+
 def test_the_map_from_the_command_line(whichrank, tmp_path):
     (tmp_path / "topo.txt").write_text(MATRIX)
     done = whichrank(
@@ -65,6 +133,21 @@ def test_the_map_from_the_command_line(whichrank, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "rank 7 → node04 → GPU 1 → mlx5_1 (PIX) → leaf02 port 4" in done.stdout
+
+
+def test_the_cable_of_the_rank_that_a_verdict_blames(whichrank, tmp_path):
+    (tmp_path / "topo.txt").write_text(MATRIX)
+    verdict = tmp_path / "verdict.json"
+    verdict.write_text(json.dumps({"verdict": {"culprits": {"ranks": [5]}}}))
+    words = ("preflight", "--map", tmp_path / "topo.txt", "--map", SAMPLES / "iblinkinfo.txt", "--hosts", "node[01-04]",
+             "--nproc-per-node", 2, "--verdict", verdict)  # fmt: skip
+    done = whichrank(*words)
+    assert [line for line in done.stdout.splitlines() if line.startswith("rank ")] == [
+        "rank 5 → node03 → GPU 1 → mlx5_1 (PIX) → leaf02 port 3"
+    ]
+    verdict.write_text("[]")
+    done = whichrank(*words)
+    assert (done.returncode, "holds no verdict" in done.stderr) == (2, True)
 
 
 def test_a_dump_of_nccl():
@@ -78,7 +161,7 @@ def test_paths_by_the_tree():
     host = read_topology(SYSTEM.format(links="", gdr="1"), "x")
     assert host.paths == {(0, "mlx5_0"): "PIX", (0, "mlx5_1"): "SYS", (1, "mlx5_0"): "SYS", (1, "mlx5_1"): "PXB"}
     assert host.between == {(0, 1): "SYS"}
-    assert any("copies go through host memory" in note for note in topology.notes(host))
+    assert any("go through host memory" in note for note in topology.notes(host))
     linked = read_topology(
         SYSTEM.format(links='<nvlink target="ffff:ff:ff" count="18" tclass="0x068000"/>', gdr="0"), "x"
     )

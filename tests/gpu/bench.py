@@ -1,36 +1,48 @@
-"""On a machine with one real GPU: host checks by NVML, bench over NCCL with ranks that share the GPU, a second timer,
-the sweep. Run by hand: `python tests/gpu/bench.py`, at most three minutes; prints one JSON document.
+"""On a machine with one real GPU: host checks, bench over NCCL with ranks that share the GPU, a second timer, sweeps.
 
-Ranks share the GPU because each has a NCCL_HOSTID of its own; their traffic goes over sockets of this machine, so the
-bandwidths say nothing about NVLink. `--parts host,bench` runs a part of it.
+    python tests/gpu/bench.py --part timer       one part: host, bench, four, timer, plants, sweep, none; ≤ 90 s each
+    python tests/gpu/bench.py --part sweep --seconds 150    a part with more time: ten runs of the job prove a gain
+    python tests/gpu/bench.py --list             their names
+    python tests/gpu/bench.py                    all of them, one after the other
+
+Prints one JSON document; progress with times goes to stderr. Nothing waits for ever: every command has a limit, and is
+ended with all that it started.
+
+Ranks share the GPU because each has a NCCL_HOSTID of its own; their traffic goes over sockets of this machine, and the
+GPU switches between their kernels: the bandwidths say nothing about NVLink.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-SRC = str(Path(__file__).parents[2] / "src")
+SRC = str(Path(__file__).resolve().parents[2] / "src")
 sys.path.insert(0, SRC)
 ENV = {**os.environ, "PYTHONPATH": SRC}
-LIMIT_S = 175.0
-BEGAN = time.monotonic()
+PART_S = 85.0
+"""For each part."""
 
 # A timer of its own around the very same calls: where batches begin is all that it learns from the benchmark.
 TIMER = """
 import json, os, statistics, time, torch, torch.distributed as dist
+from datetime import timedelta
 os.environ["NCCL_HOSTID"] = "host-" + os.environ["RANK"]
 from whichrank.facts.bandwidth import bandwidths
 from whichrank.worker import bench, collectives
 torch.cuda.set_device(0); device = torch.device("cuda", 0)
-dist.init_process_group("nccl")
-n, ratios = dist.get_world_size(), {}
+dist.init_process_group("nccl", timeout=timedelta(seconds=40))
+n = dist.get_world_size()
 for name, share in (("all_reduce", 2 * (n - 1) / n), ("all_gather", (n - 1) / n), ("broadcast", 1)):
-    for octets in (4 << 20, 64 << 20):
+    for octets in (1 << 20, 16 << 20):
         real, batches = collectives.prepare(name, octets, torch.float32, device), []
         def call():
             if batches and batches[-1][0] is None:
@@ -55,128 +67,237 @@ for name, share in (("all_reduce", 2 * (n - 1) / n), ("all_gather", (n - 1) / n)
         everyone = [None] * n
         dist.all_gather_object(everyone, own)
         seconds = statistics.median(map(max, zip(*everyone)))
-        ours = bandwidths(name, real.octets, told.seconds, n)[1]
-        ratios[f"{name} {octets}"] = real.octets * share / seconds / 1e9 / ours
-if dist.get_rank() == 0: print(json.dumps(ratios), flush=True)
+        algbw, ours = bandwidths(name, real.octets, told.seconds, n)
+        other = real.octets * share / seconds / 1e9
+        if dist.get_rank() == 0:
+            print(json.dumps({"what": f"{name} {octets}", "busbw": ours, "other": other, "ratio": other / ours,
+                              "batches": told.batches, "calls": told.calls}), flush=True)
+print(json.dumps({"done": dist.get_rank()}), flush=True)
 dist.destroy_process_group()
 """
 
 
-def left() -> float:
-    return LIMIT_S - (time.monotonic() - BEGAN)
+def say(words: str) -> None:
+    sys.stderr.write(f"[{time.monotonic() - BEGAN:6.1f} s] {words}\n")
+    sys.stderr.flush()
 
 
-def command(*words: str, **env: str) -> dict:
-    began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "whichrank", *words], capture_output=True, text=True, timeout=max(5.0, left()),
-        env={**ENV, **env}, check=False,
-    )  # fmt: skip
-    try:
-        document = json.loads(done.stdout)
-    except ValueError:
-        document = {"stdout": done.stdout[-2000:]}
-    return {"rc": done.returncode, "seconds": round(time.monotonic() - began, 1), "document": document,
-            "stderr": done.stderr[-1000:]}  # fmt: skip
+BEGAN = time.monotonic()
 
 
-def host() -> dict:
-    """The checks, and the probes that need a real machine with what they measured."""
-    from whichrank.evidence.probes import Place, discover
+class Clock:
+    """The time of one part."""
 
-    told = command("preflight", "--quick", "--nproc-per-node", "1", "--format", "json")
-    told["topology"] = command("preflight", "--map", "here", "--format", "json")
-    told["budget"] = command(
-        "preflight", "--model-params", "1B", "--strategy", "fsdp", "--units", "16", "--nproc-per-node", "2", "--format",
-        "json",
-    )  # fmt: skip
-    probes = discover()
-    for name in ("gpus", "pci", "software", "topology", "rdma"):
-        began = time.monotonic()
+    def __init__(self, limit_s: float) -> None:
+        self.end = time.monotonic() + limit_s
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self.end - time.monotonic())
+
+
+def ended(processes: Sequence[subprocess.Popen], limit_s: float) -> bool:
+    """Whether all of them end by themselves within the limit; their whole sessions are ended anyway."""
+    deadline, good = time.monotonic() + limit_s, True
+    for process in processes:
         try:
-            told[name] = probes[name].measure(Place())
-        except Exception as error:  # noqa: BLE001 - a probe says why it has nothing by raising
-            told[name] = f"{type(error).__name__}: {error}"
-        told[f"{name}_s"] = round(time.monotonic() - began, 2)
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            good = False
+    for process in processes:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(3)
+    return good
+
+
+def run(commands: Sequence[Sequence[str]], limit_s: float, envs: Sequence[Mapping[str, str]] = ({},)) -> list[dict]:
+    """Commands at the same time, with files instead of pipes: nobody can keep us waiting by holding one open."""
+    with tempfile.TemporaryDirectory() as place:
+        files = [(Path(place) / f"{n}.out", Path(place) / f"{n}.err") for n in range(len(commands))]
+        began = time.monotonic()
+        processes = [
+            subprocess.Popen(
+                list(words), stdin=subprocess.DEVNULL, stdout=out.open("wb"), stderr=err.open("wb"),
+                env={**ENV, **env}, start_new_session=True,
+            )
+            for words, (out, err), env in zip(commands, files, envs, strict=True)
+        ]  # fmt: skip
+        good = ended(processes, limit_s)
+        seconds = round(time.monotonic() - began, 1)
+        return [
+            {"rc": process.returncode, "seconds": seconds, "timed_out": not good,
+             "stdout": out.read_text("utf-8", "replace"), "stderr": err.read_text("utf-8", "replace")[-1200:]}
+            for process, (out, err) in zip(processes, files, strict=True)
+        ]  # fmt: skip
+
+
+def command(clock: Clock, limit_s: float, *words: str) -> dict:
+    (done,) = run([[sys.executable, "-m", "whichrank", *words]], min(limit_s, max(1.0, clock.left)))
+    said = done.pop("stdout")
+    try:
+        done["document"] = json.loads(said)
+    except ValueError:
+        done["document"] = said[-2000:]
+    say(f"whichrank {' '.join(words[:4])} …: code {done['rc']} after {done['seconds']} s")
+    return done
+
+
+def host(clock: Clock) -> dict:
+    """The checks, and the probes that need a real machine with what they measured."""
+    from functools import partial
+
+    from whichrank.evidence.probes import Place, _child, discover
+
+    told = command(clock, 40, "preflight", "--quick", "--nproc-per-node", "1", "--format", "json")
+    told["topology"] = command(clock, 20, "preflight", "--map", "here", "--format", "json")
+    words = ("--model-params", "1B", "--strategy", "fsdp", "--units", "16", "--nproc-per-node", "2")
+    told["budget"] = command(clock, 30, "preflight", *words, "--format", "json")
+    probes = discover()
+    names = ("gpus", "pci", "software", "topology", "rdma")
+    answers = _child.bounded({n: (partial(probes[n].measure, Place()), probes[n].LIMIT_S) for n in names})
+    told["probes"] = {name: answer._asdict() for name, answer in answers.items()}
     return told
 
 
-def bench() -> dict:
-    """Two and four ranks on the one GPU."""
-    common = ("bench", "--backend", "nccl", "--seconds", "0.2", "--quiet", "--format", "json")
-    two = command(*common, "--nproc-per-node", "2", "--sizes", "1M,64M", "--stragglers")
-    four = command(*common, "--nproc-per-node", "4", "--sizes", "16M", "--collective", "all_reduce")
-    return {"two": two, "four": four}
+BENCH = ("bench", "--backend", "nccl", "--seconds", "0.2", "--format", "json")
 
 
-def timer() -> dict:
+def bench(clock: Clock) -> dict:
+    """Two ranks on the one GPU, every collective."""
+    words = ("--nproc-per-node", "2", "--sizes", "1M,16M", "--stragglers", "--limit", "70")
+    return command(clock, 84, *BENCH, *words)
+
+
+def four(clock: Clock) -> dict:
+    words = ("--nproc-per-node", "4", "--sizes", "4M", "--collective", "all_reduce", "--limit", "60")
+    return command(clock, 75, *BENCH, *words)
+
+
+def timer(clock: Clock) -> dict:
     """Our busbw against the other timer's: every ratio should be within 5 % of one."""
     port = str(20000 + os.getpid() % 20000)
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", TIMER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**ENV, "RANK": str(r), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port},
-        )
-        for r in range(2)
-    ]  # fmt: skip
-    said = []
-    for rank in ranks:
-        try:
-            said.append(rank.communicate(timeout=min(60.0, max(5.0, left()))))
-        except subprocess.TimeoutExpired:
-            rank.kill()
-            said.append(rank.communicate())
-    lines = [line for line in said[0][0].splitlines() if line.startswith("{")]
-    if not lines:
-        return {"error": said[0][1][-800:]}
-    ratios = json.loads(lines[-1])
-    return {"ratios": ratios, "worst": max(abs(ratio - 1) for ratio in ratios.values())}
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    ranks = run([[sys.executable, "-c", TIMER]] * 2, clock.left - 5, [{**common, "RANK": str(r)} for r in range(2)])
+    rows = [json.loads(line) for line in ranks[0]["stdout"].splitlines() if line.startswith('{"what"')]
+    if not rows:
+        return {"error": [rank["stderr"][-600:] for rank in ranks], "seconds": ranks[0]["seconds"]}
+    return {"rows": rows, "worst": max(abs(row["ratio"] - 1) for row in rows), "whole": len(rows) == 6,
+            "seconds": ranks[0]["seconds"]}  # fmt: skip
 
 
-def sweeps() -> dict:
-    """A planted advantage (a tiny buffer in the environment, one candidate takes it back), and none."""
+PLANTS = [
+    {"NCCL_PROTO": "LL"}, {"NCCL_MAX_NCHANNELS": "1"}, {"NCCL_BUFFSIZE": str(1 << 20)},
+    {"NCCL_BUFFSIZE": str(256 << 10)}, {"NCCL_NTHREADS": "64"},
+]  # fmt: skip
+SWEPT = 16 << 20
+
+
+def _runner(budget_s: float):
     from whichrank.fleet.engines import here
+    from whichrank.flows.bench.job import Limits
     from whichrank.flows.bench.measure import Plan
-    from whichrank.flows.bench.sweep import runner, sweep
+    from whichrank.flows.bench.sweep import runner
 
-    plan = Plan(("all_reduce",), (64 << 20,), "nccl", "float32", 0.3, 2)
+    plan = Plan(("all_reduce",), (SWEPT,), "nccl", "float32", 0.2, 2, limits=Limits(40, 35, 25))
+    return runner(here.engine(), plan, sys.executable, budget_s)
+
+
+def plants(clock: Clock) -> dict:
+    """How fast the job is by default and with settings that should slow it: what can be planted here."""
+    measured = _runner(clock.left)
     found = {}
-    tried = {
-        "planted": ({"NCCL_BUFFSIZE": "65536"}, [{"NCCL_BUFFSIZE": str(8 << 20)}], 0.5),
-        "none": ({}, [{"NCCL_BUFFSIZE": str(4 << 20)}], 0.9),
-    }
-    for name, (planted, candidates, share) in tried.items():
-        if left() < 25:
-            found[name] = "skipped: no time left"
-            continue
-        os.environ.update(planted)
+    for settings in [{}, *PLANTS, {}]:
+        name = " ".join(f"{k}={v}" for k, v in settings.items()) or "defaults"
+        if clock.left < 15:
+            break
+        began = time.monotonic()
         try:
-            told = sweep(runner(here.engine(), plan, sys.executable), candidates, left() * share)
-        finally:
-            for key in planted:
-                os.environ.pop(key)
-        found[name] = {
-            "winner": dict(told.winner), "gain": told.gain, "noise": told.noise, "reason": told.reason,
-            "seconds": round(told.seconds, 1), "runs": [list(t.speeds) for t in told.trials],
-            "rematch": [list(t.speeds) for t in told.rematch] if told.rematch else None,
-        }  # fmt: skip
+            found.setdefault(name, []).append(round(measured(settings), 4))
+        except Exception as error:  # noqa: BLE001 - settings may fail
+            found.setdefault(name, []).append(str(error)[:200])
+        say(f"{name}: {found[name][-1]} after {time.monotonic() - began:.1f} s")
     return found
 
 
-def main() -> None:
-    parts = {"host": host, "bench": bench, "timer": timer, "sweep": sweeps}
-    wanted = sys.argv[sys.argv.index("--parts") + 1].split(",") if "--parts" in sys.argv else list(parts)
+def sweep(clock: Clock) -> dict:
+    """A planted advantage: the environment carries what slows the job, and one candidate takes it back."""
+    usual = _runner(30)({})
+    for planted in PLANTS:
+        with _environment(planted):
+            slow = _runner(30)({})
+        say(f"defaults {usual:.3f} GB/s, with {planted} {slow:.3f} GB/s")
+        if usual > 1.25 * slow:
+            cure = {name: _CURES[name] for name in planted}
+            with _environment(planted):
+                return {"planted": planted, "advantage": usual / slow - 1, **_swept([cure], clock.left)}
+        if clock.left < 55:
+            break
+    return {"skipped": "no setting slowed this job by a fifth"}
+
+
+_CURES = {
+    "NCCL_PROTO": "Simple", "NCCL_MAX_NCHANNELS": "32", "NCCL_BUFFSIZE": str(4 << 20), "NCCL_NTHREADS": "512",
+}  # fmt: skip
+
+
+def none(clock: Clock) -> dict:
+    """No advantage: NCCL's own buffer size, said aloud."""
+    return _swept([{"NCCL_BUFFSIZE": str(4 << 20)}], clock.left)
+
+
+def _swept(candidates: list[dict[str, str]], budget_s: float) -> dict:
+    from whichrank.flows.bench.sweep import sweep as flow
+
+    told = flow(_runner(budget_s), candidates, budget_s, say)
+    return {
+        "winner": dict(told.winner), "gain": told.gain, "noise": told.noise, "reason": told.reason,
+        "seconds": round(told.seconds, 1), "runs": [list(t.speeds) for t in told.trials],
+        "rematch": [list(t.speeds) for t in told.rematch] if told.rematch else None,
+    }  # fmt: skip
+
+
+class _environment:  # noqa: N801 - reads as a statement
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.settings = settings
+
+    def __enter__(self) -> None:
+        os.environ.update(self.settings)
+
+    def __exit__(self, *_: object) -> None:
+        for name in self.settings:
+            os.environ.pop(name, None)
+
+
+PARTS = {"host": host, "bench": bench, "four": four, "timer": timer, "plants": plants, "sweep": sweep, "none": none}
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    if "--list" in words:
+        sys.stdout.write("\n".join(PARTS) + "\n")
+        return 0
+    wanted = [words[n + 1] for n, word in enumerate(words[:-1]) if word == "--part"] or list(PARTS)
+    unknown = [name for name in wanted if name not in PARTS]
+    if unknown:
+        sys.stderr.write(f"no part {unknown[0]}: {', '.join(PARTS)}\n")
+        return 2
+    seconds = float(words[words.index("--seconds") + 1]) if "--seconds" in words else PART_S
     report: dict = {}
     for name in wanted:
         began = time.monotonic()
+        say(f"part {name}")
         try:
-            report[name] = parts[name]() if left() > 10 else "skipped: no time left"
+            report[name] = PARTS[name](Clock(seconds))
         except Exception as error:  # noqa: BLE001 - the other parts still count
             report[name] = f"{type(error).__name__}: {error}"[:500]
         report[f"{name}_s"] = round(time.monotonic() - began, 1)
+        say(f"part {name} took {report[f'{name}_s']} s")
     report["seconds"] = round(time.monotonic() - BEGAN, 1)
     json.dump(report, sys.stdout, indent=1)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -114,7 +114,7 @@ def planted(cluster: Cluster, fault: Planted) -> Iterator[None]:
 def wrong(fault: Planted, findings: list[dict[str, object]]) -> list[str]:
     """What is not right about the findings: not found, not located, or somebody else accused."""
     problems = []
-    told = [(str(f["code"]), _place(f)) for f in findings if f["severity"] != "info"]
+    told = [(str(f["code"]), place_of(f)) for f in findings if f["severity"] != "info"]
     where = fault.link or fault.hosts
     if not any(code in fault.codes and place == where for code, place in told):
         problems.append(f"not found or not located: {told}")
@@ -125,7 +125,7 @@ def wrong(fault: Planted, findings: list[dict[str, object]]) -> list[str]:
     return problems
 
 
-def _place(finding: dict) -> frozenset[str]:
+def place_of(finding: dict) -> frozenset[str]:
     subject = finding["subject"]
     ends = {end["host"] for link in subject["links"] for end in (link["a"], link["b"])}
     return frozenset({*subject["hosts"], *ends})

@@ -79,6 +79,30 @@ def test_inside_a_slurm_allocation(tmp_path):
     assert all(len(host["checks"]) > 8 for host in document["hosts"])
 
 
+@pytest.mark.slow
+@pytest.mark.bars
+@pytest.mark.skipif(bool(cluster.why_not()), reason=cluster.why_not() or "-")
+def test_slurm_drains_a_node_by_the_prolog(programs, tmp_path_factory):
+    """slurmd itself runs the recipe: the job leaves the node whose driver is stuck, and ends on the other one."""
+    stuck = tmp_path_factory.mktemp("stuck")
+    wedge(stuck)
+    prolog = programs / "prolog"
+    prolog.write_text(
+        f"#!/bin/sh\nexport PYTHONPATH={ROOT / 'src'} WHICHRANK={programs / 'whichrank'}\n"
+        f'[ "$SLURMD_NODENAME" = n1 ] && export PATH={stuck}:/usr/bin:/bin\nexec {PROLOG}\n'
+    )
+    prolog.chmod(0o755)
+    more = f"Prolog={prolog}\nPrologFlags=Alloc\nSchedulerParameters=nohold_on_prolog_fail\n"
+    with cluster.started(more) as lab:
+        job = lab.submit(programs / "job", "#!/bin/bash\necho trained on $SLURMD_NODENAME\n", "--requeue")
+        shown = lab.wait(job, 170)
+        nodes = {node: lab.call("scontrol", "show", "node", node) for node in ("n1", "n2")}
+    assert (shown["JobState"], shown["NodeList"]) == ("COMPLETED", "n2")
+    assert "trained on n2" in (programs / "job/log").read_text()
+    assert "DRAIN" in nodes["n1"]
+    assert "DRAIN" not in nodes["n2"]
+
+
 HANG = """
 import time, torch, torch.distributed as dist
 dist.init_process_group("gloo")
@@ -109,7 +133,7 @@ def test_a_ray_cluster_of_two_hosts(tmp_path):
         assert document["links"] == [{"a": "node1", "b": "node2", "state": "healthy", "why": None}]
         with hung(ray, program):
             done = ray.whichrank("stacks", "--ray", ray.address, "--quiet")
-            assert "train.py:5" in done.stdout, done.stdout + done.stderr
+            assert "step (train.py:6)" in done.stdout, done.stdout + done.stderr
             words = ("--timeout", 60, "--out", out, "--format", "json", "--quiet")
             done = ray.whichrank("collect", "--ray", ray.address, *words)
             verdict = json.loads(done.stdout)["verdict"]

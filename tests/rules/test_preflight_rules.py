@@ -393,6 +393,29 @@ def test_stragglers_need_to_be_slow_twice():
     assert slow_host.judge(Inspection(paces=passing)) == []
 
 
+@pytest.mark.parametrize(
+    ("own", "others", "found"),
+    [
+        ([1.9, 2.1, 2.0], [1.0, 1.1, 1.2], True),  # slower every time
+        ([1.9, 2.1, 2.0], [1.0, 1.0, 1.8], False),  # another was as slow once: the machine is busy
+        ([1.0, 2.1, 2.0], [1.0, 1.1, 1.2], False),  # it can be fast
+        ([2.0], [1.0, 1.0, 1.0], False),  # one turn says little
+        ([4.0], [1.0, 1.1, 1.2], True),  # unless it says much
+    ],
+)
+def test_a_busy_moment_is_no_straggler(own, others, found):
+    together = [Pace(h, 1.0 if h != "d" else 4.0, 1.0) for h in "abcd"]
+    again = [Pace("d", s, 0.5, alone=True) for s in own] + [Pace("a", s, 0.5, alone=True) for s in others]
+    assert bool(slow_host.judge(Inspection(paces=[*together, *again]))) == found
+
+
+def test_a_slow_processor_is_told_by_its_own_clock():
+    together = [Pace(h, 1.0 if h != "d" else 2.0, 1.0) for h in "abcd"]
+    again = [Pace("d", 2.0, 1.9, alone=True), Pace("a", 1.5, 1.0, alone=True), Pace("a", 1.0, 1.0, alone=True)]
+    (finding,) = slow_host.judge(Inspection(paces=[*together, *again]))
+    assert finding.subject.hosts == ("d",)
+
+
 def test_a_round_trip_is_long_beside_the_others():
     def inspection(trip):
         return Inspection(attempts=[replace(a, rtt_us=trip(a.a, a.b)) for a in attempts(lambda *_: "")])
@@ -426,3 +449,36 @@ def test_the_odd_host_is_named():
     assert finding.cause == "driver-mismatch"
     (finding,) = hosts_differ.judge(Inspection([*hosts, HostProbes("d", software(NCCL_ALGO="Ring"))]))
     assert "NCCL_ALGO" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("ports", "severity", "words"),
+    [
+        ({3: {"state": "1: DOWN", "phys_state": "2: Polling"}}, "error", "mlx5_3/1: DOWN (Polling): cable or far end"),
+        ({3: {"state": "1: DOWN", "phys_state": "3: Disabled"}}, "warning", "mlx5_3/1: DOWN (Disabled): switched off"),
+        ({n: {"state": "2: INIT"} for n in range(8)}, "warning", "no subnet manager and 4 more"),
+        ({2: {"rate": "200 Gb/sec (2X NDR)"}, 6: {"rate": "100 Gb/sec (1X NDR)"}}, "error", "mlx5_6/1: 100 Gb/sec"),
+        ({n: {"link_layer": "Ethernet"} for n in range(8)}, "error", "and 4 more: RoCE v1 only"),
+    ],
+)
+def test_rdma_ports_that_are_not_as_they_should_be(tmp_path, ports, severity, words):
+    root = trees.machine(tmp_path)
+    for number, changes in ports.items():
+        trees.port(root, f"mlx5_{number}", **changes)
+    (finding,) = [finding for finding in inspected(root)[1].findings if finding.code == "PREH121"]
+    assert finding.severity == severity
+    assert words in finding.message
+
+
+def test_the_second_port_of_a_card_may_have_no_cable(tmp_path):
+    root = trees.machine(tmp_path, nics=2)
+    trees.port(root, "mlx5_1", state="1: DOWN", phys_state="2: Polling")
+    (finding,) = [finding for finding in inspected(root)[1].findings if finding.code == "PREH121"]
+    assert finding.severity == "warning"
+
+
+def test_ports_that_tell_nonsense_or_nothing(tmp_path):
+    root = trees.machine(tmp_path)
+    trees.port(root, "mlx5_3", rate="9" * 5000, **{"counters/link_downed": "9" * 5000})
+    (root / "sys/class/infiniband/mlx5_2/ports/1/state").unlink()
+    assert inspected(root)[0]["rdma-ports"].state == "healthy"

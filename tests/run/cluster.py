@@ -100,24 +100,24 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def started() -> Iterator[Cluster]:
-    """Start munged, slurmctld and two slurmds; all of them end with the context."""
+def started(more: str = "") -> Iterator[Cluster]:
+    """Start munged, slurmctld and two slurmds; all of them end with the context. `more`: lines of slurm.conf."""
     # The folders of pytest are private, and munged wants its socket where everybody could come.
     with tempfile.TemporaryDirectory(prefix="slurm-lab-") as name:
         home = Path(name)
         home.chmod(0o755)
-        with _daemons(home) as cluster:
+        with _daemons(home, more) as cluster:
             yield cluster
 
 
 @contextlib.contextmanager
-def _daemons(home: Path) -> Iterator[Cluster]:
+def _daemons(home: Path, more: str) -> Iterator[Cluster]:
     for name in ("munge", "run", "log", "state", "spool/n1", "spool/n2"):
         (home / name).mkdir(parents=True, mode=0o700 if name == "munge" else 0o755)
     (home / "munge/key").write_bytes(secrets.token_bytes(128))
     (home / "munge/key").chmod(0o400)
     ports = [watched.free_port() for _ in range(3)]
-    (home / "slurm.conf").write_text(CONFIGURATION.format(home=home, ports=ports))
+    (home / "slurm.conf").write_text(CONFIGURATION.format(home=home, ports=ports) + more)
     cluster = Cluster(home)
     try:
         cluster.call(

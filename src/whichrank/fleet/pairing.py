@@ -17,7 +17,9 @@ from whichrank.model.preflight import Blame
 
 Pair = tuple[str, str]
 _CONFIRM = 2
-"""Failed tests with good hosts that it takes to blame a host."""
+"""Failed tests with good hosts that it takes to blame a host; how often a failed pair is tested again."""
+_PARTNERS, _MANY, _UNCLEAR = 5, 9, (0.25, 0.75)
+"""Partners for a host that both passed and failed; more where the share of failures is in between."""
 
 
 def all_pairs(hosts: Sequence[str]) -> Iterator[list[Pair]]:
@@ -75,7 +77,13 @@ class Search:
         groups = _components(self.hosts, self.results)
         main = set(groups[0])
         suspects = [host for host in self.hosts if host not in main]
-        again = [p for p, r in self.results.items() if r == [False] and p[0] in main and p[1] in main]
+        doubtful = self._doubtful(main)
+        # What no bad host explains is tested again itself.
+        apart = {*doubtful, *(host for host in main if _fails_mostly(host, main, self.results))}
+        again = [
+            p for p, r in self.results.items()
+            if not any(r) and len(r) <= _CONFIRM and main >= set(p) and not apart & set(p)
+        ]  # fmt: skip
         home = {host: number for number, group in enumerate(groups) for host in group}
         bad = {(home[a], home[b]) for (a, b), r in self.results.items() if not any(r)}
         bad |= {(b, a) for a, b in bad}
@@ -85,7 +93,9 @@ class Search:
         # Those that are not known to fail with good hosts are tested with good hosts; the others with each other.
         good = [h for h in self.hosts if h in main]
         random.Random(self.seed - self.rounds).shuffle(good)  # noqa: S311
-        for host in unsure:
+        for host in [*unsure, *doubtful]:
+            if host in used:
+                continue
             partner = next((g for g in good if g not in used and _ordered(host, g) not in self.results), None)
             if partner is not None:
                 pairs.append((host, partner))
@@ -98,6 +108,16 @@ class Search:
                 pairs.append((a, b))
                 used |= {a, b}
         return pairs
+
+    def _doubtful(self, main: set[str]) -> list[str]:
+        """Hosts that passed with somebody and failed with another: more partners decide, those in between most."""
+        found = []
+        for host in self.hosts:
+            own = _tests_of(host, main, self.results)
+            failed = own.count(False) / len(own) if own else 0.0
+            if host in main and failed and len(own) < (_MANY if _UNCLEAR[0] < failed < _UNCLEAR[1] else _PARTNERS):
+                found.append(host)
+        return found
 
     def _failed_with(self, host: str, main: set[str]) -> int:
         return sum(
@@ -150,9 +170,13 @@ def settle(hosts: Sequence[str], results: Mapping[Pair, Sequence[bool]], rounds:
 
 
 def _fails_mostly(host: str, main: set[str], results: Mapping[Pair, Sequence[bool]]) -> bool:
-    """With more than half of at least three good partners: an odd good test does not clear it."""
-    own = [any(tests) for pair, tests in results.items() if host in pair and main >= set(pair)]
+    """In more than half of at least three tests: an odd good test does not clear it."""
+    own = _tests_of(host, main, results)
     return len(own) >= 3 and own.count(False) * 2 > len(own)
+
+
+def _tests_of(host: str, main: set[str], results: Mapping[Pair, Sequence[bool]]) -> list[bool]:
+    return [test for pair, tests in results.items() if host in pair and main >= set(pair) for test in tests]
 
 
 def _components(hosts: Sequence[str], results: Mapping[Pair, Sequence[bool]]) -> list[list[str]]:

@@ -53,6 +53,8 @@ class BenchRun:
     """`bench`, or the file that was read."""
     baseline: Sequence[BenchResult] = ()
     """Results of an earlier run to compare with."""
+    stopped: str = ""
+    """Why it ended before its end: stuck, failed, or out of time."""
 
     @property
     def nodes(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from whichrank.model.preflight import Blame, Launch
@@ -49,7 +50,9 @@ class HostProbes:
 def number(values: Mapping[str, Any], key: str) -> float | None:
     """A number, whatever the other side sent."""
     value = values.get(key)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return float(value) if isfinite(value) else None
 
 
 def text(values: Mapping[str, Any], key: str) -> str:
@@ -108,6 +111,8 @@ class Rate:
     round: int
     why: str = ""
     retransmits: int | None = None
+    reference: float | None = None
+    """What other pairs gave in the same minute, each alone, where a slow pair was measured again beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +150,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long a host took for the same work, alone or beside the others."""
+    """How long a host took for the same piece of work on average, alone or beside the others."""
 
     host: str
     seconds: float

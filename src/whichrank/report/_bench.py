@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whichrank.report._environment import findings_document
-from whichrank.report._words import safe
+from whichrank.report._words import counted, safe
 
 if TYPE_CHECKING:
     from whichrank.model.evidence import Coverage
@@ -64,6 +64,7 @@ def document(told: Told) -> dict[str, Any]:
             "nccl": run.nccl, "settings": dict(run.settings),
         },
         "failures": dict(run.failures),
+        "stopped": run.stopped or None,
         "stragglers": {name: [list(rounds) for rounds in ranks] for name, ranks in run.stragglers.items()},
     }  # fmt: skip
 
@@ -80,17 +81,21 @@ def text(told: Told) -> Iterator[str]:
             yield f"    fix: {safe(step)}\n"
     hosts = len(set(run.hosts)) or 1
     ranks = len(run.hosts) or "?"
-    yield f"\n{safe(run.backend or run.origin)} on {safe(run.device)}, {ranks} ranks on {hosts} host(s)\n"
-    yield f"{'collective':<15}{'bytes':>12}{'ranks':>6}{'time us':>12}{'algbw':>9}{'busbw':>9}{'expected':>9}"
+    yield f"\n{safe(run.backend or run.origin)} on {safe(run.device)}, {ranks} ranks on {counted(hosts, 'host')}\n"
+    known = any(r.expected_gbs is not None for r in run.results)
+    expected = f"{'expected':>9}" if known else ""
+    yield f"{'collective':<14}{'bytes':>11}{'ranks':>6}{'time us':>11}{'algbw':>8}{'busbw':>8}{expected}"
     yield "  noise  correct\n"
     for r in run.results:
+        expected = f"{_gb(r.expected_gbs):>9}" if known else ""
         yield (
-            f"{r.collective:<15}{r.bytes:>12}{r.ranks:>6}{r.time_us:>12.1f}{_gb(r.algbw_gbs):>9}{_gb(r.busbw_gbs):>9}"
-            f"{_gb(r.expected_gbs):>9}  {_share(r.spread):>5}  {_right(r.correct)}\n"
+            f"{r.collective:<14}{r.bytes:>11}{r.ranks:>6}{r.time_us:>11.1f}{_gb(r.algbw_gbs):>8}{_gb(r.busbw_gbs):>8}"
+            f"{expected}  {_share(r.spread):>5}  {_right(r.correct)}\n"
         )
     for name, why in run.failures.items():
         yield f"{name}: not measured: {safe(why)}\n"
-    yield "algbw, busbw and expected in GB/s (10^9 bytes); busbw as nccl-tests defines it.\n"
+    if run.results:
+        yield "algbw and busbw in GB/s (10^9 bytes), as nccl-tests defines them; noise: quartiles apart.\n"
 
 
 def _gb(value: float | None) -> str:

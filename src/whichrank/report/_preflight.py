@@ -65,7 +65,7 @@ def text(told: Told) -> Iterator[str]:
         for link in bad[:20]:
             yield f"  {safe(link.a)} – {safe(link.b)}: {safe(link.why)}\n"
     unknown = [(h, c) for h, checks in told.hosts.items() for c in checks if c.state == "unknown"]
-    if unknown:
+    if unknown and len(told.hosts) > 1:  # of a single host they are in the list above
         yield "\ncould not tell:\n"
         for why, names in _grouped(unknown).items():
             yield f"  {names}: {safe(why)}\n"
@@ -96,7 +96,8 @@ def _matrix(hosts: Mapping[str, Sequence[HostCheck]]) -> Iterator[str]:
         width = max((len(c.check) for c in checks), default=0)
         yield f"{safe(name)}\n"
         for check in checks:
-            detail = " · ".join(safe(str(p)) for p in (check.value, check.why) if p not in (None, ""))
+            value = "" if check.value is None or str(check.value) in check.why else str(check.value)
+            detail = " · ".join(safe(part) for part in (value, check.why) if part)
             yield f"  {MARKS[check.state]:<3} {check.check:<{width}}  {detail}\n"
         return
     names = list(dict.fromkeys(c.check for checks in hosts.values() for c in checks))

@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -26,6 +27,8 @@ _WARM_UP = 3
 _BATCH_S = 0.004
 """A batch should last so long: far above the clock's grain and a scheduler's hiccup of one call."""
 _BATCHES = (5, 200)
+_LONG_S, _FEW = 3.0, 3
+"""A call that takes so long is not repeated more often than needed."""
 _CHECK_MOST = 64 << 20
 
 
@@ -39,11 +42,14 @@ class Timing(NamedTuple):
 
 def measure(prepared: collectives.Prepared, budget_s: float, device: Any) -> Timing:
     """The median time of one call. All ranks must call this together."""
-    for _ in range(_WARM_UP):
-        prepared.call()
     once = _slowest([_batch(prepared.call, 1, device)], device)[0]
+    if once < _LONG_S:
+        for _ in range(_WARM_UP - 1):
+            prepared.call()
+        once = _slowest([_batch(prepared.call, 1, device)], device)[0]
     calls = max(1, min(200, int(_BATCH_S / max(once, 1e-9))))
-    batches = max(_BATCHES[0], min(_BATCHES[1], int(budget_s / max(once * calls, 1e-9))))
+    least = _BATCHES[0] if once < _LONG_S else _FEW
+    batches = max(least, min(_BATCHES[1], int(budget_s / max(once * calls, 1e-9))))
     times = []
     for _ in range(batches):
         prepared.reset()
@@ -87,6 +93,7 @@ def run(plan: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> None:
     dtype = getattr(torch, str(plan.get("dtype", "float32")))
     for name in plan["collectives"]:
         for octets in plan["sizes"] if name != "barrier" else [0]:
+            tell({"at": [name, int(octets)]})
             result = _one(name, int(octets), dtype, device, float(plan.get("seconds", 0.5)))
             if rank == 0:
                 tell({**result, "dtype": str(plan.get("dtype", "float32")), "ranks": world})
@@ -95,23 +102,36 @@ def run(plan: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> None:
     if plan.get("stragglers"):
         from whichrank.worker import stragglers
 
+        tell({"at": ["the search for stragglers", 0]})
         tell({"stragglers": stragglers.measure(device, int(plan.get("rounds", 12)))})
+    tell({"done": True})
     dist.barrier()
     dist.destroy_process_group()
 
 
 def _one(name: str, octets: int, dtype: Any, device: Any, budget_s: float) -> dict[str, Any]:
+    why = ""
     try:
         prepared = collectives.prepare(name, octets, dtype, device)
+    except (NotImplementedError, RuntimeError) as error:
+        why = _first_line(error)
+    # Where one rank has no memory for the buffers, the others must not wait for it in the collective.
+    if not _all(not why, device):
+        return {"collective": name, "bytes": octets, "error": why or "another rank could not prepare it"}
+    try:
         correct = _all(prepared.right(), device) if prepared.octets <= _CHECK_MOST or device.type == "cuda" else None
         timing = measure(prepared, budget_s, device)
     except (NotImplementedError, RuntimeError) as error:
-        return {"collective": name, "bytes": octets, "error": str(error).splitlines()[0][:300]}
+        return {"collective": name, "bytes": octets, "error": _first_line(error)}
     algorithm, bus = bandwidths(name, prepared.octets, timing.seconds, dist.get_world_size())
     return {
         "collective": name, "bytes": prepared.octets, "time_us": timing.seconds * 1e6, "spread": timing.spread,
         "batches": timing.batches, "calls": timing.calls, "algbw_gbs": algorithm, "busbw_gbs": bus, "correct": correct,
     }  # fmt: skip
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
 def _all(good: bool, device: Any) -> bool:
@@ -125,6 +145,8 @@ def choose(backend: str) -> tuple[str, Any]:
     if backend == "auto":
         backend = "nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     if backend == "nccl":
+        if not torch.cuda.is_available() or not dist.is_nccl_available():
+            raise RuntimeError(f"NCCL needs GPUs, and torch {torch.__version__} sees none on {socket.gethostname()}")
         local, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
         index = local % max(1, count)
         if local >= count and "NCCL_HOSTID" not in os.environ:
@@ -149,8 +171,19 @@ def about(backend: str, device: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _end_with_the_parent() -> None:
+    """A launcher may be killed in any way; ranks that wait for each other would stay."""
+    import ctypes
+    import signal
+
+    set_parent_death_signal = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)
+
+
 def main() -> int:
     plan = json.loads(sys.argv[1])
+    _end_with_the_parent()
     # What libraries print must not get between the results.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

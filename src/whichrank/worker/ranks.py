@@ -50,7 +50,9 @@ def _left_alone() -> bool:
 def _end(ranks: list[subprocess.Popen[bytes]]) -> None:
     for rank in ranks:
         with suppress(ProcessLookupError):
-            rank.terminate() if rank.poll() is None else None
+            if rank.poll() is None:
+                rank.terminate()
+                rank.send_signal(signal.SIGCONT)  # one that was stopped would not hear it
     deadline = time.monotonic() + _END_S
     for rank in ranks:
         try:

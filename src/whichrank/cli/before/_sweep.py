@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,22 +29,27 @@ def sweep_command(options: dict[str, Any], budget: float, format_: str, output: 
     interfaces, hcas = hardware(engine, python)
     tried = candidates(backend, nodes=len(engine.hosts), gpus=plan.ranks_per_host, interfaces=interfaces, hcas=hcas)
 
+    began = time.monotonic()
+
     def tell(line: str) -> None:
         if not options["quiet"]:
-            click.echo(line, err=True)
+            click.echo(f"[{time.monotonic() - began:4.0f} of {budget:.0f} s] {line}", err=True)
 
-    told = sweep(runner(engine, plan, python), tried, budget, tell)
+    told = sweep(runner(engine, plan, python, budget), tried, budget, tell)
     write(_json(told) if format_ == "json" else _text(told), output)
     return 0
 
 
 def _text(told: Sweep) -> list[str]:
     from whichrank.flows.bench.sweep import words
+    from whichrank.report._words import safe
 
     count = len(told.trials) - 1
-    if not count:
+    if count < 1:
         return ["Nothing to try: this backend has no setting here that could be faster. Keep the defaults.\n"]
+    failed = [trial for trial in told.trials if trial.failed]
     lines = [f"{count} settings tried in {told.seconds:.0f} s.\n"]
+    lines += [f"  {words(trial.settings)} does not work here: {safe(trial.failed)}\n" for trial in failed[:8]]
     if not told.winner:
         return [*lines, f"Keep the defaults: {told.reason} (noise {told.noise:.0%}).\n"]
     lines.append(f"{words(told.winner)}: {told.gain:+.0%} against the defaults, noise {told.noise:.0%}.\n")

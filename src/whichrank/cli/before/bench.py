@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +14,7 @@ import click
 
 from whichrank.cli.options.fleet import engine_of, fleet_options, python_of
 from whichrank.cli.terminal.output import write
+from whichrank.cli.terminal.progress import ProgressLine
 from whichrank.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +35,8 @@ _GPU_SIZES, _CPU_SIZES = "1M:1G:4", "4K:16M:8"
 @click.option("--backend", type=click.Choice(("auto", "nccl", "gloo")), default="auto", help="Default: NCCL with GPUs.")
 @click.option("--dtype", type=click.Choice(("float32", "bfloat16", "float16", "int32")), default="float32")
 @click.option("--seconds", type=click.FloatRange(0.01), default=0.5, show_default=True, help="For each size.")
+@click.option("--limit", type=click.FloatRange(1), default=600.0, show_default=True,
+              help="Seconds for the whole run; what is not measured by then is left out.")  # fmt: skip
 @click.option("--stragglers", is_flag=True, help="Also each rank's own compute, memory and copies.")
 @click.option("--scaling", is_flag=True, help="With 2, 4, 8 … ranks: how it scales.")
 @click.option("--sweep", is_flag=True, help="Try settings and print those that really help.")
@@ -69,11 +75,14 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         from whichrank.cli.before._sweep import sweep_command
 
         ctx.exit(sweep_command(options, budget, keep["format_"], keep["output"]))
+    # What can't be read or written is said now, not after minutes of measuring.
+    baseline = flow.load(keep["compare"]) if keep["compare"] else []
+    for name in ("save", "page", "png", "output"):
+        _writable(keep[name])
     run = _run(options)
     if run is None:
         ctx.exit(HEALTHY)  # one of N copies; rank 0 reports
-    if keep["compare"]:
-        run = replace(run, baseline=flow.load(keep["compare"]))
+    run = replace(run, baseline=baseline)
     told = flow.bench(run)
     write(report.FORMATS[keep["format_"]](told), keep["output"])
     if keep["save"]:
@@ -100,12 +109,14 @@ def _run(options: dict[str, Any]) -> BenchRun | None:
         return nccl_tests.drive(nccl_tests.folder(options["nccl_tests"]), plan)
     copies = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys() and engine.name == "local"
     if copies and not options["ranks"]:
-        return flow.in_place(plan, python)
-    tell = None if options["quiet"] else _tell
-    return (flow.scaling if options["scaling"] else flow.measure)(engine, plan, python, tell)
+        with _shown(plan, quiet=options["quiet"]) as tell:
+            return flow.in_place(plan, python, tell)
+    with _shown(plan, quiet=options["quiet"]) as tell:
+        return (flow.scaling if options["scaling"] else flow.measure)(engine, plan, python, tell)
 
 
 def plan_of(options: dict[str, Any]) -> Plan:
+    from whichrank.flows.bench.job import Limits
     from whichrank.flows.bench.measure import Plan, sizes
 
     gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
@@ -113,11 +124,37 @@ def plan_of(options: dict[str, Any]) -> Plan:
     text = options["sizes_text"] or (_GPU_SIZES if nccl else _CPU_SIZES)
     return Plan(
         options["collectives"] or COLLECTIVES, sizes(text), options["backend"], options["dtype"], options["seconds"],
-        options["ranks"] or (gpus if nccl and gpus else 2), options["stragglers"],
+        options["ranks"] or (gpus if nccl and gpus else 2), options["stragglers"], limits=Limits(options["limit"]),
     )  # fmt: skip
 
 
-def _tell(result: BenchResult) -> None:
+@contextmanager
+def _shown(plan: Plan, *, quiet: bool) -> Iterator[Callable[[BenchResult], None]]:
+    """Every result as it comes: bars on a terminal, lines where stderr goes to a file."""
+    line = ProgressLine(quiet=quiet)
+    done: Counter[str] = Counter()
+
+    def tell(result: BenchResult) -> None:
+        stage = f"{result.collective} on {result.ranks} ranks"
+        done[stage] += 1
+        if not line.enabled and not quiet:
+            _print(result)
+        line(stage, done[stage], 1 if result.collective == "barrier" else len(plan.sizes))
+
+    if line.enabled:
+        click.echo("starting the ranks …", err=True)
+    try:
+        yield tell
+    finally:
+        line.close()
+
+
+def _writable(path: Path | None) -> None:
+    if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+        raise UsageError(f"can't write {path}", "The folder must be there, and yours to write.")
+
+
+def _print(result: BenchResult) -> None:
     bandwidth = "" if result.busbw_gbs is None else f"  busbw {result.busbw_gbs:.3f} GB/s"
     click.echo(
         f"{result.collective} {result.bytes} bytes, {result.ranks} ranks: {result.time_us:.1f} us{bandwidth}", err=True

@@ -32,12 +32,16 @@ FORMATS = ("text", "json", "markdown", "html", "junit")
 @click.option("--quick", is_flag=True, help="Only the hosts themselves, nothing between them.")
 @click.option("--map", "maps", metavar="FILE|here", multiple=True,
               help='Draw the topology in dumps of NCCL, nvidia-smi topo -m, ibnetdiscover; "here": hosts.')  # fmt: skip
+@click.option("--verdict", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="With --map: only the ranks that this verdict.json blames, each with its cable.")  # fmt: skip
 @click.option("--model-params", metavar="N", help="Budget of GPU memory for communication: 7B, 350M.")
 @click.option("--strategy", type=click.Choice(("none", "ddp", "fsdp")), default="ddp", help="For the budget.")
 @click.option("--units", type=click.IntRange(1), default=1, help="For the budget: parts that FSDP wraps (layers).")
 @click.option("--clean", is_flag=True, help="List what dead jobs left here, ask, and remove your own.")
 @click.option("--yes", is_flag=True, help="With --clean: don't ask.")
 @click.option("--root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Judge a recorded tree.")
+@click.option("--fail-on", type=click.Choice(("warning", "error")), default="warning", show_default=True,
+              help="Findings of this severity or worse make the exit code 1: for gates.")  # fmt: skip
 @click.option("--exclude-file", type=click.Path(dir_okay=False, path_type=Path), help="Write unfit hosts here.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="text", help="How to tell it.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
@@ -54,12 +58,14 @@ def command(
     thorough: bool,
     quick: bool,
     maps: tuple[str, ...],
+    verdict: Path | None,
     model_params: str | None,
     strategy: str,
     units: int,
     clean: bool,
     yes: bool,
     root: Path | None,
+    fail_on: str,
     exclude_file: Path | None,
     format_: str,
     output: Path | None,
@@ -77,7 +83,8 @@ def command(
     whichrank preflight --model-params 7B --strategy fsdp --units 32 --nproc-per-node 8
                                                            memory that communication will take of each GPU
 
-    Exit code 0: nothing wrong in what could be looked at; 1: findings; 3: nothing could be checked.
+    Exit code 0: nothing wrong in what could be looked at; 1: findings (--fail-on error: only errors count);
+    3: nothing could be checked.
     """
     if clean:
         from whichrank.cli.before._clean import clean as clean_up
@@ -91,7 +98,7 @@ def command(
     if maps:
         from whichrank.cli.before._topology import draw
 
-        ctx.exit(draw(maps, engine, agent, ranks, format_, output))
+        ctx.exit(draw(maps, engine, agent, ranks, format_, output, verdict))
     if model_params:
         from whichrank.cli.before._topology import tell_budget
 
@@ -110,7 +117,8 @@ def command(
     write(WRITERS[format_](told), output)
     if exclude_file is not None:
         write([f"{host}\n" for host in told.exclude], exclude_file)
-    ctx.exit(FINDINGS if told.wrong else NOT_ENOUGH if told.blind else HEALTHY)
+    wrong = told.unfit if fail_on == "error" else told.wrong
+    ctx.exit(FINDINGS if wrong else NOT_ENOUGH if told.blind else HEALTHY)
 
 
 def _of_copies(engine: str, wishes: Wishes) -> Preflight | str | None:

@@ -31,7 +31,7 @@ def ask(command: list[str], limit_s: float) -> tuple[bytes, str]:
         os.kill(child.pid, signal.SIGKILL)
         return b"", f"{NO_ANSWER} {limit_s:.0f} s"
     if child.returncode:
-        return b"", _reason(err.decode("utf-8", "replace")) or f"it ended with code {child.returncode}"
+        return b"", _reason((err or out).decode("utf-8", "replace")) or f"it ended with code {child.returncode}"
     return out[:MOST], ""
 
 

@@ -28,23 +28,32 @@ def measure(place: Place) -> dict[str, Any]:
     """`gpus` with values by `records.hardware.GPU_KEYS`, `pci` with the addresses that the bus has, `visible`."""
     bus = _on_the_bus(place)
     said, why = place.output(_COMMANDS["report"], _ASK_S)
-    gpus = _read(said) if said else []
+    gpus, remark = _reading(said) if said else ([], "")
+    if not gpus and not why and bus:
+        why = f"nvidia-smi: {remark.removeprefix('nvidia-smi said: ') or 'it named no GPU'}"
     # A program that is there and does not answer is trouble; one that is not there is none.
     if not gpus and why and (bus or _has_driver(place) or NO_ANSWER in why):
         return {"gpus": [], "pci": bus, "trouble": why, "visible": _visible(place)}
     if not gpus and not bus:
         raise Absent("no NVIDIA GPU")
-    _add_links(place, gpus)
-    _add_growth(place, gpus)
+    links_why = _add_links(place, gpus)
+    if not links_why:
+        _add_growth(place, gpus)
     source = "nvidia-smi -q -x"
     if place.live:
         from whichrank.evidence.probes import _nvml
 
         source = _nvml.refine(gpus) or source
-    return {"gpus": gpus, "pci": bus, "trouble": "", "visible": _visible(place), "source": source}
+    return {"gpus": gpus, "pci": bus, "trouble": "", "visible": _visible(place), "source": source,
+            "cut": "is cut" in remark, "links_why": links_why}  # fmt: skip
 
 
 def _read(said: bytes) -> list[dict[str, Any]]:
+    return _reading(said)[0]
+
+
+def _reading(said: bytes) -> tuple[list[dict[str, Any]], str]:
+    """The GPUs, and what the reader remarks."""
     from whichrank.evidence.readers import nvidia_smi
     from whichrank.model.errors import UnreadableError
     from whichrank.records.hardware import GpuState
@@ -56,7 +65,7 @@ def _read(said: bytes) -> list[dict[str, Any]]:
             reading = nvidia_smi.read(Item(Path(file.name), "nvidia-smi", len(said), 0))
         except UnreadableError as error:
             raise Missing(f"nvidia-smi: {error.message}") from error
-    return [
+    found = [
         {
             "index": state.index, "uuid": state.uuid, "bus_id": (state.bus_id or "").lower(), "driver": state.driver,
             "cuda": state.cuda, "values": dict(state.values), "unread": dict(state.unread), "pids": list(state.pids),
@@ -65,12 +74,15 @@ def _read(said: bytes) -> list[dict[str, Any]]:
         }
         for state in reading.records if isinstance(state, GpuState)
     ]  # fmt: skip
+    return found, reading.note
 
 
-def _add_links(place: Place, gpus: list[dict[str, Any]]) -> None:
-    """NVLink states and error counters, which the report does not have."""
+def _add_links(place: Place, gpus: list[dict[str, Any]]) -> str:
+    """NVLink states and error counters, which the report does not have; why, where the driver does not answer."""
     for command in ("links", "link_errors"):
-        said, _ = place.output(_COMMANDS[command], _ASK_S)
+        said, why = place.output(_COMMANDS[command], _ASK_S)
+        if NO_ANSWER in why:
+            return f"{' '.join(_COMMANDS[command])}: {NO_ANSWER} {_ASK_S:.0f} s"
         for found in _read(said) if said.strip() else []:
             for gpu in gpus:
                 if gpu["uuid"] == found["uuid"]:
@@ -80,6 +92,7 @@ def _add_links(place: Place, gpus: list[dict[str, Any]]) -> None:
                             {key: value for key, value in link.items() if value is not None}
                         )
                     gpu["links"] = [known[number] for number in sorted(known)]
+    return ""
 
 
 def _add_growth(place: Place, gpus: list[dict[str, Any]]) -> None:

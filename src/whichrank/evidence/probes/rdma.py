@@ -15,6 +15,8 @@ LIMIT_S = 8.0
 WINDOW_S = 1.0
 _MOST_PORTS = 64
 _MOST_GIDS = 64
+_MOST_DIGITS = 20
+"""Of a counter of 64 bits."""
 _NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 _OF_IPV4 = "0000:0000:0000:0000:0000:ffff:"
 
@@ -87,7 +89,7 @@ def _counters(port: Path) -> dict[str, int]:
     for folder in ("counters", "hw_counters"):
         for file in sorted((port / folder).iterdir()) if (port / folder).is_dir() else []:
             value = content(file) or ""
-            if value.isdigit():
+            if value.isdigit() and len(value) <= _MOST_DIGITS:
                 found[file.name] = int(value)
     return found
 

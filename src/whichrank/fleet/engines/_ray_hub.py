@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -67,7 +68,7 @@ def connect(address: str) -> Any:
 
 
 def nodes(ray: Any) -> dict[str, dict[str, str]]:
-    """Name -> id and address of the nodes that live; of several with one name and address (one machine) the first."""
+    """Name -> id and address of the nodes that live, by name; of several on one machine the first. Ray has no order."""
     machines: dict[tuple[str, str], str] = {}
     for node in ray.nodes():
         if node.get("Alive"):
@@ -77,8 +78,14 @@ def nodes(ray: Any) -> dict[str, dict[str, str]]:
     names = [name for name, _ in machines]
     return {
         name if names.count(name) == 1 else f"{name}-{address}": {"id": node, "address": address}
-        for (name, address), node in machines.items()
+        for (name, address), node in sorted(machines.items(), key=lambda machine: _natural(*machine[0]))
     }
+
+
+def _natural(*names: str) -> list[tuple[int, str]]:
+    """So that node2 comes before node10."""
+    parts = [part for name in names for part in re.split(r"(\d{1,9})", name)]
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
 
 def _serve(ray: Any, peer: socket.socket) -> None:

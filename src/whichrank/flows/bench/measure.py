@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from whichrank.facts.bandwidth import COLLECTIVES, expected
 from whichrank.fleet.engines import Engine
+from whichrank.flows.bench import job
+from whichrank.flows.bench.job import Limits
 from whichrank.flows.discovery import rules_below
 from whichrank.model.errors import UnreadableError, UsageError
 from whichrank.model.evidence import Coverage, Quality, Skipped, Source
@@ -41,12 +41,13 @@ class Plan:
     stragglers: bool = False
     settings: Mapping[str, str] | None = None
     """Put into the environment of the ranks."""
-    limit_s: float = 600.0
+    limits: Limits = field(default_factory=Limits)
 
     def words(self) -> str:
         return json.dumps(
             {"collectives": list(self.collectives), "sizes": list(self.sizes), "backend": self.backend,
-             "dtype": self.dtype, "seconds": self.seconds, "stragglers": self.stragglers}
+             "dtype": self.dtype, "seconds": self.seconds, "stragglers": self.stragglers,
+             "timeout_s": self.limits.collective_s}
         )  # fmt: skip
 
 
@@ -78,8 +79,8 @@ def bench(run: BenchRun) -> Bench:
             findings += answer
             (found if answer else clear).append(rule.CODE)
     findings.sort(key=lambda f: (_ORDER[f.severity], f.code))
-    quality: Quality = "partial" if run.failures else "complete"
-    note = "; ".join(f"{name}: {why}" for name, why in run.failures.items())
+    quality: Quality = "partial" if run.failures or run.stopped else "complete"
+    note = "; ".join([*(f"{name}: {why}" for name, why in run.failures.items()), *filter(None, [run.stopped])])
     coverage = Coverage((Source(run.origin, "bench", quality, note),), tuple(found), tuple(clear), tuple(skipped))
     return Bench(run, findings, coverage)
 
@@ -102,76 +103,47 @@ def measure(
     if world < 2:
         raise UsageError("a collective needs at least two ranks", "Give --nproc-per-node 2, or more hosts.")
     local = engine.name == "local"
-    address, port = ("127.0.0.1", _free_port()) if local else (engine.address(names[0]), 29400 + os.getpid() % 500)
     settings = [f"{name}={value}" for name, value in (plan.settings or {}).items()]
-    with ExitStack() as stack:
-        hosts_running = []
+    for last in (False, False, True):
+        address, port = ("127.0.0.1", _free_port()) if local else (engine.address(names[0]), _some_port())
+        commands: dict[str, list[str]] = {}
         for number, name in enumerate(names):
             words = [str(sum(counts[:number])), str(counts[number]), str(world), address, str(port)]
             command = [python, *_RANKS, *words, "--", python, *_PROGRAM, plan.words()]
-            command = ["env", *settings, *command] if settings else command
-            hosts_running.append(_Host(name, engine.wrap(name, command), stack))
-        return _read(hosts_running, plan, tell)
+            commands[name] = engine.wrap(name, ["env", *settings, *command] if settings else command)
+        with job.started(commands) as running:
+            told = job.listen(running, plan.limits, _teller(tell))
+        if last or told.measured or "address already in use" not in told.stopped.lower():
+            break
+    return _measured(told)
 
 
-class _Host:
-    """The ranks of one host, as a child of ours; ended with us."""
-
-    def __init__(self, name: str, command: Sequence[str], stack: ExitStack) -> None:
-        self.name = name
-        self.errors: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-        self.process = subprocess.Popen(  # noqa: S603 - our own program, by the engine that the user chose
-            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, start_new_session=True
-        )
-        stack.callback(self.end)
-
-    def end(self) -> None:
-        for stream in (self.process.stdin, self.process.stdout):
-            with suppress(OSError, AttributeError):
-                stream.close()  # type: ignore[union-attr]
-        try:
-            self.process.wait(10.0)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait(5.0)
-
-    def complaint(self) -> str:
-        self.errors.seek(0)
-        lines = [
-            line.strip() for line in self.errors.read(1 << 20).decode("utf-8", "replace").splitlines() if line.strip()
-        ]
-        telling = [line for line in lines if line.startswith("rank ") or "Error" in line]
-        return (telling or lines or ["no words"])[-1][:300]
+def in_place(
+    plan: Plan, python: str = sys.executable, tell: Callable[[BenchResult], None] | None = None
+) -> BenchRun | None:
+    """This process is one of N copies that a launcher started: run one rank; only rank 0 has results."""
+    rank = os.environ.get("RANK", "0")
+    with job.started({f"rank {rank}": [python, *_PROGRAM, plan.words()]}) as running:
+        told = job.listen(running, plan.limits if rank == "0" else replace(plan.limits, start_s=plan.limits.whole_s),
+                          _teller(tell))  # fmt: skip
+    return _measured(told) if rank == "0" or told.stopped else None
 
 
-def _read(hosts: Sequence[_Host], plan: Plan, tell: Callable[[BenchResult], None] | None) -> BenchRun:
-    """Lines of the first host until all have ended; who fails or takes too long ends everything."""
-    import threading
+def _teller(tell: Callable[[BenchResult], None] | None) -> Callable[[job.Line], None]:
+    def each(line: job.Line) -> None:
+        if tell is not None and "time_us" in line:
+            tell(result_of(line))
 
-    def give_up() -> None:
-        for host in hosts:
-            host.process.kill()
+    return each
 
-    late = threading.Timer(plan.limit_s, give_up)
-    late.daemon = True
-    late.start()
-    lines: list[dict[str, Any]] = []
-    try:
-        stream = hosts[0].process.stdout
-        for raw in stream if stream is not None else ():
-            with suppress(ValueError):
-                line = json.loads(raw)
-                lines.append(line)
-                if tell is not None and "time_us" in line:
-                    tell(result_of(line))
-        codes = [host.process.wait(30.0) for host in hosts]
-    finally:
-        late.cancel()
-    if not any("time_us" in line or "stragglers" in line for line in lines):
-        failed = next((host for host, code in zip(hosts, codes, strict=True) if code), hosts[0])
-        hint = f"It took longer than {plan.limit_s:.0f} s." if -9 in codes else "whichrank preflight may say why."
-        raise UnreadableError(f"the ranks on {failed.name} gave no result: {failed.complaint()}", hint)
-    return run_of(lines)
+
+def _measured(told: job.Told) -> BenchRun:
+    """What there is; a run that was stopped says so, and one without any result is an error."""
+    if not told.measured and not any("error" in line for line in told.lines):
+        short = told.stopped.startswith("stopped after")
+        hint = "Give it more time: --limit SECONDS" if short else "whichrank preflight may say why."
+        raise UnreadableError(told.stopped or "the ranks gave no result", hint)
+    return replace(run_of(told.lines), stopped=told.stopped)
 
 
 def run_of(lines: Sequence[Mapping[str, Any]]) -> BenchRun:
@@ -206,20 +178,15 @@ def scaling(engine: Engine, plan: Plan, python: str, tell: Callable[[BenchResult
     return replace(runs[-1], results=[result for run in runs for result in run.results])
 
 
-def in_place(plan: Plan, python: str = sys.executable) -> BenchRun | None:
-    """This process is one of N copies that a launcher started: run one rank; only rank 0 has results."""
-    done = subprocess.run([python, *_PROGRAM, plan.words()], stdout=subprocess.PIPE, check=False)  # noqa: S603
-    if done.returncode:
-        raise UnreadableError(f"rank {os.environ.get('RANK')} failed with code {done.returncode}")
-    if os.environ.get("RANK") != "0":
-        return None
-    return run_of([json.loads(line) for line in done.stdout.splitlines() if line.startswith(b"{")])
-
-
 def _free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
+
+
+def _some_port() -> int:
+    """On another host: below the ports that kernels hand out by themselves."""
+    return random.randrange(20_000, 32_000)  # noqa: S311 - not a secret
 
 
 # -- keeping and comparing

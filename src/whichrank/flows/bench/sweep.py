@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import median
+from dataclasses import dataclass, field, replace
+from statistics import geometric_mean, median
 from typing import Any
 
 from whichrank.fleet.crew import crew
@@ -24,6 +24,9 @@ AGENT = ("-m", "whichrank.evidence.probes._agent")
 _NOT_A_NETWORK = ("lo", "docker", "virbr", "cni", "br-", "tun", "sit")
 _ROUNDS, _FINALISTS, _LOOKS = 2, 3, (5, 8, 12)
 """Runs of each at first; how many meet the defaults again; after how many fresh runs of each that is decided."""
+_HOPE = 0.85
+"""Where few are tried, one that is not much slower at first stays in: both of its runs may have been disturbed."""
+_PATIENCE_S = 20.0
 _FIRST_SHARE = 0.6
 """Of the budget, for the first rounds."""
 _DEALS, _CHANCE = 2000, 0.006
@@ -112,72 +115,113 @@ def sweep(
     budget_s: float,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Sweep:
-    """`run` gives the speed of one fresh run with these settings; it may raise."""
-    began = time.monotonic()
-    by_number = {-1: DEFAULTS, **dict(enumerate(tried))}
-    speeds: dict[int, list[float]] = {number: [] for number in by_number}
-    failed: dict[int, str] = {}
-
-    def attempt(number: int, into: list[float]) -> None:
-        try:
-            into.append(run(by_number[number]))
-            tell(f"{words(by_number[number])}: {into[-1]:.3f}")
-        except WhichrankError as error:
-            failed[number] = error.message
-            tell(f"{words(by_number[number])}: {error.message}")
-
-    order = list(by_number)
+    """`run` gives the speed of one fresh run with these settings; it may raise. The budget is kept."""
+    race = _Race(run, {-1: DEFAULTS, **dict(enumerate(tried))}, budget_s, tell, time.monotonic())
+    if not tried:
+        return race.keep("there is nothing to try")
+    speeds: dict[int, list[float]] = {number: [] for number in race.settings}
+    order = list(speeds)
     for _ in range(_ROUNDS):
         for number in order:
-            if number not in failed and (time.monotonic() - began < budget_s * _FIRST_SHARE or not speeds[-1]):
-                attempt(number, speeds[number])
-        if -1 in failed:
-            raise UnreadableError(f"the run with the defaults failed: {failed[-1]}")
+            if not speeds[-1] or race.affords(1, _FIRST_SHARE):
+                race.attempt(number, speeds[number])
+            if -1 in race.failed:
+                raise UnreadableError(f"the run with the defaults failed: {race.failed[-1]}")
         # Where the time runs out, the most promising have had their second run.
         order = [-1, *sorted((n for n in order if n >= 0 and speeds[n]), key=lambda n: -max(speeds[n]))]
-    trials = [Trial(by_number[n], tuple(speeds[n]), failed.get(n, "")) for n in by_number]
+    race.trials = [Trial(race.settings[n], tuple(speeds[n]), race.failed.get(n, "")) for n in speeds]
     # A run can be disturbed and slower than it should be, hardly faster: the best of each counts.
-    promising = [n for n in order if n >= 0 and n not in failed and max(speeds[n]) > max(speeds[-1])]
+    few = len(tried) <= _FINALISTS
+    least = max(speeds[-1]) * (_HOPE if few else 1.0)
+    promising = [n for n in order if n >= 0 and n not in race.failed and max(speeds[n]) > least]
     if not promising:
-        reason, seconds = "nothing was faster than the defaults", time.monotonic() - began
-        return Sweep(DEFAULTS, 0.0, _noise(speeds[-1]), trials, None, reason, seconds)
-    runs = sum(len(own) for own in speeds.values())
-    each_s = (time.monotonic() - began) / max(1, runs)
-    affordable = int((budget_s - (time.monotonic() - began)) / max(each_s * _LOOKS[0], 1e-9)) - 1
-    finalists = promising[: max(1, min(_FINALISTS, affordable))]
-    return _rematch(attempt, finalists, by_number, trials, began, budget_s)
+        return race.keep("nothing was faster than the defaults", noise=_noise(speeds[-1]))
+    if few:
+        # Nobody was chosen among many: the first runs count.
+        return _rematch(race, promising, {n: speeds[n] for n in (-1, *promising)})
+    finalists = promising[: max(1, min(_FINALISTS, race.affordable() // _LOOKS[0] - 1))]
+    return _rematch(race, finalists, {n: [] for n in (-1, *finalists)})
 
 
-def _rematch(
-    attempt: Callable[[int, list[float]], None], finalists: Sequence[int], by_number: Mapping[int, Settings],
-    trials: Sequence[Trial], began: float, budget_s: float,
-) -> Sweep:  # fmt: skip
+@dataclass(slots=True)
+class _Race:
+    """Runs within a budget of time."""
+
+    run: Callable[[Settings], float]
+    settings: Mapping[int, Settings]
+    budget_s: float
+    tell: Callable[[str], None]
+    began: float
+    failed: dict[int, str] = field(default_factory=dict)
+    trials: Sequence[Trial] = ()
+    took: list[float] = field(default_factory=list)
+
+    def attempt(self, number: int, into: list[float]) -> None:
+        if number in self.failed:
+            return
+        name, start = words(self.settings[number]), time.monotonic()
+        try:
+            into.append(self.run(self.settings[number]))
+            self.tell(f"{name}: {into[-1]:.3f} GB/s")
+        except WhichrankError as error:
+            self.failed[number] = error.message
+            self.tell(f"{name}: {error.message}")
+        self.took.append(time.monotonic() - start)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def each_s(self) -> float:
+        return median(self.took) if self.took else 0.0
+
+    def affordable(self) -> int:
+        """How many more runs fit into the budget."""
+        return int((self.budget_s - self.seconds) / max(self.each_s(), 1e-9))
+
+    def affords(self, runs: int, share: float = 1.0) -> bool:
+        return self.seconds + runs * self.each_s() <= share * self.budget_s
+
+    def keep(self, reason: str, **more: Any) -> Sweep:
+        told = {"gain": 0.0, "noise": 0.0, "rematch": None, **more}
+        return Sweep(DEFAULTS, trials=self.trials, reason=reason, seconds=self.seconds, **told)
+
+
+def _rematch(race: _Race, finalists: Sequence[int], results: dict[int, list[float]]) -> Sweep:
     """Fresh runs of the best and of the defaults, in turn: the first look chose among many, and luck is in it."""
-    results: dict[int, list[float]] = {number: [] for number in (-1, *finalists)}
-    least = _LOOKS[0]
-    best, reason = finalists[0], ""
-    for number in range(_LOOKS[-1]):
-        sides = list(results) if number % 2 else list(results)[::-1]
-        for side in sides:
-            attempt(side, results[side])
-        count = min(len(own) for own in results.values())
-        if number + 1 in _LOOKS:
-            best = max(finalists, key=lambda n: _speed(results[n]))
-            if count >= least and _proved(results[best], results[-1]):
-                reason = "won the rematch"
-                break
-            if _gain(results[best], results[-1]) < _LEAST_GAIN / 3:
-                break  # more runs would not make a gain of it
-        if time.monotonic() - began > budget_s and number + 1 >= least:
-            break
-    old, new = results[-1], results[best]
-    gain, noise = _gain(new, old), max(_noise(old), _noise(new))
-    sides_told = Trial(DEFAULTS, tuple(old)), Trial(by_number[best], tuple(new))
-    seconds = time.monotonic() - began
-    if reason:
-        return Sweep(by_number[best], gain, noise, trials, sides_told, reason, seconds)
-    reason = f"{words(by_number[best])} looked faster and did not win the rematch"
-    return Sweep(DEFAULTS, gain, noise, trials, sides_told, reason, seconds)
+    best = finalists[0]
+    won = False
+    while (count := min(map(len, results.values()))) < _LOOKS[-1] and race.affords(len(results)):
+        for side in list(results) if count % 2 else list(results)[::-1]:
+            race.attempt(side, results[side])
+        if race.seconds >= race.budget_s:
+            break  # the last run may have been cut by the end of the time
+        sides = [n for n in finalists if n not in race.failed]
+        if not sides or -1 in race.failed:
+            failed = race.failed.get(-1) or race.failed[best]
+            return race.keep(f"a run of the rematch failed: {failed}")
+        results = {n: results[n] for n in (-1, *sides)}
+        best = max(sides, key=lambda n: _speed(results[n]))
+        if min(map(len, results.values())) in _LOOKS:
+            won = _proved(results[best], results[-1])
+            if won or _gain(results[best], results[-1]) < _LEAST_GAIN / 3:
+                break  # proved, or more runs would not make a gain of it
+    old, new, name = results[-1], results[best], words(race.settings[best])
+    gain = _gain(new, old)
+    told = {
+        "gain": gain, "noise": max(_noise(old), _noise(new)),
+        "rematch": (Trial(DEFAULTS, tuple(old)), Trial(race.settings[best], tuple(new))),
+    }  # fmt: skip
+    if won:
+        return replace(race.keep("won the rematch", **told), winner=race.settings[best])
+    if len(new) < _LOOKS[0]:
+        met = 1 + min(_FINALISTS, len(race.settings) - 1)
+        enough = 1.2 * race.each_s() * (_ROUNDS * len(race.settings) + _LOOKS[0] * met)
+        reason = f"{name} looked faster, and the time was too short to prove it; try --budget {enough:.0f}"
+        return race.keep(reason, **told)
+    if gain <= 0:
+        return race.keep("nothing was faster than the defaults", **told)
+    return race.keep(f"{name} looked faster and did not win the rematch", **told)
 
 
 def _speed(runs: Sequence[float]) -> float:
@@ -217,17 +261,27 @@ def words(settings: Settings) -> str:
     return " ".join(f"{name}={value}" for name, value in settings.items()) or "defaults"
 
 
-def runner(engine: Engine, plan: Plan, python: str) -> Callable[[Settings], float]:
-    """Speed of a fresh job with the settings: the geometric mean of the bandwidths of all results."""
+def runner(engine: Engine, plan: Plan, python: str, budget_s: float) -> Callable[[Settings], float]:
+    """Speed of a fresh job with the settings: the geometric mean of the bandwidths of all results.
+
+    Settings may make a job hang: it costs a few times what a run takes, never the whole budget.
+    """
+    end = time.monotonic() + budget_s
+    longest = 0.0
 
     def run(settings: Settings) -> float:
-        done = measure(engine, replace(plan, settings=settings), python)
+        nonlocal longest
+        began = time.monotonic()
+        patience = max(_PATIENCE_S, 4 * longest) if longest else plan.limits.start_s
+        whole = max(1.0, min(plan.limits.whole_s, patience, end - began))
+        limits = replace(plan.limits, whole_s=whole)
+        done = measure(engine, replace(plan, settings=settings, limits=limits), python)
+        if done.stopped:
+            raise UnreadableError(done.stopped)
         speeds = [r.busbw_gbs for r in done.results if r.busbw_gbs] or [1e6 / r.time_us for r in done.results]
         if not speeds or any(r.correct is False for r in done.results):
             raise UnreadableError("wrong or no results with these settings")
-        product = 1.0
-        for speed in speeds:
-            product *= speed ** (1 / len(speeds))
-        return product
+        longest = max(longest, time.monotonic() - began)
+        return geometric_mean(speeds)
 
     return run

@@ -21,6 +21,8 @@ from whichrank.records.inspection import HostProbes, Inspection, Pace, ProbeResu
 AGENT = ("-m", "whichrank.evidence.probes._agent")
 _START_S = 60.0
 _PROBES_S = 60.0
+_SUSPECTS, _OTHERS, _TURNS = 4, 3, 3
+"""How many slow hosts work again, beside how many others, how often."""
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 Progress = Callable[[str, int, int], None]
 
@@ -55,6 +57,11 @@ class Preflight:
     @property
     def wrong(self) -> bool:
         return any(finding.severity != "info" for finding in self.findings)
+
+    @property
+    def unfit(self) -> bool:
+        """Whether something is wrong that no job should start with."""
+        return any(finding.severity == "error" for finding in self.findings)
 
     @property
     def blind(self) -> bool:
@@ -147,20 +154,23 @@ def _waves(hello: Mapping[str, Reply]) -> list[list[str]]:
 
 
 def _paces(everyone: Crew, launch: Launch, waves: Sequence[Sequence[str]]) -> list[Pace]:
-    """The same work on all hosts; those that are slow, and as many others, do it once more, one by one."""
+    """The same work on all hosts; those that are slow, and some others, do it again in turn, one host at a time."""
     from statistics import median
 
-    first = [pace for wave in waves for pace in _work(everyone, wave, launch, alone=False)]
-    if len(first) < 3:
-        return first
-    usual = median(pace.seconds for pace in first)
-    by_speed = sorted(first, key=lambda pace: pace.seconds)
-    suspects = [pace.host for pace in by_speed if pace.seconds > 1.3 * usual]
-    if not suspects:
-        return first
-    others = [pace.host for pace in by_speed if pace.host not in suspects][: max(2, len(suspects))]
-    again = [_work(everyone, [host], launch, alone=True) for host in [*suspects, *others][:16]]
-    return [*first, *(pace for paces in again for pace in paces)]
+    paces = [pace for wave in waves for pace in _work(everyone, wave, launch, alone=False)]
+    if len(paces) < 3:
+        return paces
+    usual = median(pace.seconds for pace in paces)
+    by_speed = sorted(paces, key=lambda pace: pace.seconds)
+    suspects = [pace.host for pace in by_speed[::-1] if pace.seconds > 1.3 * usual][:_SUSPECTS]
+    others = [pace.host for pace in by_speed if pace.seconds <= 1.3 * usual][:_OTHERS]
+    for _ in range(_TURNS if suspects else 0):
+        again = [pace for host in [*others, *suspects] for pace in _work(everyone, [host], launch, alone=True)]
+        paces += again
+        slowest = max((pace.seconds for pace in again if pace.host in others), default=0.0)
+        if all(pace.throttled or pace.seconds > 3 * slowest for pace in again if pace.host in suspects):
+            break  # no need to ask chance
+    return paces
 
 
 def _loaded(everyone: Crew, hosts: Sequence[str], launch: Launch, probe: str) -> dict[str, dict[str, ProbeResult]]:
@@ -174,11 +184,9 @@ def _work(everyone: Crew, hosts: Sequence[str], launch: Launch, *, alone: bool) 
     for host, results in _loaded(everyone, hosts, launch, "work").items():
         work = results.get("work")
         if work is not None and not work.why:
-            throttled = work.values.get("throttled")
-            seconds = sum(work.values["rounds_s"])
-            found.append(
-                Pace(host, seconds, work.values["cpu_s"], throttled if isinstance(throttled, int) else None, alone)
-            )
+            throttled, rounds = work.values.get("throttled"), work.values["rounds_s"]
+            seconds, cpu_seconds = sum(rounds) / len(rounds), work.values["cpu_s"] / len(rounds)
+            found.append(Pace(host, seconds, cpu_seconds, throttled if isinstance(throttled, int) else None, alone))
     return found
 
 

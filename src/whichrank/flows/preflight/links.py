@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,13 @@ FEW = 16
 _SMALL, _SMALL_COUNT, _LARGE_COUNT = 128, 300, 8
 _LOST = 0.01
 _SECONDS = 0.5
-_SLOW = 0.5
-"""Below this share of the median a pair is slow."""
+_SLOW, _CLEARLY = 0.5, 0.2
+"""Below this share of the median a pair is slow; below the second one no busy moment explains it."""
+_ALONE, _TURNS = 4, 3
+"""How many slow pairs are measured again alone, and how often at most."""
 _ASK_S = 30.0
+_DEFINITE = ("connected", "refused", "rejected", "unresolved", "other service")
+"""Outcomes that a second try would not change."""
 
 
 @dataclass(slots=True)
@@ -129,27 +133,43 @@ def _learn_addresses(peers: _Peers, found: Measurements, launch: Launch) -> None
 
 def _connect(peers: _Peers, found: Measurements, limit_s: float) -> None:
     """Every host to every other, on the rendezvous port and on one of the kernel's choice, all at once."""
-    requests: dict[str, dict[str, Any]] = {}
-    meant: dict[str, list[tuple[str, int, str]]] = {}
-    for host in peers.crew.hosts:
-        wanted = [
+    targets = {
+        host: [
             (other, int(port), kind)
             for other, ports in peers.ports.items() if other != host
             for kind in ("rendezvous", "high") if (port := ports.get(kind))
-        ]  # fmt: skip
-        meant[host] = wanted
-        targets = [{"name": peers.name[other], "port": port} for other, port, _ in wanted]
-        requests[host] = {"do": "connect", "targets": targets, "token": peers.token, "limit_s": limit_s}
-    batches = 1 + max((len(w) for w in meant.values()), default=0) // 256
+        ]
+        for host in peers.crew.hosts
+    }  # fmt: skip
+    first = _attempts(peers, targets, limit_s)
+    # A connection that got no answer is tried once more: a lost packet is not a closed port.
+    silent = {(a.a, a.b, a.port) for a in first if a.outcome not in _DEFINITE}
+    again = {host: [t for t in own if (host, *t[:2]) in silent] for host, own in targets.items()}
+    later = {(a.a, a.b, a.port): a for a in _attempts(peers, {h: own for h, own in again.items() if own}, limit_s)}
+    found.attempts += [later.get((a.a, a.b, a.port), a) for a in first]
+    for attempt in found.attempts:
+        if attempt.address:
+            peers.reach[attempt.a, attempt.b] = attempt.address
+
+
+def _attempts(peers: _Peers, targets: Mapping[str, Sequence[tuple[str, int, str]]], limit_s: float) -> list[Attempt]:
+    requests = {
+        host: {
+            "do": "connect", "token": peers.token, "limit_s": limit_s,
+            "targets": [{"name": peers.name[other], "port": port} for other, port, _ in own],
+        }
+        for host, own in targets.items()
+    }  # fmt: skip
+    batches = 1 + max(map(len, targets.values()), default=0) // 256
+    told = []
     for host, reply in peers.crew.ask(requests, _ASK_S + limit_s * batches).items():
-        for (other, port, kind), result in zip(meant[host], reply.result or [], strict=False):
-            address, rtt = str(result.get("address", "")), result.get("rtt_us")
-            found.attempts.append(
-                Attempt(host, other, port, kind, str(result.get("outcome")), str(result.get("detail", "")), address,
-                        rtt if isinstance(rtt, int) else None)
+        for (other, port, kind), result in zip(targets[host], reply.result or [], strict=False):
+            rtt = result.get("rtt_us")
+            told.append(
+                Attempt(host, other, port, kind, str(result.get("outcome")), str(result.get("detail", "")),
+                        str(result.get("address", "")), rtt if isinstance(rtt, int) else None)
             )  # fmt: skip
-            if address:
-                peers.reach[host, other] = address
+    return told
 
 
 def _way(peers: _Peers, found: Measurements, a: str, b: str) -> str | None:
@@ -286,15 +306,47 @@ def _rates(peers: _Peers, found: Measurements, *, thorough: bool, iperf: bool) -
         told = {p: [r.gbits for r in own if r.gbits is not None] for p, own in both.items()}
         return {p: min(own) >= _SLOW * usual for p, own in told.items() if own}
 
-    if thorough:
-        # The median is known only at the end: then all pairs are judged by the same.
-        rounds = _in_rounds(hosts, test, thorough=True)
-        found.slow = settle(hosts, _judged(found.rates), rounds)
+    # The median is known only at the end: then all pairs are judged by the same.
+    rounds = _in_rounds(hosts, test, thorough=thorough)
+    blame = settle(hosts, _judged(found.rates), rounds)
+    suspects = _suspects(blame, _judged(found.rates))
+    if suspects:
+        _measure_alone(peers, found, suspects, number, iperf=iperf)
+        blame = settle(hosts, _judged(found.rates), rounds)
+    found.slow = blame
+
+
+def _suspects(blame: Blame, judged: Mapping[Pair, Sequence[bool]]) -> list[Pair]:
+    """Slow pairs to measure once more: those that are blamed alone, and one of every host that is."""
+    slow = [pair for pair, tests in judged.items() if not any(tests)]
+    found = list(blame.pairs)
+    for host in (*blame.hosts, *blame.unsettled, *(group[0] for group in blame.groups)):
+        found += [pair for pair in slow if host in pair and pair not in found][:1]
+    return found[:_ALONE]
+
+
+def _measure_alone(peers: _Peers, found: Measurements, suspects: Sequence[Pair], number: int, *, iperf: bool) -> None:
+    """Each slow pair alone, beside a pair that was not slow: a busy moment slows both, a bad link only one."""
+    judged = _judged(found.rates)
+    good = [pair for pair, tests in judged.items() if all(tests) and not {h for p in suspects for h in p} & set(pair)]
+    good = good or [pair for pair, tests in judged.items() if any(tests)]
+    if not good:
         return
-    search = Search(hosts)
-    while pairs := search.next_round():
-        search.note(test(pairs))
-    found.slow = settle(hosts, _judged(found.rates), search.rounds)
+    left = list(suspects)
+    for turn in range(_TURNS):
+        number += 1
+        reference = _lowest(_both_ways(peers, found, good[turn % len(good)], number, iperf=iperf))
+        again = {pair: _both_ways(peers, found, pair, number, iperf=iperf) for pair in left}
+        found.rates += [replace(rate, reference=reference) for own in again.values() for rate in own]
+        left = [pair for pair, own in again.items() if _CLEARLY * reference <= _lowest(own) < _SLOW * reference]
+
+
+def _both_ways(peers: _Peers, found: Measurements, pair: Pair, number: int, *, iperf: bool) -> list[Rate]:
+    return [r for way in (pair, pair[::-1]) for r in _one_way(peers, found, [way], number, iperf=iperf)]
+
+
+def _lowest(rates: Sequence[Rate]) -> float:
+    return min((rate.gbits for rate in rates if rate.gbits is not None), default=0.0)
 
 
 def _judged(rates: Sequence[Rate]) -> dict[Pair, list[bool]]:
@@ -304,7 +356,8 @@ def _judged(rates: Sequence[Rate]) -> dict[Pair, list[bool]]:
     for rate in rates:
         pair = (min(rate.a, rate.b), max(rate.a, rate.b))
         if rate.gbits is not None:  # what could not be measured is not slow
-            tests.setdefault((pair, rate.round), []).append(rate.gbits >= _SLOW * usual)
+            fast = _SLOW * (usual if rate.reference is None else min(usual, rate.reference))
+            tests.setdefault((pair, rate.round), []).append(rate.gbits >= fast)
     results: dict[Pair, list[bool]] = {}
     for (pair, _), ways in tests.items():
         results.setdefault(pair, []).append(all(ways))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -14,11 +15,12 @@ from whichrank.evidence.topology import fabric, nccl_dumps
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 from whichrank.records.hardware import GpuTopology
-from whichrank.records.topology import MEANING, PATHS, Cable, HostTopology, RankPlace
+from whichrank.records.topology import MEANING, PATHS, Cable, CableEnd, HostTopology, RankPlace
 
 _GDR = ("LOC", "PIX", "PXB")
 """NCCL_NET_GDR_LEVEL is PXB by default: GPUDirect RDMA as long as no CPU is in the way."""
 _P2P = ("LOC", "NVL", "PIX", "PXB")
+_NAMED = 8
 
 
 @dataclass(slots=True)
@@ -177,37 +179,89 @@ def cable_of(found: Map, host: str, adapter: str | None) -> Cable | None:
 
 def notes(host: HostTopology) -> list[str]:
     """What stands in the way of a better path."""
-    told = []
+    far: dict[tuple[str, str], list[int]] = {}
+    blocked: dict[tuple[str, str], list[int]] = {}
     for gpu in host.gpus:
-        way = adapter_of(host, gpu)
-        if way is None:
-            continue
-        nic, path = way
-        if path not in _GDR:
-            told.append(
-                f"GPU {gpu} reaches {nic} over {MEANING[path]} ({path}): no GPUDirect RDMA by default; "
-                "they share no PCIe switch"
-            )
+        nic, path = adapter_of(host, gpu) or ("", "")
+        if nic and path not in _GDR:
+            far.setdefault((nic, path), []).append(gpu)
         elif host.gdr.get(nic) is False:
-            told.append(f"GPU {gpu} and {nic} share a PCIe switch ({path}), but NCCL found no GPUDirect RDMA there: "
-                        "load nvidia_peermem or use DMA-BUF")  # fmt: skip
+            blocked.setdefault((nic, path), []).append(gpu)
+    told = [
+        f"{_gpus(gpus, 'reaches', 'reach')} {nic} over {MEANING[path]} ({path}): no GPUDirect RDMA by default; "
+        "they share no PCIe switch"
+        for (nic, path), gpus in far.items()
+    ]
+    told += [
+        f"{_gpus(gpus, 'shares', 'share')} a PCIe switch with {nic} ({path}), but NCCL found no GPUDirect RDMA there: "
+        "load nvidia_peermem or use DMA-BUF"
+        for (nic, path), gpus in blocked.items()
+    ]
+    pairs: dict[str, list[str]] = {}
     for (a, b), path in host.between.items():
         if path not in _P2P:
-            told.append(
-                f"GPU {a} and GPU {b} meet at {MEANING.get(path, path)} ({path}): copies go through host memory"
-            )
+            pairs.setdefault(path, []).append(f"{a}–{b}")
+    for path, names in pairs.items():
+        words = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more pairs" if len(names) > _NAMED else "")
+        told.append(
+            f"Copies between GPUs {words} cross {MEANING.get(path, path)} ({path}): they go through host memory"
+        )
     return told
+
+
+def _gpus(numbers: Sequence[int], one: str, many: str) -> str:
+    if len(numbers) == 1:
+        return f"GPU {numbers[0]} {one}"
+    return f"GPUs {', '.join(map(str, numbers))} {many}"
+
+
+def cable_notes(found: Map, hosts: Sequence[str]) -> list[str]:
+    """Cables of these hosts that run below what they could, or below their neighbours."""
+    short = {host.rpartition("@")[2].partition(".")[0] for host in hosts}
+    own = [cable for cable in found.cables if {_host_of(cable.a), _host_of(cable.b)} & short]
+    speeds = Counter(cable.speed for cable in own if cable.speed)
+    usual, count = speeds.most_common(1)[0] if speeds else ("", 0)
+    told = []
+    for cable in own:
+        name = f"{cable.a} – {cable.b}"
+        if "Could be" in cable.trouble:
+            told.append(f"{name} runs at {cable.speed}: {' '.join(cable.trouble.split())}")
+        elif cable.speed and cable.speed != usual and count > len(own) / 2:
+            told.append(f"{name} runs at {cable.speed}, most cables of these hosts at {usual}")
+    return told
+
+
+def cables_of(found: Map, host: str) -> list[str]:
+    """All cables of a host, where nothing says which GPU uses which adapter."""
+    short = host.rpartition("@")[2].partition(".")[0]
+    told = []
+    for cable in found.cables:
+        for near, far in ((cable.a, cable.b), (cable.b, cable.a)):
+            if _host_of(near) == short:
+                told.append(f"{host} → {near.node.partition(' ')[2] or 'its adapter'} → {far}")
+    return sorted(told)
+
+
+def _host_of(end: CableEnd) -> str | None:
+    """By the node description: `node01 mlx5_0`."""
+    return None if end.is_switch else end.node.partition(" ")[0].partition(".")[0]
 
 
 def drawing(host: HostTopology) -> list[str]:
     """A table GPU × GPU and adapter, as `nvidia-smi topo -m` has it, and the choice of NCCL beside."""
-    columns = [*(f"GPU{g}" for g in host.gpus), *host.nics]
-    lines = ["      " + " ".join(f"{c:>8}" for c in columns) + "   NCCL takes"]
+    among = set(host.between.values())
+    # Eight GPUs that all reach each other alike would make the table too wide to read.
+    alike = len(host.gpus) > 2 and len(among) == 1 and len(host.between) == len(host.gpus) * (len(host.gpus) - 1) // 2
+    others = () if alike else host.gpus
+    columns = [*(f"GPU{g}" for g in others), *host.nics]
+    lines = ["      " + " ".join(f"{c:>4}" for c in columns) + "   NCCL takes"]
     for gpu in host.gpus:
-        cells = [
-            "X" if other == gpu else host.between.get((min(gpu, other), max(gpu, other)), "?") for other in host.gpus
-        ]
+        cells = ["X" if other == gpu else host.between.get((min(gpu, other), max(gpu, other)), "?") for other in others]
         cells += [host.paths.get((gpu, nic), "?") for nic in host.nics]
         way = adapter_of(host, gpu)
-        lines.append(f"GPU{gpu:<3}" + " ".join(f"{c:>8}" for c in cells) + (f"   {way[0]} ({way[1]})" if way else ""))
+        drawn = " ".join(f"{cell:>{max(4, len(column))}}" for cell, column in zip(cells, columns, strict=True))
+        lines.append(f"GPU{gpu:<3}" + drawn + (f"   {way[0]} ({way[1]})" if way else "   no adapter"))
+    if alike:
+        path = among.pop()
+        lines.append(f"Every GPU reaches every other over {MEANING.get(path, path)} ({path}).")
     return lines

@@ -109,7 +109,13 @@ def _interfaces(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _limits(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: number(values, name) for name in ("memlock", "nofile", "cpu_quota")}
+    memlock, files, quota = (number(values, name) for name in ("memlock", "nofile", "cpu_quota"))
+    told: dict[str, Any] = {"CPU quota": "none" if quota is None else f"{quota:g} CPUs"}
+    if memlock is not None:
+        told["memlock"] = "unlimited" if memlock < 0 else f"{memlock / 1024:,.0f} KiB"
+    if files is not None:
+        told["nofile"] = "unlimited" if files < 0 else f"{files:.0f}"
+    return told
 
 
 def _memory(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,7 +123,7 @@ def _memory(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rdma(values: Mapping[str, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    told: dict[str, Any] = {"active RDMA ports": sum(text(p, "state") == "ACTIVE" for p in items(values, "ports"))}
     for port in items(values, "ports"):
         name = f"{port.get('device')}/{port.get('port')}"
         told |= {f"RDMA MTU of {name}": port.get("mtu"), f"firmware of {name}": port.get("firmware")}

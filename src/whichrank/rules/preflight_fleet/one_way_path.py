@@ -26,7 +26,12 @@ FIX = ("Look at filters and routes for the direction named: the other direction 
 
 
 def judge(inspection: Inspection) -> list[Finding] | NotEvaluated:
-    volleys = {(v.a, v.b): v for v in inspection.volleys if sum(v.sent.values())}
+    volleys: dict[tuple[str, str], Volley] = {}
+    for volley in inspection.volleys:
+        before = volleys.get((volley.a, volley.b))
+        # Of several the one that arrived: a way that carried anything is open.
+        if sum(volley.sent.values()) and (before is None or not sum(before.arrived.values())):
+            volleys[volley.a, volley.b] = volley
     if not volleys:
         return NotEvaluated("datagrams between at least two hosts")
     lost = {way for way, v in volleys.items() if not sum(v.arrived.values())}

@@ -40,6 +40,7 @@ class Server:
 
     def counts(self, volley: str) -> dict[str, int]:
         """Size -> how many datagrams of this volley have arrived."""
+        self._datagram(self._datagrams)  # on a busy host they may still wait in the socket
         with self._lock:
             return {str(size): count for (name, size), count in self._counts.items() if name == volley}
 
@@ -97,16 +98,17 @@ class Server:
                 peer.send(f"{state['bytes']} {took:.6f}\n".encode())
 
     def _datagram(self, _one: socket.socket) -> None:
-        for _ in range(256):
-            try:
-                data = self._datagrams.recv(1 << 16)
-            except BlockingIOError:
-                return
-            words = data[:200].split(b" ")
-            if len(words) >= 3 and words[0].decode("ascii", "replace") == self.token[:8] and words[2].isdigit():
-                with self._lock:
-                    if len(self._counts) < _MOST_VOLLEYS:
-                        self._counts[(words[1].decode("ascii", "replace"), int(words[2]))] += 1
+        """Received and counted under one lock: what has left the socket is in the counts."""
+        for _ in range(1 << 16):
+            with self._lock:
+                try:
+                    data = self._datagrams.recv(1 << 16)
+                except BlockingIOError:
+                    return
+                words = data[:200].split(b" ")
+                known = len(words) >= 3 and words[0].decode("ascii", "replace") == self.token[:8]
+                if known and words[2].isdigit() and len(self._counts) < _MOST_VOLLEYS:
+                    self._counts[(words[1].decode("ascii", "replace"), int(words[2]))] += 1
 
     def _close(self, peer: Any) -> None:
         self._selector.unregister(peer)

@@ -46,6 +46,7 @@ _PATHS = {
     "retired pages/pending page blacklist": "retired_pending", "retired pages/pending retirement": "retired_pending",
     "fabric/state": "fabric_state", "fabric/status": "fabric_status", "fabric/health/summary": "fabric_health",
     "gpu recovery action": "recovery_action", "gpu reset status/reset required": "reset_required",
+    "gpu reset status/drain and reset recommended": "drain_recommended",
 }  # fmt: skip
 _REASONS = {
     "idle": "reason_idle", "gpu idle": "reason_idle", "sw power cap": "reason_power_cap",

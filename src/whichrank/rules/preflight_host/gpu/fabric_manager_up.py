@@ -23,6 +23,7 @@ from typing import Any
 
 from whichrank.model.preflight import Check, Launch, healthy, unhealthy
 from whichrank.records.inspection import HostProbes, items, text
+from whichrank.rules.preflight_gpus import Sign, worst
 
 CODE = "PREH107"
 CAUSE = "fabric-manager"
@@ -37,14 +38,16 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check 
     states = [(gpu.get("index"), gpu.get("values") or {}) for gpu in items(values, "gpus")]
     told = [(i, str(v.get("fabric_state", "")), str(v.get("fabric_status", "")), str(v.get("fabric_health", "")))
             for i, v in states if v.get("fabric_state")]  # fmt: skip
+    signs = []
     for index, state, status, health in told:
-        named = (index,) if isinstance(index, int) else ()
         if state.lower() in _NOT_READY:
-            return unhealthy(state, f"GPU {index}: fabric state {state}", gpus=named)
-        if state.lower() == "completed" and status.lower() not in ("", "success", "n/a"):
-            return unhealthy(status, f"GPU {index}: fabric status {status}", gpus=named)
-        if health.lower() not in _FINE:
-            return unhealthy(health, f"GPU {index}: fabric health {health}", severity="warning", gpus=named)
+            signs.append(Sign(index, f"fabric state {state}"))
+        elif state.lower() == "completed" and status.lower() not in ("", "success", "n/a"):
+            signs.append(Sign(index, f"fabric status {status}"))
+        elif health.lower() not in _FINE:
+            signs.append(Sign(index, f"fabric health {health}", "warning"))
+    if bad := worst(signs):
+        return bad
     if any(state.lower() == "completed" for _, state, _, _ in told):
         return healthy("Completed")
     manager = host.values("fabric_manager")

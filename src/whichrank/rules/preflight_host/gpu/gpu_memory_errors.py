@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from whichrank.model.preflight import Check, Launch, healthy, unhealthy, unknown
-from whichrank.records.inspection import HostProbes, items
+from whichrank.model.preflight import Check, Launch, healthy, unknown
+from whichrank.records.inspection import HostProbes
+from whichrank.rules.preflight_gpus import Sign, states, worst
 
 CODE = "PREH102"
 CAUSE = "ecc-error"
@@ -33,17 +34,16 @@ _REPLACE = ("Have the board replaced: it has no spare rows left or its SRAM is f
 
 
 def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:  # noqa: ARG001
-    gpus = items(values, "gpus")
     told = 0
-    for gpu in gpus:
-        state: Mapping[str, Any] = gpu.get("values") or {}
+    signs: list[Sign] = []
+    for index, state in states(values):
         told += any(key in state for key in ("ecc_unc_volatile", "remap_pending", "retired_pending"))
-        index = gpu.get("index")
-        named = (index,) if isinstance(index, int) else ()
         if words := _replace(state):
-            return unhealthy(words, f"GPU {index}: {words}", fix=_REPLACE, gpus=named, quote=words)
-        if words := _pending(state):
-            return unhealthy(words, f"GPU {index}: {words}", gpus=named, quote=words)
+            signs.insert(0, Sign(index, words, fix=_REPLACE))
+        elif words := _pending(state):
+            signs.append(Sign(index, words))
+    if bad := worst(signs):
+        return bad
     if not told:
         return unknown("no GPU here tells its ECC counters")
     return healthy("no open errors")

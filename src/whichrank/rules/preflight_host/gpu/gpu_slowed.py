@@ -21,8 +21,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from whichrank.model.preflight import Check, Launch, healthy, unhealthy, unknown
-from whichrank.records.inspection import HostProbes, items
+from whichrank.model.preflight import Check, Launch, healthy, unknown
+from whichrank.records.inspection import HostProbes
+from whichrank.rules.preflight_gpus import Sign, number, states, worst
 
 CODE = "PREH105"
 CAUSE = "gpu-thermal-or-power"
@@ -43,33 +44,26 @@ _CAPPED = 0.95
 
 def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:  # noqa: ARG001
     told = False
-    for gpu in items(values, "gpus"):
-        state: Mapping[str, Any] = gpu.get("values") or {}
-        index = gpu.get("index")
-        named = (index,) if isinstance(index, int) else ()
+    signs = []
+    for index, state in states(values):
         told = told or any(key.startswith("reason") for key in state)
         if words := next((words for key, words in _BAD.items() if str(state.get(key, "")).lower() == "active"), ""):
-            return unhealthy(words, f"GPU {index}: {words} is active", gpus=named)
+            signs.append(Sign(index, f"{words} is active"))
+            continue
         if words := _hot(state):
-            return unhealthy(words, f"GPU {index}: {words}", severity="warning", gpus=named)
-        limit, default = _number(state, "power_limit"), _number(state, "power_default")
+            signs.append(Sign(index, words, "warning"))
+        limit, default = number(state, "power_limit"), number(state, "power_default")
         if limit and default and limit < _CAPPED * default:
             words = f"power limit {limit:.0f} W of {default:.0f} W"
-            fix = (f"nvidia-smi -i {index} -pl {default:.0f}",)
-            return unhealthy(words, f"GPU {index}: {words}", severity="warning", fix=fix, gpus=named)
+            signs.append(Sign(index, words, "warning", (f"nvidia-smi -i {index} -pl {default:.0f}",)))
+    if bad := worst(signs):
+        return bad
     return healthy("not slowed") if told else unknown("the driver does not tell its clock event reasons")
 
 
 def _hot(state: Mapping[str, Any]) -> str:
-    margin = _number(state, "temperature_margin")
-    heat, slowdown = _number(state, "temperature"), _number(state, "temperature_slowdown")
+    margin = number(state, "temperature_margin")
+    heat, slowdown = number(state, "temperature"), number(state, "temperature_slowdown")
     if margin is None and heat is not None and slowdown is not None and slowdown > 0:
         margin = slowdown - heat
     return f"only {margin:.0f} C below its temperature limit" if margin is not None and margin <= _MARGIN_C else ""
-
-
-def _number(state: Mapping[str, Any], key: str) -> float | None:
-    try:
-        return float(str(state[key]))
-    except (KeyError, ValueError):
-        return None

@@ -34,11 +34,16 @@ PROBE = "gpus"
 FIX = ("Look for Xid 79 in the kernel log, then reset the GPU or reboot the host.",)
 
 
+_MISMATCH = "The driver was updated while its old module stays loaded: reboot, or reload the nvidia modules."
+
+
 def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:  # noqa: ARG001
     gpus, bus = items(values, "gpus"), [b for b in values.get("pci") or [] if isinstance(b, str)]
     if trouble := text(values, "trouble"):
         if "no answer" in trouble:
             return unhealthy(None, f"{trouble}: the driver is stuck", quote=trouble)
+        if "version mismatch" in trouble:
+            return unhealthy(None, trouble, fix=(_MISMATCH,), quote=trouble)
         if "not installed" in trouble or "not recorded" in trouble:
             return unknown(trouble)
         return unhealthy(None, f"the driver does not answer: {trouble}", quote=trouble)
@@ -46,10 +51,13 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
     if lost:
         words = f"GPU {lost[0].get('index')}: {lost[0]['trouble']}"
         return unhealthy(len(gpus) - len(lost), words, gpus=_indices(lost), quote=words)
+    if values.get("cut"):
+        return unknown("the report of nvidia-smi is cut: it names fewer GPUs than it announces")
     shown = {address(text(gpu, "bus_id")) for gpu in gpus}
     missing = [place for place in bus if address(place) not in shown]
     if missing and gpus:
-        words = f"{len(bus)} GPUs on the bus, the driver shows {len(gpus)}: {', '.join(missing)} is missing"
+        are = "is" if len(missing) == 1 else "are"
+        words = f"{len(bus)} GPUs on the bus, the driver shows {len(gpus)}: {', '.join(missing)} {are} missing"
         return unhealthy(len(gpus), words, quote=words)
     return _against_launch(values, len(gpus), launch)
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from whichrank.model.findings import Severity
 from whichrank.model.preflight import Check, Launch, healthy, unhealthy
-from whichrank.records.inspection import HostProbes, items
+from whichrank.records.inspection import HostProbes, items, text
 
 CODE = "PREH106"
 CAUSE = "nvlink-fault"
@@ -38,6 +38,8 @@ _FAR = 1000
 
 def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check | None:  # noqa: ARG001
     gpus = [(gpu.get("index"), items(gpu, "links")) for gpu in items(values, "gpus")]
+    if stuck := text(values, "links_why"):
+        return unhealthy("no answer", f"{stuck}: the driver is stuck", quote=stuck)
     if not any(links for _, links in gpus):
         return None
     active = {index: sum(1 for link in links if _active(link)) for index, links in gpus}

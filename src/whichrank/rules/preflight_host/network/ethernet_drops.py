@@ -45,4 +45,4 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check 
                 return unhealthy(f"{counter} +{value:.0f}", f"{name}: {counter} +{value:.0f}", severity="warning")
         if text(interface, "duplex") == "half" and text(interface, "state") == "up":
             return unhealthy("half duplex", f"{name}: half duplex", severity="warning")
-    return healthy(f"{len(adapters)} adapters")
+    return healthy(f"{len(adapters)} adapter{'' if len(adapters) == 1 else 's'}")

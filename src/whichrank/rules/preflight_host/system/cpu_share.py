@@ -42,5 +42,5 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
         f"quota of {quota:g} CPUs" if quota is not None and quota < allowed else f"CPUs {values.get('allowed')} allowed"
     )
     if usable < ranks:
-        return unhealthy(round(usable, 2), f"{ranks} rank(s), {why}")
-    return healthy(round(usable, 2), why)
+        return unhealthy(round(usable, 2), f"{ranks} rank{'' if ranks == 1 else 's'} on {usable:g} CPUs ({why})")
+    return healthy(f"{usable:g} CPUs", why)

@@ -43,9 +43,13 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
             return unhealthy(f"{free / 2**20:,.0f} MiB", f"{path}: {free / 2**20:,.0f} MiB free")
         if number(folder, "inodes_free") == 0:
             return unhealthy("no inodes", f"{path}: no inodes left")
+    speeds = {}
     for folder in items(host.values("disk_speed") or {}, "folders"):
         speed = number(folder, "write_mb_s")
         if speed is not None and speed < _SLOW:
             return unhealthy(f"{speed} MB/s", f"{text(folder, 'path')} writes {speed} MB/s", severity="warning")
+        if speed is not None:
+            speeds[text(folder, "path")] = speed
     room = min(number(folder, "free") or 0 for folder in folders)
-    return healthy(f"{room / 2**30:,.0f} GiB free")
+    slowest = min(speeds, key=lambda path: speeds[path], default="")
+    return healthy(f"{room / 2**30:,.0f} GiB free", f"{slowest} writes {speeds[slowest]:.0f} MB/s" if speeds else "")

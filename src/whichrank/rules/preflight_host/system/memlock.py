@@ -39,7 +39,7 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
     limit = number(values, "memlock")
     if limit is None:
         return unknown("the limit can't be told")
-    told = "unlimited" if limit < 0 else f"{limit:.0f} bytes"
+    told = "unlimited" if limit < 0 else f"{limit / 1024:,.0f} KiB"
     adapters = [str(port.get("device")) for port in items(host.values("rdma") or {}, "ports")]
     if 0 <= limit < _ENOUGH and adapters:
         return unhealthy(told, f"memlock is {told}, and {adapters[0]} is an RDMA adapter")
