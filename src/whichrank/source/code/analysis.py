@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from whichrank.facts.collectives import rank_sources
-from whichrank.source.code.events import Event, Op, blocks
+from whichrank.source.code.events import Event, Exit, Op, blocks
 from whichrank.source.code.frame import Frame
 from whichrank.source.code.index import Class, Function, Module, Project, dotted, last_name, resolve
+from whichrank.source.code.leaving import how_it_ends, quits
 from whichrank.source.code.signals import Interrupted
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, ParamOrigin, Taint, Value, functions_of, join, union
 
@@ -41,6 +42,10 @@ class Summary:
     fills: dict[str, Taint] = field(default_factory=dict)
     splits: int = 0
     """How many of its conditions may differ between ranks."""
+    ends: Exit | None = None
+    """How it ends the process, where it never returns."""
+    quits: list[Value] = field(default_factory=list)
+    """Conditions under which it ends this rank quietly."""
 
 
 @dataclass(slots=True)
@@ -94,6 +99,8 @@ class Analysis:
     too_deep: list[Function] = field(default_factory=list)
     local_groups: list[tuple[Op, Taint]] = field(default_factory=list)
     """Groups whose members every rank works out for itself."""
+    half_splits: list[tuple[Op, Taint]] = field(default_factory=list)
+    """all_to_all with sizes of this rank's own on one side only."""
     open: set[Function] = field(default_factory=set)
     """Functions that are being read."""
     operations: int = 0
@@ -124,6 +131,7 @@ class Analysis:
         self.laters.clear()
         self.schedules.clear()
         self.local_groups.clear()
+        self.half_splits.clear()
         self.operations = 0
         for module in self.project.modules.values():
             if module.body is not None:
@@ -132,10 +140,12 @@ class Analysis:
                 self.summary(function)
 
     def _new_functions(self) -> bool:
-        """Whether functions were passed on to where they were not known: callbacks through several hands."""
+        """Whether functions or objects were passed on to where they were not known: callbacks through several hands."""
         for key, values in self.gathering.items():
             known = self.known.get(key, UNKNOWN)
             if not set(functions_of(values)) <= set(functions_of([known])):
+                return True
+            if known.thing is None and any(value.thing is not None for value in values):
                 return True
         return False
 
@@ -160,6 +170,8 @@ class Analysis:
         made.turns, made.generator = frame.turns, frame.generator
         made.returns = self._returned(frame)
         made.writes, made.splits, made.fills = frame.writes, frame.splits, frame.fills
+        made.ends = how_it_ends(function, frame.out) if not frame.generator else None
+        made.quits = quits(function, frame.out)
         return made
 
     def _returned(self, frame: Frame) -> Value:

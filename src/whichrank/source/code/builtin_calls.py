@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from whichrank.source.code.events import Risk
 from whichrank.source.code.expressions import evaluate, mixed
+from whichrank.source.code.index import Function
 from whichrank.source.code.loops import elements, object_length
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Value, per_rank, union
 
@@ -88,11 +89,14 @@ def _next(frame: Frame, made: Call) -> Value:
     return value
 
 
-def _partial(_frame: Frame, made: Call) -> Value:
+def _partial(frame: Frame, made: Call) -> Value:
     """functools.partial: the function, with what it was given already."""
     first = made.args[0] if made.args else UNKNOWN
     if first.thing is None or "itself" not in first.tags:
         return UNKNOWN
+    if isinstance(first.thing, Function):
+        params = [name for name in first.thing.params if not (first.thing.is_method and name in {"self", "cls"})]
+        frame.analysis.called(first.thing, {**dict(zip(params, made.args[1:], strict=False)), **made.keywords})
     return first._replace(items=tuple(made.args[1:]), fields=made.keywords).tagged("partial")
 
 

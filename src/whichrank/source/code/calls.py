@@ -7,11 +7,21 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from whichrank.facts.collectives import Argument, Collective, collectives, rank_sources
-from whichrank.source.code import libraries
+from whichrank.source.code import groups, libraries
 from whichrank.source.code.builtin_calls import BUILTINS
 from whichrank.source.code.events import Enter, Event, Fork, Op, Risk
-from whichrank.source.code.expressions import ALIAS, CARRIED, environment, evaluate, looked_up, mixed, rank_value
+from whichrank.source.code.expressions import (
+    AGREED_TAG,
+    ALIAS,
+    CARRIED,
+    environment,
+    evaluate,
+    looked_up,
+    mixed,
+    rank_value,
+)
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
+from whichrank.source.code.leaving import quit_by
 from whichrank.source.code.loops import object_length
 from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, constant, functions_of, join, union
 
@@ -259,9 +269,7 @@ def _operation(frame: Frame, made: Call, spec: Collective) -> Value:
     root, root_node = made.argument(spec.root)
     op, op_node = made.argument(spec.op)
     whole = spec.group is not None and spec.group.keyword == "device_mesh" and not isinstance(group_node, ast.Subscript)
-    text = "" if whole or group_node is None or _none(group_node) else ast.unparse(group_node)
-    if text in {"dist.group.WORLD", "torch.distributed.group.WORLD", "group.WORLD", "GroupMember.WORLD"}:
-        text = ""
+    text = "" if whole else groups.group_text(group, group_node)
     event = Op(spec.call, spec.kind, frame.function, made.node.lineno, text)
     event.members = group.ranks if "group" in group.tags else None
     event.root = ast.unparse(root_node) if root_node is not None else ""
@@ -274,6 +282,8 @@ def _operation(frame: Frame, made: Call, spec: Collective) -> Value:
     frame.emit(event)
     frame.analysis.note_call(event, made, spec, (root, op))
     _make_uniform(frame, made, spec)
+    if spec.call == "all_to_all_single":
+        _half_split(frame, made, event)
     if spec.kind == "group":
         if spec.call == "new_group":
             members = made.argument(Argument("ranks", 0))[0]
@@ -282,6 +292,19 @@ def _operation(frame: Frame, made: Call, spec: Collective) -> Value:
                 frame.analysis.local_groups.append((event, union(members.taint, members.length)))
         return libraries.group_value(made)
     return libraries.result(frame, made, spec)
+
+
+def _half_split(frame: Frame, made: Call, event: Op) -> None:
+    """Sizes that this rank worked out from its own data, without those that the others will send."""
+    (theirs, out_node), (mine, in_node) = (
+        made.argument(Argument(name, at)) for name, at in (("output_split_sizes", 2), ("input_split_sizes", 3))
+    )
+    given = [node is not None and not _none(node) for node in (out_node, in_node)]
+    same = all(given) and out_node is not None and in_node is not None and ast.unparse(out_node) == ast.unparse(in_node)
+    if same or given.count(True) == 1:
+        taint = union(mine.taint, mine.length, theirs.taint, theirs.length)
+        if taint:
+            frame.analysis.half_splits.append((event, taint))
 
 
 def _none(node: ast.expr) -> bool:
@@ -306,9 +329,9 @@ def _cleanse(frame: Frame, node: ast.expr) -> None:
         return _cleanse(frame, node.func.value)  # x.detach(), x.view(-1)
     text = dotted(node)
     if isinstance(node, ast.Name) and node.id in frame.env:
-        frame.env[node.id] = Value(tags=(frame.env[node.id].tags - CARRIED) | {"shared"})
+        frame.env[node.id] = Value(tags=(frame.env[node.id].tags - CARRIED) | {"shared", AGREED_TAG})
     elif text:
-        frame.paths[text] = Value(tags=frozenset({"shared"}))
+        frame.paths[text] = Value(tags=frozenset({"shared", AGREED_TAG}))
         if text.startswith("self."):
             frame.writes[text[5:]] = UNKNOWN
     if isinstance(node, ast.List | ast.Tuple):
@@ -418,6 +441,8 @@ def _enter(frame: Frame, made: Call, target: Function, param: str = "", *, insid
         frame.emit(Enter(target, made.node.lineno, frame.function, bound, param))
     _written_by(frame, made, target)
     summary = frame.analysis.summary(target)
+    if summary.quits:
+        quit_by(frame, summary, target, bound, made.node.lineno)
     returns = summary.returns
     for name, filled in summary.fills.items():
         node = _argument_node(made, target, name)
@@ -486,9 +511,11 @@ def _source(frame: Frame, made: Call) -> Value | None:
     source = rank_sources("call").get(made.name)
     if source is not None:
         if made.args or "group" in made.keywords:
-            grouped = not (made.node.args and _none(made.node.args[0]))
-            if grouped and source.kind == "rank":
-                return rank_value(frame, made.node, f"{made.name}()", "part", "group")
+            value, node = made.argument(Argument("group", 0))
+            group = groups.group_text(value, node)
+            if group and source.kind == "rank":
+                said = node.value if isinstance(node, ast.Constant) else group
+                return rank_value(frame, made.node, f"{made.name}({said})", "part", "group")
         return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
     if made.name in {"step", "reset"} and _ENVIRONMENT.search(made.receiver_text):
         origin = Origin("data", f"the simulation of this rank ({made.receiver_text})", *frame.at(made.node))
@@ -544,8 +571,10 @@ def _from_container(made: Call) -> Value | None:
     """What a dictionary or a registry of functions gives back."""
     if made.name in LOOKUPS:
         return looked_up(made.receiver, made.args[0] if made.args else UNKNOWN)
-    if made.name in {"values", "items", "copy"} and made.receiver.holds:
-        return made.receiver._replace(fields=None, ranks=None)
+    if made.name in {"values", "items", "copy"} and (made.receiver.holds or made.receiver.fields):
+        held = made.receiver if made.receiver.holds else join((made.receiver.fields or {}).values())
+        kept = Value(made.receiver.taint, made.receiver.length, thing=held.thing, holds=held.holds, kinds=held.kinds)
+        return kept.tagged("pairs") if made.name == "items" else kept
     return None
 
 

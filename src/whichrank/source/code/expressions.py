@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from whichrank.facts.collectives import collectives, rank_sources
 from whichrank.source.code.events import Fork
-from whichrank.source.code.index import Class, Function, Module, dotted, from_lambda, resolve
+from whichrank.source.code.groups import WORLD_GROUP, is_world
+from whichrank.source.code.index import Class, Function, Module, dotted, from_lambda, last_name, resolve
 from whichrank.source.code.values import (
     CLEAN,
     NO_TAGS,
@@ -41,7 +42,9 @@ WORLD_NAMES = frozenset(
 WRAPPERS = frozenset({"ddp", "fsdp", "deepspeed"})
 ALIAS = "alias:"
 """Marks a variable that stands for a function of a library: `reduce = dist.all_reduce`."""
-CARRIED = frozenset({"wrapped_output"})
+AGREED_TAG = "agreed"
+"""Marks what came out of a collective and is the same on all ranks."""
+CARRIED = frozenset({"wrapped_output", AGREED_TAG})
 """Tags that what is computed from a value keeps."""
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mod: operator.mod, ast.FloorDiv: operator.floordiv,
@@ -151,6 +154,8 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
         return constant(WORLD)
     if "ReduceOp." in text:
         return constant(text.rpartition(".")[2])
+    if is_world(text):
+        return Value(tags=frozenset({"group", WORLD_GROUP}), ranks=(list(range(WORLD)),) * WORLD)
     if text and is_setting(text) and node.attr not in AGREED:
         set_by = frame.analysis.settings.get(setting_name(text))
         if set_by:
@@ -396,7 +401,7 @@ def _set(frame: Frame, node: ast.Set) -> Value:
 
 def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     base = evaluate(frame, node.value)
-    if dotted(node.value).endswith("environ") and isinstance(node.slice, ast.Constant):
+    if last_name(node.value) == "environ" and isinstance(node.slice, ast.Constant):
         return environment(frame, node, node.slice.value)
     if isinstance(node.slice, ast.Slice):
         ends = [evaluate(frame, e) for e in (node.slice.lower, node.slice.upper, node.slice.step) if e is not None]

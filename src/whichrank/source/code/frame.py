@@ -24,7 +24,16 @@ from whichrank.source.code.events import (
     exits,
     matters,
 )
-from whichrank.source.code.expressions import WORLD_NAMES, evaluate, is_setting, rank_value, reference, setting_name
+from whichrank.source.code.expressions import (
+    AGREED_TAG,
+    WORLD_NAMES,
+    evaluate,
+    is_setting,
+    rank_value,
+    reference,
+    setting_name,
+)
+from whichrank.source.code.groups import default_of
 from whichrank.source.code.index import Class, Function, Module, dotted, last_name, resolve
 from whichrank.source.code.loops import (
     BATCH_NAMES,
@@ -36,7 +45,9 @@ from whichrank.source.code.loops import (
     turns,
     unrolled,
 )
-from whichrank.source.code.merging import all_merged, asks_world, caught, merged
+from whichrank.source.code.leaving import ends_process, never_returns
+from whichrank.source.code.managers import with_block
+from whichrank.source.code.merging import all_merged, asks_world, caught, done_or_not, merged
 from whichrank.source.code.values import (
     CLEAN,
     UNKNOWN,
@@ -56,8 +67,6 @@ from whichrank.source.code.values import (
 if TYPE_CHECKING:
     from whichrank.source.code.analysis import Analysis
 
-ENDS = frozenset({"sys.exit", "exit", "quit", "os._exit", "os.abort"})
-_FIRST = re.compile(r"(?:main|zero|master|rank_?0|rank_zero)\w*_first$|^main_process_first$")
 MISSING_FILE = frozenset({"FileNotFoundError", "FileExistsError", "IsADirectoryError", "NotADirectoryError"})
 PROBE = re.compile(r"^_?(?:is|has|supports?|can|check)_|available|supported|installed|version|compatible")
 NESTED = frozenset({"setdefault", "get"})
@@ -119,9 +128,11 @@ class Frame:
             tags |= {"queue"}
         if MASK_NAME.fullmatch(name):
             tags |= {"mask"}
-        if name in BATCH_NAMES or LOCAL_NAME.fullmatch(name):
+        agreed = AGREED_TAG in brought.tags and not self.analysis.resolve(brought.taint)
+        if not agreed and (name in BATCH_NAMES or LOCAL_NAME.fullmatch(name)):
             taint |= {Origin("data", f"the parameter {name}: this rank's data", *self.at(node))}
-        return brought._replace(taint=taint, length=length, tags=tags)
+        ranks = brought.ranks if brought is not UNKNOWN else default_of(self, name)
+        return brought._replace(taint=taint, length=length, tags=tags, ranks=ranks)
 
     def _annotation(self, name: str) -> str:
         arguments = self.function.node.args if self.function.node is not None else None
@@ -204,7 +215,7 @@ class Frame:
                 items = _spread(target.elts, value.items)
             for number, each in enumerate(target.elts):
                 inner = each.value if isinstance(each, ast.Starred) else each
-                whole = Value(value.taint, tags=value.tags & {"wrapped_output", "ddp", "loader"})
+                whole = Value(value.taint, tags=value.tags & {"wrapped_output", "ddp", "loader", AGREED_TAG})
                 self.bind(inner, items[number] if items is not None else whole)
         elif isinstance(target, ast.Subscript):
             evaluate(self, target.slice)
@@ -341,6 +352,7 @@ class Frame:
             item = item._replace(taint=item.taint | {origin}).tagged("element")
         drawn = self._drawn(source, node)
         self.loops.append(counted.length)
+        self.ran_out.append(CLEAN)
         again = len(self.loops) <= _TWICE and not self.analysis.gathers
         for last in (False, True) if again else (True,):
             self.bind(node.target, item)
@@ -348,10 +360,12 @@ class Frame:
             events = [*drawn, *events]
             if last and matters(events):
                 text = ast.unparse(node.iter)[:160]
-                loop = Loop("for", text, node.lineno, events, counted.length, joined=self.joined > 0)
+                length = union(counted.length, self.ran_out[-1])
+                loop = Loop("for", text, node.lineno, events, length, joined=self.joined > 0)
                 loop.test = Value(ranks=counted.ranks, tags=source.tags)
-                self.emit(loop)
+                self.emit(loop if not source.holds else _chosen(loop))
         self.loops.pop()
+        self.ran_out.pop()
         return self.block(node.orelse) and False
 
     def _drawn(self, source: Value, node: ast.For | ast.AsyncFor) -> list[Event]:
@@ -422,6 +436,8 @@ class Frame:
             handlers.append(Handler(types, item.lineno, events, ending(events) == "raise"))
             if not handler_ended:
                 envs.append(self.env if alike else caught(mine[0], self.env, self.at(item)))
+                if not alike and not ended:
+                    envs[0] = done_or_not(before, envs[0], self.at(item))
         self.env = all_merged(envs) if envs else after
         final, final_ended = self.inside(node.finalbody)
         if any(map(matters, (body, orelse, final, *(h.body for h in handlers)))):
@@ -438,53 +454,6 @@ class Frame:
                 if isinstance(part, ast.Call) and last_name(part.func) == "next" and len(part.args) == 1:
                     found = union(found, turns(self, self.aside(part.args[0])[1]).length)
         return found
-
-    def with_block(self, node: ast.With | ast.AsyncWith) -> bool:
-        quiet = joined = 0
-        first = ""
-        managers: list[tuple[Value, ast.withitem]] = []
-        for item in node.items:
-            calls = [n for n in ast.walk(item.context_expr) if isinstance(n, ast.Call)]
-            names = {last_name(c.func) for c in calls}
-            whole = isinstance(item.context_expr, ast.Call)
-            quiet += int(bool(names & {"no_sync", "no_backward_sync"}) and whole)
-            joined += int(bool(names & {"join", "Join", "join_uneven_inputs"}))
-            if any(_FIRST.search(name) for name in names):
-                first = ast.unparse(item.context_expr)[:120]
-                continue
-            value = evaluate(self, item.context_expr)
-            managers.append((value, item))
-            entered = self._manager(value, "__enter__", item)
-            if item.optional_vars is not None:
-                self.bind(item.optional_vars, entered or value)
-        self.no_sync += quiet
-        self.joined += joined
-        if first:
-            events, ended = self.inside(node.body)
-            if matters(events):
-                self.emit(First(node.lineno, first, events))
-        elif local := next((value for value, _ in managers if "no_sync" in value.tags and differs(value)), None):
-            events, ended = self.inside(node.body)
-            silent = [e for e in events if not (isinstance(e, Op) and e.name == "backward")]
-            self.emit(Fork(Value(local.taint), "no_sync()", node.lineno, events, silent))
-        else:
-            ended = self.block(node.body)
-        for value, item in reversed(managers):
-            self._manager(value, "__exit__", item)
-        self.no_sync -= quiet
-        self.joined -= joined
-        return ended
-
-    def _manager(self, value: Value, name: str, item: ast.withitem) -> Value | None:
-        """What a context manager of the project does at its start or end."""
-        if not isinstance(value.thing, Class) or "itself" in value.tags:
-            return None
-        found = self.analysis.project.method(value.thing, name)
-        if found is None:
-            return None
-        self.emit(Enter(found, item.context_expr.lineno, self.function))
-        returned = self.analysis.summary(found).returns
-        return value if returned.thing is value.thing or returned is UNKNOWN else returned
 
     def declare_global(self, node: ast.Global) -> bool:
         self.globals |= set(node.names)
@@ -503,17 +472,20 @@ class Frame:
             empty = node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
             self.emit(Leave("return", node.lineno, empty))
             return True
+        kind = kinds[type(node)]
         if isinstance(node, ast.Raise) and node.exc is not None:
             evaluate(self, node.exc)
-        self.emit(Leave(kinds[type(node)], node.lineno))
+            kind = ends_process(node.exc) or kind
+        self.emit(Leave(kind, node.lineno))
         return True
 
     def expression(self, node: ast.Expr) -> bool:
+        before = len(self.out)
         evaluate(self, node.value)
-        if isinstance(node.value, ast.Call) and dotted(node.value.func) in ENDS:
-            self.emit(Leave("exit", node.lineno))
-            return True
-        return False
+        kind = ends_process(node.value) or never_returns(self, self.out[before:])
+        if kind is not None:
+            self.emit(Leave(kind, node.lineno))
+        return kind is not None
 
     def definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         function = self.function.module.defs.get(node)
@@ -577,6 +549,14 @@ class Frame:
         return False
 
 
+def _chosen(loop: Loop) -> Event:
+    """A list of callbacks that some ranks have and others lack is a choice, not uneven data."""
+    if not loop.length:
+        return loop
+    taint, loop.length = loop.length, CLEAN
+    return Fork(Value(taint), loop.text, loop.line, [loop], [])
+
+
 def _loaded(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Name):
         return ast.copy_location(ast.Name(target.id, ast.Load()), target)
@@ -629,7 +609,7 @@ def _types(node: ast.expr | None) -> list[ast.expr]:
 _STATEMENTS: dict[type[ast.stmt], Callable[[Frame, Any], bool]] = {
     ast.Assign: Frame.assign, ast.AnnAssign: Frame.assign, ast.AugAssign: Frame.augment, ast.If: Frame.condition,
     ast.For: Frame.loop, ast.AsyncFor: Frame.loop, ast.While: Frame.while_loop, ast.Try: Frame.attempt,
-    ast.With: Frame.with_block, ast.AsyncWith: Frame.with_block, ast.Return: Frame.leave, ast.Break: Frame.leave,
+    ast.With: with_block, ast.AsyncWith: with_block, ast.Return: Frame.leave, ast.Break: Frame.leave,
     ast.Continue: Frame.leave, ast.Raise: Frame.leave, ast.Expr: Frame.expression, ast.FunctionDef: Frame.definition,
     ast.AsyncFunctionDef: Frame.definition, ast.ClassDef: Frame.class_body, ast.Match: Frame.match,
     ast.Global: Frame.declare_global,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.source.code.index import Class, last_name
 from whichrank.source.code.loops import QUEUES, rounds
+from whichrank.source.code.spawning import spawned
 from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, per_rank, union
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def special(frame: Frame, made: Call) -> Value | None:
         if held is not None and (tags := held.tags & {"ddp", "fsdp", "deepspeed"}):
             return _forward(frame, made, min(tags))
     _schedule(frame, made)
-    for known in (_collection, _spawned, _tensor, _unwrapped):
+    for known in (_collection, spawned, _tensor, _unwrapped):
         value = known(frame, made)
         if value is not None:
             return value
@@ -173,6 +174,10 @@ def _collection(frame: Frame, made: Call) -> Value | None:
         return Value(first.taint, bound.taint, first.tags)
     if made.name in _KINDS:
         return Value(tags=_KINDS[made.name])
+    if made.full in _GENERATORS:
+        return _generator(frame, made)
+    if made.full.startswith("torchmetrics.") and made.name[:1].isupper():
+        return Value(tags=frozenset({"metric"}))
     if made.name == "fully_shard" and made.node.args:
         return _sharded(frame, made)
     if made.name == "prepare" and (is_a(frame, made, "accelerator")):
@@ -180,6 +185,19 @@ def _collection(frame: Frame, made: Call) -> Value | None:
     if made.full == "deepspeed.initialize":
         return _deepspeed(frame, made)
     return None
+
+
+_GENERATORS = frozenset({
+    "random.Random", "random.SystemRandom", "numpy.random.default_rng", "numpy.random.RandomState",
+    "numpy.random.Generator",
+})  # fmt: skip
+
+
+def _generator(frame: Frame, made: Call) -> Value:
+    """A generator of random numbers: its own seed decides, or each process draws for itself."""
+    if made.args or made.keywords:
+        return Value(union(*(value.taint for value in (*made.args, *made.keywords.values()))))
+    return Value(frozenset({Origin("random", f"{made.full}() without a seed", *frame.at(made.node))}))
 
 
 def _sharded(frame: Frame, made: Call) -> Value:
@@ -227,34 +245,6 @@ def _deepspeed(frame: Frame, made: Call) -> Value:
     frame.analysis.operations += 1
     engine = Value(tags=frozenset({"deepspeed"}))
     return Value(items=(engine, UNKNOWN, Value(tags=frozenset({"loader"})), UNKNOWN))
-
-
-_LATER = {
-    "Thread": "thread",
-    "Timer": "thread",
-    "submit": "thread",
-    "register": "callback",
-    "signal": "callback",
-    "finalize": "callback",
-}
-
-
-def _spawned(frame: Frame, made: Call) -> Value | None:
-    """A function that another thread or the interpreter calls later."""
-    kind = _LATER.get(made.name)
-    if kind is None or (made.name == "register" and made.full != "atexit.register"):
-        return None
-    if made.name == "signal" and made.full != "signal.signal":
-        return None
-    if made.full and isinstance(frame.analysis.project.find(made.full), Class):
-        return None
-    wanted = made.keywords.get("target") or made.keywords.get("function")
-    for value in [wanted, *made.args] if wanted is not None else made.args:
-        if value is not None and not isinstance(value.thing, Class | None) and "itself" in value.tags:
-            frame.analysis.later(kind, value.thing, frame.function, made.node.lineno)
-    if made.name == "submit":
-        return None
-    return Value(tags=frozenset({"thread"})) if kind == "thread" else UNKNOWN
 
 
 def _tensor(frame: Frame, made: Call) -> Value | None:
@@ -344,7 +334,9 @@ def result(_frame: Frame, made: Call, spec: Collective) -> Value:
     tag = _WRAPPERS.get(made.name)
     if tag is not None:
         return Value(tags=frozenset({tag}))
-    if "result" in spec.uniform or spec.call in {"backward", "step"}:
+    if "result" in spec.uniform:
+        return Value(tags=frozenset({"agreed"}))
+    if spec.call in {"backward", "step"}:
         return UNKNOWN
     if spec.call == "forward":
         return Value(tags=frozenset({"wrapped_output"}))

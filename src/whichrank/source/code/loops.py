@@ -35,6 +35,8 @@ def elements(frame: Frame, value: Value, node: ast.AST) -> Value:
     if value.tags & {"loader", "prepared"}:
         origin = Origin("data", "a batch of this rank's data", *frame.at(node))
         return Value(frozenset({origin}), tags=frozenset({"element"}))
+    if "pairs" in value.tags:
+        return Value(items=(UNKNOWN, elements(frame, value._replace(tags=value.tags - {"pairs"}), node)))
     if value.holds:
         return Value(value.taint, thing=value.holds[0], tags=frozenset({"itself"}), holds=value.holds)
     if value.items:

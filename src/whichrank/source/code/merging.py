@@ -50,6 +50,17 @@ def caught(before: dict[str, Value], after: dict[str, Value], at: tuple[str, int
     return {**after, **changed}
 
 
+def done_or_not(before: dict[str, Value], after: dict[str, Value], at: tuple[str, int]) -> dict[str, Value]:
+    """Flags that the body of an attempt sets, `done = True`: a rank that failed has not come so far."""
+    origin: Taint = frozenset({Origin("exception", "whether this rank got an exception", *at)})
+    marked = dict(after)
+    for name, value in after.items():
+        old = before.get(name)
+        if old is not None and old.ranks is not None and value.ranks is not None and old.ranks != value.ranks:
+            marked[name] = value._replace(taint=union(value.taint, origin), ranks=None)
+    return marked
+
+
 def all_merged(envs: list[dict[str, Value]]) -> dict[str, Value]:
     merged = dict(envs[0])
     for env in envs[1:]:

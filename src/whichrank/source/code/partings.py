@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from whichrank.model.evidence import Ref
 from whichrank.records.code import Disagreement, Operation, Parting, Reason, Shape
+from whichrank.source.code import groups
 from whichrank.source.code.analysis import Analysis
 from whichrank.source.code.events import (
     ALIKE,
@@ -80,7 +81,14 @@ class Judge:
         if steps and function.name == "__del__":
             reason = Origin("time", "every rank collects garbage when it likes", function.module.label, function.line)
             self._add("destructor", [reason], function.line, "", steps, [])
-        self._walk(summary.events, None)
+        self._walk(summary.events, None, frozenset(self._door(function)))
+
+    def _door(self, function: Function) -> set[int]:
+        """Branches in `__enter__` that `__exit__` of the same class makes up for, and the other way round."""
+        if function.name not in {"__enter__", "__exit__"} or function.owner is None:
+            return set()
+        methods = [self.analysis.project.method(function.owner, name) for name in ("__enter__", "__exit__")]
+        return self._paired([e for m in methods if m is not None for e in self.analysis.summary(m).events])
 
     def judge_later(self) -> None:
         """Functions that another thread, a signal or the interpreter's end calls."""
@@ -96,7 +104,8 @@ class Judge:
                 continue
             if shared:
                 self.function = later.function
-                what = "another thread" if later.kind == "thread" else "a callback that runs at any time"
+                whats = {"thread": "another thread", "task": "a task that runs when what it waits for is there"}
+                what = whats.get(later.kind, "a callback that runs at any time")
                 reason = Origin("order", f"{what} calls {later.target.name}()", later.function.module.label, later.line)
                 shape: Shape = "thread" if later.kind == "thread" else "callback"
                 self._add(shape, [reason], later.line, "", shared, [])
@@ -242,7 +251,7 @@ class Judge:
                 if isinstance(members, list)
             )
         if kinds <= {"rank", "part", "host"}:
-            return True
+            return not groups.splits(reasons, op.group)
         return _WITHIN_REPLICA.search(op.group) is not None
 
     def _paired(self, events: list[Event]) -> set[int]:
@@ -262,8 +271,20 @@ class Judge:
                     and self._even(one, other)
                 ):
                     found |= {id(one), id(other)}
+                    self._between(events, one, other)
                     break
         return found
+
+    def _between(self, events: list[Event], one: Fork, other: Fork) -> None:
+        """All ranks communicate between two branches that make up for each other: some before, some after the rest."""
+        if one not in events or other not in events:
+            return
+        inside = events[events.index(one) + 1 : events.index(other)]
+        always = [event for event in inside if not (isinstance(event, Fork) and differs(event.test))]
+        groups_used = {step.op.group for arm in (one.then, one.other) for step in self.sequences.of(arm)}
+        steps = [step for step in self.sequences.of(always) if step.op.group in groups_used]
+        if steps and (reasons := self._reasons(one.test)):
+            self._add("first", reasons, one.line, one.text, steps, [], doers=1)
 
     def _even(self, one: Fork, other: Fork) -> bool:
         """Whether every rank does the same in the two branches together."""
@@ -352,7 +373,7 @@ class Judge:
             self._add("swallowed", [risk], handler.line, "", skipped, caught)
 
     def _swallowed(self, event: Attempt, handler: Handler, caught: list[Step], repeated: bool) -> bool:
-        risk, skipped = self._after_risk(event.body)
+        risk, skipped = self._after_risk(event.body, event.orelse)
         if risk is None and repeated:
             risk, skipped = self._read_below(event.body)
         if risk is None or not skipped or keys(caught) == keys(skipped):
@@ -360,14 +381,14 @@ class Judge:
         self._add("swallowed", [risk], handler.line, "", skipped, caught)
         return True
 
-    def _after_risk(self, events: list[Event]) -> tuple[Origin | None, list[Step]]:
+    def _after_risk(self, events: list[Event], then: list[Event] | None = None) -> tuple[Origin | None, list[Step]]:
         """What may fail on one rank alone, and the operations behind it."""
         for number, event in enumerate(events):
             risk = self._risk(event)
             behind = events[number + 1 :]
             if risk is not None:
                 own = self._behind_inside(event)
-                steps = [*own, *self.sequences.of(behind)]
+                steps = [*own, *self.sequences.of([*behind, *(then or ())])]
                 if steps:
                     return risk, steps
         return None, []

@@ -41,6 +41,10 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
 
 
 def _disagreements(analysis: Analysis) -> Iterator[Disagreement]:
+    for op, taint in analysis.half_splits:
+        if reasons := [o for o in analysis.resolve(taint) if o.kind in {"rank", "data"}]:
+            said = "the sizes that this rank sends are not those that the others expect"
+            yield Disagreement("size", operation(op), _reasons(analysis, reasons), said)
     for noted in analysis.noted:
         yield from _root(analysis, noted)
         yield from _reduction(analysis, noted)

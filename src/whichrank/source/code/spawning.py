@@ -1,0 +1,61 @@
+"""Functions that run at another moment: threads, tasks of an event loop, signals, the end of the interpreter."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from whichrank.source.code.expressions import evaluate
+from whichrank.source.code.index import Class, Function
+from whichrank.source.code.values import UNKNOWN, Value
+
+if TYPE_CHECKING:
+    from whichrank.source.code.calls import Call
+    from whichrank.source.code.frame import Frame
+
+_LATER = {
+    "Thread": "thread", "Timer": "thread", "submit": "thread", "to_thread": "thread", "run_in_executor": "thread",
+    "start_new_thread": "thread", "apply_async": "thread", "register": "callback", "signal": "callback",
+    "finalize": "callback", "add_signal_handler": "callback", "call_later": "callback",
+}  # fmt: skip
+_RETURNS = frozenset({"submit", "to_thread", "run_in_executor", "apply_async"})
+_OWN_NAME = {"register": "atexit.register", "signal": "signal.signal", "to_thread": "asyncio.to_thread"}
+"""Names that mean nothing without their module."""
+_TASKS = frozenset({"gather", "create_task", "ensure_future", "as_completed", "run_coroutine_threadsafe"})
+
+
+def spawned(frame: Frame, made: Call) -> Value | None:
+    """A function that another thread, the event loop or the interpreter calls later."""
+    if made.name in _TASKS and (made.full.startswith("asyncio.") or made.name == "create_task"):
+        for target in _coroutines(frame, made):
+            frame.analysis.later("task", target, frame.function, made.node.lineno)
+        return None
+    kind = _LATER.get(made.name)
+    if kind is None or made.full != _OWN_NAME.get(made.name, made.full):
+        return None
+    if made.full and isinstance(frame.analysis.project.find(made.full), Class):
+        return None
+    wanted = made.keywords.get("target") or made.keywords.get("function")
+    for value in [wanted, *made.args] if wanted is not None else made.args:
+        if value is not None and not isinstance(value.thing, Class | None) and "itself" in value.tags:
+            frame.analysis.later(kind, value.thing, frame.function, made.node.lineno)
+    if made.name in _RETURNS:
+        return None
+    return Value(tags=frozenset({"thread"})) if kind == "thread" else UNKNOWN
+
+
+def _coroutines(frame: Frame, made: Call) -> Iterator[Function]:
+    """Coroutines of the project that are started together, and that wait for something on their way."""
+    for node in made.node.args:
+        inner = node.value if isinstance(node, ast.Starred) else node
+        if isinstance(inner, ast.GeneratorExp | ast.ListComp):
+            inner = inner.elt
+        if not isinstance(inner, ast.Call):
+            continue
+        kept, frame.out = frame.out, []
+        target = evaluate(frame, inner.func).thing
+        frame.out = kept
+        if isinstance(target, Function) and isinstance(target.node, ast.AsyncFunctionDef):
+            if any(isinstance(part, ast.Await) for part in ast.walk(target.node)):
+                yield target
