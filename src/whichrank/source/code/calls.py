@@ -282,6 +282,8 @@ def _operation(frame: Frame, made: Call, spec: Collective) -> Value:
     frame.emit(event)
     frame.analysis.note_call(event, made, spec, (root, op))
     _make_uniform(frame, made, spec)
+    if spec.call == "init_process_group":
+        _told_rank(frame, made)
     if spec.call == "all_to_all_single":
         _half_split(frame, made, event)
     if spec.kind == "group":
@@ -292,6 +294,20 @@ def _operation(frame: Frame, made: Call, spec: Collective) -> Value:
                 frame.analysis.local_groups.append((event, union(members.taint, members.length)))
         return libraries.group_value(made)
     return libraries.result(frame, made, spec)
+
+
+def _told_rank(frame: Frame, made: Call) -> None:
+    """`init_process_group(rank=gpu)`: whatever it is called, this variable is the rank."""
+    value, node = made.argument(Argument("rank", 4))
+    text = dotted(node) if node is not None else ""
+    if text and not any(isinstance(origin, Origin) for origin in value.taint):
+        known = rank_value(frame, made.node, f"{text}, given to init_process_group as the rank", "rank", "world")
+        if text in frame.env:
+            frame.env[text] = known
+        elif "." in text:
+            frame.paths[text] = known
+            if text.startswith("self."):
+                frame.writes[text[5:]] = known
 
 
 def _half_split(frame: Frame, made: Call, event: Op) -> None:
@@ -365,7 +381,8 @@ def _method_called(frame: Frame, made: Call, func: ast.Attribute) -> Function | 
     if isinstance(func.value, ast.Call) and last_name(func.value.func) == "super" and frame.owner is not None:
         return _inherited(frame, frame.owner, made.name)
     if isinstance(made.receiver.thing, Class):
-        return _method(frame, made.receiver.thing, made.name)
+        name = "forward" if made.name == "apply" and "itself" in made.receiver.tags else made.name
+        return _method(frame, made.receiver.thing, made.name) or _method(frame, made.receiver.thing, name)
     if made.receiver_text == "self" or made.full.split(".")[0] in _module_roots(frame):
         return None
     return _only_one(frame, made.name)
@@ -412,6 +429,8 @@ def _bound(made: Call, target: Function) -> dict[str, Value]:
     """Arguments by the names of the parameters."""
     params = list(target.params)
     if target.is_method and params and params[0] in {"self", "cls"}:
+        params = params[1:]
+    elif made.name == "apply" and params and params[0] == "ctx":
         params = params[1:]
     bound = dict(zip(params, made.args, strict=False))
     bound.update((name, value) for name, value in made.keywords.items() if name in target.params)

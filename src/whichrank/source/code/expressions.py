@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whichrank.facts.collectives import collectives, rank_sources
+from whichrank.source.code import implicit
 from whichrank.source.code.events import Fork
 from whichrank.source.code.groups import WORLD_GROUP, is_world
 from whichrank.source.code.index import Class, Function, Module, dotted, from_lambda, last_name, resolve
@@ -143,7 +144,7 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
     own = isinstance(node.value, ast.Name) and node.value.id == "self" and frame.owner is not None
     base = Value(thing=frame.owner) if own else evaluate(frame, node.value)
     source = rank_sources("attribute").get(node.attr)
-    held = _member(frame, base, node.attr)
+    held = _member(frame, base, node)
     if held is not None and (held.taint or source is None):
         return held
     if source is not None:
@@ -164,8 +165,9 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
     return reference(frame, text) if known else _part(frame, node, base)
 
 
-def _member(frame: Frame, base: Value, name: str) -> Value | None:
+def _member(frame: Frame, base: Value, node: ast.Attribute) -> Value | None:
     """An attribute or a bound method of an object of the project."""
+    name = node.attr
     if not isinstance(base.thing, Class):
         return None
     if "itself" in base.tags:
@@ -176,8 +178,8 @@ def _member(frame: Frame, base: Value, name: str) -> Value | None:
     method = frame.analysis.project.method(base.thing, name)
     if method is None:
         return None
-    if "property" in method.decorators() or "cached_property" in method.decorators():
-        return frame.analysis.summary(method).returns
+    if implicit.is_property(method):
+        return implicit.entered(frame, method, node.lineno)
     return Value(thing=method, tags=frozenset({"itself"}))
 
 
@@ -410,6 +412,10 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
         taint = union(base.taint, marks)
         return Value(taint, union(base.length, length), base.tags & (CARRIED | {"loader", "set"}))
     index = evaluate(frame, node.slice)
+    if (drawn := implicit.operator_method(frame, base, node, "__getitem__")) is not None and drawn.thing is not None:
+        return drawn
+    if "uneven parts" in base.tags and index.taint:
+        return Value(union(base.taint, index.taint), index.taint)
     if (held := looked_up(base, index)) is not None:
         return held
     if base.items is not None and index.ranks is not None and isinstance(index.ranks[0], int):
@@ -507,8 +513,11 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generato
     return Value(union(value.taint, length, taint), length, frozenset(tags), holds=functions)
 
 
-def _formatted(frame: Frame, node: ast.expr) -> Value:
-    return _combined(frame, node)._replace(tags=NO_TAGS)
+def _formatted(frame: Frame, node: ast.JoinedStr) -> Value:
+    parts = [evaluate(frame, part.value) for part in node.values if isinstance(part, ast.FormattedValue)]
+    for part in parts:
+        implicit.operator_method(frame, part, node, "__format__", "__str__", "__repr__")
+    return mixed(parts)._replace(tags=NO_TAGS)
 
 
 def _lambda(frame: Frame, node: ast.Lambda) -> Value:

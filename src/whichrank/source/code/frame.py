@@ -433,7 +433,8 @@ class Frame:
             if "StopIteration" in types and exits(events) & {"break", "return"} and self.ran_out:
                 self.ran_out[-1] = union(self.ran_out[-1], self._drawn_from(node.body))
             all_end = all_end and handler_ended
-            handlers.append(Handler(types, item.lineno, events, ending(events) == "raise"))
+            raises = ending(events) == "raise" and exits(events) == {"raise"}
+            handlers.append(Handler(types, item.lineno, events, raises))
             if not handler_ended:
                 envs.append(self.env if alike else caught(mine[0], self.env, self.at(item)))
                 if not alike and not ended:

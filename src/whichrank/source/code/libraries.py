@@ -6,10 +6,11 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from whichrank.source.code.groups import WORLD_GROUP
 from whichrank.source.code.index import Class, last_name
 from whichrank.source.code.loops import QUEUES, rounds
 from whichrank.source.code.spawning import spawned
-from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, per_rank, union
+from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Taint, Value, per_rank, union
 
 if TYPE_CHECKING:
     from whichrank.facts.collectives import Collective
@@ -21,7 +22,7 @@ PLACEMENT = frozenset(
 )
 KEEPS_RECEIVER = frozenset({
     "to", "cuda", "cpu", "eval", "train", "float", "contiguous", "clone", "detach", "requires_grad_", "half",
-    "bfloat16", "double", "share_memory", "pin_memory", "numpy", "compile", "parameters",
+    "bfloat16", "double", "share_memory", "pin_memory", "numpy", "compile", "parameters", "get_group",
 })  # fmt: skip
 SHAPED_BY_CONTENT = frozenset({"nonzero", "unique", "masked_select", "argwhere", "flatnonzero", "compress"})
 REDUCES = frozenset({
@@ -132,7 +133,7 @@ def special(frame: Frame, made: Call) -> Value | None:
         if held is not None and (tags := held.tags & {"ddp", "fsdp", "deepspeed"}):
             return _forward(frame, made, min(tags))
     _schedule(frame, made)
-    for known in (_collection, spawned, _tensor, _unwrapped):
+    for known in (_collection, spawned, _clipped, _tensor, _unwrapped):
         value = known(frame, made)
         if value is not None:
             return value
@@ -174,6 +175,13 @@ def _collection(frame: Frame, made: Call) -> Value | None:
         return Value(first.taint, bound.taint, first.tags)
     if made.name in _KINDS:
         return Value(tags=_KINDS[made.name])
+    if made.name in {"array_split", "tensor_split"}:
+        return Value(mixed_taint(made), tags=frozenset({"uneven parts"}))
+    if made.name == "split_between_processes" and "apply_padding" not in made.keywords:
+        origin = Origin("rank", "split_between_processes() gives some ranks one more", *frame.at(made.node))
+        return Value(frozenset({origin}), frozenset({origin}))
+    if made.name == "Trainer" and made.full.split(".")[0] in _TRAINERS:
+        return Value(tags=frozenset({_TRAINERS[made.full.split(".")[0]]}))
     if made.full in _GENERATORS:
         return _generator(frame, made)
     if made.full.startswith("torchmetrics.") and made.name[:1].isupper():
@@ -185,6 +193,13 @@ def _collection(frame: Frame, made: Call) -> Value | None:
     if made.full == "deepspeed.initialize":
         return _deepspeed(frame, made)
     return None
+
+
+_TRAINERS = {"lightning": "trainer", "pytorch_lightning": "trainer", "transformers": "hf_trainer", "trl": "hf_trainer"}
+
+
+def mixed_taint(made: Call) -> Taint:
+    return union(made.receiver.taint, *(value.taint for value in made.args))
 
 
 _GENERATORS = frozenset({
@@ -314,6 +329,18 @@ def _dtype(made: Call) -> str:
     return "default"
 
 
+def _clipped(frame: Frame, made: Call) -> Value | None:
+    """The norm over parameters that fully_shard() cut into DTensors is reduced over the ranks."""
+    name = made.name in {"clip_grad_norm_", "get_total_norm"} and made.full.startswith("torch.nn.utils")
+    if not name or not made.args or "fsdp2" not in made.args[0].tags:
+        return None
+    from whichrank.source.code.events import Op
+
+    frame.emit(Op(made.name, "collective", frame.function, made.node.lineno, tag="fsdp"))
+    frame.analysis.operations += 1
+    return Value(tags=frozenset({"agreed"}))
+
+
 def _unwrapped(_frame: Frame, made: Call) -> Value | None:
     if made.name in {"unwrap_model", "unwrap", "get_base_model"} and made.args:
         return made.args[0]._replace(tags=made.args[0].tags - {"ddp", "fsdp", "deepspeed"})
@@ -322,6 +349,10 @@ def _unwrapped(_frame: Frame, made: Call) -> Value | None:
 
 def group_value(made: Call) -> Value:
     """A group: for each rank its members, where the list of ranks is known."""
+    if made.name in {"init_device_mesh", "DeviceMesh"}:
+        shape = made.keywords.get("mesh_shape") or (made.args[1] if len(made.args) > 1 else UNKNOWN)
+        whole = shape.items is not None and len(shape.items) == 1
+        return Value(tags=frozenset({"group", WORLD_GROUP}) if whole else frozenset({"mesh"}))
     ranks = made.args[0] if made.args else made.keywords.get("ranks", UNKNOWN)
     members = per_rank(list, ranks) if ranks.ranks is not None and ranks.ranks[0] is not None else None
     if not made.args and "ranks" not in made.keywords:

@@ -16,6 +16,8 @@ LOADER_NAME = re.compile(r"(?:\w*_)?(?:data_?)?loader\d?$", re.IGNORECASE)
 _ROUND = re.compile(r"\bceil\b|//\s*(?:self\.)?_?(?:world|num_replicas|num_shards|nranks)|total_size|drop_last|pad")
 _PEERS = frozenset({"send", "recv", "isend", "irecv"})
 _MOST_ROUNDS = 8
+COUNTER = "counter"
+"""Marks the numbers of a range()."""
 QUEUES = frozenset({"Queue", "SimpleQueue", "JoinableQueue", "LifoQueue", "PriorityQueue"})
 BATCH_NAMES = frozenset({
     "batch", "minibatch", "micro_batch", "microbatch", "preds", "predictions", "outputs", "losses", "loss", "logits",
@@ -43,7 +45,8 @@ def elements(frame: Frame, value: Value, node: ast.AST) -> Value:
         from whichrank.source.code.values import join
 
         return join(value.items)._replace(ranks=None)
-    return Value(value.taint, tags=value.tags & {"wrapped_output"}) if value.taint or value.tags else UNKNOWN
+    kept = value.tags & {"wrapped_output", COUNTER}
+    return Value(value.taint, tags=kept) if value.taint or kept else UNKNOWN
 
 
 def turns(frame: Frame, value: Value) -> Value:

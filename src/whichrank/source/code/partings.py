@@ -27,6 +27,7 @@ from whichrank.source.code.events import (
     ending,
     exits,
 )
+from whichrank.source.code.decorating import calls_before, tries_again
 from whichrank.source.code.index import Function, Module
 from whichrank.source.code.sequences import Sequences, Step, keys
 from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, differs
@@ -78,6 +79,12 @@ class Judge:
             reason = Origin("rank", "the decorator lets one rank run it", function.module.label, function.line)
             self._add("decorated", [reason], function.line, "", steps, [], doers=1)
             return
+        if steps and (line := tries_again(self.analysis.project, function)):
+            if calls_before(function, steps[0].via[0].line if steps[0].via else steps[0].op.line):
+                reason = Origin(
+                    "exception", "the decorator goes on where this rank failed", function.module.label, line
+                )
+                self._add("swallowed", [reason], function.line, "", steps, [])
         if steps and function.name == "__del__":
             reason = Origin("time", "every rank collects garbage when it likes", function.module.label, function.line)
             self._add("destructor", [reason], function.line, "", steps, [])
@@ -107,7 +114,7 @@ class Judge:
                 whats = {"thread": "another thread", "task": "a task that runs when what it waits for is there"}
                 what = whats.get(later.kind, "a callback that runs at any time")
                 reason = Origin("order", f"{what} calls {later.target.name}()", later.function.module.label, later.line)
-                shape: Shape = "thread" if later.kind == "thread" else "callback"
+                shape: Shape = "callback" if later.kind == "callback" else "thread"
                 self._add(shape, [reason], later.line, "", shared, [])
 
     def judge_groups(self) -> None:
@@ -364,7 +371,10 @@ class Judge:
 
     def _left(self, event: Attempt, handler: Handler, caught: list[Step], after: Rest) -> None:
         """A rank that failed goes on elsewhere, and misses what the others do after the attempt."""
-        kind = ending(handler.body)
+        ways = exits(handler.body)
+        kind = (
+            ending(handler.body) if ending(handler.body) != "raise" else next((w for w in _LEAVING if w in ways), None)
+        )
         risk = next((found for each in event.body if (found := self._risk(each)) is not None), None)
         if risk is None or kind not in {"return", "break", "continue", "exit"}:
             return

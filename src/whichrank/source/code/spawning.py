@@ -6,8 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from whichrank.source.code.expressions import evaluate
+from whichrank.source.code.events import Enter, Op
+from whichrank.source.code.expressions import evaluate, rank_value
 from whichrank.source.code.index import Class, Function
+from whichrank.source.code.loops import COUNTER
 from whichrank.source.code.values import UNKNOWN, Value
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ def spawned(frame: Frame, made: Call) -> Value | None:
         for target in _coroutines(frame, made):
             frame.analysis.later("task", target, frame.function, made.node.lineno)
         return None
+    if made.name == "spawn" and "multiprocessing" in made.full:
+        return _ranks_spawned(frame, made)
+    if made.name == "Process" and "target" in made.keywords:
+        return _process(frame, made)
     kind = _LATER.get(made.name)
     if kind is None or made.full != _OWN_NAME.get(made.name, made.full):
         return None
@@ -45,6 +51,33 @@ def spawned(frame: Frame, made: Call) -> Value | None:
     return Value(tags=frozenset({"thread"})) if kind == "thread" else UNKNOWN
 
 
+def _ranks_spawned(frame: Frame, made: Call) -> Value:
+    """torch.multiprocessing.spawn(f, args): every process gets its number first."""
+    target = made.args[0].thing if made.args else made.keywords.get("fn", UNKNOWN).thing
+    if isinstance(target, Function) and target.params:
+        number = rank_value(frame, made.node, "the number of this process", "rank", "world")
+        given = made.keywords.get("args") or (made.args[1] if len(made.args) > 1 else UNKNOWN)
+        frame.analysis.called(target, dict(zip(target.params, (number, *(given.items or ())), strict=False)))
+    return UNKNOWN
+
+
+def _process(frame: Frame, made: Call) -> Value:
+    """One process of several: a counter among its arguments is its number, where it joins a process group."""
+    target, given = made.keywords["target"].thing, made.keywords.get("args", UNKNOWN)
+    if isinstance(target, Function) and given.items:
+        number = rank_value(frame, made.node, "the number of this process", "rank", "world")
+        joins = _joins(frame, target)
+        values = [number if joins and COUNTER in value.tags else value for value in given.items]
+        frame.analysis.called(target, dict(zip(target.params, values, strict=False)))
+    return UNKNOWN
+
+
+def _joins(frame: Frame, target: Function) -> bool:
+    events = frame.analysis.summary(target).events
+    inner = (frame.analysis.summary(e.function).events for e in events if isinstance(e, Enter))
+    return any(isinstance(e, Op) and e.kind == "init" for block in (events, *inner) for e in block)
+
+
 def _coroutines(frame: Frame, made: Call) -> Iterator[Function]:
     """Coroutines of the project that are started together, and that wait for something on their way."""
     for node in made.node.args:
@@ -56,6 +89,10 @@ def _coroutines(frame: Frame, made: Call) -> Iterator[Function]:
         kept, frame.out = frame.out, []
         target = evaluate(frame, inner.func).thing
         frame.out = kept
-        if isinstance(target, Function) and isinstance(target.node, ast.AsyncFunctionDef):
-            if any(isinstance(part, ast.Await) for part in ast.walk(target.node)):
-                yield target
+        waits = isinstance(target, Function) and isinstance(target.node, ast.AsyncFunctionDef)
+        if (
+            waits
+            and isinstance(target, Function)
+            and any(isinstance(n, ast.Await) for s in target.body for n in ast.walk(s))
+        ):
+            yield target
