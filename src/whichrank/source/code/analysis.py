@@ -40,6 +40,8 @@ class Summary:
     writes: dict[str, Value] = field(default_factory=dict)
     env: dict[str, Value] = field(default_factory=dict)
     fills: dict[str, Taint] = field(default_factory=dict)
+    grows: set[str] = field(default_factory=set)
+    """Containers of its object that it puts something into."""
     splits: int = 0
     """How many of its conditions may differ between ranks."""
     ends: Exit | None = None
@@ -170,6 +172,7 @@ class Analysis:
         made.turns, made.generator = frame.turns, frame.generator
         made.returns = self._returned(frame)
         made.writes, made.splits, made.fills = frame.writes, frame.splits, frame.fills
+        made.grows = frame.grows
         made.ends = how_it_ends(function, frame.out) if not frame.generator else None
         made.quits = quits(function, frame.out)
         return made

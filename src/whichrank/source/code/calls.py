@@ -23,9 +23,10 @@ from whichrank.source.code.expressions import (
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
 from whichrank.source.code.leaving import quit_by
 from whichrank.source.code.loops import object_length
-from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, constant, functions_of, join, union
+from whichrank.source.code.values import UNKNOWN, WORLD, Origin, ParamOrigin, Value, constant, functions_of, join, union
 
 if TYPE_CHECKING:
+    from whichrank.source.code.analysis import Summary
     from whichrank.source.code.frame import Frame
 
 # Methods that every object has, or that say nothing about whose they are.
@@ -219,6 +220,8 @@ def _dispatched(frame: Frame, made: Call, callee: Value, functions: tuple[Functi
         branches.append((Value(callee.taint, ranks=truths), frame.out))
         frame.out = []
     frame.out = kept
+    if "or nothing" in callee.tags:
+        branches.append((Value(callee.taint), []))
     other: list[Event] = branches[-1][1]
     for test, events in reversed(branches[:-1]):
         other = [Fork(test, ast.unparse(made.node.func)[:120], made.node.lineno, events, other)]
@@ -460,6 +463,7 @@ def _enter(frame: Frame, made: Call, target: Function, param: str = "", *, insid
         frame.emit(Enter(target, made.node.lineno, frame.function, bound, param))
     _written_by(frame, made, target)
     summary = frame.analysis.summary(target)
+    _changed_here(frame, target, summary)
     if summary.quits:
         quit_by(frame, summary, target, bound, made.node.lineno)
     returns = summary.returns
@@ -479,6 +483,22 @@ def _enter(frame: Frame, made: Call, target: Function, param: str = "", *, insid
         tuple(_substituted(frame, item, target, bound) for item in returns.items) if returns.items else returns.items
     )
     return returns._replace(taint=taint, length=length, tags=tags, items=items)
+
+
+def _changed_here(frame: Frame, target: Function, summary: Summary) -> None:
+    """What a method changes in its object differs afterwards, where only some ranks called it."""
+    if target.owner is None or not (summary.writes or summary.grows):
+        return
+    apart = frozenset(
+        origin
+        for origin in union(*frame.control, *frame.skips, frame.left)
+        if isinstance(origin, ParamOrigin) or origin.kind not in {"rank", "part", "host"}
+    )
+    for name in summary.writes if apart else ():
+        frame.analysis.gather(target.owner, name, Value(apart))
+    often = union(apart, *frame.loops)
+    for name in summary.grows if often else ():
+        frame.analysis.gather(target.owner, name, Value(length=often))
 
 
 def _written_by(frame: Frame, made: Call, target: Function) -> None:

@@ -464,7 +464,12 @@ def looked_up(base: Value, index: Value) -> Value | None:
     else:
         return None
     value = value._replace(taint=union(value.taint, index.taint), ranks=None)
-    return value.tagged("dispatched") if index.taint and len(value.holds) > 1 else value
+    functions = functions_of([value])
+    if not index.taint or not functions:
+        return value
+    if base.fields is not None and len(base.fields) > len(functions):
+        return value._replace(holds=functions).tagged("dispatched", "or nothing")
+    return value.tagged("dispatched") if len(functions) > 1 else value
 
 
 def _for_each(found: list[Value], index: Value) -> Value:

@@ -37,6 +37,7 @@ from whichrank.source.code.groups import default_of
 from whichrank.source.code.index import Class, Function, Module, dotted, last_name, resolve
 from whichrank.source.code.loops import (
     BATCH_NAMES,
+    GRADIENTS,
     LOADER_NAME,
     LOCAL_NAME,
     MASK_NAME,
@@ -94,6 +95,8 @@ class Frame:
         self.skips: list[Taint] = []
         """For every loop around, conditions under which this rank has gone to the next turn already."""
         self.writes: dict[str, Value] = {}
+        self.grows: set[str] = set()
+        """Containers of this object that something is put into."""
         self.fills: dict[str, Taint] = {}
         """What is put into containers that callers passed."""
         self.no_sync = self.joined = self.trying = self.alone = 0
@@ -129,7 +132,8 @@ class Frame:
         if MASK_NAME.fullmatch(name):
             tags |= {"mask"}
         agreed = AGREED_TAG in brought.tags and not self.analysis.resolve(brought.taint)
-        if not agreed and (name in BATCH_NAMES or LOCAL_NAME.fullmatch(name)):
+        local = name in BATCH_NAMES or (name in GRADIENTS and self.analysis.local_gradients)
+        if not agreed and (local or LOCAL_NAME.fullmatch(name)):
             taint |= {Origin("data", f"the parameter {name}: this rank's data", *self.at(node))}
         ranks = brought.ranks if brought is not UNKNOWN else default_of(self, name)
         return brought._replace(taint=taint, length=length, tags=tags, ranks=ranks)
@@ -236,10 +240,14 @@ class Frame:
         ):
             holder = holder.value if isinstance(holder, ast.Subscript) else holder.func.value  # type: ignore[attr-defined]
         text = dotted(holder)
+        if grows and text.startswith("self.") and text.count(".") == 1:
+            self.grows.add(text[5:])
         if value.holds:
             self._registered(text, value.holds)
-        elif grows and value.taint and text.startswith("self.") and text.count(".") == 1 and self.owner is not None:
-            self.analysis.gather(self.owner, text[5:], Value(value.taint))
+        elif grows and text.startswith("self.") and text.count(".") == 1 and self.owner is not None:
+            often = union(*self.control, *self.loops, *self.skips, self.left)
+            if value.taint or often:
+                self.analysis.gather(self.owner, text[5:], Value(value.taint, often))
         where = self.env if text in self.env else self.paths
         known = where.get(text)
         if known is None:

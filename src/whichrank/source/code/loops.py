@@ -24,6 +24,7 @@ BATCH_NAMES = frozenset({
     "labels", "targets", "samples", "features", "feats", "embeddings", "texts", "images", "boxes", "detections",
 })  # fmt: skip
 """What people call this rank's data where it is handed to a function."""
+GRADIENTS = frozenset({"grads", "gradients", "grad_list"})
 LOCAL_NAME = re.compile(r"local_(?!\w*(?:rank|size|world|dir|path|file|id|rank|bs|steps?|epochs?)\b)\w+")
 MASK_NAME = re.compile(r"(?:\w*_)?(?:mask|keep)$")
 
