@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.groups import WORLD_GROUP
-from whichrank.source.code.index import Class, last_name
+from whichrank.source.code.index import Class, dotted, last_name
 from whichrank.source.code.loops import QUEUES, rounds
 from whichrank.source.code.spawning import spawned
 from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Taint, Value, per_rank, union
@@ -40,7 +40,7 @@ _KINDS = {
     **dict.fromkeys(QUEUES, frozenset({"queue"})),
     "Accelerator": frozenset({"accelerator", "state"}), "PartialState": frozenset({"accelerator", "state"}),
     "AcceleratorState": frozenset({"accelerator", "state"}), "Fabric": frozenset({"fabric"}),
-    "no_sync": frozenset({"no_sync"}),
+    "no_sync": frozenset({"no_sync"}), "ZeroRedundancyOptimizer": frozenset({"zero"}),
 }  # fmt: skip
 _DTYPES = {
     "half": "float16",
@@ -65,7 +65,7 @@ def is_a(frame: Frame, made: Call, tag: str) -> bool:
     """Whether the receiver of a call is such a thing."""
     if tag in made.receiver.tags:
         # The state_dict of FSDP2 gives every rank its own shards as DTensors, without communication.
-        own = made.name == "state_dict" and "fsdp2" in made.receiver.tags
+        own = made.name in {"state_dict", "load_state_dict"} and "fsdp2" in made.receiver.tags
         return not own and not (tag == "wrapped_output" and frame.no_sync)
     if tag in {"ddp", "fsdp"}:
         return False
@@ -217,10 +217,13 @@ def _generator(frame: Frame, made: Call) -> Value:
 
 def _sharded(frame: Frame, made: Call) -> Value:
     """fully_shard() changes the module it is given."""
-    name = last_name(made.node.args[0])
-    if name in frame.env:
-        frame.env[name] = frame.env[name].tagged("fsdp", "fsdp2")
-    return made.args[0].tagged("fsdp", "fsdp2")
+    sharded = made.args[0].tagged("fsdp", "fsdp2")
+    text = dotted(made.node.args[0])
+    if text in frame.env:
+        frame.env[text] = sharded
+    elif text.startswith("self."):
+        frame.bind(made.node.args[0], sharded)
+    return sharded
 
 
 def _loader(made: Call) -> Value:
