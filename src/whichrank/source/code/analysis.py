@@ -14,7 +14,18 @@ from whichrank.source.code.frame import Frame
 from whichrank.source.code.index import Class, Function, Module, Project, dotted, last_name, resolve
 from whichrank.source.code.leaving import how_it_ends, quits
 from whichrank.source.code.signals import Interrupted
-from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, ParamOrigin, Taint, Value, functions_of, join, union
+from whichrank.source.code.values import (
+    CLEAN,
+    UNKNOWN,
+    Origin,
+    ParamOrigin,
+    Taint,
+    Value,
+    functions_of,
+    join,
+    objects_of,
+    union,
+)
 
 if TYPE_CHECKING:
     from whichrank.facts.collectives import Collective
@@ -40,12 +51,16 @@ class Summary:
     writes: dict[str, Value] = field(default_factory=dict)
     env: dict[str, Value] = field(default_factory=dict)
     fills: dict[str, Taint] = field(default_factory=dict)
+    counts: set[str] = field(default_factory=set)
+    """Attributes of its object that it counts up or sets to a constant."""
     grows: set[str] = field(default_factory=set)
     """Containers of its object that it puts something into."""
     splits: int = 0
     """How many of its conditions may differ between ranks."""
     ends: Exit | None = None
     """How it ends the process, where it never returns."""
+    asks_for: str = ""
+    """The parameter that names the variable of the environment which it reads."""
     quits: list[Value] = field(default_factory=list)
     """Conditions under which it ends this rank quietly."""
 
@@ -105,6 +120,8 @@ class Analysis:
     """all_to_all with sizes of this rank's own on one side only."""
     open: set[Function] = field(default_factory=set)
     """Functions that are being read."""
+    frames: dict[Function, Frame] = field(default_factory=dict)
+    """The same with what is known in them so far."""
     operations: int = 0
     depth: int = 0
     gathers: bool = True
@@ -147,7 +164,7 @@ class Analysis:
             known = self.known.get(key, UNKNOWN)
             if not set(functions_of(values)) <= set(functions_of([known])):
                 return True
-            if known.thing is None and any(value.thing is not None for value in values):
+            if known.thing is None and not set(objects_of(values)) <= set(known.kinds):
                 return True
         return False
 
@@ -158,7 +175,7 @@ class Analysis:
         if self.depth > DEEPEST:
             return Summary()
         made = self.summaries[function] = Summary()  # a recursive call sees this one
-        frame = Frame(self, function, self.closures.get(function))
+        frame = self.frames[function] = Frame(self, function, self.closures.get(function))
         self.depth += 1
         self.open.add(function)
         try:
@@ -168,11 +185,12 @@ class Analysis:
         finally:
             self.depth -= 1
             self.open.discard(function)
+            del self.frames[function]
         made.events, made.env = frame.out, frame.env
         made.turns, made.generator = frame.turns, frame.generator
         made.returns = self._returned(frame)
         made.writes, made.splits, made.fills = frame.writes, frame.splits, frame.fills
-        made.grows = frame.grows
+        made.grows, made.counts, made.asks_for = frame.grows, frame.counts, frame.asks_for
         made.ends = how_it_ends(function, frame.out) if not frame.generator else None
         made.quits = quits(function, frame.out)
         return made
@@ -255,7 +273,8 @@ class Analysis:
     def global_value(self, module: Module, name: str) -> Value | None:
         if module.body is None or name in module.imports:
             return None
-        value = self.summary(module.body).env.get(name)
+        reading = self.frames.get(module.body)  # the body calls a function before its own end
+        value = (reading.env if reading is not None else self.summary(module.body).env).get(name)
         if (given := self.known.get((module, name))) is not None:
             value = join([given, value]) if value is not None else given
         return self.interrupted.seen(value, module.body, name) if value is not None else None

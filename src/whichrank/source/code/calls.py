@@ -7,13 +7,14 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from whichrank.facts.collectives import Argument, Collective, collectives, rank_sources
-from whichrank.source.code import groups, libraries
+from whichrank.source.code import binding, groups, libraries
 from whichrank.source.code.builtin_calls import BUILTINS
 from whichrank.source.code.events import Enter, Event, Fork, Op, Risk
 from whichrank.source.code.expressions import (
     AGREED_TAG,
     ALIAS,
     CARRIED,
+    asked_environment,
     environment,
     evaluate,
     looked_up,
@@ -23,7 +24,19 @@ from whichrank.source.code.expressions import (
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
 from whichrank.source.code.leaving import quit_by
 from whichrank.source.code.loops import object_length
-from whichrank.source.code.values import UNKNOWN, WORLD, Origin, ParamOrigin, Value, constant, functions_of, join, union
+from whichrank.source.code.values import (
+    UNKNOWN,
+    WORLD,
+    Origin,
+    ParamOrigin,
+    Value,
+    constant,
+    functions_of,
+    join,
+    objects_of,
+    per_rank,
+    union,
+)
 
 if TYPE_CHECKING:
     from whichrank.source.code.analysis import Summary
@@ -59,6 +72,9 @@ CALLERS = {"map": (0,), "filter": (0,), "starmap": (0,), "tree_map": (0,), "imap
 _ENVIRONMENT = re.compile(r"(?:^|[._])(?:vec_|train_|eval_)?envs?$")
 """What people call the world of an agent that learns by trying."""
 QUALIFIED = frozenset({"functools.partial", "types.SimpleNamespace", "argparse.Namespace"})
+_TRANSLATES = frozenset({"get_global_rank", "get_group_rank"})
+"""The number in one group for a number in another: of any rank, not of this one."""
+_RANKS = frozenset({"rank", "first", "last", "part"})
 LOOKUPS = frozenset({"get", "pop", "setdefault"})
 READS = frozenset({"open", "read_text", "read_bytes", "urlopen", "load", "loads", "read_csv", "imread", "load_image"})
 
@@ -173,11 +189,13 @@ def _several(frame: Frame, made: Call) -> Value | None:
             if isinstance(thing, Function):
                 _enter(frame, made._replace(args=[], keywords={}), thing)
         return None
-    if made.receiver.kinds and made.receiver.taint:
+    if made.receiver.kinds:
         found = [_method(frame, kind, made.name) for kind in made.receiver.kinds]
         methods = tuple(dict.fromkeys(method for method in found if method is not None))
-        if len(methods) > 1:  # an object of one class on some ranks, of another on others
+        if len(methods) > 1 and made.receiver.taint:  # of one class on some ranks, of another on others
             return _dispatched(frame, made, made.receiver._replace(ranks=None), methods)
+        if methods:
+            return join([_enter(frame, made, method) for method in methods])
     callee = _callee(frame, made)
     if callee is None or not (callee.holds or "itself" in callee.tags):
         return None
@@ -293,6 +311,7 @@ def _operation(frame: Frame, made: Call, spec: Collective) -> Value:
         if spec.call == "new_group":
             members = made.argument(Argument("ranks", 0))[0]
             alike = members.ranks is not None and len(set(map(str, members.ranks))) == 1
+            alike = alike or members.ranks == tuple([rank] for rank in range(WORLD))  # a group of its own for each
             if (members.taint or members.length) and not alike:
                 frame.analysis.local_groups.append((event, union(members.taint, members.length)))
         return libraries.group_value(made)
@@ -373,7 +392,12 @@ def _target(frame: Frame, made: Call) -> Function | Class | None:
         found = frame.analysis.project.find(made.full)
         if isinstance(found, Function | Class):
             return found
-    return _method_called(frame, made, func) if isinstance(func, ast.Attribute) else None
+    if not isinstance(func, ast.Attribute):
+        return None
+    held = _callee(frame, made)
+    if held is not None and isinstance(held.thing, Class) and "itself" not in held.tags:
+        return _method(frame, held.thing, "__call__") or _method(frame, held.thing, "forward")
+    return _method_called(frame, made, func)
 
 
 def _method_called(frame: Frame, made: Call, func: ast.Attribute) -> Function | None:
@@ -428,18 +452,6 @@ def _only_one(frame: Frame, name: str) -> Function | None:
     return found[0] if len(found) == 1 else None
 
 
-def _bound(made: Call, target: Function) -> dict[str, Value]:
-    """Arguments by the names of the parameters."""
-    params = list(target.params)
-    if target.is_method and params and params[0] in {"self", "cls"}:
-        params = params[1:]
-    elif made.name == "apply" and params and params[0] == "ctx":
-        params = params[1:]
-    bound = dict(zip(params, made.args, strict=False))
-    bound.update((name, value) for name, value in made.keywords.items() if name in target.params)
-    return bound
-
-
 def _entered(frame: Frame, made: Call, target: Function) -> Value:
     """A call of a function of the project, what its decorators do and what derived classes do instead included."""
     around = frame.analysis.wrapper(target)
@@ -457,7 +469,7 @@ def _entered(frame: Frame, made: Call, target: Function) -> Value:
 
 def _enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside: bool = False) -> Value:
     """A call of one function: noted as an event, and what comes back."""
-    bound = _bound(made, target)
+    bound = binding.bound(made, target)
     frame.analysis.called(target, bound)
     if not inside:
         frame.emit(Enter(target, made.node.lineno, frame.function, bound, param))
@@ -466,9 +478,9 @@ def _enter(frame: Frame, made: Call, target: Function, param: str = "", *, insid
     _changed_here(frame, target, summary)
     if summary.quits:
         quit_by(frame, summary, target, bound, made.node.lineno)
-    returns = summary.returns
+    returns = summary.returns if made.name not in SAME_EVERYWHERE else UNKNOWN
     for name, filled in summary.fills.items():
-        node = _argument_node(made, target, name)
+        node = binding.argument_node(made, target, name)
         if node is not None:
             frame.put_into(node, Value(frame.analysis.substitute(filled, target, bound)))
     taint = frame.analysis.substitute(returns.taint, target, bound)
@@ -476,8 +488,10 @@ def _enter(frame: Frame, made: Call, target: Function, param: str = "", *, insid
     if summary.generator and any("loader" in value.tags for value in bound.values()):
         return Value(taint, length, returns.tags | {"loader"})
     tags = frozenset(tag for tag in returns.tags if tag != "itself" or returns.thing is not None)
+    if summary.asks_for and (asked := _asked(frame, made, bound.get(summary.asks_for, UNKNOWN), target)) is not None:
+        return asked
     source = rank_sources("call").get(made.name)
-    if source is not None and returns.ranks is None and not made.args:
+    if source is not None and source.kind in _RANKS and returns.ranks is None and not made.args:
         return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
     items = (
         tuple(_substituted(frame, item, target, bound) for item in returns.items) if returns.items else returns.items
@@ -485,16 +499,27 @@ def _enter(frame: Frame, made: Call, target: Function, param: str = "", *, insid
     return returns._replace(taint=taint, length=length, tags=tags, items=items)
 
 
+def _asked(frame: Frame, made: Call, name: Value, target: Function) -> Value | None:
+    """A helper around os.environ that is asked for a variable which differs between ranks."""
+    if name.ranks is None or not isinstance(name.ranks[0], str):
+        return None
+    value = environment(frame, made.node, name.ranks[0])
+    if not value.taint and value.ranks is None:
+        return None
+    number = any(isinstance(part, ast.Name) and part.id == "int" for s in target.body for part in ast.walk(s))
+    return value._replace(ranks=per_rank(int, value)) if number else value
+
+
 def _changed_here(frame: Frame, target: Function, summary: Summary) -> None:
     """What a method changes in its object differs afterwards, where only some ranks called it."""
-    if target.owner is None or not (summary.writes or summary.grows):
+    if target.owner is None or not (summary.counts or summary.grows):
         return
     apart = frozenset(
         origin
         for origin in union(*frame.control, *frame.skips, frame.left)
         if isinstance(origin, ParamOrigin) or origin.kind not in {"rank", "part", "host"}
     )
-    for name in summary.writes if apart else ():
+    for name in summary.counts if apart else ():
         frame.analysis.gather(target.owner, name, Value(apart))
     often = union(apart, *frame.loops)
     for name in summary.grows if often else ():
@@ -509,15 +534,6 @@ def _written_by(frame: Frame, made: Call, target: Function) -> None:
                 frame.paths[f"self.{name}"] = join([known, value])
 
 
-def _argument_node(made: Call, target: Function, name: str) -> ast.expr | None:
-    for keyword in made.node.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    params = [p for p in target.params if not (target.is_method and p in {"self", "cls"})]
-    place = params.index(name) if name in params else len(made.node.args)
-    return made.node.args[place] if place < len(made.node.args) else None
-
-
 def _substituted(frame: Frame, value: Value, target: Function, bound: dict[str, Value]) -> Value:
     taint = frame.analysis.substitute(value.taint, target, bound)
     return value._replace(taint=taint, length=frame.analysis.substitute(value.length, target, bound))
@@ -526,11 +542,14 @@ def _substituted(frame: Frame, value: Value, target: Function, bound: dict[str, 
 def _construct(frame: Frame, made: Call, target: Class) -> Value:
     """An object of a class of the project: its length may depend on what it is made with."""
     init = frame.analysis.project.method(target, "__init__")
-    bound = _bound(made, init) if init is not None else {}
+    bound = binding.bound(made, init) if init is not None else {}
     if init is None:
-        for name, given in {**dict(zip(_declared(target), made.args, strict=False)), **made.keywords}.items():
+        for name, given in {**dict(zip(binding.declared(target), made.args, strict=False)), **made.keywords}.items():
             frame.analysis.gather(target, name, given)
     if init is not None:
+        if made.keywords and binding.takes_anything(init):
+            for name, given in made.keywords.items():
+                frame.analysis.gather(target, name, given)
         frame.analysis.called(init, bound)
         frame.emit(Enter(init, made.node.lineno, frame.function, bound))
     value = Value(thing=target, tags=libraries.class_tags(frame, target))
@@ -539,15 +558,11 @@ def _construct(frame: Frame, made: Call, target: Class) -> Value:
     return value._replace(length=frame.analysis.substitute(object_length(frame, value), init, bound))
 
 
-def _declared(owner: Class) -> list[str]:
-    """The fields of a data class, in order."""
-    body = owner.node.body
-    return [s.target.id for s in body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
-
-
 def _source(frame: Frame, made: Call) -> Value | None:
     """A call whose answer differs between ranks."""
     source = rank_sources("call").get(made.name)
+    if source is not None and made.name in _TRANSLATES and len(made.args) > 1:
+        return mixed(made.args)
     if source is not None:
         if made.args or "group" in made.keywords:
             value, node = made.argument(Argument("group", 0))
@@ -571,21 +586,26 @@ def _source(frame: Frame, made: Call) -> Value | None:
     ):
         method = rank_sources(how).get(made.name)
         hint = made.receiver_text.rpartition(".")[2].lower()
-        named = any(word in hint for word in words[:-1]) or hint.endswith(words[-1])
+        named = any(word in hint for word in words[:-1]) or hint == words[-1] or hint.endswith(f"_{words[-1]}")
         if method is not None and (named or how.split()[0] in made.receiver.tags):
             value = rank_value(frame, made.node, f"{made.receiver_text}.{made.name}()", method.kind, method.axis)
             return value.tagged("optional") if how == "queue method" else value
     if made.name in {"get", "getenv", "pop"} and ("environ" in made.receiver_text or made.full == "os.getenv"):
         first = made.node.args[0] if made.node.args else None
-        return environment(frame, made.node, first.value if isinstance(first, ast.Constant) else "")
+        return asked_environment(frame, made.node, first)
     return None
 
 
 def _unknown(frame: Frame, made: Call) -> Value:
     """A call into a library: what it gets may show in what it returns."""
     if made.name in FILLS and isinstance(made.node.func, ast.Attribute):
-        put = mixed(made.args)._replace(holds=functions_of(made.args))
-        frame.put_into(made.node.func.value, put, grows=True)
+        named = {**((made.args[0].fields or {}) if made.args else {}), **made.keywords}
+        if made.name == "update" and named:
+            for key, value in named.items():
+                frame.put_into(made.node.func.value, value, key=key)
+        else:
+            put = mixed(made.args)._replace(holds=functions_of(made.args), kinds=objects_of(made.args))
+            frame.put_into(made.node.func.value, put, grows=True)
     elif made.name.endswith("_") and made.args and isinstance(made.node.func, ast.Attribute):
         frame.put_into(made.node.func.value, mixed(made.args))  # add_(), copy_() and the like
     tried = frame.trying and (made.name in RISKY or any(value.taint for value in made.args))
@@ -609,7 +629,7 @@ def _unknown(frame: Frame, made: Call) -> Value:
 def _from_container(made: Call) -> Value | None:
     """What a dictionary or a registry of functions gives back."""
     if made.name in LOOKUPS:
-        return looked_up(made.receiver, made.args[0] if made.args else UNKNOWN)
+        return looked_up(made.receiver, *(made.args[:2] or [UNKNOWN]))
     if made.name in {"values", "items", "copy"} and (made.receiver.holds or made.receiver.fields):
         held = made.receiver if made.receiver.holds else join((made.receiver.fields or {}).values())
         kept = Value(made.receiver.taint, made.receiver.length, thing=held.thing, holds=held.holds, kinds=held.kinds)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # What every rank agrees on although the object itself differs.
 AGREED = frozenset({
     "dtype", "device", "is_cuda", "requires_grad", "ndim", "layout", "is_sparse", "type", "training", "__class__",
-    "is_nested", "is_quantized", "is_leaf", "is_meta", "keys", "columns", "names", "format", "mode", "backend",
+    "placements", "device_mesh", "is_nested", "is_quantized", "is_leaf", "is_meta", "keys", "columns", "names", "format", "mode", "backend",
 })  # fmt: skip
 WORLD_NAMES = frozenset(
     {"world_size", "world", "num_processes", "nprocs", "n_ranks", "num_ranks", "ngpus", "WORLD_SIZE"}
@@ -58,6 +58,9 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 _MASK = frozenset({"mask"})
+DEVICE_NUMBER = "device number"
+KEYS = frozenset({"rank", "local_rank", "global_rank", "world_rank", "is_main", "is_main_process", "process_index"})
+"""What says under which rank a process runs, as the key of a dictionary."""
 PRESENT = object()
 """Something of which only that it is there is known."""
 _SMALL = 1 << 20
@@ -171,7 +174,7 @@ def _member(frame: Frame, base: Value, node: ast.Attribute) -> Value | None:
     if not isinstance(base.thing, Class):
         return None
     if "itself" in base.tags:
-        return frame.analysis.class_attribute(base.thing, name)
+        return frame.analysis.attribute(base.thing, name)
     written = frame.analysis.attribute(base.thing, name)
     if written is not None:
         return written
@@ -209,6 +212,8 @@ def _binary(frame: Frame, node: ast.BinOp) -> Value:
         if isinstance(node.op, ast.FloorDiv):
             ranks = _within_world(ranks, left, right)
         length = union(left.length, right.length)
+    if isinstance(node.op, ast.Div) and "path" in left.tags:
+        return result.tagged("path")
     if isinstance(node.op, _SET_OPERATORS):
         result = result.tagged(*((left.tags | right.tags) & {"set", "mask"}))
     return result._replace(ranks=ranks, length=length) if ranks is not None or length else result
@@ -237,7 +242,7 @@ def _unary(frame: Frame, node: ast.UnaryOp) -> Value:
 
 
 def _compare(frame: Frame, node: ast.Compare) -> Value:
-    left = evaluate(frame, node.left)
+    left = _device_number(frame, evaluate(frame, node.left), node)
     rights = [evaluate(frame, item) for item in node.comparators]
     if len(rights) > 1:
         return _chain(node, left, rights)
@@ -250,6 +255,13 @@ def _compare(frame: Frame, node: ast.Compare) -> Value:
     ranks = _within_world(per_rank(_COMPARE[kind], left, right), left, right)
     taint = union(left.taint, right.taint, right.length if kind in {ast.In, ast.NotIn} else CLEAN)
     return Value(taint, tags=_MASK if taint and ranks is None else NO_TAGS, ranks=ranks)
+
+
+def _device_number(frame: Frame, value: Value, node: ast.AST) -> Value:
+    """The number of this process's GPU, where it is compared: `torch.cuda.current_device() == 0`."""
+    if DEVICE_NUMBER not in value.tags or value.taint:
+        return value
+    return rank_value(frame, node, "torch.cuda.current_device()", "rank", "world")
 
 
 def _within_world(ranks: tuple[Any, ...] | None, *operands: Value) -> tuple[Any, ...] | None:
@@ -403,8 +415,12 @@ def _set(frame: Frame, node: ast.Set) -> Value:
 
 def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     base = evaluate(frame, node.value)
-    if last_name(node.value) == "environ" and isinstance(node.slice, ast.Constant):
-        return environment(frame, node, node.slice.value)
+    if last_name(node.value) == "environ":
+        return asked_environment(frame, node, node.slice)
+    key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+    if key in KEYS and base.fields is None and not any(isinstance(origin, Origin) for origin in base.taint):
+        source = rank_sources("attribute")[key]
+        return rank_value(frame, node, ast.unparse(node), source.kind, source.axis)
     if isinstance(node.slice, ast.Slice):
         ends = [evaluate(frame, e) for e in (node.slice.lower, node.slice.upper, node.slice.step) if e is not None]
         marks = union(*(end.taint for end in ends))
@@ -448,17 +464,20 @@ def _equal_chunk(frame: Frame, node: ast.Slice) -> bool:
     return "ceil" not in text or _PADDED.search(text) is not None
 
 
-def looked_up(base: Value, index: Value) -> Value | None:
+def looked_up(base: Value, index: Value, default: Value | None = None) -> Value | None:
     """What a dictionary or a container of functions gives for a key."""
     if base.fields is not None:
         keys = index.ranks if index.ranks is not None else ()
         try:
-            found = [base.fields[key] for key in keys if key in base.fields]
+            held = [base.fields.get(key, default) for key in keys]
         except TypeError:
-            found = []
+            held = []
+        found = [value for value in held if value is not None]
         if found and len(found) == WORLD:
             return _for_each(found, index)
         value = join(base.fields.values())
+    elif base.kinds and base.thing is None:
+        value = Value(base.taint, thing=base.kinds[0], kinds=base.kinds if len(base.kinds) > 1 else ())
     elif base.holds and "itself" not in base.tags:
         value = Value(base.taint, thing=base.holds[0], holds=base.holds, tags=frozenset({"itself"}))
     else:
@@ -483,6 +502,13 @@ def _for_each(found: list[Value], index: Value) -> Value:
     alike = all(each.ranks is not None for each in found)
     ranks = tuple(each.ranks[rank] for rank, each in enumerate(found) if each.ranks) if alike else None
     return value._replace(taint=taint, ranks=ranks)
+
+
+def asked_environment(frame: Frame, node: ast.AST, name: ast.expr | None) -> Value:
+    """A variable of the environment by its name, or by a parameter that brings the name."""
+    if isinstance(name, ast.Name) and name.id in frame.function.params:
+        frame.asks_for = name.id
+    return environment(frame, node, name.value if isinstance(name, ast.Constant) else "")
 
 
 def environment(frame: Frame, node: ast.AST, name: object) -> Value:

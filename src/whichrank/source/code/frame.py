@@ -14,12 +14,10 @@ from whichrank.source.code.events import (
     Enter,
     Event,
     Exit,
-    First,
     Fork,
     Handler,
     Leave,
     Loop,
-    Op,
     ending,
     exits,
     matters,
@@ -35,6 +33,7 @@ from whichrank.source.code.expressions import (
 )
 from whichrank.source.code.groups import default_of
 from whichrank.source.code.index import Class, Function, Module, dotted, last_name, resolve
+from whichrank.source.code.leaving import ends_process, never_returns
 from whichrank.source.code.loops import (
     BATCH_NAMES,
     GRADIENTS,
@@ -46,7 +45,6 @@ from whichrank.source.code.loops import (
     turns,
     unrolled,
 )
-from whichrank.source.code.leaving import ends_process, never_returns
 from whichrank.source.code.managers import with_block
 from whichrank.source.code.merging import all_merged, asks_world, caught, done_or_not, merged
 from whichrank.source.code.values import (
@@ -62,6 +60,7 @@ from whichrank.source.code.values import (
     differs,
     functions_of,
     join,
+    objects_of,
     union,
 )
 
@@ -95,6 +94,8 @@ class Frame:
         self.skips: list[Taint] = []
         """For every loop around, conditions under which this rank has gone to the next turn already."""
         self.writes: dict[str, Value] = {}
+        self.counts: set[str] = set()
+        """Attributes of this object that are counted up or set to a constant."""
         self.grows: set[str] = set()
         """Containers of this object that something is put into."""
         self.fills: dict[str, Taint] = {}
@@ -106,8 +107,14 @@ class Frame:
         self.ran_out: list[Taint] = []
         """For every loop around, why some ranks leave it for want of data."""
         self.globals: set[str] = set()
+        self.asks_for = ""
+        """The parameter that names a variable of the environment."""
         for name in function.params:
             self.env[name] = self._parameter(name)
+        if function.node is not None:
+            for rest in (function.node.args.vararg, function.node.args.kwarg):
+                if rest is not None:
+                    self.env[rest.arg] = analysis.known.get((function, rest.arg), UNKNOWN)
 
     def at(self, node: ast.AST) -> tuple[str, int]:
         return self.function.module.label, getattr(node, "lineno", 1)
@@ -115,6 +122,8 @@ class Frame:
     def _parameter(self, name: str) -> Value:
         if name == "self" and self.owner is not None:
             return Value(thing=self.owner)
+        if name == "cls" and self.function.owner is not None:
+            return Value(thing=self.function.owner, tags=frozenset({"itself"}))
         source = rank_sources("attribute").get(name)
         node = self.function.node or ast.Pass()
         if source is not None:
@@ -209,8 +218,10 @@ class Frame:
                 self.paths[text] = value
                 if value.taint and is_setting(text):
                     self.analysis.setting(setting_name(text), value.taint)
-                if text.startswith("self.") and text.count(".") == 1:
+                if text.startswith(("self.", "cls.")) and text.count(".") == 1:
                     written = self._decided_here(value)
+                    if value.ranks is not None:
+                        self.counts.add(target.attr)
                     known = self.writes.get(target.attr)
                     self.writes[target.attr] = join([known, written]) if known is not None else written
         elif isinstance(target, ast.Tuple | ast.List):
@@ -242,8 +253,8 @@ class Frame:
         text = dotted(holder)
         if grows and text.startswith("self.") and text.count(".") == 1:
             self.grows.add(text[5:])
-        if value.holds:
-            self._registered(text, value.holds)
+        if value.holds or (grows and value.kinds):
+            self._registered(text, Value(holds=value.holds, kinds=value.kinds if grows else ()))
         elif grows and text.startswith("self.") and text.count(".") == 1 and self.owner is not None:
             often = union(*self.control, *self.loops, *self.skips, self.left)
             if value.taint or often:
@@ -255,8 +266,9 @@ class Frame:
         if known.fields is not None:
             fields = {**known.fields, key: value} if key is not None and not grows else None
             known = where[text] = known._replace(fields=fields)
-        if value.holds:
-            known = where[text] = known._replace(holds=functions_of([known, value]))
+        if value.holds or (grows and value.kinds):
+            kinds = objects_of([known, value]) if grows else known.kinds
+            known = where[text] = known._replace(holds=functions_of([known, value]), kinds=kinds)
         value = value._replace(taint=union(value.taint, *self.control))
         if value.taint and text in self.function.params:
             self.fills[text] = union(self.fills.get(text, CLEAN), value.taint)
@@ -264,9 +276,8 @@ class Frame:
         if value.taint or length != known.length or grows:
             where[text] = known._replace(taint=union(known.taint, value.taint), length=length, ranks=None, items=None)
 
-    def _registered(self, text: str, functions: tuple[Callee, ...]) -> None:
-        """Functions are put into a registry that others read: an attribute, a variable of a module."""
-        held = Value(holds=functions)
+    def _registered(self, text: str, held: Value) -> None:
+        """Functions or objects are put into a registry that others read: an attribute, a variable of a module."""
         if text.startswith("self.") and text.count(".") == 1 and self.owner is not None:
             self.analysis.gather(self.owner, text[5:], held)
         elif text and text not in self.env and text not in self.closure:
@@ -286,6 +297,8 @@ class Frame:
         binary = ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
         value = evaluate(self, binary)
         self.bind(node.target, value._replace(ranks=None) if self.loops else value)
+        if isinstance(node.target, ast.Attribute) and dotted(node.target.value) == "self":
+            self.counts.add(node.target.attr)
         return False
 
     def condition(self, node: ast.If) -> bool:
@@ -372,9 +385,19 @@ class Frame:
                 loop = Loop("for", text, node.lineno, events, length, joined=self.joined > 0)
                 loop.test = Value(ranks=counted.ranks, tags=source.tags)
                 self.emit(loop if not source.holds else _chosen(loop))
-        self.loops.pop()
+        left = self.loops.pop() - counted.length
         self.ran_out.pop()
-        return self.block(node.orelse) and False
+        return self._unbroken(node, left)
+
+    def _unbroken(self, node: ast.For | ast.AsyncFor | ast.While, left: Taint) -> bool:
+        """The `else` of a loop: not for ranks that left it by a break."""
+        if node.orelse:
+            events, _ = self.inside(node.orelse)
+            if left and matters(events):
+                self.emit(Fork(Value(left), "the loop was left by a break", node.lineno, [], events))
+            else:
+                self.out += events
+        return False
 
     def _drawn(self, source: Value, node: ast.For | ast.AsyncFor) -> list[Event]:
         """What the iterator of an object of the project does for every element."""
@@ -477,7 +500,11 @@ class Frame:
             if self.control and _nothing(value):
                 value = value.tagged("optional")
             if not self.alone:  # what a world of one returns differs from nobody's
-                self.returns.append(value._replace(taint=union(value.taint, *self.control, self.left)))
+                apart = union(*self.control, self.left)
+                items = value.items
+                if items is not None and apart:
+                    items = tuple(item._replace(taint=union(item.taint, apart)) for item in items)
+                self.returns.append(value._replace(taint=union(value.taint, apart), items=items))
             empty = node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
             self.emit(Leave("return", node.lineno, empty))
             return True

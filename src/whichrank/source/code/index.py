@@ -228,7 +228,7 @@ def _writers(owner: Class, function: Function) -> None:
             isinstance(node, ast.Attribute)
             and isinstance(node.ctx, ast.Store)
             and isinstance(node.value, ast.Name)
-            and node.value.id == "self"
+            and node.value.id in {"self", "cls"}
         ):
             known = owner.writers.setdefault(node.attr, [])
             if function not in known:

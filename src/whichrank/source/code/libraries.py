@@ -40,6 +40,8 @@ _KINDS = {
     **dict.fromkeys(QUEUES, frozenset({"queue"})),
     "Accelerator": frozenset({"accelerator", "state"}), "PartialState": frozenset({"accelerator", "state"}),
     "AcceleratorState": frozenset({"accelerator", "state"}), "Fabric": frozenset({"fabric"}),
+    **dict.fromkeys(("Path", "PurePath", "PosixPath"), frozenset({"path"})),
+    **dict.fromkeys(("ThreadPoolExecutor", "ThreadPool"), frozenset({"executor"})),
     "no_sync": frozenset({"no_sync"}), "ZeroRedundancyOptimizer": frozenset({"zero"}),
 }  # fmt: skip
 _DTYPES = {
@@ -185,7 +187,9 @@ def _collection(frame: Frame, made: Call) -> Value | None:
     if made.full in _GENERATORS:
         return _generator(frame, made)
     if made.full.startswith("torchmetrics.") and made.name[:1].isupper():
-        return Value(tags=frozenset({"metric"}))
+        return Value(tags=_metric(made))
+    if made.full in _DEVICE_NUMBERS:
+        return Value(tags=frozenset({"device number"}))
     if made.name == "fully_shard" and made.node.args:
         return _sharded(frame, made)
     if made.name == "prepare" and (is_a(frame, made, "accelerator")):
@@ -193,6 +197,19 @@ def _collection(frame: Frame, made: Call) -> Value | None:
     if made.full == "deepspeed.initialize":
         return _deepspeed(frame, made)
     return None
+
+
+_DEVICE_NUMBERS = frozenset(
+    {"torch.cuda.current_device", "torch.accelerator.current_device_index", "torch.xpu.current_device"}
+)
+
+
+def _metric(made: Call) -> frozenset[str]:
+    """A metric of torchmetrics: its compute() gathers over the ranks, unless it was told not to."""
+    told = made.keywords.get("sync_on_compute", UNKNOWN)
+    alone = told.ranks is not None and told.ranks[0] is False
+    alone = alone or any("local metric" in value.tags for value in made.args)
+    return frozenset({"local metric" if alone else "metric"})
 
 
 _TRAINERS = {"lightning": "trainer", "pytorch_lightning": "trainer", "transformers": "hf_trainer", "trl": "hf_trainer"}
@@ -221,8 +238,9 @@ def _sharded(frame: Frame, made: Call) -> Value:
     text = dotted(made.node.args[0])
     if text in frame.env:
         frame.env[text] = sharded
-    elif text.startswith("self."):
-        frame.bind(made.node.args[0], sharded)
+    elif text.startswith("self.") and text.count(".") == 1 and frame.owner is not None:
+        frame.paths[text] = sharded
+        frame.analysis.gather(frame.owner, text[5:], sharded)
     return sharded
 
 

@@ -42,6 +42,8 @@ def elements(frame: Frame, value: Value, node: ast.AST) -> Value:
         return Value(items=(UNKNOWN, elements(frame, value._replace(tags=value.tags - {"pairs"}), node)))
     if value.holds:
         return Value(value.taint, thing=value.holds[0], tags=frozenset({"itself"}), holds=value.holds)
+    if value.kinds and value.thing is None:
+        return Value(value.taint, thing=value.kinds[0], kinds=value.kinds if len(value.kinds) > 1 else ())
     if value.items:
         from whichrank.source.code.values import join
 

@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Handler, Op, blocks, matters
-from whichrank.source.code.expressions import evaluate
 from whichrank.source.code.index import Class, Function, last_name
 from whichrank.source.code.values import UNKNOWN, Origin, Value, differs
 

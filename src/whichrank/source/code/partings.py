@@ -10,6 +10,7 @@ from whichrank.model.evidence import Ref
 from whichrank.records.code import Disagreement, Operation, Parting, Reason, Shape
 from whichrank.source.code import groups
 from whichrank.source.code.analysis import Analysis
+from whichrank.source.code.decorating import calls_before, tries_again
 from whichrank.source.code.events import (
     ALIKE,
     Attempt,
@@ -27,7 +28,6 @@ from whichrank.source.code.events import (
     ending,
     exits,
 )
-from whichrank.source.code.decorating import calls_before, tries_again
 from whichrank.source.code.index import Function, Module
 from whichrank.source.code.sequences import Sequences, Step, keys
 from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, differs

@@ -21,7 +21,8 @@ _LATER = {
     "start_new_thread": "thread", "apply_async": "thread", "register": "callback", "signal": "callback",
     "finalize": "callback", "add_signal_handler": "callback", "call_later": "callback",
 }  # fmt: skip
-_RETURNS = frozenset({"submit", "to_thread", "run_in_executor", "apply_async"})
+_POOLS = frozenset({"map", "imap", "imap_unordered", "starmap", "submit", "apply_async", "map_async"})
+_RETURNS = _POOLS | {"to_thread", "run_in_executor"}
 _OWN_NAME = {"register": "atexit.register", "signal": "signal.signal", "to_thread": "asyncio.to_thread"}
 """Names that mean nothing without their module."""
 _TASKS = frozenset({"gather", "create_task", "ensure_future", "as_completed", "run_coroutine_threadsafe"})
@@ -37,7 +38,9 @@ def spawned(frame: Frame, made: Call) -> Value | None:
         return _ranks_spawned(frame, made)
     if made.name == "Process" and "target" in made.keywords:
         return _process(frame, made)
-    kind = _LATER.get(made.name)
+    if made.name.startswith("register_") and made.name.endswith(("hook", "hooks")):
+        return _hooked(frame, made)
+    kind = "thread" if made.name in _POOLS and "executor" in made.receiver.tags else _LATER.get(made.name)
     if kind is None or made.full != _OWN_NAME.get(made.name, made.full):
         return None
     if made.full and isinstance(frame.analysis.project.find(made.full), Class):
@@ -49,6 +52,13 @@ def spawned(frame: Frame, made: Call) -> Value | None:
     if made.name in _RETURNS:
         return None
     return Value(tags=frozenset({"thread"})) if kind == "thread" else UNKNOWN
+
+
+def _hooked(frame: Frame, made: Call) -> None:
+    """A hook of a module or a tensor runs with every pass, on the ranks that registered it."""
+    for value in (*made.args, *made.keywords.values()):
+        if isinstance(value.thing, Function) and "itself" in value.tags:
+            frame.emit(Enter(value.thing, made.node.lineno, frame.function))
 
 
 def _ranks_spawned(frame: Frame, made: Call) -> Value:
