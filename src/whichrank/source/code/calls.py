@@ -563,6 +563,10 @@ def _source(frame: Frame, made: Call) -> Value | None:
     source = rank_sources("call").get(made.name)
     if source is not None and made.name in _TRANSLATES and len(made.args) > 1:
         return mixed(made.args)
+    if source is not None and (mesh := groups.of_mesh(made.node.func, made.receiver)):
+        named = made.node.args[0] if made.node.args else None
+        said = named.value if isinstance(named, ast.Constant) else mesh
+        return rank_value(frame, made.node, f"{made.name}({said})", "part", "mesh")
     if source is not None:
         if made.args or "group" in made.keywords:
             value, node = made.argument(Argument("group", 0))
@@ -571,7 +575,7 @@ def _source(frame: Frame, made: Call) -> Value | None:
                 said = node.value if isinstance(node, ast.Constant) else group
                 return rank_value(frame, made.node, f"{made.name}({said})", "part", "group")
         return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
-    if made.name in {"step", "reset"} and _ENVIRONMENT.search(made.receiver_text):
+    if made.name in {"step", "reset", "rollout", "collect"} and _ENVIRONMENT.search(made.receiver_text):
         origin = Origin("data", f"the simulation of this rank ({made.receiver_text})", *frame.at(made.node))
         return Value(frozenset({origin}))
     known = rank_sources("function").get(made.full)
@@ -648,6 +652,9 @@ def _computed(frame: Frame, made: Call, value: Value) -> Value:
         return Value(union(value.taint, made.receiver.length))
     if made.name == "bool" and isinstance(made.node.func, ast.Attribute):
         return value.tagged("mask")
+    padding = made.keywords.get("padding", UNKNOWN)
+    if padding.ranks is not None and padding.ranks[0] in {True, "longest"} and value.taint:
+        return value._replace(length=value.taint).tagged("padded")
     if made.name in libraries.SHAPED_BY_CONTENT and value.taint:
         return value._replace(length=value.taint)
     if made.name in libraries.SHARDS and (marks := union(*(v.taint for v in [*made.args, *made.keywords.values()]))):

@@ -196,7 +196,8 @@ def _part(frame: Frame, node: ast.Attribute, base: Value) -> Value:
     if name == "grad" and frame.analysis.local_gradients:
         return Value(frozenset({Origin("data", "this rank's part of the gradients", *frame.at(node))}))
     if base.taint or base.tags & CARRIED:
-        return Value(base.taint, base.length if name in {"data", "T", "grad"} else CLEAN, base.tags & CARRIED)
+        kept = name in {"data", "T", "grad"} or "padded" in base.tags
+        return Value(base.taint, base.length if kept else CLEAN, base.tags & CARRIED)
     return UNKNOWN
 
 
@@ -430,6 +431,10 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     index = evaluate(frame, node.slice)
     if (drawn := implicit.operator_method(frame, base, node, "__getitem__")) is not None and drawn.thing is not None:
         return drawn
+    if "mesh" in base.tags:
+        return Value(tags=frozenset({"mesh"}))
+    if "padded" in base.tags and key is not None:
+        return base
     if "uneven parts" in base.tags and index.taint:
         return Value(union(base.taint, index.taint), index.taint)
     if (held := looked_up(base, index)) is not None:

@@ -91,6 +91,8 @@ class Frame:
         self.control: list[Taint] = []
         self.turns: Taint = CLEAN
         self.loops: list[Taint] = []
+        self.breaks: list[list[tuple[dict[str, Value], Taint]]] = []
+        """For every loop around, the variables where it is left by a break, and why some ranks do."""
         self.skips: list[Taint] = []
         """For every loop around, conditions under which this rank has gone to the next turn already."""
         self.writes: dict[str, Value] = {}
@@ -210,6 +212,9 @@ class Frame:
         """Assign to a name, an attribute, or each of a tuple."""
         if isinstance(target, ast.Name):
             self.env[target.id] = value
+            if self.paths:  # what was known of the attributes of the one before is not true of this one
+                for text in [text for text in self.paths if text.startswith(f"{target.id}.")]:
+                    del self.paths[text]
             if target.id in self.globals:
                 self.analysis.gather(self.function.module, target.id, self._decided_here(value))
         elif isinstance(target, ast.Attribute):
@@ -373,6 +378,7 @@ class Frame:
             item = item._replace(taint=item.taint | {origin}).tagged("element")
         drawn = self._drawn(source, node)
         self.loops.append(counted.length)
+        self.breaks.append([])
         self.ran_out.append(CLEAN)
         again = len(self.loops) <= _TWICE and not self.analysis.gathers
         for last in (False, True) if again else (True,):
@@ -387,7 +393,17 @@ class Frame:
                 self.emit(loop if not source.holds else _chosen(loop))
         left = self.loops.pop() - counted.length
         self.ran_out.pop()
+        self._after_breaks()
         return self._unbroken(node, left)
+
+    def _after_breaks(self) -> None:
+        """Variables behind a loop: also as they are where it was left by a break."""
+        for env, apart in self.breaks.pop():
+            for name, value in env.items():
+                known = self.env.get(name)
+                if known is not None and known is not value:
+                    both = join([known, value])
+                    self.env[name] = both._replace(taint=union(both.taint, apart)) if apart else both
 
     def _unbroken(self, node: ast.For | ast.AsyncFor | ast.While, left: Taint) -> bool:
         """The `else` of a loop: not for ranks that left it by a break."""
@@ -421,6 +437,7 @@ class Frame:
         events: list[Event] = []
         test = UNKNOWN
         self.loops.append(CLEAN)
+        self.breaks.append([])
         self.ran_out.append(CLEAN)
         for _ in range(2 if len(self.loops) <= _TWICE and not self.analysis.gathers else 1):
             head, test = self.aside(node.test)
@@ -428,6 +445,7 @@ class Frame:
             body, _ended = self._turn(node.body)
             events = [*head, *body]
         self.loops.pop()
+        self._after_breaks()
         if exhausted := self.ran_out.pop():
             test = Value(union(test.taint, exhausted))
         if matters(events):
@@ -436,6 +454,7 @@ class Frame:
 
     def attempt(self, node: ast.Try) -> bool:
         before = dict(self.env)
+        broken = len(self.breaks[-1]) if self.breaks else 0
         self.trying += 1
         body, ended = self.inside(node.body)
         self.trying -= 1
@@ -470,6 +489,9 @@ class Frame:
                 envs.append(self.env if alike else caught(mine[0], self.env, self.at(item)))
                 if not alike and not ended:
                     envs[0] = done_or_not(before, envs[0], self.at(item))
+                for number in range(broken, len(self.breaks[-1]) if self.breaks and not alike else 0):
+                    env, apart = self.breaks[-1][number]
+                    self.breaks[-1][number] = (done_or_not(before, env, self.at(item)), apart)
         self.env = all_merged(envs) if envs else after
         final, final_ended = self.inside(node.finalbody)
         if any(map(matters, (body, orelse, final, *(h.body for h in handlers)))):
@@ -509,6 +531,8 @@ class Frame:
             self.emit(Leave("return", node.lineno, empty))
             return True
         kind = kinds[type(node)]
+        if kind == "break" and self.breaks:
+            self.breaks[-1].append((dict(self.env), union(*self.control)))
         if isinstance(node, ast.Raise) and node.exc is not None:
             evaluate(self, node.exc)
             kind = ends_process(node.exc) or kind

@@ -39,6 +39,14 @@ def group_text(value: Value, node: ast.expr | None) -> str:
     return "" if nothing or WORLD_GROUP in value.tags else ast.unparse(node)
 
 
+def of_mesh(func: ast.expr, receiver: Value) -> str:
+    """The mesh that a method is called on, as written."""
+    if not isinstance(func, ast.Attribute):
+        return ""
+    text = ast.unparse(func.value)[:80]
+    return text if "mesh" in receiver.tags or "mesh" in text else ""
+
+
 def default_of(frame: Frame, name: str) -> tuple[None, ...] | None:
     """The value of a parameter for a group that no caller passes: its default, None."""
     function = frame.function
@@ -60,6 +68,6 @@ def splits(reasons: Iterable[Origin], group: str) -> bool:
 def _same_axis(what: str, group: str) -> bool:
     inside = what.partition("(")[2].rpartition(")")[0]
     if inside:
-        return inside == group or f'"{inside}"' in group or f"'{inside}'" in group
+        return inside == group or group.startswith(f"{inside}.") or f'"{inside}"' in group or f"'{inside}'" in group
     axes = [{axis for axis, words in _AXES.items() if words.search(text.lower())} for text in (what, group)]
     return len(axes[0]) == 1 and axes[0] == axes[1]

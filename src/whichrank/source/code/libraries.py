@@ -24,7 +24,9 @@ KEEPS_RECEIVER = frozenset({
     "to", "cuda", "cpu", "eval", "train", "float", "contiguous", "clone", "detach", "requires_grad_", "half",
     "bfloat16", "double", "share_memory", "pin_memory", "numpy", "compile", "parameters", "get_group",
 })  # fmt: skip
-SHAPED_BY_CONTENT = frozenset({"nonzero", "unique", "masked_select", "argwhere", "flatnonzero", "compress"})
+SHAPED_BY_CONTENT = frozenset(
+    {"nonzero", "unique", "masked_select", "argwhere", "flatnonzero", "compress", "pad_sequence"}
+)
 REDUCES = frozenset({
     "sum", "mean", "max", "min", "item", "size", "any", "all", "norm", "numel", "argmax", "argmin", "std", "var", "dim",
     "prod", "count", "index", "get", "pop", "nelement", "amax", "amin", "median", "logsumexp",
