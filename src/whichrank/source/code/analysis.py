@@ -14,6 +14,7 @@ from whichrank.source.code.frame import Frame
 from whichrank.source.code.index import Class, Function, Module, Project, dotted, last_name, resolve
 from whichrank.source.code.leaving import how_it_ends, quits
 from whichrank.source.code.signals import Interrupted
+from whichrank.source.code.unsure import Unsure
 from whichrank.source.code.values import (
     CLEAN,
     UNKNOWN,
@@ -118,10 +119,9 @@ class Analysis:
     """Groups whose members every rank works out for itself."""
     half_splits: list[tuple[Op, Taint]] = field(default_factory=list)
     """all_to_all with sizes of this rank's own on one side only."""
-    open: set[Function] = field(default_factory=set)
-    """Functions that are being read."""
     frames: dict[Function, Frame] = field(default_factory=dict)
-    """The same with what is known in them so far."""
+    """Functions that are being read, with what is known in them so far."""
+    unsure: Unsure = field(default_factory=Unsure)
     operations: int = 0
     depth: int = 0
     gathers: bool = True
@@ -145,6 +145,7 @@ class Analysis:
 
     def _read_all(self) -> None:
         self.summaries.clear()
+        self.unsure = Unsure()
         self.attributes.clear()
         self.noted.clear()
         self.laters.clear()
@@ -155,6 +156,9 @@ class Analysis:
         for module in self.project.modules.values():
             if module.body is not None:
                 self.summary(module.body)
+            for function in module.everything:
+                self.summary(function)
+        for module in self.project.modules.values():  # again what was read before what it depends on
             for function in module.everything:
                 self.summary(function)
 
@@ -171,21 +175,23 @@ class Analysis:
     def summary(self, function: Function) -> Summary:
         known = self.summaries.get(function)
         if known is not None:
+            self.unsure.touch(function)
             return known
         if self.depth > DEEPEST:
             return Summary()
         made = self.summaries[function] = Summary()  # a recursive call sees this one
         frame = self.frames[function] = Frame(self, function, self.closures.get(function))
         self.depth += 1
-        self.open.add(function)
+        self.unsure.start(function)
         try:
             frame.block(function.body)
         except RecursionError:
             self.too_deep.append(function)
         finally:
             self.depth -= 1
-            self.open.discard(function)
             del self.frames[function]
+            for early in self.unsure.end(function):
+                self.summaries.pop(early, None)
         made.events, made.env = frame.out, frame.env
         made.turns, made.generator = frame.turns, frame.generator
         made.returns = self._returned(frame)
@@ -238,9 +244,10 @@ class Analysis:
         key = (owner, name)
         if key not in self.attributes:
             self.attributes[key] = None  # while it is looked for
-            value = self._written(owner, name, 0)
+            with self.unsure.apart() as seen:
+                value = self._written(owner, name, 0)
             self.attributes[key] = self.interrupted.seen_on_self(value, name) if value is not None else None
-            if any(method in self.open for method in owner.writers.get(name, ())):
+            if seen.open:
                 return self.attributes.pop(key)  # a method that assigns it is being read: not all is known yet
         return self.attributes[key]
 
