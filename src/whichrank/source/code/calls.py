@@ -6,64 +6,41 @@ import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from whichrank.facts.collectives import Argument, Collective, collectives, rank_sources
-from whichrank.source.code import binding, groups, libraries
+from whichrank.facts.collectives import Argument, rank_sources
+from whichrank.source.code import entering, groups, libraries, operations, targets
 from whichrank.source.code.builtin_calls import BUILTINS
-from whichrank.source.code.events import Enter, Event, Fork, Op, Risk
+from whichrank.source.code.events import Event, Fork, Risk
 from whichrank.source.code.expressions import (
-    AGREED_TAG,
     ALIAS,
     CARRIED,
     asked_environment,
-    environment,
     evaluate,
     looked_up,
     mixed,
     rank_value,
 )
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
-from whichrank.source.code.leaving import quit_by
-from whichrank.source.code.loops import object_length
 from whichrank.source.code.values import (
     UNKNOWN,
     WORLD,
     Origin,
-    ParamOrigin,
     Value,
     constant,
     functions_of,
     join,
     objects_of,
-    per_rank,
     union,
 )
 
 if TYPE_CHECKING:
-    from whichrank.source.code.analysis import Summary
     from whichrank.source.code.frame import Frame
 
-# Methods that every object has, or that say nothing about whose they are.
-COMMON = frozenset({
-    "get", "items", "keys", "values", "append", "update", "pop", "add", "copy", "close", "open", "read", "write", "run",
-    "start", "stop", "join", "format", "split", "forward", "step", "backward", "train", "eval", "to", "cuda", "cpu",
-    "save", "load", "state_dict", "load_state_dict", "parameters", "zero_grad", "reset", "compute", "log", "info",
-    "__init__", "__call__", "setup", "build", "apply", "put", "send", "recv", "wait", "extend", "clear", "sort", "size",
-    "index", "count", "map", "filter", "reduce", "gather", "scatter", "set", "view", "item", "print", "debug",
-    "warning",
-})  # fmt: skip
-# Python and torch say the same of any input: kinds and shapes of objects, not what this rank holds.
-SAME_EVERYWHERE = frozenset({
-    "isinstance", "hasattr", "callable", "type", "issubclass", "id", "device", "is_available", "is_initialized",
-    "get_world_size", "device_count", "is_floating_point", "is_tensor", "dim", "ndimension", "getLogger", "get_logger",
-    "get_backend", "is_nccl_available", "is_complex", "print", "super",
-})  # fmt: skip
 FILLS = frozenset({"append", "extend", "add", "insert", "update", "appendleft"})
 RISKY = frozenset({
     "open", "load", "read", "loads", "next", "fetch", "download", "decode", "float", "int", "urlopen", "unlink",
     "remove", "rename", "makedirs", "mkdir", "read_text", "write_text", "save", "parse", "backward",
 })  # fmt: skip
 
-MOST_OVERRIDES = 4
 MODEL_NAMES = frozenset(
     {"model", "net", "network", "policy", "ddp_model", "fsdp_model", "actor", "critic", "criterion"}
 )
@@ -74,7 +51,6 @@ _ENVIRONMENT = re.compile(r"(?:^|[._])(?:vec_|train_|eval_)?envs?$")
 QUALIFIED = frozenset({"functools.partial", "types.SimpleNamespace", "argparse.Namespace"})
 _TRANSLATES = frozenset({"get_global_rank", "get_group_rank"})
 """The number in one group for a number in another: of any rank, not of this one."""
-_RANKS = frozenset({"rank", "first", "last", "part"})
 LOOKUPS = frozenset({"get", "pop", "setdefault"})
 READS = frozenset({"open", "read_text", "read_bytes", "urlopen", "load", "loads", "read_csv", "imread", "load_image"})
 
@@ -112,14 +88,14 @@ def call(frame: Frame, node: ast.Call) -> Value:
     special = libraries.special(frame, made)
     if special is not None:
         return special
-    spec = _spec(frame, made)
-    target = _target(frame, made) if spec is None or spec.on == "*" else None
+    spec = operations.row_of(frame, made)
+    target = targets.target_of(frame, made) if spec is None or spec.on == "*" else None
     if spec is not None and target is None:
-        return _operation(frame, made, spec)
+        return operations.operation(frame, made, spec)
     if isinstance(target, Function):
-        return _entered(frame, made, target)
+        return entering.entered(frame, made, target)
     if isinstance(target, Class):
-        return _construct(frame, made, target)
+        return entering.construct(frame, made, target)
     source = _source(frame, made)
     if source is not None:
         return source
@@ -166,37 +142,21 @@ def _alias(frame: Frame, func: ast.expr) -> str:
     return marks[0][len(ALIAS) :] if len(marks) == 1 else ""
 
 
-def _callee(frame: Frame, made: Call) -> Value | None:
-    """The value that is called, where it is a variable, an attribute or the result of an expression."""
-    func = made.node.func
-    if isinstance(func, ast.Name):
-        return frame.lookup(func.id)
-    if isinstance(func, ast.Attribute):
-        text = dotted(func)
-        if text and text in frame.paths:
-            return frame.paths[text]
-        owner = made.receiver.thing if "itself" not in made.receiver.tags else None
-        if isinstance(owner, Class) and frame.analysis.project.method(owner, func.attr) is None:
-            return frame.analysis.attribute(owner, func.attr)
-        return None
-    return made.receiver
-
-
 def _several(frame: Frame, made: Call) -> Value | None:
     """A call of something that may be one of several functions, or a partial, or one that was passed in."""
     if called := CALLERS.get(made.name):
         for thing in functions_of(made.args[place] for place in called if place < len(made.args)):
             if isinstance(thing, Function):
-                _enter(frame, made._replace(args=[], keywords={}), thing)
+                entering.enter(frame, made._replace(args=[], keywords={}), thing)
         return None
     if made.receiver.kinds:
-        found = [_method(frame, kind, made.name) for kind in made.receiver.kinds]
+        found = [targets.method_of(frame, kind, made.name) for kind in made.receiver.kinds]
         methods = tuple(dict.fromkeys(method for method in found if method is not None))
         if len(methods) > 1 and made.receiver.taint:  # of one class on some ranks, of another on others
             return _dispatched(frame, made, made.receiver._replace(ranks=None), methods)
         if methods:
-            return join([_enter(frame, made, method) for method in methods])
-    callee = _callee(frame, made)
+            return join([entering.enter(frame, made, method) for method in methods])
+    callee = targets.callee_of(frame, made)
     if callee is None or not (callee.holds or "itself" in callee.tags):
         return None
     things = functions_of([callee])
@@ -205,7 +165,7 @@ def _several(frame: Frame, made: Call) -> Value | None:
     if not things:
         return None
     if classes:
-        return join([_construct(frame, made, thing) for thing in classes]) if callee.holds else None
+        return join([entering.construct(frame, made, thing) for thing in classes]) if callee.holds else None
     if "partial" in callee.tags:
         given = dict(callee.fields or {})
         made = made._replace(args=[*(callee.items or ()), *made.args], keywords={**given, **made.keywords})
@@ -214,7 +174,7 @@ def _several(frame: Frame, made: Call) -> Value | None:
     param = _param(frame, made.node.func)
     if len(functions) == 1 and not param and "partial" not in callee.tags and isinstance(made.node.func, ast.Name):
         return None
-    return join([_enter(frame, made, function, param) for function in functions])
+    return join([entering.enter(frame, made, function, param) for function in functions])
 
 
 def _param(frame: Frame, func: ast.expr) -> str:
@@ -233,7 +193,7 @@ def _dispatched(frame: Frame, made: Call, callee: Value, functions: tuple[Functi
     kept, frame.out = frame.out, []
     results, branches = [], []
     for function in functions:
-        results.append(_enter(frame, made, function))
+        results.append(entering.enter(frame, made, function))
         truths = tuple(each is function for each in callee.ranks) if callee.ranks is not None else None
         branches.append((Value(callee.taint, ranks=truths), frame.out))
         frame.out = []
@@ -245,317 +205,6 @@ def _dispatched(frame: Frame, made: Call, callee: Value, functions: tuple[Functi
         other = [Fork(test, ast.unparse(made.node.func)[:120], made.node.lineno, events, other)]
     frame.out += other
     return join(results)
-
-
-def _spec(frame: Frame, made: Call) -> Collective | None:
-    """The row of the table that this call is, if it is one."""
-    for spec in collectives().get(made.name, ()):
-        if spec.needs and not _given(made, spec.needs):
-            continue
-        if spec.on == "*":
-            if made.receiver_text or made.name == made.full:
-                return spec
-        elif spec.on.startswith("@"):
-            if libraries.is_a(frame, made, spec.on[1:]):
-                return spec
-        elif _in_module(made, spec.on):
-            return spec
-    return None
-
-
-def _in_module(made: Call, prefix: str) -> bool:
-    if prefix == "deepspeed":
-        return made.full == f"deepspeed.{made.name}"
-    if made.full.startswith(prefix + "."):
-        return True
-    if prefix == "torch.distributed":
-        head = made.full.rpartition(".")[0]
-        return head.startswith("deepspeed.comm") or head in {"dist", "torch_dist", "deepspeed.comm.comm"}
-    if prefix == "torch.distributed.checkpoint":
-        return made.full.rpartition(".")[0] == "dcp"
-    return (
-        prefix == "torch.nn.parallel" and made.full.startswith("torch.nn.") and made.name == "DistributedDataParallel"
-    )
-
-
-def _given(made: Call, needs: str) -> bool:
-    keyword, _, wanted = needs.partition("=")
-    value = made.keywords.get(keyword)
-    return value is not None and value.ranks is not None and str(value.ranks[0]) == wanted
-
-
-def _operation(frame: Frame, made: Call, spec: Collective) -> Value:
-    """A collective: noted as an event, and what it makes equal on all ranks."""
-    group, group_node = made.argument(spec.group)
-    root, root_node = made.argument(spec.root)
-    op, op_node = made.argument(spec.op)
-    whole = spec.group is not None and spec.group.keyword == "device_mesh" and not isinstance(group_node, ast.Subscript)
-    text = "" if whole else groups.group_text(group, group_node)
-    event = Op(spec.call, spec.kind, frame.function, made.node.lineno, text)
-    event.members = group.ranks if "group" in group.tags else None
-    event.root = ast.unparse(root_node) if root_node is not None else ""
-    event.reduction = ast.unparse(op_node) if op_node is not None else ""
-    event.peer = root
-    if spec.on.startswith("@"):
-        event.tag = spec.on[1:]
-    if spec.kind == "group" and "use_local_synchronization" in made.keywords:
-        return UNKNOWN
-    frame.emit(event)
-    frame.analysis.note_call(event, made, spec, (root, op))
-    _make_uniform(frame, made, spec)
-    if spec.call == "init_process_group":
-        _told_rank(frame, made)
-    if spec.call == "all_to_all_single":
-        _half_split(frame, made, event)
-    if spec.kind == "group":
-        if spec.call == "new_group":
-            members = made.argument(Argument("ranks", 0))[0]
-            alike = members.ranks is not None and len(set(map(str, members.ranks))) == 1
-            alike = alike or members.ranks == tuple([rank] for rank in range(WORLD))  # a group of its own for each
-            if (members.taint or members.length) and not alike:
-                frame.analysis.local_groups.append((event, union(members.taint, members.length)))
-        return libraries.group_value(made)
-    return libraries.result(frame, made, spec)
-
-
-def _told_rank(frame: Frame, made: Call) -> None:
-    """`init_process_group(rank=gpu)`: whatever it is called, this variable is the rank."""
-    value, node = made.argument(Argument("rank", 4))
-    text = dotted(node) if node is not None else ""
-    if text and not any(isinstance(origin, Origin) for origin in value.taint):
-        known = rank_value(frame, made.node, f"{text}, given to init_process_group as the rank", "rank", "world")
-        if text in frame.env:
-            frame.env[text] = known
-        elif "." in text:
-            frame.paths[text] = known
-            if text.startswith("self."):
-                frame.writes[text[5:]] = known
-
-
-def _half_split(frame: Frame, made: Call, event: Op) -> None:
-    """Sizes that this rank worked out from its own data, without those that the others will send."""
-    (theirs, out_node), (mine, in_node) = (
-        made.argument(Argument(name, at)) for name, at in (("output_split_sizes", 2), ("input_split_sizes", 3))
-    )
-    given = [node is not None and not _none(node) for node in (out_node, in_node)]
-    same = all(given) and out_node is not None and in_node is not None and ast.unparse(out_node) == ast.unparse(in_node)
-    if same or given.count(True) == 1:
-        taint = union(mine.taint, mine.length, theirs.taint, theirs.length)
-        if taint:
-            frame.analysis.half_splits.append((event, taint))
-
-
-def _none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
-def _make_uniform(frame: Frame, made: Call, spec: Collective) -> None:
-    for place in spec.uniform - {"result"}:
-        if int(place) < len(made.node.args):
-            _cleanse(frame, made.node.args[int(place)])
-    if "0" in spec.uniform and not made.node.args:
-        for keyword in made.node.keywords:
-            if keyword.arg in {"tensor", "object_list", "tensor_list", "output_tensor"}:
-                _cleanse(frame, keyword.value)
-
-
-def _cleanse(frame: Frame, node: ast.expr) -> None:
-    """All ranks have the same in this variable now."""
-    while isinstance(node, ast.Subscript | ast.Starred) or (isinstance(node, ast.Attribute) and node.attr == "data"):
-        node = node.value
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return _cleanse(frame, node.func.value)  # x.detach(), x.view(-1)
-    text = dotted(node)
-    if isinstance(node, ast.Name) and node.id in frame.env:
-        frame.env[node.id] = Value(tags=(frame.env[node.id].tags - CARRIED) | {"shared", AGREED_TAG})
-    elif text:
-        frame.paths[text] = Value(tags=frozenset({"shared", AGREED_TAG}))
-        if text.startswith("self."):
-            frame.writes[text[5:]] = UNKNOWN
-    if isinstance(node, ast.List | ast.Tuple):
-        for item in node.elts:
-            _cleanse(frame, item)
-    return None
-
-
-def _target(frame: Frame, made: Call) -> Function | Class | None:
-    """The function or class of the project that is called."""
-    func = made.node.func
-    if isinstance(func, ast.Name):
-        local = frame.lookup(func.id)
-        if local is not None:
-            called = local.thing
-            if isinstance(called, Class) and "itself" not in local.tags:
-                return _method(frame, called, "__call__") or _method(frame, called, "forward")
-            return called
-    if made.full:
-        found = frame.analysis.project.find(made.full)
-        if isinstance(found, Function | Class):
-            return found
-    if not isinstance(func, ast.Attribute):
-        return None
-    held = _callee(frame, made)
-    if held is not None and isinstance(held.thing, Class) and "itself" not in held.tags:
-        return _method(frame, held.thing, "__call__") or _method(frame, held.thing, "forward")
-    return _method_called(frame, made, func)
-
-
-def _method_called(frame: Frame, made: Call, func: ast.Attribute) -> Function | None:
-    if isinstance(func.value, ast.Name) and func.value.id in {"self", "cls"} and frame.owner is not None:
-        own = _method(frame, frame.owner, made.name) or _sibling(frame, frame.owner, made.name)
-        if own is not None:
-            return own
-    if isinstance(func.value, ast.Call) and last_name(func.value.func) == "super" and frame.owner is not None:
-        return _inherited(frame, frame.owner, made.name)
-    if isinstance(made.receiver.thing, Class):
-        name = "forward" if made.name == "apply" and "itself" in made.receiver.tags else made.name
-        return _method(frame, made.receiver.thing, made.name) or _method(frame, made.receiver.thing, name)
-    if made.receiver_text == "self" or made.full.split(".")[0] in _module_roots(frame):
-        return None
-    return _only_one(frame, made.name)
-
-
-def _module_roots(frame: Frame) -> frozenset[str]:
-    module = frame.function.module
-    if module.roots is None:
-        module.roots = frozenset(name.split(".")[0] for name in module.imports.values())
-    return module.roots
-
-
-def _method(frame: Frame, owner: Class, name: str) -> Function | None:
-    return frame.analysis.project.method(owner, name)
-
-
-def _sibling(frame: Frame, owner: Class, name: str) -> Function | None:
-    """A method that only the classes have which this one is mixed into."""
-    if name not in frame.analysis.project.methods:
-        return None
-    for heir in frame.analysis.project.heirs(owner):
-        if found := frame.analysis.project.method(heir, name):
-            return found
-    return None
-
-
-def _inherited(frame: Frame, owner: Class, name: str) -> Function | None:
-    for base in owner.bases:
-        found = frame.analysis.project.find(base)
-        if isinstance(found, Class) and (method := frame.analysis.project.method(found, name)):
-            return method
-    return None
-
-
-def _only_one(frame: Frame, name: str) -> Function | None:
-    """A method that one class of the project alone has, on an object of unknown class."""
-    if name in COMMON or name.startswith("__"):
-        return None
-    found = frame.analysis.project.methods.get(name, ())
-    return found[0] if len(found) == 1 else None
-
-
-def _entered(frame: Frame, made: Call, target: Function) -> Value:
-    """A call of a function of the project, what its decorators do and what derived classes do instead included."""
-    around = frame.analysis.wrapper(target)
-    if around is not None:
-        wrapper, name = around
-        itself = Value(thing=target, tags=frozenset({"itself"}))
-        frame.emit(Enter(wrapper, made.node.lineno, frame.function, {name: itself}))
-    value = _enter(frame, made, target, inside=around is not None)
-    if isinstance(made.node.func, ast.Attribute) and made.receiver_text == "self" and target.owner is not None:
-        for other in frame.analysis.project.overrides(target.owner, target.name)[:MOST_OVERRIDES]:
-            if other is not target and frame.owner is not other.owner:
-                value = join([value, _enter(frame, made, other)])
-    return value
-
-
-def _enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside: bool = False) -> Value:
-    """A call of one function: noted as an event, and what comes back."""
-    bound = binding.bound(made, target)
-    frame.analysis.called(target, bound)
-    if not inside:
-        frame.emit(Enter(target, made.node.lineno, frame.function, bound, param))
-    _written_by(frame, made, target)
-    summary = frame.analysis.summary(target)
-    _changed_here(frame, target, summary)
-    if summary.quits:
-        quit_by(frame, summary, target, bound, made.node.lineno)
-    returns = summary.returns if made.name not in SAME_EVERYWHERE else UNKNOWN
-    for name, filled in summary.fills.items():
-        node = binding.argument_node(made, target, name)
-        if node is not None:
-            frame.put_into(node, Value(frame.analysis.substitute(filled, target, bound)))
-    taint = frame.analysis.substitute(returns.taint, target, bound)
-    length = frame.analysis.substitute(summary.turns if summary.generator else returns.length, target, bound)
-    if summary.generator and any("loader" in value.tags for value in bound.values()):
-        return Value(taint, length, returns.tags | {"loader"})
-    tags = frozenset(tag for tag in returns.tags if tag != "itself" or returns.thing is not None)
-    if summary.asks_for and (asked := _asked(frame, made, bound.get(summary.asks_for, UNKNOWN), target)) is not None:
-        return asked
-    source = rank_sources("call").get(made.name)
-    if source is not None and source.kind in _RANKS and returns.ranks is None and not made.args:
-        return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
-    items = (
-        tuple(_substituted(frame, item, target, bound) for item in returns.items) if returns.items else returns.items
-    )
-    return returns._replace(taint=taint, length=length, tags=tags, items=items)
-
-
-def _asked(frame: Frame, made: Call, name: Value, target: Function) -> Value | None:
-    """A helper around os.environ that is asked for a variable which differs between ranks."""
-    if name.ranks is None or not isinstance(name.ranks[0], str):
-        return None
-    value = environment(frame, made.node, name.ranks[0])
-    if not value.taint and value.ranks is None:
-        return None
-    number = any(isinstance(part, ast.Name) and part.id == "int" for s in target.body for part in ast.walk(s))
-    return value._replace(ranks=per_rank(int, value)) if number else value
-
-
-def _changed_here(frame: Frame, target: Function, summary: Summary) -> None:
-    """What a method changes in its object differs afterwards, where only some ranks called it."""
-    if target.owner is None or not (summary.counts or summary.grows):
-        return
-    apart = frozenset(
-        origin
-        for origin in union(*frame.control, *frame.skips, frame.left)
-        if isinstance(origin, ParamOrigin) or origin.kind not in {"rank", "part", "host"}
-    )
-    for name in summary.counts if apart else ():
-        frame.analysis.gather(target.owner, name, Value(apart))
-    often = union(apart, *frame.loops)
-    for name in summary.grows if often else ():
-        frame.analysis.gather(target.owner, name, Value(length=often))
-
-
-def _written_by(frame: Frame, made: Call, target: Function) -> None:
-    """Attributes of self that this function knows, and that a method of the same object may have changed."""
-    if made.receiver_text == "self" and frame.paths:
-        for name, value in frame.analysis.summary(target).writes.items():
-            if (known := frame.paths.get(f"self.{name}")) is not None and known is not value:
-                frame.paths[f"self.{name}"] = join([known, value])
-
-
-def _substituted(frame: Frame, value: Value, target: Function, bound: dict[str, Value]) -> Value:
-    taint = frame.analysis.substitute(value.taint, target, bound)
-    return value._replace(taint=taint, length=frame.analysis.substitute(value.length, target, bound))
-
-
-def _construct(frame: Frame, made: Call, target: Class) -> Value:
-    """An object of a class of the project: its length may depend on what it is made with."""
-    init = frame.analysis.project.method(target, "__init__")
-    bound = binding.bound(made, init) if init is not None else {}
-    if init is None:
-        for name, given in {**dict(zip(binding.declared(target), made.args, strict=False)), **made.keywords}.items():
-            frame.analysis.gather(target, name, given)
-    if init is not None:
-        if made.keywords and binding.takes_anything(init):
-            for name, given in made.keywords.items():
-                frame.analysis.gather(target, name, given)
-        frame.analysis.called(init, bound)
-        frame.emit(Enter(init, made.node.lineno, frame.function, bound))
-    value = Value(thing=target, tags=libraries.class_tags(frame, target))
-    if "thread" in value.tags and (run := frame.analysis.project.method(target, "run")) is not None:
-        frame.analysis.later("thread", run, frame.function, made.node.lineno)
-    return value._replace(length=frame.analysis.substitute(object_length(frame, value), init, bound))
 
 
 def _source(frame: Frame, made: Call) -> Value | None:
@@ -616,7 +265,7 @@ def _unknown(frame: Frame, made: Call) -> Value:
     if tried or made.name in READS:  # callers may catch what reading raises
         origin = Origin("exception", f"{made.name}() may fail on one rank alone", *frame.at(made.node))
         frame.emit(Risk(origin, made.node.lineno))
-    if made.name in SAME_EVERYWHERE:
+    if made.name in entering.SAME_EVERYWHERE:
         return constant(WORLD) if made.name == "get_world_size" and not made.args else UNKNOWN
     if (held := _from_container(made)) is not None:
         return held
