@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from whichrank.facts.collectives import Argument, rank_sources
 from whichrank.source.code import entering, groups, libraries, operations, targets
 from whichrank.source.code.builtin_calls import BUILTINS
+from whichrank.source.code.choices import CARRIED
+from whichrank.source.code.containers import looked_up
 from whichrank.source.code.events import Event, Fork, Risk
-from whichrank.source.code.expressions import (
-    ALIAS,
-    CARRIED,
-    asked_environment,
-    evaluate,
-    looked_up,
-    mixed,
-    rank_value,
-)
+from whichrank.source.code.expressions import ALIAS, evaluate, mixed
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
+from whichrank.source.code.sources import asked_environment, rank_value
 from whichrank.source.code.values import (
     UNKNOWN,
     WORLD,

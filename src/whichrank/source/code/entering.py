@@ -10,10 +10,10 @@ from whichrank.source.code import binding, libraries
 from whichrank.source.code.events import (
     Enter,
 )
-from whichrank.source.code.expressions import environment, rank_value
 from whichrank.source.code.index import Class, Function
 from whichrank.source.code.leaving import quit_by
 from whichrank.source.code.loops import object_length
+from whichrank.source.code.sources import environment, rank_value
 from whichrank.source.code.values import (
     UNKNOWN,
     ParamOrigin,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whichrank.facts.collectives import rank_sources
+from whichrank.source.code.choices import AGREED_TAG
 from whichrank.source.code.events import (
     ALIKE,
     Attempt,
@@ -22,15 +23,7 @@ from whichrank.source.code.events import (
     exits,
     matters,
 )
-from whichrank.source.code.expressions import (
-    AGREED_TAG,
-    WORLD_NAMES,
-    evaluate,
-    is_setting,
-    rank_value,
-    reference,
-    setting_name,
-)
+from whichrank.source.code.expressions import WORLD_NAMES, evaluate, reference
 from whichrank.source.code.groups import default_of
 from whichrank.source.code.index import Class, Function, Module, dotted, last_name, resolve
 from whichrank.source.code.leaving import ends_process, never_returns
@@ -47,6 +40,7 @@ from whichrank.source.code.loops import (
 )
 from whichrank.source.code.managers import with_block
 from whichrank.source.code.merging import all_merged, asks_world, caught, done_or_not, merged
+from whichrank.source.code.sources import is_setting, rank_value, setting_name
 from whichrank.source.code.values import (
     CLEAN,
     UNKNOWN,

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import Argument, Collective, collectives
 from whichrank.source.code import groups, libraries
+from whichrank.source.code.choices import AGREED_TAG, CARRIED
 from whichrank.source.code.events import (
     Op,
 )
-from whichrank.source.code.expressions import AGREED_TAG, CARRIED, rank_value
 from whichrank.source.code.index import dotted
+from whichrank.source.code.sources import rank_value
 from whichrank.source.code.values import (
     UNKNOWN,
     WORLD,

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.events import Enter, Op
-from whichrank.source.code.expressions import evaluate, rank_value
+from whichrank.source.code.expressions import evaluate
 from whichrank.source.code.index import Class, Function
 from whichrank.source.code.loops import COUNTER
+from whichrank.source.code.sources import rank_value
 from whichrank.source.code.values import UNKNOWN, Value
 
 if TYPE_CHECKING:
