@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whichrank.facts.collectives import rank_sources
+from whichrank.source.code.attempting import attempt
+from whichrank.source.code.branching import if_statement, match_statement
 from whichrank.source.code.choices import AGREED_TAG
 from whichrank.source.code.events import (
-    ALIKE,
-    Attempt,
-    Enter,
     Event,
     Exit,
-    Fork,
-    Handler,
     Leave,
-    Loop,
-    ending,
-    exits,
-    matters,
 )
 from whichrank.source.code.expressions import WORLD_NAMES, evaluate, reference
 from whichrank.source.code.groups import default_of
-from whichrank.source.code.index import Class, Function, Module, dotted, last_name, resolve
+from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
 from whichrank.source.code.leaving import ends_process, never_returns
+from whichrank.source.code.looping import for_loop, while_loop
 from whichrank.source.code.loops import (
     BATCH_NAMES,
     GRADIENTS,
@@ -34,12 +27,8 @@ from whichrank.source.code.loops import (
     LOCAL_NAME,
     MASK_NAME,
     QUEUES,
-    elements,
-    turns,
-    unrolled,
 )
 from whichrank.source.code.managers import with_block
-from whichrank.source.code.merging import all_merged, asks_world, caught, done_or_not, merged
 from whichrank.source.code.sources import is_setting, rank_value, setting_name
 from whichrank.source.code.values import (
     CLEAN,
@@ -51,7 +40,6 @@ from whichrank.source.code.values import (
     Taint,
     Value,
     constant,
-    differs,
     functions_of,
     join,
     objects_of,
@@ -61,10 +49,7 @@ from whichrank.source.code.values import (
 if TYPE_CHECKING:
     from whichrank.source.code.analysis import Analysis
 
-MISSING_FILE = frozenset({"FileNotFoundError", "FileExistsError", "IsADirectoryError", "NotADirectoryError"})
-PROBE = re.compile(r"^_?(?:is|has|supports?|can|check)_|available|supported|installed|version|compatible")
 NESTED = frozenset({"setdefault", "get"})
-_TWICE = 2  # loops nested deeper than this are read once: their variables rarely carry over
 
 
 class Frame:
@@ -300,209 +285,6 @@ class Frame:
             self.counts.add(node.target.attr)
         return False
 
-    def condition(self, node: ast.If) -> bool:
-        if last_name(node.test) == "TYPE_CHECKING":
-            return False
-        test = evaluate(self, node.test)
-        world = asks_world(node.test)
-        if world == "one":
-            test = UNKNOWN  # in a world of one, nothing differs
-        split = differs(test)
-        before, paths = dict(self.env), dict(self.paths)
-        if split:
-            self.splits += 1
-            self.control.append(test.taint)
-        self.alone += world == "one"
-        then, ended = self.inside(node.body)
-        self.alone += (world == "many") - (world == "one")
-        env, own = self.env, self.paths
-        self.env, self.paths = before, paths
-        other, other_ended = self.inside(node.orelse)
-        self.alone -= world == "many"
-        if split:
-            self.control.pop()
-            self._parted(test.taint, exits(then) ^ exits(other))
-        if then or other:
-            given = self._given(node.test) if split else ()
-            self.emit(Fork(test, ast.unparse(node.test)[:160], node.lineno, then, other, given))
-        if ended and not other_ended:
-            return False
-        if other_ended and not ended:
-            self.env, self.paths = env, own
-            return False
-        self.env = merged(test, env, self.env, world)
-        self.paths = merged(test, own, self.paths, world)
-        return ended and other_ended
-
-    def _parted(self, taint: Taint, ways: set[Exit]) -> None:
-        """Some ranks have left by these ways: what comes next is done by the others alone."""
-        if "return" in ways:
-            self.left = union(self.left, taint)
-        if "continue" in ways and self.skips:
-            self.skips[-1] = union(self.skips[-1], taint)
-        if "break" in ways and self.loops:
-            self.loops[-1] = union(self.loops[-1], taint)
-
-    def _given(self, test: ast.expr) -> tuple[tuple[str, bool], ...]:
-        """The parts of `a and not b and rank == 0` that are the same on all ranks."""
-        if not isinstance(test, ast.BoolOp):
-            return ()
-        found = []
-        wanted = isinstance(test.op, ast.And)
-        for part in test.values:
-            truth, inner = wanted, part
-            if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not):
-                truth, inner = not wanted, part.operand
-            if isinstance(inner, ast.Name | ast.Attribute) and not differs(self.aside(inner)[1]):
-                found.append((ast.unparse(inner)[:160], truth))
-        return tuple(found)
-
-    def loop(self, node: ast.For | ast.AsyncFor) -> bool:
-        source = evaluate(self, node.iter)
-        counted = turns(self, source)
-        if (rounds := unrolled(source, node)) is not None:
-            for value in rounds:
-                self.bind(node.target, value)
-                self.out += self.inside(node.body)[0]
-            return False
-        item = elements(self, source, node.iter)
-        known = item.items is not None or any(isinstance(origin, Origin) for origin in item.taint)
-        if not known and source.ranks is None and _trains(self.function.module, node):
-            origin = Origin("data", "a batch of this rank's data", *self.at(node))
-            item = item._replace(taint=item.taint | {origin}).tagged("element")
-        drawn = self._drawn(source, node)
-        self.loops.append(counted.length)
-        self.breaks.append([])
-        self.ran_out.append(CLEAN)
-        again = len(self.loops) <= _TWICE and not self.analysis.gathers
-        for last in (False, True) if again else (True,):
-            self.bind(node.target, item)
-            events, _ = self._turn(node.body)
-            events = [*drawn, *events]
-            if last and matters(events):
-                text = ast.unparse(node.iter)[:160]
-                length = union(counted.length, self.ran_out[-1])
-                loop = Loop("for", text, node.lineno, events, length, joined=self.joined > 0)
-                loop.test = Value(ranks=counted.ranks, tags=source.tags)
-                self.emit(loop if not source.holds else _chosen(loop))
-        left = self.loops.pop() - counted.length
-        self.ran_out.pop()
-        self._after_breaks()
-        return self._unbroken(node, left)
-
-    def _after_breaks(self) -> None:
-        """Variables behind a loop: also as they are where it was left by a break."""
-        for env, apart in self.breaks.pop():
-            for name, value in env.items():
-                known = self.env.get(name)
-                if known is not None and known is not value:
-                    both = join([known, value])
-                    self.env[name] = both._replace(taint=union(both.taint, apart)) if apart else both
-
-    def _unbroken(self, node: ast.For | ast.AsyncFor | ast.While, left: Taint) -> bool:
-        """The `else` of a loop: not for ranks that left it by a break."""
-        if node.orelse:
-            events, _ = self.inside(node.orelse)
-            if left and matters(events):
-                self.emit(Fork(Value(left), "the loop was left by a break", node.lineno, [], events))
-            else:
-                self.out += events
-        return False
-
-    def _drawn(self, source: Value, node: ast.For | ast.AsyncFor) -> list[Event]:
-        """What the iterator of an object of the project does for every element."""
-        if not isinstance(source.thing, Class) or "itself" in source.tags:
-            return []
-        found = self.analysis.project.method(source.thing, "__iter__")
-        return [Enter(found, node.lineno, self.function)] if found is not None and found is not self.function else []
-
-    def _turn(self, body: list[ast.stmt]) -> tuple[list[Event], bool]:
-        before, paths = dict(self.env), dict(self.paths)
-        self.skips.append(CLEAN)
-        events, ended = self.inside(body)
-        self.skips.pop()
-        for mine, old in ((self.env, before), (self.paths, paths)):
-            for name, value in old.items():
-                if mine.get(name) is not value:
-                    mine[name] = join([value, mine.get(name, UNKNOWN)])
-        return events, ended
-
-    def while_loop(self, node: ast.While) -> bool:
-        events: list[Event] = []
-        test = UNKNOWN
-        self.loops.append(CLEAN)
-        self.breaks.append([])
-        self.ran_out.append(CLEAN)
-        for _ in range(2 if len(self.loops) <= _TWICE and not self.analysis.gathers else 1):
-            head, test = self.aside(node.test)
-            self.loops[-1] = test.taint if differs(test) else CLEAN
-            body, _ended = self._turn(node.body)
-            events = [*head, *body]
-        self.loops.pop()
-        self._after_breaks()
-        if exhausted := self.ran_out.pop():
-            test = Value(union(test.taint, exhausted))
-        if matters(events):
-            self.emit(Loop("while", ast.unparse(node.test)[:160], node.lineno, events, CLEAN, test, self.joined > 0))
-        return isinstance(node.test, ast.Constant) and bool(node.test.value) and "break" not in exits(events)
-
-    def attempt(self, node: ast.Try) -> bool:
-        before = dict(self.env)
-        broken = len(self.breaks[-1]) if self.breaks else 0
-        self.trying += 1
-        body, ended = self.inside(node.body)
-        self.trying -= 1
-        orelse, _ = self.inside(node.orelse)
-        after = self.env
-        handlers, all_end = [], ended
-        imports = any(isinstance(statement, ast.Import | ast.ImportFrom) for statement in node.body)
-        envs = [] if ended else [after]
-        for item in node.handlers:
-            self.env = {**before, **{k: v for k, v in after.items() if k in before}}
-            types = tuple(last_name(t) for t in _types(item.type))
-            alike = (bool(types) and set(types) <= ALIKE) or imports
-            if item.name and not alike:
-                self.env[item.name] = Value(
-                    frozenset({Origin("exception", "an exception on this rank", *self.at(item))})
-                )
-            mine = [dict(self.env)]
-            probes = PROBE.search(self.function.name) is not None  # what a machine can do is the same on all of them
-            if not alike and not probes:
-                kind = "file" if types and set(types) <= MISSING_FILE else "exception"
-                failed = Origin(kind, "whether this rank got an exception", *self.at(item))
-                self.control.append(frozenset({failed}))
-            events, handler_ended = self.inside(item.body)
-            if not alike and not probes:
-                self.control.pop()
-            if "StopIteration" in types and exits(events) & {"break", "return"} and self.ran_out:
-                self.ran_out[-1] = union(self.ran_out[-1], self._drawn_from(node.body))
-            all_end = all_end and handler_ended
-            raises = ending(events) == "raise" and exits(events) == {"raise"}
-            handlers.append(Handler(types, item.lineno, events, raises))
-            if not handler_ended:
-                envs.append(self.env if alike else caught(mine[0], self.env, self.at(item)))
-                if not alike and not ended:
-                    envs[0] = done_or_not(before, envs[0], self.at(item))
-                for number in range(broken, len(self.breaks[-1]) if self.breaks and not alike else 0):
-                    env, apart = self.breaks[-1][number]
-                    self.breaks[-1][number] = (done_or_not(before, env, self.at(item)), apart)
-        self.env = all_merged(envs) if envs else after
-        final, final_ended = self.inside(node.finalbody)
-        if any(map(matters, (body, orelse, final, *(h.body for h in handlers)))):
-            line = node.finalbody[0].lineno if node.finalbody else node.lineno
-            calls = any(isinstance(part, ast.Call) for statement in node.body for part in ast.walk(statement))
-            self.emit(Attempt(node.lineno, body, handlers, final, line, orelse, calls))
-        return final_ended or (all_end and not node.orelse)
-
-    def _drawn_from(self, body: list[ast.stmt]) -> Taint:
-        """Why iterators that these statements take the next element of may run out on some ranks first."""
-        found = CLEAN
-        for statement in body:
-            for part in ast.walk(statement):
-                if isinstance(part, ast.Call) and last_name(part.func) == "next" and len(part.args) == 1:
-                    found = union(found, turns(self, self.aside(part.args[0])[1]).length)
-        return found
-
     def declare_global(self, node: ast.Global) -> bool:
         self.globals |= set(node.names)
         return False
@@ -578,38 +360,6 @@ class Frame:
             self._decorated(node, owner)
         return False
 
-    def match(self, node: ast.Match) -> bool:
-        subject = evaluate(self, node.subject)
-        arms: list[list[Event]] = []
-        envs: list[dict[str, Value]] = []
-        before = dict(self.env)
-        for case in node.cases:
-            self.env = dict(before)
-            events, _ = self.inside(case.body)
-            arms.append(events)
-            envs.append(self.env)
-        self.env = before
-        for env in envs:
-            self.env = merged(Value(subject.taint), env, self.env, "")
-        other: list[Event] = []
-        for events, case in zip(reversed(arms), reversed(node.cases), strict=True):
-            other = [
-                Fork(
-                    _matches(subject, case.pattern), ast.unparse(case.pattern)[:80], case.body[0].lineno, events, other
-                )
-            ]
-        if any(arms):
-            self.out += other
-        return False
-
-
-def _chosen(loop: Loop) -> Event:
-    """A list of callbacks that some ranks have and others lack is a choice, not uneven data."""
-    if not loop.length:
-        return loop
-    taint, loop.length = loop.length, CLEAN
-    return Fork(Value(taint), loop.text, loop.line, [loop], [])
-
 
 def _loaded(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Name):
@@ -633,38 +383,11 @@ def _nothing(value: Value) -> bool:
     return value.ranks is not None and value.ranks[0] is None
 
 
-def _trains(module: Module, node: ast.For | ast.AsyncFor) -> bool:
-    """Whether a loop goes over batches: its own body, not that of a loop inside, calls backward()."""
-    if isinstance(node.iter, ast.Call) and last_name(node.iter.func) in {"range", "parameters", "named_parameters"}:
-        return False
-    todo: list[ast.AST] = list(node.body) if module.trains else []
-    while todo:
-        part = todo.pop()
-        if isinstance(part, ast.Call) and last_name(part.func) == "backward":
-            return True
-        if not isinstance(part, ast.For | ast.While | ast.FunctionDef | ast.Lambda):
-            todo += ast.iter_child_nodes(part)
-    return False
-
-
-def _matches(subject: Value, pattern: ast.pattern) -> Value:
-    """Whether a pattern fits, rank by rank where it is a plain constant."""
-    if isinstance(pattern, ast.MatchValue) and isinstance(pattern.value, ast.Constant) and subject.ranks is not None:
-        return Value(subject.taint, ranks=tuple(each == pattern.value.value for each in subject.ranks))
-    return Value(subject.taint)
-
-
-def _types(node: ast.expr | None) -> list[ast.expr]:
-    if node is None:
-        return []
-    return list(node.elts) if isinstance(node, ast.Tuple) else [node]
-
-
 _STATEMENTS: dict[type[ast.stmt], Callable[[Frame, Any], bool]] = {
-    ast.Assign: Frame.assign, ast.AnnAssign: Frame.assign, ast.AugAssign: Frame.augment, ast.If: Frame.condition,
-    ast.For: Frame.loop, ast.AsyncFor: Frame.loop, ast.While: Frame.while_loop, ast.Try: Frame.attempt,
+    ast.Assign: Frame.assign, ast.AnnAssign: Frame.assign, ast.AugAssign: Frame.augment, ast.If: if_statement,
+    ast.For: for_loop, ast.AsyncFor: for_loop, ast.While: while_loop, ast.Try: attempt,
     ast.With: with_block, ast.AsyncWith: with_block, ast.Return: Frame.leave, ast.Break: Frame.leave,
     ast.Continue: Frame.leave, ast.Raise: Frame.leave, ast.Expr: Frame.expression, ast.FunctionDef: Frame.definition,
-    ast.AsyncFunctionDef: Frame.definition, ast.ClassDef: Frame.class_body, ast.Match: Frame.match,
+    ast.AsyncFunctionDef: Frame.definition, ast.ClassDef: Frame.class_body, ast.Match: match_statement,
     ast.Global: Frame.declare_global,
 }  # fmt: skip
