@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from whichrank.facts.collectives import Argument, rank_sources
+from whichrank.facts.collectives import Argument, RankSource, rank_sources
 from whichrank.source.code import entering, groups, libraries, operations, targets
 from whichrank.source.code.builtin_calls import BUILTINS
 from whichrank.source.code.choices import CARRIED
@@ -144,23 +144,16 @@ def _several(frame: Frame, made: Call) -> Value | None:
             if isinstance(thing, Function):
                 entering.enter(frame, made._replace(args=[], keywords={}), thing)
         return None
-    if made.receiver.kinds:
-        found = [targets.method_of(frame, kind, made.name) for kind in made.receiver.kinds]
-        methods = tuple(dict.fromkeys(method for method in found if method is not None))
-        if len(methods) > 1 and made.receiver.taint:  # of one class on some ranks, of another on others
-            return _dispatched(frame, made, made.receiver._replace(ranks=None), methods)
-        if methods:
-            return join([entering.enter(frame, made, method) for method in methods])
+    if made.receiver.kinds and (result := _of_each_kind(frame, made)) is not None:
+        return result
     callee = targets.callee_of(frame, made)
     if callee is None or not (callee.holds or "itself" in callee.tags):
         return None
     things = functions_of([callee])
     functions = tuple(thing for thing in things if isinstance(thing, Function))
     classes = [thing for thing in things if isinstance(thing, Class)]
-    if not things:
-        return None
-    if classes:
-        return join([entering.construct(frame, made, thing) for thing in classes]) if callee.holds else None
+    if classes or not things:
+        return join([entering.construct(frame, made, thing) for thing in classes]) if callee.holds and things else None
     if "partial" in callee.tags:
         given = dict(callee.fields or {})
         made = made._replace(args=[*(callee.items or ()), *made.args], keywords={**given, **made.keywords})
@@ -170,6 +163,15 @@ def _several(frame: Frame, made: Call) -> Value | None:
     if len(functions) == 1 and not param and "partial" not in callee.tags and isinstance(made.node.func, ast.Name):
         return None
     return join([entering.enter(frame, made, function, param) for function in functions])
+
+
+def _of_each_kind(frame: Frame, made: Call) -> Value | None:
+    """A method of an object that may be of several classes."""
+    found = [targets.method_of(frame, kind, made.name) for kind in made.receiver.kinds]
+    methods = tuple(dict.fromkeys(method for method in found if method is not None))
+    if len(methods) > 1 and made.receiver.taint:  # of one class on some ranks, of another on others
+        return _dispatched(frame, made, made.receiver._replace(ranks=None), methods)
+    return join([entering.enter(frame, made, method) for method in methods]) if methods else None
 
 
 def _param(frame: Frame, func: ast.expr) -> str:
@@ -202,23 +204,23 @@ def _dispatched(frame: Frame, made: Call, callee: Value, functions: tuple[Functi
     return join(results)
 
 
+def _own_place(frame: Frame, made: Call, source: RankSource) -> Value:
+    """The rank, or the place in a group or a mesh."""
+    if made.name in _TRANSLATES and len(made.args) > 1:
+        return mixed(made.args)
+    value, node = made.argument(Argument("group", 0))
+    within = groups.of_mesh(made.node.func, made.receiver) or groups.group_text(value, node)
+    if within and source.kind == "rank":
+        said = node.value if isinstance(node, ast.Constant) else within
+        return rank_value(frame, made.node, f"{made.name}({said})", "part", "group")
+    return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
+
+
 def _source(frame: Frame, made: Call) -> Value | None:
     """A call whose answer differs between ranks."""
     source = rank_sources("call").get(made.name)
-    if source is not None and made.name in _TRANSLATES and len(made.args) > 1:
-        return mixed(made.args)
-    if source is not None and (mesh := groups.of_mesh(made.node.func, made.receiver)):
-        named = made.node.args[0] if made.node.args else None
-        said = named.value if isinstance(named, ast.Constant) else mesh
-        return rank_value(frame, made.node, f"{made.name}({said})", "part", "mesh")
     if source is not None:
-        if made.args or "group" in made.keywords:
-            value, node = made.argument(Argument("group", 0))
-            group = groups.group_text(value, node)
-            if group and source.kind == "rank":
-                said = node.value if isinstance(node, ast.Constant) else group
-                return rank_value(frame, made.node, f"{made.name}({said})", "part", "group")
-        return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
+        return _own_place(frame, made, source)
     if made.name in {"step", "reset", "rollout", "collect"} and _ENVIRONMENT.search(made.receiver_text):
         origin = Origin("data", f"the simulation of this rank ({made.receiver_text})", *frame.at(made.node))
         return Value(frozenset({origin}))

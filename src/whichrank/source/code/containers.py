@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 _PADDED = re.compile(r"pad|extend\(|\+=? *\w+\[:|cycle|repeat|% *len")
 
 
+def part_of(base: Value, index: Value, key: object) -> Value | None:
+    """A dimension of a mesh, a field of a padded batch, one of several uneven parts."""
+    if "mesh" in base.tags:
+        return Value(tags=frozenset({"mesh"}))
+    if "padded" in base.tags and key is not None:
+        return base
+    if "uneven parts" in base.tags and index.taint:
+        return Value(union(base.taint, index.taint), index.taint)
+    return None
+
+
 def looked_up(base: Value, index: Value, default: Value | None = None) -> Value | None:
     """What a dictionary or a container of functions gives for a key."""
     if base.fields is not None:

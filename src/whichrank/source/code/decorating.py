@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 _AGAIN = re.compile(r"(?:^|_)(?:retry|retries|retrying|retryable)(?:_|$)|^on_exception$|^on_predicate$|^backoff$")
 
 
-def tries_again(project: Project, function: Function) -> int:
-    """The line of a decorator that goes on after an error, 0 without one."""
+def tries_again(project: Project, function: Function, before: int) -> int:
+    """The line of a decorator that goes on after an error, where something above a line may fail; 0 without one."""
     for item in function.node.decorator_list if function.node is not None else ():
         inner = item.func if isinstance(item, ast.Call) else item
         text = dotted(inner)
         found = project.find(resolve(function.module, text)) if text else None
         again = _catches(found) if isinstance(found, Function) else _AGAIN.search(last_name(inner)) is not None
-        if again:
+        if again and _calls_before(function, before):
             return item.lineno
     return 0
 
@@ -42,7 +42,7 @@ def _calls(node: ast.AST, names: set[str]) -> bool:
     return any(isinstance(part, ast.Call) and last_name(part.func) in names for part in ast.walk(node))
 
 
-def calls_before(function: Function, line: int) -> bool:
+def _calls_before(function: Function, line: int) -> bool:
     """Whether anything that may fail is called above a line."""
     node = function.node
     body = node.body if node is not None else []

@@ -11,7 +11,7 @@ from whichrank.facts.collectives import collectives, rank_sources
 from whichrank.source.code import implicit
 from whichrank.source.code.choices import CARRIED, chosen, in_doubt, logic
 from whichrank.source.code.comparing import COMPARE, chain, within_world
-from whichrank.source.code.containers import equal_chunk, looked_up
+from whichrank.source.code.containers import equal_chunk, looked_up, part_of
 from whichrank.source.code.events import Fork
 from whichrank.source.code.groups import WORLD_GROUP, is_world
 from whichrank.source.code.index import Class, Function, Module, dotted, from_lambda, last_name, resolve
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 # What every rank agrees on although the object itself differs.
 AGREED = frozenset({
     "dtype", "device", "is_cuda", "requires_grad", "ndim", "layout", "is_sparse", "type", "training", "__class__",
-    "placements", "device_mesh", "is_nested", "is_quantized", "is_leaf", "is_meta", "keys", "columns", "names", "format", "mode", "backend",
+    "placements", "device_mesh", "is_nested", "is_quantized", "is_leaf", "is_meta", "keys", "columns", "names",
+    "format", "mode", "backend",
 })  # fmt: skip
 WORLD_NAMES = frozenset(
     {"world_size", "world", "num_processes", "nprocs", "n_ranks", "num_ranks", "ngpus", "WORLD_SIZE"}
@@ -117,18 +118,25 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
         return rank_value(frame, node, text or node.attr, source.kind, source.axis)
     if base.fields is not None and node.attr in base.fields:
         return base.fields[node.attr]
-    if node.attr in WORLD_NAMES:
-        return constant(WORLD)
-    if "ReduceOp." in text:
-        return constant(text.rpartition(".")[2])
-    if is_world(text):
-        return Value(tags=frozenset({"group", WORLD_GROUP}), ranks=(list(range(WORLD)),) * WORLD)
+    if (same := _same_for_all(text, node.attr)) is not None:
+        return same
     if text and is_setting(text) and node.attr not in AGREED:
         set_by = frame.analysis.settings.get(setting_name(text))
         if set_by:
             return Value(union(base.taint, set_by))
     known = not own and not base.taint and text and node.attr != "grad"
     return reference(frame, text) if known else _part(frame, node, base)
+
+
+def _same_for_all(text: str, name: str) -> Value | None:
+    """Attributes of torch.distributed, and the size of the world."""
+    if name in WORLD_NAMES:
+        return constant(WORLD)
+    if "ReduceOp." in text:
+        return constant(text.rpartition(".")[2])
+    if is_world(text):
+        return Value(tags=frozenset({"group", WORLD_GROUP}), ranks=(list(range(WORLD)),) * WORLD)
+    return None
 
 
 def _member(frame: Frame, base: Value, node: ast.Attribute) -> Value | None:
@@ -267,6 +275,13 @@ def _set(frame: Frame, node: ast.Set) -> Value:
     return mixed(items)._replace(tags=frozenset({"set"}), ranks=per_rank(lambda *each: set(each), *items))
 
 
+def _slice(frame: Frame, base: Value, node: ast.Slice) -> Value:
+    ends = [evaluate(frame, end) for end in (node.lower, node.upper, node.step) if end is not None]
+    marks = union(*(end.taint for end in ends))
+    length = CLEAN if equal_chunk(frame, node) else marks
+    return Value(union(base.taint, marks), union(base.length, length), base.tags & (CARRIED | {"loader", "set"}))
+
+
 def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     base = evaluate(frame, node.value)
     if last_name(node.value) == "environ":
@@ -276,21 +291,12 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
         source = rank_sources("attribute")[key]
         return rank_value(frame, node, ast.unparse(node), source.kind, source.axis)
     if isinstance(node.slice, ast.Slice):
-        ends = [evaluate(frame, e) for e in (node.slice.lower, node.slice.upper, node.slice.step) if e is not None]
-        marks = union(*(end.taint for end in ends))
-        length = CLEAN if equal_chunk(frame, node.slice) else marks
-        taint = union(base.taint, marks)
-        return Value(taint, union(base.length, length), base.tags & (CARRIED | {"loader", "set"}))
+        return _slice(frame, base, node.slice)
     index = evaluate(frame, node.slice)
-    if (drawn := implicit.operator_method(frame, base, node, "__getitem__")) is not None and drawn.thing is not None:
+    drawn = implicit.operator_method(frame, base, node, "__getitem__")
+    if drawn is not None and drawn.thing is not None:
         return drawn
-    if "mesh" in base.tags:
-        return Value(tags=frozenset({"mesh"}))
-    if "padded" in base.tags and key is not None:
-        return base
-    if "uneven parts" in base.tags and index.taint:
-        return Value(union(base.taint, index.taint), index.taint)
-    if (held := looked_up(base, index)) is not None:
+    if (held := part_of(base, index, key) or looked_up(base, index)) is not None:
         return held
     if base.items is not None and index.ranks is not None and isinstance(index.ranks[0], int):
         picked = index.ranks[0]

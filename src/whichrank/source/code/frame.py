@@ -190,24 +190,9 @@ class Frame:
     def bind(self, target: ast.AST, value: Value) -> None:
         """Assign to a name, an attribute, or each of a tuple."""
         if isinstance(target, ast.Name):
-            self.env[target.id] = value
-            if self.paths:  # what was known of the attributes of the one before is not true of this one
-                for text in [text for text in self.paths if text.startswith(f"{target.id}.")]:
-                    del self.paths[text]
-            if target.id in self.globals:
-                self.analysis.gather(self.function.module, target.id, self._decided_here(value))
+            self._bind_name(target.id, value)
         elif isinstance(target, ast.Attribute):
-            text = dotted(target)
-            if text:
-                self.paths[text] = value
-                if value.taint and is_setting(text):
-                    self.analysis.setting(setting_name(text), value.taint)
-                if text.startswith(("self.", "cls.")) and text.count(".") == 1:
-                    written = self._decided_here(value)
-                    if value.ranks is not None:
-                        self.counts.add(target.attr)
-                    known = self.writes.get(target.attr)
-                    self.writes[target.attr] = join([known, written]) if known is not None else written
+            self._bind_attribute(target, value)
         elif isinstance(target, ast.Tuple | ast.List):
             items = value.items if value.items is not None and len(value.items) == len(target.elts) else None
             if items is None and value.items is not None:
@@ -220,6 +205,28 @@ class Frame:
             evaluate(self, target.slice)
             key = target.slice.value if isinstance(target.slice, ast.Constant) else None
             self.put_into(target.value, value._replace(holds=functions_of([value])), key=key)
+
+    def _bind_name(self, name: str, value: Value) -> None:
+        self.env[name] = value
+        if self.paths:  # what was known of the attributes of the one before is not true of this one
+            for text in [text for text in self.paths if text.startswith(f"{name}.")]:
+                del self.paths[text]
+        if name in self.globals:
+            self.analysis.gather(self.function.module, name, self._decided_here(value))
+
+    def _bind_attribute(self, target: ast.Attribute, value: Value) -> None:
+        text = dotted(target)
+        if not text:
+            return
+        self.paths[text] = value
+        if value.taint and is_setting(text):
+            self.analysis.setting(setting_name(text), value.taint)
+        if text.startswith(("self.", "cls.")) and text.count(".") == 1:
+            written = self._decided_here(value)
+            if value.ranks is not None:
+                self.counts.add(target.attr)
+            known = self.writes.get(target.attr)
+            self.writes[target.attr] = join([known, written]) if known is not None else written
 
     def _decided_here(self, value: Value) -> Value:
         """A value for others to read later: it tells them on which side of a condition this rank was."""

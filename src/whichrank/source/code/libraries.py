@@ -10,7 +10,7 @@ from whichrank.source.code.groups import WORLD_GROUP
 from whichrank.source.code.index import Class, dotted, last_name
 from whichrank.source.code.loops import QUEUES, rounds
 from whichrank.source.code.spawning import spawned
-from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Taint, Value, per_rank, union
+from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, per_rank, union
 
 if TYPE_CHECKING:
     from whichrank.facts.collectives import Collective
@@ -137,7 +137,7 @@ def special(frame: Frame, made: Call) -> Value | None:
         if held is not None and (tags := held.tags & {"ddp", "fsdp", "deepspeed"}):
             return _forward(frame, made, min(tags))
     _schedule(frame, made)
-    for known in (_collection, spawned, _clipped, _tensor, _unwrapped):
+    for known in (_collection, _object, _wrapped, spawned, _clipped, _tensor, _unwrapped):
         value = known(frame, made)
         if value is not None:
             return value
@@ -169,7 +169,7 @@ def _forward(frame: Frame, made: Call, tag: str) -> Value:
 
 
 def _collection(frame: Frame, made: Call) -> Value | None:
-    """Loaders, samplers and what trainers prepare."""
+    """Loaders, samplers and what divides data."""
     if made.name == "DataLoader" or made.name.endswith("DataLoader"):
         return _loader(made)
     if made.name in _EQUAL_SAMPLERS:
@@ -177,28 +177,35 @@ def _collection(frame: Frame, made: Call) -> Value | None:
     if made.name == "islice" and len(made.args) > 1:
         first, bound = made.args[0], made.args[-1]
         return Value(first.taint, bound.taint, first.tags)
-    if made.name in _KINDS:
-        return Value(tags=_KINDS[made.name])
     if made.name in {"array_split", "tensor_split"}:
-        return Value(mixed_taint(made), tags=frozenset({"uneven parts"}))
+        taint = union(made.receiver.taint, *(value.taint for value in made.args))
+        return Value(taint, tags=frozenset({"uneven parts"}))
     if made.name == "split_between_processes" and "apply_padding" not in made.keywords:
         origin = Origin("rank", "split_between_processes() gives some ranks one more", *frame.at(made.node))
         return Value(frozenset({origin}), frozenset({origin}))
+    return None
+
+
+def _object(frame: Frame, made: Call) -> Value | None:
+    """Objects of libraries that are known by what made them."""
+    if made.name in _KINDS:
+        return Value(tags=_KINDS[made.name])
     if made.name == "Trainer" and made.full.split(".")[0] in _TRAINERS:
         return Value(tags=frozenset({_TRAINERS[made.full.split(".")[0]]}))
     if made.full in _GENERATORS:
         return _generator(frame, made)
     if made.full.startswith("torchmetrics.") and made.name[:1].isupper():
         return Value(tags=_metric(made))
-    if made.full in _DEVICE_NUMBERS:
-        return Value(tags=frozenset({"device number"}))
+    return Value(tags=frozenset({"device number"})) if made.full in _DEVICE_NUMBERS else None
+
+
+def _wrapped(frame: Frame, made: Call) -> Value | None:
+    """What trainers prepare and shard."""
     if made.name == "fully_shard" and made.node.args:
         return _sharded(frame, made)
     if made.name == "prepare" and (is_a(frame, made, "accelerator")):
         return _prepared(frame, made)
-    if made.full == "deepspeed.initialize":
-        return _deepspeed(frame, made)
-    return None
+    return _deepspeed(frame, made) if made.full == "deepspeed.initialize" else None
 
 
 _DEVICE_NUMBERS = frozenset(
@@ -215,10 +222,6 @@ def _metric(made: Call) -> frozenset[str]:
 
 
 _TRAINERS = {"lightning": "trainer", "pytorch_lightning": "trainer", "transformers": "hf_trainer", "trl": "hf_trainer"}
-
-
-def mixed_taint(made: Call) -> Taint:
-    return union(made.receiver.taint, *(value.taint for value in made.args))
 
 
 _GENERATORS = frozenset({

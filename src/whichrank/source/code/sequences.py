@@ -40,6 +40,11 @@ class Step(NamedTuple):
     sure: bool = True
     """Whether the path always comes here, once it is taken."""
 
+    @property
+    def line(self) -> int:
+        """Where the path calls it, or what leads to it."""
+        return self.via[0].line if self.via else self.op.line
+
 
 class Sequences:
     """Flattens events; what functions do is worked out once."""
