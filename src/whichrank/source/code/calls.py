@@ -30,6 +30,12 @@ from whichrank.source.code.values import (
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
 
+# Python and torch say the same of any input: kinds and shapes of objects, not what this rank holds.
+SAME_EVERYWHERE = frozenset({
+    "isinstance", "hasattr", "callable", "type", "issubclass", "id", "device", "is_available", "is_initialized",
+    "get_world_size", "device_count", "is_floating_point", "is_tensor", "dim", "ndimension", "getLogger", "get_logger",
+    "get_backend", "is_nccl_available", "is_complex", "print", "super",
+})  # fmt: skip
 FILLS = frozenset({"append", "extend", "add", "insert", "update", "appendleft"})
 RISKY = frozenset({
     "open", "load", "read", "loads", "next", "fetch", "download", "decode", "float", "int", "urlopen", "unlink",
@@ -262,7 +268,7 @@ def _unknown(frame: Frame, made: Call) -> Value:
     if tried or made.name in READS:  # callers may catch what reading raises
         origin = Origin("exception", f"{made.name}() may fail on one rank alone", *frame.at(made.node))
         frame.emit(Risk(origin, made.node.lineno))
-    if made.name in entering.SAME_EVERYWHERE:
+    if made.name in SAME_EVERYWHERE:
         return constant(WORLD) if made.name == "get_world_size" and not made.args else UNKNOWN
     if (held := _from_container(made)) is not None:
         return held

@@ -30,12 +30,8 @@ if TYPE_CHECKING:
 
 MOST_OVERRIDES = 4
 _RANKS = frozenset({"rank", "first", "last", "part"})
-# Python and torch say the same of any input: kinds and shapes of objects, not what this rank holds.
-SAME_EVERYWHERE = frozenset({
-    "isinstance", "hasattr", "callable", "type", "issubclass", "id", "device", "is_available", "is_initialized",
-    "get_world_size", "device_count", "is_floating_point", "is_tensor", "dim", "ndimension", "getLogger", "get_logger",
-    "get_backend", "is_nccl_available", "is_complex", "print", "super",
-})  # fmt: skip
+_PROBES = frozenset({"device_count", "is_available", "is_initialized", "is_supported"})
+"""What a machine can do is the same on all of them, however a program asks."""
 
 
 def entered(frame: Frame, made: Call, target: Function) -> Value:
@@ -64,7 +60,7 @@ def enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside
     _changed_here(frame, target, summary)
     if summary.quits:
         quit_by(frame, summary, target, bound, made.node.lineno)
-    returns = summary.returns if made.name not in SAME_EVERYWHERE else UNKNOWN
+    returns = summary.returns if made.name not in _PROBES else UNKNOWN
     for name, filled in summary.fills.items():
         node = binding.argument_node(made, target, name)
         if node is not None:
