@@ -300,12 +300,14 @@ def _computed(frame: Frame, made: Call, value: Value) -> Value:
         value = value._replace(taint=value.taint | {origin})
     if made.receiver.length and made.name not in libraries.REDUCES:
         value = value._replace(length=made.receiver.length)
+    if made.name == "size" and made.receiver.length and made.args and made.args[0].ranks not in (None, (0,) * WORLD):
+        return UNKNOWN  # a filter keeps fewer rows, not fewer columns
     if made.name in libraries.COUNTS:
         return Value(union(value.taint, made.receiver.length))
     if made.name == "bool" and isinstance(made.node.func, ast.Attribute):
         return value.tagged("mask")
     padding = made.keywords.get("padding", UNKNOWN)
-    if padding.ranks is not None and padding.ranks[0] in {True, "longest"} and value.taint:
+    if padding.ranks is not None and padding.ranks[0] in (True, "longest") and value.taint:
         return value._replace(length=value.taint).tagged("padded")
     if made.name in libraries.SHAPED_BY_CONTENT and value.taint:
         return value._replace(length=value.taint)

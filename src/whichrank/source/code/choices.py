@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from whichrank.source.code.index import Function
@@ -98,10 +99,19 @@ def _is_none(value: Value) -> bool:
     return value.ranks is not None and value.ranks[0] is None
 
 
+def _elements(shape: str) -> object:
+    """The number of elements of a shape as written, `shape:4, 2`; the text itself where it is no number."""
+    try:
+        return math.prod(math.ceil(float(part)) for part in shape.partition(":")[2].split(","))
+    except ValueError:
+        return shape
+
+
 def _other_length(one: Value, two: Value) -> bool:
     shapes = [{tag for tag in value.tags if tag.startswith("shape:")} for value in (one, two)]
     if shapes[0] and shapes[1]:
-        return shapes[0] != shapes[1]
+        sizes = [{_elements(tag) for tag in found} for found in shapes]
+        return sizes[0] != sizes[1]
     if one.items is not None and two.items is not None:
         return len(one.items) != len(two.items)
     known = one.ranks is not None and two.ranks is not None and isinstance(one.ranks[0], list | tuple | range)
