@@ -27,6 +27,7 @@ from whichrank.source.code.values import (
     objects_of,
     union,
 )
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.facts.collectives import Collective
@@ -136,11 +137,11 @@ class Analysis:
             self.interrupted.add(module)
         self._read_all()
         self.gathers = False
-        for _ in range(MOST_READINGS):
+        for number in range(MOST_READINGS):
             self.known = {key: join(values) for key, values in self.gathering.items()}
             self.gathering.clear()
             self._read_all()
-            if not self._new_functions():
+            if not self._new_functions(objects=number == 0):
                 break
 
     def _read_all(self) -> None:
@@ -162,13 +163,13 @@ class Analysis:
             for function in module.everything:
                 self.summary(function)
 
-    def _new_functions(self) -> bool:
+    def _new_functions(self, *, objects: bool) -> bool:
         """Whether functions or objects were passed on to where they were not known: callbacks through several hands."""
         for key, values in self.gathering.items():
             known = self.known.get(key, UNKNOWN)
             if not set(functions_of(values)) <= set(functions_of([known])):
                 return True
-            if known.thing is None and not set(objects_of(values)) <= set(known.kinds):
+            if objects and known.thing is None and not set(objects_of(values)) <= set(known.kinds):
                 return True
         return False
 
@@ -364,7 +365,7 @@ def _seeds(module: Module) -> bool:
     """Whether the program seeds its random numbers alike on all ranks."""
     for node in module.nodes:
         if isinstance(node, ast.Call) and last_name(node.func) in SEEDS and node.args:
-            names = {last_name(n) for n in ast.walk(node.args[0]) if isinstance(n, ast.Name | ast.Attribute)}
+            names = {last_name(n) for n in walk(node.args[0]) if isinstance(n, ast.Name | ast.Attribute)}
             if not names & rank_sources("attribute").keys() and "get_rank" not in names:
                 return True
     return False

@@ -24,6 +24,7 @@ from whichrank.source.code.values import (
     Value,
     union,
 )
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
@@ -74,7 +75,7 @@ def attempt(frame: Frame, node: ast.Try) -> bool:
     final, final_ended = frame.inside(node.finalbody)
     if any(map(matters, (body, orelse, final, *(h.body for h in handlers)))):
         line = node.finalbody[0].lineno if node.finalbody else node.lineno
-        calls = any(isinstance(part, ast.Call) for statement in node.body for part in ast.walk(statement))
+        calls = any(isinstance(part, ast.Call) for statement in node.body for part in walk(statement))
         frame.emit(Attempt(node.lineno, body, handlers, final, line, orelse, calls))
     return final_ended or (all_end and not node.orelse)
 
@@ -83,7 +84,7 @@ def _drawn_from(frame: Frame, body: list[ast.stmt]) -> Taint:
     """Why iterators that these statements take the next element of may run out on some ranks first."""
     found = CLEAN
     for statement in body:
-        for part in ast.walk(statement):
+        for part in walk(statement):
             if isinstance(part, ast.Call) and last_name(part.func) == "next" and len(part.args) == 1:
                 found = union(found, turns(frame, frame.aside(part.args[0])[1]).length)
     return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from whichrank.source.code.expressions import mixed
 from whichrank.source.code.index import Class, Function, last_name
 from whichrank.source.code.values import Value
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.calls import Call
@@ -81,7 +82,7 @@ def takes_anything(init: Function) -> bool:
     """Whether a constructor turns its keyword arguments into attributes: `setattr(self, name, value)`."""
     if init.node is None or init.node.args.kwarg is None:
         return False
-    for part in ast.walk(init.node):
+    for part in walk(init.node):
         if isinstance(part, ast.Call) and last_name(part.func) == "setattr":
             return True
         if isinstance(part, ast.Attribute) and part.attr == "__dict__":

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.index import Function, dotted, last_name, resolve
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.index import Project
@@ -32,18 +33,18 @@ def _catches(decorator: Function) -> bool:
         return False
     wrapped = {decorator.params[0]} if decorator.params else set()
     wrapped |= {inner.params[0] for inner in decorator.module.everything if inner.parent is decorator and inner.params}
-    for part in ast.walk(decorator.node):
+    for part in walk(decorator.node):
         if isinstance(part, ast.Try) and any(_calls(statement, wrapped) for statement in part.body):
             return any(not isinstance(handler.body[-1], ast.Raise) for handler in part.handlers)
     return False
 
 
 def _calls(node: ast.AST, names: set[str]) -> bool:
-    return any(isinstance(part, ast.Call) and last_name(part.func) in names for part in ast.walk(node))
+    return any(isinstance(part, ast.Call) and last_name(part.func) in names for part in walk(node))
 
 
 def _calls_before(function: Function, line: int) -> bool:
     """Whether anything that may fail is called above a line."""
     node = function.node
     body = node.body if node is not None else []
-    return any(isinstance(part, ast.Call) and part.lineno < line for statement in body for part in ast.walk(statement))
+    return any(isinstance(part, ast.Call) and part.lineno < line for statement in body for part in walk(statement))

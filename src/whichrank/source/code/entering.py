@@ -22,6 +22,7 @@ from whichrank.source.code.values import (
     per_rank,
     union,
 )
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.analysis import Summary
@@ -88,7 +89,7 @@ def _asked(frame: Frame, made: Call, name: Value, target: Function) -> Value | N
     value = environment(frame, made.node, name.ranks[0])
     if not value.taint and value.ranks is None:
         return None
-    number = any(isinstance(part, ast.Name) and part.id == "int" for s in target.body for part in ast.walk(s))
+    number = any(isinstance(part, ast.Name) and part.id == "int" for s in target.body for part in walk(s))
     return value._replace(ranks=per_rank(int, value)) if number else value
 
 

@@ -28,6 +28,7 @@ from whichrank.source.code.values import (
     per_rank,
     union,
 )
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
@@ -344,7 +345,7 @@ def _formatted(frame: Frame, node: ast.JoinedStr) -> Value:
 
 def _lambda(frame: Frame, node: ast.Lambda) -> Value:
     """A function without a name: read when it is called."""
-    if not any(isinstance(part, ast.Call) for part in ast.walk(node.body)):
+    if not any(isinstance(part, ast.Call) for part in walk(node.body)):
         return UNKNOWN
     function = frame.function.module.defs.get(node)
     if function is None:

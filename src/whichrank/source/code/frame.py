@@ -45,6 +45,7 @@ from whichrank.source.code.values import (
     objects_of,
     union,
 )
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.analysis import Analysis
@@ -357,7 +358,7 @@ class Frame:
 
     def _caught_by(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Taint:
         """What a nested function takes from the variables around it."""
-        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        names = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         return union(*(self.env[name].taint for name in names if name in self.env))
 
     def class_body(self, node: ast.ClassDef) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from whichrank.source.code.events import ALIKE, Attempt, Enter, Event, Exit, Fork, Leave, Risk, blocks, ending
 from whichrank.source.code.index import Function, dotted, last_name
 from whichrank.source.code.values import Origin, Value, differs
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.analysis import Summary
@@ -50,7 +51,7 @@ def how_it_ends(function: Function, events: list[Event]) -> Exit | None:
     kind = ending(events)
     if kind not in {"exit", "raise"} or function.node is None:
         return None
-    raised = [part.exc for part in ast.walk(function.node) if isinstance(part, ast.Raise) and part.exc is not None]
+    raised = [part.exc for part in walk(function.node) if isinstance(part, ast.Raise) and part.exc is not None]
     names = {last_name(exc.func if isinstance(exc, ast.Call) else exc) for exc in raised}
     return None if "NotImplementedError" in names else kind
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.source.code.index import Class, last_name
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Taint, Value, union
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
@@ -78,7 +79,7 @@ def unrolled(value: Value, node: ast.For | ast.AsyncFor) -> list[Value] | None:
         return None
     if len({len(each) for each in value.ranks}) != 1 or node.orelse:
         return None
-    inside = [part for statement in node.body for part in ast.walk(statement)]
+    inside = [part for statement in node.body for part in walk(statement)]
     if any(isinstance(part, ast.Break | ast.Continue) for part in inside):
         return None
     if not any(isinstance(part, ast.Call) and last_name(part.func) in _PEERS for part in inside):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Handler, Op, blocks, matters
 from whichrank.source.code.index import Class, Function, last_name
 from whichrank.source.code.values import UNKNOWN, Origin, Value, differs
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
@@ -22,7 +23,7 @@ def with_block(frame: Frame, node: ast.With | ast.AsyncWith) -> bool:
     swallowed: tuple[str, ...] | None = None
     managers: list[tuple[Value, ast.withitem]] = []
     for item in node.items:
-        calls = [n for n in ast.walk(item.context_expr) if isinstance(n, ast.Call)]
+        calls = [n for n in walk(item.context_expr) if isinstance(n, ast.Call)]
         names = {last_name(c.func) for c in calls}
         whole = isinstance(item.context_expr, ast.Call)
         quiet += int(bool(names & {"no_sync", "no_backward_sync"}) and whole)

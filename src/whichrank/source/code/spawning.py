@@ -12,6 +12,7 @@ from whichrank.source.code.index import Class, Function
 from whichrank.source.code.loops import COUNTER
 from whichrank.source.code.sources import rank_value
 from whichrank.source.code.values import UNKNOWN, Value
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.calls import Call
@@ -104,6 +105,6 @@ def _coroutines(frame: Frame, made: Call) -> Iterator[Function]:
         if (
             waits
             and isinstance(target, Function)
-            and any(isinstance(n, ast.Await) for s in target.body for n in ast.walk(s))
+            and any(isinstance(n, ast.Await) for s in target.body for n in walk(s))
         ):
             yield target
