@@ -171,6 +171,8 @@ class Analysis:
                 return True
             if objects and known.thing is None and not set(objects_of(values)) <= set(known.kinds):
                 return True
+            if objects and isinstance(key[0], Class) and not union(*(value.taint for value in values)) <= known.taint:
+                return True
         return False
 
     def summary(self, function: Function) -> Summary:

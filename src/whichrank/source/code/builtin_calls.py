@@ -34,6 +34,19 @@ def _shown(frame: Frame, made: Call) -> Value:
     return UNKNOWN if made.name == "print" else mixed(made.args)
 
 
+def _filter(frame: Frame, made: Call) -> Value:
+    """filter(): as many elements as the condition lets through."""
+    if len(made.args) < 2:
+        return UNKNOWN
+    condition, kept = made.args[0], made.args[1]
+    if isinstance(made.node.args[0], ast.Lambda):
+        taint = frame.aside(made.node.args[0].body)[1].taint
+    else:
+        asked = frame.analysis.summary(condition.thing).returns if isinstance(condition.thing, Function) else UNKNOWN
+        taint = frozenset(origin for origin in asked.taint if isinstance(origin, Origin))
+    return Value(kept.taint, union(kept.length, taint), kept.tags - {"itself"})
+
+
 def _range(_frame: Frame, made: Call) -> Value:
     taint = union(*(value.taint for value in made.args))
     ranks = per_rank(_small_range, *made.args) if made.args else None
@@ -129,6 +142,7 @@ BUILTINS: dict[str, Callable[[Frame, Call], Value]] = {
     "tuple": _kept(tuple), "sorted": _kept(sorted), "reversed": _kept(None), "iter": _kept(None), "tqdm": _kept(None),
     "track": _kept(None), "set": _make_set, "frozenset": _make_set, "int": _number(int), "bool": _number(bool),
     "abs": _number(abs), "min": _number(min), "max": _number(max), "count": _endless, "cycle": _endless, "next": _next,
-    **dict.fromkeys(("print", "str", "repr", "format"), _shown), "getattr": _getattr, "partial": _partial,
+    **dict.fromkeys(("print", "str", "repr", "format"), _shown), "filter": _filter, "getattr": _getattr,
+    "partial": _partial,
     **dict.fromkeys(("dict", "SimpleNamespace", "Namespace", "EasyDict", "AttrDict"), _record),
 }  # fmt: skip

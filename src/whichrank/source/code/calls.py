@@ -12,7 +12,7 @@ from whichrank.source.code.builtin_calls import BUILTINS
 from whichrank.source.code.choices import CARRIED
 from whichrank.source.code.containers import looked_up
 from whichrank.source.code.events import Event, Fork, Risk
-from whichrank.source.code.expressions import ALIAS, evaluate, mixed
+from whichrank.source.code.expressions import ALIAS, WRAPPERS, evaluate, mixed
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
 from whichrank.source.code.sources import asked_environment, rank_value
 from whichrank.source.code.values import (
@@ -295,7 +295,12 @@ def _from_container(made: Call) -> Value | None:
 
 def _computed(frame: Frame, made: Call, value: Value) -> Value:
     """What a call of a library makes of its arguments: whether it differs, and in what."""
-    if made.name in MODEL_NAMES and made.args and not any(isinstance(origin, Origin) for origin in value.taint):
+    unwrapped = made.name == "module" and bool(made.receiver.tags & WRAPPERS)
+    if (
+        (made.name in MODEL_NAMES or unwrapped)
+        and made.args
+        and not any(isinstance(origin, Origin) for origin in value.taint)
+    ):
         origin = Origin("data", "the model's output on this rank's data", *frame.at(made.node))
         value = value._replace(taint=value.taint | {origin})
     if made.receiver.length and made.name not in libraries.REDUCES:

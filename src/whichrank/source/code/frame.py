@@ -222,6 +222,9 @@ class Frame:
         self.paths[text] = value
         if value.taint and is_setting(text):
             self.analysis.setting(setting_name(text), value.taint)
+        holder = self.env.get(text.rpartition(".")[0], UNKNOWN)
+        if isinstance(holder.thing, Class) and "itself" not in holder.tags and holder.thing is not self.owner:
+            self.analysis.gather(holder.thing, target.attr, self._decided_here(value))
         if text.startswith(("self.", "cls.")) and text.count(".") == 1:
             written = self._decided_here(value)
             if value.ranks is not None:

@@ -175,8 +175,8 @@ def _collection(frame: Frame, made: Call) -> Value | None:
     if made.name in _EQUAL_SAMPLERS:
         return Value(tags=frozenset({"equal sampler"}))
     if made.name == "islice" and len(made.args) > 1:
-        first, bound = made.args[0], made.args[-1]
-        return Value(first.taint, bound.taint, first.tags)
+        first, bounds = made.args[0], union(*(value.taint for value in made.args[1:]))
+        return Value(first.taint, bounds, first.tags)
     if made.name in {"array_split", "tensor_split"}:
         taint = union(made.receiver.taint, *(value.taint for value in made.args))
         return Value(taint, tags=frozenset({"uneven parts"}))

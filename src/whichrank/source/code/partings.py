@@ -71,7 +71,13 @@ class Judge:
         if steps and function.name == "__del__":
             reason = Origin("time", "every rank collects garbage when it likes", function.module.label, function.line)
             self.add("destructor", [reason], function.line, "", steps, [])
-        self._walk(summary.events, None, frozenset(self._door(function)))
+        paired = frozenset(self._door(function))
+        if function.name == "__exit__":
+            always = [e for e in summary.events if id(e) not in paired and not isinstance(e, Fork | Attempt)]
+            if left := self.sequences.of(always):
+                reason = Origin("exception", "a rank that failed comes here early", *self.at(function.line))
+                self.add("finally", [reason], function.line, "", left, [])
+        self._walk(summary.events, None, paired)
 
     def _door(self, function: Function) -> set[int]:
         """Branches in `__enter__` that `__exit__` of the same class makes up for, and the other way round."""
@@ -98,6 +104,8 @@ class Judge:
                 what = whats.get(later.kind, "a callback that runs at any time")
                 reason = Origin("order", f"{what} calls {later.target.name}()", later.function.module.label, later.line)
                 shape: Shape = "callback" if later.kind == "callback" else "thread"
+                places = {operation(step.op).ref for step in shared}
+                self.partings = [one for one in self.partings if one.concerned.ref not in places]
                 self.add(shape, [reason], later.line, "", shared, [])
 
     def judge_groups(self) -> None:
