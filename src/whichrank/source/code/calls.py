@@ -264,7 +264,8 @@ def _unknown(frame: Frame, made: Call) -> Value:
             frame.put_into(made.node.func.value, put, grows=True)
     elif made.name.endswith("_") and made.args and isinstance(made.node.func, ast.Attribute):
         frame.put_into(made.node.func.value, mixed(made.args))  # add_(), copy_() and the like
-    tried = frame.trying and (made.name in RISKY or any(value.taint for value in made.args))
+    local = any(isinstance(origin, Origin) and origin.kind == "data" for origin in made.receiver.taint)
+    tried = frame.trying and (made.name in RISKY or local or any(value.taint for value in made.args))
     if tried or made.name in READS:  # callers may catch what reading raises
         origin = Origin("exception", f"{made.name}() may fail on one rank alone", *frame.at(made.node))
         frame.emit(Risk(origin, made.node.lineno))
