@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from whichrank.source.code import implicit
 from whichrank.source.code.events import (
     Event,
     Exit,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 def if_statement(frame: Frame, node: ast.If) -> bool:
     if last_name(node.test) == "TYPE_CHECKING":
         return False
-    test = evaluate(frame, node.test)
+    test = implicit.truth(frame, evaluate(frame, node.test), node.test)
     world = asks_world(node.test)
     if world == "one":
         test = UNKNOWN  # in a world of one, nothing differs

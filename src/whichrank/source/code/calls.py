@@ -299,7 +299,7 @@ def _computed(frame: Frame, made: Call, value: Value) -> Value:
     unwrapped = made.name == "module" and bool(made.receiver.tags & WRAPPERS)
     if (
         (made.name in MODEL_NAMES or unwrapped)
-        and made.args
+        and (made.args or made.keywords)
         and not any(isinstance(origin, Origin) for origin in value.taint)
     ):
         origin = Origin("data", "the model's output on this rank's data", *frame.at(made.node))

@@ -68,6 +68,7 @@ def splits(reasons: Iterable[Origin], group: str) -> bool:
 def _same_axis(what: str, group: str) -> bool:
     inside = what.partition("(")[2].rpartition(")")[0]
     if inside:
-        return inside == group or group.startswith(f"{inside}.") or f'"{inside}"' in group or f"'{inside}'" in group
+        same = inside.rpartition(".")[2] == group.rpartition(".")[2]  # `group` became `self.group`
+        return same or group.startswith(f"{inside}.") or f'"{inside}"' in group or f"'{inside}'" in group
     axes = [{axis for axis, words in _AXES.items() if words.search(text.lower())} for text in (what, group)]
     return len(axes[0]) == 1 and axes[0] == axes[1]

@@ -36,3 +36,8 @@ def operator_method(frame: Frame, value: Value, node: ast.AST, *names: str) -> V
         if method is not None:
             return entered(frame, method, getattr(node, "lineno", 1))
     return None
+
+
+def truth(frame: Frame, value: Value, node: ast.AST) -> Value:
+    """What a condition asks: an object of the project says itself whether it is true."""
+    return operator_method(frame, value, node, "__bool__") or value

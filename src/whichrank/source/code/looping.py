@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from whichrank.source.code import implicit
 from whichrank.source.code.events import (
     Enter,
     Event,
@@ -116,6 +117,7 @@ def while_loop(frame: Frame, node: ast.While) -> bool:
     frame.ran_out.append(CLEAN)
     for _ in range(2 if len(frame.loops) <= _TWICE and not frame.analysis.gathers else 1):
         head, test = frame.aside(node.test)
+        test = implicit.truth(frame, test, node.test)
         frame.loops[-1] = test.taint if differs(test) else CLEAN
         body, _ended = _turn(frame, node.body)
         events = [*head, *body]
