@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from whichrank.facts.collectives import Argument, RankSource, rank_sources
 from whichrank.source.code import entering, groups, libraries, operations, targets
 from whichrank.source.code.builtin_calls import BUILTINS
-from whichrank.source.code.choices import CARRIED
+from whichrank.source.code.choices import CARRIED, PRESENT
 from whichrank.source.code.containers import looked_up
 from whichrank.source.code.events import Event, Fork, Risk
 from whichrank.source.code.expressions import ALIAS, WRAPPERS, evaluate, mixed
@@ -217,7 +217,7 @@ def _own_place(frame: Frame, made: Call, source: RankSource) -> Value:
     value, node = made.argument(Argument("group", 0))
     within = groups.of_mesh(made.node.func, made.receiver) or groups.group_text(value, node)
     if within and source.kind == "rank":
-        said = node.value if isinstance(node, ast.Constant) else within
+        said = str(node.value) if isinstance(node, ast.Constant) else within
         return rank_value(frame, made.node, f"{made.name}({said})", "part", "group")
     return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
 
@@ -273,7 +273,9 @@ def _unknown(frame: Frame, made: Call) -> Value:
         return constant(WORLD) if made.name == "get_world_size" and not made.args else UNKNOWN
     if (held := _from_container(made)) is not None:
         return held
-    parts = [made.receiver, *made.args, *(v for k, v in made.keywords.items() if k not in libraries.PLACEMENT)]
+    given = [*made.args, *(v for k, v in made.keywords.items() if k not in libraries.PLACEMENT)]
+    # An object that some ranks lack, a logger or an average of weights, seldom shows in what a function returns.
+    parts = [made.receiver, *(v for v in given if v.ranks is None or not any(each is PRESENT for each in v.ranks))]
     carried = frozenset().union(*(part.tags & CARRIED for part in parts)) if parts else frozenset()
     if made.name[:1].isupper():  # an object made with a rank is not itself one; made with a list, it may be as long
         length = union(*(part.length for part in parts))

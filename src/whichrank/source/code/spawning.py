@@ -41,7 +41,8 @@ def spawned(frame: Frame, made: Call) -> Value | None:
     if made.name == "Process" and "target" in made.keywords:
         return _process(frame, made)
     if made.name.startswith("register_") and made.name.endswith(("hook", "hooks")):
-        return _hooked(frame, made)
+        _hooked(frame, made)
+        return None
     kind = "thread" if made.name in _POOLS and "executor" in made.receiver.tags else _LATER.get(made.name)
     if kind is None or made.full != _OWN_NAME.get(made.name, made.full):
         return None
