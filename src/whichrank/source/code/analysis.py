@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from whichrank.facts.collectives import rank_sources
-from whichrank.source.code.events import Event, Exit, Op, blocks
+from whichrank.source.code.events import Event, Exit, Fork, Op, blocks
 from whichrank.source.code.frame import Frame
 from whichrank.source.code.index import Class, Function, Module, Project, dotted, last_name, resolve
 from whichrank.source.code.leaving import how_it_ends, quits
@@ -171,7 +171,7 @@ class Analysis:
                 return True
             if objects and known.thing is None and not set(objects_of(values)) <= set(known.kinds):
                 return True
-            if objects and isinstance(key[0], Class) and not union(*(value.taint for value in values)) <= known.taint:
+            if objects and isinstance(key[0], Class) and union(*(value.taint for value in values)) != known.taint:
                 return True
         return False
 
@@ -299,9 +299,13 @@ class Analysis:
                 if isinstance(node, ast.Call) and isinstance(made, Function) and made.parent is found:
                     found, made = made, self.summary(made).returns.thing
                 inside = isinstance(made, Function) and made.parent is found and bool(found.params)
-                if inside and isinstance(made, Function) and self._communicates(self.summary(made).events):
+                if inside and isinstance(made, Function) and self._decides(self.summary(made).events):
                     return made, found.params[0]
         return None
+
+    def _decides(self, events: list[Event]) -> bool:
+        """Whether a wrapper communicates, or asks something other than the rank before it calls what it wraps."""
+        return self._communicates(events) or any(isinstance(event, Fork) and _asks_data(event.test) for event in events)
 
     def _communicates(self, events: list[Event]) -> bool:
         return any(isinstance(event, Op) or any(map(self._communicates, blocks(event))) for event in events)
@@ -361,6 +365,11 @@ _AVERAGING = frozenset({
     "apex", "parallel", "transformers",
 })  # fmt: skip
 _WEIGHT = {"rank": 0, "part": 1, "data": 2, "exception": 3, "time": 4}
+
+
+def _asks_data(test: Value) -> bool:
+    kinds = {origin.kind for origin in test.taint if isinstance(origin, Origin)}
+    return bool(kinds) and "rank" not in kinds
 
 
 def _seeds(module: Module) -> bool:

@@ -250,8 +250,8 @@ class Frame:
             self.grows.add(text[5:])
         if value.holds or (grows and value.kinds):
             self._registered(text, Value(holds=value.holds, kinds=value.kinds if grows else ()))
-        elif grows and text.startswith("self.") and text.count(".") == 1 and self.owner is not None:
-            often = union(*self.control, *self.loops, *self.skips, self.left)
+        elif text.startswith("self.") and text.count(".") == 1 and self.owner is not None:
+            often = union(*self.control, *self.loops, *self.skips, self.left) if grows else CLEAN
             if value.taint or often:
                 self.analysis.gather(self.owner, text[5:], Value(value.taint, often))
         where = self.env if text in self.env else self.paths

@@ -123,4 +123,6 @@ def _manager(frame: Frame, value: Value, name: str, item: ast.withitem) -> Value
         return None
     frame.emit(Enter(found, item.context_expr.lineno, frame.function))
     returned = frame.analysis.summary(found).returns
+    if returned.taint:
+        return returned
     return value if returned.thing is value.thing or returned is UNKNOWN else returned
