@@ -13,6 +13,8 @@ import pytest
 from tests.source.lint_programs import SAMPLES, Score, score_file
 
 KNOWN = {
+    "712_nan_guard_decorator_wrong": "the object that a wrapper's `self` is of is not known",
+    "719_budget_tokens_right": "the number of elements of a batch counts as local, whatever is computed of it",
     "5q03_try_finally_unlock_wrong": "that a method of a parameter may fail on one rank is not assumed",
     "5q05_sampler_len_wrong": "a class with the word `pad` in it counts as one that pads",
     "18_short_circuit_right": "`agreed(x) and x`: that the first implies the second is not followed",

@@ -124,7 +124,7 @@ class Frame:
             tags |= {"mask"}
         agreed = AGREED_TAG in brought.tags and not self.analysis.resolve(brought.taint)
         local = name in BATCH_NAMES or (name in GRADIENTS and self.analysis.local_gradients)
-        if not agreed and (local or LOCAL_NAME.fullmatch(name)):
+        if not agreed and not self.analysis.gathers and (local or LOCAL_NAME.fullmatch(name)):
             taint |= {Origin("data", f"the parameter {name}: this rank's data", *self.at(node))}
         ranks = brought.ranks if brought is not UNKNOWN else default_of(self, name)
         return brought._replace(taint=taint, length=length, tags=tags, ranks=ranks)
@@ -369,6 +369,11 @@ class Frame:
         owner = self.function.module.classes.get(node.name)
         if node.decorator_list and owner is not None:
             self._decorated(node, owner)
+        for inner in node.body:
+            if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and inner.decorator_list:
+                method = self.function.module.defs.get(inner)
+                if method is not None:
+                    self._decorated(inner, method)
         return False
 
 
