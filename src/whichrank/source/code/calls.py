@@ -50,6 +50,7 @@ CALLERS = {"map": (0,), "filter": (0,), "starmap": (0,), "tree_map": (0,), "imap
 _ENVIRONMENT = re.compile(r"(?:^|[._])(?:vec_|train_|eval_)?envs?$")
 """What people call the world of an agent that learns by trying."""
 QUALIFIED = frozenset({"functools.partial", "types.SimpleNamespace", "argparse.Namespace"})
+_LISTS = frozenset({"listdir", "glob", "iglob", "readlines", "read_parquet", "read_json", "fromfile", "load_from_disk"})
 _TRANSLATES = frozenset({"get_global_rank", "get_group_rank"})
 """The number in one group for a number in another: of any rank, not of this one."""
 LOOKUPS = frozenset({"get", "pop", "setdefault"})
@@ -232,7 +233,9 @@ def _source(frame: Frame, made: Call) -> Value | None:
         return Value(frozenset({origin}))
     known = rank_sources("function").get(made.full)
     if known is not None:
-        if known.kind == "random" and (frame.analysis.seeded or "generator" in made.keywords):
+        if known.kind == "random" and "generator" in made.keywords:
+            return Value(made.keywords["generator"].taint)
+        if known.kind == "random" and frame.analysis.seeded:
             return UNKNOWN
         value = rank_value(frame, made.node, f"{made.full}()", known.kind, known.axis)
         return value._replace(length=value.taint)
@@ -314,6 +317,9 @@ def _computed(frame: Frame, made: Call, value: Value) -> Value:
         return Value(union(value.taint, made.receiver.length))
     if made.name == "bool" and isinstance(made.node.func, ast.Attribute):
         return value.tagged("mask")
+    if made.name in READS or made.name in _LISTS:  # what lies under a name of this rank's own
+        own = union(*(value.taint for value in made.args))
+        return value._replace(length=union(value.length, own)) if own else value
     padding = made.keywords.get("padding", UNKNOWN)
     if padding.ranks is not None and padding.ranks[0] in (True, "longest") and value.taint:
         return value._replace(length=value.taint).tagged("padded")

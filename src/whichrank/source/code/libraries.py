@@ -194,6 +194,8 @@ def _object(frame: Frame, made: Call) -> Value | None:
         return Value(tags=frozenset({_TRAINERS[made.full.split(".")[0]]}))
     if made.full in _GENERATORS:
         return _generator(frame, made)
+    if made.name == "manual_seed" and isinstance(made.node.func, ast.Attribute) and made.args and not made.full:
+        return _seeded(frame, made)
     if made.full.startswith("torchmetrics.") and made.name[:1].isupper():
         return Value(tags=_metric(made))
     return Value(tags=frozenset({"device number"})) if made.full in _DEVICE_NUMBERS else None
@@ -235,6 +237,13 @@ def _generator(frame: Frame, made: Call) -> Value:
     if made.args or made.keywords:
         return Value(union(*(value.taint for value in (*made.args, *made.keywords.values()))))
     return Value(frozenset({Origin("random", f"{made.full}() without a seed", *frame.at(made.node))}))
+
+
+def _seeded(frame: Frame, made: Call) -> Value:
+    """`torch.Generator().manual_seed(seed + rank)`: every rank draws other numbers."""
+    if not made.args[0].taint:
+        return UNKNOWN
+    return Value(frozenset({Origin("random", "a generator that every rank seeds for itself", *frame.at(made.node))}))
 
 
 def _sharded(frame: Frame, made: Call) -> Value:
@@ -306,6 +315,7 @@ def _tensor(frame: Frame, made: Call) -> Value | None:
             if random and not frame.analysis.seeded
             else CLEAN
         )
+        own = union(own, made.keywords.get("generator", UNKNOWN).taint)
         if (other := _local_type(made)) is not None:
             own, tags = union(own, other.taint), tags | {"dtype differs"}
         return Value(own, taint, tags)

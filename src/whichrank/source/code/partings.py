@@ -241,6 +241,9 @@ class Judge:
             return False
         if op.kind in {"group", "init"}:
             return False
+        everybody = set(range(WORLD))
+        if op.members is not None and all(isinstance(m, list) and everybody <= set(m) for m in op.members):
+            return False
         if op.members is not None and test.ranks is not None:
             return all(
                 len({bool(test.ranks[m]) for m in members if isinstance(m, int) and 0 <= m < WORLD}) <= 1
