@@ -194,7 +194,7 @@ def _object(frame: Frame, made: Call) -> Value | None:
         return Value(tags=frozenset({_TRAINERS[made.full.split(".")[0]]}))
     if made.full in _GENERATORS:
         return _generator(frame, made)
-    if made.name == "manual_seed" and isinstance(made.node.func, ast.Attribute) and made.args and not made.full:
+    if made.name == "manual_seed" and made.args and not made.full.startswith(("torch.", "pl.", "lightning.")):
         return _seeded(frame, made)
     if made.full.startswith("torchmetrics.") and made.name[:1].isupper():
         return Value(tags=_metric(made))
@@ -243,7 +243,10 @@ def _seeded(frame: Frame, made: Call) -> Value:
     """`torch.Generator().manual_seed(seed + rank)`: every rank draws other numbers."""
     if not made.args[0].taint:
         return UNKNOWN
-    return Value(frozenset({Origin("random", "a generator that every rank seeds for itself", *frame.at(made.node))}))
+    own = Value(frozenset({Origin("random", "a generator that every rank seeds for itself", *frame.at(made.node))}))
+    if isinstance(made.node.func, ast.Attribute):
+        frame.put_into(made.node.func.value, own)
+    return own
 
 
 def _sharded(frame: Frame, made: Call) -> Value:
