@@ -10,6 +10,7 @@ from whichrank.source.code.groups import WORLD_GROUP
 from whichrank.source.code.index import Class, dotted, last_name
 from whichrank.source.code.loops import QUEUES, rounds
 from whichrank.source.code.spawning import spawned
+from whichrank.source.code.tensors import tensor
 from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, per_rank, union
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ REDUCES = frozenset({
 })  # fmt: skip
 COUNTS = frozenset({"numel", "nelement", "size"})
 SHARDS = frozenset({"shard", "split_dataset_by_node"})
-_SHAPED = frozenset({"zeros", "ones", "empty", "full", "randn", "rand", "arange", "new_empty", "new_zeros", "new_ones"})
 _WRAPPERS = {
     "DistributedDataParallel": "ddp", "DDP": "ddp", "FullyShardedDataParallel": "fsdp", "FSDP": "fsdp",
     "fully_shard": "fsdp",
@@ -46,14 +46,6 @@ _KINDS = {
     **dict.fromkeys(("ThreadPoolExecutor", "ThreadPool"), frozenset({"executor"})),
     "no_sync": frozenset({"no_sync"}), "ZeroRedundancyOptimizer": frozenset({"zero"}),
 }  # fmt: skip
-_DTYPES = {
-    "half": "float16",
-    "float": "float32",
-    "double": "float64",
-    "bfloat16": "bfloat16",
-    "int": "int32",
-    "long": "int64",
-}
 _EQUAL_SAMPLERS = frozenset({"DistributedSampler", "DistributedBatchSampler", "RandomSampler", "SequentialSampler"})
 _SCHEDULE = re.compile(r"(?:LR|LRScheduler|get_\w{0,80}?_schedule\w{0,80})$")
 NAMED = {
@@ -137,7 +129,7 @@ def special(frame: Frame, made: Call) -> Value | None:
         if held is not None and (tags := held.tags & {"ddp", "fsdp", "deepspeed"}):
             return _forward(frame, made, min(tags))
     _schedule(frame, made)
-    for known in (_collection, _object, _wrapped, spawned, _clipped, _tensor, _unwrapped):
+    for known in (_collection, _object, _wrapped, spawned, _clipped, tensor, _unwrapped):
         value = known(frame, made)
         if value is not None:
             return value
@@ -300,57 +292,6 @@ def _deepspeed(frame: Frame, made: Call) -> Value:
     return Value(items=(engine, UNKNOWN, Value(tags=frozenset({"loader"})), UNKNOWN))
 
 
-def _tensor(frame: Frame, made: Call) -> Value | None:
-    """Shapes and types of tensors."""
-    if made.name in _SHAPED and (made.full.startswith("torch.") or made.name.startswith("new_")):
-        taint = (
-            union(*(value.taint for value in made.args))
-            if made.name != "full"
-            else made.args[0].taint
-            if made.args
-            else CLEAN
-        )
-        shape = ", ".join(map(ast.unparse, made.node.args))[:80]
-        tags = frozenset({f"dtype:{_dtype(made)}", f"shape:{shape}"})
-        random = made.name in {"randn", "rand"}
-        own = (
-            frozenset({Origin("random", f"torch.{made.name}()", *frame.at(made.node))})
-            if random and not frame.analysis.seeded
-            else CLEAN
-        )
-        own = union(own, made.keywords.get("generator", UNKNOWN).taint)
-        if (other := _local_type(made)) is not None:
-            own, tags = union(own, other.taint), tags | {"dtype differs"}
-        return Value(own, taint, tags)
-    if made.name in _DTYPES and isinstance(made.node.func, ast.Attribute) and not made.args:
-        kept = frozenset(tag for tag in made.receiver.tags if not tag.startswith(("dtype:", "cast:")))
-        return made.receiver._replace(tags=kept | {f"cast:{_DTYPES[made.name]}"}, ranks=None)
-    if made.name == "to" and isinstance(made.node.func, ast.Attribute):
-        kept = made.receiver.tags
-        if (other := _local_type(made)) is not None:
-            taint = union(made.receiver.taint, other.taint)
-            return made.receiver._replace(taint=taint, tags=kept | {"dtype differs"}, ranks=None)
-        for node in [*made.node.args, *(k.value for k in made.node.keywords)]:
-            if last_name(node).startswith(("float", "bfloat", "int", "half", "double")) and isinstance(
-                node, ast.Attribute
-            ):
-                kept = frozenset(t for t in kept if not t.startswith(("dtype:", "cast:"))) | {f"cast:{node.attr}"}
-        return made.receiver._replace(tags=kept, ranks=None)
-    if made.full == "torch.tensor" and made.args:
-        first = made.args[0]
-        return Value(first.taint, first.length, frozenset({f"dtype:{_dtype(made)}"}))
-    if made.name == "chunk":
-        return Value(made.receiver.taint, CLEAN, made.receiver.tags & {"wrapped_output"})
-    return None
-
-
-def _local_type(made: Call) -> Value | None:
-    """The type of a tensor as an argument, where it differs between ranks: `dtype = half if rank == 0 else float`."""
-    given = [(last_name(node), value) for node, value in zip(made.node.args, made.args, strict=False)]
-    given += [("dtype", value) for name, value in made.keywords.items() if name == "dtype"]
-    return next((value for name, value in given if "dtype" in name and value.taint), None)
-
-
 def _schedule(frame: Frame, made: Call) -> None:
     """A schedule of the learning rate is made: what it is made with has to be the same on all ranks."""
     if _SCHEDULE.search(made.name):
@@ -359,13 +300,6 @@ def _schedule(frame: Frame, made: Call) -> None:
             from whichrank.source.code.analysis import Schedule
 
             frame.analysis.schedules.append(Schedule(frame.function.module, made.node.lineno, taint))
-
-
-def _dtype(made: Call) -> str:
-    for keyword in made.node.keywords:
-        if keyword.arg == "dtype":
-            return last_name(keyword.value)
-    return "default"
 
 
 def _clipped(frame: Frame, made: Call) -> Value | None:
