@@ -40,6 +40,8 @@ from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, differs
 _WITHIN_REPLICA = re.compile(
     r"tp|tensor|model_parallel|pp|pipeline|cp|context|sp_|sequence|intra|local|node", re.IGNORECASE
 )
+_LISTING = re.compile(r"scandir|listdir|glob|iterdir")
+"""What a job resumes from is read from a list of files: all ranks see the same one."""
 _LEAVING: tuple[Exit, ...] = ("return", "break", "continue", "exit")
 
 
@@ -217,11 +219,12 @@ class Judge:
     def reasons(self, test: Value) -> list[Origin]:
         return self._likely(self.analysis.resolve(test.taint)) if differs(test) else []
 
-    def _likely(self, reasons: list[Origin]) -> list[Origin]:
-        """A file is there or not for all ranks alike where a test far away asked for it."""
+    def _likely(self, reasons: list[Origin], *, direct: bool = False) -> list[Origin]:
+        """A file is there or not for all ranks alike where a test far away asked for it, and so are names of files."""
         files = [reason for reason in reasons if reason.kind == "file"]
         if len(files) < len(reasons):
             return reasons
+        files = [reason for reason in files if direct or not _LISTING.search(reason.what)]
         node, label = self.function.node, self.function.module.label
         first, last = (node.lineno, node.end_lineno or node.lineno) if node is not None else (1, 1 << 30)
         return reasons if any(r.file == label and first <= r.line <= last for r in files) else []
@@ -276,7 +279,8 @@ class Judge:
             reasons = self.reasons(event.test)
             shape: Shape = "while"
         else:
-            reasons = self._likely(self.analysis.resolve(event.length))
+            direct = not event.text.startswith("range(")
+            reasons = self._likely(self.analysis.resolve(event.length), direct=direct)
             shape = "loop"
             if "set" in event.test.tags and not reasons:
                 reasons = [Origin("order", "a set of strings has another order in every process", *self.at(event.line))]
