@@ -54,7 +54,7 @@ class Summary:
     env: dict[str, Value] = field(default_factory=dict)
     fills: dict[str, Taint] = field(default_factory=dict)
     counts: set[str] = field(default_factory=set)
-    """Attributes of its object that it counts up or sets to a constant."""
+    """Attributes of its object that it counts up."""
     grows: set[str] = field(default_factory=set)
     """Containers of its object that it puts something into."""
     splits: int = 0

@@ -77,7 +77,7 @@ class Frame:
         """For every loop around, conditions under which this rank has gone to the next turn already."""
         self.writes: dict[str, Value] = {}
         self.counts: set[str] = set()
-        """Attributes of this object that are counted up or set to a constant."""
+        """Attributes of this object that are counted up."""
         self.grows: set[str] = set()
         """Containers of this object that something is put into."""
         self.fills: dict[str, Taint] = {}
@@ -223,12 +223,11 @@ class Frame:
         if value.taint and is_setting(text):
             self.analysis.setting(setting_name(text), value.taint)
         holder = self.env.get(text.rpartition(".")[0], UNKNOWN)
-        if isinstance(holder.thing, Class) and "itself" not in holder.tags and holder.thing is not self.owner:
+        other = isinstance(holder.thing, Class) and "itself" not in holder.tags and holder.thing is not self.owner
+        if other and isinstance(holder.thing, Class) and value.ranks is not None:  # a flag
             self.analysis.gather(holder.thing, target.attr, self._decided_here(value))
         if text.startswith(("self.", "cls.")) and text.count(".") == 1:
             written = self._decided_here(value)
-            if value.ranks is not None:
-                self.counts.add(target.attr)
             known = self.writes.get(target.attr)
             self.writes[target.attr] = join([known, written]) if known is not None else written
 
