@@ -47,7 +47,7 @@ def attempt(frame: Frame, node: ast.Try) -> bool:
     for item in node.handlers:
         frame.env = {**before, **{k: v for k, v in after.items() if k in before}}
         types = tuple(last_name(t) for t in _types(item.type))
-        alike = (bool(types) and set(types) <= ALIKE) or imports
+        alike = (bool(types) and set(types) <= ALIKE) or imports or (types == ("KeyError",) and _looks_up(node.body))
         if item.name and not alike:
             frame.env[item.name] = Value(frozenset({Origin("exception", "an exception on this rank", *frame.at(item))}))
         mine = [dict(frame.env)]
@@ -88,6 +88,11 @@ def _drawn_from(frame: Frame, body: list[ast.stmt]) -> Taint:
             if isinstance(part, ast.Call) and last_name(part.func) == "next" and len(part.args) == 1:
                 found = union(found, turns(frame, frame.aside(part.args[0])[1]).length)
     return found
+
+
+def _looks_up(body: list[ast.stmt]) -> bool:
+    """`x = cache[key]` alone: which keys a table has is the same on all ranks."""
+    return len(body) == 1 and isinstance(body[0], ast.Assign | ast.Return) and isinstance(body[0].value, ast.Subscript)
 
 
 def _types(node: ast.expr | None) -> list[ast.expr]:

@@ -51,6 +51,7 @@ _ENVIRONMENT = re.compile(r"(?:^|[._])(?:vec_|train_|eval_)?envs?$")
 """What people call the world of an agent that learns by trying."""
 QUALIFIED = frozenset({"functools.partial", "types.SimpleNamespace", "argparse.Namespace"})
 _LISTS = frozenset({"listdir", "glob", "iglob", "readlines", "read_parquet", "read_json", "fromfile", "load_from_disk"})
+_MOST_KINDS = 3
 _TRANSLATES = frozenset({"get_global_rank", "get_group_rank"})
 """The number in one group for a number in another: of any rank, not of this one."""
 LOOKUPS = frozenset({"get", "pop", "setdefault"})
@@ -178,7 +179,10 @@ def _of_each_kind(frame: Frame, made: Call) -> Value | None:
     methods = tuple(dict.fromkeys(method for method in found if method is not None))
     if len(methods) > 1 and made.receiver.taint:  # of one class on some ranks, of another on others
         return _dispatched(frame, made, made.receiver._replace(ranks=None), methods)
-    return join([entering.enter(frame, made, method) for method in methods]) if methods else None
+    results = [entering.enter(frame, made, method) for method in methods]
+    if len(results) > _MOST_KINDS:  # one of many back ends: what some of them answer says nothing about the one in use
+        return UNKNOWN
+    return join(results) if results else None
 
 
 def _param(frame: Frame, func: ast.expr) -> str:
