@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MOST_OVERRIDES = 4
 _RANKS = frozenset({"rank", "first", "last", "part"})
+_AGREE = frozenset({"broadcast", "broadcast_object_list", "all_reduce", "all_gather", "reduce_boolean_decision"})
+"""What every rank has afterwards is the same, also where the project has a function of that name itself."""
 _PROBES = frozenset({"device_count", "is_available", "is_initialized", "is_supported"})
 """What a machine can do is the same on all of them, however a program asks."""
 
@@ -61,7 +63,7 @@ def enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside
     _changed_here(frame, target, summary)
     if summary.quits:
         quit_by(frame, summary, target, bound, made.node.lineno)
-    returns = summary.returns if made.name not in _PROBES else UNKNOWN
+    returns = summary.returns if made.name not in _PROBES | _AGREE else UNKNOWN
     for name, filled in summary.fills.items():
         node = binding.argument_node(made, target, name)
         if node is not None:
