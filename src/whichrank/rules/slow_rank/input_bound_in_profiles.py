@@ -31,6 +31,7 @@ from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.steps import LOADER
+from whichrank.timeline.steps.intervals import median
 
 if TYPE_CHECKING:
     from whichrank.model.step_report import Straggler
@@ -75,7 +76,7 @@ def _late(steps: Steps, late: Straggler) -> Finding:
 
 def _everywhere(steps: Steps) -> list[Finding]:
     shares = np.array([one.idle[:, LOADER].sum() / one.span if one.span else 0.0 for one in steps.ranks])
-    typical = float(np.median(shares))
+    typical = median(shares)
     if typical < LEAST:
         return []
     slow = [one for one, share in zip(steps.ranks, shares, strict=True) if share >= LEAST]
