@@ -15,7 +15,6 @@ from whichrank.flows.lint.check import line_of, lint
 MARK = re.compile(r" #([!?])(\S+)$")
 KNOWN_MISSES = {
     "x06_multi_return": "a file that another function did not find counts as missing on all ranks: they resume alike",
-    "a11_exit_on_error": "sys.exit() in a handler of another function is not carried to its callers",
 }
 KNOWN_EXTRAS = {
     "w39_env_late_timeout": "NCCL_DEBUG after init_process_group: NCCL reads it with its first communicator",

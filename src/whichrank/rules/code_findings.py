@@ -22,6 +22,8 @@ CONFIDENCE = {
 }  # fmt: skip
 _FIRST = re.compile(r"(?:rank|proc|local|node|id)\w*\W.*\b0\b|main|master|zero|first|leader(?!s)", re.IGNORECASE)
 """A condition that asks for the first rank."""
+_NODE = re.compile(r"node|GROUP_RANK", re.IGNORECASE)
+"""A number that all ranks of a host share."""
 NO_PROGRAM = NotEvaluated("a Python program that communicates")
 
 
@@ -42,6 +44,8 @@ def hidden(parting: Parting) -> bool:
 def on_one_rank(parting: Parting) -> bool:
     """Whether one rank, or one on every host, is alone in it: `rank == 0`, `args.local_rank in (-1, 0)`."""
     if main_kind(parting) != "rank" or (parting.here and parting.there):
+        return False
+    if parting.doers is None and _NODE.search(parting.reasons[0].what):
         return False
     return parting.doers == 1 or (parting.doers is None and _FIRST.search(parting.test) is not None)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from whichrank.source._constants import Constants
+from whichrank.source.nodes import walk
 
 Pair: TypeAlias = tuple[str, ast.expr, ast.AST]
 """Name, value, and the node whose line is meant."""
@@ -16,12 +17,12 @@ def environ_names(tree: ast.AST) -> frozenset[str]:
     """Names that mean os.environ in this file: `environ` by import, or by plain assignment."""
     names = {
         alias.asname or alias.name
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module == "os"
         for alias in node.names
         if alias.name == "environ"
     }
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Assign) and is_environ(node.value, frozenset()):
             names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     return frozenset(names)
@@ -72,7 +73,7 @@ def _loop(node: ast.For, names: frozenset[str], constants: Constants) -> Iterato
     if not isinstance(node.target, ast.Tuple) or len(node.target.elts) != 2:
         return
     key = node.target.elts[0]
-    for inner in ast.walk(node):
+    for inner in walk(node):
         target = inner.targets[0] if isinstance(inner, ast.Assign) else None
         direct = isinstance(target, ast.Subscript) and is_environ(target.value, names) and _same(target.slice, key)
         default = (
@@ -105,7 +106,7 @@ def _called(call: ast.Call, func: ast.Attribute, names: frozenset[str], constant
 def removed(tree: ast.AST, names: frozenset[str]) -> dict[str, int]:
     """Variables that are taken out of os.environ again, with the line of the last removal."""
     found: dict[str, int] = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         keys: list[ast.expr] = []
         if isinstance(node, ast.Delete):
             keys = [t.slice for t in node.targets if isinstance(t, ast.Subscript) and is_environ(t.value, names)]

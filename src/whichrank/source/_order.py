@@ -14,6 +14,7 @@ from typing import TypeAlias
 from whichrank.facts.environment import catalogue
 from whichrank.source._constants import Constants
 from whichrank.source._environ import sets
+from whichrank.source.nodes import walk
 
 IMPORT, GROUP, CUDA = "torch is imported", "the process group is made", "CUDA is in use"
 State: TypeAlias = dict[str, ast.AST]
@@ -112,7 +113,7 @@ class _Walk:
     steps: int = 0
 
     def __post_init__(self) -> None:
-        for node in ast.walk(self.tree):
+        for node in walk(self.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 self.functions.setdefault(node.name, node)
             elif isinstance(node, ast.ClassDef):
@@ -170,7 +171,7 @@ class _Walk:
     def branch(self, node: ast.If, state: State) -> State | None:
         state = self.expression(node.test, state)
         inside = dict(state)
-        words = {last_name(n) for n in ast.walk(node.test) if isinstance(n, ast.Name | ast.Attribute)}
+        words = {last_name(n) for n in walk(node.test) if isinstance(n, ast.Name | ast.Attribute)}
         if "is_initialized" in words and isinstance(node.test, ast.UnaryOp):
             inside.pop(GROUP, None)
         if "TYPE_CHECKING" in words:
@@ -261,7 +262,7 @@ def _late_hook(name: str) -> bool:
 
 def _hooks(tree: ast.Module) -> Iterator[tuple[Function, ast.AST]]:
     """Methods of Lightning's and others' classes that run when the group is there already."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.ClassDef) and any(_dotted(b).endswith(_HOOK_OWNERS) for b in node.bases):
             for inner in node.body:
                 if isinstance(inner, ast.FunctionDef) and (inner.name in _HOOKS or _late_hook(inner.name)):

@@ -9,11 +9,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from whichrank.facts.collectives import rank_sources
-from whichrank.source.code.events import Event, Op, blocks
+from whichrank.source.code.events import Event, Exit, Fork, Op, blocks
 from whichrank.source.code.frame import Frame
 from whichrank.source.code.index import Class, Function, Module, Project, dotted, last_name, resolve
+from whichrank.source.code.leaving import how_it_ends, quits
 from whichrank.source.code.signals import Interrupted
-from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, ParamOrigin, Taint, Value, functions_of, join, union
+from whichrank.source.code.unsure import Unsure
+from whichrank.source.code.values import (
+    CLEAN,
+    UNKNOWN,
+    Origin,
+    ParamOrigin,
+    Taint,
+    Value,
+    functions_of,
+    join,
+    objects_of,
+    union,
+)
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.facts.collectives import Collective
@@ -39,8 +53,18 @@ class Summary:
     writes: dict[str, Value] = field(default_factory=dict)
     env: dict[str, Value] = field(default_factory=dict)
     fills: dict[str, Taint] = field(default_factory=dict)
+    counts: set[str] = field(default_factory=set)
+    """Attributes of its object that it counts up."""
+    grows: set[str] = field(default_factory=set)
+    """Containers of its object that it puts something into."""
     splits: int = 0
     """How many of its conditions may differ between ranks."""
+    ends: Exit | None = None
+    """How it ends the process, where it never returns."""
+    asks_for: str = ""
+    """The parameter that names the variable of the environment which it reads."""
+    quits: list[Value] = field(default_factory=list)
+    """Conditions under which it ends this rank quietly."""
 
 
 @dataclass(slots=True)
@@ -94,8 +118,11 @@ class Analysis:
     too_deep: list[Function] = field(default_factory=list)
     local_groups: list[tuple[Op, Taint]] = field(default_factory=list)
     """Groups whose members every rank works out for itself."""
-    open: set[Function] = field(default_factory=set)
-    """Functions that are being read."""
+    half_splits: list[tuple[Op, Taint]] = field(default_factory=list)
+    """all_to_all with sizes of this rank's own on one side only."""
+    frames: dict[Function, Frame] = field(default_factory=dict)
+    """Functions that are being read, with what is known in them so far."""
+    unsure: Unsure = field(default_factory=Unsure)
     operations: int = 0
     depth: int = 0
     gathers: bool = True
@@ -110,56 +137,71 @@ class Analysis:
             self.interrupted.add(module)
         self._read_all()
         self.gathers = False
-        for _ in range(MOST_READINGS):
+        for number in range(MOST_READINGS):
             self.known = {key: join(values) for key, values in self.gathering.items()}
             self.gathering.clear()
             self._read_all()
-            if not self._new_functions():
+            if not self._new_functions(objects=number == 0):
                 break
 
     def _read_all(self) -> None:
         self.summaries.clear()
+        self.unsure = Unsure()
         self.attributes.clear()
         self.noted.clear()
         self.laters.clear()
         self.schedules.clear()
         self.local_groups.clear()
+        self.half_splits.clear()
         self.operations = 0
         for module in self.project.modules.values():
             if module.body is not None:
                 self.summary(module.body)
             for function in module.everything:
                 self.summary(function)
+        for module in self.project.modules.values():  # again what was read before what it depends on
+            for function in module.everything:
+                self.summary(function)
 
-    def _new_functions(self) -> bool:
-        """Whether functions were passed on to where they were not known: callbacks through several hands."""
+    def _new_functions(self, *, objects: bool) -> bool:
+        """Whether functions or objects were passed on to where they were not known: callbacks through several hands."""
         for key, values in self.gathering.items():
             known = self.known.get(key, UNKNOWN)
             if not set(functions_of(values)) <= set(functions_of([known])):
+                return True
+            if objects and known.thing is None and not set(objects_of(values)) <= set(known.kinds):
+                return True
+            if objects and isinstance(key[0], Class) and union(*(value.taint for value in values)) != known.taint:
                 return True
         return False
 
     def summary(self, function: Function) -> Summary:
         known = self.summaries.get(function)
         if known is not None:
+            self.unsure.touch(function)
             return known
         if self.depth > DEEPEST:
             return Summary()
         made = self.summaries[function] = Summary()  # a recursive call sees this one
-        frame = Frame(self, function, self.closures.get(function))
+        frame = self.frames[function] = Frame(self, function, self.closures.get(function))
         self.depth += 1
-        self.open.add(function)
+        self.unsure.start(function)
         try:
             frame.block(function.body)
         except RecursionError:
             self.too_deep.append(function)
         finally:
             self.depth -= 1
-            self.open.discard(function)
+            del self.frames[function]
+            for early in self.unsure.end(function):
+                self.summaries.pop(early, None)
         made.events, made.env = frame.out, frame.env
         made.turns, made.generator = frame.turns, frame.generator
         made.returns = self._returned(frame)
         made.writes, made.splits, made.fills = frame.writes, frame.splits, frame.fills
+        made.grows, made.counts, made.asks_for = frame.grows, frame.counts, frame.asks_for
+        made.ends = how_it_ends(function, frame.out) if not frame.generator else None
+        made.quits = quits(function, frame.out)
         return made
 
     def _returned(self, frame: Frame) -> Value:
@@ -205,9 +247,10 @@ class Analysis:
         key = (owner, name)
         if key not in self.attributes:
             self.attributes[key] = None  # while it is looked for
-            value = self._written(owner, name, 0)
+            with self.unsure.apart() as seen:
+                value = self._written(owner, name, 0)
             self.attributes[key] = self.interrupted.seen_on_self(value, name) if value is not None else None
-            if any(method in self.open for method in owner.writers.get(name, ())):
+            if seen.open:
                 return self.attributes.pop(key)  # a method that assigns it is being read: not all is known yet
         return self.attributes[key]
 
@@ -240,7 +283,8 @@ class Analysis:
     def global_value(self, module: Module, name: str) -> Value | None:
         if module.body is None or name in module.imports:
             return None
-        value = self.summary(module.body).env.get(name)
+        reading = self.frames.get(module.body)  # the body calls a function before its own end
+        value = (reading.env if reading is not None else self.summary(module.body).env).get(name)
         if (given := self.known.get((module, name))) is not None:
             value = join([given, value]) if value is not None else given
         return self.interrupted.seen(value, module.body, name) if value is not None else None
@@ -255,9 +299,13 @@ class Analysis:
                 if isinstance(node, ast.Call) and isinstance(made, Function) and made.parent is found:
                     found, made = made, self.summary(made).returns.thing
                 inside = isinstance(made, Function) and made.parent is found and bool(found.params)
-                if inside and isinstance(made, Function) and self._communicates(self.summary(made).events):
+                if inside and isinstance(made, Function) and self._decides(self.summary(made).events):
                     return made, found.params[0]
         return None
+
+    def _decides(self, events: list[Event]) -> bool:
+        """Whether a wrapper communicates, or asks something other than the rank before it calls what it wraps."""
+        return self._communicates(events) or any(isinstance(event, Fork) and _asks_data(event.test) for event in events)
 
     def _communicates(self, events: list[Event]) -> bool:
         return any(isinstance(event, Op) or any(map(self._communicates, blocks(event))) for event in events)
@@ -319,11 +367,16 @@ _AVERAGING = frozenset({
 _WEIGHT = {"rank": 0, "part": 1, "data": 2, "exception": 3, "time": 4}
 
 
+def _asks_data(test: Value) -> bool:
+    kinds = {origin.kind for origin in test.taint if isinstance(origin, Origin)}
+    return bool(kinds) and "rank" not in kinds
+
+
 def _seeds(module: Module) -> bool:
     """Whether the program seeds its random numbers alike on all ranks."""
     for node in module.nodes:
         if isinstance(node, ast.Call) and last_name(node.func) in SEEDS and node.args:
-            names = {last_name(n) for n in ast.walk(node.args[0]) if isinstance(n, ast.Name | ast.Attribute)}
+            names = {last_name(n) for n in walk(node.args[0]) if isinstance(n, ast.Name | ast.Attribute)}
             if not names & rank_sources("attribute").keys() and "get_rank" not in names:
                 return True
     return False

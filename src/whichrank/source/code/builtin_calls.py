@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from whichrank.source.code.events import Risk
 from whichrank.source.code.expressions import evaluate, mixed
-from whichrank.source.code.loops import elements, object_length
+from whichrank.source.code.implicit import operator_method
+from whichrank.source.code.index import Function
+from whichrank.source.code.loops import COUNTER, elements, object_length
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Value, per_rank, union
 
 if TYPE_CHECKING:
@@ -18,16 +20,37 @@ if TYPE_CHECKING:
 
 def _length(frame: Frame, made: Call) -> Value:
     value = made.args[0] if made.args else UNKNOWN
+    operator_method(frame, value, made.node, "__len__")
     taint = union(value.length, object_length(frame, value))
     if "element" in value.tags or not value.length:
         taint = union(taint, frozenset(o for o in value.taint if isinstance(o, Origin) and o.kind == "data"))
     return Value(taint, ranks=per_rank(len, value))
 
 
+def _shown(frame: Frame, made: Call) -> Value:
+    """print(), str(): objects say what they are."""
+    for value in made.args:
+        operator_method(frame, value, made.node, "__str__", "__repr__")
+    return UNKNOWN if made.name == "print" else mixed(made.args)
+
+
+def _filter(frame: Frame, made: Call) -> Value:
+    """filter(): as many elements as the condition lets through."""
+    if len(made.args) < 2:
+        return UNKNOWN
+    condition, kept = made.args[0], made.args[1]
+    if isinstance(made.node.args[0], ast.Lambda):
+        taint = frame.aside(made.node.args[0].body)[1].taint
+    else:
+        asked = frame.analysis.summary(condition.thing).returns if isinstance(condition.thing, Function) else UNKNOWN
+        taint = frozenset(origin for origin in asked.taint if isinstance(origin, Origin))
+    return Value(kept.taint, union(kept.length, taint), kept.tags - {"itself"})
+
+
 def _range(_frame: Frame, made: Call) -> Value:
     taint = union(*(value.taint for value in made.args))
     ranks = per_rank(_small_range, *made.args) if made.args else None
-    return Value(CLEAN, taint, ranks=ranks)
+    return Value(CLEAN, taint, frozenset({COUNTER}), ranks)
 
 
 def _small_range(*bounds: int) -> list[int]:
@@ -82,17 +105,21 @@ def _next(frame: Frame, made: Call) -> Value:
         frame.emit(Risk(origin, made.node.lineno))
     if not made.args:
         return UNKNOWN
+    operator_method(frame, made.args[0], made.node, "__next__")
     value = elements(frame, made.args[0], made.node)
     if len(made.args) > 1:  # the default comes back where this rank has run out
         value = value._replace(taint=union(value.taint, made.args[0].length), ranks=None).tagged("optional")
     return value
 
 
-def _partial(_frame: Frame, made: Call) -> Value:
+def _partial(frame: Frame, made: Call) -> Value:
     """functools.partial: the function, with what it was given already."""
     first = made.args[0] if made.args else UNKNOWN
     if first.thing is None or "itself" not in first.tags:
         return UNKNOWN
+    if isinstance(first.thing, Function):
+        params = [name for name in first.thing.params if not (first.thing.is_method and name in {"self", "cls"})]
+        frame.analysis.called(first.thing, {**dict(zip(params, made.args[1:], strict=False)), **made.keywords})
     return first._replace(items=tuple(made.args[1:]), fields=made.keywords).tagged("partial")
 
 
@@ -115,6 +142,7 @@ BUILTINS: dict[str, Callable[[Frame, Call], Value]] = {
     "tuple": _kept(tuple), "sorted": _kept(sorted), "reversed": _kept(None), "iter": _kept(None), "tqdm": _kept(None),
     "track": _kept(None), "set": _make_set, "frozenset": _make_set, "int": _number(int), "bool": _number(bool),
     "abs": _number(abs), "min": _number(min), "max": _number(max), "count": _endless, "cycle": _endless, "next": _next,
-    "getattr": _getattr, "partial": _partial,
+    **dict.fromkeys(("print", "str", "repr", "format"), _shown), "filter": _filter, "getattr": _getattr,
+    "partial": _partial,
     **dict.fromkeys(("dict", "SimpleNamespace", "Namespace", "EasyDict", "AttrDict"), _record),
 }  # fmt: skip

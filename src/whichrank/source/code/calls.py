@@ -6,27 +6,30 @@ import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from whichrank.facts.collectives import Argument, Collective, collectives, rank_sources
-from whichrank.source.code import libraries
+from whichrank.facts.collectives import Argument, RankSource, rank_sources
+from whichrank.source.code import entering, groups, libraries, operations, targets
 from whichrank.source.code.builtin_calls import BUILTINS
-from whichrank.source.code.events import Enter, Event, Fork, Op, Risk
-from whichrank.source.code.expressions import ALIAS, CARRIED, environment, evaluate, looked_up, mixed, rank_value
+from whichrank.source.code.choices import CARRIED, PRESENT
+from whichrank.source.code.containers import looked_up
+from whichrank.source.code.events import Event, Fork, Risk
+from whichrank.source.code.expressions import ALIAS, WRAPPERS, evaluate, mixed
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
-from whichrank.source.code.loops import object_length
-from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, constant, functions_of, join, union
+from whichrank.source.code.sources import asked_environment, rank_value
+from whichrank.source.code.values import (
+    UNKNOWN,
+    WORLD,
+    Origin,
+    Value,
+    constant,
+    functions_of,
+    join,
+    objects_of,
+    union,
+)
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
 
-# Methods that every object has, or that say nothing about whose they are.
-COMMON = frozenset({
-    "get", "items", "keys", "values", "append", "update", "pop", "add", "copy", "close", "open", "read", "write", "run",
-    "start", "stop", "join", "format", "split", "forward", "step", "backward", "train", "eval", "to", "cuda", "cpu",
-    "save", "load", "state_dict", "load_state_dict", "parameters", "zero_grad", "reset", "compute", "log", "info",
-    "__init__", "__call__", "setup", "build", "apply", "put", "send", "recv", "wait", "extend", "clear", "sort", "size",
-    "index", "count", "map", "filter", "reduce", "gather", "scatter", "set", "view", "item", "print", "debug",
-    "warning",
-})  # fmt: skip
 # Python and torch say the same of any input: kinds and shapes of objects, not what this rank holds.
 SAME_EVERYWHERE = frozenset({
     "isinstance", "hasattr", "callable", "type", "issubclass", "id", "device", "is_available", "is_initialized",
@@ -39,7 +42,6 @@ RISKY = frozenset({
     "remove", "rename", "makedirs", "mkdir", "read_text", "write_text", "save", "parse", "backward",
 })  # fmt: skip
 
-MOST_OVERRIDES = 4
 MODEL_NAMES = frozenset(
     {"model", "net", "network", "policy", "ddp_model", "fsdp_model", "actor", "critic", "criterion"}
 )
@@ -48,6 +50,10 @@ CALLERS = {"map": (0,), "filter": (0,), "starmap": (0,), "tree_map": (0,), "imap
 _ENVIRONMENT = re.compile(r"(?:^|[._])(?:vec_|train_|eval_)?envs?$")
 """What people call the world of an agent that learns by trying."""
 QUALIFIED = frozenset({"functools.partial", "types.SimpleNamespace", "argparse.Namespace"})
+_LISTS = frozenset({"listdir", "glob", "iglob", "readlines", "read_parquet", "read_json", "fromfile", "load_from_disk"})
+_MOST_KINDS = 3
+_TRANSLATES = frozenset({"get_global_rank", "get_group_rank"})
+"""The number in one group for a number in another: of any rank, not of this one."""
 LOOKUPS = frozenset({"get", "pop", "setdefault"})
 READS = frozenset({"open", "read_text", "read_bytes", "urlopen", "load", "loads", "read_csv", "imread", "load_image"})
 
@@ -85,14 +91,14 @@ def call(frame: Frame, node: ast.Call) -> Value:
     special = libraries.special(frame, made)
     if special is not None:
         return special
-    spec = _spec(frame, made)
-    target = _target(frame, made) if spec is None or spec.on == "*" else None
+    spec = operations.row_of(frame, made)
+    target = targets.target_of(frame, made) if spec is None or spec.on == "*" else None
     if spec is not None and target is None:
-        return _operation(frame, made, spec)
+        return operations.operation(frame, made, spec)
     if isinstance(target, Function):
-        return _entered(frame, made, target)
+        return entering.entered(frame, made, target)
     if isinstance(target, Class):
-        return _construct(frame, made, target)
+        return entering.construct(frame, made, target)
     source = _source(frame, made)
     if source is not None:
         return source
@@ -139,44 +145,23 @@ def _alias(frame: Frame, func: ast.expr) -> str:
     return marks[0][len(ALIAS) :] if len(marks) == 1 else ""
 
 
-def _callee(frame: Frame, made: Call) -> Value | None:
-    """The value that is called, where it is a variable, an attribute or the result of an expression."""
-    func = made.node.func
-    if isinstance(func, ast.Name):
-        return frame.lookup(func.id)
-    if isinstance(func, ast.Attribute):
-        text = dotted(func)
-        if text and text in frame.paths:
-            return frame.paths[text]
-        owner = made.receiver.thing if "itself" not in made.receiver.tags else None
-        if isinstance(owner, Class) and frame.analysis.project.method(owner, func.attr) is None:
-            return frame.analysis.attribute(owner, func.attr)
-        return None
-    return made.receiver
-
-
 def _several(frame: Frame, made: Call) -> Value | None:
     """A call of something that may be one of several functions, or a partial, or one that was passed in."""
     if called := CALLERS.get(made.name):
         for thing in functions_of(made.args[place] for place in called if place < len(made.args)):
             if isinstance(thing, Function):
-                _enter(frame, made._replace(args=[], keywords={}), thing)
+                entering.enter(frame, made._replace(args=[], keywords={}), thing)
         return None
-    if made.receiver.kinds and made.receiver.taint:
-        found = [_method(frame, kind, made.name) for kind in made.receiver.kinds]
-        methods = tuple(dict.fromkeys(method for method in found if method is not None))
-        if len(methods) > 1:  # an object of one class on some ranks, of another on others
-            return _dispatched(frame, made, made.receiver._replace(ranks=None), methods)
-    callee = _callee(frame, made)
+    if made.receiver.kinds and (result := _of_each_kind(frame, made)) is not None:
+        return result
+    callee = targets.callee_of(frame, made)
     if callee is None or not (callee.holds or "itself" in callee.tags):
         return None
     things = functions_of([callee])
     functions = tuple(thing for thing in things if isinstance(thing, Function))
     classes = [thing for thing in things if isinstance(thing, Class)]
-    if not things:
-        return None
-    if classes:
-        return join([_construct(frame, made, thing) for thing in classes]) if callee.holds else None
+    if classes or not things:
+        return join([entering.construct(frame, made, thing) for thing in classes]) if callee.holds and things else None
     if "partial" in callee.tags:
         given = dict(callee.fields or {})
         made = made._replace(args=[*(callee.items or ()), *made.args], keywords={**given, **made.keywords})
@@ -185,7 +170,19 @@ def _several(frame: Frame, made: Call) -> Value | None:
     param = _param(frame, made.node.func)
     if len(functions) == 1 and not param and "partial" not in callee.tags and isinstance(made.node.func, ast.Name):
         return None
-    return join([_enter(frame, made, function, param) for function in functions])
+    return join([entering.enter(frame, made, function, param) for function in functions])
+
+
+def _of_each_kind(frame: Frame, made: Call) -> Value | None:
+    """A method of an object that may be of several classes."""
+    found = [targets.method_of(frame, kind, made.name) for kind in made.receiver.kinds]
+    methods = tuple(dict.fromkeys(method for method in found if method is not None))
+    if len(methods) > 1 and made.receiver.taint:  # of one class on some ranks, of another on others
+        return _dispatched(frame, made, made.receiver._replace(ranks=None), methods)
+    results = [entering.enter(frame, made, method) for method in methods]
+    if len(results) > _MOST_KINDS:  # one of many back ends: what some of them answer says nothing about the one in use
+        return UNKNOWN
+    return join(results) if results else None
 
 
 def _param(frame: Frame, func: ast.expr) -> str:
@@ -204,11 +201,13 @@ def _dispatched(frame: Frame, made: Call, callee: Value, functions: tuple[Functi
     kept, frame.out = frame.out, []
     results, branches = [], []
     for function in functions:
-        results.append(_enter(frame, made, function))
+        results.append(entering.enter(frame, made, function))
         truths = tuple(each is function for each in callee.ranks) if callee.ranks is not None else None
         branches.append((Value(callee.taint, ranks=truths), frame.out))
         frame.out = []
     frame.out = kept
+    if "or nothing" in callee.tags:
+        branches.append((Value(callee.taint), []))
     other: list[Event] = branches[-1][1]
     for test, events in reversed(branches[:-1]):
         other = [Fork(test, ast.unparse(made.node.func)[:120], made.node.lineno, events, other)]
@@ -216,286 +215,31 @@ def _dispatched(frame: Frame, made: Call, callee: Value, functions: tuple[Functi
     return join(results)
 
 
-def _spec(frame: Frame, made: Call) -> Collective | None:
-    """The row of the table that this call is, if it is one."""
-    for spec in collectives().get(made.name, ()):
-        if spec.needs and not _given(made, spec.needs):
-            continue
-        if spec.on == "*":
-            if made.receiver_text or made.name == made.full:
-                return spec
-        elif spec.on.startswith("@"):
-            if libraries.is_a(frame, made, spec.on[1:]):
-                return spec
-        elif _in_module(made, spec.on):
-            return spec
-    return None
-
-
-def _in_module(made: Call, prefix: str) -> bool:
-    if prefix == "deepspeed":
-        return made.full == f"deepspeed.{made.name}"
-    if made.full.startswith(prefix + "."):
-        return True
-    if prefix == "torch.distributed":
-        head = made.full.rpartition(".")[0]
-        return head.startswith("deepspeed.comm") or head in {"dist", "torch_dist", "deepspeed.comm.comm"}
-    if prefix == "torch.distributed.checkpoint":
-        return made.full.rpartition(".")[0] == "dcp"
-    return (
-        prefix == "torch.nn.parallel" and made.full.startswith("torch.nn.") and made.name == "DistributedDataParallel"
-    )
-
-
-def _given(made: Call, needs: str) -> bool:
-    keyword, _, wanted = needs.partition("=")
-    value = made.keywords.get(keyword)
-    return value is not None and value.ranks is not None and str(value.ranks[0]) == wanted
-
-
-def _operation(frame: Frame, made: Call, spec: Collective) -> Value:
-    """A collective: noted as an event, and what it makes equal on all ranks."""
-    group, group_node = made.argument(spec.group)
-    root, root_node = made.argument(spec.root)
-    op, op_node = made.argument(spec.op)
-    whole = spec.group is not None and spec.group.keyword == "device_mesh" and not isinstance(group_node, ast.Subscript)
-    text = "" if whole or group_node is None or _none(group_node) else ast.unparse(group_node)
-    if text in {"dist.group.WORLD", "torch.distributed.group.WORLD", "group.WORLD", "GroupMember.WORLD"}:
-        text = ""
-    event = Op(spec.call, spec.kind, frame.function, made.node.lineno, text)
-    event.members = group.ranks if "group" in group.tags else None
-    event.root = ast.unparse(root_node) if root_node is not None else ""
-    event.reduction = ast.unparse(op_node) if op_node is not None else ""
-    event.peer = root
-    if spec.on.startswith("@"):
-        event.tag = spec.on[1:]
-    if spec.kind == "group" and "use_local_synchronization" in made.keywords:
-        return UNKNOWN
-    frame.emit(event)
-    frame.analysis.note_call(event, made, spec, (root, op))
-    _make_uniform(frame, made, spec)
-    if spec.kind == "group":
-        if spec.call == "new_group":
-            members = made.argument(Argument("ranks", 0))[0]
-            alike = members.ranks is not None and len(set(map(str, members.ranks))) == 1
-            if (members.taint or members.length) and not alike:
-                frame.analysis.local_groups.append((event, union(members.taint, members.length)))
-        return libraries.group_value(made)
-    return libraries.result(frame, made, spec)
-
-
-def _none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
-def _make_uniform(frame: Frame, made: Call, spec: Collective) -> None:
-    for place in spec.uniform - {"result"}:
-        if int(place) < len(made.node.args):
-            _cleanse(frame, made.node.args[int(place)])
-    if "0" in spec.uniform and not made.node.args:
-        for keyword in made.node.keywords:
-            if keyword.arg in {"tensor", "object_list", "tensor_list", "output_tensor"}:
-                _cleanse(frame, keyword.value)
-
-
-def _cleanse(frame: Frame, node: ast.expr) -> None:
-    """All ranks have the same in this variable now."""
-    while isinstance(node, ast.Subscript | ast.Starred) or (isinstance(node, ast.Attribute) and node.attr == "data"):
-        node = node.value
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return _cleanse(frame, node.func.value)  # x.detach(), x.view(-1)
-    text = dotted(node)
-    if isinstance(node, ast.Name) and node.id in frame.env:
-        frame.env[node.id] = Value(tags=(frame.env[node.id].tags - CARRIED) | {"shared"})
-    elif text:
-        frame.paths[text] = Value(tags=frozenset({"shared"}))
-        if text.startswith("self."):
-            frame.writes[text[5:]] = UNKNOWN
-    if isinstance(node, ast.List | ast.Tuple):
-        for item in node.elts:
-            _cleanse(frame, item)
-    return None
-
-
-def _target(frame: Frame, made: Call) -> Function | Class | None:
-    """The function or class of the project that is called."""
-    func = made.node.func
-    if isinstance(func, ast.Name):
-        local = frame.lookup(func.id)
-        if local is not None:
-            called = local.thing
-            if isinstance(called, Class) and "itself" not in local.tags:
-                return _method(frame, called, "__call__") or _method(frame, called, "forward")
-            return called
-    if made.full:
-        found = frame.analysis.project.find(made.full)
-        if isinstance(found, Function | Class):
-            return found
-    return _method_called(frame, made, func) if isinstance(func, ast.Attribute) else None
-
-
-def _method_called(frame: Frame, made: Call, func: ast.Attribute) -> Function | None:
-    if isinstance(func.value, ast.Name) and func.value.id in {"self", "cls"} and frame.owner is not None:
-        own = _method(frame, frame.owner, made.name) or _sibling(frame, frame.owner, made.name)
-        if own is not None:
-            return own
-    if isinstance(func.value, ast.Call) and last_name(func.value.func) == "super" and frame.owner is not None:
-        return _inherited(frame, frame.owner, made.name)
-    if isinstance(made.receiver.thing, Class):
-        return _method(frame, made.receiver.thing, made.name)
-    if made.receiver_text == "self" or made.full.split(".")[0] in _module_roots(frame):
-        return None
-    return _only_one(frame, made.name)
-
-
-def _module_roots(frame: Frame) -> frozenset[str]:
-    module = frame.function.module
-    if module.roots is None:
-        module.roots = frozenset(name.split(".")[0] for name in module.imports.values())
-    return module.roots
-
-
-def _method(frame: Frame, owner: Class, name: str) -> Function | None:
-    return frame.analysis.project.method(owner, name)
-
-
-def _sibling(frame: Frame, owner: Class, name: str) -> Function | None:
-    """A method that only the classes have which this one is mixed into."""
-    if name not in frame.analysis.project.methods:
-        return None
-    for heir in frame.analysis.project.heirs(owner):
-        if found := frame.analysis.project.method(heir, name):
-            return found
-    return None
-
-
-def _inherited(frame: Frame, owner: Class, name: str) -> Function | None:
-    for base in owner.bases:
-        found = frame.analysis.project.find(base)
-        if isinstance(found, Class) and (method := frame.analysis.project.method(found, name)):
-            return method
-    return None
-
-
-def _only_one(frame: Frame, name: str) -> Function | None:
-    """A method that one class of the project alone has, on an object of unknown class."""
-    if name in COMMON or name.startswith("__"):
-        return None
-    found = frame.analysis.project.methods.get(name, ())
-    return found[0] if len(found) == 1 else None
-
-
-def _bound(made: Call, target: Function) -> dict[str, Value]:
-    """Arguments by the names of the parameters."""
-    params = list(target.params)
-    if target.is_method and params and params[0] in {"self", "cls"}:
-        params = params[1:]
-    bound = dict(zip(params, made.args, strict=False))
-    bound.update((name, value) for name, value in made.keywords.items() if name in target.params)
-    return bound
-
-
-def _entered(frame: Frame, made: Call, target: Function) -> Value:
-    """A call of a function of the project, what its decorators do and what derived classes do instead included."""
-    around = frame.analysis.wrapper(target)
-    if around is not None:
-        wrapper, name = around
-        itself = Value(thing=target, tags=frozenset({"itself"}))
-        frame.emit(Enter(wrapper, made.node.lineno, frame.function, {name: itself}))
-    value = _enter(frame, made, target, inside=around is not None)
-    if isinstance(made.node.func, ast.Attribute) and made.receiver_text == "self" and target.owner is not None:
-        for other in frame.analysis.project.overrides(target.owner, target.name)[:MOST_OVERRIDES]:
-            if other is not target and frame.owner is not other.owner:
-                value = join([value, _enter(frame, made, other)])
-    return value
-
-
-def _enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside: bool = False) -> Value:
-    """A call of one function: noted as an event, and what comes back."""
-    bound = _bound(made, target)
-    frame.analysis.called(target, bound)
-    if not inside:
-        frame.emit(Enter(target, made.node.lineno, frame.function, bound, param))
-    _written_by(frame, made, target)
-    summary = frame.analysis.summary(target)
-    returns = summary.returns
-    for name, filled in summary.fills.items():
-        node = _argument_node(made, target, name)
-        if node is not None:
-            frame.put_into(node, Value(frame.analysis.substitute(filled, target, bound)))
-    taint = frame.analysis.substitute(returns.taint, target, bound)
-    length = frame.analysis.substitute(summary.turns if summary.generator else returns.length, target, bound)
-    if summary.generator and any("loader" in value.tags for value in bound.values()):
-        return Value(taint, length, returns.tags | {"loader"})
-    tags = frozenset(tag for tag in returns.tags if tag != "itself" or returns.thing is not None)
-    source = rank_sources("call").get(made.name)
-    if source is not None and returns.ranks is None and not made.args:
-        return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
-    items = (
-        tuple(_substituted(frame, item, target, bound) for item in returns.items) if returns.items else returns.items
-    )
-    return returns._replace(taint=taint, length=length, tags=tags, items=items)
-
-
-def _written_by(frame: Frame, made: Call, target: Function) -> None:
-    """Attributes of self that this function knows, and that a method of the same object may have changed."""
-    if made.receiver_text == "self" and frame.paths:
-        for name, value in frame.analysis.summary(target).writes.items():
-            if (known := frame.paths.get(f"self.{name}")) is not None and known is not value:
-                frame.paths[f"self.{name}"] = join([known, value])
-
-
-def _argument_node(made: Call, target: Function, name: str) -> ast.expr | None:
-    for keyword in made.node.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    params = [p for p in target.params if not (target.is_method and p in {"self", "cls"})]
-    place = params.index(name) if name in params else len(made.node.args)
-    return made.node.args[place] if place < len(made.node.args) else None
-
-
-def _substituted(frame: Frame, value: Value, target: Function, bound: dict[str, Value]) -> Value:
-    taint = frame.analysis.substitute(value.taint, target, bound)
-    return value._replace(taint=taint, length=frame.analysis.substitute(value.length, target, bound))
-
-
-def _construct(frame: Frame, made: Call, target: Class) -> Value:
-    """An object of a class of the project: its length may depend on what it is made with."""
-    init = frame.analysis.project.method(target, "__init__")
-    bound = _bound(made, init) if init is not None else {}
-    if init is None:
-        for name, given in {**dict(zip(_declared(target), made.args, strict=False)), **made.keywords}.items():
-            frame.analysis.gather(target, name, given)
-    if init is not None:
-        frame.analysis.called(init, bound)
-        frame.emit(Enter(init, made.node.lineno, frame.function, bound))
-    value = Value(thing=target, tags=libraries.class_tags(frame, target))
-    if "thread" in value.tags and (run := frame.analysis.project.method(target, "run")) is not None:
-        frame.analysis.later("thread", run, frame.function, made.node.lineno)
-    return value._replace(length=frame.analysis.substitute(object_length(frame, value), init, bound))
-
-
-def _declared(owner: Class) -> list[str]:
-    """The fields of a data class, in order."""
-    body = owner.node.body
-    return [s.target.id for s in body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
+def _own_place(frame: Frame, made: Call, source: RankSource) -> Value:
+    """The rank, or the place in a group or a mesh."""
+    if made.name in _TRANSLATES and len(made.args) > 1:
+        return mixed(made.args)
+    value, node = made.argument(Argument("group", 0))
+    within = groups.of_mesh(made.node.func, made.receiver) or groups.group_text(value, node)
+    if within and source.kind == "rank":
+        said = str(node.value) if isinstance(node, ast.Constant) else within
+        return rank_value(frame, made.node, f"{made.name}({said})", "part", "group")
+    return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
 
 
 def _source(frame: Frame, made: Call) -> Value | None:
     """A call whose answer differs between ranks."""
     source = rank_sources("call").get(made.name)
     if source is not None:
-        if made.args or "group" in made.keywords:
-            grouped = not (made.node.args and _none(made.node.args[0]))
-            if grouped and source.kind == "rank":
-                return rank_value(frame, made.node, f"{made.name}()", "part", "group")
-        return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
-    if made.name in {"step", "reset"} and _ENVIRONMENT.search(made.receiver_text):
+        return _own_place(frame, made, source)
+    if made.name in {"step", "reset", "rollout", "collect"} and _ENVIRONMENT.search(made.receiver_text):
         origin = Origin("data", f"the simulation of this rank ({made.receiver_text})", *frame.at(made.node))
         return Value(frozenset({origin}))
     known = rank_sources("function").get(made.full)
     if known is not None:
-        if known.kind == "random" and (frame.analysis.seeded or "generator" in made.keywords):
+        if known.kind == "random" and "generator" in made.keywords:
+            return Value(made.keywords["generator"].taint)
+        if known.kind == "random" and frame.analysis.seeded:
             return UNKNOWN
         value = rank_value(frame, made.node, f"{made.full}()", known.kind, known.axis)
         return value._replace(length=value.taint)
@@ -505,24 +249,30 @@ def _source(frame: Frame, made: Call) -> Value | None:
     ):
         method = rank_sources(how).get(made.name)
         hint = made.receiver_text.rpartition(".")[2].lower()
-        named = any(word in hint for word in words[:-1]) or hint.endswith(words[-1])
+        named = any(word in hint for word in words[:-1]) or hint == words[-1] or hint.endswith(f"_{words[-1]}")
         if method is not None and (named or how.split()[0] in made.receiver.tags):
             value = rank_value(frame, made.node, f"{made.receiver_text}.{made.name}()", method.kind, method.axis)
             return value.tagged("optional") if how == "queue method" else value
     if made.name in {"get", "getenv", "pop"} and ("environ" in made.receiver_text or made.full == "os.getenv"):
         first = made.node.args[0] if made.node.args else None
-        return environment(frame, made.node, first.value if isinstance(first, ast.Constant) else "")
+        return asked_environment(frame, made.node, first)
     return None
 
 
 def _unknown(frame: Frame, made: Call) -> Value:
     """A call into a library: what it gets may show in what it returns."""
     if made.name in FILLS and isinstance(made.node.func, ast.Attribute):
-        put = mixed(made.args)._replace(holds=functions_of(made.args))
-        frame.put_into(made.node.func.value, put, grows=True)
+        named = {**((made.args[0].fields or {}) if made.args else {}), **made.keywords}
+        if made.name == "update" and named:
+            for key, value in named.items():
+                frame.put_into(made.node.func.value, value, key=key)
+        else:
+            put = mixed(made.args)._replace(holds=functions_of(made.args), kinds=objects_of(made.args))
+            frame.put_into(made.node.func.value, put, grows=True)
     elif made.name.endswith("_") and made.args and isinstance(made.node.func, ast.Attribute):
         frame.put_into(made.node.func.value, mixed(made.args))  # add_(), copy_() and the like
-    tried = frame.trying and (made.name in RISKY or any(value.taint for value in made.args))
+    local = any(isinstance(origin, Origin) and origin.kind == "data" for origin in made.receiver.taint)
+    tried = frame.trying and (made.name in RISKY or local or any(value.taint for value in made.args))
     if tried or made.name in READS:  # callers may catch what reading raises
         origin = Origin("exception", f"{made.name}() may fail on one rank alone", *frame.at(made.node))
         frame.emit(Risk(origin, made.node.lineno))
@@ -530,7 +280,9 @@ def _unknown(frame: Frame, made: Call) -> Value:
         return constant(WORLD) if made.name == "get_world_size" and not made.args else UNKNOWN
     if (held := _from_container(made)) is not None:
         return held
-    parts = [made.receiver, *made.args, *(v for k, v in made.keywords.items() if k not in libraries.PLACEMENT)]
+    given = [*made.args, *(v for k, v in made.keywords.items() if k not in libraries.PLACEMENT)]
+    # An object that some ranks lack, a logger or an average of weights, seldom shows in what a function returns.
+    parts = [made.receiver, *(v for v in given if v.ranks is None or not any(each is PRESENT for each in v.ranks))]
     carried = frozenset().union(*(part.tags & CARRIED for part in parts)) if parts else frozenset()
     if made.name[:1].isupper():  # an object made with a rank is not itself one; made with a list, it may be as long
         length = union(*(part.length for part in parts))
@@ -543,23 +295,38 @@ def _unknown(frame: Frame, made: Call) -> Value:
 def _from_container(made: Call) -> Value | None:
     """What a dictionary or a registry of functions gives back."""
     if made.name in LOOKUPS:
-        return looked_up(made.receiver, made.args[0] if made.args else UNKNOWN)
-    if made.name in {"values", "items", "copy"} and made.receiver.holds:
-        return made.receiver._replace(fields=None, ranks=None)
+        return looked_up(made.receiver, *(made.args[:2] or [UNKNOWN]))
+    if made.name in {"values", "items", "copy"} and (made.receiver.holds or made.receiver.fields):
+        held = made.receiver if made.receiver.holds else join((made.receiver.fields or {}).values())
+        kept = Value(made.receiver.taint, made.receiver.length, thing=held.thing, holds=held.holds, kinds=held.kinds)
+        return kept.tagged("pairs") if made.name == "items" else kept
     return None
 
 
 def _computed(frame: Frame, made: Call, value: Value) -> Value:
     """What a call of a library makes of its arguments: whether it differs, and in what."""
-    if made.name in MODEL_NAMES and made.args and not any(isinstance(origin, Origin) for origin in value.taint):
+    unwrapped = made.name == "module" and bool(made.receiver.tags & WRAPPERS)
+    if (
+        (made.name in MODEL_NAMES or unwrapped)
+        and (made.args or made.keywords)
+        and not any(isinstance(origin, Origin) for origin in value.taint)
+    ):
         origin = Origin("data", "the model's output on this rank's data", *frame.at(made.node))
         value = value._replace(taint=value.taint | {origin})
     if made.receiver.length and made.name not in libraries.REDUCES:
         value = value._replace(length=made.receiver.length)
+    if made.name == "size" and made.receiver.length and made.args and made.args[0].ranks not in (None, (0,) * WORLD):
+        return UNKNOWN  # a filter keeps fewer rows, not fewer columns
     if made.name in libraries.COUNTS:
         return Value(union(value.taint, made.receiver.length))
     if made.name == "bool" and isinstance(made.node.func, ast.Attribute):
         return value.tagged("mask")
+    if made.name in READS or made.name in _LISTS:  # what lies under a name of this rank's own
+        own = union(*(value.taint for value in made.args))
+        return value._replace(length=union(value.length, own)) if own else value
+    padding = made.keywords.get("padding", UNKNOWN)
+    if padding.ranks is not None and padding.ranks[0] in (True, "longest") and value.taint:
+        return value._replace(length=value.taint).tagged("padded")
     if made.name in libraries.SHAPED_BY_CONTENT and value.taint:
         return value._replace(length=value.taint)
     if made.name in libraries.SHARDS and (marks := union(*(v.taint for v in [*made.args, *made.keywords.values()]))):

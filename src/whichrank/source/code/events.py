@@ -116,7 +116,8 @@ class First:
 # What says that a library lacks something, or that somebody pressed a key: the same on all ranks.
 ALIKE = frozenset({
     "ImportError", "ModuleNotFoundError", "AttributeError", "NotImplementedError", "KeyboardInterrupt", "TypeError",
-    "GeneratorExit", "StopIteration", "NameError", "SystemExit", "PackageNotFoundError", "StopAsyncIteration",
+    "OverflowError", "GeneratorExit", "StopIteration", "NameError", "SystemExit", "PackageNotFoundError",
+    "StopAsyncIteration",
 })  # fmt: skip
 
 Event: TypeAlias = "Op | Enter | Leave | Fork | Loop | Attempt | First | Risk"

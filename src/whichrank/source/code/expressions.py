@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import ast
 import operator
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whichrank.facts.collectives import collectives, rank_sources
+from whichrank.source.code import implicit
+from whichrank.source.code.choices import CARRIED, chosen, in_doubt, logic
+from whichrank.source.code.comparing import COMPARE, chain, within_world
+from whichrank.source.code.containers import equal_chunk, looked_up, part_of
 from whichrank.source.code.events import Fork
-from whichrank.source.code.index import Class, Function, Module, dotted, from_lambda, resolve
+from whichrank.source.code.groups import WORLD_GROUP, is_world
+from whichrank.source.code.index import Class, Function, Module, dotted, from_lambda, last_name, resolve
+from whichrank.source.code.sources import KEYS, asked_environment, is_setting, rank_value, setting_name
 from whichrank.source.code.values import (
     CLEAN,
     NO_TAGS,
     UNKNOWN,
     WORLD,
     Origin,
-    Taint,
     Value,
     constant,
-    differs,
     functions_of,
-    join,
     per_rank,
     union,
 )
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
 # What every rank agrees on although the object itself differs.
 AGREED = frozenset({
     "dtype", "device", "is_cuda", "requires_grad", "ndim", "layout", "is_sparse", "type", "training", "__class__",
-    "is_nested", "is_quantized", "is_leaf", "is_meta", "keys", "columns", "names", "format", "mode", "backend",
+    "placements", "device_mesh", "is_nested", "is_quantized", "is_leaf", "is_meta", "keys", "columns", "names",
+    "format", "mode", "backend",
 })  # fmt: skip
 WORLD_NAMES = frozenset(
     {"world_size", "world", "num_processes", "nprocs", "n_ranks", "num_ranks", "ngpus", "WORLD_SIZE"}
@@ -41,47 +45,15 @@ WORLD_NAMES = frozenset(
 WRAPPERS = frozenset({"ddp", "fsdp", "deepspeed"})
 ALIAS = "alias:"
 """Marks a variable that stands for a function of a library: `reduce = dist.all_reduce`."""
-CARRIED = frozenset({"wrapped_output"})
-"""Tags that what is computed from a value keeps."""
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mod: operator.mod, ast.FloorDiv: operator.floordiv,
     ast.Div: operator.truediv, ast.BitAnd: operator.and_, ast.BitXor: operator.xor, ast.BitOr: operator.or_,
 }  # fmt: skip
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
-    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
-}  # fmt: skip
 _SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 _MASK = frozenset({"mask"})
-PRESENT = object()
-"""Something of which only that it is there is known."""
+DEVICE_NUMBER = "device number"
 _SMALL = 1 << 20
 _MOST_FIELDS = 40
-_PADDED = re.compile(r"pad|extend\(|\+=? *\w+\[:|cycle|repeat|% *len")
-
-
-_SETTINGS = re.compile(r"(?:^|\.)(?:args|opts?|cfg|config|conf|hparams|options|flags|FLAGS|run_opts)\.\w+$")
-
-
-def is_setting(text: str) -> bool:
-    """`args.x`, `self.cfg.x`: configuration that is handed through a program."""
-    return _SETTINGS.search(text) is not None
-
-
-def setting_name(text: str) -> str:
-    return ".".join(text.rsplit(".", 2)[-2:])
-
-
-def rank_value(frame: Frame, node: ast.AST, what: str, kind: str, axis: str) -> Value:
-    """What a name of the table of sources stands for."""
-    origin = Origin("part" if kind == "part" else "rank" if kind in {"first", "last"} else kind, what, *frame.at(node))
-    ranks: tuple[Any, ...] | None = None
-    if kind == "rank" and axis == "world":
-        ranks = tuple(range(WORLD))
-    elif kind in {"first", "last"}:
-        ranks = tuple(rank == (0 if kind == "first" else WORLD - 1) for rank in range(WORLD))
-    return Value(frozenset({origin}), ranks=ranks)
 
 
 def evaluate(frame: Frame, node: ast.expr) -> Value:
@@ -140,17 +112,15 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
     own = isinstance(node.value, ast.Name) and node.value.id == "self" and frame.owner is not None
     base = Value(thing=frame.owner) if own else evaluate(frame, node.value)
     source = rank_sources("attribute").get(node.attr)
-    held = _member(frame, base, node.attr)
+    held = _member(frame, base, node)
     if held is not None and (held.taint or source is None):
         return held
     if source is not None:
         return rank_value(frame, node, text or node.attr, source.kind, source.axis)
     if base.fields is not None and node.attr in base.fields:
         return base.fields[node.attr]
-    if node.attr in WORLD_NAMES:
-        return constant(WORLD)
-    if "ReduceOp." in text:
-        return constant(text.rpartition(".")[2])
+    if (same := _same_for_all(text, node.attr)) is not None:
+        return same
     if text and is_setting(text) and node.attr not in AGREED:
         set_by = frame.analysis.settings.get(setting_name(text))
         if set_by:
@@ -159,20 +129,32 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
     return reference(frame, text) if known else _part(frame, node, base)
 
 
-def _member(frame: Frame, base: Value, name: str) -> Value | None:
+def _same_for_all(text: str, name: str) -> Value | None:
+    """Attributes of torch.distributed, and the size of the world."""
+    if name in WORLD_NAMES:
+        return constant(WORLD)
+    if "ReduceOp." in text:
+        return constant(text.rpartition(".")[2])
+    if is_world(text):
+        return Value(tags=frozenset({"group", WORLD_GROUP}), ranks=(list(range(WORLD)),) * WORLD)
+    return None
+
+
+def _member(frame: Frame, base: Value, node: ast.Attribute) -> Value | None:
     """An attribute or a bound method of an object of the project."""
+    name = node.attr
     if not isinstance(base.thing, Class):
         return None
     if "itself" in base.tags:
-        return frame.analysis.class_attribute(base.thing, name)
+        return frame.analysis.attribute(base.thing, name)
     written = frame.analysis.attribute(base.thing, name)
     if written is not None:
         return written
     method = frame.analysis.project.method(base.thing, name)
     if method is None:
         return None
-    if "property" in method.decorators() or "cached_property" in method.decorators():
-        return frame.analysis.summary(method).returns
+    if implicit.is_property(method):
+        return implicit.entered(frame, method, node.lineno)
     return Value(thing=method, tags=frozenset({"itself"}))
 
 
@@ -186,7 +168,8 @@ def _part(frame: Frame, node: ast.Attribute, base: Value) -> Value:
     if name == "grad" and frame.analysis.local_gradients:
         return Value(frozenset({Origin("data", "this rank's part of the gradients", *frame.at(node))}))
     if base.taint or base.tags & CARRIED:
-        return Value(base.taint, base.length if name in {"data", "T", "grad"} else CLEAN, base.tags & CARRIED)
+        kept = name in {"data", "T", "grad"} or "padded" in base.tags
+        return Value(base.taint, base.length if kept else CLEAN, base.tags & CARRIED)
     return UNKNOWN
 
 
@@ -200,8 +183,10 @@ def _binary(frame: Frame, node: ast.BinOp) -> Value:
         function = _BINARY.get(type(node.op))
         ranks = per_rank(function, left, right) if function is not None and _plain(left, right) else None
         if isinstance(node.op, ast.FloorDiv):
-            ranks = _within_world(ranks, left, right)
+            ranks = within_world(ranks, left, right)
         length = union(left.length, right.length)
+    if isinstance(node.op, ast.Div) and "path" in left.tags:
+        return result.tagged("path")
     if isinstance(node.op, _SET_OPERATORS):
         result = result.tagged(*((left.tags | right.tags) & {"set", "mask"}))
     return result._replace(ranks=ranks, length=length) if ranks is not None or length else result
@@ -223,56 +208,37 @@ def _times(left: Any, right: Any) -> Any:
 def _unary(frame: Frame, node: ast.UnaryOp) -> Value:
     value = evaluate(frame, node.operand)
     if isinstance(node.op, ast.Not):
-        return Value(_in_doubt(value), ranks=per_rank(operator.not_, value))
+        return Value(in_doubt(value), ranks=per_rank(operator.not_, value))
     if isinstance(node.op, ast.USub):
         return value._replace(ranks=per_rank(operator.neg, value))
     return value._replace(ranks=None)
 
 
 def _compare(frame: Frame, node: ast.Compare) -> Value:
-    left = evaluate(frame, node.left)
+    left = _device_number(frame, evaluate(frame, node.left), node)
     rights = [evaluate(frame, item) for item in node.comparators]
     if len(rights) > 1:
-        return _chain(node, left, rights)
+        return chain(node, left, rights)
     right, kind = rights[0], type(node.ops[0])
     none = isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None
     if none and kind in {ast.Is, ast.IsNot} and not left.tags & {"element", "optional"}:
         return UNKNOWN  # whether something was given at all is the program's shape, the same everywhere
     if kind in {ast.In, ast.NotIn} and isinstance(node.left, ast.Constant) and not _ranks_only(right):
         return UNKNOWN  # which keys a batch or a configuration has
-    ranks = _within_world(per_rank(_COMPARE[kind], left, right), left, right)
+    ranks = within_world(per_rank(COMPARE[kind], left, right), left, right)
     taint = union(left.taint, right.taint, right.length if kind in {ast.In, ast.NotIn} else CLEAN)
     return Value(taint, tags=_MASK if taint and ranks is None else NO_TAGS, ranks=ranks)
 
 
-def _within_world(ranks: tuple[Any, ...] | None, *operands: Value) -> tuple[Any, ...] | None:
-    """Nothing where a number beyond the ranks played through decides: `rank < 8`, `rank // 8`."""
-    if ranks is None or len(set(map(str, ranks))) > 1 or not any(operand.taint for operand in operands):
-        return ranks
-    for operand in operands:
-        if operand.ranks is not None and any(_beyond(value) for value in operand.ranks):
-            return None
-    return ranks
-
-
-def _beyond(value: Any) -> bool:
-    if isinstance(value, list | tuple | range | set):
-        return any(map(_beyond, value))
-    return isinstance(value, int) and not isinstance(value, bool) and value >= WORLD
+def _device_number(frame: Frame, value: Value, node: ast.AST) -> Value:
+    """The number of this process's GPU, where it is compared: `torch.cuda.current_device() == 0`."""
+    if DEVICE_NUMBER not in value.tags or value.taint:
+        return value
+    return rank_value(frame, node, "torch.cuda.current_device()", "rank", "world")
 
 
 def _ranks_only(value: Value) -> bool:
     return value.ranks is not None
-
-
-def _chain(node: ast.Compare, left: Value, rights: list[Value]) -> Value:
-    """`0 < rank < 3`."""
-    taint = union(left.taint, *(right.taint for right in rights))
-    ranks: tuple[Any, ...] | None = (True,) * WORLD
-    for one, kind, other in zip([left, *rights], node.ops, rights, strict=False):
-        step = per_rank(_COMPARE[type(kind)], one, other)
-        ranks = None if step is None or ranks is None else tuple(a and b for a, b in zip(ranks, step, strict=True))
-    return Value(taint, ranks=ranks)
 
 
 def _boolean(frame: Frame, node: ast.BoolOp) -> Value:
@@ -282,37 +248,8 @@ def _boolean(frame: Frame, node: ast.BoolOp) -> Value:
         if inside:
             arms = (inside, []) if isinstance(node.op, ast.And) else ([], inside)
             frame.emit(Fork(value, ast.unparse(node.values[0])[:120], node.lineno, *arms))
-        value = _logic(isinstance(node.op, ast.And), value, other)
+        value = logic(isinstance(node.op, ast.And), value, other)
     return value
-
-
-def _logic(both: bool, one: Value, other: Value) -> Value:
-    if both:
-        ranks = per_rank(lambda a, b: a and b, one, other)
-        if ranks is None:
-            ranks = _decided(one, other, False)
-    else:
-        ranks = per_rank(lambda a, b: a or b, one, other)
-        if ranks is None:
-            ranks = _decided(one, other, True)
-    tags = (one.tags | other.tags) & CARRIED
-    result = Value(union(_in_doubt(one), _in_doubt(other)), tags=tags, ranks=ranks)
-    return result._replace(thing=one.thing or other.thing, tags=one.tags | other.tags) if not both else result
-
-
-def _in_doubt(value: Value) -> Taint:
-    """Why the truth of a value may differ; `local_rank != -1` is the same everywhere."""
-    return value.taint if differs(value) else CLEAN
-
-
-def _decided(one: Value, other: Value, by: bool) -> tuple[Any, ...] | None:
-    """`known and unknown` is known where the known side decides on all ranks: the unknown is the same everywhere."""
-    for side, unknown in ((one, other), (other, one)):
-        if side.ranks is not None and not differs(unknown):
-            truths = tuple(bool(v) for v in side.ranks)
-            # Where the unknown, uniform side does not decide, the ranks differ as the known side says.
-            return truths if len(set(truths)) > 1 else ((by,) * WORLD if truths[0] is by else None)
-    return None
 
 
 def _conditional(frame: Frame, node: ast.IfExp) -> Value:
@@ -322,61 +259,6 @@ def _conditional(frame: Frame, node: ast.IfExp) -> Value:
     if then or other:
         frame.emit(Fork(test, ast.unparse(node.test)[:120], node.lineno, then, other))
     return chosen(test, one, two)
-
-
-def chosen(test: Value, one: Value, two: Value) -> Value:
-    """One value or the other, by a condition."""
-    merged = join([one, two])
-    if test.ranks is not None and one.ranks is not None and two.ranks is not None:
-        picked = tuple(a if t else b for t, a, b in zip(test.ranks, one.ranks, two.ranks, strict=True))
-        merged = merged._replace(ranks=picked)
-    elif merged.ranks is not None and one.ranks != two.ranks:
-        merged = merged._replace(ranks=None)
-    if differs(test) and not ("shared" in one.tags and "shared" in two.tags):
-        shape = union(merged.length, test.taint) if _other_length(one, two) else merged.length
-        tags = merged.tags
-        if _is_none(one) or _is_none(two):
-            tags |= {"optional"}
-        if _other_type(one, two):
-            tags = frozenset(tag for tag in tags if not tag.startswith(("dtype:", "cast:"))) | {"dtype differs"}
-        merged = merged._replace(taint=union(merged.taint, test.taint), length=shape, tags=tags)
-        if test.ranks is not None and _is_none(one) != _is_none(two) and merged.ranks is None:
-            there = not _is_none(one)
-            merged = merged._replace(ranks=tuple(PRESENT if bool(t) is there else None for t in test.ranks))
-        if len(merged.holds) > 1:
-            merged = _either_function(test, one, two, merged)
-    return merged
-
-
-def _either_function(test: Value, one: Value, two: Value, merged: Value) -> Value:
-    """`f = save if rank == 0 else skip`: which function it is, rank by rank where that is known."""
-    picks = None
-    if test.ranks is not None and isinstance(one.thing, Function) and isinstance(two.thing, Function):
-        picks = tuple(one.thing if truth else two.thing for truth in test.ranks)
-    return merged._replace(ranks=picks).tagged("dispatched")
-
-
-def _other_type(one: Value, two: Value) -> bool:
-    """Whether the two are tensors of different types: one was cast and the other was not, or both are known."""
-    for prefix in ("cast:", "dtype:"):
-        kinds = [{tag for tag in value.tags if tag.startswith(prefix)} for value in (one, two)]
-        if kinds[0] != kinds[1] and (prefix == "cast:" or (kinds[0] and kinds[1])):
-            return True
-    return False
-
-
-def _is_none(value: Value) -> bool:
-    return value.ranks is not None and value.ranks[0] is None
-
-
-def _other_length(one: Value, two: Value) -> bool:
-    shapes = [{tag for tag in value.tags if tag.startswith("shape:")} for value in (one, two)]
-    if shapes[0] and shapes[1]:
-        return shapes[0] != shapes[1]
-    if one.items is not None and two.items is not None:
-        return len(one.items) != len(two.items)
-    known = one.ranks is not None and two.ranks is not None and isinstance(one.ranks[0], list | tuple | range)
-    return known and per_rank(len, one) != per_rank(len, two)
 
 
 def _sequence(frame: Frame, node: ast.List | ast.Tuple) -> Value:
@@ -394,18 +276,28 @@ def _set(frame: Frame, node: ast.Set) -> Value:
     return mixed(items)._replace(tags=frozenset({"set"}), ranks=per_rank(lambda *each: set(each), *items))
 
 
+def _slice(frame: Frame, base: Value, node: ast.Slice) -> Value:
+    ends = [evaluate(frame, end) for end in (node.lower, node.upper, node.step) if end is not None]
+    marks = union(*(end.taint for end in ends))
+    length = CLEAN if equal_chunk(frame, node) else marks
+    return Value(union(base.taint, marks), union(base.length, length), base.tags & (CARRIED | {"loader", "set"}))
+
+
 def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     base = evaluate(frame, node.value)
-    if dotted(node.value).endswith("environ") and isinstance(node.slice, ast.Constant):
-        return environment(frame, node, node.slice.value)
+    if last_name(node.value) == "environ":
+        return asked_environment(frame, node, node.slice)
+    key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+    if key in KEYS and base.fields is None and not any(isinstance(origin, Origin) for origin in base.taint):
+        source = rank_sources("attribute")[key]
+        return rank_value(frame, node, ast.unparse(node), source.kind, source.axis)
     if isinstance(node.slice, ast.Slice):
-        ends = [evaluate(frame, e) for e in (node.slice.lower, node.slice.upper, node.slice.step) if e is not None]
-        marks = union(*(end.taint for end in ends))
-        length = CLEAN if _equal_chunk(frame, node.slice) else marks
-        taint = union(base.taint, marks)
-        return Value(taint, union(base.length, length), base.tags & (CARRIED | {"loader", "set"}))
+        return _slice(frame, base, node.slice)
     index = evaluate(frame, node.slice)
-    if (held := looked_up(base, index)) is not None:
+    drawn = implicit.operator_method(frame, base, node, "__getitem__")
+    if drawn is not None and drawn.thing is not None:
+        return drawn
+    if (held := part_of(base, index, key) or looked_up(base, index)) is not None:
         return held
     if base.items is not None and index.ranks is not None and isinstance(index.ranks[0], int):
         picked = index.ranks[0]
@@ -418,64 +310,6 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
         length |= {Origin("data", "a mask keeps another number of elements on every rank", *frame.at(node))}
     taint = union(base.taint, index.taint)
     return Value(taint, length, base.tags & CARRIED, ranks) if taint or ranks is not None or length else UNKNOWN
-
-
-def _equal_chunk(frame: Frame, node: ast.Slice) -> bool:
-    """`x[rank * n : (rank + 1) * n]`: as long on every rank, unless n was rounded up and nothing is padded."""
-    if node.lower is None or node.upper is None or node.step is not None:
-        return False
-    lower, upper = ast.unparse(node.lower), ast.unparse(node.upper)
-    one, times, two = lower.partition(" * ")
-    shapes = {f"({a} + 1) * {b}" for a, b in ((one, two), (two, one))} | {
-        f"{b} * ({a} + 1)" for a, b in ((one, two), (two, one))
-    }
-    if not (upper.startswith(f"{lower} + ") or (times and upper in shapes)):
-        return False
-    body = frame.function.node
-    lines = frame.function.module.lines[body.lineno - 1 : body.end_lineno] if body is not None else []
-    text = "\n".join(lines)
-    return "ceil" not in text or _PADDED.search(text) is not None
-
-
-def looked_up(base: Value, index: Value) -> Value | None:
-    """What a dictionary or a container of functions gives for a key."""
-    if base.fields is not None:
-        keys = index.ranks if index.ranks is not None else ()
-        try:
-            found = [base.fields[key] for key in keys if key in base.fields]
-        except TypeError:
-            found = []
-        if found and len(found) == WORLD:
-            return _for_each(found, index)
-        value = join(base.fields.values())
-    elif base.holds and "itself" not in base.tags:
-        value = Value(base.taint, thing=base.holds[0], holds=base.holds, tags=frozenset({"itself"}))
-    else:
-        return None
-    value = value._replace(taint=union(value.taint, index.taint), ranks=None)
-    return value.tagged("dispatched") if index.taint and len(value.holds) > 1 else value
-
-
-def _for_each(found: list[Value], index: Value) -> Value:
-    """One value for each rank."""
-    if all(value is found[0] for value in found):
-        return found[0]
-    value = join(found)
-    taint = union(value.taint, index.taint)
-    if len(value.holds) > 1:
-        return value._replace(taint=taint, ranks=tuple(each.thing for each in found)).tagged("dispatched")
-    alike = all(each.ranks is not None for each in found)
-    ranks = tuple(each.ranks[rank] for rank, each in enumerate(found) if each.ranks) if alike else None
-    return value._replace(taint=taint, ranks=ranks)
-
-
-def environment(frame: Frame, node: ast.AST, name: object) -> Value:
-    """One variable of the environment."""
-    source = rank_sources("environment").get(str(name))
-    if source is None:
-        return constant(WORLD) if name == "WORLD_SIZE" else UNKNOWN
-    value = rank_value(frame, node, f"the environment variable {name}", source.kind, source.axis)
-    return value._replace(ranks=per_rank(str, value))
 
 
 def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
@@ -502,13 +336,16 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generato
     return Value(union(value.taint, length, taint), length, frozenset(tags), holds=functions)
 
 
-def _formatted(frame: Frame, node: ast.expr) -> Value:
-    return _combined(frame, node)._replace(tags=NO_TAGS)
+def _formatted(frame: Frame, node: ast.JoinedStr) -> Value:
+    parts = [evaluate(frame, part.value) for part in node.values if isinstance(part, ast.FormattedValue)]
+    for part in parts:
+        implicit.operator_method(frame, part, node, "__format__", "__str__", "__repr__")
+    return mixed(parts)._replace(tags=NO_TAGS)
 
 
 def _lambda(frame: Frame, node: ast.Lambda) -> Value:
     """A function without a name: read when it is called."""
-    if not any(isinstance(part, ast.Call) for part in ast.walk(node.body)):
+    if not any(isinstance(part, ast.Call) for part in walk(node.body)):
         return UNKNOWN
     function = frame.function.module.defs.get(node)
     if function is None:

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whichrank.facts.collectives import rank_sources
+from whichrank.source.code.attempting import attempt
+from whichrank.source.code.branching import if_statement, match_statement
+from whichrank.source.code.choices import AGREED_TAG
 from whichrank.source.code.events import (
-    ALIKE,
-    Attempt,
-    Enter,
     Event,
     Exit,
-    First,
-    Fork,
-    Handler,
     Leave,
-    Loop,
-    Op,
-    ending,
-    exits,
-    matters,
 )
-from whichrank.source.code.expressions import WORLD_NAMES, evaluate, is_setting, rank_value, reference, setting_name
-from whichrank.source.code.index import Class, Function, Module, dotted, last_name, resolve
+from whichrank.source.code.expressions import WORLD_NAMES, evaluate, reference
+from whichrank.source.code.groups import default_of
+from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
+from whichrank.source.code.leaving import ends_process, never_returns
+from whichrank.source.code.looping import for_loop, while_loop
 from whichrank.source.code.loops import (
     BATCH_NAMES,
+    GRADIENTS,
     LOADER_NAME,
     LOCAL_NAME,
     MASK_NAME,
     QUEUES,
-    elements,
-    turns,
-    unrolled,
 )
-from whichrank.source.code.merging import all_merged, asks_world, caught, merged
+from whichrank.source.code.managers import with_block
+from whichrank.source.code.sources import is_setting, rank_value, setting_name
 from whichrank.source.code.values import (
     CLEAN,
     UNKNOWN,
@@ -47,21 +40,17 @@ from whichrank.source.code.values import (
     Taint,
     Value,
     constant,
-    differs,
     functions_of,
     join,
+    objects_of,
     union,
 )
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.analysis import Analysis
 
-ENDS = frozenset({"sys.exit", "exit", "quit", "os._exit", "os.abort"})
-_FIRST = re.compile(r"(?:main|zero|master|rank_?0|rank_zero)\w*_first$|^main_process_first$")
-MISSING_FILE = frozenset({"FileNotFoundError", "FileExistsError", "IsADirectoryError", "NotADirectoryError"})
-PROBE = re.compile(r"^_?(?:is|has|supports?|can|check)_|available|supported|installed|version|compatible")
 NESTED = frozenset({"setdefault", "get"})
-_TWICE = 2  # loops nested deeper than this are read once: their variables rarely carry over
 
 
 class Frame:
@@ -82,9 +71,15 @@ class Frame:
         self.control: list[Taint] = []
         self.turns: Taint = CLEAN
         self.loops: list[Taint] = []
+        self.breaks: list[list[tuple[dict[str, Value], Taint]]] = []
+        """For every loop around, the variables where it is left by a break, and why some ranks do."""
         self.skips: list[Taint] = []
         """For every loop around, conditions under which this rank has gone to the next turn already."""
         self.writes: dict[str, Value] = {}
+        self.counts: set[str] = set()
+        """Attributes of this object that are counted up."""
+        self.grows: set[str] = set()
+        """Containers of this object that something is put into."""
         self.fills: dict[str, Taint] = {}
         """What is put into containers that callers passed."""
         self.no_sync = self.joined = self.trying = self.alone = 0
@@ -94,8 +89,14 @@ class Frame:
         self.ran_out: list[Taint] = []
         """For every loop around, why some ranks leave it for want of data."""
         self.globals: set[str] = set()
+        self.asks_for = ""
+        """The parameter that names a variable of the environment."""
         for name in function.params:
             self.env[name] = self._parameter(name)
+        if function.node is not None:
+            for rest in (function.node.args.vararg, function.node.args.kwarg):
+                if rest is not None:
+                    self.env[rest.arg] = analysis.known.get((function, rest.arg), UNKNOWN)
 
     def at(self, node: ast.AST) -> tuple[str, int]:
         return self.function.module.label, getattr(node, "lineno", 1)
@@ -103,6 +104,8 @@ class Frame:
     def _parameter(self, name: str) -> Value:
         if name == "self" and self.owner is not None:
             return Value(thing=self.owner)
+        if name == "cls" and self.function.owner is not None:
+            return Value(thing=self.function.owner, tags=frozenset({"itself"}))
         source = rank_sources("attribute").get(name)
         node = self.function.node or ast.Pass()
         if source is not None:
@@ -119,9 +122,12 @@ class Frame:
             tags |= {"queue"}
         if MASK_NAME.fullmatch(name):
             tags |= {"mask"}
-        if name in BATCH_NAMES or LOCAL_NAME.fullmatch(name):
+        agreed = AGREED_TAG in brought.tags and not self.analysis.resolve(brought.taint)
+        local = name in BATCH_NAMES or (name in GRADIENTS and self.analysis.local_gradients)
+        if not agreed and not self.analysis.gathers and (local or LOCAL_NAME.fullmatch(name)):
             taint |= {Origin("data", f"the parameter {name}: this rank's data", *self.at(node))}
-        return brought._replace(taint=taint, length=length, tags=tags)
+        ranks = brought.ranks if brought is not UNKNOWN else default_of(self, name)
+        return brought._replace(taint=taint, length=length, tags=tags, ranks=ranks)
 
     def _annotation(self, name: str) -> str:
         arguments = self.function.node.args if self.function.node is not None else None
@@ -185,31 +191,45 @@ class Frame:
     def bind(self, target: ast.AST, value: Value) -> None:
         """Assign to a name, an attribute, or each of a tuple."""
         if isinstance(target, ast.Name):
-            self.env[target.id] = value
-            if target.id in self.globals:
-                self.analysis.gather(self.function.module, target.id, self._decided_here(value))
+            self._bind_name(target.id, value)
         elif isinstance(target, ast.Attribute):
-            text = dotted(target)
-            if text:
-                self.paths[text] = value
-                if value.taint and is_setting(text):
-                    self.analysis.setting(setting_name(text), value.taint)
-                if text.startswith("self.") and text.count(".") == 1:
-                    written = self._decided_here(value)
-                    known = self.writes.get(target.attr)
-                    self.writes[target.attr] = join([known, written]) if known is not None else written
+            self._bind_attribute(target, value)
         elif isinstance(target, ast.Tuple | ast.List):
             items = value.items if value.items is not None and len(value.items) == len(target.elts) else None
             if items is None and value.items is not None:
                 items = _spread(target.elts, value.items)
             for number, each in enumerate(target.elts):
                 inner = each.value if isinstance(each, ast.Starred) else each
-                whole = Value(value.taint, tags=value.tags & {"wrapped_output", "ddp", "loader"})
+                whole = Value(value.taint, tags=value.tags & {"wrapped_output", "ddp", "loader", AGREED_TAG})
                 self.bind(inner, items[number] if items is not None else whole)
         elif isinstance(target, ast.Subscript):
             evaluate(self, target.slice)
             key = target.slice.value if isinstance(target.slice, ast.Constant) else None
             self.put_into(target.value, value._replace(holds=functions_of([value])), key=key)
+
+    def _bind_name(self, name: str, value: Value) -> None:
+        self.env[name] = value
+        if self.paths:  # what was known of the attributes of the one before is not true of this one
+            for text in [text for text in self.paths if text.startswith(f"{name}.")]:
+                del self.paths[text]
+        if name in self.globals:
+            self.analysis.gather(self.function.module, name, self._decided_here(value))
+
+    def _bind_attribute(self, target: ast.Attribute, value: Value) -> None:
+        text = dotted(target)
+        if not text:
+            return
+        self.paths[text] = value
+        if value.taint and is_setting(text):
+            self.analysis.setting(setting_name(text), value.taint)
+        holder = self.env.get(text.rpartition(".")[0], UNKNOWN)
+        other = isinstance(holder.thing, Class) and "itself" not in holder.tags and holder.thing is not self.owner
+        if other and isinstance(holder.thing, Class) and value.ranks is not None:  # a flag
+            self.analysis.gather(holder.thing, target.attr, self._decided_here(value))
+        if text.startswith(("self.", "cls.")) and text.count(".") == 1:
+            written = self._decided_here(value)
+            known = self.writes.get(target.attr)
+            self.writes[target.attr] = join([known, written]) if known is not None else written
 
     def _decided_here(self, value: Value) -> Value:
         """A value for others to read later: it tells them on which side of a condition this rank was."""
@@ -225,10 +245,14 @@ class Frame:
         ):
             holder = holder.value if isinstance(holder, ast.Subscript) else holder.func.value  # type: ignore[attr-defined]
         text = dotted(holder)
-        if value.holds:
-            self._registered(text, value.holds)
-        elif grows and value.taint and text.startswith("self.") and text.count(".") == 1 and self.owner is not None:
-            self.analysis.gather(self.owner, text[5:], Value(value.taint))
+        if grows and text.startswith("self.") and text.count(".") == 1:
+            self.grows.add(text[5:])
+        if value.holds or (grows and value.kinds):
+            self._registered(text, Value(holds=value.holds, kinds=value.kinds if grows else ()))
+        elif text.startswith("self.") and text.count(".") == 1 and self.owner is not None:
+            often = union(*self.control, *self.loops, *self.skips, self.left) if grows else CLEAN
+            if value.taint or often:
+                self.analysis.gather(self.owner, text[5:], Value(value.taint, often))
         where = self.env if text in self.env else self.paths
         known = where.get(text)
         if known is None:
@@ -236,8 +260,9 @@ class Frame:
         if known.fields is not None:
             fields = {**known.fields, key: value} if key is not None and not grows else None
             known = where[text] = known._replace(fields=fields)
-        if value.holds:
-            known = where[text] = known._replace(holds=functions_of([known, value]))
+        if value.holds or (grows and value.kinds):
+            kinds = objects_of([known, value]) if grows else known.kinds
+            known = where[text] = known._replace(holds=functions_of([known, value]), kinds=kinds)
         value = value._replace(taint=union(value.taint, *self.control))
         if value.taint and text in self.function.params:
             self.fills[text] = union(self.fills.get(text, CLEAN), value.taint)
@@ -245,9 +270,8 @@ class Frame:
         if value.taint or length != known.length or grows:
             where[text] = known._replace(taint=union(known.taint, value.taint), length=length, ranks=None, items=None)
 
-    def _registered(self, text: str, functions: tuple[Callee, ...]) -> None:
-        """Functions are put into a registry that others read: an attribute, a variable of a module."""
-        held = Value(holds=functions)
+    def _registered(self, text: str, held: Value) -> None:
+        """Functions or objects are put into a registry that others read: an attribute, a variable of a module."""
         if text.startswith("self.") and text.count(".") == 1 and self.owner is not None:
             self.analysis.gather(self.owner, text[5:], held)
         elif text and text not in self.env and text not in self.closure:
@@ -267,224 +291,9 @@ class Frame:
         binary = ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
         value = evaluate(self, binary)
         self.bind(node.target, value._replace(ranks=None) if self.loops else value)
+        if isinstance(node.target, ast.Attribute) and dotted(node.target.value) == "self":
+            self.counts.add(node.target.attr)
         return False
-
-    def condition(self, node: ast.If) -> bool:
-        if last_name(node.test) == "TYPE_CHECKING":
-            return False
-        test = evaluate(self, node.test)
-        world = asks_world(node.test)
-        if world == "one":
-            test = UNKNOWN  # in a world of one, nothing differs
-        split = differs(test)
-        before, paths = dict(self.env), dict(self.paths)
-        if split:
-            self.splits += 1
-            self.control.append(test.taint)
-        self.alone += world == "one"
-        then, ended = self.inside(node.body)
-        self.alone += (world == "many") - (world == "one")
-        env, own = self.env, self.paths
-        self.env, self.paths = before, paths
-        other, other_ended = self.inside(node.orelse)
-        self.alone -= world == "many"
-        if split:
-            self.control.pop()
-            self._parted(test.taint, exits(then) ^ exits(other))
-        if then or other:
-            given = self._given(node.test) if split else ()
-            self.emit(Fork(test, ast.unparse(node.test)[:160], node.lineno, then, other, given))
-        if ended and not other_ended:
-            return False
-        if other_ended and not ended:
-            self.env, self.paths = env, own
-            return False
-        self.env = merged(test, env, self.env, world)
-        self.paths = merged(test, own, self.paths, world)
-        return ended and other_ended
-
-    def _parted(self, taint: Taint, ways: set[Exit]) -> None:
-        """Some ranks have left by these ways: what comes next is done by the others alone."""
-        if "return" in ways:
-            self.left = union(self.left, taint)
-        if "continue" in ways and self.skips:
-            self.skips[-1] = union(self.skips[-1], taint)
-        if "break" in ways and self.loops:
-            self.loops[-1] = union(self.loops[-1], taint)
-
-    def _given(self, test: ast.expr) -> tuple[tuple[str, bool], ...]:
-        """The parts of `a and not b and rank == 0` that are the same on all ranks."""
-        if not isinstance(test, ast.BoolOp):
-            return ()
-        found = []
-        wanted = isinstance(test.op, ast.And)
-        for part in test.values:
-            truth, inner = wanted, part
-            if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not):
-                truth, inner = not wanted, part.operand
-            if isinstance(inner, ast.Name | ast.Attribute) and not differs(self.aside(inner)[1]):
-                found.append((ast.unparse(inner)[:160], truth))
-        return tuple(found)
-
-    def loop(self, node: ast.For | ast.AsyncFor) -> bool:
-        source = evaluate(self, node.iter)
-        counted = turns(self, source)
-        if (rounds := unrolled(source, node)) is not None:
-            for value in rounds:
-                self.bind(node.target, value)
-                self.out += self.inside(node.body)[0]
-            return False
-        item = elements(self, source, node.iter)
-        known = item.items is not None or any(isinstance(origin, Origin) for origin in item.taint)
-        if not known and source.ranks is None and _trains(self.function.module, node):
-            origin = Origin("data", "a batch of this rank's data", *self.at(node))
-            item = item._replace(taint=item.taint | {origin}).tagged("element")
-        drawn = self._drawn(source, node)
-        self.loops.append(counted.length)
-        again = len(self.loops) <= _TWICE and not self.analysis.gathers
-        for last in (False, True) if again else (True,):
-            self.bind(node.target, item)
-            events, _ = self._turn(node.body)
-            events = [*drawn, *events]
-            if last and matters(events):
-                text = ast.unparse(node.iter)[:160]
-                loop = Loop("for", text, node.lineno, events, counted.length, joined=self.joined > 0)
-                loop.test = Value(ranks=counted.ranks, tags=source.tags)
-                self.emit(loop)
-        self.loops.pop()
-        return self.block(node.orelse) and False
-
-    def _drawn(self, source: Value, node: ast.For | ast.AsyncFor) -> list[Event]:
-        """What the iterator of an object of the project does for every element."""
-        if not isinstance(source.thing, Class) or "itself" in source.tags:
-            return []
-        found = self.analysis.project.method(source.thing, "__iter__")
-        return [Enter(found, node.lineno, self.function)] if found is not None and found is not self.function else []
-
-    def _turn(self, body: list[ast.stmt]) -> tuple[list[Event], bool]:
-        before, paths = dict(self.env), dict(self.paths)
-        self.skips.append(CLEAN)
-        events, ended = self.inside(body)
-        self.skips.pop()
-        for mine, old in ((self.env, before), (self.paths, paths)):
-            for name, value in old.items():
-                if mine.get(name) is not value:
-                    mine[name] = join([value, mine.get(name, UNKNOWN)])
-        return events, ended
-
-    def while_loop(self, node: ast.While) -> bool:
-        events: list[Event] = []
-        test = UNKNOWN
-        self.loops.append(CLEAN)
-        self.ran_out.append(CLEAN)
-        for _ in range(2 if len(self.loops) <= _TWICE and not self.analysis.gathers else 1):
-            head, test = self.aside(node.test)
-            self.loops[-1] = test.taint if differs(test) else CLEAN
-            body, _ended = self._turn(node.body)
-            events = [*head, *body]
-        self.loops.pop()
-        if exhausted := self.ran_out.pop():
-            test = Value(union(test.taint, exhausted))
-        if matters(events):
-            self.emit(Loop("while", ast.unparse(node.test)[:160], node.lineno, events, CLEAN, test, self.joined > 0))
-        return isinstance(node.test, ast.Constant) and bool(node.test.value) and "break" not in exits(events)
-
-    def attempt(self, node: ast.Try) -> bool:
-        before = dict(self.env)
-        self.trying += 1
-        body, ended = self.inside(node.body)
-        self.trying -= 1
-        orelse, _ = self.inside(node.orelse)
-        after = self.env
-        handlers, all_end = [], ended
-        imports = any(isinstance(statement, ast.Import | ast.ImportFrom) for statement in node.body)
-        envs = [] if ended else [after]
-        for item in node.handlers:
-            self.env = {**before, **{k: v for k, v in after.items() if k in before}}
-            types = tuple(last_name(t) for t in _types(item.type))
-            alike = (bool(types) and set(types) <= ALIKE) or imports
-            if item.name and not alike:
-                self.env[item.name] = Value(
-                    frozenset({Origin("exception", "an exception on this rank", *self.at(item))})
-                )
-            mine = [dict(self.env)]
-            probes = PROBE.search(self.function.name) is not None  # what a machine can do is the same on all of them
-            if not alike and not probes:
-                kind = "file" if types and set(types) <= MISSING_FILE else "exception"
-                failed = Origin(kind, "whether this rank got an exception", *self.at(item))
-                self.control.append(frozenset({failed}))
-            events, handler_ended = self.inside(item.body)
-            if not alike and not probes:
-                self.control.pop()
-            if "StopIteration" in types and exits(events) & {"break", "return"} and self.ran_out:
-                self.ran_out[-1] = union(self.ran_out[-1], self._drawn_from(node.body))
-            all_end = all_end and handler_ended
-            handlers.append(Handler(types, item.lineno, events, ending(events) == "raise"))
-            if not handler_ended:
-                envs.append(self.env if alike else caught(mine[0], self.env, self.at(item)))
-        self.env = all_merged(envs) if envs else after
-        final, final_ended = self.inside(node.finalbody)
-        if any(map(matters, (body, orelse, final, *(h.body for h in handlers)))):
-            line = node.finalbody[0].lineno if node.finalbody else node.lineno
-            calls = any(isinstance(part, ast.Call) for statement in node.body for part in ast.walk(statement))
-            self.emit(Attempt(node.lineno, body, handlers, final, line, orelse, calls))
-        return final_ended or (all_end and not node.orelse)
-
-    def _drawn_from(self, body: list[ast.stmt]) -> Taint:
-        """Why iterators that these statements take the next element of may run out on some ranks first."""
-        found = CLEAN
-        for statement in body:
-            for part in ast.walk(statement):
-                if isinstance(part, ast.Call) and last_name(part.func) == "next" and len(part.args) == 1:
-                    found = union(found, turns(self, self.aside(part.args[0])[1]).length)
-        return found
-
-    def with_block(self, node: ast.With | ast.AsyncWith) -> bool:
-        quiet = joined = 0
-        first = ""
-        managers: list[tuple[Value, ast.withitem]] = []
-        for item in node.items:
-            calls = [n for n in ast.walk(item.context_expr) if isinstance(n, ast.Call)]
-            names = {last_name(c.func) for c in calls}
-            whole = isinstance(item.context_expr, ast.Call)
-            quiet += int(bool(names & {"no_sync", "no_backward_sync"}) and whole)
-            joined += int(bool(names & {"join", "Join", "join_uneven_inputs"}))
-            if any(_FIRST.search(name) for name in names):
-                first = ast.unparse(item.context_expr)[:120]
-                continue
-            value = evaluate(self, item.context_expr)
-            managers.append((value, item))
-            entered = self._manager(value, "__enter__", item)
-            if item.optional_vars is not None:
-                self.bind(item.optional_vars, entered or value)
-        self.no_sync += quiet
-        self.joined += joined
-        if first:
-            events, ended = self.inside(node.body)
-            if matters(events):
-                self.emit(First(node.lineno, first, events))
-        elif local := next((value for value, _ in managers if "no_sync" in value.tags and differs(value)), None):
-            events, ended = self.inside(node.body)
-            silent = [e for e in events if not (isinstance(e, Op) and e.name == "backward")]
-            self.emit(Fork(Value(local.taint), "no_sync()", node.lineno, events, silent))
-        else:
-            ended = self.block(node.body)
-        for value, item in reversed(managers):
-            self._manager(value, "__exit__", item)
-        self.no_sync -= quiet
-        self.joined -= joined
-        return ended
-
-    def _manager(self, value: Value, name: str, item: ast.withitem) -> Value | None:
-        """What a context manager of the project does at its start or end."""
-        if not isinstance(value.thing, Class) or "itself" in value.tags:
-            return None
-        found = self.analysis.project.method(value.thing, name)
-        if found is None:
-            return None
-        self.emit(Enter(found, item.context_expr.lineno, self.function))
-        returned = self.analysis.summary(found).returns
-        return value if returned.thing is value.thing or returned is UNKNOWN else returned
 
     def declare_global(self, node: ast.Global) -> bool:
         self.globals |= set(node.names)
@@ -499,21 +308,30 @@ class Frame:
             if self.control and _nothing(value):
                 value = value.tagged("optional")
             if not self.alone:  # what a world of one returns differs from nobody's
-                self.returns.append(value._replace(taint=union(value.taint, *self.control, self.left)))
+                apart = union(*self.control, self.left)
+                items = value.items
+                if items is not None and apart:
+                    items = tuple(item._replace(taint=union(item.taint, apart)) for item in items)
+                self.returns.append(value._replace(taint=union(value.taint, apart), items=items))
             empty = node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
             self.emit(Leave("return", node.lineno, empty))
             return True
+        kind = kinds[type(node)]
+        if kind == "break" and self.breaks:
+            self.breaks[-1].append((dict(self.env), union(*self.control)))
         if isinstance(node, ast.Raise) and node.exc is not None:
             evaluate(self, node.exc)
-        self.emit(Leave(kinds[type(node)], node.lineno))
+            kind = ends_process(node.exc) or kind
+        self.emit(Leave(kind, node.lineno))
         return True
 
     def expression(self, node: ast.Expr) -> bool:
+        before = len(self.out)
         evaluate(self, node.value)
-        if isinstance(node.value, ast.Call) and dotted(node.value.func) in ENDS:
-            self.emit(Leave("exit", node.lineno))
-            return True
-        return False
+        kind = ends_process(node.value) or never_returns(self, self.out[before:])
+        if kind is not None:
+            self.emit(Leave(kind, node.lineno))
+        return kind is not None
 
     def definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         function = self.function.module.defs.get(node)
@@ -542,7 +360,7 @@ class Frame:
 
     def _caught_by(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Taint:
         """What a nested function takes from the variables around it."""
-        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        names = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         return union(*(self.env[name].taint for name in names if name in self.env))
 
     def class_body(self, node: ast.ClassDef) -> bool:
@@ -550,30 +368,11 @@ class Frame:
         owner = self.function.module.classes.get(node.name)
         if node.decorator_list and owner is not None:
             self._decorated(node, owner)
-        return False
-
-    def match(self, node: ast.Match) -> bool:
-        subject = evaluate(self, node.subject)
-        arms: list[list[Event]] = []
-        envs: list[dict[str, Value]] = []
-        before = dict(self.env)
-        for case in node.cases:
-            self.env = dict(before)
-            events, _ = self.inside(case.body)
-            arms.append(events)
-            envs.append(self.env)
-        self.env = before
-        for env in envs:
-            self.env = merged(Value(subject.taint), env, self.env, "")
-        other: list[Event] = []
-        for events, case in zip(reversed(arms), reversed(node.cases), strict=True):
-            other = [
-                Fork(
-                    _matches(subject, case.pattern), ast.unparse(case.pattern)[:80], case.body[0].lineno, events, other
-                )
-            ]
-        if any(arms):
-            self.out += other
+        for inner in node.body:
+            if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and inner.decorator_list:
+                method = self.function.module.defs.get(inner)
+                if method is not None:
+                    self._decorated(inner, method)
         return False
 
 
@@ -599,38 +398,11 @@ def _nothing(value: Value) -> bool:
     return value.ranks is not None and value.ranks[0] is None
 
 
-def _trains(module: Module, node: ast.For | ast.AsyncFor) -> bool:
-    """Whether a loop goes over batches: its own body, not that of a loop inside, calls backward()."""
-    if isinstance(node.iter, ast.Call) and last_name(node.iter.func) in {"range", "parameters", "named_parameters"}:
-        return False
-    todo: list[ast.AST] = list(node.body) if module.trains else []
-    while todo:
-        part = todo.pop()
-        if isinstance(part, ast.Call) and last_name(part.func) == "backward":
-            return True
-        if not isinstance(part, ast.For | ast.While | ast.FunctionDef | ast.Lambda):
-            todo += ast.iter_child_nodes(part)
-    return False
-
-
-def _matches(subject: Value, pattern: ast.pattern) -> Value:
-    """Whether a pattern fits, rank by rank where it is a plain constant."""
-    if isinstance(pattern, ast.MatchValue) and isinstance(pattern.value, ast.Constant) and subject.ranks is not None:
-        return Value(subject.taint, ranks=tuple(each == pattern.value.value for each in subject.ranks))
-    return Value(subject.taint)
-
-
-def _types(node: ast.expr | None) -> list[ast.expr]:
-    if node is None:
-        return []
-    return list(node.elts) if isinstance(node, ast.Tuple) else [node]
-
-
 _STATEMENTS: dict[type[ast.stmt], Callable[[Frame, Any], bool]] = {
-    ast.Assign: Frame.assign, ast.AnnAssign: Frame.assign, ast.AugAssign: Frame.augment, ast.If: Frame.condition,
-    ast.For: Frame.loop, ast.AsyncFor: Frame.loop, ast.While: Frame.while_loop, ast.Try: Frame.attempt,
-    ast.With: Frame.with_block, ast.AsyncWith: Frame.with_block, ast.Return: Frame.leave, ast.Break: Frame.leave,
+    ast.Assign: Frame.assign, ast.AnnAssign: Frame.assign, ast.AugAssign: Frame.augment, ast.If: if_statement,
+    ast.For: for_loop, ast.AsyncFor: for_loop, ast.While: while_loop, ast.Try: attempt,
+    ast.With: with_block, ast.AsyncWith: with_block, ast.Return: Frame.leave, ast.Break: Frame.leave,
     ast.Continue: Frame.leave, ast.Raise: Frame.leave, ast.Expr: Frame.expression, ast.FunctionDef: Frame.definition,
-    ast.AsyncFunctionDef: Frame.definition, ast.ClassDef: Frame.class_body, ast.Match: Frame.match,
+    ast.AsyncFunctionDef: Frame.definition, ast.ClassDef: Frame.class_body, ast.Match: match_statement,
     ast.Global: Frame.declare_global,
 }  # fmt: skip

@@ -10,8 +10,9 @@ from whichrank.facts.environment import catalogue
 from whichrank.records.code import Habit
 from whichrank.source._environ import environ_names
 from whichrank.source._order import too_late
+from whichrank.source.code.differences import place
 from whichrank.source.code.index import Module, dotted, last_name, resolve
-from whichrank.source.code.partings import place
+from whichrank.source.nodes import walk
 
 _SETS = re.compile(r"environ\s*\[[^\]]*\]\s*=[^=]|environ\.(?:setdefault|update)|putenv|environ\s*\|=")
 _SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "manual_seed_all"})
@@ -81,7 +82,7 @@ def _no_timeout(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[Ha
 def _no_device(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[Habit]:
     """A barrier on NCCL guesses its device from the rank unless one is given."""
     inits = calls.get("init_process_group", [])
-    nccl = [c for c in inits if any(isinstance(n, ast.Constant) and n.value == "nccl" for n in ast.walk(c))]
+    nccl = [c for c in inits if any(isinstance(n, ast.Constant) and n.value == "nccl" for n in walk(c))]
     if not nccl or any(_keyword(c, "device_id") is not None for c in inits) or "set_device" in calls:
         return
     for call in calls.get("barrier", []):
@@ -94,7 +95,7 @@ def _no_device(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[Hab
 def _is_program(module: Module) -> bool:
     """A file that is run, not imported."""
     return any(
-        isinstance(node, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(node.test))
+        isinstance(node, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in walk(node.test))
         for node in module.tree.body
     )
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from whichrank.source.nodes import walk
+
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 MOST_HEIRS = 24
 PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -157,7 +159,7 @@ def read_module(text: str, label: str, name: str) -> Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in the program are not ours to report
         tree = ast.parse(text)
-    module = Module(label, name, tree, text.split("\n"), list(ast.walk(tree)))
+    module = Module(label, name, tree, text.split("\n"), walk(tree))
     module.body = Function(module, "<module>", tree.body)
     module.trains = ".backward(" in text
     _imports(module)
@@ -223,12 +225,12 @@ def from_lambda(parent: Function, node: ast.Lambda) -> Function:
 
 
 def _writers(owner: Class, function: Function) -> None:
-    for node in ast.walk(function.node or ast.Pass()):
+    for node in walk(function.node or ast.Pass()):
         if (
             isinstance(node, ast.Attribute)
             and isinstance(node.ctx, ast.Store)
             and isinstance(node.value, ast.Name)
-            and node.value.id == "self"
+            and node.value.id in {"self", "cls"}
         ):
             known = owner.writers.setdefault(node.attr, [])
             if function not in known:

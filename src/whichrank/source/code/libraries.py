@@ -6,8 +6,11 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from whichrank.source.code.index import Class, last_name
+from whichrank.source.code.groups import WORLD_GROUP
+from whichrank.source.code.index import Class, dotted, last_name
 from whichrank.source.code.loops import QUEUES, rounds
+from whichrank.source.code.spawning import spawned
+from whichrank.source.code.tensors import tensor
 from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, per_rank, union
 
 if TYPE_CHECKING:
@@ -20,16 +23,17 @@ PLACEMENT = frozenset(
 )
 KEEPS_RECEIVER = frozenset({
     "to", "cuda", "cpu", "eval", "train", "float", "contiguous", "clone", "detach", "requires_grad_", "half",
-    "bfloat16", "double", "share_memory", "pin_memory", "numpy", "compile", "parameters",
+    "bfloat16", "double", "share_memory", "pin_memory", "numpy", "compile", "parameters", "get_group",
 })  # fmt: skip
-SHAPED_BY_CONTENT = frozenset({"nonzero", "unique", "masked_select", "argwhere", "flatnonzero", "compress"})
+SHAPED_BY_CONTENT = frozenset(
+    {"nonzero", "unique", "masked_select", "argwhere", "flatnonzero", "compress", "pad_sequence"}
+)
 REDUCES = frozenset({
     "sum", "mean", "max", "min", "item", "size", "any", "all", "norm", "numel", "argmax", "argmin", "std", "var", "dim",
     "prod", "count", "index", "get", "pop", "nelement", "amax", "amin", "median", "logsumexp",
 })  # fmt: skip
 COUNTS = frozenset({"numel", "nelement", "size"})
 SHARDS = frozenset({"shard", "split_dataset_by_node"})
-_SHAPED = frozenset({"zeros", "ones", "empty", "full", "randn", "rand", "arange", "new_empty", "new_zeros", "new_ones"})
 _WRAPPERS = {
     "DistributedDataParallel": "ddp", "DDP": "ddp", "FullyShardedDataParallel": "fsdp", "FSDP": "fsdp",
     "fully_shard": "fsdp",
@@ -38,16 +42,10 @@ _KINDS = {
     **dict.fromkeys(QUEUES, frozenset({"queue"})),
     "Accelerator": frozenset({"accelerator", "state"}), "PartialState": frozenset({"accelerator", "state"}),
     "AcceleratorState": frozenset({"accelerator", "state"}), "Fabric": frozenset({"fabric"}),
-    "no_sync": frozenset({"no_sync"}),
+    **dict.fromkeys(("Path", "PurePath", "PosixPath"), frozenset({"path"})),
+    **dict.fromkeys(("ThreadPoolExecutor", "ThreadPool"), frozenset({"executor"})),
+    "no_sync": frozenset({"no_sync"}), "ZeroRedundancyOptimizer": frozenset({"zero"}),
 }  # fmt: skip
-_DTYPES = {
-    "half": "float16",
-    "float": "float32",
-    "double": "float64",
-    "bfloat16": "bfloat16",
-    "int": "int32",
-    "long": "int64",
-}
 _EQUAL_SAMPLERS = frozenset({"DistributedSampler", "DistributedBatchSampler", "RandomSampler", "SequentialSampler"})
 _SCHEDULE = re.compile(r"(?:LR|LRScheduler|get_\w{0,80}?_schedule\w{0,80})$")
 NAMED = {
@@ -63,7 +61,7 @@ def is_a(frame: Frame, made: Call, tag: str) -> bool:
     """Whether the receiver of a call is such a thing."""
     if tag in made.receiver.tags:
         # The state_dict of FSDP2 gives every rank its own shards as DTensors, without communication.
-        own = made.name == "state_dict" and "fsdp2" in made.receiver.tags
+        own = made.name in {"state_dict", "load_state_dict"} and "fsdp2" in made.receiver.tags
         return not own and not (tag == "wrapped_output" and frame.no_sync)
     if tag in {"ddp", "fsdp"}:
         return False
@@ -131,7 +129,7 @@ def special(frame: Frame, made: Call) -> Value | None:
         if held is not None and (tags := held.tags & {"ddp", "fsdp", "deepspeed"}):
             return _forward(frame, made, min(tags))
     _schedule(frame, made)
-    for known in (_collection, _spawned, _tensor, _unwrapped):
+    for known in (_collection, _object, _wrapped, spawned, _clipped, tensor, _unwrapped):
         value = known(frame, made)
         if value is not None:
             return value
@@ -163,31 +161,96 @@ def _forward(frame: Frame, made: Call, tag: str) -> Value:
 
 
 def _collection(frame: Frame, made: Call) -> Value | None:
-    """Loaders, samplers and what trainers prepare."""
+    """Loaders, samplers and what divides data."""
     if made.name == "DataLoader" or made.name.endswith("DataLoader"):
         return _loader(made)
     if made.name in _EQUAL_SAMPLERS:
         return Value(tags=frozenset({"equal sampler"}))
     if made.name == "islice" and len(made.args) > 1:
-        first, bound = made.args[0], made.args[-1]
-        return Value(first.taint, bound.taint, first.tags)
+        first, bounds = made.args[0], union(*(value.taint for value in made.args[1:]))
+        return Value(first.taint, bounds, first.tags)
+    if made.name in {"array_split", "tensor_split"}:
+        taint = union(made.receiver.taint, *(value.taint for value in made.args))
+        return Value(taint, tags=frozenset({"uneven parts"}))
+    if made.name == "split_between_processes" and "apply_padding" not in made.keywords:
+        origin = Origin("rank", "split_between_processes() gives some ranks one more", *frame.at(made.node))
+        return Value(frozenset({origin}), frozenset({origin}))
+    return None
+
+
+def _object(frame: Frame, made: Call) -> Value | None:
+    """Objects of libraries that are known by what made them."""
     if made.name in _KINDS:
         return Value(tags=_KINDS[made.name])
+    if made.name == "Trainer" and made.full.split(".")[0] in _TRAINERS:
+        return Value(tags=frozenset({_TRAINERS[made.full.split(".")[0]]}))
+    if made.full in _GENERATORS:
+        return _generator(frame, made)
+    if made.name == "manual_seed" and made.args and not made.full.startswith(("torch.", "pl.", "lightning.")):
+        return _seeded(frame, made)
+    if made.full.startswith("torchmetrics.") and made.name[:1].isupper():
+        return Value(tags=_metric(made))
+    return Value(tags=frozenset({"device number"})) if made.full in _DEVICE_NUMBERS else None
+
+
+def _wrapped(frame: Frame, made: Call) -> Value | None:
+    """What trainers prepare and shard."""
     if made.name == "fully_shard" and made.node.args:
         return _sharded(frame, made)
     if made.name == "prepare" and (is_a(frame, made, "accelerator")):
         return _prepared(frame, made)
-    if made.full == "deepspeed.initialize":
-        return _deepspeed(frame, made)
-    return None
+    return _deepspeed(frame, made) if made.full == "deepspeed.initialize" else None
+
+
+_DEVICE_NUMBERS = frozenset(
+    {"torch.cuda.current_device", "torch.accelerator.current_device_index", "torch.xpu.current_device"}
+)
+
+
+def _metric(made: Call) -> frozenset[str]:
+    """A metric of torchmetrics: its compute() gathers over the ranks, unless it was told not to."""
+    told = made.keywords.get("sync_on_compute", UNKNOWN)
+    alone = told.ranks is not None and told.ranks[0] is False
+    alone = alone or any("local metric" in value.tags for value in made.args)
+    return frozenset({"local metric" if alone else "metric"})
+
+
+_TRAINERS = {"lightning": "trainer", "pytorch_lightning": "trainer", "transformers": "hf_trainer", "trl": "hf_trainer"}
+
+
+_GENERATORS = frozenset({
+    "random.Random", "random.SystemRandom", "numpy.random.default_rng", "numpy.random.RandomState",
+    "numpy.random.Generator",
+})  # fmt: skip
+
+
+def _generator(frame: Frame, made: Call) -> Value:
+    """A generator of random numbers: its own seed decides, or each process draws for itself."""
+    if made.args or made.keywords:
+        return Value(union(*(value.taint for value in (*made.args, *made.keywords.values()))))
+    return Value(frozenset({Origin("random", f"{made.full}() without a seed", *frame.at(made.node))}))
+
+
+def _seeded(frame: Frame, made: Call) -> Value:
+    """`torch.Generator().manual_seed(seed + rank)`: every rank draws other numbers."""
+    if not made.args[0].taint:
+        return UNKNOWN
+    own = Value(frozenset({Origin("random", "a generator that every rank seeds for itself", *frame.at(made.node))}))
+    if isinstance(made.node.func, ast.Attribute):
+        frame.put_into(made.node.func.value, own)
+    return own
 
 
 def _sharded(frame: Frame, made: Call) -> Value:
     """fully_shard() changes the module it is given."""
-    name = last_name(made.node.args[0])
-    if name in frame.env:
-        frame.env[name] = frame.env[name].tagged("fsdp", "fsdp2")
-    return made.args[0].tagged("fsdp", "fsdp2")
+    sharded = made.args[0].tagged("fsdp", "fsdp2")
+    text = dotted(made.node.args[0])
+    if text in frame.env:
+        frame.env[text] = sharded
+    elif text.startswith("self.") and text.count(".") == 1 and frame.owner is not None:
+        frame.paths[text] = sharded
+        frame.analysis.gather(frame.owner, text[5:], sharded)
+    return sharded
 
 
 def _loader(made: Call) -> Value:
@@ -229,84 +292,6 @@ def _deepspeed(frame: Frame, made: Call) -> Value:
     return Value(items=(engine, UNKNOWN, Value(tags=frozenset({"loader"})), UNKNOWN))
 
 
-_LATER = {
-    "Thread": "thread",
-    "Timer": "thread",
-    "submit": "thread",
-    "register": "callback",
-    "signal": "callback",
-    "finalize": "callback",
-}
-
-
-def _spawned(frame: Frame, made: Call) -> Value | None:
-    """A function that another thread or the interpreter calls later."""
-    kind = _LATER.get(made.name)
-    if kind is None or (made.name == "register" and made.full != "atexit.register"):
-        return None
-    if made.name == "signal" and made.full != "signal.signal":
-        return None
-    if made.full and isinstance(frame.analysis.project.find(made.full), Class):
-        return None
-    wanted = made.keywords.get("target") or made.keywords.get("function")
-    for value in [wanted, *made.args] if wanted is not None else made.args:
-        if value is not None and not isinstance(value.thing, Class | None) and "itself" in value.tags:
-            frame.analysis.later(kind, value.thing, frame.function, made.node.lineno)
-    if made.name == "submit":
-        return None
-    return Value(tags=frozenset({"thread"})) if kind == "thread" else UNKNOWN
-
-
-def _tensor(frame: Frame, made: Call) -> Value | None:
-    """Shapes and types of tensors."""
-    if made.name in _SHAPED and (made.full.startswith("torch.") or made.name.startswith("new_")):
-        taint = (
-            union(*(value.taint for value in made.args))
-            if made.name != "full"
-            else made.args[0].taint
-            if made.args
-            else CLEAN
-        )
-        shape = ", ".join(map(ast.unparse, made.node.args))[:80]
-        tags = frozenset({f"dtype:{_dtype(made)}", f"shape:{shape}"})
-        random = made.name in {"randn", "rand"}
-        own = (
-            frozenset({Origin("random", f"torch.{made.name}()", *frame.at(made.node))})
-            if random and not frame.analysis.seeded
-            else CLEAN
-        )
-        if (other := _local_type(made)) is not None:
-            own, tags = union(own, other.taint), tags | {"dtype differs"}
-        return Value(own, taint, tags)
-    if made.name in _DTYPES and isinstance(made.node.func, ast.Attribute) and not made.args:
-        kept = frozenset(tag for tag in made.receiver.tags if not tag.startswith(("dtype:", "cast:")))
-        return made.receiver._replace(tags=kept | {f"cast:{_DTYPES[made.name]}"}, ranks=None)
-    if made.name == "to" and isinstance(made.node.func, ast.Attribute):
-        kept = made.receiver.tags
-        if (other := _local_type(made)) is not None:
-            taint = union(made.receiver.taint, other.taint)
-            return made.receiver._replace(taint=taint, tags=kept | {"dtype differs"}, ranks=None)
-        for node in [*made.node.args, *(k.value for k in made.node.keywords)]:
-            if last_name(node).startswith(("float", "bfloat", "int", "half", "double")) and isinstance(
-                node, ast.Attribute
-            ):
-                kept = frozenset(t for t in kept if not t.startswith(("dtype:", "cast:"))) | {f"cast:{node.attr}"}
-        return made.receiver._replace(tags=kept, ranks=None)
-    if made.full == "torch.tensor" and made.args:
-        first = made.args[0]
-        return Value(first.taint, first.length, frozenset({f"dtype:{_dtype(made)}"}))
-    if made.name == "chunk":
-        return Value(made.receiver.taint, CLEAN, made.receiver.tags & {"wrapped_output"})
-    return None
-
-
-def _local_type(made: Call) -> Value | None:
-    """The type of a tensor as an argument, where it differs between ranks: `dtype = half if rank == 0 else float`."""
-    given = [(last_name(node), value) for node, value in zip(made.node.args, made.args, strict=False)]
-    given += [("dtype", value) for name, value in made.keywords.items() if name == "dtype"]
-    return next((value for name, value in given if "dtype" in name and value.taint), None)
-
-
 def _schedule(frame: Frame, made: Call) -> None:
     """A schedule of the learning rate is made: what it is made with has to be the same on all ranks."""
     if _SCHEDULE.search(made.name):
@@ -317,11 +302,16 @@ def _schedule(frame: Frame, made: Call) -> None:
             frame.analysis.schedules.append(Schedule(frame.function.module, made.node.lineno, taint))
 
 
-def _dtype(made: Call) -> str:
-    for keyword in made.node.keywords:
-        if keyword.arg == "dtype":
-            return last_name(keyword.value)
-    return "default"
+def _clipped(frame: Frame, made: Call) -> Value | None:
+    """The norm over parameters that fully_shard() cut into DTensors is reduced over the ranks."""
+    name = made.name in {"clip_grad_norm_", "get_total_norm"} and made.full.startswith("torch.nn.utils")
+    if not name or not made.args or "fsdp2" not in made.args[0].tags:
+        return None
+    from whichrank.source.code.events import Op
+
+    frame.emit(Op(made.name, "collective", frame.function, made.node.lineno, tag="fsdp"))
+    frame.analysis.operations += 1
+    return Value(tags=frozenset({"agreed"}))
 
 
 def _unwrapped(_frame: Frame, made: Call) -> Value | None:
@@ -332,6 +322,10 @@ def _unwrapped(_frame: Frame, made: Call) -> Value | None:
 
 def group_value(made: Call) -> Value:
     """A group: for each rank its members, where the list of ranks is known."""
+    if made.name in {"init_device_mesh", "DeviceMesh"}:
+        shape = made.keywords.get("mesh_shape") or (made.args[1] if len(made.args) > 1 else UNKNOWN)
+        whole = shape.items is not None and len(shape.items) == 1
+        return Value(tags=frozenset({"group", WORLD_GROUP}) if whole else frozenset({"mesh"}))
     ranks = made.args[0] if made.args else made.keywords.get("ranks", UNKNOWN)
     members = per_rank(list, ranks) if ranks.ranks is not None and ranks.ranks[0] is not None else None
     if not made.args and "ranks" not in made.keywords:
@@ -344,7 +338,9 @@ def result(_frame: Frame, made: Call, spec: Collective) -> Value:
     tag = _WRAPPERS.get(made.name)
     if tag is not None:
         return Value(tags=frozenset({tag}))
-    if "result" in spec.uniform or spec.call in {"backward", "step"}:
+    if "result" in spec.uniform:
+        return Value(tags=frozenset({"agreed"}))
+    if spec.call in {"backward", "step"}:
         return UNKNOWN
     if spec.call == "forward":
         return Value(tags=frozenset({"wrapped_output"}))

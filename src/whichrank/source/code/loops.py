@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.source.code.index import Class, last_name
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Taint, Value, union
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
@@ -16,12 +17,15 @@ LOADER_NAME = re.compile(r"(?:\w*_)?(?:data_?)?loader\d?$", re.IGNORECASE)
 _ROUND = re.compile(r"\bceil\b|//\s*(?:self\.)?_?(?:world|num_replicas|num_shards|nranks)|total_size|drop_last|pad")
 _PEERS = frozenset({"send", "recv", "isend", "irecv"})
 _MOST_ROUNDS = 8
+COUNTER = "counter"
+"""Marks the numbers of a range()."""
 QUEUES = frozenset({"Queue", "SimpleQueue", "JoinableQueue", "LifoQueue", "PriorityQueue"})
 BATCH_NAMES = frozenset({
     "batch", "minibatch", "micro_batch", "microbatch", "preds", "predictions", "outputs", "losses", "loss", "logits",
     "labels", "targets", "samples", "features", "feats", "embeddings", "texts", "images", "boxes", "detections",
 })  # fmt: skip
 """What people call this rank's data where it is handed to a function."""
+GRADIENTS = frozenset({"grads", "gradients", "grad_list"})
 LOCAL_NAME = re.compile(r"local_(?!\w*(?:rank|size|world|dir|path|file|id|rank|bs|steps?|epochs?)\b)\w+")
 MASK_NAME = re.compile(r"(?:\w*_)?(?:mask|keep)$")
 
@@ -35,13 +39,18 @@ def elements(frame: Frame, value: Value, node: ast.AST) -> Value:
     if value.tags & {"loader", "prepared"}:
         origin = Origin("data", "a batch of this rank's data", *frame.at(node))
         return Value(frozenset({origin}), tags=frozenset({"element"}))
+    if "pairs" in value.tags:
+        return Value(items=(UNKNOWN, elements(frame, value._replace(tags=value.tags - {"pairs"}), node)))
     if value.holds:
         return Value(value.taint, thing=value.holds[0], tags=frozenset({"itself"}), holds=value.holds)
+    if value.kinds and value.thing is None:
+        return Value(value.taint, thing=value.kinds[0], kinds=value.kinds if len(value.kinds) > 1 else ())
     if value.items:
         from whichrank.source.code.values import join
 
         return join(value.items)._replace(ranks=None)
-    return Value(value.taint, tags=value.tags & {"wrapped_output"}) if value.taint or value.tags else UNKNOWN
+    kept = value.tags & {"wrapped_output", COUNTER}
+    return Value(value.taint, tags=kept) if value.taint or kept else UNKNOWN
 
 
 def turns(frame: Frame, value: Value) -> Value:
@@ -70,7 +79,7 @@ def unrolled(value: Value, node: ast.For | ast.AsyncFor) -> list[Value] | None:
         return None
     if len({len(each) for each in value.ranks}) != 1 or node.orelse:
         return None
-    inside = [part for statement in node.body for part in ast.walk(statement)]
+    inside = [part for statement in node.body for part in walk(statement)]
     if any(isinstance(part, ast.Break | ast.Continue) for part in inside):
         return None
     if not any(isinstance(part, ast.Call) and last_name(part.func) in _PEERS for part in inside):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from whichrank.source.code.expressions import chosen
+from whichrank.source.code.choices import chosen
 from whichrank.source.code.values import UNKNOWN, Origin, Taint, Value, join, union
 
 
@@ -48,6 +48,17 @@ def caught(before: dict[str, Value], after: dict[str, Value], at: tuple[str, int
         if before.get(name) is not value
     }
     return {**after, **changed}
+
+
+def done_or_not(before: dict[str, Value], after: dict[str, Value], at: tuple[str, int]) -> dict[str, Value]:
+    """Flags that the body of an attempt sets, `done = True`: a rank that failed has not come so far."""
+    origin: Taint = frozenset({Origin("exception", "whether this rank got an exception", *at)})
+    marked = dict(after)
+    for name, value in after.items():
+        old = before.get(name)
+        if old is not None and old.ranks is not None and value.ranks is not None and old.ranks != value.ranks:
+            marked[name] = value._replace(taint=union(value.taint, origin), ranks=None)
+    return marked
 
 
 def all_merged(envs: list[dict[str, Value]]) -> dict[str, Value]:

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from whichrank.records.code import Disagreement, Habit, ProgramCase, Reason
 from whichrank.source.code.analysis import Analysis, Noted
+from whichrank.source.code.differences import operation, place
 from whichrank.source.code.habits import called_names, habits
 from whichrank.source.code.index import Module, Project, dotted, last_name, resolve
 from whichrank.source.code.pairings import pairings
-from whichrank.source.code.partings import Judge, operation, place
+from whichrank.source.code.partings import Judge
 from whichrank.source.code.values import Origin
 
 _DYNAMIC = {"exec": "exec()", "eval": "eval()", "__import__": "__import__()", "import_module": "import_module()"}
@@ -41,6 +42,10 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
 
 
 def _disagreements(analysis: Analysis) -> Iterator[Disagreement]:
+    for op, taint in analysis.half_splits:
+        if reasons := [o for o in analysis.resolve(taint) if o.kind in {"rank", "data"}]:
+            said = "the sizes that this rank sends are not those that the others expect"
+            yield Disagreement("size", operation(op), _reasons(analysis, reasons), said)
     for noted in analysis.noted:
         yield from _root(analysis, noted)
         yield from _reduction(analysis, noted)

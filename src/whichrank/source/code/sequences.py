@@ -9,6 +9,7 @@ from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op, blocks
 from whichrank.source.code.index import Function, dotted, last_name, resolve
 from whichrank.source.code.values import Callee, Value, differs, functions_of
+from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,6 +40,11 @@ class Step(NamedTuple):
     via: tuple[Enter, ...] = ()
     sure: bool = True
     """Whether the path always comes here, once it is taken."""
+
+    @property
+    def line(self) -> int:
+        """Where the path calls it, or what leads to it."""
+        return self.via[0].line if self.via else self.op.line
 
 
 class Sequences:
@@ -97,9 +103,9 @@ class Sequences:
         if not isinstance(found, Function) or found.node is None or not found.params:
             return False
         wrapped = {found.params[0], *(inner.params[0] for inner in _inner(found) if inner.params)}
-        for node in ast.walk(found.node):
+        for node in walk(found.node):
             if isinstance(node, ast.If) and _asks_rank(node.test):
-                calls = {last_name(n.func) for part in node.body for n in ast.walk(part) if isinstance(n, ast.Call)}
+                calls = {last_name(n.func) for part in node.body for n in walk(part) if isinstance(n, ast.Call)}
                 if calls & wrapped and not any(_calls(part, wrapped) for part in node.orelse):
                     return True
         return False
@@ -167,11 +173,11 @@ def _inner(function: Function) -> Iterable[Function]:
 
 
 def _calls(node: ast.AST, names: set[str]) -> bool:
-    return any(isinstance(n, ast.Call) and last_name(n.func) in names for n in ast.walk(node))
+    return any(isinstance(n, ast.Call) and last_name(n.func) in names for n in walk(node))
 
 
 def _asks_rank(test: ast.expr) -> bool:
-    names = {last_name(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute)}
+    names = {last_name(node) for node in walk(test) if isinstance(node, ast.Name | ast.Attribute)}
     return bool(names & (rank_sources("call").keys() | rank_sources("attribute").keys()))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from whichrank.source.code.index import Function, Module, dotted, last_name, resolve
 from whichrank.source.code.values import CLEAN, Origin, Taint, Value, union
+from whichrank.source.nodes import walk
 
 
 @dataclass(slots=True)
@@ -27,7 +28,7 @@ class Interrupted:
                     self._assigned(module, handler)
 
     def _assigned(self, module: Module, handler: Function) -> None:
-        nodes = list(ast.walk(handler.node or ast.Pass()))
+        nodes = walk(handler.node or ast.Pass())
         shared = {name for n in nodes if isinstance(n, ast.Global | ast.Nonlocal) for name in n.names}
         for target in _changed(nodes):
             origin = Origin("time", "a signal that this rank got", module.label, getattr(target, "lineno", 1))

@@ -116,12 +116,19 @@ def functions_of(values: Iterable[Value]) -> tuple[Callee, ...]:
     return tuple(found)[:MOST_FUNCTIONS]
 
 
-def _kinds(several: list[Value]) -> tuple[Class, ...]:
+def objects_of(values: Iterable[Value]) -> tuple[Class, ...]:
+    """The classes that one of these values is an object of, or holds objects of."""
     found: dict[Class, None] = {}
-    for value in several:
-        if value.thing is not None and "itself" not in value.tags:
-            found.update(dict.fromkeys(value.kinds or (value.thing,)))  # type: ignore[arg-type]
-    return tuple(found)[:MOST_FUNCTIONS] if len(found) > 1 else ()
+    for value in values:
+        if "itself" not in value.tags:
+            found.update(dict.fromkeys(value.kinds or ((value.thing,) if value.thing is not None else ())))  # type: ignore[arg-type]
+    return tuple(found)[:MOST_FUNCTIONS]
+
+
+def _kinds(several: list[Value]) -> tuple[Class, ...]:
+    found = objects_of(several)
+    held = any(value.kinds and value.thing is None for value in several)
+    return found if len(found) > 1 or held else ()
 
 
 def _fields(several: list[Value]) -> Mapping[Any, Value] | None:

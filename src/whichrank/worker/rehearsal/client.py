@@ -8,8 +8,9 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any, ClassVar
 
 from whichrank.worker.rehearsal import wire
@@ -148,6 +149,12 @@ def stack(frame: FrameType | None = None) -> list[Place]:
 
 
 def called(frame: FrameType) -> str:
-    """What a library's function is called, with its module."""
+    """What a library's function is called, with its module; a wrapper is called what it wraps."""
+    code = frame.f_code
+    if code.co_freevars and code.co_flags & CO_VARARGS and code.co_flags & CO_VARKEYWORDS:
+        held = (frame.f_locals.get(name) for name in code.co_freevars)
+        wrapped = next((one for one in held if isinstance(one, FunctionType)), None)
+        if wrapped is not None:
+            return f"{wrapped.__module__}.{wrapped.__qualname__}"
     module = frame.f_globals.get("__name__", "")
     return f"{module}.{getattr(frame.f_code, 'co_qualname', frame.f_code.co_name)}"

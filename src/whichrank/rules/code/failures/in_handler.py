@@ -8,7 +8,8 @@ timeout.
 
 How it decides: handlers and `finally` blocks are searched for collectives. A handler that makes the same call
 as the body (a fallback) is fine, and so are handlers of errors that all ranks share. A `finally` behind a
-handler that catches everything runs on all ranks and is fine.
+handler that catches everything runs on all ranks and is fine. What `__exit__` calls whatever happened counts as
+`finally`.
 
 Example: `try: train() except RuntimeError: dist.barrier()`.
 

@@ -7,7 +7,8 @@ Why it happens: operations of one group have to be issued in the same order on a
 collector and signals run at another moment on every rank.
 
 How it decides: targets of Thread, Timer and executors, functions given to atexit, signal and
-weakref.finalize, and `__del__` are followed to collectives. A thread with a group of its own is fine.
+weakref.finalize, and `__del__` are followed to collectives. So are coroutines that asyncio runs side by side and
+that wait for something on their way. A thread with a group of its own is fine.
 
 Example: `threading.Thread(target=sync_metrics).start()` where sync_metrics() all-reduces on the default
 group.

@@ -9,7 +9,8 @@ The rank that failed skipped the collective; the others wait in it.
 How it decides: the body is searched for calls that can fail locally (reading files, parsing, functions of the
 project that raise, a forward pass that runs out of memory) with a collective behind them. Handlers that raise
 again, that make the same collectives, or that name only errors which all ranks share (ImportError,
-AttributeError, StopIteration…) are fine.
+AttributeError, StopIteration…) are fine. `with contextlib.suppress(…)` counts as a handler, and a decorator that
+calls the function again (`@retry`) as one around the whole function.
 
 Example: `try: auc = roc_auc(y); dist.all_gather_object(out, auc)` … `except ValueError: log()`.
 

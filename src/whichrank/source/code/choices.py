@@ -1,0 +1,118 @@
+"""One value or another by a condition, and the truth of several conditions together."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from whichrank.source.code.index import Function
+from whichrank.source.code.values import (
+    CLEAN,
+    WORLD,
+    Taint,
+    Value,
+    differs,
+    join,
+    per_rank,
+    union,
+)
+
+AGREED_TAG = "agreed"
+"""Marks what came out of a collective and is the same on all ranks."""
+CARRIED = frozenset({"wrapped_output", AGREED_TAG})
+"""Tags that what is computed from a value keeps."""
+PRESENT = object()
+"""Something of which only that it is there is known."""
+
+
+def logic(both: bool, one: Value, other: Value) -> Value:
+    if both:
+        ranks = per_rank(lambda a, b: a and b, one, other)
+        if ranks is None:
+            ranks = _decided(one, other, False)
+    else:
+        ranks = per_rank(lambda a, b: a or b, one, other)
+        if ranks is None:
+            ranks = _decided(one, other, True)
+    tags = (one.tags | other.tags) & CARRIED
+    result = Value(union(in_doubt(one), in_doubt(other)), tags=tags, ranks=ranks)
+    return result._replace(thing=one.thing or other.thing, tags=one.tags | other.tags) if not both else result
+
+
+def in_doubt(value: Value) -> Taint:
+    """Why the truth of a value may differ; `local_rank != -1` is the same everywhere."""
+    return value.taint if differs(value) else CLEAN
+
+
+def _decided(one: Value, other: Value, by: bool) -> tuple[Any, ...] | None:
+    """`known and unknown` is known where the known side decides on all ranks: the unknown is the same everywhere."""
+    for side, unknown in ((one, other), (other, one)):
+        if side.ranks is not None and not differs(unknown):
+            truths = tuple(bool(v) for v in side.ranks)
+            # Where the unknown, uniform side does not decide, the ranks differ as the known side says.
+            return truths if len(set(truths)) > 1 else ((by,) * WORLD if truths[0] is by else None)
+    return None
+
+
+def chosen(test: Value, one: Value, two: Value) -> Value:
+    """One value or the other, by a condition."""
+    merged = join([one, two])
+    if test.ranks is not None and one.ranks is not None and two.ranks is not None:
+        picked = tuple(a if t else b for t, a, b in zip(test.ranks, one.ranks, two.ranks, strict=True))
+        merged = merged._replace(ranks=picked)
+    elif merged.ranks is not None and one.ranks != two.ranks:
+        merged = merged._replace(ranks=None)
+    if differs(test) and not ("shared" in one.tags and "shared" in two.tags):
+        shape = union(merged.length, test.taint) if _other_length(one, two) else merged.length
+        tags = merged.tags
+        if _is_none(one) or _is_none(two):
+            tags |= {"optional"}
+        if _other_type(one, two):
+            tags = frozenset(tag for tag in tags if not tag.startswith(("dtype:", "cast:"))) | {"dtype differs"}
+        merged = merged._replace(taint=union(merged.taint, test.taint), length=shape, tags=tags)
+        if test.ranks is not None and _is_none(one) != _is_none(two) and merged.ranks is None:
+            there = not _is_none(one)
+            merged = merged._replace(ranks=tuple(PRESENT if bool(t) is there else None for t in test.ranks))
+        if len(merged.holds) > 1:
+            merged = _either_function(test, one, two, merged)
+    return merged
+
+
+def _either_function(test: Value, one: Value, two: Value, merged: Value) -> Value:
+    """`f = save if rank == 0 else skip`: which function it is, rank by rank where that is known."""
+    picks = None
+    if test.ranks is not None and isinstance(one.thing, Function) and isinstance(two.thing, Function):
+        picks = tuple(one.thing if truth else two.thing for truth in test.ranks)
+    return merged._replace(ranks=picks).tagged("dispatched")
+
+
+def _other_type(one: Value, two: Value) -> bool:
+    """Whether the two are tensors of different types: one was cast and the other was not, or both are known."""
+    for prefix in ("cast:", "dtype:"):
+        kinds = [{tag for tag in value.tags if tag.startswith(prefix)} for value in (one, two)]
+        if kinds[0] != kinds[1] and (prefix == "cast:" or (kinds[0] and kinds[1])):
+            return True
+    return False
+
+
+def _is_none(value: Value) -> bool:
+    return value.ranks is not None and value.ranks[0] is None
+
+
+def _elements(shape: str) -> object:
+    """The number of elements of a shape as written, `shape:4, 2`; the text itself where it is no number."""
+    try:
+        return math.prod(math.ceil(float(part)) for part in shape.partition(":")[2].split(","))
+    except ValueError:
+        return shape
+
+
+def _other_length(one: Value, two: Value) -> bool:
+    shapes = [{tag for tag in value.tags if tag.startswith("shape:")} for value in (one, two)]
+    if shapes[0] and shapes[1]:
+        sizes = [{_elements(tag) for tag in found} for found in shapes]
+        return sizes[0] != sizes[1]
+    if one.items is not None and two.items is not None:
+        return len(one.items) != len(two.items)
+    known = one.ranks is not None and two.ranks is not None and isinstance(one.ranks[0], list | tuple | range)
+    return known and per_rank(len, one) != per_rank(len, two)

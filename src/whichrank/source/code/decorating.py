@@ -1,0 +1,50 @@
+"""Decorators that call a function again, or swallow its error, where it failed on one rank."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from whichrank.source.code.index import Function, dotted, last_name, resolve
+from whichrank.source.nodes import walk
+
+if TYPE_CHECKING:
+    from whichrank.source.code.index import Project
+
+_AGAIN = re.compile(r"(?:^|_)(?:retry|retries|retrying|retryable)(?:_|$)|^on_exception$|^on_predicate$|^backoff$")
+
+
+def tries_again(project: Project, function: Function, before: int) -> int:
+    """The line of a decorator that goes on after an error, where something above a line may fail; 0 without one."""
+    for item in function.node.decorator_list if function.node is not None else ():
+        inner = item.func if isinstance(item, ast.Call) else item
+        text = dotted(inner)
+        found = project.find(resolve(function.module, text)) if text else None
+        again = _catches(found) if isinstance(found, Function) else _AGAIN.search(last_name(inner)) is not None
+        if again and _calls_before(function, before):
+            return item.lineno
+    return 0
+
+
+def _catches(decorator: Function) -> bool:
+    """Whether a decorator of the project calls what it wraps in a `try` whose handler does not raise again."""
+    if decorator.node is None:
+        return False
+    wrapped = {decorator.params[0]} if decorator.params else set()
+    wrapped |= {inner.params[0] for inner in decorator.module.everything if inner.parent is decorator and inner.params}
+    for part in walk(decorator.node):
+        if isinstance(part, ast.Try) and any(_calls(statement, wrapped) for statement in part.body):
+            return any(not isinstance(handler.body[-1], ast.Raise) for handler in part.handlers)
+    return False
+
+
+def _calls(node: ast.AST, names: set[str]) -> bool:
+    return any(isinstance(part, ast.Call) and last_name(part.func) in names for part in walk(node))
+
+
+def _calls_before(function: Function, line: int) -> bool:
+    """Whether anything that may fail is called above a line."""
+    node = function.node
+    body = node.body if node is not None else []
+    return any(isinstance(part, ast.Call) and part.lineno < line for statement in body for part in walk(statement))

@@ -1,0 +1,115 @@
+"""Two ways through a program compared: where they differ first, and what lies behind a place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from whichrank.model.evidence import Ref
+from whichrank.records.code import Operation
+from whichrank.source.code.events import (
+    Attempt,
+    Enter,
+    Event,
+    Loop,
+    Op,
+    blocks,
+)
+from whichrank.source.code.index import Module
+from whichrank.source.code.sequences import Step, keys
+
+QUOTE, FAR = 300, 3
+
+
+class Rest(NamedTuple):
+    """What comes after a place, block by block outwards."""
+
+    events: list[Event]
+    outer: Rest | None
+    loop: Loop | None = None
+    """Set where this is the edge of a loop's body."""
+
+
+def place(module: Module, line: int) -> Ref:
+    quote = module.lines[line - 1].strip() if 0 < line <= len(module.lines) else ""
+    return Ref(module.label, f"line {line}", quote[:QUOTE])
+
+
+def operation(op: Op) -> Operation:
+    return Operation(op.name, op.kind, op.group, place(op.function.module, op.line), op.tag)
+
+
+def asks_for_group(test: str, op: Op) -> bool:
+    """`if group is not None: all_reduce(x, group=group)`: members have one, and they are all there."""
+    return bool(op.group) and op.group in test and op.kind not in {"group", "init"}
+
+
+def crossed(here: list[Step], there: list[Step]) -> bool:
+    """The same operations on the same groups in another order: a cycle, whoever the members are."""
+    one, two = keys(here), keys(there)
+    plain = all(len(key) == 2 for key in (*one, *two))
+    return plain and one != two and sorted(map(str, one)) == sorted(map(str, two)) and len({key[1] for key in one}) > 1
+
+
+def far(step: Step) -> bool:
+    """Behind several calls, and under a further condition there: likely a way that these callers never take."""
+    return not step.sure and len(step.via) >= FAR
+
+
+def first_difference(here: list[Step], there: list[Step]) -> Step | None:
+    one, two = [s for s in here if s.key], [s for s in there if s.key]
+    while one and two and one[0].key == two[0].key:
+        one, two = one[1:], two[1:]
+    if not one and not two:
+        return None
+    if one and two and one[0].key in keys(two) and two[0].key not in keys(one):
+        chosen, source = two[0], two
+    else:
+        chosen, source = (one[0], one) if one else (two[0], two)
+    if chosen.op.name in {"forward", "prepare"} and chosen.op.tag == "ddp":
+        # The ranks that go on wait in backward: a forward pass alone blocks only where buffers are broadcast.
+        whole = here if source is one or chosen in here else there
+        for step in whole[whole.index(chosen) :] if chosen in whole else source:
+            if step.op.name == "backward" and step.op.function is chosen.op.function:
+                return step
+    return chosen
+
+
+def level(events: list[Event]) -> Iterator[Event]:
+    """The events of a block, those inside a try included: they run in one go."""
+    for event in events:
+        yield event
+        if isinstance(event, Attempt):
+            for block in (event.body, event.orelse, event.final):
+                yield from level(block)
+
+
+def constant_text(text: str) -> bool:
+    return text.lstrip("-").isdigit() or "ReduceOp" in text
+
+
+def ops(events: Iterable[Event]) -> Iterator[Op]:
+    for event in events:
+        if isinstance(event, Op):
+            yield event
+        else:
+            for block in blocks(event):
+                yield from ops(block)
+
+
+def speaks(events: Iterable[Event]) -> bool:
+    """Whether an operation, or a call that may lead to one, is in there."""
+    for event in events:
+        if isinstance(event, Op | Enter):
+            return True
+        if any(speaks(block) for block in blocks(event)):
+            return True
+    return False
+
+
+def in_loop(rest: Rest | None) -> bool:
+    while rest is not None:
+        if rest.loop is not None:
+            return True
+        rest = rest.outer
+    return False

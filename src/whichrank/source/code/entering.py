@@ -1,0 +1,143 @@
+"""A call of a function or class of the project: noted as an event, and what comes back."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from whichrank.facts.collectives import rank_sources
+from whichrank.source.code import binding, libraries
+from whichrank.source.code.events import (
+    Enter,
+)
+from whichrank.source.code.index import Class, Function
+from whichrank.source.code.leaving import quit_by
+from whichrank.source.code.loops import object_length
+from whichrank.source.code.sources import environment, rank_value
+from whichrank.source.code.values import (
+    UNKNOWN,
+    ParamOrigin,
+    Value,
+    join,
+    per_rank,
+    union,
+)
+from whichrank.source.nodes import walk
+
+if TYPE_CHECKING:
+    from whichrank.source.code.analysis import Summary
+    from whichrank.source.code.calls import Call
+    from whichrank.source.code.frame import Frame
+
+MOST_OVERRIDES = 4
+_RANKS = frozenset({"rank", "first", "last", "part"})
+_AGREE = frozenset({"broadcast", "broadcast_object_list", "all_reduce", "all_gather", "reduce_boolean_decision"})
+"""What every rank has afterwards is the same, also where the project has a function of that name itself."""
+_PROBES = frozenset({"device_count", "is_available", "is_initialized", "is_supported"})
+"""What a machine can do is the same on all of them, however a program asks."""
+
+
+def entered(frame: Frame, made: Call, target: Function) -> Value:
+    """A call of a function of the project, what its decorators do and what derived classes do instead included."""
+    around = frame.analysis.wrapper(target)
+    if around is not None:
+        wrapper, name = around
+        itself = Value(thing=target, tags=frozenset({"itself"}))
+        frame.emit(Enter(wrapper, made.node.lineno, frame.function, {name: itself}))
+    value = enter(frame, made, target, inside=around is not None)
+    if isinstance(made.node.func, ast.Attribute) and made.receiver_text == "self" and target.owner is not None:
+        for other in frame.analysis.project.overrides(target.owner, target.name)[:MOST_OVERRIDES]:
+            if other is not target and frame.owner is not other.owner:
+                value = join([value, enter(frame, made, other)])
+    return value
+
+
+def enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside: bool = False) -> Value:
+    """A call of one function: noted as an event, and what comes back."""
+    bound = binding.bound(made, target)
+    frame.analysis.called(target, bound)
+    if not inside:
+        frame.emit(Enter(target, made.node.lineno, frame.function, bound, param))
+    _written_by(frame, made, target)
+    summary = frame.analysis.summary(target)
+    _changed_here(frame, target, summary)
+    if summary.quits:
+        quit_by(frame, summary, target, bound, made.node.lineno)
+    returns = summary.returns if made.name not in _PROBES | _AGREE else UNKNOWN
+    for name, filled in summary.fills.items():
+        node = binding.argument_node(made, target, name)
+        if node is not None:
+            frame.put_into(node, Value(frame.analysis.substitute(filled, target, bound)))
+    taint = frame.analysis.substitute(returns.taint, target, bound)
+    length = frame.analysis.substitute(summary.turns if summary.generator else returns.length, target, bound)
+    if summary.generator and any("loader" in value.tags for value in bound.values()):
+        return Value(taint, length, returns.tags | {"loader"})
+    tags = frozenset(tag for tag in returns.tags if tag != "itself" or returns.thing is not None)
+    if summary.asks_for and (asked := _asked(frame, made, bound.get(summary.asks_for, UNKNOWN), target)) is not None:
+        return asked
+    source = rank_sources("call").get(made.name)
+    if source is not None and source.kind in _RANKS and returns.ranks is None and not made.args:
+        return rank_value(frame, made.node, f"{made.name}()", source.kind, source.axis)
+    items = (
+        tuple(_substituted(frame, item, target, bound) for item in returns.items) if returns.items else returns.items
+    )
+    return returns._replace(taint=taint, length=length, tags=tags, items=items)
+
+
+def _asked(frame: Frame, made: Call, name: Value, target: Function) -> Value | None:
+    """A helper around os.environ that is asked for a variable which differs between ranks."""
+    if name.ranks is None or not isinstance(name.ranks[0], str):
+        return None
+    value = environment(frame, made.node, name.ranks[0])
+    if not value.taint and value.ranks is None:
+        return None
+    number = any(isinstance(part, ast.Name) and part.id == "int" for s in target.body for part in walk(s))
+    return value._replace(ranks=per_rank(int, value)) if number else value
+
+
+def _changed_here(frame: Frame, target: Function, summary: Summary) -> None:
+    """What a method changes in its object differs afterwards, where only some ranks called it."""
+    if target.owner is None or not (summary.counts or summary.grows):
+        return
+    apart = frozenset(
+        origin
+        for origin in union(*frame.control, *frame.skips, frame.left)
+        if isinstance(origin, ParamOrigin) or origin.kind not in {"rank", "part", "host"}
+    )
+    for name in summary.counts if apart else ():
+        frame.analysis.gather(target.owner, name, Value(apart))
+    often = union(apart, *frame.loops)
+    for name in summary.grows if often else ():
+        frame.analysis.gather(target.owner, name, Value(length=often))
+
+
+def _written_by(frame: Frame, made: Call, target: Function) -> None:
+    """Attributes of self that this function knows, and that a method of the same object may have changed."""
+    if made.receiver_text == "self" and frame.paths:
+        for name, value in frame.analysis.summary(target).writes.items():
+            if (known := frame.paths.get(f"self.{name}")) is not None and known is not value:
+                frame.paths[f"self.{name}"] = join([known, value])
+
+
+def _substituted(frame: Frame, value: Value, target: Function, bound: dict[str, Value]) -> Value:
+    taint = frame.analysis.substitute(value.taint, target, bound)
+    return value._replace(taint=taint, length=frame.analysis.substitute(value.length, target, bound))
+
+
+def construct(frame: Frame, made: Call, target: Class) -> Value:
+    """An object of a class of the project: its length may depend on what it is made with."""
+    init = frame.analysis.project.method(target, "__init__")
+    bound = binding.bound(made, init) if init is not None else {}
+    if init is None:
+        for name, given in {**dict(zip(binding.declared(target), made.args, strict=False)), **made.keywords}.items():
+            frame.analysis.gather(target, name, given)
+    if init is not None:
+        if made.keywords and binding.takes_anything(init):
+            for name, given in made.keywords.items():
+                frame.analysis.gather(target, name, given)
+        frame.analysis.called(init, bound)
+        frame.emit(Enter(init, made.node.lineno, frame.function, bound))
+    value = Value(thing=target, tags=libraries.class_tags(frame, target))
+    if "thread" in value.tags and (run := frame.analysis.project.method(target, "run")) is not None:
+        frame.analysis.later("thread", run, frame.function, made.node.lineno)
+    return value._replace(length=frame.analysis.substitute(object_length(frame, value), init, bound))

@@ -1,0 +1,159 @@
+"""Exceptions on one rank: what its handlers skip, and what is called where only it comes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whichrank.source.code.differences import Rest, far, in_loop
+from whichrank.source.code.events import (
+    ALIKE,
+    Attempt,
+    Enter,
+    Event,
+    Exit,
+    First,
+    Fork,
+    Handler,
+    Loop,
+    Op,
+    Risk,
+    blocks,
+    ending,
+    exits,
+)
+from whichrank.source.code.index import Function
+from whichrank.source.code.sequences import Step, keys
+from whichrank.source.code.values import (
+    Origin,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from whichrank.source.code.analysis import Analysis
+    from whichrank.source.code.partings import Judge
+
+BELOW = 2
+_LEAVING: tuple[Exit, ...] = ("return", "break", "continue", "exit")
+
+
+def judge_attempt(judge: Judge, event: Attempt, after: Rest, paired: frozenset[int]) -> None:
+    repeated = in_loop(after)
+    body = judge.sequences.of([*event.body, *event.orelse])
+    for handler in event.handlers:
+        if handler.types and set(handler.types) <= ALIKE:
+            continue
+        caught = judge.sequences.of(handler.body)
+        if not handler.raises and not _swallowed(judge, event, handler, caught, repeated):
+            _left(judge, event, handler, caught, after)
+        names = {step.op.name for step in body}
+        fallback = bool(body) and _after_risk(judge, event.body)[0] is None
+        if caught and not fallback and not any(step.op.name in names for step in caught):
+            reason = Origin("exception", "only a rank that failed gets here", *judge.at(handler.line))
+            judge.add("except", [reason], handler.line, "", caught, [])
+    stopped = any(
+        not h.raises and (not h.types or set(h.types) & {"Exception", "BaseException"}) for h in event.handlers
+    )
+    final = judge.sequences.of(inner for inner in event.final if id(inner) not in paired)
+    manager = "contextmanager" in judge.function.decorators()
+    if final and not stopped and (manager or (not judge.generator and event.calls)):
+        reason = Origin("exception", "a rank that failed comes here early", *judge.at(event.final_line))
+        judge.add("finally", [reason], event.final_line, "", final, [])
+
+
+def _left(judge: Judge, event: Attempt, handler: Handler, caught: list[Step], after: Rest) -> None:
+    """A rank that failed goes on elsewhere, and misses what the others do after the attempt."""
+    ways = exits(handler.body)
+    kind = ending(handler.body) if ending(handler.body) != "raise" else next((w for w in _LEAVING if w in ways), None)
+    risk = next((found for each in event.body if (found := _risk(judge, each)) is not None), None)
+    if risk is None or kind not in {"return", "break", "continue", "exit"}:
+        return
+    skipped = [step for step in judge.skipped_behind(after, kind) if not far(step)]
+    if keys(skipped) and keys(caught) != keys(skipped):
+        judge.add("swallowed", [risk], handler.line, "", skipped, caught)
+
+
+def _swallowed(judge: Judge, event: Attempt, handler: Handler, caught: list[Step], repeated: bool) -> bool:
+    risk, skipped = _after_risk(judge, event.body, event.orelse)
+    if risk is None and repeated:
+        risk, skipped = _read_below(judge, event.body)
+    if risk is None or not skipped or keys(caught) == keys(skipped):
+        return False
+    judge.add("swallowed", [risk], handler.line, "", skipped, caught)
+    return True
+
+
+def _after_risk(judge: Judge, events: list[Event], then: list[Event] | None = None) -> tuple[Origin | None, list[Step]]:
+    """What may fail on one rank alone, and the operations behind it."""
+    for number, event in enumerate(events):
+        risk = _risk(judge, event)
+        behind = events[number + 1 :]
+        if risk is not None:
+            own = _behind_inside(judge, event)
+            steps = [*own, *judge.sequences.of([*behind, *(then or ())])]
+            if steps:
+                return risk, steps
+    return None, []
+
+
+def _read_below(judge: Judge, events: list[Event]) -> tuple[Origin | None, list[Step]]:
+    """A call that reads something further down, and communicates: a bad sample is caught in the loop."""
+    for event in events:
+        if isinstance(event, Enter):
+            read = _reads(judge.analysis, event.function, BELOW)
+            steps = judge.sequences.of([event]) if read is not None else []
+            if read is not None and steps:
+                return read.origin, steps
+    return None, []
+
+
+def _behind_inside(judge: Judge, event: Event) -> list[Step]:
+    if isinstance(event, Fork | Loop | First | Attempt):
+        arms = [event.then, event.other] if isinstance(event, Fork) else [event.body]
+        for block in arms:
+            risk, steps = _after_risk(judge, block)
+            if risk is not None:
+                return steps
+        return judge.sequences.of([event]) if isinstance(event, Loop) else []
+    if isinstance(event, Enter):
+        return judge.sequences.of([event])
+    return []
+
+
+def _risk(judge: Judge, event: Event) -> Origin | None:
+    if isinstance(event, Risk):
+        return event.origin
+    if isinstance(event, Op) and event.name == "forward":
+        return Origin(
+            "exception", "a forward pass may run out of memory on one rank", event.function.module.label, event.line
+        )
+    if isinstance(event, Enter) and _raises(judge.analysis, event.function):
+        what = f"{event.function.name}() may raise on one rank alone"
+        return Origin("exception", what, event.caller.module.label, event.line)
+    if isinstance(event, Enter) and any(_local(value) for value in event.arguments.values()):
+        what = f"{event.function.name}() may fail on this rank's data"
+        return Origin("exception", what, event.caller.module.label, event.line)
+    for block in blocks(event):
+        for inner in block:
+            if (risk := _risk(judge, inner)) is not None:
+                return risk
+    return None
+
+
+def _raises(analysis: Analysis, function: Function) -> bool:
+    return any(kind == "raise" for kind in exits(analysis.summary(function).events)) or any(
+        isinstance(event, Risk) for event in analysis.summary(function).events
+    )
+
+
+def _reads(analysis: Analysis, function: Function, depth: int) -> Risk | None:
+    """What a function, or one that it calls, reads."""
+    for event in analysis.summary(function).events:
+        if isinstance(event, Risk):
+            return event
+        if isinstance(event, Enter) and depth and (found := _reads(analysis, event.function, depth - 1)):
+            return found
+    return None
+
+
+def _local(value: Value) -> bool:
+    return any(isinstance(origin, Origin) and origin.kind == "data" for origin in value.taint)

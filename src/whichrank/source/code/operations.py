@@ -1,0 +1,157 @@
+"""Calls of the table of collectives: noted as events, with what they make equal on all ranks."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from whichrank.facts.collectives import Argument, Collective, collectives
+from whichrank.source.code import groups, libraries
+from whichrank.source.code.choices import AGREED_TAG, CARRIED
+from whichrank.source.code.events import (
+    Op,
+)
+from whichrank.source.code.index import dotted
+from whichrank.source.code.sources import rank_value
+from whichrank.source.code.values import (
+    UNKNOWN,
+    WORLD,
+    Origin,
+    Value,
+    union,
+)
+
+if TYPE_CHECKING:
+    from whichrank.source.code.calls import Call
+    from whichrank.source.code.frame import Frame
+
+
+def row_of(frame: Frame, made: Call) -> Collective | None:
+    """The row of the table that this call is, if it is one."""
+    for spec in collectives().get(made.name, ()):
+        if spec.needs and not _given(made, spec.needs):
+            continue
+        if spec.on == "*":
+            if made.receiver_text or made.name == made.full:
+                return spec
+        elif spec.on.startswith("@"):
+            if libraries.is_a(frame, made, spec.on[1:]):
+                return spec
+        elif _in_module(made, spec.on):
+            return spec
+    return None
+
+
+def _in_module(made: Call, prefix: str) -> bool:
+    if prefix == "deepspeed":
+        return made.full == f"deepspeed.{made.name}"
+    if made.full.startswith(prefix + "."):
+        return True
+    if prefix == "torch.distributed":
+        head = made.full.rpartition(".")[0]
+        return head.startswith("deepspeed.comm") or head in {"dist", "torch_dist", "deepspeed.comm.comm"}
+    if prefix == "torch.distributed.checkpoint":
+        return made.full.rpartition(".")[0] == "dcp"
+    return (
+        prefix == "torch.nn.parallel" and made.full.startswith("torch.nn.") and made.name == "DistributedDataParallel"
+    )
+
+
+def _given(made: Call, needs: str) -> bool:
+    keyword, _, wanted = needs.partition("=")
+    value = made.keywords.get(keyword)
+    return value is not None and value.ranks is not None and str(value.ranks[0]) == wanted
+
+
+def operation(frame: Frame, made: Call, spec: Collective) -> Value:
+    """A collective: noted as an event, and what it makes equal on all ranks."""
+    group, group_node = made.argument(spec.group)
+    root, root_node = made.argument(spec.root)
+    op, op_node = made.argument(spec.op)
+    whole = spec.group is not None and spec.group.keyword == "device_mesh" and not isinstance(group_node, ast.Subscript)
+    text = "" if whole else groups.group_text(group, group_node)
+    event = Op(spec.call, spec.kind, frame.function, made.node.lineno, text)
+    event.members = group.ranks if "group" in group.tags else None
+    event.root = ast.unparse(root_node) if root_node is not None else ""
+    event.reduction = ast.unparse(op_node) if op_node is not None else ""
+    event.peer = root
+    if spec.on.startswith("@"):
+        event.tag = spec.on[1:]
+    if spec.kind == "group" and "use_local_synchronization" in made.keywords:
+        return UNKNOWN
+    frame.emit(event)
+    frame.analysis.note_call(event, made, spec, (root, op))
+    _make_uniform(frame, made, spec)
+    if spec.call == "init_process_group":
+        _told_rank(frame, made)
+    if spec.call == "all_to_all_single":
+        _half_split(frame, made, event)
+    if spec.kind == "group":
+        if spec.call == "new_group":
+            members = made.argument(Argument("ranks", 0))[0]
+            alike = members.ranks is not None and len(set(map(str, members.ranks))) == 1
+            alike = alike or members.ranks == tuple([rank] for rank in range(WORLD))  # a group of its own for each
+            if (members.taint or members.length) and not alike:
+                frame.analysis.local_groups.append((event, union(members.taint, members.length)))
+        return libraries.group_value(made)
+    return libraries.result(frame, made, spec)
+
+
+def _told_rank(frame: Frame, made: Call) -> None:
+    """`init_process_group(rank=gpu)`: whatever it is called, this variable is the rank."""
+    value, node = made.argument(Argument("rank", 4))
+    text = dotted(node) if node is not None else ""
+    if text and not any(isinstance(origin, Origin) for origin in value.taint):
+        known = rank_value(frame, made.node, f"{text}, given to init_process_group as the rank", "rank", "world")
+        if text in frame.env:
+            frame.env[text] = known
+        elif "." in text:
+            frame.paths[text] = known
+            if text.startswith("self."):
+                frame.writes[text[5:]] = known
+
+
+def _half_split(frame: Frame, made: Call, event: Op) -> None:
+    """Sizes that this rank worked out from its own data, without those that the others will send."""
+    (theirs, out_node), (mine, in_node) = (
+        made.argument(Argument(name, at)) for name, at in (("output_split_sizes", 2), ("input_split_sizes", 3))
+    )
+    given = [node is not None and not _none(node) for node in (out_node, in_node)]
+    same = all(given) and out_node is not None and in_node is not None and ast.unparse(out_node) == ast.unparse(in_node)
+    if same or given.count(True) == 1:
+        taint = union(mine.taint, mine.length, theirs.taint, theirs.length)
+        if taint:
+            frame.analysis.half_splits.append((event, taint))
+
+
+def _none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _make_uniform(frame: Frame, made: Call, spec: Collective) -> None:
+    for place in spec.uniform - {"result"}:
+        if int(place) < len(made.node.args):
+            _cleanse(frame, made.node.args[int(place)])
+    if "0" in spec.uniform and not made.node.args:
+        for keyword in made.node.keywords:
+            if keyword.arg in {"tensor", "object_list", "tensor_list", "output_tensor"}:
+                _cleanse(frame, keyword.value)
+
+
+def _cleanse(frame: Frame, node: ast.expr) -> None:
+    """All ranks have the same in this variable now."""
+    while isinstance(node, ast.Subscript | ast.Starred) or (isinstance(node, ast.Attribute) and node.attr == "data"):
+        node = node.value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return _cleanse(frame, node.func.value)  # x.detach(), x.view(-1)
+    text = dotted(node)
+    if isinstance(node, ast.Name) and node.id in frame.env:
+        frame.env[node.id] = Value(tags=(frame.env[node.id].tags - CARRIED) | {"shared", AGREED_TAG})
+    elif text:
+        frame.paths[text] = Value(tags=frozenset({"shared", AGREED_TAG}))
+        if text.startswith("self."):
+            frame.writes[text[5:]] = UNKNOWN
+    if isinstance(node, ast.List | ast.Tuple):
+        for item in node.elts:
+            _cleanse(frame, item)
+    return None

@@ -1,0 +1,87 @@
+"""Shapes and types of tensors, by the calls that make or cast them."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from whichrank.source.code.index import last_name
+from whichrank.source.code.values import (
+    CLEAN,
+    UNKNOWN,
+    Origin,
+    Value,
+    union,
+)
+
+if TYPE_CHECKING:
+    from whichrank.source.code.calls import Call
+    from whichrank.source.code.frame import Frame
+
+_SHAPED = frozenset({"zeros", "ones", "empty", "full", "randn", "rand", "arange", "new_empty", "new_zeros", "new_ones"})
+_DTYPES = {
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "bfloat16": "bfloat16",
+    "int": "int32",
+    "long": "int64",
+}
+
+
+def tensor(frame: Frame, made: Call) -> Value | None:
+    """Shapes and types of tensors."""
+    if made.name in _SHAPED and (made.full.startswith("torch.") or made.name.startswith("new_")):
+        taint = (
+            union(*(value.taint for value in made.args))
+            if made.name != "full"
+            else made.args[0].taint
+            if made.args
+            else CLEAN
+        )
+        shape = ", ".join(map(ast.unparse, made.node.args))[:80]
+        tags = frozenset({f"dtype:{_dtype(made)}", f"shape:{shape}"})
+        random = made.name in {"randn", "rand"}
+        own = (
+            frozenset({Origin("random", f"torch.{made.name}()", *frame.at(made.node))})
+            if random and not frame.analysis.seeded
+            else CLEAN
+        )
+        own = union(own, made.keywords.get("generator", UNKNOWN).taint)
+        if (other := _local_type(made)) is not None:
+            own, tags = union(own, other.taint), tags | {"dtype differs"}
+        return Value(own, taint, tags)
+    if made.name in _DTYPES and isinstance(made.node.func, ast.Attribute) and not made.args:
+        kept = frozenset(tag for tag in made.receiver.tags if not tag.startswith(("dtype:", "cast:")))
+        return made.receiver._replace(tags=kept | {f"cast:{_DTYPES[made.name]}"}, ranks=None)
+    if made.name == "to" and isinstance(made.node.func, ast.Attribute):
+        kept = made.receiver.tags
+        if (other := _local_type(made)) is not None:
+            taint = union(made.receiver.taint, other.taint)
+            return made.receiver._replace(taint=taint, tags=kept | {"dtype differs"}, ranks=None)
+        for node in [*made.node.args, *(k.value for k in made.node.keywords)]:
+            if last_name(node).startswith(("float", "bfloat", "int", "half", "double")) and isinstance(
+                node, ast.Attribute
+            ):
+                kept = frozenset(t for t in kept if not t.startswith(("dtype:", "cast:"))) | {f"cast:{node.attr}"}
+        return made.receiver._replace(tags=kept, ranks=None)
+    if made.full == "torch.tensor" and made.args:
+        first = made.args[0]
+        return Value(first.taint, first.length, frozenset({f"dtype:{_dtype(made)}"}))
+    if made.name == "chunk":
+        return Value(made.receiver.taint, CLEAN, made.receiver.tags & {"wrapped_output"})
+    return None
+
+
+def _local_type(made: Call) -> Value | None:
+    """The type of a tensor as an argument, where it differs between ranks: `dtype = half if rank == 0 else float`."""
+    given = [(last_name(node), value) for node, value in zip(made.node.args, made.args, strict=False)]
+    given += [("dtype", value) for name, value in made.keywords.items() if name == "dtype"]
+    return next((value for name, value in given if "dtype" in name and value.taint), None)
+
+
+def _dtype(made: Call) -> str:
+    for keyword in made.node.keywords:
+        if keyword.arg == "dtype":
+            return last_name(keyword.value)
+    return "default"
