@@ -240,15 +240,17 @@ class Listener:
 
     def _see_all(self, lines: Iterable[Held]) -> None:
         """Look for messages; what the searches cost is counted, so that no file can hold up the others."""
-        begun = time.thread_time()
+        begun: float | None = None  # asking for the time costs as much as some lines: few of them need no budget
         for count, line in enumerate(lines, 1):
             if count % _ROUND == 0:
-                begun, before = time.thread_time(), begun
-                self._spent_s += begun - before
+                now = time.thread_time()
+                self._spent_s += now - (now if begun is None else begun)
+                begun = now
             if self._spent_s >= _BUDGET_S:
                 return
             self._see(line)
-        self._spent_s += time.thread_time() - begun
+        if begun is not None:
+            self._spent_s += time.thread_time() - begun
 
     def _see(self, met: Held) -> None:
         line = met.text

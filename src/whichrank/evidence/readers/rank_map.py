@@ -29,6 +29,13 @@ _COLUMNS = {
     "gpu": ("gpu", "gpu_id", "gpu_index", "cuda_device", "device", "cuda"),
     "bus_id": ("bus_id", "busid", "pci.bus_id", "pci_bus_id"),
 }
+_HEADING = re.compile(
+    r"(?im)(?:^|[\s|,;])[#_]{0,9}(?:"
+    + "|".join(re.escape(word) for column, words in _COLUMNS.items() if column != "rank" for word in words)
+    + r")[#_]{0,9}(?:[\s|,;]|$)"
+)
+"""In the header of a table there is one of these beside the rank."""
+_WHERE = re.compile(r"(?im)pid|host|node|\bip|^\[")
 _NAMED = {word: column for column, words in _COLUMNS.items() for word in words}
 _CELLS = re.compile(r"\s*[|,;\t]\s*|\s+")
 _NUMBER = re.compile(r"(?:rank|gpu|cuda:?|task)?[\s:#=]{0,2}(\d{1,7})", re.IGNORECASE)
@@ -103,7 +110,13 @@ def _physical(values: dict[str, str], visible: list[tuple[str, list[str]]]) -> d
 def rows(text: str) -> list[Row]:
     """Line number, line and values of every row, by whichever shape has most of them."""
     lines = list(enumerate(text.splitlines(), 1))
-    shapes = (list(_table(lines)), _arrows(lines), list(_names_and_values(lines)), list(_processes(lines)))
+    # Most texts have none of the words that a shape needs.
+    shapes = (
+        list(_table(lines)) if _HEADING.search(text) else [],
+        _arrows(lines),
+        list(_names_and_values(lines)) if _WHERE.search(text) else [],
+        list(_processes(lines)) if "PID" in text else [],
+    )
     return max(shapes, key=len)
 
 
