@@ -57,7 +57,7 @@ class _Shape:
 
     def __init__(self, texts: list[str]) -> None:
         low = "\n".join(texts).lower()
-        tails = [text[-_NEAR:] for text in texts] if any(word in low for word in _WORDS) else [""]
+        tails = [text[-_NEAR:] for text in texts] if any(map(low.__contains__, _WORDS)) else [""]
         said = any(map(_SECRET.search, tails[:-1])) or any(_NAME.search(text[-_ADJACENT:]) for text in texts[:-1])
         self.guards = _SECRET.search(tails[-1]) is not None
         """Its last words may say what the next line gives."""

@@ -273,6 +273,7 @@ SHAPES = Place(
         "ps-",
         "chief",
     ),
+    within_word=True,
 )
 
 NODELIST = Place(
@@ -280,6 +281,7 @@ NODELIST = Place(
         r"(?<![\w.\-])(?P<head>[A-Za-z][A-Za-z0-9.\-]{0,62}?)\[(?P<inner>\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?){0,500})\](?P<tail>[A-Za-z0-9.\-]{0,62})"
     ),
     ("[",),
+    within_word=True,
 )
 LISTED = Place(
     re.compile(
@@ -305,6 +307,7 @@ FQDN = Place(
         rf"(?i:(?P<sure>{_SURE})|(?P<unsure>{_UNSURE})))(?![A-Za-z0-9_]|-[A-Za-z0-9]|\.[A-Za-z]{{2,}}|\()"
     ),
     tuple(f".{end}" for end in f"{_SURE}|{_UNSURE}".split("|")),
+    within_word=True,
 )
 URL_HOST = Place(
     re.compile(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from whichrank.facts.redaction.places import EDGE, IS, PATH, QUOTE, SLASH, USER, Place, places
+from whichrank.facts.redaction.places import EDGE, IS, PATH, QUOTE, SLASH, USER, Place, paths, places
 
 _HOMES = (
     "home\\d{0,3}|homes|Users|users|user|usr\\d|u\\d{0,2}|people|staff|students?|members|personal|usuarios|profiles"
@@ -12,11 +12,12 @@ _HOMES = (
 _SCRATCHES = r"scratch[\w\-]{0,12}|netscratch|gscratch|flash|nobackup|cfs"
 _BEHIND = rf"(?={SLASH}|[\s\0\"':;,)\]>|&]|\\[nrt]|$)"
 
-SURE_USERS = places(
+SURE_USERS = paths(
     (
         "home users user people staff student members personal usuarios profiles usr /u \\\\u %2fu",
         rf"{SLASH}(?:{_HOMES}){SLASH}(?:[a-z]{SLASH})?" + PATH + _BEHIND,
     ),
+) + places(
     (
         "user logname author_name committer_name entity actor login",
         r"(?:^|(?<=[\n\0 ;\"']))(?:export )?(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|PBS_O_LOGNAME|"
@@ -64,7 +65,7 @@ _SHARED = (
     r"lustre|gpfs|fsx|beegfs|nfs|efs|work|mnt|data|projects?|proj|ceph|weka|vast|pfs|panfs|storage|shared|export|groups?|vol\\d{0,3}|"
     r"cluster|datasets?"
 )
-MAYBE_USERS = places(
+MAYBE_USERS = paths(
     (
         (
             "lustre gpfs fsx beegfs nfs efs work mnt data proj ceph weka vast pfs panfs storage shared export "
@@ -72,6 +73,7 @@ MAYBE_USERS = places(
         ),
         rf"(?<![\w.]){SLASH}(?:{_SHARED}){SLASH}(?:[a-z]{{1,8}}\d{{1,4}}{SLASH})?" + PATH + rf"(?={SLASH})",
     ),
+) + places(
     (
         "userid groupid",
         r"\b(?:User|Group)Id=" + USER + r"(?=\()",
@@ -202,6 +204,7 @@ EMAIL = Place(
         r"(?<![\w.+\-])(?P<user>[\w.+%\-]{1,64})@(?P<domain>[A-Za-z0-9](?:[A-Za-z0-9\-]{0,62})(?:\.[A-Za-z0-9\-]{1,62}){1,8})(?![\w])"
     ),
     ("@",),
+    within_word=True,
 )
 PERSON = Place(
     re.compile(r"(?P<n>(?:[^\W\d_][\w.'\-]{0,30}[ \t]){1,4}(?:[^\W\d_][\w.'\-]{0,30})?)(?=[ \t]?<[\w.+%\-]{1,64}@)"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from whichrank.facts.redaction import addresses, harmless, host_places, person_places, places, secret_patterns, secrets
 from whichrank.facts.redaction.addresses import Addresses
@@ -57,16 +57,16 @@ class Learner:
         learn = self.names.learn_host
         for sure, around in ((True, (*host_places.SURE_HOSTS, host_places.SHAPES)), (False, host_places.MAYBE_HOSTS)):
             for place in around:
-                for match in found(place.pattern, text, place.words):
+                for match in near(text, place):
                     if text[match.end("n") : match.end("n") + 1] != "[":
                         learn(match["n"], sure=sure)
-        for match in found(host_places.LISTED.pattern, text, host_places.LISTED.words):
+        for match in near(text, host_places.LISTED):
             self._list(match["list"])
-        for match in found(host_places.NODELIST.pattern, text, host_places.NODELIST.words):
+        for match in near(text, host_places.NODELIST):
             if is_nodelist(match):
                 for name in members(match["head"], match["inner"], match["tail"]):
                     learn(name, sure=True)
-        for match in found(host_places.FQDN.pattern, text, host_places.FQDN.words):
+        for match in near(text, host_places.FQDN):
             name = match["n"]
             if is_domain(match) and any(sign.isdigit() for sign in name.partition(".")[0]) and name.count(".") > 1:
                 learn(name, sure=True)
@@ -85,16 +85,16 @@ class Learner:
     def _people(self, text: str) -> None:
         for sure, around in ((True, person_places.SURE_USERS), (False, person_places.MAYBE_USERS)):
             for place in around:
-                for match in found(place.pattern, text, place.words):
+                for match in near(text, place):
                     self.names.learn_user(match["n"], sure=sure)
         for place in (*person_places.ACCOUNTS, *person_places.REPOSITORIES):
-            for match in found(place.pattern, text, place.words):
+            for match in near(text, place):
                 self.names.learn_account(match["n"])
-        for match in found(person_places.EMAIL.pattern, text, person_places.EMAIL.words):
+        for match in near(text, person_places.EMAIL):
             self.names.learn_user(match["user"], sure=False)
         self._tables(text)
         for place in (person_places.PERSON, person_places.AUTHOR, person_places.BRACKETED):
-            for match in found(place.pattern, text, place.words):
+            for match in near(text, place):
                 if " " in match["n"].strip():
                     self.names.person(match["n"].strip())
 
@@ -200,9 +200,10 @@ class Redactor:
         return marks.put("email", f"{user}@{self.names.domain(match['domain'])}")
 
     def _numbers(self, marks: Marks) -> None:
-        marks.sub(addresses.KERNEL_TABLE, lambda m: self._kernel_row(m, marks))
-        for pattern in addresses.ALL:
-            marks.sub(pattern, lambda m: self._number(m, marks))
+        if addresses.KERNEL_HINT.search(marks.text):
+            marks.sub(addresses.KERNEL_TABLE, lambda m: self._kernel_row(m, marks))
+        for pattern, hint in addresses.ALL:
+            marks.sub(pattern, lambda m: self._number(m, marks), hint=hint)
 
     def _kernel_row(self, match: re.Match[str], marks: Marks) -> str:
         local, remote = (marks.put("ipv4", self._addresses.kernel_hex(match[at])) for at in (2, 4))
@@ -285,8 +286,13 @@ class Redactor:
         return marks.put("host", f"host-[{compact(numbers)}]" + (f".{self.names.domain(domain)}" if domain else ""))
 
 
+def near(text: str, place: places.Place) -> Iterator[re.Match[str]]:
+    """The names at such places of a text."""
+    return found(place.pattern, text, place.words, within_word=place.within_word)
+
+
 def _at(marks: Marks, place: places.Place, change: Callable[[re.Match[str]], str | None]) -> None:
-    marks.sub(place.pattern, change, place.words)
+    marks.sub(place.pattern, change, place.words, within_word=place.within_word)
 
 
 def _grouped(match: re.Match[str], marks: Marks, kind: str, other: str | None) -> str | None:
