@@ -116,7 +116,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             return _defect(error)
         complain(str(unwritable(error)), "Free space, or send the output elsewhere.")
         return USAGE
-    except Exception as error:  # The outermost boundary: a user never sees a traceback.
+    except Exception as error:  # noqa: BLE001 - the outermost boundary: a user never sees a traceback
         return _defect(error)
     if not given:
         return USAGE

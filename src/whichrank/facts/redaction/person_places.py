@@ -10,7 +10,7 @@ _HOMES = (
     "home\\d{0,3}|homes|Users|users|user|usr\\d|u\\d{0,2}|people|staff|students?|members|personal|usuarios|profiles"
 )
 _SCRATCHES = r"scratch[\w\-]{0,12}|netscratch|gscratch|flash|nobackup|cfs"
-_BEHIND = rf"(?={SLASH}|[\s\0\"':;,)\]>|&]|\\[nrt]|$)"
+_BEHIND = rf"(?={SLASH}|[\s\0\"'`:;,)\]}}<>|&*?!]|\.(?!\w)|\\[nrt]|$)"
 
 SURE_USERS = paths(
     (
@@ -210,6 +210,14 @@ PERSON = Place(
     re.compile(r"(?P<n>(?:[^\W\d_][\w.'\-]{0,30}[ \t]){1,4}(?:[^\W\d_][\w.'\-]{0,30})?)(?=[ \t]?<[\w.+%\-]{1,64}@)"),
     ("@",),
 )
+ADDRESSED = Place(
+    re.compile(
+        r"(?P<n>(?<!\w)[A-Z\u00c0-\u00de][\w.'\-]{0,30}(?: [A-Z\u00c0-\u00de][\w.'\-]{0,30}){1,3})"
+        r"(?=,? \(?(?:mailto:)?[\w.+%\-]{1,64}@)"
+    ),
+    ("@",),
+)
+"""A name with an address behind it, in brackets or without."""
 AUTHOR = Place(
     re.compile(
         r"(?im)(?P<head>(?:^|(?<=[{,\[ \t\"']))(?:author|committer|signed-off-by|maintainer|contact|reported-by|"

@@ -12,6 +12,7 @@ from whichrank.facts.redaction.marks import MARK, Marks, found
 from whichrank.facts.redaction.names import Names, compact, members
 
 _HARD = re.compile(r"(?i)\.(?:com|org|edu|gov|mil|internal|lan|corp|intranet|localdomain|example|invalid|amazonaws)$")
+_LIST_END = re.compile(r"(?<![,;]) |(?<=[,;])  ")
 _BEFORE_VERSION = re.compile(
     r"(?i)(?:version|release|==|>=|<=|~=|cudnn|driver|firmware|fw|vbios)[\s:=v]{0,4}$|(?<![a-z])v$"
 )
@@ -72,7 +73,9 @@ class Learner:
                 learn(name, sure=True)
 
     def _list(self, text: str) -> None:
-        for match in re.finditer(r"([A-Za-z][\w.\-]*)(?:\[([\d,\-]+)\]([\w.\-]*))?", text.split(" ", maxsplit=1)[0]):
+        for match in re.finditer(
+            r"([A-Za-z][\w.\-]*)(?:\[([\d,\-]+)\]([\w.\-]*))?", _LIST_END.split(text, maxsplit=1)[0]
+        ):
             if match[2]:
                 try:
                     for name in members(match[1], match[2], match[3]):
@@ -93,20 +96,28 @@ class Learner:
         for match in near(text, person_places.EMAIL):
             self.names.learn_user(match["user"], sure=False)
         self._tables(text)
-        for place in (person_places.PERSON, person_places.AUTHOR, person_places.BRACKETED):
+        for place in (
+            person_places.PERSON,
+            person_places.ADDRESSED,
+            person_places.AUTHOR,
+            person_places.BRACKETED,
+        ):
             for match in near(text, place):
                 if " " in match["n"].strip():
                     self.names.person(match["n"].strip())
 
     def _tables(self, text: str) -> None:
-        """Columns of tables with bars: sacct -P, squeue -o, exports of databases."""
+        """Columns of tables: sacct -P, squeue -o, exports of databases, lists of hosts in CSV."""
+        for sign in (sign for sign in "|,\t;" if sign in text):
+            self._table(text, sign)
+
+    def _table(self, text: str, sign: str) -> None:
         header: list[str] = []
-        for line in text.splitlines() if "|" in text else ():
-            cells = [cell.strip() for cell in line.split("|")]
-            titles = [cell.lower() for cell in cells]
-            if len(cells) < 3:
+        for line in text.splitlines():
+            cells = [cell.strip(_AROUND_CELL) for cell in line.split(sign)] if sign in line else []
+            if len(cells) < (3 if sign == "|" else 2):
                 header = []
-            elif _TITLES.intersection(titles):
+            elif _TITLES.intersection(titles := [cell.lower() for cell in cells]):
                 header = titles
             elif header:
                 for title, cell in zip(header, cells, strict=False):
@@ -123,6 +134,7 @@ class Learner:
             self.names.learn_host(cell, sure=False)
 
 
+_AROUND_CELL = " \t\r\"'"
 _TITLES = frozenset(("user", "account", "nodelist", "hostname", "host", "owner", "username"))
 
 
@@ -186,6 +198,7 @@ class Redactor:
             person_places.PERSON,
             lambda m: marks.put("person", self.names.person(m["n"])) if " " in m["n"].strip() else None,
         )
+        _at(marks, person_places.ADDRESSED, lambda m: marks.put("person", self.names.person(m["n"])))
         _at(marks, person_places.BRACKETED, lambda m: m["head"] + marks.put("person", self.names.person(m["n"])))
         _at(marks, person_places.EMAIL, lambda m: self._address(m, marks))
         _at(marks, person_places.AUTHOR, lambda m: m["head"] + marks.put("person", self.names.person(m["n"])))

@@ -216,6 +216,11 @@ def _assigned(match: re.Match[str], hide: Hide, kind: str) -> str | None:
     return whole[:begin] + hide("named-secret", value) + whole[end:]
 
 
+_PHRASE = re.compile(r"(?i)passw|passphrase|secret")
+_PHRASE_WORDS = 7
+"""A password may be of several words; a sentence about one has more."""
+
+
 def _env_line(match: re.Match[str], hide: Hide) -> str | None:
     """A line of an environment or of a settings file: the value is all that follows."""
     name, value = match["key"], match["value"]
@@ -225,8 +230,8 @@ def _env_line(match: re.Match[str], hide: Hide) -> str | None:
     spaced = match["sep"].strip() == "" or match["sep"].strip() == ":"
     if spaced and (" " in value.strip() or not name.replace("_", "").isalnum()) and strength != "strong":
         return None
-    if spaced and " " in value.strip():  # prose: "Token: see the manual"
-        return None
+    if spaced and " " in value.strip() and not (_PHRASE.search(name) and value.count(" ") < _PHRASE_WORDS):
+        return None  # prose: "Token: see the manual"
     bare = value.rstrip()
     inner = bare.strip("\"',;")
     begin = bare.find(inner)

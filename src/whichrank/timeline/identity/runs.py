@@ -146,7 +146,9 @@ def _contradicted(empty: Dump, others: Sequence[Dump]) -> bool:
     for dump in others:
         done = {dump.groups[int(number)] for number in np.unique(dump.group[dump.state == COMPLETED])}
         # Gloo's entries stay scheduled; its status tells.
-        done |= {group for group in dump.groups if group.pg_id in dump.status and dump.status[group.pg_id].completed > 0}
+        done |= {
+            group for group in dump.groups if group.pg_id in dump.status and dump.status[group.pg_id].completed > 0
+        }
         if any(_needs(group, empty.rank) for group in done):
             return True
     return False

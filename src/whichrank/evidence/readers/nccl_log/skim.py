@@ -115,7 +115,7 @@ class Skimmer:
     def connections(
         self, chunk: Chunk, lines: Indices, places: Indices, whose: Indices
     ) -> tuple[Flags, list[tuple[int, Channel, int]]]:
-        """As `channel` for many lines: which of them are done with, and the last of each kind, its line and how many."""
+        """As `channel` for many lines: which are done with, and of each kind the last, its line and how many."""
         done, found = np.zeros(len(lines), np.bool_), list[tuple[int, Channel, int]]()
         via = np.zeros(len(chunk.ends) + 1, np.bool_)
         via[chunk.index(places_of(chunk, b" via "))] = True
