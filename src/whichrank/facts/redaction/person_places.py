@@ -151,21 +151,22 @@ MAYBE_USERS = paths(
 
 ACCOUNTS = places(
     (
-        "account slurm_ project subscription entity tenant org",
+        "account slurm_ project subscription entity tenant org job",
         r"(?:^|(?<=[\n\0 ;\"']))(?:export )?(?:SLURM_JOB_ACCOUNT|SBATCH_ACCOUNT|SALLOC_ACCOUNT|SLURM_ACCOUNT|"
         r"SLURM_CLUSTER_NAME|SLURM_JOB_RESERVATION|SLURM_JOB_QOS|PBS_ACCOUNT|PROJECT_ID|"
-        r"GOOGLE_CLOUD_PROJECT|GCP_PROJECT|CLOUDSDK_CORE_PROJECT|AWS_ACCOUNT_ID|AZURE_SUBSCRIPTION_ID|WANDB_ENTITY|LSB_PROJECT_NAME|SLURM_JOB_GROUP|TENANT|ORG(?:ANIZATION)?(?:_NAME)?)"
+        r"GOOGLE_CLOUD_PROJECT|GCP_PROJECT|CLOUDSDK_CORE_PROJECT|AWS_ACCOUNT_ID|AZURE_SUBSCRIPTION_ID|WANDB_ENTITY|LSB_PROJECT_NAME|SLURM_JOB_GROUP|SLURM_JOB_NAME|PBS_JOBNAME|LSB_JOBNAME|TENANT|ORG(?:ANIZATION)?(?:_NAME)?)"
         rf"(?:{QUOTE})?\s{{0,2}}[=:]\s{{0,2}}(?:{QUOTE})?" + r"(?P<n>[A-Za-z0-9][\w.\-]{1,62})",
     ),
     (
-        "account allocation reservation cluster tenant subscription org entity team project wckey",
-        r"(?i)(?<![a-z])(?:account|account_?name|account_?id|allocation|billing_?account|reservation|cluster_?name|tenant(?:_?id)?|subscription(?:_?id)?|organization|org_?name|namespace|entity|team|project_?id|charge_?account|wckey)"
+        "account allocation reservation cluster tenant subscription org entity team project wckey job",
+        r"(?i)(?<![a-z])(?:account|account_?name|account_?id|allocation|billing_?account|reservation|cluster_?name|tenant(?:_?id)?|subscription(?:_?id)?|organization|org_?name|namespace|entity|team|project_?id|charge_?account|wckey|job_?name)"
         rf"(?:{QUOTE})?\s{{0,3}}[=:]\s{{0,3}}(?:{QUOTE})?(?!\s)" + r"(?P<n>[A-Za-z0-9][\w.\-]{1,62})",
     ),
     (
-        "-a account reservation project wckey",
+        "-a -j account reservation project wckey job-name",
         (
-            r"(?<![\w\-])(?:--account(?:=| )|-A ?|--reservation(?:=| )|--project(?:=| )|--wckey(?:=| ))"
+            r"(?<![\w\-])(?:--account(?:=| )|-A ?|--reservation(?:=| )|--project(?:=| )|--wckey(?:=| )|"
+            r"--job-name(?:=| )|-J )"
             r"(?P<n>[A-Za-z0-9][\w.\-]{1,62})"
         ),
     ),
@@ -236,4 +237,6 @@ UIDS = Place(
     ),
     ("uid", "userid", "user id"),
 )
+CARD = re.compile(r"(?<![\d.])\d{4}([ \-])\d{4}\1\d{4}\1\d{1,7}(?!\.?\d)")
+"""A card's number, if its last digit fits."""
 PHONE = Place(re.compile(r"(?<![\w+.])\+\d{1,3}[ .\-]?\(?\d{1,4}\)?(?:[ .\-]\d{2,5}){2,4}(?!\d)"), ("+",))

@@ -204,6 +204,7 @@ class Redactor:
         _at(marks, person_places.AUTHOR, lambda m: m["head"] + marks.put("person", self.names.person(m["n"])))
         _at(marks, person_places.UIDS, lambda m: _grouped(m, marks, "uid", self.names.uid(m["n"])))
         _at(marks, person_places.PHONE, lambda _: marks.put("phone", "phone-number"))
+        marks.sub(person_places.CARD, lambda m: marks.put("card", "card-number") if _is_card(m.group()) else None)
         _at(marks, person_places.SERIALS, lambda m: _grouped(m, marks, "serial", self.names.serial(m["n"])))
 
     def _address(self, match: re.Match[str], marks: Marks) -> str | None:
@@ -338,6 +339,12 @@ def is_nodelist(match: re.Match[str]) -> bool:
     several = "-" in inner or "," in inner
     called = re.search(r"(?i)(?:node|host|worker|compute|dgx|hgx|nid|login|srv|server|-)$", head)
     return (padded or (several and called is not None)) and not match["tail"].startswith((".py", "." * 2))
+
+
+def _is_card(text: str) -> bool:
+    """Whether the digits have the check digit of Luhn."""
+    digits = [int(sign) for sign in text if sign.isdigit()][::-1]
+    return sum(digits[::2]) % 10 == -sum(sum(divmod(2 * digit, 10)) for digit in digits[1::2]) % 10
 
 
 class Blocks:
