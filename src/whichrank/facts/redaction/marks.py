@@ -87,8 +87,18 @@ class _Lines:
         # There is one letter whose lower case is two.
         self.low = low if len(low) == len(text) else text.replace("\u0130", "I").lower()
         self.having = cache(self._having)
-        self.has = cache(self.low.__contains__)
+        self.has = cache(self._has)
+        self._threes: set[tuple[str, str, str]] | None = None
         self.places = cache(self._places)
+
+    def _has(self, word: str) -> bool:
+        """By three letters of it first: looking through a long text for each of hundreds of words takes longer."""
+        if len(self.low) > _LONG and len(word) > 2:
+            if self._threes is None:
+                self._threes = set(zip(self.low, self.low[1:], self.low[2:], strict=False))
+            if (word[0], word[1], word[2]) not in self._threes or tuple(word[-3:]) not in self._threes:
+                return False
+        return word in self.low
 
     def _having(self, word: str) -> list[Span]:
         text, low = self.text, self.low
@@ -124,6 +134,7 @@ BEFORE, BEHIND = 200, 16_384
 """How far a match may reach from a word that must be in it: within its line, or so many characters."""
 _LEFT, _RIGHT = 64, 400
 """How far it may reach from there where it has no spaces."""
+_LONG = 1 << 13
 _SPACE = re.compile(r"\s")
 
 

@@ -51,7 +51,7 @@ SURE_USERS = paths(
     ),
     # A user of a Windows domain
     (
-        "user account logon login owner by as for",
+        "\\",
         r"(?i)\b(?:user|account|logon|login|owner|by|as|for)[:= ]{1,2}[A-Za-z][\w\-]{1,15}\\{1,4}(?![nrt]\b)" + USER,
     ),
     (
