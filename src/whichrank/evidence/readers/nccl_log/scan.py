@@ -181,7 +181,10 @@ class Scanner:
             self._learn_heads(chunk, rest)
         whose = self._skimmer.whose(chunk, rest, places)
         done, channels = self._skimmer.connections(chunk, rest, places, whose)
-        rest, places, whose = rest[~done], places[~done], whose[~done]
+        left = ~done
+        if self._table.full:  # of strangers only warnings are worth a look
+            left &= (whose >= 0) | (chunk.text[places + len(b"NCCL ")] == ord("W"))
+        rest, places, whose = rest[left], places[left], whose[left]
         dull = self._skimmer.dull(chunk, rest, places, whose)
         for process in _different(dull):
             if not self.log.processes[process].first_line:
