@@ -234,7 +234,7 @@ def main() -> int:
         f"a second of CPU), {result.refused:,} refused"
     )
     hourly = result.total / cpu * 3600 * asked.jobs
-    print(f"at this rate {hourly:,.0f} executions in an hour on {asked.jobs} cores that do nothing else (goal: {GOAL:,})")
+    print(f"at this rate {hourly:,.0f} in an hour on {asked.jobs} cores that do nothing else (goal: {GOAL:,})")
     print(
         f"nothing escaped; memory {result.peak_bytes >> 20} MiB; the slowest input took {result.worst_s * 1000:.0f} ms "
         f"({result.worst})"
