@@ -1,6 +1,6 @@
 """Reading profiles beside Meta's HTA, in one run: CPU seconds, memory, and that the answers agree.
 
-    .venv/bin/python benchmarks/trace.py [--hta VENV/bin/python] [--ranks 64] [--large-gb 0]
+    .venv/bin/python benchmarks/trace.py [--hta VENV/bin/python] [--ranks 64] [--large-gb 0] [--trace DIR]
 
 The traces are those of WHICHRANK_SHARED (default ../shared); without them, or without an environment that has
 HolisticTraceAnalysis, orjson and isal (--hta, or WHICHRANK_HTA), what can't be compared is left out. `--large-gb 20`
@@ -29,10 +29,13 @@ KEYS = (("compute_pct", "compute_time_pctg"), ("idle_pct", "idle_time_pctg"))
 
 def ours(folder: Path) -> dict:
     """CPU seconds of the command with all of its children, its answer, and the memory of all processes together."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    begun = time.monotonic()
     command = [sys.executable, "-m", "whichrank", "trace", str(folder), "--format", "json", "--quiet"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    # As installed: modules are compiled once, not in every run.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(ROOT / "src")], env=environment, check=False)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    begun = time.monotonic()
     peak = 0
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdout=out, env=environment)
@@ -110,9 +113,13 @@ def difference(mine: dict, theirs: dict) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hta", default=os.environ.get("WHICHRANK_HTA"))
+    parser.add_argument("--trace", type=Path, help="compare on this folder alone")
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--large-gb", type=float, default=0.0)
     chosen = parser.parse_args()
+    if chosen.trace:
+        compared(chosen.trace.name, chosen.trace, chosen.hta)
+        return
     if not SET.is_dir():
         print(f"no traces in {SHARED}: nothing to measure")
         return

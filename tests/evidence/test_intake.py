@@ -9,6 +9,9 @@ import pytest
 from whichrank.evidence.archives import Limits
 from whichrank.evidence.intake import claim, claims, collect, discover_readers
 from whichrank.model.contracts import Item, Reading
+from whichrank.model.findings import Subject
+from whichrank.model.verdict import Diagnosis, Verdict
+from whichrank.report import load
 
 
 def labels(intake):
@@ -74,8 +77,11 @@ def test_special_and_empty_files_are_left_aside_with_a_note(folder):
 
 
 def test_what_is_no_evidence_is_left_aside_with_a_note(folder):
-    for name in ("truth.yaml", "truth.json", "verdict.json", "report.md", "README.md", "ORIGIN"):
+    for name in ("truth.yaml", "truth.json", "README.md", "ORIGIN"):
         (folder / name).write_text("x")
+    nothing = Diagnosis(Verdict("unknown", "unknown", Subject(), (), 0.0, "Nothing was found."))
+    for name, form in (("verdict.json", "json"), ("report.md", "markdown"), ("saved.html", "html")):
+        (folder / name).write_text("".join(load(form).render(nothing)))
     (folder / "__pycache__").mkdir()
     (folder / "__pycache__" / "a.pyc").write_text("x")
     with collect([folder]) as intake:
@@ -85,10 +91,18 @@ def test_what_is_no_evidence_is_left_aside_with_a_note(folder):
             "truth.json",
             "verdict.json",
             "report.md",
+            "saved.html",
             "README.md",
             "ORIGIN",
         }
         assert {source.quality for source in intake.refused} == {"ignored"}
+
+
+def test_what_a_person_calls_a_report_is_evidence(tmp_path):
+    (tmp_path / "report.md").write_text("# Training hangs\n\nRank 3 stands in all_reduce.\n")
+    (tmp_path / "verdict.json").write_text('{"mine": 1}')
+    with collect([tmp_path]) as intake:
+        assert sorted(item.label for item in intake.items) == ["report.md", "verdict.json"]
 
 
 def test_depth_and_count_are_bounded(folder):

@@ -159,3 +159,14 @@ def test_names_from_files_can_not_break_out_of_the_page(tmp_path):
 def test_workers_or_not_the_answer_is_the_same(many, tmp_path):
     job(tmp_path, world=9, extra=lambda one, _step: one.kernel(700, "slow") if one.rank == 4 else None)
     assert [late.rank for late in trace([tmp_path], jobs=many).stragglers] == [4]
+
+
+@pytest.mark.parametrize("kept", [0.5, 0.9])
+def test_what_is_missing_from_a_cut_file_does_not_count_as_idle(tmp_path, kept):
+    whole = json.dumps(job(tmp_path / "whole", world=2)[0].document())
+    (tmp_path / "cut.json").write_text(whole[: int(len(whole) * kept)])
+    report = trace([tmp_path / "cut.json"])
+    assert [(one.idle_pct, one.idle_why) for one in report.ranks] == [(None, {})]
+    assert not any("Launch" in one.what for one in report.advice)
+    assert any("end early" in note for note in report.notes)
+    assert "not whole" in "".join(text.render(report))

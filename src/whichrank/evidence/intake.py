@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO, Literal, cast
 
 from whichrank.evidence.archives import Limits, Unpacker, is_archive, printable
+from whichrank.evidence.earlier_reports import is_earlier_report
 from whichrank.evidence.jobs_in_file import split
 from whichrank.evidence.trace_files import is_compressed_trace, is_trace_file
 from whichrank.model.contracts import Item, Reader
@@ -28,15 +29,13 @@ Given = Path | Literal["-"]
 SKIPPED_FOLDERS = {".git", "__pycache__", ".venv", "node_modules", "site-packages"}
 ANSWER = "the known answer of a case, not evidence"
 REPORT = "an earlier report of whichrank, not evidence"
+_REPORTS = (".json", ".md", ".html", ".markdown")
 HISTORY = "the small history of a watched job: for people, not evidence"
 # What a person writes about a setting is a clue, the setting itself is none: MASTER_ADDR=127.0.0.1 is no complaint.
 IGNORED = {
     "truth.yaml": ANSWER,
     "truth.yml": ANSWER,
     "truth.json": ANSWER,
-    "verdict.json": REPORT,
-    "report.md": REPORT,
-    "report.html": REPORT,
     "run.json": REPORT,
     "scrub-report.json": "what scrub replaced and left out, not evidence",
     "history.jsonl": HISTORY,
@@ -186,6 +185,8 @@ class _Walk:
         """Keep a file, or open it if it is an archive."""
         name = item.label.rsplit("/", 1)[-1].lower()
         aside = "an empty file" if item.size == 0 else IGNORED.get(name, "")
+        if not aside and name.endswith(_REPORTS) and is_earlier_report(item.head()):
+            aside = REPORT
         if aside:
             self.note(item.label, "ignored", aside)
         elif name.startswith(DOCUMENTS):

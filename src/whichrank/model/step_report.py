@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from whichrank.model.evidence import Coverage
 from whichrank.model.findings import Finding
 
 
-@dataclass(frozen=True, slots=True)
-class RankShares:
+class RankShares(NamedTuple):
     """Where one rank's time went, in percent; compute, exposed communication, memory and idle add up to 100."""
 
     rank: int | None
@@ -26,16 +25,15 @@ class RankShares:
     idle_pct: float | None
     overlap_pct: float | None
     """Share of the communication that computation hides; None without communication."""
-    idle_why: dict[str, float] = field(default_factory=dict)
-    hta: dict[str, float | None] = field(default_factory=dict)
+    idle_why: dict[str, float]
+    hta: dict[str, float | None]
     waiting_pct: float | None = None
     """Share of the time exposed in collectives whose last member had not arrived yet; None with one rank only."""
     clock_offset_us: float = 0.0
     on_device: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Straggler:
+class Straggler(NamedTuple):
     """A rank that arrives late, what that costs, and what it did meanwhile."""
 
     rank: int
@@ -49,8 +47,7 @@ class Straggler:
     host: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(NamedTuple):
     """A change and what it would return."""
 
     what: str
@@ -61,8 +58,7 @@ class Advice:
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveShare:
+class CollectiveShare(NamedTuple):
     """Collectives of one kind and size in one group."""
 
     op: str
@@ -70,7 +66,7 @@ class CollectiveShare:
     ranks: int | None
     bytes: int | None
     per_step: float
-    time_us: float
+    time_us: float | None
     waiting_us: float | None
     """Of that, before the last member had arrived."""
     moving_us: float | None
@@ -81,8 +77,7 @@ class CollectiveShare:
     """By the kernel's name: ring, tree, nvls, … and the protocol; None where it does not tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(NamedTuple):
     """One of DDP's buckets in a typical step: gradients that are reduced together."""
 
     bytes: int | None
@@ -92,8 +87,7 @@ class Bucket:
     takes_us: float
 
 
-@dataclass(frozen=True, slots=True)
-class RankDrawing:
+class RankDrawing(NamedTuple):
     """One rank's row of the map: changes of state on the common clock, microseconds from its beginning."""
 
     label: str
@@ -104,8 +98,7 @@ class RankDrawing:
     steps_us: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StepReport:
+class StepReport(NamedTuple):
     """All that `trace` has to say."""
 
     ranks: tuple[RankShares, ...] = ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from whichrank.records.trace import Bytes, Collective, Ints, Longs
 
@@ -35,7 +34,7 @@ class Links:
     """When; for WAIT the end of the wait."""
     own: Longs = field(default_factory=_longs)
     """Time of its own since the link before (or since the beginning)."""
-    spent: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, WORKING + 1), np.int64))
+    spent: Longs = field(default_factory=lambda: np.empty((0, WORKING + 1), np.int64))
     """The same by what it was spent on: the reasons for idleness, and work."""
     top: Ints = field(default_factory=lambda: np.empty((0, 4), np.int32))
     """What took most of it: indices into the names; -1 for nothing."""
@@ -100,7 +99,7 @@ class RankSteps:
     communication: Longs
     exposed: Longs
     memory: Longs
-    idle: npt.NDArray[np.int64]
+    idle: Longs
     """One column per reason."""
     hta: tuple[float | None, float | None, float | None]
     """Compute, idle and overlap by HTA's rule."""
@@ -115,6 +114,10 @@ class RankSteps:
     map: Map
     signs: dict[str, float] = field(default_factory=dict)
     """Counts that tell of settings, by name; see `timeline/steps/signs.py`."""
+    collectives_only: bool = False
+    ends_known: bool = True
+    ends_early: bool = False
+    """All three as in the trace."""
 
     @property
     def span(self) -> int:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Longs = npt.NDArray[np.int64]
-Ints = npt.NDArray[np.int32]
-Bytes = npt.NDArray[np.int8]
+if TYPE_CHECKING:  # it takes longer to import than a profile of a few megabytes to read
+    import numpy.typing as npt
+
+Longs: TypeAlias = "npt.NDArray[np.int64]"
+Ints: TypeAlias = "npt.NDArray[np.int32]"
+Bytes: TypeAlias = "npt.NDArray[np.int8]"
+Flags: TypeAlias = "npt.NDArray[np.bool_]"
+Floats: TypeAlias = "npt.NDArray[np.float64]"
 
 COMPUTE, COMMUNICATION, MEMORY, SYNC, MARK, OPERATOR, RUNTIME, PYTHON = range(8)
 """Kinds of spans. On a device: work of three kinds, waits between streams, annotations. On the host: annotations
@@ -41,7 +45,7 @@ class Spans:
     def __len__(self) -> int:
         return len(self.start)
 
-    def where(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Spans:
+    def where(self, rows: Flags | npt.NDArray[np.intp]) -> Spans:
         """These rows alone."""
         columns: tuple[Any, ...] = (self.start, self.end, self.name, self.lane, self.kind, self.link, self.comm)
         return Spans(*(column[rows] for column in columns))
@@ -53,8 +57,7 @@ class Spans:
         return self.where(wanted[self.kind])
 
 
-@dataclass(frozen=True, slots=True)
-class Collective:
+class Collective(NamedTuple):
     """What the profiler noted about a collective's arguments."""
 
     op: str
@@ -71,8 +74,7 @@ class Collective:
     dtype: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(NamedTuple):
     """A stream of a device or a thread of the host."""
 
     process: str
@@ -104,7 +106,13 @@ class Trace:
     reader: str = ""
     cut: str = ""
     """Why the profile is not whole, or nothing."""
+    ends_early: bool = False
+    """The file stops before its events do: kernels may be missing anywhere, since events are in no certain order."""
     profiler_steps: int = 0
     """How many different steps the profiler marked (`ProfilerStep#…`)."""
     only_group: Collective | None = None
     """The process group of a job that has but one."""
+    collectives_only: bool = False
+    """Nothing but collectives was recorded: what the rank did between them is not known."""
+    ends_known: bool = True
+    """Whether the recording tells when collectives ended; otherwise clocks are taken as they are."""

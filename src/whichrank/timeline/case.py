@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from whichrank.model.evidence import Source
+from whichrank.records.closest_cause import ClosestCause
 from whichrank.records.clue import CodeClue
 from whichrank.records.dump import Dump, Frame, GroupMembers
 from whichrank.records.guard import GuardFile
@@ -17,6 +18,7 @@ from whichrank.records.log import EventKind, LogEvent, Progress
 from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
 from whichrank.records.outline import Loop, Outline
 from whichrank.records.placement import Placement
+from whichrank.records.rank_values import RankValues
 from whichrank.records.ras import RasReport
 from whichrank.records.sighting import Sighting
 from whichrank.records.stack import ProcessStack, main_thread
@@ -71,6 +73,9 @@ class Case:
     events: list[LogEvent] = field(default_factory=list)
     """What logs say, with global ranks filled in and years completed, in order of time where it is known."""
     progress: list[Progress] = field(default_factory=list)
+    rank_values: list[RankValues] = field(default_factory=list)
+    closest: list[ClosestCause] = field(default_factory=list)
+    """Causes whose wording the evidence comes close to; looked for only where nothing else tells."""
     nccl: list[NcclProcess] = field(default_factory=list)
     nccl_versions: list[str] = field(default_factory=list)
     """Versions that any line names, with a process or without."""
@@ -240,6 +245,7 @@ def build_case(records: Iterable[Any]) -> Case:
         people=people,
         events=on_one_clock(_placed(events, people), clocks),
         progress=[r for r in pile if isinstance(r, Progress)],
+        rank_values=[r for r in pile if isinstance(r, RankValues)],
         nccl=nccl,
         nccl_versions=[version for log in logs for version in log.versions],
         ras=ras,

@@ -57,6 +57,18 @@ def test_ranks_that_part_at_the_end_of_a_loop():
     assert parted(Loop(10, 40, exits=False)) != "left-loop"
 
 
+def test_a_rank_that_left_the_loop_with_the_others_did_not_leave_it_early():
+    """All have made the operation at line 30, behind the loop; then rank 0 made another one at line 34."""
+    steps = [Did("0", "all_reduce", n, line=12) for n in range(1, 30)]
+    steps.append(Did("0", "all_gather", 30, line=30))
+    more = [*steps, Did("0", "all_reduce", 31, done=False, line=12)]
+    alone = [*steps, Did("0", "all_gather", 31, done=False, line=34)]
+    dumps = [dump(r, {"0": (0, 1, 2)}, alone if r == 0 else more) for r in range(3)]
+    (trouble,) = build_case([*dumps, Outline({"/srv/job/train.py": (Loop(10, 20, exits=False),)})]).troubles
+    assert trouble.shape != "left-loop"
+    assert trouble.ranks == (0,)
+
+
 def test_a_rank_that_came_back_from_the_function_of_the_loop():
     """Others are in the loop of `train_epoch`, one went on to `evaluate`."""
     inside = (Frame("train_epoch", "/srv/job/train.py", 12), Frame("main", "/srv/job/train.py", 40))

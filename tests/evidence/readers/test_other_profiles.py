@@ -112,3 +112,37 @@ def test_a_damaged_log_is_read_in_part(tmp_path):
     path.write_text('{"header": 1, "coll_perf": 2}')
     with pytest.raises(UnreadableError):
         nccl_inspector.read(Item(path, path.name, 1, 0))
+
+
+def test_one_export_with_all_processes_of_a_host(tmp_path):
+    """`nsys profile torchrun …` writes one file; the upper bits of a thread's number are its process."""
+    base = sqlite3.connect(tmp_path / "report1_host.sqlite")
+    base.executescript("""
+        CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
+        CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
+            correlationId INTEGER, globalPid INTEGER, demangledName INTEGER);
+        CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, nameId INTEGER, globalTid INTEGER,
+            correlationId INTEGER);
+        CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT, textId INTEGER,
+            globalTid INTEGER);
+        INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgs)'),
+            (3, 'cudaLaunchKernel_v7000'), (4, 'step');
+    """)
+    for device in range(4):
+        process = (1000 - device) << 24
+        late = 300_000 if device == 1 else 0
+        for step in range(4):
+            t = 1_000_000 + step * 1_000_000
+            work = (t, t + 400_000 + late, device, 7, step, process, 1)
+            reduce = (t + 400_000 + late, t + 900_000, device, 20, 100 + step, process, 2)
+            base.executemany("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, ?, ?, ?, ?)", [work, reduce])
+            for link in (step, 100 + step):
+                call = (t - 9000, t - 8000, 3, process | 7, link)
+                base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, ?)", call)
+            base.execute("INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, NULL, 4, ?)", (t - 9500, t + 950_000, process | 7))
+    base.commit()
+    base.close()
+    report = trace([tmp_path])
+    assert [one.rank for one in report.ranks] == [0, 1, 2, 3]
+    assert [round(one.compute_pct) for one in report.ranks] == [41, 72, 41, 41]
+    assert [(late.rank, late.reason) for late in report.stragglers] == [(1, "compute")]

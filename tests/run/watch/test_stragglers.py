@@ -63,6 +63,26 @@ def test_not_in_the_first_half_minute_and_not_in_a_few_steps() -> None:
     assert Job(4, steps_per_s=0.2).run(60, 0.5, 0.5, 0.5, 0.0) == []
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_job_that_ends_before_half_a_minute_is_judged_by_all_of_it(seed: int) -> None:
+    job = Job(3, seed, steps_per_s=4)
+    assert job.run(19, 0.45, 0.5, 0.05) == []
+    job.found.observe(job.now + 3, job.members[:2])  # one has left before the others
+    straggler = job.found.of_short_job()
+    assert straggler is not None
+    assert straggler.rank == 2
+    equal = Job(3, seed, steps_per_s=4)
+    equal.run(19, 0.4, 0.4, 0.4)
+    assert equal.found.of_short_job() is None
+
+
+def test_a_long_job_is_judged_while_it_runs_only() -> None:
+    job = Job(3)
+    job.run(30, 0.5, 0.5, 0.05)
+    job.run(90, 0.5, 0.5, 0.5)
+    assert job.found.of_short_job() is None
+
+
 def test_it_begins_while_the_job_runs() -> None:
     job = Job(4)
     assert job.run(120, 0.2, 0.2, 0.2, 0.2) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.traces import Rank, job, meet
@@ -106,3 +108,29 @@ def test_one_step_with_a_checkpoint_is_told(tmp_path):
     (late,) = trace([tmp_path]).stragglers
     assert (late.rank, late.reason, late.steps, late.of_steps) == (0, "checkpoint", 1, 6)
     assert late.late_us_per_step == pytest.approx(30_000 / 6, rel=0.02)
+
+
+def test_threads_that_note_a_collective_late_do_not_hide_the_wait(tmp_path):
+    """Gloo on a busy host: its thread is scheduled 2 ms after the main one began to wait, and 2 ms after it goes on."""
+    steps, late, base = 5, 100_000, 30_000
+    for rank in range(4):
+        events, now = [], 0.0
+
+        def span(cat, name, start, length, tid=1, events=events):
+            events.append({"ph": "X", "cat": cat, "name": name, "pid": 9, "tid": tid, "ts": start, "dur": length})
+
+        for step in range(steps):
+            begun, work = now, base + (late if rank == 2 else 0)
+            span("cpu_op", "aten::mm", now, work)
+            ready, met = now + work, begun + base + late
+            span("cpu_op", "gloo:all_reduce", ready + 2000, met + 4000 - ready, tid=2)
+            now = met + 4000
+            span("cpu_op", "aten::add_", now, 500)
+            now += 500
+            span("user_annotation", f"ProfilerStep#{step}", begun, now - begun)
+        info = {"backend": "gloo", "rank": rank, "world_size": 4}
+        document = {"schemaVersion": 1, "distributedInfo": info, "traceEvents": events}
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(document))
+    (found,) = trace([tmp_path]).stragglers
+    assert (found.rank, found.reason) == (2, "compute")
+    assert found.cost_us_per_step == pytest.approx(late, rel=0.05)

@@ -57,7 +57,8 @@ def command(
     """Say where the time of training steps goes, who is late, and what a fix would return.
 
     PATH is a profile of torch.profiler (.json, .json.gz, .json.zst), an Nsight Systems export (.sqlite), a log of
-    NCCL's Inspector, or a folder or archive of them: one file per rank.
+    NCCL's Inspector, or a folder or archive of them: one file per rank. Where there is none, flight-recorder dumps
+    tell who comes late.
 
     \b
     whichrank trace profiles/                        where the time goes, as text

@@ -61,6 +61,7 @@ def read(item: Item) -> Reading:
         source=item.label, device=spans, host=Spans(), names=["NCCL Inspector"],
         lanes=[Lane("NCCL", "collectives", device=True)],
         collectives=list(known), rank=rank, world=world, backend="nccl", host_name=host, events=count, reader=NAME,
+        collectives_only=True,
     )  # fmt: skip
     note = f"{count:,} collectives" + (f"; {broken:,} lines are none" if broken else "")
     return Reading([trace], "partial" if broken else "complete", note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from contextlib import closing
@@ -18,10 +19,12 @@ from whichrank.records.trace import COMPUTE, MARK, MEMORY, RUNTIME, Lane, Spans,
 NAME = "nsys"
 MOST_ROWS = 12_000_000
 MOST_SECONDS = 600.0
+MOST_PROCESSES = 64
 _KERNELS, _COPIES, _FILLS = (
     "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET",
 )  # fmt: skip
 _CALLS, _RANGES = "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
+_DEFAULT_NAME = re.compile(r"(?:^|(?<=/))report\d+")
 _PUSH_POP = 59
 """NVTX_EVENTS.eventType of NvtxPushPopRange (60 is NvtxStartEndRange)."""
 
@@ -43,20 +46,49 @@ def read(item: Item) -> Reading:
             tables = {str(row[0]) for row in base.execute("SELECT name FROM sqlite_master WHERE type='table'")}
             if not tables & {_KERNELS, _CALLS}:
                 return Reading(quality="ignored", note="a database, but no export of Nsight Systems with CUDA activity")
-            return _Export(base, tables, item).reading()
+            return _reading(base, tables, item)
     except sqlite3.Error as error:
         raise UnreadableError(f"{item.label}: not a readable SQLite file ({error})") from error
 
 
+def _reading(base: sqlite3.Connection, tables: set[str], item: Item) -> Reading:
+    """One profile per process that used a device: `nsys profile torchrun …` puts all ranks of a host into one file."""
+    processes = _processes(base, tables)
+    if len(processes) < 2:
+        trace = _Export(base, tables, item).trace()
+        return Reading([trace], "complete", f"{trace.events:,} events, {len(trace.device):,} on a device")
+    traces = [_Export(base, tables, item, process).trace() for process in processes]
+    for number, trace in enumerate(traces):
+        trace.rank = number
+    note = f"{len(traces)} processes, {sum(t.events for t in traces):,} events; ranks in the order of their devices"
+    return Reading(list(traces), "complete", note)
+
+
+def _processes(base: sqlite3.Connection, tables: set[str]) -> list[int]:
+    """The processes that ran kernels, in the order of their devices; none where the export does not tell."""
+    if _KERNELS not in tables or "globalPid" not in _columns(base, _KERNELS):
+        return []
+    query = (
+        f"SELECT globalPid FROM {_KERNELS} GROUP BY globalPid ORDER BY MIN(deviceId), globalPid LIMIT {MOST_PROCESSES}"  # noqa: S608
+    )
+    return [int(row[0]) for row in base.execute(query) if isinstance(row[0], int)]
+
+
+def _columns(base: sqlite3.Connection, table: str) -> set[str]:
+    return {str(row[1]) for row in base.execute(f"PRAGMA table_info({table})")}
+
+
 class _Export:
-    def __init__(self, base: sqlite3.Connection, tables: set[str], item: Item) -> None:
+    def __init__(self, base: sqlite3.Connection, tables: set[str], item: Item, process: int | None = None) -> None:
         self.base, self.tables, self.item = base, tables, item
+        self.process = process
+        """Only what this process did; None: all of it."""
         self.names: dict[str, int] = {}
         self.lanes: dict[tuple[str, str, bool], int] = {}
         self.streams: set[int] = set()
         self.rows: dict[bool, list[tuple[int, int, int, int, int, int]]] = {True: [], False: []}
 
-    def reading(self) -> Reading:
+    def trace(self) -> Trace:
         self._kernels()
         self._moves()
         self._calls()
@@ -64,11 +96,20 @@ class _Export:
         names = list(self.names)
         lanes = [Lane(*key) for key in self.lanes]
         device, host = self._spans(on_device=True), self._spans(on_device=False)
-        trace = Trace(
+        return Trace(
             source=self.item.label, device=device, host=host, names=names, lanes=lanes, collectives=[],
-            rank=rank_of_name(self.item.label), accelerator=self._gpu(), events=len(device) + len(host), reader=NAME,
+            rank=rank_of_name(_DEFAULT_NAME.sub("", self.item.label)),
+            accelerator=self._gpu(), events=len(device) + len(host), reader=NAME,
         )  # fmt: skip
-        return Reading([trace], "complete", f"{trace.events:,} events, {len(device):,} on a device")
+
+    def _mine(self, table: str) -> str:
+        """The condition that a row is of this process. The upper bits of a thread's number are its process."""
+        if self.process is None:
+            return "1"
+        columns = self._columns(table)
+        if "globalPid" in columns:
+            return f"globalPid = {self.process}"
+        return f"(globalTid & ~16777215) = {self.process}" if "globalTid" in columns else "1"
 
     def _number(self, name: str) -> int:
         return self.names.setdefault(name[:512], len(self.names))
@@ -90,7 +131,7 @@ class _Export:
         strings = self._strings()
         columns = self._columns(_KERNELS)
         name = "demangledName" if "demangledName" in columns else "shortName"
-        query = f"SELECT start, end, {name}, deviceId, streamId, correlationId FROM {_KERNELS} LIMIT {MOST_ROWS}"  # noqa: S608
+        query = f"SELECT start, end, {name}, deviceId, streamId, correlationId FROM {_KERNELS} WHERE {self._mine(_KERNELS)} LIMIT {MOST_ROWS}"  # noqa: S608, E501
         for start, end, text, gpu, stream, link in self.base.execute(query):
             what = strings.get(text, str(text))
             kind = kinds.device_kind(what, COMPUTE)
@@ -102,7 +143,7 @@ class _Export:
             if table not in self.tables:
                 continue
             what = "copyKind" if "copyKind" in self._columns(table) else "0"
-            query = f"SELECT start, end, {what}, deviceId, streamId, correlationId FROM {table} LIMIT {MOST_ROWS}"  # noqa: S608
+            query = f"SELECT start, end, {what}, deviceId, streamId, correlationId FROM {table} WHERE {self._mine(table)} LIMIT {MOST_ROWS}"  # noqa: S608, E501
             for start, end, kind, gpu, stream, link in self.base.execute(query):
                 name = f"{word} {_COPY_KINDS.get(kind, '')}".strip()
                 lane = self._lane(f"GPU {gpu}", f"stream {stream}", device=True)
@@ -112,7 +153,7 @@ class _Export:
         if _CALLS not in self.tables:
             return
         strings = self._strings()
-        query = f"SELECT start, end, nameId, globalTid, correlationId FROM {_CALLS} LIMIT {MOST_ROWS}"  # noqa: S608
+        query = f"SELECT start, end, nameId, globalTid, correlationId FROM {_CALLS} WHERE {self._mine(_CALLS)} LIMIT {MOST_ROWS}"  # noqa: S608, E501
         for start, end, text, thread, link in self.base.execute(query):
             lane = self._lane("host", f"thread {int(thread or 0) & 0xFFFFFF}", device=False)
             self._add(start, end, strings.get(text, str(text)).partition("_v")[0], RUNTIME, lane, link)
@@ -125,7 +166,7 @@ class _Export:
         label = "textId" if "textId" in columns else "NULL"
         query = (
             f"SELECT start, end, text, {label}, globalTid FROM {_RANGES} "  # noqa: S608
-            f"WHERE end IS NOT NULL AND eventType IN ({_PUSH_POP}, 60) LIMIT {MOST_ROWS}"
+            f"WHERE end IS NOT NULL AND eventType IN ({_PUSH_POP}, 60) AND {self._mine(_RANGES)} LIMIT {MOST_ROWS}"
         )
         for start, end, text, number, thread in self.base.execute(query):
             name = str(text) if text is not None else strings.get(number, "")
@@ -148,7 +189,7 @@ class _Export:
         )  # fmt: skip
 
     def _columns(self, table: str) -> set[str]:
-        return {str(row[1]) for row in self.base.execute(f"PRAGMA table_info({table})")}
+        return _columns(self.base, table)
 
     def _gpu(self) -> str:
         if "TARGET_INFO_GPU" not in self.tables or "name" not in self._columns("TARGET_INFO_GPU"):

@@ -113,6 +113,11 @@ def _late(a: StepReport, b: StepReport, scale: float) -> list[Difference]:
     return found
 
 
+def _takes(one: CollectiveShare) -> float:
+    """Microseconds that one takes: moving data where that is known, else in all, else waiting for the last rank."""
+    return next((t for t in (one.moving_us, one.time_us, one.waiting_us) if t is not None), 0.0)
+
+
 def _collectives(a: Sequence[CollectiveShare], b: Sequence[CollectiveShare], scale: float) -> list[Difference]:
     """Kinds of collectives that move data slower, are more, or are new."""
     before = {(one.op, one.group, one.bytes): one for one in a}
@@ -121,8 +126,7 @@ def _collectives(a: Sequence[CollectiveShare], b: Sequence[CollectiveShare], sca
         old = before.get((one.op, one.group, one.bytes))
         size = f" of {one.bytes:,} bytes" if one.bytes is not None else ""
         name = f"{one.op}{size}"
-        now = (one.moving_us if one.moving_us is not None else one.time_us) * one.per_step
-        was = ((old.moving_us if old.moving_us is not None else old.time_us) * old.per_step) if old else 0.0
+        now, was = _takes(one) * one.per_step, _takes(old) * old.per_step if old else 0.0
         why = "only in the second run" if old is None else f"{old.per_step:.3g} and {one.per_step:.3g} per step"
         found.append(Difference(name, _ms(was), _ms(now), 0.8 * _suspicion(now - was, scale), why))
     return found

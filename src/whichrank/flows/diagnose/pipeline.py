@@ -79,7 +79,13 @@ def _judged(
             records += found
             sources += noted
     case = build_case(records)
-    answer = conclude(case, _with_aside(sources, case.set_aside), why=why, progress=progress)
+    sources = _with_aside(sources, case.set_aside)
+    answer = conclude(case, sources, why=why, progress=progress)
+    if answer.verdict.cause == "unknown":
+        from whichrank.flows.diagnose.unexplained import closest_causes
+
+        case.closest = closest_causes(item for item, _ in outcomes if item.job in ("", job))
+        answer = conclude(case, sources, why=why, progress=progress) if case.closest else answer
     return case, with_views(case, answer) if views else answer
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from whichrank.evidence.intake import Given
 
 Progress = Callable[[str, int, int], None]
-OTHERS = ("nsys", "nccl_inspector")
+OTHERS = ("nsys", "nccl_inspector", "flight_recorder")
 """Readers of profiles that are loaded only for files that Kineto's does not claim."""
 SUFFIX = "_in_profiles"
 """Rules that judge profiles are named so."""
@@ -35,14 +36,20 @@ def trace(paths: Sequence[Given], *, jobs: int | None = None, progress: Progress
     ranks, sources = read_profiles(paths, jobs=jobs, progress=progress)
     if not ranks:
         return StepReport(coverage=Coverage(sources=tuple(sources)), notes=(_nothing(sources),))
-    steps = together(ranks)
+    steps = together(_best(ranks))
     kept = {one.source for one in steps.ranks}
     sources = [
         s if s.path in kept or s.quality in ("unusable", "ignored")
-        else Source(s.path, s.reader, "ignored", "another profile of this rank holds more steps")
+        else Source(s.path, s.reader, "ignored", "a profile of this rank, or another one with more steps, is used")
         for s in sources
     ]  # fmt: skip
     return report(steps, sources)
+
+
+def _best(ranks: list[RankSteps]) -> list[RankSteps]:
+    """Profiles where there are any; otherwise what recorded collectives alone."""
+    whole = [one for one in ranks if not one.collectives_only]
+    return whole or ranks
 
 
 def report(steps: Steps, sources: Sequence[Source]) -> StepReport:
@@ -113,14 +120,23 @@ def _sorted(
     """Profiles and sources; what gave no result says why."""
     ranks: list[RankSteps] = []
     sources = list(refused)
+    several = 0
     for item, result in zip(items, results, strict=True):
         if isinstance(result, tuple):
             name, reading = result
-            ranks += reading.records
+            ranks += _numbered(reading.records, several)
+            several += len(reading.records) if len(reading.records) > 1 else 0
             sources.append(Source(item.label, name, reading.quality, reading.note))
         else:
             sources.append(Source(item.label, "", "unusable", getattr(result, "message", str(result))))
     return ranks, sources
+
+
+def _numbered(records: list[RankSteps], before: int) -> list[RankSteps]:
+    """A file with all processes of a host numbers them from 0: those of the next such file come after them."""
+    if len(records) > 1 and before:
+        return [replace(one, rank=before + (one.rank or 0)) for one in records]
+    return records
 
 
 def _read(item: Item) -> tuple[str, Reading]:
@@ -131,8 +147,16 @@ def _read(item: Item) -> tuple[str, Reading]:
         reading = reader.read(item)
     except UnreadableError as error:
         return reader.NAME, Reading(quality="unusable", note=error.message)
-    reading.records = [reduced(record) for record in reading.records if isinstance(record, Trace)]
+    reading.records = [reduced(found) for record in reading.records if (found := _profile(record, reader.NAME))]
     return reader.NAME, reading
+
+
+def _profile(record: Any, reader: str) -> Trace | None:
+    if isinstance(record, Trace):
+        return record
+    from whichrank.timeline.steps.recorded import trace_of
+
+    return trace_of(record, reader)
 
 
 def reader_of(item: Item) -> Reader | None:
@@ -183,6 +207,19 @@ def _notes(steps: Steps) -> list[str]:
     notes = []
     if not any(one.marked for one in steps.ranks):
         notes.append("No steps are marked (profiler.step(), optimizer steps or repeated annotations): all is one step.")
+    early = [one for one in steps.ranks if one.ends_early]
+    if early:
+        notes.append(
+            f"{len(early)} of {len(steps.ranks)} files end early, and kernels may be missing anywhere in them: their"
+            " compute and communication are the least there was, and idle time is not told."
+        )
+    if any(one.collectives_only for one in steps.ranks):
+        notes.append("Collectives alone: where the time between them goes, and what a fix returns, needs profiles.")
+    if not all(one.ends_known for one in steps.ranks):
+        notes.append(
+            "No ends of collectives (TORCH_NCCL_ENABLE_TIMING=1 records them): arrivals are compared by the hosts' own"
+            " clocks."
+        )
     if not any(one.on_device for one in steps.ranks):
         notes.append("No device in the profile: operators of the host count as compute.")
     worlds = [one.world for one in steps.ranks if one.world]

@@ -32,7 +32,9 @@ def merge(
     paths: Sequence[Given], report: StepReport, target: Path, *, progress: Callable[[str, int, int], None] | None = None
 ) -> None:
     """Write the merged file, whole or not at all."""
-    wanted = {one.file: (number, one) for number, one in enumerate(report.ranks)}
+    wanted: dict[str, list[tuple[int, RankShares]]] = {}
+    for number, one in enumerate(report.ranks):
+        wanted.setdefault(one.file, []).append((number, one))
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with collect(paths) as intake:
@@ -50,18 +52,21 @@ def merge(
 
 
 def _processes(
-    items: Sequence[Item], wanted: dict[str, tuple[int, RankShares]], progress: Callable[[str, int, int], None] | None
+    items: Sequence[Item],
+    wanted: dict[str, list[tuple[int, RankShares]]],
+    progress: Callable[[str, int, int], None] | None,
 ) -> Iterator[Process]:
     most = MOST_SLICES // max(1, len(items))
     origin: int | None = None
     for done, item in enumerate(items):
         reader = reader_of(item)
-        number, shares = wanted[item.label]
         try:
             records = reader.read(item).records if reader is not None else []
         except UnreadableError:
             continue
-        for trace in (record for record in records if isinstance(record, Trace)):
+        traces = [record for record in records if isinstance(record, Trace)]
+        chosen = wanted[item.label]  # a file may hold several ranks; the report has them in the same order
+        for trace, (number, shares) in zip(traces, chosen, strict=False):
             shift = trace.base_ns - round(shares.clock_offset_us * 1e3)
             spans = _chosen(trace, most)
             if origin is None:

@@ -79,7 +79,20 @@ def headline(report: StepReport) -> str:
         f"{middle[k]:.0f} % {words[k]}" for k in sorted(middle, key=lambda k: -(middle[k] or 0)) if middle[k]
     )
     tail = f" Most to gain: {best.what}" if best is not None else ""
-    return f"The time goes to {parts}.{tail}" if parts else "The profile holds no work."
+    if middle["idle_pct"] is None and parts:
+        return f"At least {parts}; the profiles are not whole.{tail}"
+    return f"The time goes to {parts}.{tail}" if parts else _collectives_alone(report)
+
+
+def _collectives_alone(report: StepReport) -> str:
+    """What can be said where nothing but collectives was recorded."""
+    if report.stragglers:
+        late = report.stragglers[0]
+        often = "" if late.of_steps < 2 else " per step"
+        return f"Rank {late.rank} comes {duration(late.late_us_per_step)}{often} after the others to their collectives."
+    if report.matched:
+        return f"No rank is clearly late, by {report.matched:,} collectives that the ranks have in common."
+    return "The profile holds no work."
 
 
 def _label(report: StepReport) -> str:

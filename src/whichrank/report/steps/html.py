@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from statistics import median
+from typing import TypeVar
 
-from whichrank.model.step_report import Advice, RankShares, StepReport, Straggler
+from whichrank.model.step_report import Advice, RankDrawing, RankShares, StepReport, Straggler
 from whichrank.report._coverage import lines
 from whichrank.report.html.page import page, section, table, text
 from whichrank.report.html.rank_map import SCRIPT, Row, State, rank_map
 from whichrank.report.steps._outline import duration, outline
 
 NAME = "html"
+Ranked = TypeVar("Ranked", RankDrawing, RankShares)
 COLOURS = (
     "--compute",
     "--overlap",
@@ -31,6 +33,8 @@ PARTS = (
 )  # fmt: skip
 IDLE = ("data_loader", "checkpoint", "garbage_collector", "synchronisation", "host", "other")
 MOST_BARS = 512
+MANY = 40
+"""Beyond this many ranks the late ones come first, so that they are seen without scrolling."""
 TABLES = {"collectives": "Collectives", "ddp buckets": "DDP buckets"}
 
 
@@ -50,7 +54,7 @@ def _parts(report: StepReport) -> Iterator[str]:
         late = {one.rank for one in report.stragglers}
         rows = [
             Row(d.label, d.at_us, d.state, d.steps_us, "late" if d.rank in late and d.rank is not None else "")
-            for d in report.drawings
+            for d in _late_first(report.drawings, late)
         ]
         states = [State(name, COLOURS[i]) for i, name in enumerate(report.states)]
         hint = (
@@ -75,6 +79,12 @@ def _parts(report: StepReport) -> Iterator[str]:
             yield section(part.title.capitalize(), f"<ul>{items}</ul>")
     looked = "".join(f"<li>{text(line)}</li>" for line in lines(report.coverage))
     yield f"<section><details><summary>What was looked at</summary><ul>{looked}</ul></details></section>\n"
+
+
+def _late_first(ranks: Sequence[Ranked], late: Container[int | None]) -> list[Ranked]:
+    if len(ranks) <= MANY:
+        return list(ranks)
+    return sorted(ranks, key=lambda one: one.rank is None or one.rank not in late)
 
 
 def _cards(report: StepReport) -> str:
@@ -144,7 +154,7 @@ def _part(one: RankShares, key: str) -> float:
 
 def _bars(ranks: tuple[RankShares, ...], late: set[int]) -> str:
     rows = []
-    for one in ranks[:MOST_BARS]:
+    for one in _late_first(ranks, late)[:MOST_BARS]:
         pieces = [(_part(one, key), colour, name) for key, name, colour in PARTS]
         pieces += [
             (one.idle_why.get(key, 0.0), COLOURS[4 + i], f"idle: {key.replace('_', ' ')}") for i, key in enumerate(IDLE)

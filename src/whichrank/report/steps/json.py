@@ -6,7 +6,6 @@ import json
 import math
 import operator
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 from whichrank import __version__
@@ -35,7 +34,7 @@ def as_document(report: StepReport) -> dict[str, Any]:
         "stragglers": [_straggler(one) for one in report.stragglers],
         "advice": [_advice(one) for one in report.advice],
         "collectives": [_collective(one) for one in report.collectives],
-        "buckets": [asdict(one) for one in report.buckets],
+        "buckets": [one._asdict() for one in report.buckets],
         "matched_collectives": report.matched,
         "replay_error_pct": _rounded(report.replay_error_pct, 3),
         "notes": list(report.notes),
@@ -89,7 +88,7 @@ def _advice(one: Advice) -> dict[str, Any]:
 
 
 def _collective(one: CollectiveShare) -> dict[str, Any]:
-    found = asdict(one)
+    found = one._asdict()
     return {key: _rounded(value, 3) if isinstance(value, float) else value for key, value in found.items()}
 
 

@@ -26,10 +26,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.timeline.steps.intervals import median
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
@@ -46,7 +45,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return NotEvaluated("profiles of the ranks (torch.profiler)")
     if not any(one.communication.sum() for one in steps.ranks):
         return NotEvaluated("profiles that show communication")
-    exposed = float(np.median([one.exposed.sum() / one.span for one in steps.ranks if one.span]))
+    exposed = median([one.exposed.sum() / one.span for one in steps.ranks if one.span])
     late = sum((one.cost_us_per_step or 0.0) * 1e3 for one in steps.stragglers) / steps.step_ns if steps.step_ns else 0
     own = exposed - late
     gain = next((a.gain_us_per_step for a in steps.advice if a.id == "overlap"), None)

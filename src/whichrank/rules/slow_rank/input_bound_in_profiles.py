@@ -27,9 +27,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.steps import LOADER
+from whichrank.timeline.steps.intervals import median
 
 if TYPE_CHECKING:
     from whichrank.model.step_report import Straggler
@@ -39,13 +41,6 @@ if TYPE_CHECKING:
 CODE = "SLOW302"
 CAUSE = "input-bound"
 LEAST, LATE = 0.10, 0.03
-FIX = (
-    (
-        "Give the loader more workers and let it prefetch: DataLoader(num_workers=…, prefetch_factor=…, "
-        "persistent_workers=True, pin_memory=True)."
-    ),
-    "Look at the storage and the CPU of the slow ranks' hosts; decode and tokenise ahead of time.",
-)
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -75,13 +70,13 @@ def _late(steps: Steps, late: Straggler) -> Finding:
         ),
         evidence=(Ref(one.source, f"{late.of_steps} steps", late.doing, late.rank, late.host),),
         victims=tuple(r.rank for r in steps.ranks if r.rank is not None and r.rank != late.rank),
-        fix=FIX,
+        fix=fix(CAUSE),
     )
 
 
 def _everywhere(steps: Steps) -> list[Finding]:
     shares = np.array([one.idle[:, LOADER].sum() / one.span if one.span else 0.0 for one in steps.ranks])
-    typical = float(np.median(shares))
+    typical = median(shares)
     if typical < LEAST:
         return []
     slow = [one for one, share in zip(steps.ranks, shares, strict=True) if share >= LEAST]
@@ -100,6 +95,6 @@ def _everywhere(steps: Steps) -> list[Finding]:
             subject=Subject(ranks=tuple(one.rank for one in slow if one.rank is not None)),
             message=f"The typical rank stands idle for {typical:.0%} of each step while it waits for its data loader.",
             evidence=evidence,
-            fix=FIX,
+            fix=fix(CAUSE),
         )
     ]

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
 from whichrank.rules import wording
@@ -63,9 +64,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
                 Alternative("input-bound", 0.15, "its data may come slower"),
                 Alternative("cpu-starved", 0.1, "it may lack CPU"),
             ),
-            fix=(
-                "Compare that rank with a neighbour: GPU clocks and temperature, CPU load and affinity, data source.",
-            ),
+            fix=fix(CAUSE),
         )
     ]
 

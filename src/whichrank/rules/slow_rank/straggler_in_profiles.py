@@ -11,7 +11,7 @@ or logging on one rank.
 ## How it decides
 Lateness is the arrival after the others' median, capped by the rank's own time beyond theirs: a rank that others held
 up is not late by itself. The rank must stand clear of the others, be late in at least half of the steps (or once for
-half a step), and the replay of the steps without its lateness must be at least 3 % shorter.
+half a step), and the replay of the steps without its lateness must be at least 5 % shorter.
 
 ## Example
 Rank 5 arrives 31 ms late in each of 10 steps; its kernels take 30 % longer. Without it a step takes 182 instead of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 CODE = "SLOW301"
 CAUSE = "straggler"
-LEAST = 0.03
+LEAST = 0.05
 FIXES = {
     "compute": "Compare that rank's GPU clocks, temperature and amount of work with a neighbour's.",
     "checkpoint": "Write checkpoints asynchronously, or on all ranks at once.",

@@ -13,13 +13,16 @@ from statistics import fmean, stdev
 
 from whichrank.run.watch.processes import Member
 
-BLOCK_S = 5.0
+SHORT_S, BLOCK_S = 2.5, 5.0
+"""Of a short block, of which two make a block."""
 BLOCKS, FEWEST = 12, 6
 """Blocks that are looked at, and how many there must be: half a minute."""
+FEWEST_SHORT = 4
+"""Short blocks behind the warm-up of a job that has already ended."""
 STEPS = 20
 """Steps, or collectives where nobody counts steps, that every rank must have made in the window."""
-GLANCES = 15
-"""Of every rank in a block; a rank with fewer (it follows others under Join, or is held) says nothing."""
+GLANCES = 7
+"""Of every rank in a short block; a rank with fewer (it follows others under Join, or is held) says nothing."""
 LEAST, LEAST_SOON = 0.1, 0.15
 """Share of the time, over the whole window and over half of it: less is noise of arrivals, or not worth a word."""
 FAR = 0.75
@@ -72,30 +75,44 @@ class Stragglers:
     """Feed it with looks; `now` is the rank that is a straggler at present."""
 
     now: Straggler | None = None
-    _blocks: deque[_Block] = field(default_factory=lambda: deque(maxlen=BLOCKS))
+    _shorts: deque[_Block] = field(default_factory=lambda: deque(maxlen=2 * BLOCKS))
+    _whole: list[_Block] = field(default_factory=list)
+    """The first short blocks of the job, for one that ends before there are enough for the window."""
     _began: float = 0.0
     _before: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)
     """Rank -> process, glances, waits, steps at the beginning of the block."""
+    _members: dict[int, Member] = field(default_factory=dict)
 
     def observe(self, now_s: float, ranks: Sequence[Member]) -> Straggler | None:
         """One look at all ranks; the straggler, if there is one."""
-        if now_s - self._began < BLOCK_S:
+        if now_s - self._began < SHORT_S:
             return self.now
         counts = {
             m.rank: (m.words.pid, m.words.looks, m.words.waits, m.words.steps or m.words.completed) for m in ranks
         }
         block = self._block(now_s - self._began, counts)
+        if counts.keys() - self._before.keys():
+            self._whole.clear()
         self._began, self._before = now_s, counts
         if block is None:
-            self._blocks.clear()  # ranks came, went or stand still: what was before says nothing
+            self._shorts.clear()  # ranks came, went or stand still: what was before says nothing
             self.now = None
             return None
-        self._blocks.append(block)
+        self._shorts.append(block)
+        self._members = {m.rank: m for m in ranks}
+        if len(self._whole) < 2 * FEWEST:
+            self._whole.append(block)
         # The whole window, or its newest half: what has just begun is not to be hidden by what was before.
-        members, blocks = {m.rank: m for m in ranks}, list(self._blocks)
-        self.now = _judge(members, blocks, LEAST) if len(blocks) == BLOCKS else None
-        self.now = self.now or _judge(members, blocks[-FEWEST:], LEAST_SOON)
+        blocks = _in_pairs(list(self._shorts))
+        self.now = _judge(self._members, blocks, LEAST) if len(blocks) == BLOCKS else None
+        self.now = self.now or _judge(self._members, blocks[-FEWEST:], LEAST_SOON)
         return self.now
+
+    def of_short_job(self) -> Straggler | None:
+        """Who held up a job that ended before the window was full, by all of it but its warm-up."""
+        if len(self._whole) >= 2 * FEWEST:
+            return None
+        return _judge(self._members, self._whole[1:], LEAST_SOON, fewest=FEWEST_SHORT)
 
     def _block(self, seconds: float, counts: dict[int, tuple[int, int, int, int]]) -> _Block | None:
         if counts.keys() != self._before.keys() or len(counts) < 2 or seconds > 3 * BLOCK_S:
@@ -111,9 +128,22 @@ class Stragglers:
         return _Block(seconds, shares, min(steps))
 
 
-def _judge(ranks: dict[int, Member], blocks: list[_Block], least: float) -> Straggler | None:
+def _in_pairs(shorts: list[_Block]) -> list[_Block]:
+    """Two and two together, the newest with the one before it."""
+    pairs = zip(shorts[len(shorts) % 2 :: 2], shorts[len(shorts) % 2 + 1 :: 2], strict=True)
+    return [
+        _Block(
+            one.seconds + two.seconds,
+            {rank: (one.shares[rank] + two.shares[rank]) / 2 for rank in one.shares.keys() & two.shares.keys()},
+            one.steps + two.steps,
+        )
+        for one, two in pairs
+    ]
+
+
+def _judge(ranks: dict[int, Member], blocks: list[_Block], least: float, *, fewest: int = FEWEST) -> Straggler | None:
     """Who waits least, if that is far less than all others, and nearly always."""
-    if len(blocks) < FEWEST or sum(block.steps for block in blocks) < STEPS:
+    if len(blocks) < fewest or sum(block.steps for block in blocks) < STEPS:
         return None
     steps = [block.steps / block.seconds for block in blocks]
     if min(steps) < STEADY * max(steps) or stdev(steps) > UNEVEN * fmean(steps):

@@ -35,11 +35,22 @@ def _parted_at_loop(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Call
         return False
     mine, other, within = there
     between = [loop for loop in loops.get(mine.file, ()) if loop.holds(mine.line) != loop.holds(other.line)]
+    if _had_left(lineup, trouble.acted, mine, between):
+        return False
     if not between and within is not None and mine.line > other.line:
         # It has come back from the function in whose loop the others are.
         between = [loop for loop in loops.get(within.file, ()) if loop.holds(within.line)]
     # A loop with a break, or with a condition, may have been left on it.
     return bool(between) and not any(loop.exits for loop in between)
+
+
+def _had_left(lineup: Lineup, acted: int, mine: Frame, loops: Sequence[Loop]) -> bool:
+    """Whether the rank's call before this one stands behind the loop too: then it left the loop with the others."""
+    if acted - 1 not in lineup.rows(int(lineup.rank[acted])):
+        return False
+    before = lineup.call_of(acted - 1).stack
+    same = (frame for frame in before if (frame.file, frame.function) == (mine.file, mine.function))
+    return any(loop.last < frame.line for frame in same for loop in loops)
 
 
 def _fork(mine: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Frame, Frame, Frame | None] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,12 @@ from whichrank.timeline.steps.stragglers import Late, as_others
 
 LEAST = 0.01
 """Gains below this share of the step are not worth a word."""
+CERTAIN = ("unused", "bucket-view", "no-sync")
+"""What the profile proves is told even where it returns little."""
 TRUSTED = 0.05
 """A replay that misses the recorded time by more than this says little about other times."""
+SMALL = 256 << 10
+"""An all-reduce of this size takes as long as an empty one."""
 LARGEST_BUCKET = 512 << 20
 """All-reduces that are larger gain nothing from being merged."""
 _IDLE = {
@@ -52,8 +56,7 @@ _REMEDY = {
 }
 
 
-@dataclass(frozen=True)
-class Scene:
+class Scene(NamedTuple):
     """What advice is worked out from."""
 
     matched: Matched
@@ -70,10 +73,16 @@ class Scene:
 
 def advise(scene: Scene) -> list[Advice]:
     """Everything that would return something."""
+    whole = not any(one.ends_early for one in scene.matched.ranks)
     found = [
-        *_level(scene), *_idle(scene), *_overlap(scene), *_bandwidth(scene), *_buckets(scene), *_settings(scene)
+        *_level(scene), *(_idle(scene) if whole else ()), *_overlap(scene), *_bandwidth(scene), *_buckets(scene),
+        *_settings(scene),
     ]  # fmt: skip
-    worth = [a for a in found if a.gain_us_per_step is None or a.gain_us_per_step * 1e3 >= LEAST * scene.step_ns]
+    worth = [
+        a
+        for a in found
+        if a.gain_us_per_step is None or a.gain_us_per_step * 1e3 >= LEAST * scene.step_ns or a.id in CERTAIN
+    ]
     return sorted(worth, key=lambda a: -(a.gain_us_per_step or 0.0))
 
 
@@ -114,7 +123,7 @@ def _idle(scene: Scene) -> list[Advice]:
         everywhere = float(median(idle)) / scene.steps
         if everywhere < LEAST * scene.step_ns or (reason == HOST and not scene.matched.ranks[0].on_device):
             continue
-        gain = _gain(scene, replay.prepare(scene.matched, less=reason)) if scene.play is not None else None
+        gain = _gain(scene, replay.without_idle(scene.play, scene.matched, reason)) if scene.play else None
         gain = everywhere / 1e3 if gain is None else gain
         why = f"{everywhere / 1e6:.1f} ms of each step on the typical rank"
         found.append(Advice(words, setting, gain, _sure(scene, confidence), why, key))
@@ -174,9 +183,11 @@ def fitted(scene: Scene) -> tuple[float, float] | None:
         for op, what in enumerate(scene.matched.what)
         if what.op == "all_reduce" and payload(what) and op in scene.play.transfer
     ]
-    if len(points) < 4 or len({size for size, _ in points}) < 2:
-        return None
     sizes = sorted({size for size, _ in points})
+    if len(points) < 4 or (len(sizes) < 2 and sizes[0] > SMALL):
+        return None
+    if len(sizes) < 2:
+        return float(median([time for _, time in points])), 0.0
     typical = np.array([median([t for s, t in points if s == size]) for size in sizes])
     slope, start = np.polyfit(np.array(sizes), typical, 1)
     if slope <= 0:
@@ -200,7 +211,11 @@ def _buckets(scene: Scene) -> list[Advice]:
     now = max(sizes) / (1 << 20)
     times = f"{best[1]} times as large" if best[1] < 1 << 20 else "one for all gradients"
     wanted = now * best[1] if best[1] < 1 << 20 else sum(sizes) / scene.steps / (1 << 20)
-    setting = f"DDP bucket_cap_mb={max(1, round(wanted))}, DeepSpeed reduce_bucket_size, FSDP: wrap larger units"
+    signs = scene.matched.ranks[0].signs
+    if signs.get("forwards") or signs.get("fsdp_unshards") or signs.get("deepspeed"):
+        setting = f"DDP bucket_cap_mb={max(1, round(wanted))}, DeepSpeed reduce_bucket_size, FSDP: wrap larger units"
+    else:
+        setting = "DistributedDataParallel, or one all_reduce of all gradients together (torch.cat)"
     why = f"an all-reduce costs {cost[0] / 1e3:.0f} µs and {1 / cost[1] if cost[1] else 0:.2f} GB/s here"
     return [Advice(f"Use larger buckets: {times}.", setting, best[0], _sure(scene, 0.5), why, "buckets")]
 
@@ -214,7 +229,8 @@ def _settings(scene: Scene) -> list[Advice]:
     }
     found = []
     if signs.get("unused_searches"):
-        why = f"DDP searches the graph for unused parameters {signs['unused_searches']:.0f} times per step"
+        why = f"DDP searches the graph for unused parameters {signs['unused_searches']:.0f} times per step, "
+        why += "and reduces one more tensor to tell the other ranks"
         gain = signs.get("unused_searches_ns", 0.0) / 1e3
         words = "Turn off find_unused_parameters if every parameter is used in every step."
         found.append(Advice(words, "DistributedDataParallel(find_unused_parameters=False)", gain, 0.6, why, "unused"))
@@ -234,19 +250,19 @@ def _settings(scene: Scene) -> list[Advice]:
         why = f"{signs['items']:.0f} values are read back from the device per step (.item(), float(tensor), if tensor:)"
         words = "Don't read values back in every step: each one waits for all work that was launched before."
         setting = "collect losses with .detach() and read them every N steps"
-        found.append(Advice(words, setting, signs.get("items_ns", 0.0) / 1e3, 0.5, why, "item"))
+        # The call waits for work that has to be done anyway; what it costs is the time in which the device has none.
+        idle = float(median([float(one.idle.sum()) / max(1, len(one.ids)) for one in scene.matched.ranks]))
+        gain = min(signs.get("items_ns", 0.0), idle) / 1e3
+        found.append(Advice(words, setting, gain, 0.5, why, "item"))
     forwards, optimizer = signs.get("forwards", 0.0), signs.get("optimizer_steps", 0.0)
-    if optimizer > 0 and forwards / optimizer >= 1.9:
+    if optimizer > 0 and forwards / optimizer >= 1.9 and signs.get("reducing_forwards", 0.0) / optimizer >= 1.9:
         found += _accumulation(scene, round(forwards / optimizer))
     return found
 
 
 def _accumulation(scene: Scene, rounds: int) -> list[Advice]:
     """Gradients that are accumulated, and yet reduced in every round."""
-    reduces = sum(s.per_step for s in scene.collectives if s.op == "all_reduce")
-    if reduces < rounds or scene.play is None:
-        return []
-    gain = _gain(scene, replay.without_waits(scene.play))
+    gain = _gain(scene, replay.without_waits(scene.play)) if scene.play is not None else None
     gain = gain * (rounds - 1) / rounds if gain is not None else None
     why = f"{rounds} backward passes per optimizer step, and all-reduces in each of them"
     words = "Reduce gradients only in the last backward pass of an accumulation."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -109,6 +110,8 @@ class Steps:
 
     @cached_property
     def advice(self) -> list[Advice]:
+        if any(one.collectives_only for one in self.ranks):
+            return []  # what ranks do between collectives decides what a change returns
         scene = Scene(
             self.matched, self.play, self.replayed, self.replay_error, self.count, self.step_ns, self.late,
             self.collectives,
@@ -118,6 +121,7 @@ class Steps:
     @cached_property
     def shares(self) -> list[RankShares]:
         waits: list[int | None] = [cover.total for cover in self.waiting] or [None] * len(self.ranks)
+        waits = [total if one.ends_known else None for total, one in zip(waits, self.ranks, strict=True)]
         return [_shares(one, waits[i], float(self.matched.offset[i])) for i, one in enumerate(self.ranks)]
 
     @cached_property
@@ -160,8 +164,7 @@ class Steps:
         return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class Profiled:
+class Profiled(NamedTuple):
     """A case that consists of profiles alone; rules on profiles look at nothing else."""
 
     steps: Steps | None
@@ -193,6 +196,14 @@ def _shares(one: RankSteps, waiting: int | None, offset: float) -> RankShares:
     def share(part: float) -> float | None:
         return 100 * part / whole if whole > 0 else None
 
+    def seen(part: float) -> float | None:
+        """What can't be told from collectives alone, nor where all of the device's part was cut off."""
+        lost = one.ends_early and not one.on_device and bool(one.accelerator)
+        return None if one.collectives_only or lost else share(part)
+
+    # What is missing from a file that was cut would count as idle.
+    idle_known = not one.collectives_only and not one.ends_early
+
     compute, idle, overlap = one.hta
     return RankShares(
         rank=one.rank,
@@ -201,13 +212,17 @@ def _shares(one: RankSteps, waiting: int | None, offset: float) -> RankShares:
         steps=len(one.ids) if one.marked else 0,
         span_us=whole / 1e3,
         step_us=float(median(one.end - one.start)) / 1e3 if len(one.ids) else 0.0,
-        compute_pct=share(float(one.compute.sum())),
-        communication_pct=share(communication),
-        exposed_pct=share(float(one.exposed.sum())),
-        memory_pct=share(float(one.memory.sum())),
-        idle_pct=share(float(one.idle.sum())),
-        overlap_pct=100 * (communication - float(one.exposed.sum())) / communication if communication else None,
-        idle_why={name: share(float(one.idle[:, i].sum())) or 0.0 for i, name in enumerate(IDLE_REASONS)},
+        compute_pct=seen(float(one.compute.sum())),
+        communication_pct=share(communication) if one.ends_known else None,
+        exposed_pct=seen(float(one.exposed.sum())),
+        memory_pct=seen(float(one.memory.sum())),
+        idle_pct=share(float(one.idle.sum())) if idle_known else None,
+        overlap_pct=100 * (communication - float(one.exposed.sum())) / communication
+        if communication and not one.collectives_only
+        else None,
+        idle_why={name: share(float(one.idle[:, i].sum())) or 0.0 for i, name in enumerate(IDLE_REASONS)}
+        if idle_known
+        else {},
         hta={"compute_pct": compute, "idle_pct": idle, "overlap_pct": overlap},
         waiting_pct=share(float(waiting)) if waiting is not None else None,
         clock_offset_us=offset / 1e3,

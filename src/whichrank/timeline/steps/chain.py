@@ -57,7 +57,7 @@ def _waits(trace: Trace, work: Work, launched: Longs, bounds: tuple[int, int]) -
         soon = np.minimum(last + 1, len(ends) - 1)
         slack = np.maximum(LATE_NS, (end - start) // 10)
         near = ~ended & (end - start > LATE_NS // 5) & (ends[soon] >= end) & (ends[soon] - end < slack)
-        near &= calls.start[order[soon]] <= start + LATE_NS
+        near &= calls.start[order[soon]] <= start + slack
         over, which, ended = np.where(near, end, over), np.where(near, order[soon], which), ended | near
     if work.on_device:
         ended &= _could_not_begin(trace, work, launched, end, over)

@@ -9,7 +9,7 @@ import numpy as np
 
 from whichrank.facts.bandwidths import bus_factor, expected
 from whichrank.model.step_report import CollectiveShare
-from whichrank.records.trace import Collective
+from whichrank.records.trace import Collective, Longs
 from whichrank.timeline.steps.intervals import distinct, median
 from whichrank.timeline.steps.matching import Matched
 
@@ -44,23 +44,29 @@ def payload(what: Collective) -> int | None:
 def shares(matched: Matched, transfer: dict[int, float], steps: int) -> list[CollectiveShare]:
     """The kinds of collectives, those that take the most time first."""
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for op, what in enumerate(matched.what):
-        if matched.first[op + 1] > matched.first[op]:
-            groups[what.op, what.desc or what.group, what.ranks, what.size, payload(what)].append(op)
-    found = [_share(matched, transfer, ops, steps) for ops in groups.values()]
-    return sorted(found, key=lambda share: -share.time_us * share.per_step)
+    seen = np.flatnonzero(np.diff(matched.first))
+    for op in seen.tolist():
+        what = matched.what[op]
+        groups[what.op, what.desc or what.group, what.ranks, what.size, payload(what)].append(op)
+    last = np.zeros(len(matched.what), np.int64)
+    if len(seen):
+        last[seen] = np.maximum.reduceat(matched.start, matched.first[seen])
+    waits = last[matched.op] - matched.start
+    found = [_share(matched, transfer, ops, steps, waits) for ops in groups.values()]
+    return sorted(found, key=lambda share: -(share.time_us or share.waiting_us or 0.0) * share.per_step)
 
 
-def _share(matched: Matched, transfer: dict[int, float], ops: list[int], steps: int) -> CollectiveShare:
+def _share(matched: Matched, transfer: dict[int, float], ops: list[int], steps: int, waits: Longs) -> CollectiveShare:
     what = matched.what[ops[0]]
     size = payload(what)
-    rows = np.concatenate([np.arange(matched.first[op], matched.first[op + 1]) for op in ops])
+    chosen = np.zeros(len(matched.what), np.bool_)
+    chosen[ops] = True
+    rows = np.flatnonzero(chosen[matched.op])
     members = len(distinct(matched.rank[rows]))
     together = len(matched.ranks) > 1 and members > 1
     seen = what.size is None or members == what.size
-    moving = float(median([transfer.get(op, 0.0) for op in ops])) if together and seen else None
-    last = {op: int(matched.start[matched.first[op] : matched.first[op + 1]].max()) for op in ops}
-    waits = [max(0, last[int(matched.op[row])] - int(matched.start[row])) for row in rows.tolist()]
+    timed = all(one.ends_known for one in matched.ranks)
+    moving = float(median([transfer.get(op, 0.0) for op in ops])) if together and seen and timed else None
     ranks = what.size or (members if together else None)
     bandwidth = None
     if size is not None and ranks and size >= FEWEST_BYTES and moving:
@@ -76,8 +82,8 @@ def _share(matched: Matched, transfer: dict[int, float], ops: list[int], steps: 
         ranks=ranks,
         bytes=size,
         per_step=len(ops) / max(1, steps),
-        time_us=float(median(matched.end[rows] - matched.start[rows])) / 1e3,
-        waiting_us=float(np.mean(waits)) / 1e3 if together else None,
+        time_us=float(median(matched.end[rows] - matched.start[rows])) / 1e3 if timed else None,
+        waiting_us=float(waits[rows].mean()) / 1e3 if together else None,
         moving_us=moving / 1e3 if moving is not None else None,
         busbw_gbs=bandwidth,
         expected_gbs=usual.busbw if usual else None,

@@ -6,7 +6,7 @@ import numpy as np
 
 from whichrank.records.steps import COMPUTES, EXPOSED, IDLES, MOVES, OTHER, OVERLAPS, Map
 from whichrank.timeline.steps.intervals import Cover, gaps
-from whichrank.timeline.steps.work import REASONS, Work
+from whichrank.timeline.steps.work import Work
 
 MOST = 1500
 """Pieces that are kept of one rank; shorter ones are merged into their neighbours."""
@@ -14,20 +14,15 @@ MOST = 1500
 
 def draw(work: Work, start: int, end: int) -> Map:
     """States from `start` to `end`."""
-    both = work.compute & work.communication
+    alone = work.compute - work.communication
     states = [
-        (OVERLAPS, both),
-        (COMPUTES, work.compute - both),
-        (EXPOSED, work.communication - both),
+        (OVERLAPS, work.compute - alone),
+        (COMPUTES, alone),
+        (EXPOSED, work.exposed),
+        (MOVES, work.memory - work.active),
+        *((IDLES + reason, cover) for reason, cover in work.idle.items()),
+        (IDLES + OTHER, gaps(work.explained, start, end)),
     ]
-    busy = work.compute | work.communication
-    states.append((MOVES, work.memory - busy))
-    busy = busy | work.memory
-    for reason in REASONS:
-        mine = work.why[reason] - busy
-        states.append((IDLES + reason, mine))
-        busy = busy | mine
-    states.append((IDLES + OTHER, gaps(busy, start, end)))
     return _sequence(states, start, end)
 
 

@@ -8,12 +8,11 @@ expressions below. Its rounding of times to microseconds is left out: these are 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from whichrank.records.trace import MARK, Longs, Trace
+from whichrank.records.trace import MARK, Flags, Longs, Trace
 from whichrank.timeline.steps.intervals import among, union
 
 _COMMUNICATION = re.compile(r"^nccl.*Kernel")
@@ -21,8 +20,7 @@ _MEMORY = re.compile(r"(^Memcpy)|(^Memset)|(^dma)")
 _NOT_COMPUTE = re.compile(r"(^nccl.*Kernel)|(.*(Memcpy)|(Memset))|(.*Sync)")
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(NamedTuple):
     """Percentages; None where there is nothing to divide by."""
 
     compute: float | None = None
@@ -74,12 +72,12 @@ def _before_last_step(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.bool_]
     return np.where(device.link >= 0, _linked(device.link, calls), device.start < last)
 
 
-def _linked(links: Longs, calls: Longs) -> npt.NDArray[np.bool_]:
+def _linked(links: Longs, calls: Longs) -> Flags:
     """Which of the links are those of calls."""
     if not len(calls):
         return np.zeros(len(links), np.bool_)
     calls = np.sort(calls)
-    found: npt.NDArray[np.bool_] = calls[np.minimum(np.searchsorted(calls, links), len(calls) - 1)] == links
+    found: Flags = calls[np.minimum(np.searchsorted(calls, links), len(calls) - 1)] == links
     return found
 
 

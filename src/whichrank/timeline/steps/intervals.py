@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from whichrank.records.trace import Longs
+from whichrank.records.trace import Flags, Floats, Longs
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Cover:
         order = np.argsort(times, kind="stable")
         times, level = times[order], np.cumsum(change[order])
         keep = (level[:-1] == 1) & (times[1:] > times[:-1])
-        return union(times[:-1][keep], times[1:][keep])
+        return _merged(times[:-1][keep], times[1:][keep])
 
 
 def median(values: Any) -> float:
@@ -73,7 +72,7 @@ def median(values: Any) -> float:
     return float(ordered[middle]) if len(ordered) % 2 else (float(ordered[middle - 1]) + float(ordered[middle])) / 2
 
 
-def medians(values: Longs, first: Longs) -> npt.NDArray[np.float64]:
+def medians(values: Longs, first: Longs) -> Floats:
     """The median of each stretch; stretch n begins at first[n] and ends at first[n + 1]; 0 for an empty one."""
     count = np.diff(first)
     stretch = np.repeat(np.arange(len(count)), count)
@@ -87,12 +86,12 @@ def distinct(numbers: Any) -> list[int]:
     return np.flatnonzero(np.bincount(numbers)).tolist() if len(numbers) else []
 
 
-def among(numbers: Any, chosen: Iterable[int]) -> npt.NDArray[np.bool_]:
+def among(numbers: Any, chosen: Iterable[int]) -> Flags:
     """Which of the numbers are chosen; none of them is negative. (np.isin would sort them all.)"""
     found = list(chosen)
     table = np.zeros(1 + max(int(numbers.max()) if len(numbers) else 0, *found, 0), np.bool_)
     table[found] = True
-    flags: npt.NDArray[np.bool_] = table[numbers]
+    flags: Flags = table[numbers]
     return flags
 
 
@@ -103,8 +102,16 @@ def union(start: Any, end: Any) -> Cover:
     start, end = start[keep], end[keep]
     if not len(start):
         return Cover()
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], np.maximum.accumulate(end[order])
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    return _merged(start, np.maximum.accumulate(end))
+
+
+def _merged(start: Longs, end: Longs) -> Cover:
+    """Intervals in order, of starts and of ends; those that touch become one."""
+    if not len(start):
+        return Cover()
     first = np.concatenate(([True], start[1:] > end[:-1]))
     last = np.concatenate((first[1:], [True]))
     return Cover(start[first], end[last])

@@ -80,6 +80,8 @@ def match(ranks: Sequence[RankSteps]) -> Matched:
     op, rank, call = op[order], rank[order], call[order]
     start, end = _times(ranks, rank, call)
     offset, error = _aligned(ranks, op, rank, end, what)
+    if not all(one.ends_known for one in ranks):
+        offset, error = _trusted(ranks, op, rank, start, what), np.zeros(len(ranks), np.int64)
     found = Matched(
         list(ranks),
         op,
@@ -158,6 +160,30 @@ def _aligned(
     return np.rint(offset).astype(np.int64), error
 
 
+def _trusted(ranks: Sequence[RankSteps], op: Ints, rank: Ints, start: Longs, what: Sequence[Collective]) -> Longs:
+    """Clocks where no end is known, by arrivals alone: nobody is late for everything.
+
+    A rank that comes after the others to (almost) each of several collectives per step, even to those that follow one
+    another at once, has a clock that is ahead. With one collective per step that can't be told from being late, and the
+    clocks are taken as they are.
+    """
+    offset = np.zeros(len(ranks), np.int64)
+    steps = max((len(one.ids) for one in ranks), default=1)
+    if not len(op) or len(what) < 2 * steps:
+        return offset
+    sizes = np.bincount(op, minlength=len(what))
+    middle = np.zeros(len(what))
+    for number in np.flatnonzero(sizes > 1).tolist():
+        middle[number] = median(start[op == number])
+    late = start - middle[op]
+    for index in range(len(ranks)):
+        mine = np.sort(late[(rank == index) & (sizes[op] > 1)])
+        if len(mine):
+            low, high = float(mine[len(mine) // 10]), float(mine[-1 - len(mine) // 10])
+            offset[index] = round(low) if low > 0 else round(high) if high < 0 else 0
+    return offset
+
+
 def _hosts(ranks: Sequence[RankSteps]) -> list[list[int]]:
     """Indices of ranks that are known to share a host, and so a clock."""
     found: dict[str, list[int]] = defaultdict(list)
@@ -169,7 +195,8 @@ def _hosts(ranks: Sequence[RankSteps]) -> list[list[int]]:
 
 def _parted(found: Matched) -> Matched:
     """Where nothing names the groups, ranks whose ends always lie apart are in different ones."""
-    clusters = {op: _clusters(found, op) for op, what in enumerate(found.what) if _unnamed(what)}
+    shared = np.flatnonzero(np.diff(found.first) > 1).tolist()
+    clusters = {op: _clusters(found, op) for op in shared if _unnamed(found.what[op])}
     whole = {op: sides for op, sides in clusters.items() if sum(map(len, sides)) > 1}
     seen = Counter((found.what[op].op, frozenset(sides)) for op, sides in whole.items())
     totals = Counter(found.what[op].op for op in whole)

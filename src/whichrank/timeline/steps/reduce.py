@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from whichrank.facts.collective_names import operation
@@ -15,7 +13,9 @@ from whichrank.timeline.steps.drawing import draw
 from whichrank.timeline.steps.intervals import distinct
 from whichrank.timeline.steps.signs import signs_of
 from whichrank.timeline.steps.windows import Windows, launched_at, windows
-from whichrank.timeline.steps.work import REASONS, Work, work_of
+from whichrank.timeline.steps.work import Work, work_of
+
+NOTHING = Collective("")
 
 
 def reduced(trace: Trace) -> RankSteps:
@@ -31,9 +31,8 @@ def reduced(trace: Trace) -> RankSteps:
     links.top, calls.name = used[links.top], used[calls.name]
     compute = work.compute.within(steps.start, steps.end)
     communication = work.communication.within(steps.start, steps.end)
-    exposed = (work.communication - work.compute).within(steps.start, steps.end)
-    busy = work.compute | work.communication
-    memory = (work.memory - busy).within(steps.start, steps.end)
+    exposed = work.exposed.within(steps.start, steps.end)
+    memory = (work.memory - work.active).within(steps.start, steps.end)
     shares = hta.shares(trace)
     return RankSteps(
         source=trace.source,
@@ -65,6 +64,9 @@ def reduced(trace: Trace) -> RankSteps:
         names=names,
         map=draw(work, *bounds),
         signs=signs_of(trace, launched, steps),
+        collectives_only=trace.collectives_only,
+        ends_known=trace.ends_known,
+        ends_early=trace.ends_early,
     )
 
 
@@ -75,12 +77,11 @@ def _joined(work: Work) -> Spans:
 def _idle(work: Work, steps: Windows) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     """Idle time of each step by reason; together with the work it adds up to the step."""
     found = np.zeros((len(steps.ids), len(IDLE_REASONS)), np.int64)
-    taken = work.compute | work.communication | work.memory
-    for reason in REASONS:
-        mine = work.why[reason] - taken
-        found[:, reason] = mine.within(steps.start, steps.end)
-        taken = taken | mine
-    found[:, OTHER] = steps.end - steps.start - taken.within(steps.start, steps.end)
+    explained = work.busy.within(steps.start, steps.end)
+    for reason, cover in work.idle.items():
+        found[:, reason] = cover.within(steps.start, steps.end)
+        explained = explained + found[:, reason]
+    found[:, OTHER] = steps.end - steps.start - explained
     return found
 
 
@@ -97,15 +98,17 @@ def _calls(trace: Trace, work: Work, steps: Windows, launched: Longs) -> tuple[C
 
 def _launch_of(trace: Trace, spans: Spans, launched: Longs) -> Longs:
     """When each of these spans of the device was launched."""
-    order = np.argsort(trace.device.start, kind="stable")
-    place = np.searchsorted(trace.device.start[order], spans.start)
+    device = trace.device
+    first = np.searchsorted(device.start, spans.start)
     found: Longs = spans.start.copy()
-    for row, first in enumerate(place.tolist()):
-        for candidate in range(first, min(first + 8, len(order))):
-            index = order[candidate]
-            if trace.device.link[index] == spans.link[row] and trace.device.start[index] == spans.start[row]:
-                found[row] = launched[index]
-                break
+    open_ = np.ones(len(spans), np.bool_)
+    for ahead in range(8):  # several may begin in the same nanosecond
+        index = np.minimum(first + ahead, len(device) - 1)
+        here = open_ & (device.start[index] == spans.start) & (device.link[index] == spans.link)
+        found[here] = launched[index[here]]
+        open_ &= ~here & (device.start[index] == spans.start)
+        if not open_.any():
+            break
     return found
 
 
@@ -114,14 +117,18 @@ def _told(trace: Trace, spans: Spans, launched: Longs) -> list[Collective]:
     noted = trace.host.where(trace.host.comm >= 0)
     begun = _launch_of(trace, spans, launched) if len(trace.device) else spans.start
     answer = []
-    for row, own in enumerate(spans.comm.tolist()):
-        name = trace.names[spans.name[row]]
-        found = trace.collectives[own] if own >= 0 else _around(trace, noted, int(begun[row]))
+    known: dict[tuple[Collective | None, int], Collective] = {}
+    last = np.searchsorted(noted.start, begun, side="right")
+    rows = zip(spans.comm.tolist(), spans.name.tolist(), last.tolist(), begun.tolist(), strict=True)
+    for own, name, before, moment in rows:
+        told = trace.collectives[own] if own >= 0 else _around(trace, noted, before, moment)
+        found = known.get((told, name))
         if found is None:
-            found = Collective(operation(name))
-        elif not found.op:
-            found = replace(found, op=operation(name))
-        answer.append(_placed(found, trace.only_group))
+            found = (
+                told if told is not None and told.op else (told or NOTHING)._replace(op=operation(trace.names[name]))
+            )
+            found = known[told, name] = _placed(found, trace.only_group)
+        answer.append(found)
     return answer
 
 
@@ -129,12 +136,14 @@ def _placed(found: Collective, only: Collective | None) -> Collective:
     """A collective that names no group belongs to the only one, where there is only one."""
     if only is None or found.group or found.size is not None or found.ranks is not None:
         return found
-    return replace(found, group=only.group, desc=only.desc, size=only.size, ranks=only.ranks)
+    return found._replace(group=only.group, desc=only.desc, size=only.size, ranks=only.ranks)
 
 
-def _around(trace: Trace, noted: Spans, moment: int) -> Collective | None:
-    """The innermost annotation of a collective that encloses the moment; the one that says most of them."""
-    last = int(np.searchsorted(noted.start, moment, side="right"))
+def _around(trace: Trace, noted: Spans, last: int, moment: int) -> Collective | None:
+    """The innermost annotation of a collective that encloses the moment; the one that says most of them.
+
+    `last` is how many of the annotations begin before the moment.
+    """
     best: Collective | None = None
     for index in range(last - 1, max(-1, last - 9), -1):
         if noted.end[index] >= moment:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,25 +48,60 @@ class Play:
                     if kind == ARRIVE:
                         self.members[op] = self.members.get(op, 0) + 1
 
+    @cached_property
+    def after(self) -> dict[int, list[int]]:
+        """By operation: those that can't begin before it is over."""
+        found: dict[int, list[int]] = {}
+        for op, earlier in self.before.items():
+            for other in earlier:
+                if op in self.members:
+                    found.setdefault(other, []).append(op)
+        return found
+
 
 def run(play: Play) -> list[float] | None:
     """When each rank is through; None where the chains block each other (what was matched never met)."""
-    return _Run(play).go()
+    alone = _alone(play) if len(play.chains) == 1 else None
+    return [alone] if alone is not None else _Run(play).go()
+
+
+def _alone(play: Play) -> float | None:
+    """The same for a single rank, which waits for nobody but its own streams; None where their order is not its own."""
+    (chain,) = play.chains
+    transfer, before = play.transfer, play.before
+    ended: dict[int, float] = {}
+    clock = chain.begin
+    for kind, op, own in zip(chain.kind, chain.op, chain.own, strict=False):
+        clock += own
+        if kind == ARRIVE:
+            begun = clock
+            for earlier in before.get(op, ()):
+                if earlier not in ended:
+                    return None
+                begun = max(begun, ended[earlier])
+            ended[op] = begun + transfer.get(op, 0.0)
+        elif op not in ended:
+            return None
+        elif ended[op] > clock:
+            clock = ended[op]
+    return clock + chain.own[-1]
 
 
 class _Run:
+    """Clocks of the ranks, and what each operation still lacks."""
+
     def __init__(self, play: Play) -> None:
         self.play = play
         self.place = [0] * len(play.chains)
         self.clock = [chain.begin for chain in play.chains]
-        self.missing = {op: count + len(play.before.get(op, ())) for op, count in play.members.items()}
+        self.missing = dict(play.members)
         self.latest: dict[int, float] = dict.fromkeys(play.members, float("-inf"))
         self.ended: dict[int, float] = {}
-        self.after: dict[int, list[int]] = {}
         self.waiting: dict[int, list[int]] = {}
+        self.after = play.after
         for op, earlier in play.before.items():
-            for other in earlier:
-                self.after.setdefault(other, []).append(op)
+            if op in self.missing:
+                self.missing[op] += len(earlier)
         self.ready: list[int] = list(range(len(play.chains)))
 
     def go(self) -> list[float] | None:
@@ -76,53 +112,65 @@ class _Run:
         return self.clock
 
     def _advance(self, rank: int) -> None:
+        """Go on until the rank has to wait. This is the innermost loop of all advice: locals, no calls."""
         chain = self.play.chains[rank]
-        while self.place[rank] < len(chain.kind):
-            place = self.place[rank]
-            op = chain.op[place]
-            if chain.kind[place] == ARRIVE:
-                self.clock[rank] += chain.own[place]
-                self.place[rank] += 1
-                self._arrived(op, self.clock[rank])
-            elif op in self.ended:
-                self.clock[rank] = max(self.clock[rank] + chain.own[place], self.ended[op])
-                self.place[rank] += 1
+        kinds, ops, own = chain.kind, chain.op, chain.own
+        missing, latest, ended = self.missing, self.latest, self.ended
+        clock = self.clock[rank]
+        for place in range(self.place[rank], len(kinds)):
+            op = ops[place]
+            if kinds[place] == ARRIVE:
+                clock += own[place]
+                latest[op] = max(latest[op], clock)
+                missing[op] -= 1
+                if not missing[op]:
+                    self._complete(op)
+            elif op in ended:
+                clock = max(clock + own[place], ended[op])
             else:
+                self.clock[rank], self.place[rank] = clock, place
                 self.waiting.setdefault(op, []).append(rank)
                 return
-        self.clock[rank] += chain.own[-1]
-        self.place[rank] += 1
+        self.clock[rank], self.place[rank] = clock + own[-1], len(kinds) + 1
 
-    def _arrived(self, op: int, moment: float) -> None:
-        todo = [(op, moment)]
+    def _complete(self, op: int) -> None:
+        """Everybody is there: it ends, and so may what waited for its stream."""
+        todo = [op]
         while todo:
-            op, moment = todo.pop()
-            self.latest[op] = max(self.latest[op], moment)
-            self.missing[op] -= 1
-            if self.missing[op]:
-                continue
+            op = todo.pop()
             self.ended[op] = end = self.latest[op] + self.play.transfer.get(op, 0.0)
-            self.ready += self.waiting.pop(op, [])
-            todo += [(other, end) for other in self.after.get(op, ())]
+            if op in self.waiting:
+                self.ready += self.waiting.pop(op)
+            for other in self.after.get(op, ()):
+                self.latest[other] = max(self.latest[other], end)
+                self.missing[other] -= 1
+                if not self.missing[other]:
+                    todo.append(other)
 
 
-def prepare(matched: Matched, less: int | None = None) -> Play | None:
-    """The recorded job as a play; None where there is nothing to replay.
-
-    `less` leaves out the time that ranks spent on one of the reasons for idleness.
-    """
+def prepare(matched: Matched) -> Play | None:
+    """The recorded job as a play; None where there is nothing to replay."""
     ranks = matched.ranks
     if not ranks or not len(matched.op):
         return None
-    origin = min(matched.time(index, int(one.start[0])) for index, one in enumerate(ranks))
-    number = _numbers(matched)
-    chains = [
-        _chain(one, number[index], matched.time(index, int(one.start[0])) - origin, less)
-        for index, one in enumerate(ranks)
-    ]
+    numbers = _numbers(matched)
+    chains = _chains(matched, numbers)
     ends = _ends(matched)
-    before = _before(matched, chains, ends)
+    before = _before(matched, numbers, chains, ends)
     return Play(chains, _transfers(matched, before, ends), before)
+
+
+def without_idle(play: Play, matched: Matched, reason: int) -> Play:
+    """The same without the time that ranks spent on one of the reasons for idleness."""
+    return Play(_chains(matched, _numbers(matched), reason), play.transfer, play.before, play.members)
+
+
+def _chains(matched: Matched, numbers: Sequence[Mapping[int, int]], less: int | None = None) -> list[Chain]:
+    begins = [matched.time(index, int(one.start[0])) for index, one in enumerate(matched.ranks)]
+    origin = min(begins)
+    return [
+        _chain(one, mine, begin - origin, less) for one, mine, begin in zip(matched.ranks, numbers, begins, strict=True)
+    ]
 
 
 def _chain(one: RankSteps, number: Mapping[int, int], begin: int, less: int | None) -> Chain:
@@ -155,14 +203,15 @@ def _numbers(matched: Matched) -> list[dict[int, int]]:
     return found
 
 
-def _before(matched: Matched, chains: Sequence[Chain], ends: Any) -> dict[int, set[int]]:
+def _before(
+    matched: Matched, numbers: Sequence[Mapping[int, int]], chains: Sequence[Chain], ends: Any
+) -> dict[int, set[int]]:
     """What ran just before each operation on the same stream of some rank.
 
     Only what also ended before it counts: ranks may disagree about the order of streams, and no cycle may arise.
     """
     played = [set(chain.op) for chain in chains]
     found: dict[int, set[int]] = {}
-    numbers = _numbers(matched)
     for index, one in enumerate(matched.ranks):
         latest: dict[int, int] = {}
         for call, lane in enumerate(one.calls.lane.tolist()):

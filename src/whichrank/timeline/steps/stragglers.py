@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from whichrank.records.steps import (
     ARRIVE,
@@ -20,14 +19,16 @@ from whichrank.records.steps import (
     WORKING,
     RankSteps,
 )
+from whichrank.records.trace import Floats, Longs
 from whichrank.timeline.steps.intervals import distinct, median
 from whichrank.timeline.steps.matching import TOGETHER, Matched
 from whichrank.timeline.steps.replay import Play, own_clock, run, span, with_own
 
-Floats = npt.NDArray[np.float64]
 SHARE = 0.01
 """Lateness below this share of the step is noise."""
 LEAST_NS = 100_000
+LEAST_BY_CLOCKS_NS = 20_000_000
+"""The same where the hosts' own clocks must be trusted: more than they are usually apart."""
 CLEAR = 2.0
 OFTEN = 0.5
 """A straggler is late in at least this share of the steps, or once for half a step."""
@@ -78,7 +79,7 @@ def lateness(matched: Matched) -> tuple[Floats, list[int]]:
     return found, steps
 
 
-def _levelled(matched: Matched) -> npt.NDArray[np.int64]:
+def _levelled(matched: Matched) -> Longs:
     """When the ranks were level: the ends of the operations that at least half of their members waited for."""
     waited = np.zeros(len(matched.what))
     numbers = {
@@ -94,7 +95,7 @@ def _levelled(matched: Matched) -> npt.NDArray[np.int64]:
     return np.sort(np.array([matched.end[matched.first[op]] for op in ops.tolist()], np.int64))
 
 
-def _median_without(order: npt.NDArray[np.int64], value: int) -> float:
+def _median_without(order: Longs, value: int) -> float:
     rest = np.delete(order, int(np.searchsorted(order, value)))
     return float(median(rest)) if len(order) <= 64 else float(order[(len(order) - 1) // 2])
 
@@ -104,13 +105,18 @@ def find_late(matched: Matched, play: Play | None, recorded: float | None) -> li
     ranks = matched.ranks
     if len(ranks) < 2:
         return []
+    by_clocks = not all(one.ends_known for one in ranks)
+    if by_clocks and not all(one.marked for one in ranks):
+        return []  # arrivals that never repeat say nothing of a rank
     late, steps = lateness(matched)
     typical = float(median([median(one.end - one.start) for one in ranks if len(one.ids)]))
-    count = max(1, len([s for s in steps if s >= 0]))
+    inside = [column for column, step in enumerate(steps) if step >= 0]
+    late, count = (late[:, inside], len(inside)) if inside else (late, 1)
     each = np.minimum(late.sum(axis=1), _excess(ranks)) / count
     found = []
-    for index in _standing_out(each, max(SHARE * typical, LEAST_NS)):
-        often = int((late[index] > max(SHARE * typical, LEAST_NS) / 2).sum())
+    least = max(SHARE * typical, LEAST_BY_CLOCKS_NS if by_clocks else LEAST_NS)
+    for index in _standing_out(each, least):
+        often = int((late[index] > least / 2).sum())
         if often < OFTEN * count and late[index].max() < typical / 2:
             continue
         cost = _cost(play, index, recorded, count) if any(one.compute.any() for one in ranks) else None
@@ -202,6 +208,9 @@ def _cost(play: Play | None, index: int, recorded: float | None, count: int) -> 
 
 def _doing(ranks: Sequence[RankSteps], index: int, count: int) -> tuple[str, str]:
     """What the rank spent more time on than the others."""
+    if ranks[index].collectives_only:
+        how = "" if ranks[index].ends_known else ", by the hosts' own clocks"
+        return "unknown", f"it comes after the others{how}; what it did before is not recorded"
     spent = np.array([one.links.spent.sum(axis=0) + one.tail for one in ranks], np.float64)
     more = spent[index] - np.median(np.delete(spent, index, axis=0), axis=0)
     reason = int(np.argmax(more))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ COVERS = 0.6
 """Annotations that repeat are taken for steps where they cover this share of the profile."""
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(NamedTuple):
     """Steps in order; each window ends where the next begins, so that the shares of the steps add up."""
 
     ids: Longs
@@ -31,14 +30,14 @@ class Windows:
 def launched_at(trace: Trace) -> Longs:
     """When the host launched each span of the device; its own start where nothing tells."""
     device, host = trace.device, trace.host
-    calls = host.where((host.link >= 0) & (host.kind == RUNTIME))
+    calls = np.flatnonzero((host.link >= 0) & (host.kind == RUNTIME))
     if not len(calls):
-        calls = host.where(host.link >= 0)
+        calls = np.flatnonzero(host.link >= 0)
     if not len(calls) or not len(device):
         own: Longs = device.start.copy()
         return own
-    order = np.argsort(calls.link, kind="stable")
-    links, starts = calls.link[order], calls.start[order]
+    order = calls[np.argsort(host.link[calls], kind="stable")]
+    links, starts = host.link[order], host.start[order]
     place = np.minimum(np.searchsorted(links, device.link), len(links) - 1)
     known = (links[place] == device.link) & (device.link >= 0)
     found: Longs = np.where(known, np.minimum(starts[place], device.start), device.start)
@@ -102,10 +101,10 @@ def windows(trace: Trace, launched: Longs, work: Spans) -> Windows:
         first = int(work.start.min()) if len(work) else 0
         last = int(work.end.max()) if len(work) else 0
         return Windows(np.zeros(1, np.int64), np.array([first]), np.array([last]), marked=False)
-    if not len(trace.device.of(COMPUTE, COMMUNICATION, MEMORY)):
+    real = among(trace.device.kind, (COMPUTE, COMMUNICATION, MEMORY))
+    if not real.any():
         return Windows(ids, start, np.maximum(np.concatenate((start[1:], end[-1:])), start), marked=True)
     step = np.searchsorted(start, launched, side="right") - 1
-    real = among(trace.device.kind, (COMPUTE, COMMUNICATION, MEMORY))
     inside = real & (step >= 0) & (launched < end[-1])
     starts, ends = start.copy(), end.copy()
     for index in range(len(ids)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -50,6 +51,38 @@ class Work:
     """Where the host was, by reason for idleness."""
     why_spans: Spans
     """The spans behind the reasons but for plain operators; `kind` is the reason."""
+
+    @cached_property
+    def exposed(self) -> Cover:
+        """Communication with no computation beside it."""
+        return self.communication - self.compute
+
+    @cached_property
+    def active(self) -> Cover:
+        """Computation or communication."""
+        return self.compute | self.communication
+
+    @cached_property
+    def busy(self) -> Cover:
+        """Anything that runs."""
+        return self.active | self.memory
+
+    @cached_property
+    def idle(self) -> dict[int, Cover]:
+        """Where nothing runs, by the first reason that explains it."""
+        found, taken = {}, self.busy
+        for reason in REASONS:
+            found[reason] = self.why[reason] - taken
+            taken = taken | found[reason]
+        return found
+
+    @cached_property
+    def explained(self) -> Cover:
+        """What runs, and the idle moments that have a reason."""
+        found = self.busy
+        for cover in self.idle.values():
+            found = found | cover
+        return found
 
 
 def work_of(trace: Trace) -> Work:
@@ -106,8 +139,8 @@ def _reasons(trace: Trace, flags: Flags) -> dict[int, Cover]:
     for reason in (LOADER, CHECKPOINT, COLLECTOR, SYNCHRONISING):
         rows = (flags[host.name] == reason) & _may(host, reason)
         found[reason] = union(host.start[rows], host.end[rows])
-    busy = host.of(OPERATOR, RUNTIME)
-    found[HOST] = union(busy.start, busy.end)
+    busy = among(host.kind, (OPERATOR, RUNTIME))
+    found[HOST] = union(host.start[busy], host.end[busy])
     return found
 
 

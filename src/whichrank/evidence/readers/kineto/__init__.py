@@ -44,6 +44,7 @@ def read(item: Item) -> Reading:
     trace.device, trace.host, trace.names, trace.lanes = device, host, names, lanes
     trace.only_group = _only_group(batches.around)
     trace.collectives, trace.events, trace.cut = table.collectives, table.events, "; ".join(notes)
+    trace.ends_early = bool(cut or batches.unended)
     trace.profiler_steps = sum("ProfilerStep" in name for name in table.names)
     quality: Quality = "partial" if notes else "complete"
     note = f"{table.events:,} events, {len(device):,} on a device" + "".join(f"; {text}" for text in notes)

@@ -14,6 +14,7 @@
 #define Py_LIMITED_API 0x030A0000
 #endif
 #include <Python.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,8 +58,23 @@ typedef struct {
     uint32_t last; /* entry found last, +1 */
 } Table;
 
+/* What stands between two values of an event, and what the value after it is. See "shapes" below. */
+typedef struct {
+    uint32_t from, size;        /* the text, in the arena */
+    uint32_t child, sibling;    /* nodes; 0: none */
+    int32_t opens, closes;      /* where in the text the arguments begin or end; -1: not here */
+    uint8_t kind, shapes, ph;   /* ph: of the event, where it ends */
+} Node;
+
+typedef struct {
+    Node *nodes; /* the first is the root */
+    uint8_t *arena;
+    uint32_t count, cap, used, room;
+} Shapes;
+
 typedef struct {
     Table names, categories, lanes, places, titles;
+    Shapes shapes;
 } Memory;
 
 typedef struct {
@@ -195,8 +211,12 @@ static void forget(Table *table)
 
 /* ---- JSON: every function returns where the value ends, or NULL for what is not valid ------------------------------ */
 
-static const uint8_t *space(const uint8_t *p)
+static inline const uint8_t *space(const uint8_t *p)
 {
+    if (*p > ' ')
+        return p;
+    if (*p == ' ' && p[1] > ' ')
+        return p + 1;
     while (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')
         p++;
     return p;
@@ -204,33 +224,32 @@ static const uint8_t *space(const uint8_t *p)
 
 static int hex(uint8_t c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
-/* After the opening quote; returns the closing one. Halves of surrogates are left to the other decoder. */
-static const uint8_t *string(const uint8_t *p, const uint8_t *end, int *escaped)
+/* Where the next quote, backslash or control character is; eight bytes at a time. */
+static inline const uint8_t *plain(const uint8_t *p, const uint8_t *end)
 {
-    for (;;) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-        const uint64_t ones = 0x0101010101010101ull, highs = 0x8080808080808080ull;
-        while (end - p >= 8) {
-            uint64_t word, quote, slash, hit;
-            memcpy(&word, p, 8);
-            quote = word ^ (ones * '"');
-            slash = word ^ (ones * '\\');
-            hit = ((quote - ones) & ~quote) | ((slash - ones) & ~slash) | ((word - ones * 0x20) & ~word);
-            hit &= highs;
-            if (hit) {
-                p += __builtin_ctzll(hit) >> 3;
-                break;
-            }
-            p += 8;
-        }
+    const uint64_t ones = 0x0101010101010101ull, highs = 0x8080808080808080ull;
+    while (end - p >= 8) {
+        uint64_t word, quote, slash, hit;
+        memcpy(&word, p, 8);
+        quote = word ^ (ones * '"');
+        slash = word ^ (ones * '\\');
+        hit = ((quote - ones) & ~quote) | ((slash - ones) & ~slash) | ((word - ones * 0x20) & ~word);
+        hit &= highs;
+        if (hit)
+            return p + (__builtin_ctzll(hit) >> 3); /* the lowest bit is always right */
+        p += 8;
+    }
 #endif
-        while (*p >= 0x20 && *p != '"' && *p != '\\')
-            p++;
-        if (*p == '"')
-            return p;
-        if (*p != '\\')
-            return NULL;
-        *escaped = 1;
+    while (*p >= 0x20 && *p != '"' && *p != '\\')
+        p++;
+    return p;
+}
+
+/* The rest of a string with escapes, from the first of them. Halves of surrogates are left to the other decoder. */
+static __attribute__((noinline)) const uint8_t *escapes(const uint8_t *p, const uint8_t *end)
+{
+    while (*p == '\\') {
         p++;
         if (*p == 'u') {
             if (!hex(p[1]) || !hex(p[2]) || !hex(p[3]) || !hex(p[4]))
@@ -243,7 +262,19 @@ static const uint8_t *string(const uint8_t *p, const uint8_t *end, int *escaped)
         } else {
             return NULL;
         }
+        p = plain(p, end);
     }
+    return *p == '"' ? p : NULL;
+}
+
+/* After the opening quote; returns the closing one. */
+static inline const uint8_t *string(const uint8_t *p, const uint8_t *end, int *escaped)
+{
+    p = plain(p, end);
+    if (*p == '"')
+        return p;
+    *escaped = 1;
+    return escapes(p, end);
 }
 
 static int digit(uint8_t c) { return c >= '0' && c <= '9'; }
@@ -508,11 +539,16 @@ static const uint8_t *arguments(const uint8_t *p, const uint8_t *end, Event *eve
     return p + 1;
 }
 
+static Event blank(void)
+{
+    Text nothing = {(const uint8_t *)"null", 4}, empty = {(const uint8_t *)"", 0};
+    return (Event){.pid = nothing, .tid = nothing, .name = empty, .stream = -1, .link = -1};
+}
+
 static const uint8_t *fields(const uint8_t *p, const uint8_t *end, Event *event)
 {
     const uint8_t *begun = p;
-    Text nothing = {(const uint8_t *)"null", 4}, empty = {(const uint8_t *)"", 0};
-    *event = (Event){.pid = nothing, .tid = nothing, .name = empty, .stream = -1, .link = -1};
+    *event = blank();
     p = space(p + 1);
     if (*p == '}')
         return NULL;
@@ -560,6 +596,205 @@ static const uint8_t *fields(const uint8_t *p, const uint8_t *end, Event *event)
         if (*p != ',')
             return NULL;
         p = space(p + 1);
+    }
+}
+
+/* ---- shapes: most events look like one before them --------------------------------------------------------------------
+ *
+ * A profiler writes the same keys in the same order with the same spaces, again and again. What stands between the values
+ * of an event that the parser understood is kept as a path of a tree; an event that follows a path from the root to its
+ * end has the same keys, and only its values are read. What leaves every path is parsed, and becomes a path itself.
+ */
+
+#define MAX_NODES 4096u
+#define MAX_SIBLINGS 32u
+#define MAX_VALUES 256u
+#define MAX_SHAPES (1u << 20)
+
+/* Kinds of values; OVER: the event ends here. */
+enum { OVER, ANY, CATEGORY_TEXT, NAME_TEXT, PID, TID, TS, DUR, STREAM, LINK, N_KINDS };
+
+typedef struct {
+    const uint8_t *from, *to;
+    uint8_t kind, shapes;
+} Value;
+
+static inline int same(const uint8_t *a, const uint8_t *b, uint32_t size)
+{
+    uint64_t x, y;
+    if (size < 8) {
+        while (size && *a == *b)
+            a++, b++, size--;
+        return !size;
+    }
+    for (; size > 8; size -= 8, a += 8, b += 8) {
+        memcpy(&x, a, 8);
+        memcpy(&y, b, 8);
+        if (x != y)
+            return 0;
+    }
+    memcpy(&x, a + size - 8, 8);
+    memcpy(&y, b + size - 8, 8);
+    return x == y;
+}
+
+/* The values of an object's keys; those of the arguments besides. 0 for what has no shape. */
+static int values(const uint8_t *p, const uint8_t *end, int inside, Value *found, uint32_t *count, Text *args)
+{
+    static const struct {
+        const char *name;
+        uint8_t kind;
+    } OUTER[] = {{"cat", CATEGORY_TEXT}, {"name", NAME_TEXT}, {"pid", PID}, {"tid", TID}, {"ts", TS}, {"dur", DUR}},
+      INNER[] = {{"stream", STREAM}, {"correlation", LINK}};
+    p = space(p + 1);
+    if (*p == '}')
+        return 1;
+    for (;;) {
+        Text name;
+        p = key(p, end, &name);
+        if (p == NULL || *count == MAX_VALUES)
+            return 0;
+        const uint8_t *over = value(p, end);
+        if (over == NULL)
+            return 0;
+        uint8_t kind = ANY;
+        for (uint32_t i = 0; i < (inside ? 2 : 6); i++) {
+            const char *known = inside ? INNER[i].name : OUTER[i].name;
+            if (name.size == strlen(known) && !memcmp(name.at, known, name.size))
+                kind = inside ? INNER[i].kind : OUTER[i].kind;
+        }
+        if (inside && IS(name, "Collective name"))
+            return 0; /* few, and all of their arguments are wanted */
+        if (!inside && IS(name, "args")) {
+            if (*p != '{' || args->size || !values(p, end, 1, found, count, args))
+                return 0;
+            *args = (Text){p, (uint32_t)(over - p)};
+        } else if (inside || !IS(name, "ph")) { /* `ph` is a part of the shape */
+            for (uint32_t i = 0; kind != ANY && i < *count; i++)
+                if (found[i].kind == kind)
+                    return 0; /* twice: the parser knows which counts */
+            found[(*count)++] = (Value){p, over, kind, (uint8_t)(inside && IS(name, "Input Dims"))};
+        }
+        p = space(over);
+        if (*p == '}')
+            return 1;
+        p = space(p + 1);
+    }
+}
+
+/* The child with this text, a new one if need be; 0 for too many. */
+static uint32_t child_of(Shapes *shapes, uint32_t parent, Node wanted, const uint8_t *text)
+{
+    uint32_t siblings = 0;
+    for (uint32_t at = shapes->nodes[parent].child; at; at = shapes->nodes[at].sibling, siblings++) {
+        Node *node = &shapes->nodes[at];
+        if (node->size == wanted.size && node->kind == wanted.kind && same(shapes->arena + node->from, text, node->size))
+            return at;
+    }
+    if (siblings >= MAX_SIBLINGS || shapes->count >= MAX_NODES || shapes->used + wanted.size > MAX_SHAPES ||
+        !grow((void **)&shapes->nodes, &shapes->cap, shapes->count + 1, sizeof(Node)) ||
+        !grow((void **)&shapes->arena, &shapes->room, shapes->used + wanted.size + 1, 1))
+        return 0;
+    memcpy(shapes->arena + shapes->used, text, wanted.size);
+    wanted.from = shapes->used;
+    wanted.sibling = shapes->nodes[parent].child;
+    shapes->used += wanted.size;
+    shapes->nodes[shapes->count] = wanted;
+    shapes->nodes[parent].child = shapes->count;
+    return shapes->count++;
+}
+
+/* Keep the shape of an event that the parser has understood. */
+static void learn(Shapes *shapes, const uint8_t *begun, const uint8_t *over, const uint8_t *end, uint8_t ph)
+{
+    Value found[MAX_VALUES];
+    uint32_t count = 0, at = 0;
+    Text args = {begun, 0};
+    if (shapes->count >= MAX_NODES || !values(begun, end, 0, found, &count, &args))
+        return;
+    if (!shapes->count) {
+        if (!grow((void **)&shapes->nodes, &shapes->cap, 1, sizeof(Node)))
+            return;
+        shapes->nodes[shapes->count++] = (Node){.opens = -1, .closes = -1};
+    }
+    for (uint32_t i = 0; i <= count; i++) {
+        const uint8_t *from = i ? found[i - 1].to : begun, *to = i < count ? found[i].from : over;
+        Node node = {.size = (uint32_t)(to - from), .opens = -1, .closes = -1, .ph = ph};
+        if (args.size && args.at >= from && args.at < to)
+            node.opens = (int32_t)(args.at - from);
+        if (args.size && args.at + args.size > from && args.at + args.size <= to)
+            node.closes = (int32_t)(args.at + args.size - from);
+        if (i < count) {
+            node.kind = found[i].kind;
+            node.shapes = found[i].shapes;
+        }
+        at = child_of(shapes, at, node, from);
+        if (!at)
+            return;
+    }
+}
+
+/* An event that follows a known shape, and its `ph`; NULL for one that does not. */
+static const uint8_t *follow(Shapes *shapes, const uint8_t *p, const uint8_t *end, Event *event, uint8_t *ph)
+{
+    if (!shapes->count)
+        return NULL;
+    Node *nodes = shapes->nodes;
+    for (uint32_t parent = 0;;) {
+        uint32_t at = nodes[parent].child, before = 0;
+        while (at && (end - p < (ptrdiff_t)nodes[at].size || !same(p, shapes->arena + nodes[at].from, nodes[at].size))) {
+            before = at;
+            at = nodes[at].sibling;
+        }
+        if (!at)
+            return NULL;
+        const Node *node = &nodes[at];
+        if (before) { /* what comes often is looked at first */
+            nodes[before].sibling = node->sibling;
+            nodes[at].sibling = nodes[parent].child;
+            nodes[parent].child = at;
+        }
+        if (node->opens >= 0)
+            event->args.at = p + node->opens;
+        if (node->closes >= 0)
+            event->args.size = (uint32_t)(p + node->closes - event->args.at);
+        const uint8_t *from = p + node->size;
+        event->shapes |= node->shapes;
+        switch (node->kind) {
+        case OVER:
+            *ph = node->ph;
+            return from;
+        case CATEGORY_TEXT:
+            event->has_category = 1;
+            p = quoted(from, end, &event->category);
+            break;
+        case NAME_TEXT:
+            p = quoted(from, end, &event->name);
+            break;
+        case PID:
+            p = place(from, end, &event->pid);
+            break;
+        case TID:
+            p = place(from, end, &event->tid);
+            break;
+        case TS:
+        case DUR:
+            p = number(from);
+            if (p != NULL)
+                *(node->kind == TS ? &event->ts : &event->dur) = (Text){from, (uint32_t)(p - from)};
+            break;
+        case STREAM:
+            p = whole(from, &event->stream);
+            break;
+        case LINK:
+            p = whole(from, &event->link);
+            break;
+        default:
+            p = *from == '"' || *from == '[' || *from == '{' || *from > '9' ? value(from, end) : number(from);
+        }
+        if (p == NULL || p > end)
+            return NULL;
+        parent = at;
     }
 }
 
@@ -618,16 +853,23 @@ static int parse(Batch *batch)
 {
     const uint8_t *p = space(batch->data), *over;
     for (;;) {
-        Event event;
-        if (*p != '{')
-            return 0;
-        over = fields(p, batch->end, &event);
-        if (over == NULL || over > batch->end || !event.ph.size)
-            return 0;
+        Event event = blank();
+        uint8_t ph;
+        over = follow(&batch->memory->shapes, p, batch->end, &event, &ph);
+        if (over == NULL) {
+            if (*p != '{')
+                return 0;
+            over = fields(p, batch->end, &event);
+            if (over == NULL || over > batch->end || !event.ph.size)
+                return 0;
+            ph = event.ph.at[0];
+            if (ph != 'M')
+                learn(&batch->memory->shapes, p, over, batch->end, ph);
+        }
         batch->n_events++;
-        if (event.ph.at[0] == 'X' && !span(batch, &event))
+        if (ph == 'X' && !span(batch, &event))
             return 0;
-        if (event.ph.at[0] == 'M' && !title(batch, &event, p, over))
+        if (ph == 'M' && !title(batch, &event, p, over))
             return 0;
         p = space(over);
         if (p >= batch->end)
@@ -819,6 +1061,8 @@ static void release(PyObject *capsule)
     forget(&memory->lanes);
     forget(&memory->places);
     forget(&memory->titles);
+    free(memory->shapes.nodes);
+    free(memory->shapes.arena);
     free(memory);
 }
 

@@ -252,23 +252,39 @@ def _finite(value: Any) -> bool:
 
 def _streams(lanes: list[Lane], lane: Any, stream: Any, spans: Spans) -> None:
     """Spans of one lane on several streams get a lane for each stream."""
-    known: dict[tuple[int, int], int] = {}
-    keys = lane.astype(np.int64) << 32 | (stream + 1)
-    unique, inverse = np.unique(keys, return_inverse=True)
+    streams, which = _places(np.maximum(stream + 1, 0))
+    unique, place = _places(lane.astype(np.int64) * max(1, len(streams)) + which)
+    spans.lane = (place + len(lanes)).astype(np.int32)
     for key in unique.tolist():
-        old, number = int(key >> 32), int(key & 0xFFFFFFFF) - 1
-        known[old, number] = len(lanes)
+        old, number = key // len(streams), int(streams[key % len(streams)]) - 1
         text = f"stream {number}" if number >= 0 else lanes[old].thread
         lanes.append(Lane(lanes[old].process, text, True, number >= 0))
-    spans.lane = (np.arange(len(unique), dtype=np.int32) + len(lanes) - len(unique))[inverse.reshape(-1)]
+
+
+_TABLE = 1 << 24
+"""Up to this a table of flags is quicker than sorting, and smaller than the columns."""
+
+
+def _places(keys: Any) -> tuple[Any, Any]:
+    """The different keys in order, and for each key its place among them; none is negative."""
+    most = int(keys.max(initial=0))
+    if most > _TABLE:
+        unique, inverse = np.unique(keys, return_inverse=True)
+        return unique, inverse.reshape(-1)
+    seen = np.zeros(most + 1, np.bool_)
+    seen[keys] = True
+    unique = np.flatnonzero(seen)
+    place = np.zeros(most + 1, np.int32)
+    place[unique] = np.arange(len(unique))
+    return unique, place[keys]
 
 
 def _by_name(names: list[str], name: Any, kind: Any, named: Callable[[str, int], int]) -> Any:
     """Kinds that depend on the name, worked out once per name and kind."""
     keys = name.astype(np.int64) * 16 + kind
-    unique, inverse = np.unique(keys, return_inverse=True)
+    unique, place = _places(keys)
     answers = [named(names[key // 16], key % 16) if key % 16 != PYTHON else PYTHON for key in unique.tolist()]
-    return np.array(answers, np.int8)[inverse.reshape(-1)] if answers else kind
+    return np.array(answers, np.int8)[place] if answers else kind
 
 
 _FARTHEST = 2**52

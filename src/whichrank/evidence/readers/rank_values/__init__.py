@@ -1,0 +1,51 @@
+"""Values per rank or host, as trainers, timers and people print them: step times, waits, rates, checksums.
+
+Three shapes, whatever the program: a table with a column for the rank or the host; a heading with one row per rank
+below it (`rank 3: 212.4`); lines that begin with a rank and go on with names and values.
+"""
+
+from __future__ import annotations
+
+import re
+
+from whichrank.evidence.readers.rank_values.rows import MOST, rows
+from whichrank.evidence.readers.rank_values.tables import tables
+from whichrank.evidence.text.text_file import is_text
+from whichrank.model.contracts import Item, Reading
+from whichrank.records.rank_values import RankValues
+
+NAME = "rank_values"
+BESIDE = True
+
+_LARGEST = 1 << 20
+"""Of a longer text the end is read: what was measured last."""
+_MEMBER = re.compile(rb"(?i)\b(?:rank|host|node|worker)")
+_WORTH = re.compile(
+    rb"(?i)\b(?:ranks?|hosts?|nodes?|workers?)[ _]?\d{0,7}\b[^\n]{0,120}"
+    rb"(?:time|\bms\b|_ms|[ (_]s\b|/s\b|sha|md5|hash|sum|crc|flops)"
+    rb"|rank\s{0,4}\d{1,7}\s?[:|=]\s{0,8}\d|(?:ms|time|sha1|sum|hash)\W[^\n]{0,80}\brank"
+)
+_NOT_LOGS = (".py", ".json", ".html", ".yaml", ".yml", ".ini", ".toml", ".sh", ".env", ".c", ".cc", ".cpp", ".h")
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """Any text that speaks of ranks or hosts."""
+    return not name.lower().endswith(_NOT_LOGS) and is_text(head) and _MEMBER.search(head) is not None
+
+
+def read(item: Item) -> Reading:
+    """Every value with whom it belongs to."""
+    first, data = 1, item.read() if item.is_small else b""
+    if not item.is_small:
+        with item.path.open("rb") as stream:
+            while stream.tell() < item.size - _LARGEST:
+                first += stream.read(min(1 << 20, item.size - _LARGEST - stream.tell())).count(b"\n")
+            data = stream.read(_LARGEST)
+    if not _WORTH.search(data):
+        return Reading([], "ignored", "no values by rank")
+    lines = list(enumerate(data.decode("utf-8", "replace").split("\n"), first))
+    cells = sorted([*tables(lines), *rows(lines)][:MOST], key=lambda cell: cell.line)
+    members = {cell.member for cell in cells}
+    if len(members) < 2:
+        return Reading([], "ignored", "no values by rank")
+    return Reading([RankValues(item.label, tuple(cells))], "complete")

@@ -1,0 +1,87 @@
+"""Values outside tables: rows below a heading (`rank 3: 212.4`), and lines of a rank with names and values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from whichrank.evidence.text.prefixes import Clock, listen
+from whichrank.records.rank_values import Member, Quantity, RankValue, quantity
+
+MOST = 32_768
+"""Cells that are kept of one file."""
+_LONGEST = 600
+_NUMBER = r"[-+]?\d{1,15}(?:\.\d{1,15})?(?:[eE][-+]?\d{1,3})?"
+_ROW = re.compile(
+    rf"[\s\W]{{0,16}}rank[ _#]{{0,4}}(?P<rank>\d{{1,7}})\s{{0,4}}[:|=]\s{{0,8}}"
+    rf"(?P<value>{_NUMBER})\s?(?P<unit>ms|us|s)?\W{{0,4}}",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(r"\s{0,16}(?P<name>[A-Za-z][\w /()-]{1,60}?)\s{0,4}:\s{0,4}")
+_TIMED = re.compile(r"(?i)\btim(?:es?|ings?|ers?)\b.{0,40}\((?:ms|s|us|sec\w{0,4})\)|\b(?:ms|seconds|milliseconds)\b")
+_STEP = re.compile(r"(?i)\b(?:global[ _])?(?:step|iter(?:ation)?)[ =:#]{1,3}(\d{1,12})\b")
+_SAYS_RANK = re.compile(r"(?i)(?<![\w-])(?:global[_ ])?rank\s?[=:#]?\s?(\d{1,7})\b")
+_PAIR = re.compile(
+    rf"(?<![\w.])(?P<name>[A-Za-z][\w./-]{{1,40}})(?:\s?[=:]\s?|\s)"
+    rf"(?P<value>(?:0x)?[0-9a-fA-F]{{6,128}}|{_NUMBER})\s?(?P<unit>ms|us|s)?(?![\w.])"
+)
+
+
+def rows(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
+    """Values of single ranks, in the order of the lines."""
+    name, timed, step = "", False, -1
+    for number, line in lines:
+        if len(line) > _LONGEST:
+            continue
+        if "ank" not in line and "ANK" not in line:
+            if told := _STEP.search(line):
+                step = int(told[1])
+            titled = line.rstrip().endswith(":")
+            name, timed = _heading(listen(line.encode(), Clock(0)).text if titled else line, name, timed)
+            continue
+        voice = listen(line.encode(), Clock(0))
+        text = voice.text
+        if row := _ROW.fullmatch(text):
+            kind = quantity(name, timed=timed or bool(row["unit"])) if name or timed or row["unit"] else None
+            if kind is not None:
+                member = Member((int(row["rank"]),))
+                yield RankValue(
+                    name or "time", kind, member, step, number, line.strip(), _number(row["value"], row["unit"])
+                )
+            continue
+        name, timed = _heading(text, name, timed)
+        said = _SAYS_RANK.search(text)
+        rank = voice.rank if voice.rank is not None else int(said[1]) if said else None
+        if rank is not None:
+            yield from _pairs(text, rank, number, step)
+
+
+def _heading(line: str, name: str, timed: bool) -> tuple[str, bool]:
+    """What the rows below are about."""
+    if not line.strip():
+        return name, timed
+    if _TIMED.search(line):
+        return "", True
+    match = _HEADING.fullmatch(line)
+    return (match["name"].strip(), timed) if match else (name, timed)
+
+
+def _pairs(text: str, rank: int, number: int, step: int) -> Iterator[RankValue]:
+    """`step 100 fwd_ms=212.4 param_sha1 0f8c1a77`."""
+    if told := _STEP.search(text):
+        step = int(told[1])
+    for pair in _PAIR.finditer(text):
+        kind: Quantity | None = quantity(pair["name"], timed=bool(pair["unit"]))
+        if kind is None:
+            continue
+        member = Member((rank,))
+        if kind == "checksum":
+            yield RankValue(pair["name"], kind, member, step, number, text.strip(), token=pair["value"].lower())
+        elif re.fullmatch(_NUMBER, pair["value"]):
+            yield RankValue(
+                pair["name"], kind, member, step, number, text.strip(), _number(pair["value"], pair["unit"])
+            )
+
+
+def _number(text: str, unit: str | None) -> float:
+    return float(text) * {"s": 1000.0, "us": 0.001}.get((unit or "").lower(), 1.0)

@@ -1,0 +1,106 @@
+"""Tables with a header: one column says which rank or host a row is about, the others what was measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from whichrank.records.rank_values import Member, Quantity, RankValue, quantity
+
+_RANK = ("rank", "ranks", "global_rank", "global rank", "globalrank", "world_rank", "rank id", "rank_id")
+_HOST = ("host", "hostname", "node", "nodename", "worker", "machine", "pod")
+_STEP = ("step", "iter", "iteration", "global_step", "it")
+_MOST_COLUMNS, _LONGEST = 24, 400
+_WIDE = re.compile(r"\s{2,}|\t")
+_RANKS = re.compile(r"(?:rank[ _-]?)?(\d{1,7})(?:\s?(?:-|–|\.\.)\s?(\d{1,7}))?", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z][\w.-]{0,252}")
+_VALUE = re.compile(r"[-+]?\d{1,15}(?:\.\d{1,15})?(?:[eE][-+]?\d{1,3})?(?:\s?(?:ms|s|us|x|%))?")
+_TOKEN = re.compile(r"(?:0x)?[0-9a-fA-F]{6,128}")
+_RULED = re.compile(r"[\s|+:=-]*")
+
+
+class _Table:
+    """The columns of one table."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        lower = [name.lower().strip(" #*_`") for name in names]
+        self.width = len(names)
+        self.rank = next((at for at, name in enumerate(lower) if name in _RANK), None)
+        self.host = next((at for at, name in enumerate(lower) if name in _HOST), None)
+        self.step = next((at for at, name in enumerate(lower) if name in _STEP), None)
+        taken = (self.rank, self.host, self.step)
+        self.values: dict[int, tuple[str, Quantity]] = {
+            at: (name.strip(), kind)
+            for at, name in enumerate(names)
+            if at not in taken and (kind := quantity(name)) is not None
+        }
+
+    def is_one(self) -> bool:
+        return (self.rank is not None or self.host is not None) and bool(self.values)
+
+    def cells(self, line: int, quote: str, row: Sequence[str]) -> Iterator[RankValue]:
+        """The values of a row; none where it is not a row of this table."""
+        ranks = _ranks(row[self.rank]) if self.rank is not None else ()
+        host = row[self.host] if self.host is not None and _NAME.fullmatch(row[self.host]) else None
+        step = int(row[self.step]) if self.step is not None and row[self.step].isdecimal() else -1
+        if not (ranks or (self.rank is None and host)):
+            return
+        for at, (name, kind) in self.values.items():
+            if kind == "checksum":
+                if _TOKEN.fullmatch(row[at]) or _VALUE.fullmatch(row[at]):
+                    yield RankValue(name, kind, Member(ranks, host), step, line, quote, token=row[at])
+            elif _VALUE.fullmatch(row[at]):
+                yield RankValue(name, kind, Member(ranks, host), step, line, quote, float(row[at].rstrip(" musx%")))
+
+
+def tables(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
+    """The cells of every table."""
+    table: _Table | None = None
+    for number, line in lines:
+        if len(line) > _LONGEST or not line.strip():
+            table = None
+            continue
+        if _RULED.fullmatch(line):
+            continue
+        if table is not None:
+            found = (
+                list(table.cells(number, line.strip(), row))
+                if len(row := _split(line, table.width)) == table.width
+                else []
+            )
+            if found:
+                yield from found
+                continue
+        table = next((t for names in _headers(line) if (t := _Table(names)).is_one()), None)
+
+
+def _headers(line: str) -> Iterator[list[str]]:
+    """The names of the columns, if this is a header."""
+    lower = line.lower()
+    if not any(word in lower for word in ("rank", "host", "node", "worker", "machine", "pod")):
+        return
+    for names in (_cells(line), line.strip(" #").split()):
+        if 2 <= len(names) <= _MOST_COLUMNS and not any(_VALUE.fullmatch(name) for name in names):
+            yield names
+
+
+def _split(line: str, width: int) -> list[str]:
+    cells = _cells(line)
+    return cells if len(cells) == width else line.strip().split()
+
+
+def _cells(line: str) -> list[str]:
+    """Cells between bars, commas, tabs, or wide gaps."""
+    text = line.strip().strip("|").strip("# ").strip()
+    for mark in ("|", ",", ";"):
+        if mark in text:
+            return [cell.strip() for cell in text.split(mark)]
+    return [cell.strip() for cell in _WIDE.split(text)]
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    match = _RANKS.fullmatch(text.strip())
+    if match is None:
+        return ()
+    first, last = int(match[1]), int(match[2] or match[1])
+    return tuple(range(first, last + 1)) if 0 <= last - first < 65_536 else ()

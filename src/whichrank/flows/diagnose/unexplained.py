@@ -1,0 +1,58 @@
+"""Where nothing says why: the lines that look most like trouble, and the causes they come closest to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from whichrank.evidence.text.text_file import is_text
+from whichrank.facts.closest_cause import closest
+from whichrank.facts.messages import recognise
+from whichrank.model.contracts import Item
+from whichrank.model.evidence import Ref
+from whichrank.records.closest_cause import ClosestCause
+
+_TROUBLE = re.compile(
+    r"warn|error|fail|disabl|cannot|can't|unable|mismatch|refus|time.?out|timed|denied|\bnot?\b|lost|stuck|hang|hung|slow"
+    r"|invalid|unexpected|exceed|killed|abort|exception|differ|missing|inconsist",
+    re.IGNORECASE,
+)
+_NUMBERS = re.compile(r"\d+")
+_LARGEST = 1 << 19
+"""Of a longer file the beginning is read."""
+_KEPT = 8
+"""Causes that are told of."""
+
+
+def closest_causes(items: Iterable[Item]) -> list[ClosestCause]:
+    """The causes whose wording comes closest to the lines that speak of trouble, the closest first."""
+    places = list(_trouble(items))
+    ranked = closest((at, text) for at, (_, _, text) in enumerate(places))[:_KEPT]
+    return [
+        ClosestCause(found.cause, found.score, Ref(label, f"line {number}", text.strip()[:300]))
+        for found in ranked
+        for label, number, text in [places[found.line]]
+    ]
+
+
+def _trouble(items: Iterable[Item]) -> Iterator[tuple[str, int, str]]:
+    """File, number and text of every such line; one that differs from another by numbers alone is left out."""
+    seen: set[str] = set()
+    for item in items:
+        try:
+            data = item.head(_LARGEST)
+        except OSError:
+            continue
+        if not is_text(data[:4096]):
+            continue
+        for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
+            if _TROUBLE.search(line[:600]) and (shape := _NUMBERS.sub("0", line[:200])) not in seen:
+                seen.add(shape)
+                if not _accounted_for(line[:600]):
+                    yield item.label, number, line[:600]
+
+
+def _accounted_for(line: str) -> bool:
+    """Whether it is known, and known to tell no cause: healthy jobs print it too, or it follows from a failure."""
+    known = recognise(line)
+    return bool(known) and all(signature.role in ("harmless", "consequence", "activity") for signature, _ in known)

@@ -1,0 +1,66 @@
+"""Checksums of parameters that the job printed for each rank are not equal.
+
+## What it finds
+The first step at which replicas that must be equal have different checksums or norms of their parameters, and the
+rank that differs from the majority.
+
+## Why it happens
+Replicas that were seeded or loaded differently and never broadcast, code that changes parameters on one rank, a GPU
+or memory that gave one wrong value.
+
+## How it decides
+Values that are called a checksum, a hash or a norm of the parameters are compared between ranks at the same step. A
+majority names the odd ranks. Without one nobody is named, and it is only a hint: shards differ by design.
+
+## Example
+     1200     2  ada-0   59156d1bc79c
+     1200     3  ada-0   62f7b654ccf3
+
+## Limits
+What ranks may have different values of (gradients before the reduction, batches, losses) is not compared.
+"""
+
+from __future__ import annotations
+
+from whichrank.facts.fixes import fix
+from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.rules import wording
+from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import measured
+
+CODE = "SILE205"
+CAUSE = "replica-divergence"
+
+_NEXT = (NextStep("whichrank run --guard -- torchrun …", "names the tensor and the step", (CAUSE,), "ends"),)
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not any(cell.quantity == "checksum" for record in case.rank_values for cell in record.cells):
+        return NotEvaluated("checksums of parameters by rank")
+    split = measured.divergence(case.rank_values)
+    if split is None:
+        return []
+    ranks = measured.ranks_of(case, split.members)
+    when = f" from step {split.step} on" if split.step >= 0 else ""
+    before = ", and agreed before" if split.agreed_before else ""
+    if ranks:
+        who = wording.culprits_text(case, ranks)
+        message = f"{who[0].upper()}{who[1:]} differs from the other replicas in {split.name}{when}{before}."
+    else:
+        message = f"The replicas differ in {split.name}{when}{before}; no majority says which of them is wrong."
+    other = Alternative("gpu-computes-wrong", 0.1, "a GPU that computed one update wrongly leaves the same trace")
+    return [
+        Finding(
+            code=CODE,
+            cause=CAUSE,
+            category="corruption",
+            severity="error",
+            confidence=(0.85 if split.agreed_before else 0.75) if ranks else 0.5,
+            subject=Subject(ranks=ranks),
+            message=message,
+            evidence=split.refs,
+            alternatives=(other,) if split.agreed_before else (),
+            fix=fix(CAUSE),
+            next=_NEXT,
+        )
+    ]

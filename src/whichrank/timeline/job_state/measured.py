@@ -1,0 +1,157 @@
+"""Who stands out in values that were measured for each rank or host: later, slower, or with another checksum."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from whichrank.model.evidence import Ref
+from whichrank.records.rank_values import Member, Quantity, RankValue, RankValues
+
+if TYPE_CHECKING:
+    from whichrank.timeline.case import Case
+
+_LEAST_MEMBERS = 3
+_APART = 1.15
+"""Who is slow needs this many times what the typical one needs."""
+_CLEAR = 4.0
+"""… and stands this many times as far off as the others lie apart."""
+_NOISE = 0.02
+_SHORTER_WAIT = 0.6
+_FEW = 0.25
+"""More than this share of all are not the odd ones, unless they are one host of several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlier:
+    """Members whose median of one quantity is far from the typical one."""
+
+    name: str
+    quantity: Quantity
+    members: tuple[Member, ...]
+    theirs: float
+    typical: float
+    times: int
+    """Measurements of each."""
+    refs: tuple[Ref, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Replicas whose checksums differ from the first such step on; `members` is the minority, empty without one."""
+
+    name: str
+    step: int
+    members: tuple[Member, ...]
+    agreed_before: bool
+    refs: tuple[Ref, ...]
+
+
+def slow(values: Iterable[RankValues], hosts: Mapping[int, str]) -> list[Outlier]:
+    """Who needs more time or gives less, by every quantity that tells; who waits least is late as well."""
+    found = []
+    for source, cells in _by_name(values):
+        if cells[0].quantity == "checksum":
+            continue
+        by_member: dict[Member, list[RankValue]] = defaultdict(list)
+        for cell in cells:
+            by_member[cell.member].append(cell)
+        medians = {member: median(cell.value for cell in mine) for member, mine in by_member.items()}
+        odd = _odd(medians, cells[0].quantity, hosts)
+        if odd:
+            rest = [member for member in medians if member not in odd]
+            example = [by_member[odd[0]][-1], by_member[rest[0]][-1]]
+            refs = tuple(_ref(source, cell) for cell in example)
+            theirs, typical = median(medians[m] for m in odd), median(medians[m] for m in rest)
+            times = min(len(by_member[member]) for member in odd)
+            found.append(Outlier(cells[0].name, cells[0].quantity, odd, theirs, typical, times, refs))
+    return found
+
+
+def _odd(medians: Mapping[Member, float], quantity: Quantity, hosts: Mapping[int, str]) -> tuple[Member, ...]:
+    if len(medians) < _LEAST_MEMBERS:
+        return ()
+    typical = median(medians.values())
+    if typical <= 0:
+        return ()
+    less = quantity in ("wait", "rate")
+    bound = typical * (_SHORTER_WAIT if quantity == "wait" else 1 / _APART if quantity == "rate" else _APART)
+    odd = [m for m, value in medians.items() if (value < bound if less else value > bound)]
+    rest = [value for member, value in medians.items() if member not in odd]
+    if not odd or not rest or not (len(odd) <= max(1, _FEW * len(medians)) or _one_host(odd, medians, hosts)):
+        return ()
+    spread = max(max(rest) - typical, typical - min(rest), _NOISE * typical)
+    nearest = max(medians[m] for m in odd) if less else min(medians[m] for m in odd)
+    return tuple(odd) if abs(nearest - typical) > _CLEAR * spread or quantity == "wait" else ()
+
+
+def _one_host(odd: Sequence[Member], all_of: Iterable[Member], hosts: Mapping[int, str]) -> bool:
+    """Whether these are the members of one host, and no others are on it."""
+
+    def host(member: Member) -> str | None:
+        return member.host or (hosts.get(member.ranks[0]) if member.ranks else None)
+
+    theirs = {host(member) for member in odd}
+    others = {host(member) for member in all_of if member not in odd}
+    return len(theirs) == 1 and None not in theirs and not theirs & others and len(others) > 1
+
+
+def divergence(values: Iterable[RankValues]) -> Split | None:
+    """The first step at which checksums of what replicas hold differ."""
+    splits = [split for source, cells in _by_name(values) if (split := _split(source, cells)) is not None]
+    return min(splits, key=lambda split: (split.step, not split.members), default=None)
+
+
+def _split(source: str, cells: Sequence[RankValue]) -> Split | None:
+    if cells[0].quantity != "checksum":
+        return None
+    by_step: dict[int, dict[Member, RankValue]] = defaultdict(dict)
+    for cell in cells:
+        by_step[cell.step].setdefault(cell.member, cell)
+    agreed = False
+    for step, row in sorted(by_step.items()):
+        if len(row) < 2:
+            continue
+        counts = Counter(cell.token for cell in row.values())
+        if len(counts) == 1:
+            agreed = True
+            continue
+        (token, most), *_ = counts.most_common(1)
+        odd = tuple(member for member, cell in row.items() if cell.token != token) if 2 * most > len(row) else ()
+        shown = [next(c for c in row.values() if c.token == t) for t, _ in reversed(counts.most_common())][:2]
+        if odd:
+            shown = [row[odd[0]], next(cell for cell in row.values() if cell.token == token)]
+        return Split(cells[0].name, step, odd, agreed, tuple(_ref(source, cell) for cell in shown))
+    return None
+
+
+def _by_name(values: Iterable[RankValues]) -> list[tuple[str, list[RankValue]]]:
+    piles: dict[tuple[str, str], list[RankValue]] = defaultdict(list)
+    for record in values:
+        for cell in record.cells:
+            piles[record.source, cell.name].append(cell)
+    return [(source, cells) for (source, _), cells in piles.items()]
+
+
+def _ref(source: str, cell: RankValue) -> Ref:
+    rank = cell.member.ranks[0] if len(cell.member.ranks) == 1 else None
+    at = f", step {cell.step}" if cell.step >= 0 else ""
+    return Ref(source, f"line {cell.line} ({cell.name}{at})", cell.quote[:200], rank)
+
+
+def ranks_of(case: Case, members: Iterable[Member]) -> tuple[int, ...]:
+    """The ranks of the members; those of a host where only the host was named and its ranks are known."""
+    found: set[int] = set()
+    for member in members:
+        found |= set(member.ranks or (case.people.ranks_on(member.host) if member.host else ()))
+    return tuple(sorted(found))
+
+
+def hosts_of(case: Case, members: Sequence[Member]) -> tuple[str, ...]:
+    """The one host that all of them are on, where it is known."""
+    hosts = {m.host or (case.people.host_of(m.ranks[0]) if m.ranks else None) for m in members}
+    host = next(iter(hosts)) if len(hosts) == 1 else None
+    return (host,) if host else ()

@@ -1,0 +1,122 @@
+"""Values by rank or host, in the shapes in which trainers and people print them."""
+
+from __future__ import annotations
+
+import pytest
+
+from whichrank.evidence.readers.rank_values import read, sniff
+from whichrank.model.contracts import Item
+
+TIMERS = """times across ranks (ms):
+    forward-compute:
+     rank  0: 482.34
+     rank  1: 735.43
+    all-grads-sync:
+     rank  0: 261.90
+     rank  1: 2.11
+"""
+PREFIXED = """[default0]:=== Report at Step 10 ===
+[default0]:Section Timings (ms):
+[default0]:  backward:
+[default0]:    Rank 0: 431.00ms
+[default0]:    Rank 1: 700.69ms
+"""
+BARS = """| step | host | ranks | data s | comm wait s | img/s |
+|---|---|---|---|---|---|
+| 500 | w-0 | 0-7 | 0.05 | 1.84 | 755 |
+| 500 | w-1 | 8-15 | 1.87 | 0.03 | 760 |
+"""
+COLUMNS = """step  rank  host     loss      sha1(params)
+ 1000     0  ada-0   4.4486   d02ec6c19fb0
+ 1000     1  ada-1   4.4513   62f7b654ccf3
+"""
+PAIRS = """[rank0] step 7 loss 2.1 fwd_ms=21.5 param_sha1 0f8c1a77
+[rank1] step 7 loss 2.2 fwd_ms=40.1 param_sha1 b2e40c19
+"""
+COMMAS = "rank,step_time_ms,tokens/s\n0,250.1,8100\n1,249.9,8110\n"
+
+
+def cells(tmp_path, text):
+    path = tmp_path / "out.log"
+    path.write_text(text)
+    item = Item(path, "out.log", len(text.encode()), 0)
+    assert sniff(item.head(), "out.log")
+    records = read(item).records
+    return [
+        (c.name, c.quantity, c.member.ranks, c.member.host, c.step, c.token or c.value)
+        for record in records
+        for c in record.cells
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            TIMERS,
+            [
+                ("forward-compute", "work", (0,), None, -1, 482.34),
+                ("forward-compute", "work", (1,), None, -1, 735.43),
+                ("all-grads-sync", "wait", (0,), None, -1, 261.9),
+                ("all-grads-sync", "wait", (1,), None, -1, 2.11),
+            ],
+        ),
+        (
+            PREFIXED,
+            [("backward", "work", (0,), None, 10, 431.0), ("backward", "work", (1,), None, 10, 700.69)],
+        ),
+        (
+            BARS,
+            [
+                ("data s", "data", tuple(range(8)), "w-0", 500, 0.05),
+                ("comm wait s", "wait", tuple(range(8)), "w-0", 500, 1.84),
+                ("img/s", "rate", tuple(range(8)), "w-0", 500, 755.0),
+                ("data s", "data", tuple(range(8, 16)), "w-1", 500, 1.87),
+                ("comm wait s", "wait", tuple(range(8, 16)), "w-1", 500, 0.03),
+                ("img/s", "rate", tuple(range(8, 16)), "w-1", 500, 760.0),
+            ],
+        ),
+        (
+            COLUMNS,
+            [
+                ("sha1(params)", "checksum", (0,), "ada-0", 1000, "d02ec6c19fb0"),
+                ("sha1(params)", "checksum", (1,), "ada-1", 1000, "62f7b654ccf3"),
+            ],
+        ),
+        (
+            PAIRS,
+            [
+                ("fwd_ms", "work", (0,), None, 7, 21.5),
+                ("param_sha1", "checksum", (0,), None, 7, "0f8c1a77"),
+                ("fwd_ms", "work", (1,), None, 7, 40.1),
+                ("param_sha1", "checksum", (1,), None, 7, "b2e40c19"),
+            ],
+        ),
+        (
+            COMMAS,
+            [
+                ("step_time_ms", "step", (0,), None, -1, 250.1),
+                ("tokens/s", "rate", (0,), None, -1, 8100.0),
+                ("step_time_ms", "step", (1,), None, -1, 249.9),
+                ("tokens/s", "rate", (1,), None, -1, 8110.0),
+            ],
+        ),
+    ],
+)
+def test_shapes(tmp_path, text, expected):
+    assert cells(tmp_path, text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rank 0 started\nrank 1 started\n",
+        "[rank0]: Traceback (most recent call last):\n[rank1]: TimeoutError: timed out after 600000 ms\n",
+        "[rank0]: shard 0017.tar of 64, grad_sha1 0f8c1a77\n[rank1]: shard 0018.tar of 64, grad_sha1 b2e40c19\n",
+        "node worker-1 is Ready\nhost table: nothing\n",
+    ],
+)
+def test_what_is_no_value_by_rank(tmp_path, text):
+    path = tmp_path / "out.log"
+    path.write_text(text)
+    assert read(Item(path, "out.log", len(text), 0)).records == []

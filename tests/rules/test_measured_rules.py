@@ -1,0 +1,91 @@
+"""Tables of values by rank: who is late, and whose replica differs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from whichrank.flows.diagnose.pipeline import diagnose
+
+
+def verdict(tmp_path, text, name="out.log"):
+    (tmp_path / name).write_text(text)
+    return diagnose([tmp_path], jobs=1).verdict
+
+
+def timers(world, slow=(), wait_of_slow=2.0, factor=1.5, seed=0, steps=5):
+    noise = random.Random(seed)
+    text = ""
+    for step in range(steps):
+        text += f"iteration {step}\ntimes across ranks (ms):\n    forward-backward:\n"
+        for rank in range(world):
+            text += f"     rank {rank:2}: {1500 * (factor if rank in slow else 1) + noise.gauss(0, 6):.2f}\n"
+        text += "    grads-all-reduce:\n"
+        for rank in range(world):
+            wait = wait_of_slow if rank in slow or not slow else 700
+            text += f"     rank {rank:2}: {wait + noise.gauss(0, 0.5):.2f}\n"
+    return text
+
+
+@pytest.mark.parametrize("world", [4, 8, 16])
+def test_the_rank_that_needs_longer_and_waits_least(tmp_path, world):
+    found = verdict(tmp_path, timers(world, (world - 2,)))
+    assert (found.category, found.cause, found.culprits.ranks) == ("slow", "straggler", (world - 2,))
+    assert found.confidence >= 0.8
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_equal_ranks_name_nobody(tmp_path, seed):
+    assert verdict(tmp_path, timers(8, seed=seed, wait_of_slow=20)).culprits.ranks == ()
+
+
+def test_half_of_the_ranks_are_not_the_odd_ones(tmp_path):
+    assert verdict(tmp_path, timers(8, (0, 1, 2, 3))).cause != "straggler"
+
+
+def test_the_ranks_of_one_host(tmp_path):
+    rows = "".join(
+        f"| {step} | n{rank // 4} | {rank} | {0.9 if rank // 4 == 1 else 0.02} | {0.01 if rank // 4 == 1 else 0.8} |\n"
+        for step in (10, 20, 30)
+        for rank in range(12)
+    )
+    found = verdict(tmp_path, f"| step | host | rank | data s | comm s |\n|---|---|---|---|---|\n{rows}")
+    assert (found.cause, found.culprits.ranks, found.culprits.hosts) == ("input-bound", (4, 5, 6, 7), ("n1",))
+
+
+def checksums(odd, since, world=4):
+    lines = []
+    for step in (100, 200, 300):
+        for rank in range(world):
+            wrong = rank in odd and step >= since
+            lines.append(f"[rank{rank}] step {step} param_md5 {step:06x}{'bad' + str(rank) if wrong else 'aaaa'}")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_replica_that_differs_from_the_majority(tmp_path):
+    found = verdict(tmp_path, checksums((2,), 200))
+    assert (found.category, found.cause, found.culprits.ranks) == ("corruption", "replica-divergence", (2,))
+    assert "step 200" in found.summary
+
+
+def test_without_a_majority_nobody_is_named(tmp_path):
+    found = verdict(tmp_path, checksums((1, 2, 3), 100))
+    assert (found.cause, found.culprits.ranks) == ("replica-divergence", ())
+    assert found.confidence <= 0.5
+
+
+def test_equal_replicas_are_fine(tmp_path):
+    assert verdict(tmp_path, checksums((), 0)).cause != "replica-divergence"
+
+
+def test_words_that_come_close_to_a_cause_are_a_weak_verdict(tmp_path):
+    found = verdict(tmp_path, "the HCA refuses GPU Direct RDMA, peermem module missing, GDR stays disabled\n")
+    assert (found.cause, found.culprits.ranks) == ("gdr-disabled", ())
+    assert found.confidence <= 0.4
+
+
+def test_causes_that_are_not_close_enough_are_listed(tmp_path):
+    found = verdict(tmp_path, "memory of the device was lost while the driver and the kernel differ\n")
+    assert found.cause == "unknown"
+    assert found.alternatives
