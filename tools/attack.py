@@ -31,6 +31,8 @@ from whichrank.model.errors import UnreadableError
 from whichrank.run.nodes import protocol, wire
 
 MOST_S, MOST_BYTES = 60.0, 1 << 30
+GOAL = 2_000_000
+"""Executions in an hour."""
 LARGEST = 1 << 14
 BATCH = 8
 """Inputs for one target before another is chosen."""
@@ -231,6 +233,8 @@ def main() -> int:
         f"{result.total:,} executions in {took:.0f} s ({result.total / took:,.0f} a second, {result.total / cpu:,.0f} "
         f"a second of CPU), {result.refused:,} refused"
     )
+    hourly = result.total / cpu * 3600 * asked.jobs
+    print(f"at this rate {hourly:,.0f} in an hour on {asked.jobs} cores that do nothing else (goal: {GOAL:,})")
     print(
         f"nothing escaped; memory {result.peak_bytes >> 20} MiB; the slowest input took {result.worst_s * 1000:.0f} ms "
         f"({result.worst})"

@@ -170,3 +170,16 @@ def test_quick_on_a_long_script(tmp_path):
             break
     assert len(json.loads((tmp_path / "o.json").read_text())["findings"]) >= 10
     assert seconds < 0.150 * 2
+
+
+def test_a_folder_behind_a_link_is_not_given_to_torch(tmp_path):
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "planted").symlink_to(tmp_path / "theirs")
+    for out, expected in ((tmp_path / "own", f"{tmp_path}/own/fr_"), (tmp_path / "planted", "")):
+        settings = CliRunner().invoke(command, ["--out", str(out)], env={"TORCH_FR_DUMP_TEMP_FILE": None}).stdout
+        done = subprocess.run(
+            ["sh", "-c", f'{settings}\necho "$TORCH_FR_DUMP_TEMP_FILE"'], env={"PATH": os.environ["PATH"]}, text=True,
+            capture_output=True, check=True,
+        )  # fmt: skip
+        assert done.stdout.strip() == expected
+    assert (tmp_path / "own").stat().st_mode & 0o777 == 0o700

@@ -167,3 +167,15 @@ def test_a_reader_that_goes_away_is_no_error():
     child.stderr.close()
     assert child.wait(timeout=60) == 0
     assert told == b""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["explain", "NCCL_DEBUG"]])
+def test_a_full_disk_behind_the_output_is_no_defect(arguments):
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-m", "whichrank", *arguments], stdout=full, stderr=subprocess.PIPE, text=True,
+            env=command_environment(), check=False,
+        )  # fmt: skip
+    assert done.returncode == command_line.USAGE
+    assert "No space left on device" in done.stderr
+    assert "internal error" not in done.stderr

@@ -57,7 +57,7 @@ def test_summaries_of_a_store(bucket, monkeypatch, capsys, tmp_path):
     ("url", "why"),
     [
         ("memory://bucket/nothing", "nothing at"),
-        ("nosuch://x/y", "can't open"),
+        ("nosuch://x/y", "unknown protocol"),
         ("file:///nonexistent/x", "nothing at"),
     ],
 )

@@ -68,7 +68,7 @@ def test_an_agent_asks_everything(tmp_path: Path) -> None:
     assert "NCCL_SOKET_IFNAME" in text(answers["env_lint"])
     assert answers["lint"].structured_content["findings"][0]["evidence"][0]["locator"] == "line 3"
     assert [answer.is_error for answer in wrong] == [True, True]
-    assert "there is no file or folder" in text(wrong[0])
+    assert "no such file or folder" in text(wrong[0])
 
 
 def test_what_writes_is_asked_twice(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import os
 import signal
@@ -16,13 +17,14 @@ from typing import Any, NoReturn
 import click
 
 from whichrank import __version__
-from whichrank.cli.terminal.output import flush
+from whichrank.cli.terminal.output import flush, unwritable
 from whichrank.model.errors import WhichrankError
 
 HERE = Path(__file__).parent
 PHASES = ("before", "during", "after", "tools")
 NEW_ISSUE = "please report it with the command and, if you may share them, the files"
 USAGE, INTERNAL_ERROR, INTERRUPTED, TERMINATED = 2, 4, 130, 143
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF)
 
 
 def verbs() -> dict[str, Path]:
@@ -114,17 +116,26 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except Exception as error:  # The outermost boundary: a user never sees a traceback.
-        if os.environ.get("WHICHRANK_DEBUG"):
-            raise
-        complain(
-            f"internal error: {type(error).__name__}: {error}",
-            f"This is a defect of whichrank; {NEW_ISSUE}. WHICHRANK_DEBUG=1 shows the traceback.",
-        )
-        return INTERNAL_ERROR
+    except OSError as error:
+        if error.filename is not None or error.errno not in UNWRITABLE:
+            return _defect(error)
+        complain(str(unwritable(error)), "Free space, or send the output elsewhere.")
+        return USAGE
+    except Exception as error:  # noqa: BLE001 - the outermost boundary: a user never sees a traceback
+        return _defect(error)
     if not given:
         return USAGE
     return outcome if isinstance(outcome, int) else 0
+
+
+def _defect(error: Exception) -> int:
+    if os.environ.get("WHICHRANK_DEBUG"):
+        raise error
+    complain(
+        f"internal error: {type(error).__name__}: {error}",
+        f"This is a defect of whichrank; {NEW_ISSUE}. WHICHRANK_DEBUG=1 shows the traceback.",
+    )
+    return INTERNAL_ERROR
 
 
 def _terminate(_signal: int, _frame: object) -> NoReturn:

@@ -19,6 +19,11 @@ URL = re.compile(r"[a-z][a-z0-9+.-]{1,20}(::[a-z][a-z0-9+.-]{1,20})?://", re.ASC
 MOST_FILES = 500_000
 AT_ONCE = 256
 """Files that are asked for together: stores with latency answer them side by side."""
+_COMMON = frozenset(
+    ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "http", "https", "ftp", "sftp", "ssh", "smb", "hdfs",
+     "webhdfs", "hf", "oss", "oci", "github", "gdrive", "memory", "file")
+)  # fmt: skip
+"""Protocols of fsspec that are in use, for where it is not installed."""
 _INSTALL = "pip install 'whichrank[remote]' and the package of the store (s3fs, gcsfs, adlfs)."
 
 Progress = Callable[[str, int, int], None]
@@ -63,6 +68,9 @@ def fetch(url: str, folder: Path, progress: Progress | None = None) -> Path:
 
 
 def _opened(url: str) -> tuple[Any, str]:
+    scheme = url.partition("://")[0].split("::")[0].lower()
+    if scheme not in _protocols():
+        raise UsageError(f"unknown protocol '{scheme}': {url}", "Give a path, or an address such as s3://BUCKET/PATH.")
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
@@ -72,6 +80,15 @@ def _opened(url: str) -> tuple[Any, str]:
     except (ImportError, ValueError) as error:
         raise UsageError(f"can't open {url}: {_said(error)}", _INSTALL) from error
     return system, str(root)
+
+
+def _protocols() -> frozenset[str]:
+    """What fsspec can open, with the package of the store where one is needed."""
+    try:
+        from fsspec import available_protocols
+    except ImportError:
+        return _COMMON
+    return frozenset(available_protocols())
 
 
 def _target(folder: Path, root: str, name: str) -> Path:

@@ -77,9 +77,7 @@ def scrub(
 
 def _check(given: Path, out: Path) -> None:
     if not given.exists():
-        raise UsageError(
-            f"there is no file or folder '{given}'", "Give the folder of a bundle or of a run, or an archive."
-        )
+        raise UsageError(f"no such file or folder: {given}", "Give the folder of a bundle or of a run, or an archive.")
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise UsageError(f"'{out}' is not an empty folder", "Give --out a folder that does not exist yet.")
     if given.is_dir() and out.resolve().is_relative_to(given.resolve()):

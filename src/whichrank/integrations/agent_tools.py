@@ -140,9 +140,7 @@ def tools(confirmations: Confirmations | None = None) -> list[AgentTool]:
 def _existing(texts: Sequence[str]) -> list[Path]:
     missing = [text for text in texts if not Path(text).exists()]
     if missing:
-        raise UsageError(
-            f"there is no file or folder '{missing[0]}'", "Give paths on the host that this server runs on."
-        )
+        raise UsageError(f"no such file or folder: {missing[0]}", "Give paths on the host that this server runs on.")
     return [Path(text) for text in texts]
 
 

@@ -26,9 +26,25 @@ def _comment(setting: Setting) -> str:
 def shell(settings: Iterable[Setting], out: str) -> Iterator[str]:
     """Exports that leave alone what is set already."""
     yield "# Give each job a folder of its own (--out). It has to exist on every host: nobody else makes it.\n"
-    yield f"mkdir -p {_quoted(out)}\n"
+    settings = list(settings)
+    inside = [s for s in settings if out in s.value]
+    yield f"if {_is_own(out)}; then\n" if inside else f"{_is_own(out)}\n"
+    for s in inside:
+        yield "".join(f"  {line}\n" for line in [*_comment(s).splitlines(), _export(s)])
+    if inside:
+        yield f"else\n  echo {_quoted(f'{out} belongs to another user: no dumps (give --out)')} >&2\nfi\n"
     for s in settings:
-        yield f'{_comment(s)}\nexport {s.name}="${{{s.name}:-{_escaped(s.value)}}}"\n'
+        if s not in inside:
+            yield f"{_comment(s)}\n{_export(s)}\n"
+
+
+def _is_own(out: str) -> str:
+    """Make the folder, and ask whether it is ours: in /tmp somebody else may have been faster."""
+    return f"mkdir -p -m 700 {_quoted(out)} && [ -O {_quoted(out)} ] && [ ! -L {_quoted(out)} ]"
+
+
+def _export(setting: Setting) -> str:
+    return f'export {setting.name}="${{{setting.name}:-{_escaped(setting.value)}}}"'
 
 
 def docker(settings: Iterable[Setting], out: str) -> Iterator[str]:
@@ -57,11 +73,11 @@ def slurm(settings: Iterable[Setting], out: str) -> Iterator[str]:
     from textwrap import fill
 
     plain = []
-    yield f"mkdir -p {_quoted(out)}\n"
+    yield f"{_is_own(out)} || exit 1  # somebody else's folder: give --out\n"
     for s in settings:
         if "," in s.value:
             yield f"{_comment(s)}\n# (--export would split its value at the commas)\n"
-            yield f'export {s.name}="${{{s.name}:-{_escaped(s.value)}}}"\n'
+            yield f"{_export(s)}\n"
         else:
             plain.append(s)
     for s in plain:
@@ -71,7 +87,8 @@ def slurm(settings: Iterable[Setting], out: str) -> Iterator[str]:
 
 def python(settings: Iterable[Setting], out: str) -> Iterator[str]:
     """Lines for the top of a program, above `import torch`."""
-    yield f"import os\n\nos.makedirs({out!r}, exist_ok=True)\n"
+    yield f"import os\n\nos.makedirs({out!r}, 0o700, exist_ok=True)\n"
+    yield f"if os.lstat({out!r}).st_uid != os.getuid():\n    raise SystemExit({out + ' belongs to another user'!r})\n"
     for s in settings:
         yield f"{_comment(s)}\nos.environ.setdefault({s.name!r}, {s.value!r})\n"
 

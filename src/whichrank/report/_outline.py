@@ -117,6 +117,10 @@ def candidates(ranks: Sequence[int]) -> str:
     return f"one of ranks {ranges(ranks)}: the evidence can't tell which"
 
 
+_SAYS_NOTHING = ("an empty file", "not a format that whichrank knows")
+"""What intake says of a file that a crash, a full disk or a bad copy left empty, or full of zeros."""
+
+
 def unread_ranks(coverage: Coverage) -> dict[int, Source]:
     """Dumps, logs and stacks that are named for a rank and could not be read, where nothing else of it was."""
     known: set[int] = set()
@@ -127,7 +131,7 @@ def unread_ranks(coverage: Coverage) -> dict[int, Source]:
             continue
         if source.quality in ("complete", "partial"):
             known.add(int(named[1]))
-        elif source.quality == "unusable" or source.note == "an empty file":
+        elif source.quality == "unusable" or source.note in _SAYS_NOTHING:
             lost[int(named[1])] = source
     return {rank: source for rank, source in sorted(lost.items()) if rank not in known}
 

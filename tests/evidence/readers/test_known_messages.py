@@ -85,3 +85,13 @@ def test_code_and_documents_are_no_evidence(tmp_path):
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"\0" * 100, b"Got completion", b"\n" * 100_000, b"\xc3(" * 5000])
 def test_odd_files_are_survived(tmp_path, text):
     read(tmp_path, text)
+
+
+def test_a_code_that_comes_late_among_lines_that_look_alike_is_seen(tmp_path):
+    alike = (
+        "node3:4027:5027 [3] net_ib.cc:512 NCCL WARN NET/IB : Got completion from peer 10.0.0.27<427> with status={}"
+    )
+    lines = [alike.format(f"12 opcode=0 len={number}") for number in range(60)]
+    lines.append(alike.format("10 opcode=0 len=7"))
+    found = {sighting.signature for sighting in read(tmp_path, "\n".join(lines) + "\n")}
+    assert {"nccl-ib-status-12", "nccl-ib-status-10"} <= found

@@ -573,3 +573,22 @@ def test_files_without_nccl_are_ignored(tmp_path: Path) -> None:
     assert (reading.records, reading.quality) == ([], "ignored")
     assert not nccl_log.sniff(path.read_bytes(), path.name)
     assert nccl_log.sniff(ONE[:4096], "nccl.vm.760.log")
+
+
+def test_connections_in_bulk_are_counted_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = ("P2P/CUMEM", "NET/IB/0", "NET/IB/1/GDRDMA", "SHM/direct/direct")
+    lines = [
+        f"node{n % 3}:{4000 + n % 6}:{5000 + n % 6} [{n % 6}] NCCL INFO Channel {n % 16:02d}/0 : {n % 6}[0] -> "
+        f"{(n + 1) % 6}[1] via {ways[n // 7 % 4]}"
+        for n in range(20_000)
+    ]
+    lines[12_345] += "node1:4001:5001 [1] NCCL INFO Channel 00/0 : 1[0] -> 2[1] via NET/Socket/0"
+    text = "\n".join(lines).encode() + b"\n"
+    in_bulk = read(text)
+    monkeypatch.setattr(scan, "_WORTH_BULK", 1 << 60)
+    one_by_one = read(text)
+    assert in_bulk.nccl_lines == one_by_one.nccl_lines
+    for found in in_bulk.processes:
+        other = process(one_by_one, found.pid or 0)
+        assert found.transport_counts == other.transport_counts
+        assert (found.last_line, found.last_text) == (other.last_line, other.last_text)

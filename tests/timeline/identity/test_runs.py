@@ -83,3 +83,11 @@ def test_a_number_that_no_world_has_is_not_a_rank() -> None:
     stray.groups = []
     run = choose_run([*good, stray])
     assert [made.rank for made in run.dumps] == [0, 1, 2, 3]
+
+
+def test_an_empty_dump_of_a_rank_that_took_part_says_nothing() -> None:
+    good = [dump(rank, WORLD, steps(4)) for rank in range(3)]
+    empty = dump(3, WORLD, [])
+    run = choose_run([*good, empty])
+    assert run.dumps == good
+    assert [made for made, _ in run.aside] == [empty]

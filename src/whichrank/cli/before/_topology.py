@@ -29,7 +29,7 @@ def draw(
     paths = [Path(word) for word in given if word != HERE]
     for path in paths:
         if not path.is_file():
-            raise UsageError(f"there is no file '{path}'", 'Give files, or "here" for the hosts as they are.')
+            raise UsageError(f"no such file: {path}", 'Give files, or "here" for the hosts as they are.')
     found = topology.read(paths) if paths else topology.Map()
     if HERE in given:
         _ask_hosts(found, engine, agent)

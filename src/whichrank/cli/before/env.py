@@ -201,7 +201,7 @@ def _waits(waits: list[ObservedWait], result: LintResult) -> Iterator[str]:
 
 def _existing(text: str) -> Path:
     if not Path(text).exists():
-        raise UsageError(f"there is no file '{text}'", "Give scripts, manifests or captured environments.")
+        raise UsageError(f"no such file: {text}", "Give scripts, manifests or captured environments.")
     return Path(text)
 
 

@@ -78,9 +78,7 @@ def command(
 
 def _existing(text: str) -> Path:
     if not Path(text).exists():
-        raise UsageError(
-            f"there is no file or folder '{text}'", "Give Python files or the folder of the training code."
-        )
+        raise UsageError(f"no such file or folder: {text}", "Give Python files or the folder of the training code.")
     return Path(text)
 
 

@@ -19,5 +19,5 @@ def evidence(paths: tuple[str, ...]) -> list[Path | Literal["-"]]:
         elif Path(text).exists():
             given.append(Path(text))
         else:
-            raise UsageError(f"there is no file or folder '{text}'", "Give dumps, logs, folders or archives.")
+            raise UsageError(f"no such file or folder: {text}", "Give dumps, logs, folders or archives.")
     return given

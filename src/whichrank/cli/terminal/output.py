@@ -27,7 +27,7 @@ def write(chunks: Iterable[str], output: Path | None) -> None:
     except BrokenPipeError:
         _silence_stdout()
     except OSError as error:
-        raise _unwritable(error) from error
+        raise unwritable(error) from error
     flush()
 
 
@@ -40,10 +40,10 @@ def flush() -> None:
     except BrokenPipeError:
         _silence_stdout()
     except OSError as error:
-        raise _unwritable(error) from error
+        raise unwritable(error) from error
 
 
-def _unwritable(error: OSError) -> UsageError:
+def unwritable(error: OSError) -> UsageError:
     """A full disk or a broken device behind stdout; what is left in the buffer goes nowhere."""
     _silence_stdout()
     return UsageError(f"can't write to standard output: {error.strerror}", "Free space, or give --output FILE.")

@@ -16,7 +16,7 @@ from whichrank.evidence.text import shared_pass
 from whichrank.evidence.text.chunks import PADDING, Chunk
 from whichrank.evidence.text.prefixes import PathHint, Voice, clock_of, hint_of_path, listen
 from whichrank.evidence.text.quotations import DOCUMENTS, Quotations
-from whichrank.evidence.text.repeated_lines import Held, Often
+from whichrank.evidence.text.repeated_lines import Held, Often, look
 from whichrank.evidence.text.text_file import bounded, is_text
 from whichrank.evidence.text.words import Place, Words
 from whichrank.facts.messages import KNOWN, REPORT, Signature, order
@@ -28,6 +28,8 @@ from whichrank.records.sighting import Sighting
 NAME = "known_messages"
 
 FIRST, LAST = 50, 50
+_SURE, _LOOKS = 16, 4096
+"""Lines that look alike and are searched for everything, and looks that are told apart."""
 """Sightings kept per signature and process."""
 _SPEAKERS, _MOST = 4096, 16384
 """Processes told apart, and sightings kept in all."""
@@ -129,6 +131,20 @@ class _Kept:
         return True
 
 
+class _Alike:
+    """What was found in lines that look alike: after some of them nothing else is looked for."""
+
+    __slots__ = ("count", "found")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.found: dict[str, Signature] = {}
+
+    @property
+    def signatures(self) -> list[Signature]:
+        return sorted(self.found.values(), key=lambda signature: order()[signature.id])
+
+
 class Listener:
     """One pass over a file."""
 
@@ -145,6 +161,7 @@ class Listener:
         self._newest: int | None = None
         self._kept: dict[tuple[str, object], _Kept] = {}
         self._often = Often(FIRST)
+        self._alike: dict[tuple[object, ...], _Alike] = {}
         self._spent_s = 0.0
         self._beside: Sequence[bytes] = tuple(KNOWN.harmless)
         self._prose = False
@@ -212,24 +229,36 @@ class Listener:
         found = {signature.id: signature for word in words for signature in self._signatures.get(word, ())}
         return sorted(found.values(), key=lambda signature: order()[signature.id])
 
+    def _looking_like(self, line: bytes) -> _Alike:
+        key = (self._prose, *look(line))
+        known = self._alike.get(key)
+        if known is None:
+            known = _Alike()
+            if len(self._alike) < _LOOKS:
+                self._alike[key] = known
+        return known
+
     def _see_all(self, lines: Iterable[Held]) -> None:
         """Look for messages; what the searches cost is counted, so that no file can hold up the others."""
-        begun = time.thread_time()
+        begun: float | None = None  # asking for the time costs as much as some lines: few of them need no budget
         for count, line in enumerate(lines, 1):
             if count % _ROUND == 0:
-                begun, before = time.thread_time(), begun
-                self._spent_s += begun - before
+                now = time.thread_time()
+                self._spent_s += now - (now if begun is None else begun)
+                begun = now
             if self._spent_s >= _BUDGET_S:
                 return
             self._see(line)
-        self._spent_s += time.thread_time() - begun
+        if begun is not None:
+            self._spent_s += time.thread_time() - begun
 
     def _see(self, met: Held) -> None:
         line = met.text
         voice: Voice | None = None
         taken: list[tuple[int, int]] = []
         printed = _OUTPUT.search(line) is not None
-        for signature in self._fitting(line, met.words):
+        alike = self._looking_like(line)
+        for signature in alike.signatures if alike.count >= _SURE else self._fitting(line, met.words):
             if signature.library == REPORT and printed:
                 continue  # a program's words, not a person's
             if self._prose and signature.library != REPORT:
@@ -240,6 +269,7 @@ class Listener:
             found = signature.search(whole)
             if found is None:
                 continue
+            alike.found[signature.id] = signature
             start = whole.find(found[0])
             span = (start, start + len(found[0]))
             if any(begin < span[1] and span[0] < end for begin, end in taken):
@@ -248,6 +278,7 @@ class Listener:
             printed |= signature.library != REPORT
             kept = self._keep(signature, voice, met.number, span, {k: v for k, v in found.groupdict().items() if v})
             kept.count += met.skipped
+        alike.count += 1
 
     def _keep(
         self, signature: Signature, voice: Voice, number: int, span: tuple[int, int], groups: dict[str, str]

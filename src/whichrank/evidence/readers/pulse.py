@@ -34,6 +34,7 @@ _TROUBLE = re.compile(
     r"|nan(?! iterations)|inf|heartbeat|reconnect\w*|refused)\b",
     re.IGNORECASE,
 )
+_SERVED = '" 200'
 _NOT_LOGS = (".py", ".md", ".rst", ".html", ".csv", ".json", ".yaml", ".yml", ".ini", ".toml", ".sh", ".env")
 
 
@@ -53,15 +54,25 @@ def read(item: Item) -> Reading:
         return Reading([], "ignored", "too long to count its lines for this")
     first, lines = _last_lines(item)
     places: dict[str, list[int]] = defaultdict(list)
+    known: dict[str, bool] = {}
     for at, line in enumerate(lines):
-        if _WORKS.search(line) and not _TROUBLE.search(line):
-            places[_NUMBER.sub("#", line)[:80]].append(at)
+        shape = _NUMBER.sub("#", line)
+        works = known.get(shape) if _SERVED not in line else _at_work(line)
+        if works is None:
+            works = known[shape] = _at_work(line)
+        if works:
+            places[shape[:80]].append(at)
     beats = max(places.values(), key=len, default=[])
     behind = sum(bool(line.strip()) for line in lines[beats[-1] + 1 :]) if beats else 0
     if len(beats) < _OFTEN or behind >= _AT_THE_END or len({lines[at] for at in beats}) < len(beats) // 2:
         return Reading([], "ignored", "does not end with the lines of a job at work")
     ref = Ref(item.label, f"line {first + beats[-1]}", lines[beats[-1]].strip()[:300])
     return Reading([LogEvent("at_work", ref, line=first + beats[-_OFTEN])], "complete")
+
+
+def _at_work(line: str) -> bool:
+    """Lines of one shape are so alike, but for those that tell a status of HTTP."""
+    return _WORKS.search(line) is not None and not _TROUBLE.search(line)
 
 
 def _last_lines(item: Item) -> tuple[int, list[str]]:

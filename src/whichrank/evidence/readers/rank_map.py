@@ -29,6 +29,11 @@ _COLUMNS = {
     "gpu": ("gpu", "gpu_id", "gpu_index", "cuda_device", "device", "cuda"),
     "bus_id": ("bus_id", "busid", "pci.bus_id", "pci_bus_id"),
 }
+_TITLES = frozenset(word for column, words in _COLUMNS.items() if column != "rank" for word in words)
+"""In the header of a table one of these stands beside the rank."""
+_AS_SPACES = str.maketrans("|,;", "   ")
+_WHERE = ("pid", "host", "node", "ip=", "ip:", "ip ", "ip'", 'ip"')
+_BRACKETED = re.compile(r"\n\[[^\]\n]{1,300}\] ")
 _NAMED = {word: column for column, words in _COLUMNS.items() for word in words}
 _CELLS = re.compile(r"\s*[|,;\t]\s*|\s+")
 _NUMBER = re.compile(r"(?:rank|gpu|cuda:?|task)?[\s:#=]{0,2}(\d{1,7})", re.IGNORECASE)
@@ -102,9 +107,19 @@ def _physical(values: dict[str, str], visible: list[tuple[str, list[str]]]) -> d
 
 def rows(text: str) -> list[Row]:
     """Line number, line and values of every row, by whichever shape has most of them."""
-    lines = list(enumerate(text.splitlines(), 1))
-    shapes = (list(_table(lines)), _arrows(lines), list(_names_and_values(lines)), list(_processes(lines)))
+    lines, low = list(enumerate(text.splitlines(), 1)), "\n" + text.lower()
+    # Most texts have none of the words that a shape needs.
+    shapes = (
+        list(_table(lines)) if not _TITLES.isdisjoint(_cells_in(low)) else [],
+        _arrows(lines),
+        list(_names_and_values(lines)) if any(map(low.__contains__, _WHERE)) or _BRACKETED.search(low) else [],
+        list(_processes(lines)) if "PID" in text else [],
+    )
     return max(shapes, key=len)
+
+
+def _cells_in(text: str) -> set[str]:
+    return {cell.strip("#_") for cell in set(text.translate(_AS_SPACES).split())}
 
 
 def _table(lines: list[tuple[int, str]]) -> Iterator[Row]:
@@ -134,6 +149,8 @@ def _row(columns: list[str | None], cells: list[str]) -> Iterator[tuple[str, str
 def _arrows(lines: list[tuple[int, str]]) -> list[Row]:
     """Only of a text that is such a list: an odd line of a log looks alike."""
     found = [(number, line, match) for number, line in lines if len(line) < 300 and (match := _ARROW.match(line))]
+    if not found:
+        return []
     written = sum(bool(line.strip()) for _, line in lines)
     ranks = [int(match["rank"]) for _, _, match in found]
     if 10 * len(found) < 6 * written or len(set(ranks)) != len(ranks):

@@ -46,6 +46,7 @@ _OFTEN = 5
 """Redacting a line alone costs as much as redacting some lines among others."""
 _LONGEST = 2000
 _MOST = 1 << 14
+_ENOUGH, _NEARLY_ALL = 4000, 0.8
 _HEADING = re.compile(r"(?im)(?:^|\|)[ \t]*(?:user|account|nodelist|hostname|host|owner|username)[ \t]*(?:\||$)")
 """Of a table with bars: its rows are read with it."""
 
@@ -57,7 +58,7 @@ class _Shape:
 
     def __init__(self, texts: list[str]) -> None:
         low = "\n".join(texts).lower()
-        tails = [text[-_NEAR:] for text in texts] if any(word in low for word in _WORDS) else [""]
+        tails = [text[-_NEAR:] for text in texts] if any(map(low.__contains__, _WORDS)) else [""]
         said = any(map(_SECRET.search, tails[:-1])) or any(_NAME.search(text[-_ADJACENT:]) for text in texts[:-1])
         self.guards = _SECRET.search(tails[-1]) is not None
         """Its last words may say what the next line gives."""
@@ -74,6 +75,9 @@ class Shapes:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._known: dict[Key, _Shape] = {}
         self._has_tables = False
+        self._looked = self._new = 0
+        self._all_differ = False
+        """Whether hardly a line repeats another: then looking for shapes costs and gains nothing."""
         # A known secret that is a number is replaced wherever it stands.
         self._secrets = frozenset(secret for secret in secrets if _NUMBER.fullmatch(secret))
 
@@ -117,8 +121,9 @@ class Shapes:
 
     def _look(self, line: str) -> tuple[_Shape | None, list[str], bool]:
         """Its shape, its numbers, and whether it is the first of its shape; None for what is not worth it."""
-        if len(line) > _LONGEST:
+        if len(line) > _LONGEST or self._all_differ:
             return None, [], False
+        self._looked += 1
         pieces = _NUMBER.split(line)
         texts, numbers = pieces[::2], pieces[1::2]
         if not self._secrets.isdisjoint(numbers):
@@ -130,6 +135,8 @@ class Shapes:
         shape = _Shape(texts)
         if len(self._known) < _MOST:
             self._known[key] = shape
+        self._new += 1
+        self._all_differ = self._new > _ENOUGH and self._new > _NEARLY_ALL * self._looked
         return shape, numbers, True
 
 

@@ -25,6 +25,7 @@ _TELLING = re.compile(
     rb"|Xid \([^)\n]{0,40}\): \d{1,4}|status[^\d\n]{0,20}\d{1,6}|errno[^\d\n]{0,20}\d{1,6}"
     rb"|rror[^\d\n]{0,20}\d{1,6}|code[^\d\n]{0,20}\d{1,6}|signal[^\d\n]{0,20}\d{1,6}"
 )
+_SPEAKS = (b"rank", b"Rank", b"pid", b"GPU", b"mlx5")
 # host:pid:tid [device], as NCCL begins its lines.
 _PROCESS = re.compile(rb":\d{1,10}:\d{1,10} \[")
 
@@ -58,6 +59,12 @@ def speaker(line: bytes) -> tuple[bytes, ...]:
     head = line[:_LONGEST]
     process = _PROCESS.search(head)
     return _first(line), process[0] if process else b"", *_TELLING.findall(head)[:16]
+
+
+def look(line: bytes) -> Look:
+    """What lines that differ only in digits, and not in codes of errors, have in common, whoever prints them."""
+    codes = tuple(told for told in _TELLING.findall(line[:_LONGEST])[:16] if not told.startswith(_SPEAKS))
+    return hash(line.translate(None, _VARYING)), codes
 
 
 def _first(line: bytes) -> bytes:

@@ -131,19 +131,25 @@ def chosen(units: _Units, most: int = MOST) -> Flags:
     cost = np.bincount(look, weights=units.lines).astype(np.int64)
     cap = _cap(cost, most)
     stay = cost[look] <= cap
-    order = np.argsort(look, kind="stable")
-    begins = np.concatenate((np.zeros(1, np.int64), np.cumsum(count)))
-    for which in np.flatnonzero(cost > cap).tolist():
-        alike = order[begins[which] : begins[which + 1]]
-        quota = max(4, int(cap * count[which] // cost[which]))
-        stay[alike[: quota // 4]] = stay[alike[-(quota // 4) :]] = True
-        firsts = np.unique(units.rank[alike], return_index=True)[1]
-        lasts = len(alike) - 1 - np.unique(units.rank[alike][::-1], return_index=True)[1]
-        stay[alike[np.sort(firsts)[: quota // 4]]] = stay[alike[np.sort(lasts)[-(quota // 4) :]]] = True
+    quota = np.maximum(4, cap * count // cost) // 4
+    rows = np.arange(len(look))
+    by_rank = np.lexsort((rows, units.rank, look))
+    changes = (np.diff(look[by_rank]) != 0) | (np.diff(units.rank[by_rank]) != 0)
+    firsts, lasts = by_rank[np.append(True, changes)], by_rank[np.append(changes, True)]
+    for some, backward in ((rows, False), (rows, True), (firsts, False), (lasts, True)):
+        stay[_first_of_each(some, look, quota, backward=backward)] = True
     # Where hardly two look alike that is still too much: both ends of the file are read.
     spent = np.cumsum(np.where(stay, units.lines, 0))
     kept: Flags = stay & ((spent <= most // 2) | (spent > spent[-1] - most // 2))
     return kept
+
+
+def _first_of_each(rows: Indices, look: Indices, quota: Indices, *, backward: bool) -> Indices:
+    """Of these rows, so many of each look as it may have, from the beginning of the file or from its end."""
+    order = rows[np.lexsort((-rows if backward else rows, look[rows]))]
+    looks = look[order]
+    begins = np.searchsorted(looks, np.arange(len(quota)))
+    return order[np.arange(len(order)) - begins[looks] < quota[looks]]
 
 
 def _cap(cost: Indices, most: int) -> int:

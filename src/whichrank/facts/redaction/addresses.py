@@ -36,17 +36,18 @@ MAC = (
 V6 = _LEFT + r"(?:[0-9A-Fa-f]{0,4}:){2,7}(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9A-Fa-f]{1,4})?(?:/\d{1,3})?(?![0-9A-Za-z_])"
 V4 = r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2}(?!\d))?(?![\d])(?!\.\d)"
 DASHED = r"(?<![\d.\-_])(?:10|172|192)(?:(?:-\d{1,3}){3}|(?:_\d{1,3}){3})(?![\d\-_]\d)"
+# Each with what is in every one of them and begins with a sign, so that a search jumps from sign to sign.
 ALL = tuple(
-    re.compile(f"(?P<{kind}>{shape})")
-    for kind, shape in (
-        # Each begins so that few places of a text are tried.
-        ("uuid", r"(?<![0-9A-Fa-f])" + UUID),
-        ("mac", MAC),
-        ("ipv6", V6),
-        ("ipv4", V4),
-        ("dashed_ipv4", DASHED),
+    (re.compile(f"(?P<{kind}>{shape})"), re.compile(hint))
+    for kind, shape, hint in (
+        ("uuid", r"(?<![0-9A-Fa-f])" + UUID, r"-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-"),
+        ("mac", MAC, r":[0-9A-Fa-f]{2}:|-[0-9A-Fa-f]{2}-|\.[0-9A-Fa-f]{4}\."),
+        ("ipv6", V6, r":[0-9A-Fa-f]{0,4}:"),
+        ("ipv4", V4, r"\.\d{1,3}\."),
+        ("dashed_ipv4", DASHED, r"-\d{1,3}-|_\d{1,3}_"),
     )
 )
+KERNEL_HINT = re.compile(r": [0-9A-F]{8}")
 KERNEL_TABLE = re.compile(
     r"(?m)(?:^|(?<=[\0\"'])|(?<=\\n))(\s{0,8}\d{1,6}: )([0-9A-F]{8}|[0-9A-F]{32})(:[0-9A-F]{4} )([0-9A-F]{8}|"
     r"[0-9A-F]{32})(:[0-9A-F]{4} )"

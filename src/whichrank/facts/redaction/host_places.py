@@ -75,6 +75,12 @@ SURE_HOSTS = places(
         "slots",
         r"(?:^|(?<=[\s\]]))" + _H + r"(?=:?[ \t]+(?:slots|max_slots|max-slots)\s?=\s?\d)",
     ),
+    # ibstat, ibnetdiscover, perfquery: "node3 mlx5_0", or with HCA-1
+    (
+        "node desc",
+        r"(?i)\bnode[ _]?desc(?:ription)?[\"']?\s{0,3}[:=.]{1,60}\s{0,3}[\"']?(?!mlx|MT\d|Mellanox|Quantum|SwitchX)"
+        + _HN,
+    ),
     (
         "linux ",
         r"^Linux " + _HN + r" \d{1,2}\.\d{1,3}\.",
@@ -91,6 +97,14 @@ SURE_HOSTS = places(
 """A host stands there, whatever its name is."""
 
 MAYBE_HOSTS = places(
+    # "it hangs on `name-17`", as people write
+    (
+        "on from at to by host node of",
+        (
+            r"(?i)\b(?:on|from|at|to|by|of|hosts?|nodes?)[ :]{1,2}(?P<q>[`'\"])"
+            r"(?P<n>(?=[a-z\-.]{0,40}\d)[A-Za-z][A-Za-z0-9\-]{2,62}(?:\.[A-Za-z0-9\-]{1,62}){0,8})(?P=q)"
+        ),
+    ),
     (
         "host node server machine",
         (
@@ -273,6 +287,7 @@ SHAPES = Place(
         "ps-",
         "chief",
     ),
+    within_word=True,
 )
 
 NODELIST = Place(
@@ -280,6 +295,7 @@ NODELIST = Place(
         r"(?<![\w.\-])(?P<head>[A-Za-z][A-Za-z0-9.\-]{0,62}?)\[(?P<inner>\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?){0,500})\](?P<tail>[A-Za-z0-9.\-]{0,62})"
     ),
     ("[",),
+    within_word=True,
 )
 LISTED = Place(
     re.compile(
@@ -305,6 +321,7 @@ FQDN = Place(
         rf"(?i:(?P<sure>{_SURE})|(?P<unsure>{_UNSURE})))(?![A-Za-z0-9_]|-[A-Za-z0-9]|\.[A-Za-z]{{2,}}|\()"
     ),
     tuple(f".{end}" for end in f"{_SURE}|{_UNSURE}".split("|")),
+    within_word=True,
 )
 URL_HOST = Place(
     re.compile(

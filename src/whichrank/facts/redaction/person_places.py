@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 
-from whichrank.facts.redaction.places import EDGE, IS, PATH, QUOTE, SLASH, USER, Place, places
+from whichrank.facts.redaction.places import EDGE, IS, PATH, QUOTE, SLASH, USER, Place, paths, places
 
 _HOMES = (
     "home\\d{0,3}|homes|Users|users|user|usr\\d|u\\d{0,2}|people|staff|students?|members|personal|usuarios|profiles"
 )
 _SCRATCHES = r"scratch[\w\-]{0,12}|netscratch|gscratch|flash|nobackup|cfs"
-_BEHIND = rf"(?={SLASH}|[\s\0\"':;,)\]>|&]|\\[nrt]|$)"
+_BEHIND = rf"(?={SLASH}|[\s\0\"'`:;,)\]}}<>|&*?!]|\.(?!\w)|\\[nrt]|$)"
 
-SURE_USERS = places(
+SURE_USERS = paths(
     (
         "home users user people staff student members personal usuarios profiles usr /u \\\\u %2fu",
         rf"{SLASH}(?:{_HOMES}){SLASH}(?:[a-z]{SLASH})?" + PATH + _BEHIND,
     ),
+) + places(
     (
         "user logname author_name committer_name entity actor login",
         r"(?:^|(?<=[\n\0 ;\"']))(?:export )?(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|PBS_O_LOGNAME|"
@@ -50,7 +51,7 @@ SURE_USERS = places(
     ),
     # A user of a Windows domain
     (
-        "user account logon login owner by as for",
+        "\\",
         r"(?i)\b(?:user|account|logon|login|owner|by|as|for)[:= ]{1,2}[A-Za-z][\w\-]{1,15}\\{1,4}(?![nrt]\b)" + USER,
     ),
     (
@@ -64,7 +65,7 @@ _SHARED = (
     r"lustre|gpfs|fsx|beegfs|nfs|efs|work|mnt|data|projects?|proj|ceph|weka|vast|pfs|panfs|storage|shared|export|groups?|vol\\d{0,3}|"
     r"cluster|datasets?"
 )
-MAYBE_USERS = places(
+MAYBE_USERS = paths(
     (
         (
             "lustre gpfs fsx beegfs nfs efs work mnt data proj ceph weka vast pfs panfs storage shared export "
@@ -72,6 +73,7 @@ MAYBE_USERS = places(
         ),
         rf"(?<![\w.]){SLASH}(?:{_SHARED}){SLASH}(?:[a-z]{{1,8}}\d{{1,4}}{SLASH})?" + PATH + rf"(?={SLASH})",
     ),
+) + places(
     (
         "userid groupid",
         r"\b(?:User|Group)Id=" + USER + r"(?=\()",
@@ -149,21 +151,22 @@ MAYBE_USERS = places(
 
 ACCOUNTS = places(
     (
-        "account slurm_ project subscription entity tenant org",
+        "account slurm_ project subscription entity tenant org job",
         r"(?:^|(?<=[\n\0 ;\"']))(?:export )?(?:SLURM_JOB_ACCOUNT|SBATCH_ACCOUNT|SALLOC_ACCOUNT|SLURM_ACCOUNT|"
         r"SLURM_CLUSTER_NAME|SLURM_JOB_RESERVATION|SLURM_JOB_QOS|PBS_ACCOUNT|PROJECT_ID|"
-        r"GOOGLE_CLOUD_PROJECT|GCP_PROJECT|CLOUDSDK_CORE_PROJECT|AWS_ACCOUNT_ID|AZURE_SUBSCRIPTION_ID|WANDB_ENTITY|LSB_PROJECT_NAME|SLURM_JOB_GROUP|TENANT|ORG(?:ANIZATION)?(?:_NAME)?)"
+        r"GOOGLE_CLOUD_PROJECT|GCP_PROJECT|CLOUDSDK_CORE_PROJECT|AWS_ACCOUNT_ID|AZURE_SUBSCRIPTION_ID|WANDB_ENTITY|LSB_PROJECT_NAME|SLURM_JOB_GROUP|SLURM_JOB_NAME|PBS_JOBNAME|LSB_JOBNAME|TENANT|ORG(?:ANIZATION)?(?:_NAME)?)"
         rf"(?:{QUOTE})?\s{{0,2}}[=:]\s{{0,2}}(?:{QUOTE})?" + r"(?P<n>[A-Za-z0-9][\w.\-]{1,62})",
     ),
     (
-        "account allocation reservation cluster tenant subscription org entity team project wckey",
-        r"(?i)(?<![a-z])(?:account|account_?name|account_?id|allocation|billing_?account|reservation|cluster_?name|tenant(?:_?id)?|subscription(?:_?id)?|organization|org_?name|namespace|entity|team|project_?id|charge_?account|wckey)"
+        "account allocation reservation cluster tenant subscription org entity team project wckey job",
+        r"(?i)(?<![a-z])(?:account|account_?name|account_?id|allocation|billing_?account|reservation|cluster_?name|tenant(?:_?id)?|subscription(?:_?id)?|organization|org_?name|namespace|entity|team|project_?id|charge_?account|wckey|job_?name)"
         rf"(?:{QUOTE})?\s{{0,3}}[=:]\s{{0,3}}(?:{QUOTE})?(?!\s)" + r"(?P<n>[A-Za-z0-9][\w.\-]{1,62})",
     ),
     (
-        "-a account reservation project wckey",
+        "-a -j account reservation project wckey job-name",
         (
-            r"(?<![\w\-])(?:--account(?:=| )|-A ?|--reservation(?:=| )|--project(?:=| )|--wckey(?:=| ))"
+            r"(?<![\w\-])(?:--account(?:=| )|-A ?|--reservation(?:=| )|--project(?:=| )|--wckey(?:=| )|"
+            r"--job-name(?:=| )|-J )"
             r"(?P<n>[A-Za-z0-9][\w.\-]{1,62})"
         ),
     ),
@@ -202,11 +205,20 @@ EMAIL = Place(
         r"(?<![\w.+\-])(?P<user>[\w.+%\-]{1,64})@(?P<domain>[A-Za-z0-9](?:[A-Za-z0-9\-]{0,62})(?:\.[A-Za-z0-9\-]{1,62}){1,8})(?![\w])"
     ),
     ("@",),
+    within_word=True,
 )
 PERSON = Place(
     re.compile(r"(?P<n>(?:[^\W\d_][\w.'\-]{0,30}[ \t]){1,4}(?:[^\W\d_][\w.'\-]{0,30})?)(?=[ \t]?<[\w.+%\-]{1,64}@)"),
     ("@",),
 )
+ADDRESSED = Place(
+    re.compile(
+        r"(?P<n>(?<!\w)[A-Z\u00c0-\u00de][\w.'\-]{0,30}(?: [A-Z\u00c0-\u00de][\w.'\-]{0,30}){1,3})"
+        r"(?=,? \(?(?:mailto:)?[\w.+%\-]{1,64}@)"
+    ),
+    ("@",),
+)
+"""A name with an address behind it, in brackets or without."""
 AUTHOR = Place(
     re.compile(
         r"(?im)(?P<head>(?:^|(?<=[{,\[ \t\"']))(?:author|committer|signed-off-by|maintainer|contact|reported-by|"
@@ -225,4 +237,6 @@ UIDS = Place(
     ),
     ("uid", "userid", "user id"),
 )
+CARD = re.compile(r"(?<![\d.])\d{4}([ \-])\d{4}\1\d{4}\1\d{1,7}(?!\.?\d)")
+"""A card's number, if its last digit fits."""
 PHONE = Place(re.compile(r"(?<![\w+.])\+\d{1,3}[ .\-]?\(?\d{1,4}\)?(?:[ .\-]\d{2,5}){2,4}(?!\d)"), ("+",))

@@ -11,10 +11,17 @@ class Place(NamedTuple):
 
     pattern: re.Pattern[str]
     words: tuple[str, ...]
+    within_word: bool = False
+    """Whether no space is in it, so that only the surroundings of the words need be looked at."""
 
 
 def places(*rows: tuple[str, str]) -> tuple[Place, ...]:
     return tuple(Place(re.compile(pattern, re.MULTILINE), tuple(words.split())) for words, pattern in rows)
+
+
+def paths(*rows: tuple[str, str]) -> tuple[Place, ...]:
+    """Places without spaces in them."""
+    return tuple(place._replace(within_word=True) for place in places(*rows))
 
 
 QUOTE = r"\\{0,3}[\"'`]"

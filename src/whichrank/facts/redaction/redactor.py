@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from whichrank.facts.redaction import addresses, harmless, host_places, person_places, places, secret_patterns, secrets
 from whichrank.facts.redaction.addresses import Addresses
@@ -12,6 +12,7 @@ from whichrank.facts.redaction.marks import MARK, Marks, found
 from whichrank.facts.redaction.names import Names, compact, members
 
 _HARD = re.compile(r"(?i)\.(?:com|org|edu|gov|mil|internal|lan|corp|intranet|localdomain|example|invalid|amazonaws)$")
+_LIST_END = re.compile(r"(?<![,;]) |(?<=[,;])  ")
 _BEFORE_VERSION = re.compile(
     r"(?i)(?:version|release|==|>=|<=|~=|cudnn|driver|firmware|fw|vbios)[\s:=v]{0,4}$|(?<![a-z])v$"
 )
@@ -57,22 +58,24 @@ class Learner:
         learn = self.names.learn_host
         for sure, around in ((True, (*host_places.SURE_HOSTS, host_places.SHAPES)), (False, host_places.MAYBE_HOSTS)):
             for place in around:
-                for match in found(place.pattern, text, place.words):
+                for match in near(text, place):
                     if text[match.end("n") : match.end("n") + 1] != "[":
                         learn(match["n"], sure=sure)
-        for match in found(host_places.LISTED.pattern, text, host_places.LISTED.words):
+        for match in near(text, host_places.LISTED):
             self._list(match["list"])
-        for match in found(host_places.NODELIST.pattern, text, host_places.NODELIST.words):
+        for match in near(text, host_places.NODELIST):
             if is_nodelist(match):
                 for name in members(match["head"], match["inner"], match["tail"]):
                     learn(name, sure=True)
-        for match in found(host_places.FQDN.pattern, text, host_places.FQDN.words):
+        for match in near(text, host_places.FQDN):
             name = match["n"]
             if is_domain(match) and any(sign.isdigit() for sign in name.partition(".")[0]) and name.count(".") > 1:
                 learn(name, sure=True)
 
     def _list(self, text: str) -> None:
-        for match in re.finditer(r"([A-Za-z][\w.\-]*)(?:\[([\d,\-]+)\]([\w.\-]*))?", text.split(" ", maxsplit=1)[0]):
+        for match in re.finditer(
+            r"([A-Za-z][\w.\-]*)(?:\[([\d,\-]+)\]([\w.\-]*))?", _LIST_END.split(text, maxsplit=1)[0]
+        ):
             if match[2]:
                 try:
                     for name in members(match[1], match[2], match[3]):
@@ -85,28 +88,36 @@ class Learner:
     def _people(self, text: str) -> None:
         for sure, around in ((True, person_places.SURE_USERS), (False, person_places.MAYBE_USERS)):
             for place in around:
-                for match in found(place.pattern, text, place.words):
+                for match in near(text, place):
                     self.names.learn_user(match["n"], sure=sure)
         for place in (*person_places.ACCOUNTS, *person_places.REPOSITORIES):
-            for match in found(place.pattern, text, place.words):
+            for match in near(text, place):
                 self.names.learn_account(match["n"])
-        for match in found(person_places.EMAIL.pattern, text, person_places.EMAIL.words):
+        for match in near(text, person_places.EMAIL):
             self.names.learn_user(match["user"], sure=False)
         self._tables(text)
-        for place in (person_places.PERSON, person_places.AUTHOR, person_places.BRACKETED):
-            for match in found(place.pattern, text, place.words):
+        for place in (
+            person_places.PERSON,
+            person_places.ADDRESSED,
+            person_places.AUTHOR,
+            person_places.BRACKETED,
+        ):
+            for match in near(text, place):
                 if " " in match["n"].strip():
                     self.names.person(match["n"].strip())
 
     def _tables(self, text: str) -> None:
-        """Columns of tables with bars: sacct -P, squeue -o, exports of databases."""
+        """Columns of tables: sacct -P, squeue -o, exports of databases, lists of hosts in CSV."""
+        for sign in (sign for sign in "|,\t;" if sign in text):
+            self._table(text, sign)
+
+    def _table(self, text: str, sign: str) -> None:
         header: list[str] = []
-        for line in text.splitlines() if "|" in text else ():
-            cells = [cell.strip() for cell in line.split("|")]
-            titles = [cell.lower() for cell in cells]
-            if len(cells) < 3:
+        for line in text.splitlines():
+            cells = [cell.strip(_AROUND_CELL) for cell in line.split(sign)] if sign in line else []
+            if len(cells) < (3 if sign == "|" else 2):
                 header = []
-            elif _TITLES.intersection(titles):
+            elif _TITLES.intersection(titles := [cell.lower() for cell in cells]):
                 header = titles
             elif header:
                 for title, cell in zip(header, cells, strict=False):
@@ -123,6 +134,7 @@ class Learner:
             self.names.learn_host(cell, sure=False)
 
 
+_AROUND_CELL = " \t\r\"'"
 _TITLES = frozenset(("user", "account", "nodelist", "hostname", "host", "owner", "username"))
 
 
@@ -186,11 +198,13 @@ class Redactor:
             person_places.PERSON,
             lambda m: marks.put("person", self.names.person(m["n"])) if " " in m["n"].strip() else None,
         )
+        _at(marks, person_places.ADDRESSED, lambda m: marks.put("person", self.names.person(m["n"])))
         _at(marks, person_places.BRACKETED, lambda m: m["head"] + marks.put("person", self.names.person(m["n"])))
         _at(marks, person_places.EMAIL, lambda m: self._address(m, marks))
         _at(marks, person_places.AUTHOR, lambda m: m["head"] + marks.put("person", self.names.person(m["n"])))
         _at(marks, person_places.UIDS, lambda m: _grouped(m, marks, "uid", self.names.uid(m["n"])))
         _at(marks, person_places.PHONE, lambda _: marks.put("phone", "phone-number"))
+        marks.sub(person_places.CARD, lambda m: marks.put("card", "card-number") if _is_card(m.group()) else None)
         _at(marks, person_places.SERIALS, lambda m: _grouped(m, marks, "serial", self.names.serial(m["n"])))
 
     def _address(self, match: re.Match[str], marks: Marks) -> str | None:
@@ -200,9 +214,10 @@ class Redactor:
         return marks.put("email", f"{user}@{self.names.domain(match['domain'])}")
 
     def _numbers(self, marks: Marks) -> None:
-        marks.sub(addresses.KERNEL_TABLE, lambda m: self._kernel_row(m, marks))
-        for pattern in addresses.ALL:
-            marks.sub(pattern, lambda m: self._number(m, marks))
+        if addresses.KERNEL_HINT.search(marks.text):
+            marks.sub(addresses.KERNEL_TABLE, lambda m: self._kernel_row(m, marks))
+        for pattern, hint in addresses.ALL:
+            marks.sub(pattern, lambda m: self._number(m, marks), hint=hint)
 
     def _kernel_row(self, match: re.Match[str], marks: Marks) -> str:
         local, remote = (marks.put("ipv4", self._addresses.kernel_hex(match[at])) for at in (2, 4))
@@ -285,8 +300,13 @@ class Redactor:
         return marks.put("host", f"host-[{compact(numbers)}]" + (f".{self.names.domain(domain)}" if domain else ""))
 
 
+def near(text: str, place: places.Place) -> Iterator[re.Match[str]]:
+    """The names at such places of a text."""
+    return found(place.pattern, text, place.words, within_word=place.within_word)
+
+
 def _at(marks: Marks, place: places.Place, change: Callable[[re.Match[str]], str | None]) -> None:
-    marks.sub(place.pattern, change, place.words)
+    marks.sub(place.pattern, change, place.words, within_word=place.within_word)
 
 
 def _grouped(match: re.Match[str], marks: Marks, kind: str, other: str | None) -> str | None:
@@ -319,6 +339,12 @@ def is_nodelist(match: re.Match[str]) -> bool:
     several = "-" in inner or "," in inner
     called = re.search(r"(?i)(?:node|host|worker|compute|dgx|hgx|nid|login|srv|server|-)$", head)
     return (padded or (several and called is not None)) and not match["tail"].startswith((".py", "." * 2))
+
+
+def _is_card(text: str) -> bool:
+    """Whether the digits have the check digit of Luhn."""
+    digits = [int(sign) for sign in text if sign.isdigit()][::-1]
+    return sum(digits[::2]) % 10 == -sum(sum(divmod(2 * digit, 10)) for digit in digits[1::2]) % 10
 
 
 class Blocks:

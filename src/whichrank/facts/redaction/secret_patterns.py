@@ -74,6 +74,10 @@ COMMANDS = (
 ASSIGNED = re.compile(
     rf"(?P<key>(?:{_KEYWORD}){_TAIL})(?P<sep>{_Q}?(?:\[\d*\])?\]?{_SIGNS})(?:{_QUOTED}|{_BARE})", re.IGNORECASE
 )
+BEFORE_SIGN = re.compile(rf"[\w.\- ]{{0,64}}{_Q}?(?:\[\d*\])?\]?\s{{0,44}}[=:]")
+"""From a word of secrets to the sign behind its name: where this fails, nothing is assigned."""
+LONGEST_BEFORE = 24
+"""How far before such a word a name begins: `subscription-key`."""
 ENV_LINE = re.compile(
     r"(?:^|(?<=[\n\0]))(?P<head>[ \t]{0,20}(?:export[ \t]+|set[ \t]+|setenv[ \t]+|declare -x[ \t]+|ENV[ \t]+|"
     r"Environment=\"?)?)"

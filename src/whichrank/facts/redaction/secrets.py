@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
 from whichrank.facts.environment import rows
 from whichrank.facts.redaction import harmless
-from whichrank.facts.redaction.marks import Marks
+from whichrank.facts.redaction.marks import Marks, found_at, places_of
 from whichrank.facts.redaction.randomness import CANDIDATE, is_random, likeness
 from whichrank.facts.redaction.secret_names import EMPTY, name_is_secret, worth_hiding
 from whichrank.facts.redaction.secret_patterns import (
     ASSIGNED,
+    BEFORE_SIGN,
     COMMANDS,
     ENV_LINE,
     FLAG,
     HEADER,
     HTPASSWD,
+    LONGEST_BEFORE,
     NAME_VALUE,
     NETRC,
     PAIR,
@@ -130,7 +132,7 @@ def hide_named(marks: Marks, hide: Hide) -> None:
     marks.sub(SCHEME, lambda m: _scheme(m, hide), SCHEMES)
     marks.sub(ENV_LINE, lambda m: _env_line(m, hide), WORDS)
     marks.sub(FLAG, lambda m: _assigned(m, hide, "flag"), WORDS)
-    marks.sub(ASSIGNED, lambda m: _assigned(m, hide, "assignment"), WORDS)
+    marks.replace(found_at(ASSIGNED, marks.text, _names(marks)), lambda m: _assigned(m, hide, "assignment"))
     marks.sub(SAID, lambda m: _said(m, hide), ("passw", "secret", "token", "key", "pin", "credential"))
     marks.sub(NAME_VALUE, lambda m: _name_value(m, hide), ("value",))
     marks.sub(PAIR, lambda m: _pair(m, hide), ("auth", "credential", "login", "userpass"))
@@ -142,6 +144,15 @@ def hide_named(marks: Marks, hide: Hide) -> None:
         NETRC, lambda m: m["head"] + hide("login", m["user"]) + m["sep"] + hide("password", m["value"]), ("password",)
     )
     marks.sub(SHORT_FLAGS, lambda m: m["head"] + hide("password", m["value"]), COMMANDS)
+
+
+def _names(marks: Marks) -> Iterator[int]:
+    """Where a name of something that is assigned may begin, ascending: near a word of secrets, before a sign."""
+    text, behind = marks.text, 0
+    for place in places_of(text, marks.there(WORDS)):
+        if BEFORE_SIGN.match(text, place):
+            yield from range(max(behind, place - LONGEST_BEFORE), place + 1)
+            behind = place + 1
 
 
 def _name_value(match: re.Match[str], hide: Hide) -> str | None:
@@ -205,6 +216,11 @@ def _assigned(match: re.Match[str], hide: Hide, kind: str) -> str | None:
     return whole[:begin] + hide("named-secret", value) + whole[end:]
 
 
+_PHRASE = re.compile(r"(?i)passw|passphrase|secret")
+_PHRASE_WORDS = 7
+"""A password may be of several words; a sentence about one has more."""
+
+
 def _env_line(match: re.Match[str], hide: Hide) -> str | None:
     """A line of an environment or of a settings file: the value is all that follows."""
     name, value = match["key"], match["value"]
@@ -214,8 +230,8 @@ def _env_line(match: re.Match[str], hide: Hide) -> str | None:
     spaced = match["sep"].strip() == "" or match["sep"].strip() == ":"
     if spaced and (" " in value.strip() or not name.replace("_", "").isalnum()) and strength != "strong":
         return None
-    if spaced and " " in value.strip():  # prose: "Token: see the manual"
-        return None
+    if spaced and " " in value.strip() and not (_PHRASE.search(name) and value.count(" ") < _PHRASE_WORDS):
+        return None  # prose: "Token: see the manual"
     bare = value.rstrip()
     inner = bare.strip("\"',;")
     begin = bare.find(inner)

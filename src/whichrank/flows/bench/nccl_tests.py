@@ -48,7 +48,7 @@ def folder(given: str) -> Path:
     """The one that was given, or the first of the usual places that has the programs."""
     if given:
         if not Path(given).is_dir():
-            raise UsageError(f"there is no folder '{given}'", "Give the folder build/ of nccl-tests.")
+            raise UsageError(f"no such folder: {given}", "Give the folder build/ of nccl-tests.")
         return Path(given)
     on_path = shutil.which(_PROGRAMS["all_reduce"])
     places = [Path(on_path).parent] if on_path else [Path(place).expanduser() for place in _PLACES]

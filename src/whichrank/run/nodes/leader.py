@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import selectors
 import socket
 import tempfile
@@ -28,7 +29,7 @@ MOST_CLIENTS = 4096
 FAN_IN = 64
 """Nodes that report to one; others are referred to these, so that a tree grows."""
 MOST_STRANGERS = 64
-"""Connections that have not yet proved who they are."""
+"""Connections that have not yet proved who they are; a quarter of the descriptors where there are few."""
 AT_ONCE = 4
 """Nodes that are asked to take others, when there is no room."""
 HANDSHAKE_S = 10.0
@@ -42,6 +43,10 @@ MOST_REFUSED = 16
 """Addresses that are told as refused; more would only fill the log."""
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _UNREACHABLE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
+
+
+def _most_strangers() -> int:
+    return max(1, min(MOST_STRANGERS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
 
 
 def _spare() -> int | None:
@@ -165,7 +170,7 @@ class Leader:
             connection.close()
             return
         strangers = [client for client in self._clients.values() if client.node is None]
-        if len(strangers) >= MOST_STRANGERS:
+        if len(strangers) >= _most_strangers():
             self._turn_away(strangers)
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

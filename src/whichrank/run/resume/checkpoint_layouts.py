@@ -112,7 +112,7 @@ def _contents(path: Path, entries: list[Path], depth: int) -> str:
                 return why
             seen = True
     # The answer is asked of the outermost folder alone: one within may hold a tokenizer, or logs.
-    return "" if seen or depth else f"there is no file of a checkpoint in {path.name}"
+    return "" if seen or depth else f"no file of a checkpoint in {path.name}"
 
 
 def _drafts(entries: list[Path]) -> str:

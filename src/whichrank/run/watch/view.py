@@ -185,6 +185,8 @@ def doing(member: Member) -> str:
     if words.phase == layout.JOINED:
         if words.flags & layout.IN_COLLECTIVE and words.operation:
             return f"waiting in {words.operation}"
-        part, function = words.work or words.activity, words.place.rpartition(" ")[2]
-        return f"in {part}" if part else f"in {function}()" if function.isidentifier() else "running"
+        part, (place, _, function) = words.work or words.activity, words.place.rpartition(" ")
+        if part or function.isidentifier():
+            return f"in {part or function + '()'}"
+        return f"at {place.rpartition('/')[2]}" if place else "running"
     return layout.PHASES[words.phase]

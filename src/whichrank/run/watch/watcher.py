@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import select
 import signal
 import threading
@@ -39,6 +40,7 @@ HEARD_S = 3.0
 """A silence that is older than the request to end by less than this has come with it."""
 UNSEEN_S = 60.0
 """After which it is told that no process of the job has left a word."""
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN)
 
 
 @dataclass(slots=True)
@@ -77,11 +79,7 @@ class Watcher(RunRecord):
             began = last = time.monotonic()
             told = ready = False
             while not self._stop.is_set():
-                self.pause()
-                now_s = time.monotonic()
-                if now_s - last > AWAY_S:
-                    self.alarm.excuse(now_s)
-                self.look(now_s)
+                now_s = self._next_look(last)
                 if self.leaving and not told:
                     told = True
                     self.save("ending")
@@ -94,6 +92,22 @@ class Watcher(RunRecord):
                 last = time.monotonic()
         except Exception as error:  # noqa: BLE001 - the job is worth more than its watcher
             self.tell(f"stopped watching after an error of its own ({type(error).__name__}: {error}); the job goes on")
+
+    def _next_look(self, last_s: float) -> float:
+        """Wait and look; with no descriptor or memory left for it, the next look comes later."""
+        try:
+            self.pause()
+            now_s = time.monotonic()
+            if now_s - last_s > AWAY_S:
+                self.alarm.excuse(now_s)
+            self.look(now_s)
+        except OSError as error:
+            if error.errno not in _SHORTAGES:
+                raise
+            self.journal.complain(f"could not look at the job ({error}); trying again")
+            self._stop.wait(LOOK_S)
+            now_s = time.monotonic()
+        return now_s
 
     def stop(self) -> None:
         self._stop.set()

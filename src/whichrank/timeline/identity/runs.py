@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from whichrank.records.dump import Dump
+import numpy as np
+
+from whichrank.records.dump import COMPLETED, Dump, LocalGroup
 
 # Clocks of hosts may differ by this much before two dumps of one run look like two runs.
 CLOCK_TOLERANCE_NS = 120 * 1_000_000_000
@@ -122,6 +124,8 @@ def _place_unnamed(dumps: list[Dump]) -> None:
 LARGEST_WORLD = 1 << 17
 """Nobody runs more ranks; a larger number in a name is something else, unless the evidence states such a world."""
 
+EMPTIED = "holds no operations, though other ranks completed some that need it: it says nothing about this rank"
+
 
 def _drop_impossible_ranks(dumps: list[Dump]) -> None:
     """A number in a file name that is in none of the dump's groups, or beyond every group's, is not a rank."""
@@ -137,6 +141,23 @@ def _drop_impossible_ranks(dumps: list[Dump]) -> None:
             dump.rank = None
 
 
+def _contradicted(empty: Dump, others: Sequence[Dump]) -> bool:
+    """Whether others completed collectives that need this rank, so that its empty recorder is not its whole story."""
+    for dump in others:
+        done = {dump.groups[int(number)] for number in np.unique(dump.group[dump.state == COMPLETED])}
+        # Gloo's entries stay scheduled; its status tells.
+        done |= {
+            group for group in dump.groups if group.pg_id in dump.status and dump.status[group.pg_id].completed > 0
+        }
+        if any(_needs(group, empty.rank) for group in done):
+            return True
+    return False
+
+
+def _needs(group: LocalGroup, rank: int | None) -> bool:
+    return rank in group.members if group.members else group.desc == "default_pg" or group.name == "0"
+
+
 def choose_run(dumps: Sequence[Dump]) -> Run:
     """The newest run in the pile; everything older, doubled or nameless is set aside and said."""
     run = Run()
@@ -146,6 +167,8 @@ def choose_run(dumps: Sequence[Dump]) -> Run:
     pool = [dump for dump in dumps if len(dump)] or list(dumps)
     empty = [dump for dump in dumps if not len(dump) and dump not in pool]
     _drop_impossible_ranks([*pool, *empty])
+    run.aside = [(dump, EMPTIED) for dump in empty if _contradicted(dump, pool)]
+    empty = [dump for dump in empty if not any(dump is other for other, _ in run.aside)]
     parts = [part for cluster in _clusters(pool) for part in _attempts(cluster)]
     sizes = Counter({index: len({dump.rank for dump in part}) for index, part in enumerate(parts)})
     newest = max(range(len(parts)), key=lambda index: (sizes[index] * 4 >= max(sizes.values()), index))

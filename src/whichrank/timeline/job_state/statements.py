@@ -91,6 +91,9 @@ class Index:
         for number, sighting in enumerate(case.sightings):
             self.sightings.setdefault(sighting.signature, []).append((number, sighting))
         self.roots = [s for s in case.sightings if signatures()[s.signature].role == "root"]
+        # Most phrases are nowhere: that is seen in one search.
+        self.words_of_roots = "\n".join({s.ref.quote for s in self.roots})
+        self.words_of_nccl = "\n".join({warning.text for process in case.nccl for warning in process.warnings})
         table = signatures()
         hangs = table["told-hang"]
         self.said_to_hang = [
@@ -132,6 +135,9 @@ def said(case: Case, *phrases: str) -> list[Statement]:
 
 def _said_elsewhere(case: Case, phrases: Sequence[str], told: set[tuple[str, str]]) -> list[Statement]:
     """The same in words of libraries that no other reader knows, or without the prefix that it goes by."""
+    phrases = [phrase for phrase in phrases if phrase in case.index.words_of_roots]
+    if not phrases:
+        return []
     return [
         Statement(s.ref.quote, s.ref, s.rank, s.local_rank, s.time_ns, s.time_ns or s.after_ns, s.host)
         for s in case.index.roots
@@ -179,11 +185,14 @@ def surest(signs: Sequence[Statement]) -> float:
 
 def said_by_nccl(case: Case, *phrases: str) -> list[Statement]:
     """Warnings of NCCL that hold one of these phrases."""
+    there = [phrase for phrase in phrases if phrase in case.index.words_of_nccl]
+    if not there:
+        return []
     return [
         nccl_statement(case, process, warning)
         for process in case.nccl
         for warning in process.warnings
-        if any(phrase in warning.text for phrase in phrases)
+        if any(phrase in warning.text for phrase in there)
     ]
 
 

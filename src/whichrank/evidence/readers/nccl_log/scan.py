@@ -11,7 +11,7 @@ import numpy as np
 from whichrank.evidence.readers.nccl_log import bulk
 from whichrank.evidence.readers.nccl_log import messages as meaning
 from whichrank.evidence.readers.nccl_log.prefix import NcclLine, messages, plain
-from whichrank.evidence.readers.nccl_log.skim import Channel, Skimmer, message_of
+from whichrank.evidence.readers.nccl_log.skim import Channel, Crowd, Skimmer, message_of
 from whichrank.evidence.readers.nccl_log.table import Caller, Table
 from whichrank.evidence.readers.nccl_log.tails import Readable, kept_calls, read_places
 from whichrank.evidence.text.chunks import CHUNK, Chunk, Chunks, Indices, Stream
@@ -20,6 +20,8 @@ from whichrank.records.nccl import NcclLog
 
 _WORTH_BULK = 256
 _FEW = 256
+_SAMPLES = 256
+"""Lines by which it is learnt who prints: more than processes of a host, or of some hosts."""
 _ROUNDS = 12
 _NEW_KEYS = 512
 _KEYS = 65_536
@@ -148,14 +150,14 @@ class Scanner:
         if slot_of is None:
             self._bulk_failures += 1
             return False
-        rest, dull = self._skim(chunk, slot_of)
-        channels: list[tuple[int, Channel]] = []
+        rest, dull, channels = self._skim(chunk, slot_of)
         flood = _Flood(self.log, self._skimmer)
         entries: list[_Entry] = []
+        crowd = Crowd(self._table.room, self._skimmer)
         for at, text in chunk.lines(rest[dull < 0]):
             if b" via " in text and (channel := self._skimmer.channel(text)):
-                channels.append((chunk.first + at, channel))
-            elif not (flood.holds(at, text) if b" NCCL WARN " in text else self._table.full):
+                channels.append((chunk.first + at, channel, 1))
+            elif not (flood.holds(at, text) if b" NCCL WARN " in text else crowd.turns_away(text)):
                 entries.append(_entry(at, text))
         entries = sorted([*entries, *(_entry(at, text) for at, text in flood.last())], key=lambda entry: entry[0])
         if any(self._needs_order(at, found, slot_of) for at, _, _, found in entries):
@@ -166,20 +168,28 @@ class Scanner:
         for process in _different(dull):
             at = int(rest[dull == process][-1])
             self._table.seen((process, message_of(chunk.line(at))), chunk.first + at)
-        self.log.nccl_lines += len(channels) + int((dull >= 0).sum())
+        self.log.nccl_lines += sum(count for _, _, count in channels) + int((dull >= 0).sum())
         self._add(chunk, slot_of)
         return True
 
-    def _skim(self, chunk: Chunk, slot_of: Indices) -> tuple[Indices, Indices]:
-        """The lines of NCCL that are no counted calls, and whose they are where a glance is enough (else -1)."""
+    def _skim(self, chunk: Chunk, slot_of: Indices) -> tuple[Indices, Indices, list[tuple[int, Channel, int]]]:
+        """The lines of NCCL that are no counted calls, and whose they are where a glance is enough (else -1).
+
+        Connections that need no reading are not among them."""
         rest, places = self._worth_reading(chunk, slot_of)
         if not self._skimmer.heads:
             self._learn_heads(chunk, rest)
-        dull = self._skimmer.dull(chunk, rest, places)
+        whose = self._skimmer.whose(chunk, rest, places)
+        done, channels = self._skimmer.connections(chunk, rest, places, whose)
+        left = ~done
+        if self._table.full:  # of strangers only warnings are worth a look
+            left &= (whose >= 0) | (chunk.text[places + len(b"NCCL ")] == ord("W"))
+        rest, places, whose = rest[left], places[left], whose[left]
+        dull = self._skimmer.dull(chunk, rest, places, whose)
         for process in _different(dull):
             if not self.log.processes[process].first_line:
                 dull[np.argmax(dull == process)] = -1  # the first line of a process tells more than its message
-        return rest, dull
+        return rest, dull, channels
 
     def _note(self, chunk: Chunk, entries: list[_Entry], slot_of: Indices) -> None:
         """Take over lines that were read; what is a call after all is counted with the others."""
@@ -195,7 +205,7 @@ class Scanner:
 
     def _learn_heads(self, chunk: Chunk, lines: Indices) -> None:
         """Who prints here, by some of the lines: then the others are skimmed from the beginning."""
-        for _, text in chunk.lines(lines[:: len(lines) // 16 + 1]):
+        for _, text in chunk.lines(lines[:: len(lines) // _SAMPLES + 1]):
             found = list(messages(plain(text)))
             if len(found) == 1 and (process := self._table.process(found[0])) is not None:
                 self._skimmer.learn(text, process)

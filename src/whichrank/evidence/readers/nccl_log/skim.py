@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from whichrank.evidence.readers.nccl_log.messages import OPENINGS, SIGNS, TEXT_KEPT, channel_kind, matters
 from whichrank.evidence.text.chunks import Chunk, Indices
+from whichrank.evidence.text.words import places_of
 
 _INFO = b" NCCL INFO "
 _HEADS = 8192
@@ -18,6 +20,14 @@ _NOBODY = -1
 _LEVEL = np.uint64(int.from_bytes(b"NCCL INF", "little"))
 _OPENING = np.array(sorted(int.from_bytes(opening, "little") for opening in OPENINGS), np.uint32)
 _BEHIND = len(_INFO) - 1
+_DIGITS = b"0123456789"
+_WORTH_IT = 64
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_WEIGHTS = np.random.default_rng(2).integers(1, 1 << 63, 256).astype(np.uint64)
+_WEIGHTS[np.frombuffer(_DIGITS, np.uint8)] = 0
+"""For every byte; messages of one shape have the same sum."""
+
+Flags = npt.NDArray[np.bool_]
 
 Glance = tuple[int, bytes]
 """Index of the process, and the message."""
@@ -72,7 +82,7 @@ class Skimmer:
         message = line[end + len(_INFO) :]
         if b"NCCL " in message:
             return None  # two processes wrote into one line
-        shape = (process, message.translate(None, b"0123456789"))
+        shape = (process, _shape(message))
         seen = self._channels.get(shape)
         if seen is None:
             kind = channel_kind(message)
@@ -87,11 +97,10 @@ class Skimmer:
         end = line.find(b"] ") + 1
         return self.heads.get(_head(line, end)) if end else None
 
-    def dull(self, chunk: Chunk, lines: Indices, places: Indices) -> Indices:
+    def dull(self, chunk: Chunk, lines: Indices, places: Indices, whose: Indices) -> Indices:
         """As `glance` for many lines, with the place of "NCCL" in each: the processes, or -1 for a line to be read."""
-        whose = self._whose(chunk, lines, places)
-        text = chunk.text
-        told = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))[places] == _LEVEL
+        whose, text = whose.copy(), chunk.text
+        told = _informs(chunk, places)
         begins = places + _BEHIND
         four = np.ndarray((len(text) - 3,), "<u4", text, strides=(1,))[begins]
         opening = _OPENING[np.minimum(np.searchsorted(_OPENING, four), len(_OPENING) - 1)] == four
@@ -103,7 +112,36 @@ class Skimmer:
         whose[~fits] = _NOBODY
         return whose
 
-    def _whose(self, chunk: Chunk, lines: Indices, places: Indices) -> Indices:
+    def connections(
+        self, chunk: Chunk, lines: Indices, places: Indices, whose: Indices
+    ) -> tuple[Flags, list[tuple[int, Channel, int]]]:
+        """As `channel` for many lines: which are done with, and of each kind the last, its line and how many."""
+        done, found = np.zeros(len(lines), np.bool_), list[tuple[int, Channel, int]]()
+        via = np.zeros(len(chunk.ends) + 1, np.bool_)
+        via[chunk.index(places_of(chunk, b" via "))] = True
+        spoken = np.bincount(chunk.index(places_of(chunk, b"NCCL ")), minlength=len(chunk.ends) + 1)
+        some = np.flatnonzero(via[lines] & (spoken[lines] == 1) & (whose != _NOBODY) & _informs(chunk, places))
+        if len(some) < _WORTH_IT:
+            return done, found
+        weights = np.zeros(chunk.size + 1, np.uint64)
+        np.cumsum(_WEIGHTS[chunk.text[: chunk.size]], out=weights[1:])
+        begins = np.minimum(places[some] + _BEHIND, chunk.ends[lines[some]])
+        shapes = (weights[chunk.ends[lines[some]]] - weights[begins]) * _ODD + whose[some].astype(np.uint64)
+        order = np.argsort(shapes, kind="stable")
+        for alike in np.split(some[order], np.flatnonzero(np.diff(shapes[order])) + 1):
+            process = int(whose[alike[0]])
+            seen = self._channels.get((process, _shape(message_of(chunk.line(int(lines[alike[0]]))))))
+            rest = alike[max(0, _CHANNELS - seen.count) :] if seen is not None else alike[:0]
+            if seen is None or not len(rest):
+                continue
+            done[rest] = True
+            last = int(lines[rest[-1]])
+            message = message_of(chunk.line(last))
+            found.append((chunk.first + last, Channel(process, message, seen.kind, seen.gdr), len(rest)))
+        return done, found
+
+    def whose(self, chunk: Chunk, lines: Indices, places: Indices) -> Indices:
+        """The process that prints each line, by its prefix; -1 where that is not known."""
         whose = np.full(len(lines), _NOBODY, np.int64)
         starts, text = chunk.starts[lines], chunk.text
         for size in {len(head) for head in self.heads}:
@@ -116,6 +154,24 @@ class Skimmer:
         return whose
 
 
+class Crowd:
+    """Lines of strangers beyond those that can be told apart: the same as behind a full table."""
+
+    def __init__(self, room: int, skimmer: Skimmer) -> None:
+        self._room, self._skimmer = room, skimmer
+        self._new: set[bytes] = set()
+
+    def turns_away(self, line: bytes) -> bool:
+        if self._room <= 0:
+            return True
+        end = line.find(_INFO)
+        head = _head(line, end) if end > 0 else b""
+        if not head or head in self._skimmer.heads or head in self._new:
+            return False
+        self._new.add(head)
+        return len(self._new) > self._room
+
+
 def _with_signs(chunk: Chunk, begins: list[int], ends: list[int]) -> Indices:
     """Which of these messages have something in them that tells, all searched in one go."""
     view = chunk.view
@@ -123,6 +179,15 @@ def _with_signs(chunk: Chunk, begins: list[int], ends: list[int]) -> Indices:
     edges = np.cumsum(np.subtract(ends, begins) + 1)
     found = np.array([sign.start() for sign in SIGNS.finditer(text)], np.int64)
     return np.searchsorted(edges, found, side="right")
+
+
+def _informs(chunk: Chunk, places: Indices) -> Flags:
+    told: Flags = np.ndarray((len(chunk.text) - 7,), "<u8", chunk.text, strides=(1,))[places] == _LEVEL
+    return told
+
+
+def _shape(message: bytes) -> bytes:
+    return message.translate(None, _DIGITS)
 
 
 def message_of(line: bytes) -> bytes:

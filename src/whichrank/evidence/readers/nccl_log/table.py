@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from operator import itemgetter
 
 from whichrank.evidence.readers.nccl_log import messages as meaning
 from whichrank.evidence.readers.nccl_log.prefix import NcclLine
@@ -37,19 +38,28 @@ class Table:
         """Whether no more processes are told apart: then only warnings are worth a look."""
         return len(self._processes) >= _PROCESSES
 
+    @property
+    def room(self) -> int:
+        """How many more processes can be told apart."""
+        return _PROCESSES - len(self._processes)
+
     def seen(self, glance: tuple[int, bytes], number: int) -> None:
         """A message of no use is the newest sign of life of its process."""
         process = self._log.processes[glance[0]]
         if number > process.last_line:
             process.last_line, process.last_text = number, meaning.shown(glance[1])
 
-    def connected(self, channels: list[tuple[int, Channel]]) -> None:
-        """More connections of kinds that are known, with the numbers of their lines."""
-        kinds = Counter((channel.process, channel.kind, channel.gdr) for _, channel in channels)
+    def connected(self, channels: list[tuple[int, Channel, int]]) -> None:
+        """More connections of kinds that are known, with the number of a line and how many there were."""
+        kinds: Counter[tuple[int, str, bool]] = Counter()
+        last: dict[int, tuple[int, Channel]] = {}
+        for number, channel, count in channels:
+            kinds[channel.process, channel.kind, channel.gdr] += count
+            last[channel.process] = max(last.get(channel.process, (0, channel)), (number, channel), key=itemgetter(0))
         for (process, kind, gdr), count in kinds.items():
             meaning.count_channels(self._log.processes[process], kind, gdr, count)
-        for process, last in {channel.process: (channel, number) for number, channel in channels}.items():
-            self.seen((process, last[0].message), last[1])
+        for process, (number, channel) in last.items():
+            self.seen((process, channel.message), number)
 
     def note(self, entry: NcclLine, place: tuple[int, int, int], limit: int) -> None:
         """Take over one message, calls included."""

@@ -24,10 +24,10 @@ _DONE = (
     r"(?:finished|complete|completed|done|succeeded|successful(?:ly(?! \w{3,}ed\b))?|ended|(?:is|was) over"
     r"|successfully (?:finished|completed|ended))"
 )
-_MAYBE = re.compile(
-    rb"done|finish|complet|succe|ended|end of|over|bye|exit|return|rc|status|reached|train_runtime|passed|time",
-    re.IGNORECASE,
-)
+_MAYBE = (
+    b"done", b"finish", b"complet", b"succe", b"ended", b"end of", b"over", b"bye", b"exit", b"return", b"rc",
+    b"status", b"reached", b"train_runtime", b"passed", b"time",
+)  # fmt: skip
 # What loggers put before the words: ` - INFO - rank 0 - `, `INFO train: `, `[INFO] [launch.py:351:main] `.
 _LOGGER = re.compile(
     r"^(?:[\s|-]*(?:\[(?!after )[^\]]{0,80}\]|(?:info|notice)\b:?|rank \d+|[\w.]{1,40}:(?=\s))[\s|:-]*){0,6}"
@@ -72,9 +72,10 @@ def read(item: Item, breaks: int, clock: Clock) -> Iterator[tuple[int, Voice, Ho
         if text is None:
             stream.seek(max(0, item.size - TAIL))
             text = stream.read(TAIL)
-    lines = text[-TAIL:].split(b"\n")
-    for number, line in enumerate(lines, breaks + 2 - len(lines)):
-        if number > 0 and _MAYBE.search(line[:_LONGEST]):
+    lines, low = text[-TAIL:].split(b"\n"), text[-TAIL:].lower()
+    words = [word for word in _MAYBE if word in low]
+    for number, line in enumerate(lines, breaks + 2 - len(lines)) if words else ():
+        if number > 0 and any(map(line[:_LONGEST].lower().__contains__, words)):
             voice = listen(line[:_LONGEST], clock)
             if how := _how(voice.text):
                 yield number, voice, how
