@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -22,10 +21,8 @@ pytestmark = [
 
 
 def start(folder: Path, name: str, what: str, store: int, *options: object) -> subprocess.Popen[str]:
-    launcher = [
-        sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=2", "--rdzv-id=job",
-        "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{store}", str(JOB), what, str(folder),
-    ]  # fmt: skip
+    node = ("--nodes", "2", "--node", str(int(name[1:]) - 1), "--port", str(store))
+    launcher = watched.forked(JOB, what, folder, world=2, options=node)
     command = watched.whichrank("run", "--out", folder / "out", "--node-name", name, *options, "--", *launcher)
     return subprocess.Popen(command, stdout=-1, stderr=-1, text=True, env=watched.environment())
 

@@ -60,7 +60,10 @@ def jobs(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Done]]:
         out = folder / "out"
         (folder / "sock").mkdir()
         logs = ("--log-dir", folder / "logs", "--redirects", "3") if what == "raise" else ()
-        command = launch(what, folder / "sock", options=logs)
+        if what in ("idle", "stop"):
+            command = watched.forked(JOB, what, folder / "sock", world=2)
+        else:
+            command = launch(what, folder / "sock", options=logs)
         if what != "stop":
             return watched.run(command, out, "--policy", "end")
         with ThreadPoolExecutor(1) as pool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 JOB = """
-import contextlib, os, sys, time, torch, torch.distributed as dist
+import contextlib, os, sys, time, torch, torch._dynamo, torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel

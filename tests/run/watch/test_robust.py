@@ -120,7 +120,7 @@ def test_no_room_for_results(small_disk: Path, tmp_path: Path) -> None:
     out = small_disk / "out"
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    line = watched.whichrank("run", "--no-history", "--out", out, "--", *small.torchrun(tmp_path))
+    line = watched.whichrank("run", "--no-history", "--out", out, "--", *small.forked(tmp_path))
     with (tmp_path / "stderr").open("w") as errors:
         process = subprocess.Popen(
             line, stdout=-3, stderr=errors, text=True, env=watched.environment(TMPDIR=str(temporary))
@@ -237,9 +237,10 @@ def test_a_script_that_replaces_the_hook_for_exceptions(tmp_path: Path) -> None:
 
 
 DAEMONS = """
-import os, subprocess, sys, time, torch, torch.distributed as dist
+import os, subprocess, sys, time
 if len(sys.argv) > 2:
     time.sleep(120)
+import torch, torch.distributed as dist
 
 def detach():
     name = f"{sys.executable} {__file__} {sys.argv[1]} child"
