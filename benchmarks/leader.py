@@ -69,7 +69,7 @@ def measure(nodes: int = 64, ranks: int = 64, seconds: float = 20.0) -> tuple[fl
         watcher = NodeWatcher(
             Crew(folder), folder, lambda _: None, audience=Audience([tally]), fellows=Fellows(link, lambda _: None)
         )
-        link.start(folder / "parcels")
+        link.start(folder / "uploads")
         command = [sys.executable, __file__, "--pretend", str(port), str(nodes), str(ranks)]
         others = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
         try:

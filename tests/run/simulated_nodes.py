@@ -1,4 +1,4 @@
-"""Watchers of nodes whose ranks are made up; connections, frames, alarm, requests and parcels are the real ones."""
+"""Watchers of nodes whose ranks are made up; connections, frames, alarm, requests and uploads are the real ones."""
 
 from __future__ import annotations
 
@@ -104,5 +104,5 @@ def _watcher(
     fellows = Fellows(link, lambda _: None)
     first = number * per_node
     made = kind(Crew(folder), folder, lambda _: None, fellows=fellows, job_of=job, first=first, per_node=per_node)
-    link.start(folder / "parcels")
+    link.start(folder / "uploads")
     return made

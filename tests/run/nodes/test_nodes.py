@@ -1,4 +1,4 @@
-"""Watchers of several nodes in one process: frames, proofs, who leads, parcels, clocks, the shared folder."""
+"""Watchers of several nodes in one process: frames, proofs, who leads, uploads, clocks, the shared folder."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Meeting:
 
     def lead(self, token: str = "secret") -> Leader:
         leader = Leader(socket.create_server(self.place), "one", token, self.told.append)
-        leader.start(self.folder / "parcels")
+        leader.start(self.folder / "uploads")
         self.open.append(leader)
         return leader
 
@@ -275,7 +275,7 @@ def test_a_parcel_arrives_between_beats(meeting: Meeting, tmp_path: Path) -> Non
     os.utime(bundle / "dumps" / "rank_2", ns=(10**18, 10**18))
     follower.deliver(bundle, "full-1", final=False)
     until(lambda: follower.receipts.get("full-1") == "")
-    sent = leader.roster.nodes["two"].parcel
+    sent = leader.roster.nodes["two"].upload
     assert sent is not None
     assert sent.path is not None
     target = tmp_path / "kept" / "two"
@@ -284,7 +284,7 @@ def test_a_parcel_arrives_between_beats(meeting: Meeting, tmp_path: Path) -> Non
     assert (target / "dumps" / "rank_2").stat().st_mtime_ns == 10**18
 
 
-# -- parcels
+# -- uploads
 
 
 def test_a_hostile_parcel_reaches_nothing_outside(tmp_path: Path) -> None:
@@ -495,7 +495,7 @@ def test_one_of_those_who_share_a_folder_leads(tmp_path: Path) -> None:
         (bundle / "words").write_text("x")
         two.deliver(bundle, "full-1", final=True)
         until(lambda: two.receipts.get("full-1") == "")
-        sent = one.roster.nodes["two"].parcel
+        sent = one.roster.nodes["two"].upload
         assert sent is not None
         assert sent.final
         assert sent.path is not None
@@ -586,7 +586,7 @@ def test_a_stranger_at_the_leaders_port_gets_nothing(
     monkeypatch.delenv("WHICHRANK_TOKEN", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     stranger = Leader(socket.create_server(place), "stranger", "", lambda _: None)
-    stranger.start(tmp_path / "parcels")
+    stranger.start(tmp_path / "uploads")
     link = join(Joining(2, f"{place[0]}:{place[1]}", name="two"), [], lambda _: None, QUIET)
     assert link is not None
     assert isinstance(link.side, Follower)

@@ -47,7 +47,7 @@ def test_a_killed_rank_of_another_node(tmp_path: Path) -> None:
     assert {rank["host"] for rank in verdict["ranks"]} == {"n1", "n2"}
     assert verdict["verdict"]["culprits"]["hosts"] in (["n1"], ["n2"])
     assert sum("the verdict on all nodes, by" in errors for _, errors in told) == 1
-    assert not (out / ".parcels").exists()
+    assert not (out / ".uploads").exists()
 
 
 def test_nodes_that_were_not_told_of_each_other_work_alone(tmp_path: Path) -> None:

@@ -74,9 +74,9 @@ class Link:
         """Whether the verdict is this node's to give: it leads, or nobody does."""
         return self.following is None or not self.following.joined
 
-    def start(self, parcels: Path) -> None:
+    def start(self, uploads: Path) -> None:
         if self.side is not None:
-            self.side.start(parcels)
+            self.side.start(uploads)
 
     def close(self) -> None:
         if self.side is not None:

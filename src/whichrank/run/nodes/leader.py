@@ -19,9 +19,9 @@ from typing import IO
 from whichrank.model.errors import UsageError
 from whichrank.model.files import private_folder
 from whichrank.run.nodes import protocol, wire
-from whichrank.run.nodes.evidence_transfer import MOST as MOST_PARCEL
+from whichrank.run.nodes.evidence_transfer import MOST as MOST_UPLOAD
 from whichrank.run.nodes.protocol import Answer, Beat, Closing, Leads, Listing, Opening, Receipt, Request
-from whichrank.run.nodes.roster import Node, Parcel, Roster
+from whichrank.run.nodes.roster import Node, Upload, Roster
 from whichrank.run.nodes.wire import Kind, Referral, Stream, WireError
 
 MOST_CLIENTS = 4096
@@ -61,7 +61,7 @@ class _Client:
     outbox: bytearray = field(default_factory=bytearray)
     node: Node | None = None
     box: IO[bytes] | None = None
-    parcel: Parcel | None = None
+    upload: Upload | None = None
 
 
 @dataclass(slots=True)
@@ -72,8 +72,8 @@ class Leader:
     name: str
     token: str
     tell: Callable[[str], None]
-    parcels: Path = Path()
-    """Where parcels wait to be opened."""
+    uploads: Path = Path()
+    """Where uploads wait to be opened."""
     fan_in: int = FAN_IN
     above: list[str] = field(default_factory=list)
     """Instances from the root down to this node; empty for the root."""
@@ -89,8 +89,8 @@ class Leader:
     _spare: int | None = field(default_factory=_spare)
     """A descriptor to give up when there is no other."""
 
-    def start(self, parcels: Path) -> None:
-        self.parcels = parcels
+    def start(self, uploads: Path) -> None:
+        self.uploads = uploads
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="leader", daemon=True)
             self._thread.start()
@@ -321,57 +321,57 @@ class Leader:
     def _open(self, client: _Client, node: Node, payload: bytes) -> None:
         opening = protocol.read(Opening, payload)
         if opening is None:
-            raise WireError("its parcel has no name")
+            raise WireError("its upload has no name")
         self._shut(client)
-        client.parcel = Parcel(opening.token, opening.final, self.parcels / f"{node.name}.tar.gz", note=opening.note)
+        client.upload = Upload(opening.token, opening.final, self.uploads / f"{node.name}.tar.gz", note=opening.note)
         try:
-            private_folder(self.parcels)
-            client.box = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed with the parcel
-                dir=self.parcels, prefix=f".{node.name[:80]}.", delete=False
+            private_folder(self.uploads)
+            client.box = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed with the upload
+                dir=self.uploads, prefix=f".{node.name[:80]}.", delete=False
             )
         except UsageError as error:
-            client.parcel.why = f"the leader can't write it: {error.message}"
+            client.upload.why = f"the leader can't write it: {error.message}"
         except OSError as error:
-            client.parcel.why = f"the leader can't write it: {error.strerror}"
+            client.upload.why = f"the leader can't write it: {error.strerror}"
 
     def _take(self, client: _Client, piece: bytes) -> None:
-        parcel = client.parcel
-        if parcel is None or parcel.why:
+        upload = client.upload
+        if upload is None or upload.why:
             return
-        parcel.size += len(piece)
-        if parcel.size > MOST_PARCEL:
-            parcel.why = f"it is larger than {MOST_PARCEL >> 20} MiB"
+        upload.size += len(piece)
+        if upload.size > MOST_UPLOAD:
+            upload.why = f"it is larger than {MOST_UPLOAD >> 20} MiB"
         elif client.box is not None:
             try:
                 client.box.write(piece)
             except OSError as error:
-                parcel.why = f"the leader can't write it: {error.strerror}"
+                upload.why = f"the leader can't write it: {error.strerror}"
 
     def _close_parcel(self, client: _Client, node: Node, payload: bytes) -> None:
-        closing, parcel, box = protocol.read(Closing, payload), client.parcel, client.box
-        if closing is None or parcel is None:
-            raise WireError("it ends a parcel that was not begun")
-        client.parcel = client.box = None
-        if box is not None and parcel.path is not None:
+        closing, upload, box = protocol.read(Closing, payload), client.upload, client.box
+        if closing is None or upload is None:
+            raise WireError("it ends a upload that was not begun")
+        client.upload = client.box = None
+        if box is not None and upload.path is not None:
             try:
                 box.close()
-                if not parcel.why:
-                    Path(box.name).replace(parcel.path)
+                if not upload.why:
+                    Path(box.name).replace(upload.path)
             except OSError as error:
-                parcel.why = parcel.why or f"the leader can't write it: {error.strerror}"
-        if closing.size != parcel.size or closing.why:
-            parcel.why = parcel.why or closing.why or "it is not complete"
-        parcel.done = True
+                upload.why = upload.why or f"the leader can't write it: {error.strerror}"
+        if closing.size != upload.size or closing.why:
+            upload.why = upload.why or closing.why or "it is not complete"
+        upload.done = True
         with self.roster.lock:
-            node.parcel = parcel
-        self._send(client, Kind.RECEIPT, protocol.write(Receipt(parcel.token, parcel.why)))
+            node.upload = upload
+        self._send(client, Kind.RECEIPT, protocol.write(Receipt(upload.token, upload.why)))
 
     def _shut(self, client: _Client) -> None:
         if client.box is not None:
             with contextlib.suppress(OSError):
                 client.box.close()
-                Path(client.box.name).unlink(missing_ok=True)  # half a parcel
-        client.box = client.parcel = None
+                Path(client.box.name).unlink(missing_ok=True)  # half a upload
+        client.box = client.upload = None
 
     def _refuse(self, client: _Client, why: str) -> None:
         if client.address not in self._refused and len(self._refused) < MOST_REFUSED:

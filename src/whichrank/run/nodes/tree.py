@@ -1,7 +1,7 @@
 """A job of more nodes than one can hear: nodes that pass on what others say, and what becomes of them when one is lost.
 
 A leader hears 64 nodes. It refers any other to one of these, which takes it in its place (see `leader`), tells what it
-hears from there as a few rows (see `condensing`) and sends the evidence of all of them as one parcel. A node whose
+hears from there as a few rows (see `condensing`) and sends the evidence of all of them as one upload. A node whose
 leader is lost goes back to the root, and is referred to another.
 """
 
@@ -129,7 +129,7 @@ def _instances(nodes: Iterable[Node]) -> set[str]:
 
 
 def hoist(folder: Path, name: str) -> set[str]:
-    """What came inside the parcel of one node goes beside it; returns the nodes that it is of."""
+    """What came inside the upload of one node goes beside it; returns the nodes that it is of."""
     inner = folder / name / record.FOLDER
     moved = set()
     for each in sorted(inner.iterdir()) if inner.is_dir() else []:
@@ -146,7 +146,7 @@ def hoist(folder: Path, name: str) -> set[str]:
     return moved
 
 
-def parcel(nodes: Path, own: Path, drafts: Path, *, reduced: bool) -> Path:
+def pack(nodes: Path, own: Path, drafts: Path, *, reduced: bool) -> Path:
     """A folder to send: this node's own evidence, and in it that of the nodes that report to it."""
     draft = drafts / own.name
     if reduced:

@@ -18,7 +18,7 @@ from whichrank.run.nodes.judgement import Judgement, restored, shortened
 from whichrank.run.nodes.peers import Fellows
 from whichrank.run.nodes.protocol import Request
 from whichrank.run.nodes.snapshot import Distant, Snapshot, lost, rows_of
-from whichrank.run.nodes.tree import Passing, parcel
+from whichrank.run.nodes.tree import Passing, pack
 from whichrank.run.watch.capture import ANSWER_S
 from whichrank.run.watch.processes import Crew, Member
 from whichrank.run.watch.watcher import FIRST_LOOK_S, Watcher, seen
@@ -166,9 +166,9 @@ class NodeWatcher(Watcher):
             folder = self.root.parent / "attempts" / str(attempt + self.base) / "bundle" / record.FOLDER / folder.name
         if self.link.following is not None:
             try:
-                with tempfile.TemporaryDirectory(prefix=".parcel.", dir=self.root.parent) as drafts:
+                with tempfile.TemporaryDirectory(prefix=".upload.", dir=self.root.parent) as drafts:
                     if request.reduced or self.passing is not None:
-                        folder = parcel(folder.parent, folder, Path(drafts), reduced=request.reduced)
+                        folder = pack(folder.parent, folder, Path(drafts), reduced=request.reduced)
                     self.link.following.deliver(folder, request.token, final=final)
             except OSError as error:
                 self.journal.complain(f"can't send the evidence to the leader: {error.strerror}")
@@ -214,7 +214,7 @@ class NodeWatcher(Watcher):
         """Wait for the bundles of the others, and put them beside the own one."""
         if self.link.leading is None:
             return
-        deadline = time.monotonic() + protocol.PARCELS_S
+        deadline = time.monotonic() + protocol.UPLOAD_S
         while self.fellows.owed(token) and time.monotonic() < deadline:
             time.sleep(0.1)
         self.fellows.keep(self.root, token)
@@ -246,7 +246,7 @@ class NodeWatcher(Watcher):
 
     def resume(self, *, ended: bool = False) -> None:
         Watcher.resume(self, ended=ended)
-        self.fellows.forget_parcels()
+        self.fellows.forget_uploads()
         self.told_verdict = False
 
     def finish(self, code: int) -> None:

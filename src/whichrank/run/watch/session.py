@@ -39,7 +39,7 @@ from whichrank.run.watch.watcher import Policy, Watcher
 if TYPE_CHECKING:
     from whichrank.run.nodes.peers import Fellows
 
-PARCELS = ".parcels"
+UPLOADS = ".uploads"
 INTERESTING = ("bundle", "torch", "attempts", "guard", "verdict.json", "resumed")
 """What makes a folder worth to be kept that nobody asked for."""
 GRACE_S = 10.0
@@ -202,7 +202,7 @@ def _watch(launch: _Launch, out: Path, wish: Wish, tell: Tell, audience: Audienc
         from whichrank.run.nodes.watcher import NodeWatcher
 
         kind = partial(NodeWatcher, fellows=fellows)
-        fellows.link.start(out / PARCELS)
+        fellows.link.start(out / UPLOADS)
     launch.watcher = kind(
         Crew(folder), out, tell, policy=wish.policy, end_job=lambda: end(job), output=launch.output,
         places=torch_places({**os.environ, **launch.added}), job_pid=job.process.pid, holds_door=True,
@@ -300,7 +300,7 @@ def _left_behind(watcher: Watcher, tell: Tell) -> None:
 
 def _tidy(out: Path, *, given: bool) -> None:
     """A folder that nobody asked for and that holds nothing of interest goes."""
-    shutil.rmtree(out / PARCELS, ignore_errors=True)
+    shutil.rmtree(out / UPLOADS, ignore_errors=True)
     with contextlib.suppress(OSError):
         for path in (out / "torch").iterdir():
             if path.is_fifo():  # torch's own doorbells, of no use without the job
