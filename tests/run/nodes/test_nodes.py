@@ -266,7 +266,7 @@ def test_two_nodes_of_one_name_are_two(meeting: Meeting) -> None:
     assert {first.known, second.known} == {"same", "same-2"}
 
 
-def test_a_parcel_arrives_between_beats(meeting: Meeting, tmp_path: Path) -> None:
+def test_an_upload_arrives_between_beats(meeting: Meeting, tmp_path: Path) -> None:
     leader, follower = meeting.lead(), meeting.follow()
     until(lambda: follower.joined)
     bundle = tmp_path / "bundle"
@@ -287,7 +287,7 @@ def test_a_parcel_arrives_between_beats(meeting: Meeting, tmp_path: Path) -> Non
 # -- uploads
 
 
-def test_a_hostile_parcel_reaches_nothing_outside(tmp_path: Path) -> None:
+def test_a_hostile_upload_reaches_nothing_outside(tmp_path: Path) -> None:
     box = tmp_path / "box.tar.gz"
     with tarfile.open(box, "w:gz") as archive:
         for name in ("../outside", "/etc/outside", "a/../../outside", "fine/words.json"):

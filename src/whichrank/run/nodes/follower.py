@@ -33,7 +33,7 @@ NOBODY_YET_S = 1.0
 """Until it is asked again, where nobody could be named that has room."""
 READ = 64 << 10
 FULL = 512 << 10
-"""Bytes that may wait: a upload goes out piece by piece, with beats between."""
+"""Bytes that may wait: an upload goes out piece by piece, with beats between."""
 
 
 class _ReferredError(Exception):
@@ -46,7 +46,7 @@ class _ReferredError(Exception):
 
 @dataclass(slots=True)
 class _Sending:
-    """A upload on its way."""
+    """An upload on its way."""
 
     token: str
     box: IO[bytes]
@@ -197,7 +197,7 @@ class Follower:
                     line.say(Kind.LEADS, protocol.write(Leads(self.below.port)))
                 self._talk(line)
             finally:
-                if line.sending is not None:  # half a upload is none
+                if line.sending is not None:  # half an upload is none
                     line.sending.box.close()
                     self.receipts[line.sending.token] = "the connection broke"
 
@@ -318,7 +318,7 @@ class Follower:
         line.say(Kind.BEAT, protocol.write(Beat(time.time_ns(), snapshot, ahead, error)))
 
     def _load(self, line: _Line) -> None:
-        """As much of a upload as may wait."""
+        """As much of an upload as may wait."""
         if line.sending is None and self._uploads:
             box, opening = self._uploads.popleft()
             line.sending = _Sending(opening.token, box)

@@ -21,7 +21,7 @@ from whichrank.model.files import private_folder
 from whichrank.run.nodes import protocol, wire
 from whichrank.run.nodes.evidence_transfer import MOST as MOST_UPLOAD
 from whichrank.run.nodes.protocol import Answer, Beat, Closing, Leads, Listing, Opening, Receipt, Request
-from whichrank.run.nodes.roster import Node, Upload, Roster
+from whichrank.run.nodes.roster import Node, Roster, Upload
 from whichrank.run.nodes.wire import Kind, Referral, Stream, WireError
 
 MOST_CLIENTS = 4096
@@ -232,7 +232,7 @@ class Leader:
         elif kind is Kind.PIECE:
             self._take(client, payload)
         elif kind is Kind.CLOSING:
-            self._close_parcel(client, client.node, payload)
+            self._close_upload(client, client.node, payload)
         elif kind is Kind.LEADS:
             self._leads(client.node, payload)
         elif kind is Kind.BYE:
@@ -347,10 +347,10 @@ class Leader:
             except OSError as error:
                 upload.why = f"the leader can't write it: {error.strerror}"
 
-    def _close_parcel(self, client: _Client, node: Node, payload: bytes) -> None:
+    def _close_upload(self, client: _Client, node: Node, payload: bytes) -> None:
         closing, upload, box = protocol.read(Closing, payload), client.upload, client.box
         if closing is None or upload is None:
-            raise WireError("it ends a upload that was not begun")
+            raise WireError("it ends an upload that was not begun")
         client.upload = client.box = None
         if box is not None and upload.path is not None:
             try:
@@ -370,7 +370,7 @@ class Leader:
         if client.box is not None:
             with contextlib.suppress(OSError):
                 client.box.close()
-                Path(client.box.name).unlink(missing_ok=True)  # half a upload
+                Path(client.box.name).unlink(missing_ok=True)  # half an upload
         client.box = client.upload = None
 
     def _refuse(self, client: _Client, why: str) -> None:

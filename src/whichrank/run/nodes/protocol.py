@@ -16,7 +16,7 @@ What = Literal["look", "full", "gather", "end", "verdict"]
 UPLOAD_S = 20.0
 """For the evidence of all nodes, once the one that asks has its own."""
 SENDS = ("full", "gather")
-"""What is answered with a upload."""
+"""What is answered with an upload."""
 Text = Annotated[str, msgspec.Meta(max_length=16_384)]
 _NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z"
 Name = Annotated[str, msgspec.Meta(pattern=_NAME)]
@@ -73,7 +73,7 @@ Listing = list[Listed]
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """A upload follows."""
+    """An upload follows."""
 
     token: Name
     final: bool = False
@@ -89,7 +89,7 @@ class Closing(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What became of a upload."""
+    """What became of an upload."""
 
     token: Name
     why: Text = ""

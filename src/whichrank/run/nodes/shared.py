@@ -27,7 +27,7 @@ from whichrank.run.nodes.evidence_transfer import MOST as MOST_UPLOAD
 from whichrank.run.nodes.evidence_transfer import pack
 from whichrank.run.nodes.leases import Counted, Lease, Order, Sign, prepare
 from whichrank.run.nodes.protocol import Beat, Listing, Opening, Receipt, Request
-from whichrank.run.nodes.roster import Upload, Roster
+from whichrank.run.nodes.roster import Roster, Upload
 from whichrank.run.nodes.snapshot import Snapshot
 
 TURN_S = 1.0
@@ -256,7 +256,7 @@ class Shared:
             node.open, node.closed = True, False
             node.beat(sign.beat)
         self._answers[home.name] = (sign.beat.sent_ns, now_ns)
-        self._look_for_parcel(home)
+        self._look_for_upload(home)
 
     def _gone(self, name: str) -> None:
         """It has taken its beat away: it went, and its host is there."""
@@ -265,7 +265,7 @@ class Shared:
             if node is not None and node.open:
                 node.open, node.closed = False, True
 
-    def _look_for_parcel(self, home: Path) -> None:
+    def _look_for_upload(self, home: Path) -> None:
         for path in home.glob("opening.*"):
             opening = self._read(path, Opening)
             if opening is None or any(r.token == opening.token for r in self._receipts):

@@ -146,7 +146,7 @@ def hoist(folder: Path, name: str) -> set[str]:
     return moved
 
 
-def pack(nodes: Path, own: Path, drafts: Path, *, reduced: bool) -> Path:
+def assemble(nodes: Path, own: Path, drafts: Path, *, reduced: bool) -> Path:
     """A folder to send: this node's own evidence, and in it that of the nodes that report to it."""
     draft = drafts / own.name
     if reduced:

@@ -18,7 +18,7 @@ from whichrank.run.nodes.judgement import Judgement, restored, shortened
 from whichrank.run.nodes.peers import Fellows
 from whichrank.run.nodes.protocol import Request
 from whichrank.run.nodes.snapshot import Distant, Snapshot, lost, rows_of
-from whichrank.run.nodes.tree import Passing, pack
+from whichrank.run.nodes.tree import Passing, assemble
 from whichrank.run.watch.capture import ANSWER_S
 from whichrank.run.watch.processes import Crew, Member
 from whichrank.run.watch.watcher import FIRST_LOOK_S, Watcher, seen
@@ -168,7 +168,7 @@ class NodeWatcher(Watcher):
             try:
                 with tempfile.TemporaryDirectory(prefix=".upload.", dir=self.root.parent) as drafts:
                     if request.reduced or self.passing is not None:
-                        folder = pack(folder.parent, folder, Path(drafts), reduced=request.reduced)
+                        folder = assemble(folder.parent, folder, Path(drafts), reduced=request.reduced)
                     self.link.following.deliver(folder, request.token, final=final)
             except OSError as error:
                 self.journal.complain(f"can't send the evidence to the leader: {error.strerror}")
