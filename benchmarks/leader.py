@@ -21,7 +21,7 @@ from whichrank.run.monitoring.tally import Tally
 from whichrank.run.nodes.follower import Follower
 from whichrank.run.nodes.joining import Joining, join
 from whichrank.run.nodes.leader import Leader
-from whichrank.run.nodes.peers import Fellows
+from whichrank.run.nodes.peers import Peers
 from whichrank.run.nodes.snapshot import Snapshot, rows_of
 from whichrank.run.nodes.watcher import NodeWatcher
 from whichrank.run.watch.processes import Crew, Member
@@ -67,7 +67,7 @@ def measure(nodes: int = 64, ranks: int = 64, seconds: float = 20.0) -> tuple[fl
         assert isinstance(link.side, Leader)
         tally = Tally("bench")
         watcher = NodeWatcher(
-            Crew(folder), folder, lambda _: None, audience=Audience([tally]), fellows=Fellows(link, lambda _: None)
+            Crew(folder), folder, lambda _: None, audience=Audience([tally]), peers=Peers(link, lambda _: None)
         )
         link.start(folder / "uploads")
         command = [sys.executable, __file__, "--pretend", str(port), str(nodes), str(ranks)]

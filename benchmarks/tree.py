@@ -193,13 +193,13 @@ def measure(given: argparse.Namespace, work: Path) -> dict[str, float]:  # noqa:
             f"hang to verdict {found['verdict_s']:.1f} s ({found['evidence_mb']:.1f} MB from {sent} summaries): "
             f"{verdict.cause}, rank {verdict.culprits.ranks[:8]}"
         )
-        inner = next(node for node in root.fellows.nodes if len(node.below) > 1)
+        inner = next(node for node in root.peers.nodes if len(node.below) > 1)
         count = len(inner.below)
         began = time.monotonic()
         everybody(f"kill {inner.name.removeprefix('n')}")
         time.sleep(1.0)
         if given.branches:
-            _until(lambda: tree.orphans(root.fellows.nodes, time.monotonic()), root)
+            _until(lambda: tree.orphans(root.peers.nodes, time.monotonic()), root)
             what = "are reported as lost"
         else:
             _until(lambda: _known(root, inner.name) >= given.ranks - 2 * given.per_node, root)
@@ -226,13 +226,13 @@ def _until(what, root: SimulatedWatcher) -> None:  # type: ignore[no-untyped-def
 
 def _known(root: SimulatedWatcher, without: str = "") -> int:
     now = time.monotonic()
-    nodes = [n for n in root.fellows.nodes if n.name != without and n.standing(now) == "here"]
+    nodes = [n for n in root.peers.nodes if n.name != without and n.standing(now) == "here"]
     return sum(count_of(m) for n in nodes for m in n.people(now))
 
 
 def _depth(root: SimulatedWatcher) -> int:
-    inner = sum(1 for node in root.fellows.nodes if node.below)
-    most = max((len(node.below) for node in root.fellows.nodes), default=0)
+    inner = sum(1 for node in root.peers.nodes if node.below)
+    most = max((len(node.below) for node in root.peers.nodes), default=0)
     return 2 if not inner else 3 if most <= FAN_IN else 4
 
 

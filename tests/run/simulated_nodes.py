@@ -13,7 +13,7 @@ from whichrank.model.last_words import JOINED, Words
 from whichrank.run.nodes.follower import Follower
 from whichrank.run.nodes.joining import Link
 from whichrank.run.nodes.leader import Leader
-from whichrank.run.nodes.peers import Fellows
+from whichrank.run.nodes.peers import Peers
 from whichrank.run.nodes.protocol import Request
 from whichrank.run.nodes.watcher import NodeWatcher
 from whichrank.run.watch.processes import Crew, Member
@@ -101,8 +101,8 @@ def _watcher(
     link: Link, folder: Path, job: Job, number: int, per_node: int = 1, kind: type[SimulatedWatcher] = SimulatedWatcher
 ) -> SimulatedWatcher:
     folder.mkdir(parents=True, exist_ok=True)
-    fellows = Fellows(link, lambda _: None)
+    peers = Peers(link, lambda _: None)
     first = number * per_node
-    made = kind(Crew(folder), folder, lambda _: None, fellows=fellows, job_of=job, first=first, per_node=per_node)
+    made = kind(Crew(folder), folder, lambda _: None, peers=peers, job_of=job, first=first, per_node=per_node)
     link.start(folder / "uploads")
     return made

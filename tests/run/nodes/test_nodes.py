@@ -24,7 +24,7 @@ from whichrank.run.nodes.clock import Offset
 from whichrank.run.nodes.follower import Follower
 from whichrank.run.nodes.joining import Joining, Link, count, join, own_name
 from whichrank.run.nodes.leader import Leader
-from whichrank.run.nodes.peers import Fellows
+from whichrank.run.nodes.peers import Peers
 from whichrank.run.nodes.protocol import Beat, Listed, Request
 from whichrank.run.nodes.roster import Node, Roster
 from whichrank.run.nodes.shared import Shared
@@ -369,12 +369,12 @@ def test_the_offset_of_a_clock_is_within_its_error(ahead: int, trips: list[tuple
 def test_the_ranks_of_a_lost_leader_are_known() -> None:
     follower = Follower(("127.0.0.1", 1), "two", "", lambda _: None)
     follower.leader, follower.listed = "one", [Listed("one", [0, 1]), Listed("two", [2, 3])]
-    fellows = Fellows(Link("two", 2, follower), lambda _: None)
-    assert fellows.ranks_of_lost_leader == [], "it has never been there"
+    peers = Peers(Link("two", 2, follower), lambda _: None)
+    assert peers.ranks_of_lost_leader == [], "it has never been there"
     follower.heard_ns = 1
-    assert fellows.ranks_of_lost_leader == [0, 1]
+    assert peers.ranks_of_lost_leader == [0, 1]
     follower.closed = True
-    assert fellows.ranks_of_lost_leader == [], "its watcher has ended, its host has not"
+    assert peers.ranks_of_lost_leader == [], "its watcher has ended, its host has not"
 
 
 # -- ranks that nobody watches

@@ -60,7 +60,7 @@ class Tree:
             self._stop.wait(0.2)
 
     def known(self) -> set[int]:
-        people = self.root.fellows.people(time.monotonic(), 0)
+        people = self.root.peers.people(time.monotonic(), 0)
         return {rank for m in people for rank in (spread(m.alike) if m.alike else [m.rank])}
 
     def inner(self) -> list[str]:
@@ -92,7 +92,7 @@ def tree(tmp_path: Path) -> Iterator[Tree]:
 def test_a_tree_grows_gives_the_verdict_and_survives_its_inner_nodes(tree: Tree, tmp_path: Path) -> None:
     root = tree.root
     until(lambda: tree.known() == set(range(2, 16)))
-    assert len(root.fellows.nodes) == FAN_IN
+    assert len(root.peers.nodes) == FAN_IN
     assert len(tree.inner()) >= 2
 
     # A hang: the root judges all, and every node hears the verdict.
@@ -122,7 +122,7 @@ def test_a_tree_grows_gives_the_verdict_and_survives_its_inner_nodes(tree: Tree,
 
 def _here(root: SimulatedWatcher) -> set[str]:
     now = time.monotonic()
-    nodes = [node for node in root.fellows.nodes if node.standing(now) == "here"]
+    nodes = [node for node in root.peers.nodes if node.standing(now) == "here"]
     return {name for node in nodes for name in (node.name, *(each.name for each in node.below if each.state == "here"))}
 
 

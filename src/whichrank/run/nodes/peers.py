@@ -23,7 +23,7 @@ MISSING_S = 30.0
 
 
 @dataclass(slots=True)
-class Fellows:
+class Peers:
     """Asks the link; tells the user what has changed, once."""
 
     link: Link

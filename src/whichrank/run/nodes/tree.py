@@ -29,7 +29,7 @@ from whichrank.run.nodes.roster import Node
 from whichrank.run.nodes.snapshot import Below, Distant, Row, lost
 
 if TYPE_CHECKING:
-    from whichrank.run.nodes.peers import Fellows
+    from whichrank.run.nodes.peers import Peers
 
 BACK_S = 15.0
 """A node whose leader is lost has found another by then; it takes 6 seconds to notice, and one to be referred."""
@@ -42,32 +42,32 @@ LEAST_S = 4.0
 class Passing:
     """What a node does for those that report to it."""
 
-    fellows: Fellows
+    peers: Peers
     """As their leader sees them."""
 
     def rows(self, launch: int) -> list[Row]:
         """All their ranks, as few rows."""
-        return condensed(self.fellows.people(time.monotonic(), launch))
+        return condensed(self.peers.people(time.monotonic(), launch))
 
     def nodes(self) -> list[Below]:
         """All that report to this one, and to those."""
         now = time.monotonic()
-        nodes = self.fellows.nodes
+        nodes = self.peers.nodes
         direct = [_below(node, now) for node in nodes]
         return [*direct, *(each for node in nodes for each in node.below if node.standing(now) == "here")]
 
     def ask(self, request: Request) -> None:
         """Pass a request on."""
-        if (leader := self.fellows.link.leading) is not None:
+        if (leader := self.peers.link.leading) is not None:
             within = max(LEAST_S, request.within_s - LEVEL_S)
             leader.ask(msgspec.structs.replace(request, within_s=within))
 
     def collect(self, request: Request, root: Path) -> None:
         """Wait for their evidence, and put it beside that of this node."""
         deadline = time.monotonic() + max(LEAST_S, request.within_s - LEVEL_S)
-        while self.fellows.owed(request.token) and time.monotonic() < deadline:
+        while self.peers.owed(request.token) and time.monotonic() < deadline:
             time.sleep(0.05)
-        self.fellows.keep(root, request.token)
+        self.peers.keep(root, request.token)
 
 
 def _below(node: Node, now: float) -> Below:

@@ -15,7 +15,7 @@ from whichrank.run.nodes import protocol, record
 from whichrank.run.nodes.condensing import count_of
 from whichrank.run.nodes.joining import Link
 from whichrank.run.nodes.judgement import Judgement, restored, shortened
-from whichrank.run.nodes.peers import Fellows
+from whichrank.run.nodes.peers import Peers
 from whichrank.run.nodes.protocol import Request
 from whichrank.run.nodes.snapshot import Distant, Snapshot, lost, rows_of
 from whichrank.run.nodes.tree import Passing, assemble
@@ -37,7 +37,7 @@ ENDING_S = 5.0
 class NodeWatcher(Watcher):
     """Leads, follows, or works alone while nobody leads."""
 
-    fellows: Fellows = field(kw_only=True)
+    peers: Peers = field(kw_only=True)
     told_verdict: bool = False
     """The leader has given its verdict on this attempt."""
     _ended: int | None = None
@@ -47,17 +47,17 @@ class NodeWatcher(Watcher):
 
     def __post_init__(self) -> None:
         Watcher.__post_init__(self)
-        self.fellows.begin_attempt()
+        self.peers.begin_attempt()
 
     @property
     def link(self) -> Link:
-        return self.fellows.link
+        return self.peers.link
 
     @property
     def passing(self) -> Passing | None:
         """Where this node passes on what others say."""
         if self._passing is None and self.link.below is not None:
-            self._passing = Passing(Fellows(Link(self.link.name, 0, self.link.below), lambda _: None))
+            self._passing = Passing(Peers(Link(self.link.name, 0, self.link.below), lambda _: None))
         return self._passing
 
     def look(self, now_s: float) -> None:
@@ -66,7 +66,7 @@ class NodeWatcher(Watcher):
         self.journal.history(now_s, ranks)
         if ranks:
             self.measure(now_s, ranks)
-        self.fellows.own_ranks = [m.rank for m in ranks]
+        self.peers.own_ranks = [m.rank for m in ranks]
         self.share(ranks)
         self.obey()
         self.notice(now_s)
@@ -104,7 +104,7 @@ class NodeWatcher(Watcher):
 
     def notice(self, now_s: float) -> None:
         """Nodes that came, went or fell silent; the leader too."""
-        failed = self.fellows.look()
+        failed = self.peers.look()
         for node in failed:
             self.failed = True
             ranks = ", ".join(str(row.rank) for row in node.snapshot.rows if not row.alive)
@@ -119,13 +119,13 @@ class NodeWatcher(Watcher):
         """The ranks of other nodes, of the attempt that this one is at."""
         if self.link.leading is not None:
             attempt = max((m.words.attempt for m in ranks), default=None)
-            people = self.fellows.people(now_s, self.base)
+            people = self.peers.people(now_s, self.base)
             newest = attempt if attempt is not None else max((m.words.attempt for m in people), default=0)
             return [m for m in people if m.words.attempt == newest]
         if self.link.judges and ranks:
             words = ranks[0].words
             pattern = Words(phase=JOINED, world=words.world, attempt=words.attempt)
-            return [lost(Distant(pattern._replace(rank=r), str(r))) for r in self.fellows.ranks_of_lost_leader]
+            return [lost(Distant(pattern._replace(rank=r), str(r))) for r in self.peers.ranks_of_lost_leader]
         return []
 
     # -- what the leader asks for
@@ -206,7 +206,7 @@ class NodeWatcher(Watcher):
     def _ask(self, what: protocol.What, attempt: int | None = None, verdict: Judgement | None = None) -> str:
         token = protocol.new_token(what)
         if self.link.leading is not None:
-            reduced = any(node.below for node in self.fellows.nodes)
+            reduced = any(node.below for node in self.peers.nodes)
             self.link.leading.ask(Request(what, token, attempt, verdict, reduced))
         return token
 
@@ -215,18 +215,18 @@ class NodeWatcher(Watcher):
         if self.link.leading is None:
             return
         deadline = time.monotonic() + protocol.UPLOAD_S
-        while self.fellows.owed(token) and time.monotonic() < deadline:
+        while self.peers.owed(token) and time.monotonic() < deadline:
             time.sleep(0.1)
-        self.fellows.keep(self.root, token)
+        self.peers.keep(self.root, token)
 
     def judge(self) -> None:
         """One verdict on all that is there; where another leads, it is the leader's to give."""
         if not self.link.judges:
             return
-        own = record.Entry(self.link.name, "here", [m.rank for m in self.crew.ranks()], clock=self.fellows.own_clock)
+        own = record.Entry(self.link.name, "here", [m.rank for m in self.crew.ranks()], clock=self.peers.own_clock)
         self.open_bundle()
         try:
-            record.write(self.root, self.link.name, [own, *self.fellows.entries()], self.job())
+            record.write(self.root, self.link.name, [own, *self.peers.entries()], self.job())
         except OSError as error:
             self.journal.complain(f"can't write down which nodes were there: {error.strerror}")
         Watcher.judge(self)
@@ -239,14 +239,14 @@ class NodeWatcher(Watcher):
 
     def begin_attempt(self, number: int) -> None:
         Watcher.begin_attempt(self, number)
-        self.fellows.begin_attempt()
+        self.peers.begin_attempt()
         if self.passing is not None:
-            self.passing.fellows.begin_attempt()
+            self.passing.peers.begin_attempt()
         self.told_verdict = False
 
     def resume(self, *, ended: bool = False) -> None:
         Watcher.resume(self, ended=ended)
-        self.fellows.forget_uploads()
+        self.peers.forget_uploads()
         self.told_verdict = False
 
     def finish(self, code: int) -> None:
@@ -259,11 +259,11 @@ class NodeWatcher(Watcher):
             self._hand_over(code)
         else:
             self._await_others(code)
-            if not self.fellows.failed:
+            if not self.peers.failed:
                 self.clear(code)
                 if code == 0:
                     self.report_slowness()
-            if (code != 0 or self.fellows.failed) and self.diagnosis is None and not self.told_verdict:
+            if (code != 0 or self.peers.failed) and self.diagnosis is None and not self.told_verdict:
                 self.gather(self.crew, exit_code=code)
                 self.judge()
         self.crew.close()
@@ -271,7 +271,7 @@ class NodeWatcher(Watcher):
     def _await_others(self, code: int) -> None:
         """After a good end: whether it is one everywhere."""
         deadline = time.monotonic() + ENDING_S
-        while code == 0 and self.fellows.running and not self.fellows.failed and time.monotonic() < deadline:
+        while code == 0 and self.peers.running and not self.peers.failed and time.monotonic() < deadline:
             time.sleep(0.1)
 
     def _hand_over(self, code: int) -> None:
@@ -299,5 +299,5 @@ class NodeWatcher(Watcher):
 
     def save(self, state: str, **more: Any) -> None:
         role = "leader" if self.link.leading is not None else "alone" if self.link.judges else "follower"
-        nodes = [entry.document() for entry in self.fellows.entries()]
+        nodes = [entry.document() for entry in self.peers.entries()]
         Watcher.save(self, state, node=self.link.name, role=role, nodes=nodes, **more)

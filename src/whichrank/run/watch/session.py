@@ -37,7 +37,7 @@ from whichrank.run.watch.streams import Streams, open_streams
 from whichrank.run.watch.watcher import Policy, Watcher
 
 if TYPE_CHECKING:
-    from whichrank.run.nodes.peers import Fellows
+    from whichrank.run.nodes.peers import Peers
 
 UPLOADS = ".uploads"
 INTERESTING = ("bundle", "torch", "attempts", "guard", "verdict.json", "resumed")
@@ -75,11 +75,11 @@ class _Launch:
 
 def run(
     command: Sequence[str], out: Path | None, wish: Wish, *, tell: Tell, audience: Audience | None = None,
-    plan: Plan | None = None, fellows: Fellows | None = None,
+    plan: Plan | None = None, peers: Peers | None = None,
 ) -> int:  # fmt: skip
     """Run the command watched, again and again where the plan says so; returns its code, negative for a signal."""
     given, scheduler = out is not None, Scheduler.here(requeues=plan is not None and plan.requeue)
-    out = _place(out, scheduler.slurm, fellows, tell)
+    out = _place(out, scheduler.slurm, peers, tell)
     if not given:
         tell(f"the results go to {out}")
     audience = audience or Audience()
@@ -105,7 +105,7 @@ def run(
         scheduler.begin()
         try:
             if folder is not None:
-                _watch(launch, out, wish, tell, audience, fellows)
+                _watch(launch, out, wish, tell, audience, peers)
                 watcher = _succeed(launch, before, earlier)
                 watcher.scheduler = scheduler
                 watcher.gdb = watcher.gdb or level.gdb
@@ -165,7 +165,7 @@ def _tell_settings(added: Mapping[str, str], tell: Tell) -> None:
         tell(f"sets {name}={value}")
 
 
-def _place(out: Path | None, slurm: Slurm | None, fellows: Fellows | None, tell: Tell) -> Path:
+def _place(out: Path | None, slurm: Slurm | None, peers: Peers | None, tell: Tell) -> Path:
     """Where the results of this process go; whoever shares the folder with others gets one of its own in there."""
     if out is None and slurm is None:
         try:
@@ -173,8 +173,8 @@ def _place(out: Path | None, slurm: Slurm | None, fellows: Fellows | None, tell:
         except OSError as error:
             raise UsageError(f"can't make a folder for results: {error.strerror}", "Give one by --out.") from error
     out = (out or (slurm.folder if slurm is not None else fresh_folder())).absolute()
-    if fellows is not None and fellows.link.side is not None:
-        out = fellows.place(out)
+    if peers is not None and peers.link.side is not None:
+        out = peers.place(out)
     elif slurm is not None:
         out = slurm.apart(out)
     return open_folder(out, tell, goes_on=partial(requeue.same_job, slurm))
@@ -191,18 +191,18 @@ def _succeed(launch: _Launch, before: Watcher | None, earlier: list[Attempt]) ->
     return watcher
 
 
-def _watch(launch: _Launch, out: Path, wish: Wish, tell: Tell, audience: Audience, fellows: Fellows | None) -> None:
+def _watch(launch: _Launch, out: Path, wish: Wish, tell: Tell, audience: Audience, peers: Peers | None) -> None:
     job, folder = launch.job, launch.folder
     assert folder is not None  # noqa: S101 - for the type checker
     with contextlib.suppress(OSError):  # a full disk; whoever sweeps finds the job by its environment
         private.claim(folder, job.process.pid)
         private.note_results(folder, out)
     kind: Callable[..., Watcher] = Watcher
-    if fellows is not None:
+    if peers is not None:
         from whichrank.run.nodes.watcher import NodeWatcher
 
-        kind = partial(NodeWatcher, fellows=fellows)
-        fellows.link.start(out / UPLOADS)
+        kind = partial(NodeWatcher, peers=peers)
+        peers.link.start(out / UPLOADS)
     launch.watcher = kind(
         Crew(folder), out, tell, policy=wish.policy, end_job=lambda: end(job), output=launch.output,
         places=torch_places({**os.environ, **launch.added}), job_pid=job.process.pid, holds_door=True,
