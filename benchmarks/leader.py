@@ -24,7 +24,7 @@ from whichrank.run.nodes.leader import Leader
 from whichrank.run.nodes.peers import Peers
 from whichrank.run.nodes.snapshot import Snapshot, rows_of
 from whichrank.run.nodes.watcher import NodeWatcher
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.processes import JobProcesses, Member
 
 SHARE = 0.05
 
@@ -67,7 +67,7 @@ def measure(nodes: int = 64, ranks: int = 64, seconds: float = 20.0) -> tuple[fl
         assert isinstance(link.side, Leader)
         tally = Tally("bench")
         watcher = NodeWatcher(
-            Crew(folder), folder, lambda _: None, audience=Audience([tally]), peers=Peers(link, lambda _: None)
+            JobProcesses(folder), folder, lambda _: None, audience=Audience([tally]), peers=Peers(link, lambda _: None)
         )
         link.start(folder / "uploads")
         command = [sys.executable, __file__, "--pretend", str(port), str(nodes), str(ranks)]

@@ -16,7 +16,7 @@ from whichrank.run.nodes.leader import Leader
 from whichrank.run.nodes.peers import Peers
 from whichrank.run.nodes.protocol import Request
 from whichrank.run.nodes.watcher import NodeWatcher
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.processes import JobProcesses, Member
 
 PLACE = "/srv/project/training/loop.py:118 train_one_epoch"
 
@@ -103,6 +103,6 @@ def _watcher(
     folder.mkdir(parents=True, exist_ok=True)
     peers = Peers(link, lambda _: None)
     first = number * per_node
-    made = kind(Crew(folder), folder, lambda _: None, peers=peers, job_of=job, first=first, per_node=per_node)
+    made = kind(JobProcesses(folder), folder, lambda _: None, peers=peers, job_of=job, first=first, per_node=per_node)
     link.start(folder / "uploads")
     return made

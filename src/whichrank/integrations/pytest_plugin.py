@@ -58,7 +58,7 @@ def _watched(item: pytest.Item) -> Generator[None, None, None]:
     from whichrank.run.watch import private
     from whichrank.run.watch.launch import settings
     from whichrank.run.watch.places import torch_places
-    from whichrank.run.watch.processes import Crew
+    from whichrank.run.watch.processes import JobProcesses
 
     out = _place(item)
     (out / "torch").mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def _watched(item: pytest.Item) -> Generator[None, None, None]:
     before = dict(os.environ)
     os.environ.update(settings("production", out / "torch", before))
     os.environ.update(private.variables(folder, before))
-    watcher = _watcher(item, Crew(folder), out)
+    watcher = _watcher(item, JobProcesses(folder), out)
     watcher.places = torch_places(os.environ)
     thread = threading.Thread(target=watcher.run, name="whichrank", daemon=True)
     thread.start()
@@ -79,12 +79,12 @@ def _watched(item: pytest.Item) -> Generator[None, None, None]:
             del os.environ[name]
         os.environ.update(before)
         with suppress(OSError):
-            watcher.crew.close()
+            watcher.job_processes.close()
         private.remove(folder)
         _tidy(out, item)
 
 
-def _watcher(item: pytest.Item, crew: Any, out: Path) -> Watcher:
+def _watcher(item: pytest.Item, job_processes: Any, out: Path) -> Watcher:
     from whichrank.run.watch.watcher import Watcher
 
     ends = not item.config.getoption("--whichrank-report-only")
@@ -98,9 +98,9 @@ def _watcher(item: pytest.Item, crew: Any, out: Path) -> Watcher:
             item.stash[_TOLD] = told
             _print(item, told)
             if ends:
-                _end([(m.words.pid, m.words.start_ticks) for m in self.crew.ranks() if m.alive])
+                _end([(m.words.pid, m.words.start_ticks) for m in self.job_processes.ranks() if m.alive])
 
-    return TestWatcher(crew, out, lambda _line: None, job_pid=os.getpid())
+    return TestWatcher(job_processes, out, lambda _line: None, job_pid=os.getpid())
 
 
 def _verdict(watcher: Watcher) -> str:

@@ -54,19 +54,19 @@ def command(out: Path | None, interval: float, once: bool, web: str, token_file:
     from whichrank.run.watch.view import Pace, following, open_view, read_state, rows
 
     out = out or the_results()
-    crew, pace = open_view(out), Pace(out)
+    job_processes, pace = open_view(out), Pace(out)
     terminal = sys.stdout.isatty()
     console = Console(width=None if terminal or os.environ.get("COLUMNS") else 140)
     try:
-        rows(crew, pace)
+        rows(job_processes, pace)
         time.sleep(interval)
         if once or not terminal:
-            console.print(_view(rows(crew, pace), out, console))
+            console.print(_view(rows(job_processes, pace), out, console))
             return
         with Live(console=console, auto_refresh=False) as live:
-            while (now := following(crew, out)) is not None:
-                crew = now
-                live.update(_view(rows(crew, pace), out, console), refresh=True)
+            while (now := following(job_processes, out)) is not None:
+                job_processes = now
+                live.update(_view(rows(job_processes, pace), out, console), refresh=True)
                 time.sleep(interval)
     except KeyboardInterrupt:
         return

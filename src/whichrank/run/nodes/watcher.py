@@ -20,7 +20,7 @@ from whichrank.run.nodes.protocol import Request
 from whichrank.run.nodes.snapshot import Distant, Snapshot, lost, rows_of
 from whichrank.run.nodes.tree import Passing, assemble
 from whichrank.run.watch.capture import ANSWER_S
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.processes import JobProcesses, Member
 from whichrank.run.watch.watcher import FIRST_LOOK_S, Watcher, seen
 
 MANY, MANY_S = 512, 1.9
@@ -99,7 +99,7 @@ class NodeWatcher(Watcher):
 
     def lost(self, members: list[Member]) -> None:
         if members:
-            self.share(self.crew.ranks(), urgent=True)
+            self.share(self.job_processes.ranks(), urgent=True)
         Watcher.lost(self, members)
 
     def notice(self, now_s: float) -> None:
@@ -150,7 +150,7 @@ class NodeWatcher(Watcher):
         elif request.what == "full":
             Watcher.take(self, ANSWER_S, pauses=True, gdb=self.gdb)
         elif request.what == "gather" and (request.attempt is None or request.attempt >= self.attempt):
-            Watcher.gather(self, self.crew)
+            Watcher.gather(self, self.job_processes)
         elif request.verdict is not None:
             self.told_verdict = True
             leader = self.link.following.leader if self.link.following is not None else "the leader"
@@ -197,10 +197,10 @@ class NodeWatcher(Watcher):
         if pauses:
             self._collect(token)
 
-    def gather(self, crew: Crew, **more: Any) -> None:
-        attempts = {m.words.attempt for m in crew.members.values()}
+    def gather(self, job_processes: JobProcesses, **more: Any) -> None:
+        attempts = {m.words.attempt for m in job_processes.members.values()}
         token = self._ask("gather", max(attempts, default=None))
-        Watcher.gather(self, crew, **more)
+        Watcher.gather(self, job_processes, **more)
         self._collect(token)
 
     def _ask(self, what: protocol.What, attempt: int | None = None, verdict: Judgement | None = None) -> str:
@@ -223,7 +223,9 @@ class NodeWatcher(Watcher):
         """One verdict on all that is there; where another leads, it is the leader's to give."""
         if not self.link.judges:
             return
-        own = record.Entry(self.link.name, "here", [m.rank for m in self.crew.ranks()], clock=self.peers.own_clock)
+        own = record.Entry(
+            self.link.name, "here", [m.rank for m in self.job_processes.ranks()], clock=self.peers.own_clock
+        )
         self.open_bundle()
         try:
             record.write(self.root, self.link.name, [own, *self.peers.entries()], self.job())
@@ -251,9 +253,9 @@ class NodeWatcher(Watcher):
 
     def finish(self, code: int) -> None:
         """The job has ended here: what it left, and a verdict if it ended badly anywhere."""
-        self.crew.look()
+        self.job_processes.look()
         self._ended = code
-        self.share(self.crew.ranks(), urgent=True)
+        self.share(self.job_processes.ranks(), urgent=True)
         self.obey()
         if not self.link.judges:
             self._hand_over(code)
@@ -264,9 +266,9 @@ class NodeWatcher(Watcher):
                 if code == 0:
                     self.report_slowness()
             if (code != 0 or self.peers.failed) and self.diagnosis is None and not self.told_verdict:
-                self.gather(self.crew, exit_code=code)
+                self.gather(self.job_processes, exit_code=code)
                 self.judge()
-        self.crew.close()
+        self.job_processes.close()
 
     def _await_others(self, code: int) -> None:
         """After a good end: whether it is one everywhere."""
@@ -279,7 +281,7 @@ class NodeWatcher(Watcher):
         following = self.link.following
         if code == 0 or self.told_verdict or following is None:
             return
-        Watcher.gather(self, self.crew, exit_code=code)
+        Watcher.gather(self, self.job_processes, exit_code=code)
         token = protocol.new_token("end")
         last = Request("gather", token, within_s=LAST_S)
         if self.passing is not None:

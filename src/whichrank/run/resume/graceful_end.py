@@ -46,7 +46,7 @@ class Ear:
 
     def wind_up(self, number: int) -> None:
         """Let ranks that catch the signal act upon it; then end the job."""
-        ranks = [member.words for member in self.watcher.crew.ranks()]
+        ranks = [member.words for member in self.watcher.job_processes.ranks()]
         told = [words for words in ranks if processes.same(words.pid, words.start_ticks) and catches(words.pid, number)]
         self.tell(f"the end of this job is announced: {f'{len(told)} ranks are told, and ' if told else ''}it is ended")
         for words in told:

@@ -113,7 +113,7 @@ class Member:
 
 
 @dataclass(slots=True)
-class Crew:
+class JobProcesses:
     """All processes that have left words in the private folder."""
 
     folder: Path
@@ -182,9 +182,9 @@ class Crew:
                 pid = parents[pid]
         return found
 
-    def of_attempt(self, number: int) -> Crew:
+    def of_attempt(self, number: int) -> JobProcesses:
         """Those of one attempt alone, as they are known now."""
-        return Crew(self.folder, {name: m for name, m in self.members.items() if m.words.attempt == number})
+        return JobProcesses(self.folder, {name: m for name, m in self.members.items() if m.words.attempt == number})
 
     def watched(self) -> dict[int, Member]:
         """Descriptor -> live member: readable when it ends."""

@@ -19,7 +19,7 @@ from whichrank.run.watch.alarm import Alarm
 from whichrank.run.watch.capture import NO_PLACES, capture, gather, gather_end, keep_history
 from whichrank.run.watch.journal import Journal
 from whichrank.run.watch.places import Output, Torch
-from whichrank.run.watch.processes import Crew
+from whichrank.run.watch.processes import JobProcesses
 from whichrank.run.watch.results_folder import watcher_entry
 from whichrank.run.watch.slowness import verdict_on
 from whichrank.run.watch.stragglers import Straggler, Stragglers
@@ -37,7 +37,7 @@ _LISTED = 16
 class RunRecord:
     """Takes evidence, has it diagnosed, and keeps what came of it; one bundle and one verdict at a time."""
 
-    crew: Crew
+    job_processes: JobProcesses
     out: Path
     tell: Tell
     places: Torch = NO_PLACES
@@ -96,7 +96,9 @@ class RunRecord:
     def take(self, patience_s: float, *, pauses: bool = False, gdb: bool = False) -> None:
         self.name_capture("take")
         bundle = self.open_bundle()
-        capture(self.crew, bundle, self.token, patience_s=patience_s, places=self.places, pauses=pauses, gdb=gdb)
+        capture(
+            self.job_processes, bundle, self.token, patience_s=patience_s, places=self.places, pauses=pauses, gdb=gdb
+        )
         keep_history(bundle, self.out)
         self.keep_output(bundle)
         bundle.close(self.job())
@@ -125,16 +127,16 @@ class RunRecord:
             if data:
                 bundle.add(f"logs/{name}.log", data, "output")
 
-    def gather(self, crew: Crew, **more: Any) -> None:
+    def gather(self, job_processes: JobProcesses, **more: Any) -> None:
         """What the ended have left."""
         if self._withdrawn is not None:
             self._withdrawn = None
             self.put_aside("withdrawn")
         bundle = self.open_bundle()
         if self.all_well:
-            gather_end(crew, bundle)
+            gather_end(job_processes, bundle)
         else:
-            gather(crew, bundle, self.token, places=self.places)
+            gather(job_processes, bundle, self.token, places=self.places)
         keep_history(bundle, self.out)
         self.keep_output(bundle)
         bundle.close({**self.job(), **more})
@@ -163,7 +165,7 @@ class RunRecord:
             return
         from whichrank.report import load
 
-        self.diagnosis = verdict_on(slowest, self.crew.ranks())
+        self.diagnosis = verdict_on(slowest, self.job_processes.ranks())
         for name, file in REPORTS:
             self.journal.write(file, "".join(load(name).render(self.diagnosis)))
         self.tell(f"the verdict: {_in_a_line(self.diagnosis.verdict)}")
@@ -202,7 +204,7 @@ class RunRecord:
         self.audience.on_alarm("withdrawn", went)
 
     def job(self) -> dict[str, Any]:
-        ranks = self.crew.ranks()
+        ranks = self.job_processes.ranks()
         return {
             "world_size": max((m.words.world for m in ranks), default=None),
             "ranks_seen": [m.rank for m in ranks],
@@ -213,7 +215,7 @@ class RunRecord:
     def save(self, state: str, **more: Any) -> None:
         """run.json."""
         told = {"state": state, "attempts": self.base + self.attempt + 1, **self.job(), **self.extra()}
-        private = str(self.crew.folder) if self.crew.folder.is_dir() else None
+        private = str(self.job_processes.folder) if self.job_processes.folder.is_dir() else None
         told |= {
             **self.scheduler.told(),
             "earlier_attempts": self.earlier,
@@ -230,7 +232,7 @@ class RunRecord:
     def close_attempt(self, number: int) -> None:
         try:
             if self.diagnosis is None:
-                self.gather(self.crew.of_attempt(number))
+                self.gather(self.job_processes.of_attempt(number))
                 self.judge()
         except Exception as error:  # noqa: BLE001 - what there is of it is kept all the same
             self.tell(f"can't say what was wrong ({type(error).__name__}: {error})")

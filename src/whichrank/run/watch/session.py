@@ -30,7 +30,7 @@ from whichrank.run.watch import private
 from whichrank.run.watch.conditions import Conditions
 from whichrank.run.watch.launch import Job, settings
 from whichrank.run.watch.places import Output, torch_places
-from whichrank.run.watch.processes import Crew
+from whichrank.run.watch.processes import JobProcesses
 from whichrank.run.watch.results_folder import fresh_folder, open_folder
 from whichrank.run.watch.run_record import RESULTS, Tell
 from whichrank.run.watch.streams import Streams, open_streams
@@ -113,7 +113,7 @@ def run(
                     watcher.guard_with(folder, stop=wish.guard_stop)
                 job.passes_on = Ear(job, watcher, end, tell)
                 if restarts is not None:
-                    restarts.watch(watcher.crew, watcher.end_job)
+                    restarts.watch(watcher.job_processes, watcher.end_job)
                     watcher.extra = restarts.told
                 launch.thread = threading.Thread(target=watcher.run, name="watcher", daemon=True)
                 launch.thread.start()
@@ -204,7 +204,7 @@ def _watch(launch: _Launch, out: Path, wish: Wish, tell: Tell, audience: Audienc
         kind = partial(NodeWatcher, peers=peers)
         peers.link.start(out / UPLOADS)
     launch.watcher = kind(
-        Crew(folder), out, tell, policy=wish.policy, end_job=lambda: end(job), output=launch.output,
+        JobProcesses(folder), out, tell, policy=wish.policy, end_job=lambda: end(job), output=launch.output,
         places=torch_places({**os.environ, **launch.added}), job_pid=job.process.pid, holds_door=True,
         audience=audience, settings=launch.added,
     )  # fmt: skip
@@ -215,13 +215,13 @@ def _watch(launch: _Launch, out: Path, wish: Wish, tell: Tell, audience: Audienc
 
 def _again(restarts: Restarts, watcher: Watcher | None, job: Job, code: int) -> bool:
     """Whether to launch once more, after the wait that is due; the evidence of this launch is put aside then."""
-    outside = watcher is not None and not job.ended_by_us and _was_signalled(watcher.crew)
+    outside = watcher is not None and not job.ended_by_us and _was_signalled(watcher.job_processes)
     asked = job.asked_to_end or (watcher is not None and watcher.scheduler.ends_it(code))
     again = restarts.again(code, asked=asked, outside=outside, hung=job.ended_by_us)
     if again:
         if watcher is not None:
             watcher.save("restarting", exit_code=code)
-            everyone = watcher.crew.members.values()
+            everyone = watcher.job_processes.members.values()
             end_processes((m.words.pid, m.words.start_ticks) for m in everyone if not m.words.flags & BELOW)
         again = restarts.pause()
     if watcher is None:
@@ -239,9 +239,11 @@ def _again(restarts: Restarts, watcher: Watcher | None, job: Job, code: int) -> 
     return again
 
 
-def _was_signalled(crew: Crew) -> bool:
+def _was_signalled(job_processes: JobProcesses) -> bool:
     """Whether the launcher says that somebody sent it a signal; torch's agent raises this then."""
-    return any(not m.words.is_rank and m.words.error.startswith("SignalException") for m in crew.members.values())
+    return any(
+        not m.words.is_rank and m.words.error.startswith("SignalException") for m in job_processes.members.values()
+    )
 
 
 def _prepare(out: Path, wish: Wish, tell: Tell, *, given: bool) -> tuple[dict[str, str], Path | None]:
@@ -284,7 +286,9 @@ def _finish(watcher: Watcher, thread: threading.Thread, code: int, tell: Tell, *
 
 def _left_behind(watcher: Watcher, tell: Tell) -> None:
     """Ranks that outlive their launcher, as when it was killed: told, and ended where that is the policy."""
-    left = [m.words for m in watcher.crew.ranks() if m.words.is_rank and _lives(m.words.pid, m.words.start_ticks)]
+    left = [
+        m.words for m in watcher.job_processes.ranks() if m.words.is_rank and _lives(m.words.pid, m.words.start_ticks)
+    ]
     if not left:
         return
     named = ", ".join(f"rank {words.rank} (process {words.pid})" for words in left[:8]) + (" …" if left[8:] else "")

@@ -71,7 +71,7 @@ class Watcher(RunRecord):
         """The thread: a failure in here is told, and the job goes on unwatched."""
         try:
             if self.holds_door:
-                remember(self.crew.folder)
+                remember(self.job_processes.folder)
             self.scheduler.add_log(self.output)
             self.save("running")
             began = last = time.monotonic()
@@ -88,7 +88,7 @@ class Watcher(RunRecord):
                 elif self.scheduler.nearly_over and not ready:
                     ready = True
                     load_rules()
-                if now_s - began > UNSEEN_S and not self.crew.members:
+                if now_s - began > UNSEEN_S and not self.job_processes.members:
                     self.journal.complain("no Python process of the job can be seen: it runs unwatched")
                 # What the look itself took (a capture, a diagnosis) is no absence.
                 last = time.monotonic()
@@ -101,7 +101,7 @@ class Watcher(RunRecord):
 
     def pause(self) -> None:
         """Until the next look is due, or a process of the job ends."""
-        handles = self.crew.watched()
+        handles = self.job_processes.watched()
         poll = select.poll()
         for handle in handles:
             poll.register(handle, select.POLLIN)
@@ -110,9 +110,9 @@ class Watcher(RunRecord):
 
     def refresh(self) -> list[Member]:
         """Read the words anew; who has ended since is told at once."""
-        before = {m.name for m in self.crew.ranks() if m.alive}
-        ranks = self.crew.look()
-        self.lost([m for m in self.crew.members.values() if m.name in before and not m.alive])
+        before = {m.name for m in self.job_processes.ranks() if m.alive}
+        ranks = self.job_processes.look()
+        self.lost([m for m in self.job_processes.members.values() if m.name in before and not m.alive])
         newest = max((m.words.attempt for m in ranks), default=self.attempt)
         if newest > self.attempt:
             self.begin_attempt(newest)
@@ -131,9 +131,11 @@ class Watcher(RunRecord):
         self.failed, self._failed_attempt = True, attempt
         self.name_capture("lost")
         parents = {m.words.parent for m in bad} if self.holds_door else set()
-        with launcher_hold.held([m.words for m in self.crew.members.values() if m.alive and m.words.pid in parents]):
-            living = [m for m in self.crew.of_attempt(attempt).ranks() if m.alive and not m.stopped]
-            ask_quickly(self.crew, living, self.token, DOOR_S)
+        with launcher_hold.held(
+            [m.words for m in self.job_processes.members.values() if m.alive and m.words.pid in parents]
+        ):
+            living = [m for m in self.job_processes.of_attempt(attempt).ranks() if m.alive and not m.stopped]
+            ask_quickly(self.job_processes, living, self.token, DOOR_S)
         self.note_alarm("crash", f"rank {', '.join(str(m.rank) for m in bad)} ended")
 
     def look(self, now_s: float) -> None:
@@ -184,9 +186,9 @@ class Watcher(RunRecord):
         """How busy they are, while it is quiet; a rank that says no more is told."""
         stuck = any(m.words.stuck_ns and time.time_ns() - m.words.stuck_ns > QUIET_S * 1e9 for m in ranks)
         if stuck or self.alarm.silence(now_s) > QUIET_S:
-            self.crew.measure(now_s)
+            self.job_processes.measure(now_s)
         elif any(m.samples for m in ranks):
-            self.crew.forget_effort()
+            self.job_processes.forget_effort()
         for member in ranks:
             if member.blind and member.words.pid not in self._blind:
                 self._blind.add(member.words.pid)
@@ -233,7 +235,7 @@ class Watcher(RunRecord):
     def confirm(self) -> None:
         """A second look shows no progress: the full capture, the verdict, and the chosen policy."""
         self.note_alarm("confirmed", self.alarm.why)
-        self._stood = {member.rank: member.words.completed for member in self.crew.ranks()}
+        self._stood = {member.rank: member.words.completed for member in self.job_processes.ranks()}
         self.tell(f"the job makes no progress: {self.alarm.why}; taking the evidence")
         try:
             self.take(ANSWER_S, pauses=True, gdb=self.gdb)
@@ -261,7 +263,7 @@ class Watcher(RunRecord):
         if not first or self._stop.is_set():
             return  # the verdict on all of it comes at the end
         try:
-            self.gather(self.crew)
+            self.gather(self.job_processes)
             self.judge()
         except Exception as error:  # noqa: BLE001 - the watch goes on
             self.tell(f"can't say what is wrong ({type(error).__name__}: {error}); the evidence is in {self.out}")
@@ -287,16 +289,16 @@ class Watcher(RunRecord):
 
     def finish(self, code: int) -> None:
         """The job has ended: what it left, and a verdict if it ended badly."""
-        self.crew.look()
+        self.job_processes.look()
         wrong = self.finish_guard()
         if not wrong:
             self.clear(code)
         if code == 0 and not wrong:
             self.report_slowness()
         if wrong or (code != 0 and self.diagnosis is None):
-            self.gather(self.crew, exit_code=code)
+            self.gather(self.job_processes, exit_code=code)
             self.judge()
-        self.crew.close()
+        self.job_processes.close()
 
     def finish_guard(self) -> bool:
         """The last records of the guards; whether there is something to be judged in all of them."""
