@@ -30,7 +30,7 @@ from whichrank.run.nodes.roster import Node, Roster
 from whichrank.run.nodes.shared import Shared
 from whichrank.run.nodes.snapshot import Distant, Snapshot, rows_of, update
 from whichrank.run.nodes.wire import Kind, Stream, WireError
-from whichrank.run.watch.alarm import Alarm, Seen
+from whichrank.run.watch.alarm import Alarm, RankState
 from whichrank.run.watch.processes import Member
 from whichrank.run.watch.watcher import seen
 
@@ -331,7 +331,7 @@ def test_a_rank_looks_the_same_from_afar() -> None:
     # The other clock is two hours ahead: ages don't care.
     update(far, message.snapshot.rows[0], now + 7200 * 10**9)
     one, other = seen(near, time.time_ns()), seen(far, now + 7200 * 10**9)
-    for name in Seen.__slots__:
+    for name in RankState.__slots__:
         expected, found = getattr(one, name), getattr(other, name)
         assert found == (pytest.approx(expected, abs=0.5) if isinstance(expected, float) else expected), name
 
@@ -387,14 +387,14 @@ def test_ranks_that_nobody_watches_may_work() -> None:
         for now in range(40):
             waits = now > 10
             count = min(now, 10) + 1
-            level = alarm.observe(now, [Seen(r, JOINED, count, count - waits, waits, busy=False) for r in (0, 1)])
+            level = alarm.observe(now, [RankState(r, JOINED, count, count - waits, waits, busy=False) for r in (0, 1)])
         assert (level != "calm") == (expected != "calm")
 
 
 def test_a_stopped_rank_is_told_whoever_else_there_is() -> None:
     alarm = Alarm(blind=True)
     for now in range(20):
-        ranks = [Seen(0, JOINED, 5, 4, True), Seen(1, JOINED, 5, 5, False, stopped=True)]
+        ranks = [RankState(0, JOINED, 5, 4, True), RankState(1, JOINED, 5, 5, False, stopped=True)]
         level = alarm.observe(now, ranks)
     assert level != "calm"
 

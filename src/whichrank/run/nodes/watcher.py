@@ -21,7 +21,7 @@ from whichrank.run.nodes.snapshot import Distant, Snapshot, lost, rows_of
 from whichrank.run.nodes.tree import Passing, assemble
 from whichrank.run.watch.capture import ANSWER_S
 from whichrank.run.watch.processes import JobProcesses, Member
-from whichrank.run.watch.watcher import FIRST_LOOK_S, Watcher, seen
+from whichrank.run.watch.watcher import FIRST_LOOK_S, Watcher
 
 MANY, MANY_S = 512, 1.9
 """Ranks; more are weighed every two seconds, so that a leader stays small."""
@@ -81,7 +81,7 @@ class NodeWatcher(Watcher):
             self.weigh(now_s, everyone)
         else:
             now_ns = time.time_ns()
-            self.alarm.observe(now_s, [seen(m, now_ns) for m in everyone])
+            self.alarm.observe(now_s, [rank_state(m, now_ns) for m in everyone])
 
     def share(self, ranks: list[Member], *, urgent: bool = False) -> None:
         """What the leader hears of this node."""

@@ -14,7 +14,7 @@ from typing import Literal
 from whichrank.evidence.bundle import now
 from whichrank.model import last_words as layout
 from whichrank.run.watch import launcher_hold
-from whichrank.run.watch.alarm import Alarm, Level, Seen
+from whichrank.run.watch.alarm import Alarm, Level, RankState
 from whichrank.run.watch.capture import ANSWER_S, ask_quickly, remember
 from whichrank.run.watch.guarding import GuardWatch, keep_aside
 from whichrank.run.watch.processes import Member
@@ -154,7 +154,7 @@ class Watcher(RunRecord):
             self.audience.on_look(now_s, before, ranks)
             return
         now_ns = time.time_ns()
-        level = self.alarm.observe(now_s, [seen(m, now_ns) for m in ranks])
+        level = self.alarm.observe(now_s, [rank_state(m, now_ns) for m in ranks])
         self.audience.on_look(now_s, level, ranks)
         self.slow(now_s, ranks)
         if level != before:
@@ -324,10 +324,10 @@ def load_rules() -> None:
     load("text")
 
 
-def seen(member: Member, now_ns: int) -> Seen:
+def rank_state(member: Member, now_ns: int) -> RankState:
     """A member as the alarm sees it."""
     words = member.words
-    return Seen(
+    return RankState(
         rank=words.rank,
         phase=words.phase,
         enqueued=words.enqueued,
