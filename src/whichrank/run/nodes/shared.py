@@ -25,7 +25,7 @@ from whichrank.run.nodes import protocol
 from whichrank.run.nodes.clock import Offset
 from whichrank.run.nodes.evidence_transfer import MOST as MOST_UPLOAD
 from whichrank.run.nodes.evidence_transfer import pack
-from whichrank.run.nodes.leases import Counted, Lease, Order, Sign, prepare
+from whichrank.run.nodes.leases import Counted, Heartbeat, Lease, Order, prepare
 from whichrank.run.nodes.protocol import Beat, Listing, Opening, Receipt, Request
 from whichrank.run.nodes.roster import Roster, Upload
 from whichrank.run.nodes.snapshot import Snapshot
@@ -91,10 +91,10 @@ class Shared:
         for number in range(1, MOST_NODES):
             name = self.name if number == 1 else f"{self.name}-{number}"
             home = self.folder / "nodes" / name
-            before = self._read(home / "beat", Sign)
+            before = self._read(home / "beat", Heartbeat)
             if before is not None:  # whether its owner lives shows within two turns
                 time.sleep(2 * self.turn_s)
-                now = self._read(home / "beat", Sign)
+                now = self._read(home / "beat", Heartbeat)
                 if now is not None and now.count != before.count:
                     continue
             private_folder(home)
@@ -183,7 +183,7 @@ class Shared:
     def _beat(self) -> None:
         self._count += 1
         ahead, error = self.offset.best or (None, None)
-        sign = Sign(self._instance, self._count, Beat(time.time_ns(), self._last, ahead, error))
+        sign = Heartbeat(self._instance, self._count, Beat(time.time_ns(), self._last, ahead, error))
         self._write(self._home / "beat", protocol.write(sign))
 
     def _expired(self, lease: Lease) -> bool:
@@ -238,7 +238,7 @@ class Shared:
 
     def _hear(self, home: Path, now_ns: int) -> None:
         """What a node has written since the last turn."""
-        sign = self._read(home / "beat", Sign)
+        sign = self._read(home / "beat", Heartbeat)
         seen = self._signs.get(home.name)
         if sign is None:
             self._gone(home.name)
