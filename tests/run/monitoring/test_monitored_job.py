@@ -151,7 +151,7 @@ def look(seen: Seen, url: str, server: Server | None) -> None:
 
 
 @pytest.fixture(scope="module")
-def rank_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     folder = tmp_path_factory.mktemp("monitored")
     (folder / "token").write_text(TOKEN)
     (folder / "token").chmod(0o600)

@@ -83,24 +83,24 @@ def test_another_container_with_the_same_tmp_cleans_up_its_own_only() -> None:
         private.remove(folder)
 
 
-def test_a_watcher_that_is_killed_while_it_holds_the_launcher(tmp_path: Path) -> None:
+def test_a_watcher_that_is_killed_while_it_pauses_the_launcher(tmp_path: Path) -> None:
     """The launcher is stopped for a moment while the others are asked; it must not stay stopped."""
     sleeper = subprocess.Popen(["sleep", "60"])
     code = (
         "import os, sys\n"
         "from whichrank.model.last_words import Words\n"
-        "from whichrank.run.watch import launcher_hold as door\n"
+        "from whichrank.run.watch import launcher_pause\n"
         "from whichrank.worker.lastwords import start_ticks\n"
         f"pid = {sleeper.pid}\n"
-        "with door.held([Words(pid=pid, start_ticks=start_ticks(pid))]):\n"
-        "    print('held', flush=True)\n"
+        "with launcher_pause.paused([Words(pid=pid, start_ticks=start_ticks(pid))]):\n"
+        "    print('paused', flush=True)\n"
         "    os.kill(os.getpid(), 9)\n"
     )
     try:
         watcher = subprocess.run(
             [sys.executable, "-c", code], stdout=-1, text=True, env=watched.environment(), check=False
         )
-        assert (watcher.returncode, watcher.stdout) == (-signal.SIGKILL, "held\n")
+        assert (watcher.returncode, watcher.stdout) == (-signal.SIGKILL, "paused\n")
         deadline = time.monotonic() + 10
         while state(sleeper.pid) == "T":
             assert time.monotonic() < deadline, "it stays stopped"

@@ -205,7 +205,7 @@ def _watch(launch: _Launch, out: Path, wish: Wish, tell: Tell, audience: Audienc
         peers.link.start(out / UPLOADS)
     launch.watcher = kind(
         JobProcesses(folder), out, tell, policy=wish.policy, end_job=lambda: end(job), output=launch.output,
-        places=torch_places({**os.environ, **launch.added}), job_pid=job.process.pid, holds_door=True,
+        places=torch_places({**os.environ, **launch.added}), job_pid=job.process.pid, may_pause_launcher=True,
         audience=audience, settings=launch.added,
     )  # fmt: skip
     audience.begin(out)

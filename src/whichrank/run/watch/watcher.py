@@ -13,7 +13,7 @@ from typing import Literal
 
 from whichrank.evidence.bundle import now
 from whichrank.model import last_words as layout
-from whichrank.run.watch import launcher_hold
+from whichrank.run.watch import launcher_pause
 from whichrank.run.watch.alarm import Alarm, Level, RankState
 from whichrank.run.watch.capture import ANSWER_S, ask_quickly, remember
 from whichrank.run.watch.guarding import GuardWatch, keep_aside
@@ -30,7 +30,7 @@ QUIET_S = 1.5
 """Silence after which it is worth to measure how busy the ranks are."""
 AWAY_S = 10.0
 FIRST_LOOK_S = 2.0
-DOOR_S = 2.0
+LAUNCHER_PAUSE_S = 2.0
 """Dumps without frames take 30 ms; on a host that is busy with many ranks, more."""
 RESUMED_S = 5.0
 RESUMED = 3
@@ -47,7 +47,7 @@ class Watcher(RunRecord):
 
     policy: Policy = "report"
     end_job: Callable[[], None] = lambda: None
-    holds_door: bool = False
+    may_pause_launcher: bool = False
     """Whether the launcher is ours to stop for a moment."""
     gdb: bool = False
     """Whether a confirmed hang is looked at with gdb too: every rank stands still for seconds."""
@@ -70,7 +70,7 @@ class Watcher(RunRecord):
     def run(self) -> None:
         """The thread: a failure in here is told, and the job goes on unwatched."""
         try:
-            if self.holds_door:
+            if self.may_pause_launcher:
                 remember(self.job_processes.folder)
             self.scheduler.add_log(self.output)
             self.save("running")
@@ -130,12 +130,12 @@ class Watcher(RunRecord):
             return
         self.failed, self._failed_attempt = True, attempt
         self.name_capture("lost")
-        parents = {m.words.parent for m in bad} if self.holds_door else set()
-        with launcher_hold.held(
+        parents = {m.words.parent for m in bad} if self.may_pause_launcher else set()
+        with launcher_pause.paused(
             [m.words for m in self.job_processes.members.values() if m.alive and m.words.pid in parents]
         ):
             living = [m for m in self.job_processes.of_attempt(attempt).ranks() if m.alive and not m.stopped]
-            ask_quickly(self.job_processes, living, self.token, DOOR_S)
+            ask_quickly(self.job_processes, living, self.token, LAUNCHER_PAUSE_S)
         self.note_alarm("crash", f"rank {', '.join(str(m.rank) for m in bad)} ended")
 
     def look(self, now_s: float) -> None:
