@@ -60,7 +60,7 @@ class Tree:
             self._stop.wait(0.2)
 
     def known(self) -> set[int]:
-        people = self.root.peers.people(time.monotonic(), 0)
+        people = self.root.nodes.peers.people(time.monotonic(), 0)
         return {rank for m in people for rank in (spread(m.alike) if m.alike else [m.rank])}
 
     def inner(self) -> list[str]:
@@ -92,21 +92,21 @@ def tree(tmp_path: Path) -> Iterator[Tree]:
 def test_a_tree_grows_gives_the_verdict_and_survives_its_inner_nodes(tree: Tree, tmp_path: Path) -> None:
     root = tree.root
     until(lambda: tree.known() == set(range(2, 16)))
-    assert len(root.peers.nodes) == FAN_IN
+    assert len(root.nodes.peers.nodes) == FAN_IN
     assert len(tree.inner()) >= 2
 
     # A hang: the root judges all, and every node hears the verdict.
     tree.job.hung_at = time.time()
     deadline = time.monotonic() + 60
-    while root.diagnosis is None and time.monotonic() < deadline:
+    while root.record.diagnosis is None and time.monotonic() < deadline:
         root.look(time.monotonic())
         time.sleep(0.1)
-    assert root.diagnosis is not None
-    assert root.diagnosis.verdict.culprits.ranks == (tree.stopped,)
-    found = {path.parent.name for path in (root.root / "nodes").glob("*/summary.whichrank")}
+    assert root.record.diagnosis is not None
+    assert root.record.diagnosis.verdict.culprits.ranks == (tree.stopped,)
+    found = {path.parent.name for path in (root.record.case_folder() / "nodes").glob("*/summary.whichrank")}
     assert found == set(tree.nodes), "each node sent a summary, through those between"
-    until(lambda: all(node.told_verdict for node in tree.nodes.values()))
-    entries = {e["name"]: e for e in json.loads((root.root / "nodes.json").read_text())["nodes"]}
+    until(lambda: all(node.nodes.told_verdict for node in tree.nodes.values()))
+    entries = {e["name"]: e for e in json.loads((root.record.case_folder() / "nodes.json").read_text())["nodes"]}
     assert set(entries) == {"root", *tree.nodes}
     assert not any(e["missing"] for e in entries.values())
 
@@ -122,7 +122,7 @@ def test_a_tree_grows_gives_the_verdict_and_survives_its_inner_nodes(tree: Tree,
 
 def _here(root: SimulatedWatcher) -> set[str]:
     now = time.monotonic()
-    nodes = [node for node in root.peers.nodes if node.standing(now) == "here"]
+    nodes = [node for node in root.nodes.peers.nodes if node.standing(now) == "here"]
     return {name for node in nodes for name in (node.name, *(each.name for each in node.below if each.state == "here"))}
 
 

@@ -19,7 +19,7 @@ from whichrank.run.watch.outside import OutsideProcesses, outside_crew
 from whichrank.run.watch.places import torch_places
 from whichrank.run.watch.processes import JobProcesses
 from whichrank.run.watch.results_folder import fresh_folder, open_folder
-from whichrank.run.watch.run_record import Tell
+from whichrank.run.watch.run_record import RunRecord, Tell
 from whichrank.run.watch.watcher import Watcher
 
 HINT = "Give the pid of the launcher (torchrun) or of a rank."
@@ -65,8 +65,8 @@ def _watch(job_processes: JobProcesses, root: int, out: Path, tell: Tell, audien
     row = processes.stat(root)
     rank = next((member.words.pid for member in job_processes.ranks()), root)
     places = torch_places(processes.environ(rank))
-    watcher = Watcher(job_processes, out, tell, places=places, job_pid=root, audience=audience)
-    watcher.whose = f"by{os.getpid()}n"  # another watcher may ask the ranks too, and gets answers of its own
+    watcher = Watcher(RunRecord(job_processes, out, tell, places=places, job_pid=root, audience=audience))
+    watcher.record.whose = f"by{os.getpid()}n"  # another watcher may ask the ranks too, and gets answers of its own
     tell(f"watching the job of process {root}; results go to {out}")
     if isinstance(job_processes, OutsideProcesses):
         for line in limits(job_processes, dumps=bool(places.pipe)):
@@ -85,7 +85,7 @@ def _watch(job_processes: JobProcesses, root: int, out: Path, tell: Tell, audien
     thread.join(60.0)
     # How the launcher ended is not ours to know; a rank that ended badly says enough.
     watcher.finish(1 if watcher.failed else 0)
-    watcher.save("ended")
+    watcher.record.save("ended")
 
 
 def limits(job_processes: OutsideProcesses, *, dumps: bool) -> list[str]:

@@ -28,6 +28,8 @@ Tell = Callable[[str], None]
 
 REPORTS = (("json", "verdict.json"), ("markdown", "report.md"), ("html", "report.html"))
 """The verdict, in every form that a run leaves behind."""
+NODES = "nodes"
+"""The folder of the bundles of all nodes, where there are several."""
 RESULTS = (*(file for _, file in REPORTS), "bundle")
 _LISTED = 16
 """Ranks that are named in a line."""
@@ -66,6 +68,10 @@ class RunRecord:
     """Variables that were added to the job's environment."""
     extra: Callable[[], dict[str, Any]] = dict
     """What else run.json says."""
+    node: str = ""
+    """The name of this node, where several are watched together: their bundles lie side by side."""
+    about_nodes: Callable[[], dict[str, Any]] = dict
+    """What run.json says of the other nodes."""
     whose: str = ""
     """Part of the names of captures, where several watchers ask the same ranks."""
     _captures: int = 0
@@ -105,12 +111,15 @@ class RunRecord:
 
     def open_bundle(self) -> Bundle:
         if self.bundle is None:
-            self.bundle = Bundle(self.journal.evidence() / "bundle", self.scheduler.node)
+            folder = self.case_folder() / NODES / self.node if self.node else self.case_folder()
+            self.bundle = Bundle(folder, self.node or self.scheduler.node)
         return self.bundle
 
     def case_folder(self) -> Path:
-        """What the verdict is given on."""
-        return self.open_bundle().folder
+        """What the verdict is given on; it stays where the first bundle went."""
+        if self.bundle is None:
+            return self.journal.evidence() / "bundle"
+        return self.bundle.folder.parent.parent if self.node else self.bundle.folder
 
     def put_aside(self, place: str) -> Path:
         home = self.journal.evidence() / place
@@ -146,6 +155,7 @@ class RunRecord:
         from whichrank.flows.diagnose.pipeline import diagnose
         from whichrank.report import load
 
+        self.open_bundle()
         self.diagnosis = diagnose([self.case_folder()], jobs=1, views=True)
         for name, file in REPORTS:
             self.journal.write(file, "".join(load(name).render(self.diagnosis)))
@@ -227,15 +237,14 @@ class RunRecord:
             "alarms": self.alarms,
             **self.audience.places,
         }
-        self.journal.save({**told, **more})
+        self.journal.save({**told, **self.about_nodes(), **more})
+
+    def begin_attempt(self, number: int) -> None:
+        self.attempt, self.diagnosis, self.bundle = number, None, None
+        self.alarm, self.stragglers, self.straggled = Alarm(), Stragglers(), {}
 
     def close_attempt(self, number: int) -> None:
-        try:
-            if self.diagnosis is None:
-                self.gather(self.job_processes.of_attempt(number))
-                self.judge()
-        except Exception as error:  # noqa: BLE001 - what there is of it is kept all the same
-            self.tell(f"can't say what was wrong ({type(error).__name__}: {error})")
+        """Its results are put aside, and run.json says what became of it."""
         number += self.base
         self.put_aside(f"attempts/{number}")
         verdict = self.diagnosis.verdict if self.diagnosis else None

@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,8 @@ from whichrank.run.watch.launch import Job, settings
 from whichrank.run.watch.places import Output, torch_places
 from whichrank.run.watch.processes import JobProcesses
 from whichrank.run.watch.results_folder import fresh_folder, open_folder
-from whichrank.run.watch.run_record import RESULTS, Tell
+from whichrank.run.watch.run_record import RESULTS, RunRecord, Tell
+from whichrank.run.watch.scope import Scope, ThisHost
 from whichrank.run.watch.streams import Streams, open_streams
 from whichrank.run.watch.watcher import Policy, Watcher
 
@@ -107,14 +108,14 @@ def run(
             if folder is not None:
                 _watch(launch, out, wish, tell, audience, peers)
                 watcher = _succeed(launch, before, earlier)
-                watcher.scheduler = scheduler
+                watcher.record.scheduler = scheduler
                 watcher.gdb = watcher.gdb or level.gdb
                 if guard:
                     watcher.guard_with(folder, stop=wish.guard_stop)
                 job.passes_on = Ear(job, watcher, end, tell)
                 if restarts is not None:
-                    restarts.watch(watcher.job_processes, watcher.end_job)
-                    watcher.extra = restarts.told
+                    restarts.watch(watcher.record.job_processes, watcher.end_job)
+                    watcher.record.extra = restarts.told
                 launch.thread = threading.Thread(target=watcher.run, name="watcher", daemon=True)
                 launch.thread.start()
         except Exception as error:  # noqa: BLE001 - the job has been started: it is waited for, whatever happens
@@ -184,10 +185,11 @@ def _succeed(launch: _Launch, before: Watcher | None, earlier: list[Attempt]) ->
     """Go on counting where the watcher of the launch before has ended, or the start of the job before."""
     watcher = launch.watcher
     assert watcher is not None  # noqa: S101 - for the type checker
-    watcher.base, watcher.earlier = len(earlier), [attempt.brief() for attempt in earlier]
+    record = watcher.record
+    record.base, record.earlier = len(earlier), [attempt.brief() for attempt in earlier]
     if before is not None:
-        watcher.base = before.base + before.attempt + 1
-        watcher.earlier, watcher.alarms = before.earlier, before.alarms
+        record.base = before.record.base + before.record.attempt + 1
+        record.earlier, record.alarms = before.record.earlier, before.record.alarms
     return watcher
 
 
@@ -197,17 +199,18 @@ def _watch(launch: _Launch, out: Path, wish: Wish, tell: Tell, audience: Audienc
     with contextlib.suppress(OSError):  # a full disk; whoever sweeps finds the job by its environment
         private.claim(folder, job.process.pid)
         private.note_results(folder, out)
-    kind: Callable[..., Watcher] = Watcher
+    scope: Scope = ThisHost()
     if peers is not None:
-        from whichrank.run.nodes.watcher import NodeWatcher
+        from whichrank.run.nodes.all_nodes import AllNodes
 
-        kind = partial(NodeWatcher, peers=peers)
+        scope = AllNodes(peers)
         peers.link.start(out / UPLOADS)
-    launch.watcher = kind(
-        JobProcesses(folder), out, tell, policy=wish.policy, end_job=lambda: end(job), output=launch.output,
-        places=torch_places({**os.environ, **launch.added}), job_pid=job.process.pid, may_pause_launcher=True,
+    places = torch_places({**os.environ, **launch.added})
+    record = RunRecord(
+        JobProcesses(folder), out, tell, output=launch.output, places=places, job_pid=job.process.pid,
         audience=audience, settings=launch.added,
     )  # fmt: skip
+    launch.watcher = Watcher(record, scope, policy=wish.policy, end_job=lambda: end(job), may_pause_launcher=True)
     audience.begin(out)
     audience.listeners[:] = [each for each in audience.listeners if not isinstance(each, Conditions)]
     audience.listeners.append(Conditions(out, folder, launch.command))
@@ -215,27 +218,27 @@ def _watch(launch: _Launch, out: Path, wish: Wish, tell: Tell, audience: Audienc
 
 def _again(restarts: Restarts, watcher: Watcher | None, job: Job, code: int) -> bool:
     """Whether to launch once more, after the wait that is due; the evidence of this launch is put aside then."""
-    outside = watcher is not None and not job.ended_by_us and _was_signalled(watcher.job_processes)
-    asked = job.asked_to_end or (watcher is not None and watcher.scheduler.ends_it(code))
+    outside = watcher is not None and not job.ended_by_us and _was_signalled(watcher.record.job_processes)
+    asked = job.asked_to_end or (watcher is not None and watcher.record.scheduler.ends_it(code))
     again = restarts.again(code, asked=asked, outside=outside, hung=job.ended_by_us)
     if again:
         if watcher is not None:
-            watcher.save("restarting", exit_code=code)
-            everyone = watcher.job_processes.members.values()
+            watcher.record.save("restarting", exit_code=code)
+            everyone = watcher.record.job_processes.members.values()
             end_processes((m.words.pid, m.words.start_ticks) for m in everyone if not m.words.flags & BELOW)
         again = restarts.pause()
     if watcher is None:
         return again
     if again:
         try:
-            watcher.close_attempt(watcher.attempt)
+            watcher.close_attempt(watcher.record.attempt)
         except Exception as error:  # noqa: BLE001 - the job's return is worth more than its papers
             restarts.tell(f"can't put the evidence of this attempt aside: {type(error).__name__}: {error}")
     elif restarts.stopped and code != 0 and not asked:
-        watcher.note_alarm("gave up", restarts.stopped)
+        watcher.record.note_alarm("gave up", restarts.stopped)
         restarts.tell(f"the job is not started again: {restarts.stopped}")
     if not again:
-        watcher.save("ended", exit_code=code, ended_on_request=asked)
+        watcher.record.save("ended", exit_code=code, ended_on_request=asked)
     return again
 
 
@@ -272,13 +275,13 @@ def _finish(watcher: Watcher, thread: threading.Thread, code: int, tell: Tell, *
     """The end of the watch; an error in here must not change the job's code."""
     watcher.stop()
     thread.join(60.0)
-    by_scheduler = watcher.scheduler.ends_it(code)
+    by_scheduler = watcher.record.scheduler.ends_it(code)
     try:
         if by_scheduler or not asked:
             watcher.finish(code)
         else:
-            watcher.report_slowness()
-        watcher.save("ended", exit_code=code, ended_on_request=asked or by_scheduler)
+            watcher.record.report_slowness()
+        watcher.record.save("ended", exit_code=code, ended_on_request=asked or by_scheduler)
     except Exception as error:  # noqa: BLE001 - the job's code is worth more
         tell(f"can't report on the job: {type(error).__name__}: {error}")
     _left_behind(watcher, tell)
@@ -287,7 +290,9 @@ def _finish(watcher: Watcher, thread: threading.Thread, code: int, tell: Tell, *
 def _left_behind(watcher: Watcher, tell: Tell) -> None:
     """Ranks that outlive their launcher, as when it was killed: told, and ended where that is the policy."""
     left = [
-        m.words for m in watcher.job_processes.ranks() if m.words.is_rank and _lives(m.words.pid, m.words.start_ticks)
+        m.words
+        for m in watcher.record.job_processes.ranks()
+        if m.words.is_rank and _lives(m.words.pid, m.words.start_ticks)
     ]
     if not left:
         return
