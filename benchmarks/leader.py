@@ -24,7 +24,7 @@ from whichrank.run.nodes.joining import Joining, join
 from whichrank.run.nodes.leader import Leader
 from whichrank.run.nodes.peers import Peers
 from whichrank.run.nodes.snapshot import Snapshot, rows_of
-from whichrank.run.watch.processes import JobProcesses, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.run.watch.run_record import RunRecord
 from whichrank.run.watch.watcher import Watcher
 

@@ -37,7 +37,7 @@ from whichrank.run.nodes.all_nodes import AllNodes  # noqa: E402
 from whichrank.run.nodes.condensing import condensed, count_of  # noqa: E402
 from whichrank.run.nodes.leader import FAN_IN  # noqa: E402
 from whichrank.run.nodes.snapshot import Below, Snapshot, rows_of  # noqa: E402
-from whichrank.run.watch.processes import Member  # noqa: E402
+from whichrank.run.watch.job_processes import Member  # noqa: E402
 
 WAIT_S = 600.0
 OWN = 8

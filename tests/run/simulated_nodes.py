@@ -15,7 +15,7 @@ from whichrank.run.nodes.follower import Follower
 from whichrank.run.nodes.joining import Link
 from whichrank.run.nodes.leader import Leader
 from whichrank.run.nodes.peers import Peers
-from whichrank.run.watch.processes import JobProcesses, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.run.watch.run_record import RunRecord
 from whichrank.run.watch.watcher import Watcher
 

@@ -31,7 +31,7 @@ from whichrank.run.nodes.shared import Shared
 from whichrank.run.nodes.snapshot import Distant, Snapshot, rows_of, update
 from whichrank.run.nodes.wire import Kind, Stream, WireError
 from whichrank.run.watch.alarm import Alarm, RankState
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 from whichrank.run.watch.watcher import seen
 
 QUIET: dict[str, str] = {}

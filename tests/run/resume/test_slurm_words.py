@@ -19,7 +19,7 @@ from whichrank.run.resume import requeue, slurm
 from whichrank.run.resume.checkpoints import Checkpoint, Found
 from whichrank.run.resume.decision import Attempt, Plan
 from whichrank.run.resume.scheduler import Heard, Scheduler
-from whichrank.run.watch.processes import JobProcesses, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.worker import lastwords
 
 STEP = {

@@ -14,7 +14,7 @@ import pytest
 from whichrank.evidence.collectors import processes
 from whichrank.model.last_words import Words
 from whichrank.run.watch.capture.asking import ask_quickly, await_all, framed, frames_s
-from whichrank.run.watch.processes import JobProcesses, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 
 
 def member(pid: int, beat_ago_s: float) -> Member:

@@ -8,7 +8,7 @@ import pytest
 
 from whichrank.model import last_words as layout
 from whichrank.model.last_words import Words
-from whichrank.run.watch.processes import JobProcesses, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 
 NOWHERE = Path("/nonexistent")
 

@@ -21,7 +21,7 @@ from whichrank.run.nodes.protocol import Request
 from whichrank.run.nodes.snapshot import Distant, Snapshot, lost, rows_of
 from whichrank.run.nodes.tree import Passing, assemble
 from whichrank.run.watch.capture import ANSWER_S
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 from whichrank.run.watch.run_record import RunRecord
 from whichrank.run.watch.watcher import FIRST_LOOK_S, Watcher, rank_state
 

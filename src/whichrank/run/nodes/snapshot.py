@@ -14,7 +14,7 @@ import msgspec
 
 from whichrank.model import last_words as layout
 from whichrank.model.last_words import Words
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 
 MOST_ROWS = 4096
 """Ranks of one node."""

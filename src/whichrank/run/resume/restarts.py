@@ -25,7 +25,7 @@ from whichrank.run.monitoring.listeners import Silent
 from whichrank.run.resume import checkpoints, decision, escalation
 from whichrank.run.resume.decision import Attempt, Plan
 from whichrank.run.watch.alarm import Level
-from whichrank.run.watch.processes import JobProcesses, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.worker import resume
 
 EXCLUDED = "excluded_hosts"

@@ -14,7 +14,7 @@ from pathlib import Path
 from whichrank.evidence.collectors import tools
 from whichrank.model import last_words as layout
 from whichrank.run.watch.collect import crew_of
-from whichrank.run.watch.processes import JobProcesses, Member, handle_on
+from whichrank.run.watch.job_processes import JobProcesses, Member, handle_on
 
 LOOK_S = 1.0
 FIND_S = 5.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from whichrank.model.verdict import Diagnosis
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 
 if TYPE_CHECKING:
     from whichrank.run.watch.watcher import Watcher

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
 
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 
 BLOCK_S = 5.0
 BLOCKS, FEWEST = 12, 6

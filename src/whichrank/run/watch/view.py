@@ -16,8 +16,8 @@ from whichrank.evidence.collectors import processes
 from whichrank.model import last_words as layout
 from whichrank.model.errors import UsageError
 from whichrank.run.watch.capture.files import tail
+from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.run.watch.outside import OutsideProcesses, outside_crew
-from whichrank.run.watch.processes import JobProcesses, Member
 from whichrank.run.watch.samples import NAME
 
 LATE_S = 1.0

@@ -17,7 +17,7 @@ from whichrank.run.watch import launcher_pause
 from whichrank.run.watch.alarm import Level, RankState
 from whichrank.run.watch.capture import ANSWER_S, ask_quickly, remember
 from whichrank.run.watch.guarding import GuardWatch, keep_aside
-from whichrank.run.watch.processes import JobProcesses, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.run.watch.run_record import RunRecord
 from whichrank.run.watch.scope import Scope, ThisHost
 

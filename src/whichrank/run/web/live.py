@@ -15,7 +15,7 @@ from whichrank.run.monitoring.exporter import address
 from whichrank.run.monitoring.listeners import Silent
 from whichrank.run.token import load_token
 from whichrank.run.watch.alarm import Level
-from whichrank.run.watch.processes import JobProcesses, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.run.watch.view import Pace, following, open_view, read_state, rows, rows_of
 from whichrank.run.web.server import Server
 from whichrank.run.web.state import State

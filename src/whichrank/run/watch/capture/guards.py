@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whichrank.evidence.bundle import Bundle
 from whichrank.run.watch.capture.files import read
-from whichrank.run.watch.processes import JobProcesses
+from whichrank.run.watch.job_processes import JobProcesses
 
 SUFFIX = ".guard"
 

@@ -11,7 +11,7 @@ from typing import Any
 from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import conditions, processes
 from whichrank.run.watch.capture.files import document, read, tail
-from whichrank.run.watch.processes import JobProcesses, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.run.watch.samples import NAME, OLDER
 
 ERROR_LIMIT = 16 << 20

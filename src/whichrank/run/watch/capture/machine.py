@@ -12,7 +12,7 @@ from whichrank.evidence.collectors.tools import NO_ANSWER
 from whichrank.run.watch.capture.aside import Aside
 from whichrank.run.watch.capture.files import read
 from whichrank.run.watch.capture.start import FABRIC, GPUS, started_s
-from whichrank.run.watch.processes import JobProcesses, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 
 ALL_S = 9.0
 """For all of it; each has a smaller limit of its own."""

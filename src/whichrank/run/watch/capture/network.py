@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from whichrank.evidence.bundle import Bundle
 from whichrank.run.watch.capture.files import read
-from whichrank.run.watch.processes import JobProcesses, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.worker import network, sockets
 from whichrank.worker.surroundings import START
 

@@ -14,7 +14,7 @@ from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import outline, processes, tools
 from whichrank.run.watch.capture.aside import Aside
 from whichrank.run.watch.capture.files import read
-from whichrank.run.watch.processes import JobProcesses, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 
 SIGNALLED_S = 1.0
 SPIED_S = 30.0

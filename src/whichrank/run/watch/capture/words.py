@@ -9,7 +9,7 @@ from typing import Any
 from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import processes
 from whichrank.model import last_words as layout
-from whichrank.run.watch.processes import JobProcesses, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 
 
 def keep_words(job_processes: JobProcesses, bundle: Bundle) -> None:
