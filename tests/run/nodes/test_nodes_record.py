@@ -23,9 +23,9 @@ from whichrank.records.host import HostClock
 from whichrank.records.log import LogEvent
 from whichrank.records.network import TcpSocket
 from whichrank.rules.host_resources import host_lost
-from whichrank.run.nodes import record
+from whichrank.run.nodes import nodes_file as record
 from whichrank.run.nodes.judgement import restored, shortened
-from whichrank.run.nodes.record import Entry
+from whichrank.run.nodes.nodes_file import Entry
 from whichrank.timeline.case import Case, build_case
 from whichrank.timeline.clocks.collectives import Clock
 from whichrank.timeline.clocks.hosts import on_one_clock, refined

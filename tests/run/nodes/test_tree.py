@@ -16,9 +16,9 @@ from tests.run.watched import free_port
 from whichrank.model.last_words import IN_COLLECTIVE, JOINED, Words
 from whichrank.run.nodes.condensing import condensed, count_of, ranges, spread
 from whichrank.run.nodes.follower import Follower
+from whichrank.run.nodes.node_tree import BACK_S, entries_below, hoist, orphans
 from whichrank.run.nodes.roster import Node
 from whichrank.run.nodes.snapshot import Below, Distant, Snapshot, rows_of, update
-from whichrank.run.nodes.tree import BACK_S, entries_below, hoist, orphans
 from whichrank.run.watch.alarm import patience
 from whichrank.run.watch.job_processes import Member
 from whichrank.run.watch.watcher import seen

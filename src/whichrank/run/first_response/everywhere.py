@@ -25,7 +25,7 @@ from whichrank.model.errors import UsageError
 from whichrank.model.files import private_folder
 from whichrank.model.views import Unseen
 from whichrank.run.first_response import travelling
-from whichrank.run.nodes import record
+from whichrank.run.nodes import nodes_file as record
 from whichrank.run.nodes.evidence_transfer import unpack
 
 Depth = Literal["full", "stacks"]

@@ -11,15 +11,15 @@ from typing import Any
 
 from whichrank.model.last_words import JOINED, Words
 from whichrank.model.verdict import Diagnosis
+from whichrank.run.nodes import nodes_file as node_list
 from whichrank.run.nodes import protocol
-from whichrank.run.nodes import record as node_list
 from whichrank.run.nodes.condensing import count_of
 from whichrank.run.nodes.joining import Link
 from whichrank.run.nodes.judgement import Judgement, restored, shortened
+from whichrank.run.nodes.node_tree import Passing, assemble
 from whichrank.run.nodes.peers import Peers
 from whichrank.run.nodes.protocol import Request
 from whichrank.run.nodes.snapshot import Distant, Snapshot, lost, rows_of
-from whichrank.run.nodes.tree import Passing, assemble
 from whichrank.run.watch.capture import ANSWER_S
 from whichrank.run.watch.job_processes import Member
 from whichrank.run.watch.run_record import RunRecord

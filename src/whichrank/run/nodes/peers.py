@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from whichrank.run.nodes import record
+from whichrank.run.nodes import nodes_file as record
 from whichrank.run.nodes.evidence_transfer import unpack
 from whichrank.run.nodes.joining import Link
+from whichrank.run.nodes.node_tree import entries_below, hoist, orphans
+from whichrank.run.nodes.nodes_file import Entry
 from whichrank.run.nodes.protocol import Listed
-from whichrank.run.nodes.record import Entry
 from whichrank.run.nodes.roster import Node, Standing
 from whichrank.run.nodes.shared import Shared
 from whichrank.run.nodes.snapshot import Distant
-from whichrank.run.nodes.tree import entries_below, hoist, orphans
 
 MISSING_S = 30.0
 """After which it is told that nodes have not come, or that the leader has not."""

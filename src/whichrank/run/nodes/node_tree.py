@@ -21,10 +21,11 @@ from whichrank.evidence.summary.head import NAME as SUMMARY
 from whichrank.model.files import private_folder
 from whichrank.model.last_words import JOINED, Words
 from whichrank.model.manifest import NAME as MANIFEST
-from whichrank.run.nodes import protocol, record
+from whichrank.run.nodes import nodes_file as record
+from whichrank.run.nodes import protocol
 from whichrank.run.nodes.condensing import condensed, ranges, spread
+from whichrank.run.nodes.nodes_file import Entry
 from whichrank.run.nodes.protocol import Request
-from whichrank.run.nodes.record import Entry
 from whichrank.run.nodes.roster import Node
 from whichrank.run.nodes.snapshot import Below, Distant, Row, lost
 
