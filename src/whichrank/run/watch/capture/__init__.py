@@ -13,8 +13,7 @@ from whichrank.evidence.collectors import environment, host_tables, processes
 from whichrank.run.watch.capture.asking import ask, ask_quickly, await_all, await_torch, frames_s, ring_torch
 from whichrank.run.watch.capture.dumps import dump_of, keep_groups
 from whichrank.run.watch.capture.guards import keep_guards
-from whichrank.run.watch.capture.logs import keep_errors, keep_history, keep_output
-from whichrank.run.watch.capture.machine import (
+from whichrank.run.watch.capture.host_state import (
     Questions,
     keep_gpus,
     keep_log,
@@ -22,10 +21,11 @@ from whichrank.run.watch.capture.machine import (
     keep_ras,
     keep_tables,
 )
+from whichrank.run.watch.capture.last_words import keep_words, told
+from whichrank.run.watch.capture.logs import keep_errors, keep_history, keep_output
 from whichrank.run.watch.capture.network import keep_namespaces, keep_sockets
 from whichrank.run.watch.capture.stacks import debugged_stacks, keep_outline, native_stacks, spy_on_all, stacks_of
 from whichrank.run.watch.capture.start import remember
-from whichrank.run.watch.capture.words import keep_words, told
 from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.run.watch.places import Torch
 from whichrank.worker import network
