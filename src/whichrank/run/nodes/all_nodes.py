@@ -11,8 +11,7 @@ from typing import Any
 
 from whichrank.model.last_words import JOINED, Words
 from whichrank.model.verdict import Diagnosis
-from whichrank.run.nodes import nodes_file as node_list
-from whichrank.run.nodes import protocol
+from whichrank.run.nodes import nodes_file, protocol
 from whichrank.run.nodes.condensing import count_of
 from whichrank.run.nodes.joining import Link
 from whichrank.run.nodes.judgement import Judgement, restored, shortened
@@ -174,7 +173,7 @@ class AllNodes:
         folder, attempt = self.record.open_bundle().folder, request.attempt
         if attempt is not None and attempt < self.record.attempt:
             earlier = self.record.case_folder().parent / "attempts" / str(attempt + self.record.base)
-            folder = earlier / "bundle" / node_list.FOLDER / folder.name
+            folder = earlier / "bundle" / nodes_file.FOLDER / folder.name
         if self.link.following is not None:
             try:
                 with tempfile.TemporaryDirectory(prefix=".upload.", dir=self.record.case_folder().parent) as drafts:
@@ -212,10 +211,10 @@ class AllNodes:
         """Write down which nodes were there."""
         kept = self.record
         ranks = [m.rank for m in kept.job_processes.ranks()]
-        own = node_list.Entry(self.link.name, "here", ranks, clock=self.peers.own_clock)
+        own = nodes_file.Entry(self.link.name, "here", ranks, clock=self.peers.own_clock)
         kept.open_bundle()
         try:
-            node_list.write(kept.case_folder(), self.link.name, [own, *self.peers.entries()], kept.job())
+            nodes_file.write(kept.case_folder(), self.link.name, [own, *self.peers.entries()], kept.job())
         except OSError as error:
             kept.journal.complain(f"can't write down which nodes were there: {error.strerror}")
 

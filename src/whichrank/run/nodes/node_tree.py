@@ -21,8 +21,7 @@ from whichrank.evidence.summary.head import NAME as SUMMARY
 from whichrank.model.files import private_folder
 from whichrank.model.last_words import JOINED, Words
 from whichrank.model.manifest import NAME as MANIFEST
-from whichrank.run.nodes import nodes_file as record
-from whichrank.run.nodes import protocol
+from whichrank.run.nodes import nodes_file, protocol
 from whichrank.run.nodes.condensing import condensed, ranges, spread
 from whichrank.run.nodes.nodes_file import Entry
 from whichrank.run.nodes.protocol import Request
@@ -97,7 +96,7 @@ def orphans(nodes: Sequence[Node], now: float) -> list[Distant]:
 
 
 def entries_below(nodes: Sequence[Node], now: float, passed_on: AbstractSet[str]) -> list[Entry]:
-    """The nodes that are not heard directly, for the record."""
+    """The nodes that are not heard directly, for the nodes_file."""
     here = _instances(node for node in nodes if node.standing(now) == "here")
     found: dict[str, Entry] = {}
     for node in sorted(nodes, key=lambda node: node.standing(now) == "here"):
@@ -131,7 +130,7 @@ def _instances(nodes: Iterable[Node]) -> set[str]:
 
 def hoist(folder: Path, name: str) -> set[str]:
     """What came inside the upload of one node goes beside it; returns the nodes that it is of."""
-    inner = folder / name / record.FOLDER
+    inner = folder / name / nodes_file.FOLDER
     moved = set()
     for each in sorted(inner.iterdir()) if inner.is_dir() else []:
         if not each.is_dir() or not protocol.plain(each.name) or each.name == name:
@@ -156,7 +155,7 @@ def assemble(nodes: Path, own: Path, drafts: Path, *, reduced: bool) -> Path:
         shutil.copytree(own, draft, copy_function=_linked)
     for each in sorted(nodes.iterdir()):
         if each.is_dir() and each != own and not each.name.startswith("."):
-            shutil.copytree(each, draft / record.FOLDER / each.name, copy_function=_linked)
+            shutil.copytree(each, draft / nodes_file.FOLDER / each.name, copy_function=_linked)
     return draft
 
 

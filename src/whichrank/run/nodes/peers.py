@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from whichrank.run.nodes import nodes_file as record
+from whichrank.run.nodes import nodes_file
 from whichrank.run.nodes.evidence_transfer import unpack
 from whichrank.run.nodes.joining import Link
 from whichrank.run.nodes.node_tree import entries_below, hoist, orphans
@@ -43,7 +43,7 @@ class Peers:
 
     def place(self, out: Path) -> Path:
         """Where the results of this node go: all nodes are given the same folder, and may share it."""
-        return out / record.FOLDER / self.link.name if self.link.following is not None else out
+        return out / nodes_file.FOLDER / self.link.name if self.link.following is not None else out
 
     @property
     def nodes(self) -> list[Node]:
@@ -179,18 +179,18 @@ class Peers:
                 if self._kept.get(node.name) != upload.token:
                     self._open(root, node, upload.path, upload.token)
             elif node.name not in self._kept:
-                record.keep_last_seen(root, node.name, node.last_seen())
+                nodes_file.keep_last_seen(root, node.name, node.last_seen())
 
     def _open(self, root: Path, node: Node, path: Path, token: str) -> None:
         try:
-            refused = unpack(path, root / record.FOLDER / node.name)
+            refused = unpack(path, root / nodes_file.FOLDER / node.name)
         except OSError as error:
             if node.upload is not None:
                 node.upload.why = f"the leader can't write it: {error.strerror}"
             self._once(f"can't keep the evidence of {node.name}: {error.strerror}")
             return
         self._kept[node.name] = token
-        self._passed_on |= hoist(root / record.FOLDER, node.name)
+        self._passed_on |= hoist(root / nodes_file.FOLDER, node.name)
         for line in refused[:4]:
             self._once(f"refused of {node.name}: {line}")
         if not isinstance(self.link.side, Shared):
@@ -198,7 +198,7 @@ class Peers:
                 path.unlink()
 
     def entries(self) -> list[Entry]:
-        """All others, for the record."""
+        """All others, for the nodes_file."""
         now = time.monotonic()
         own = self._entries_of_follower() if self.link.following is not None else []
         direct = [self._entry(node, node.standing(now)) for node in self.nodes]

@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
     pytest.mark.slow,
 ]
-JOB = Path(__file__).parents[1] / "capture_job.py"
+JOB = Path(__file__).parents[2] / "capture_job.py"
 KINDS = ("idle", "held", "stop", "raise")
 NEEDS_SPY = pytest.mark.skipif(tools.py_spy() is None, reason="py-spy is not installed")
 
