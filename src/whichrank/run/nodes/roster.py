@@ -49,7 +49,6 @@ class Node:
     name: str
     instance: str = ""
     address: str = ""
-    joined_ns: int = field(default_factory=time.time_ns)
     heard: float = field(default_factory=time.monotonic)
     heard_ns: int = field(default_factory=time.time_ns)
     open: bool = True
