@@ -32,7 +32,7 @@ from whichrank.run.nodes.snapshot import Distant, Snapshot, rows_of, update
 from whichrank.run.nodes.wire import Kind, Stream, WireError
 from whichrank.run.watch.alarm import Alarm, RankState
 from whichrank.run.watch.job_processes import Member
-from whichrank.run.watch.watcher import seen
+from whichrank.run.watch.watcher import rank_state
 
 QUIET: dict[str, str] = {}
 
@@ -330,7 +330,7 @@ def test_a_rank_looks_the_same_from_afar() -> None:
     assert message.snapshot is not None
     # The other clock is two hours ahead: ages don't care.
     update(far, message.snapshot.rows[0], now + 7200 * 10**9)
-    one, other = seen(near, time.time_ns()), seen(far, now + 7200 * 10**9)
+    one, other = rank_state(near, time.time_ns()), rank_state(far, now + 7200 * 10**9)
     for name in RankState.__slots__:
         expected, found = getattr(one, name), getattr(other, name)
         assert found == (pytest.approx(expected, abs=0.5) if isinstance(expected, float) else expected), name

@@ -21,7 +21,7 @@ from whichrank.run.nodes.roster import Node
 from whichrank.run.nodes.snapshot import Below, Distant, Snapshot, rows_of, update
 from whichrank.run.watch.alarm import patience
 from whichrank.run.watch.job_processes import Member
-from whichrank.run.watch.watcher import seen
+from whichrank.run.watch.watcher import rank_state
 
 FAN_IN, NODES = 2, 9
 
@@ -161,7 +161,7 @@ def test_few_rows_say_what_many_said(kind: str) -> None:
     few = afar(afar(members) if kind == "two levels" else members)
     assert len(few) <= 3
     assert sum(map(count_of, few)) == 64
-    whole, short = (patience([seen(m, now) for m in group]) for group in (members, few))
+    whole, short = (patience([rank_state(m, now) for m in group]) for group in (members, few))
     assert (whole.kind, whole.limit_s) == (short.kind, short.limit_s)
     assert [s.rank for s in whole.away] == [s.rank for s in short.away]
     moved = [

@@ -15,10 +15,6 @@ so, the others are named. A barrier that gave up tells more than one that was on
 ## Example
 `Timed out after 901 seconds waiting for clients. 7/8 clients joined.`
 
-## Fix
-Look for the ranks that are missing: did their processes start, and what did they print? See that every node was
-started with the same endpoint and can reach it.
-
 ## Limits
 The store itself does not know who is missing.
 """
@@ -27,6 +23,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
@@ -39,10 +36,7 @@ CAUSE = "missing-rank-at-init"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Look for the ranks that are missing: did their processes start, and what did they print?",
-        "See that every node was started with the same endpoint and can reach it.",
-    ),
+    fix=fix(CAUSE),
     category="hang",
 )
 

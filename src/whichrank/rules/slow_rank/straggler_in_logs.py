@@ -13,9 +13,6 @@ rank, over many steps, and stand clear of the others. Times of day are not compa
 ## Example
 Rank 5 prints 0.61 s per step, the others 0.42 s.
 
-## Fix
-Compare that rank's GPU clocks, CPU load and data source with a neighbour's.
-
 ## Limits
 In a synchronised loop all ranks print the same time per step, whoever is slow: then only dumps with timing tell.
 """
@@ -24,6 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
 from whichrank.rules import wording
@@ -63,9 +61,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
                 Alternative("input-bound", 0.15, "its data may come slower"),
                 Alternative("cpu-starved", 0.1, "it may lack CPU"),
             ),
-            fix=(
-                "Compare that rank with a neighbour: GPU clocks and temperature, CPU load and affinity, data source.",
-            ),
+            fix=fix(CAUSE),
         )
     ]
 
