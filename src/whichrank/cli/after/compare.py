@@ -1,4 +1,4 @@
-"""What changed between the run that worked and the one that did not."""
+"""Show what changed between a run that worked and one that did not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from whichrank.cli.terminal.output import write
 @click.command(name="compare")
 @click.argument("a", type=click.Path(exists=True, path_type=Path))
 @click.argument("b", type=click.Path(exists=True, path_type=Path))
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", help="How to tell it.")
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", help="Report format.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
 @click.pass_context
 def command(ctx: click.Context, a: Path, b: Path, format_: str, output: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""What went wrong, which rank, why, and what to do: from dumps, logs and bundles.
+"""Find what went wrong, on which rank, why, and what to do, from dumps, logs and bundles.
 
 Nothing that is read is executed, and no running process is touched.
 """
@@ -55,7 +55,7 @@ def rendered(diagnosis: Diagnosis, name: str, output: Path | None, *, verbose: b
 @click.command(name="diagnose")
 @rules_option
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("--format", "format_", type=click.Choice(report.names()), help="How to tell it (default: text).")
+@click.option("--format", "format_", type=click.Choice(report.names()), help="Report format (default: text).")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
 @click.option(
     "--source",

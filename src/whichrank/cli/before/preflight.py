@@ -1,4 +1,4 @@
-"""Are these hosts fit to start a job? Checks GPUs, fabric, limits, leftovers, and every way between hosts."""
+"""Check hosts before a job starts: GPUs, fabric, limits, leftovers, and the paths between hosts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FORMATS = ("text", "json", "markdown", "html", "junit")
 @click.option("--yes", is_flag=True, help="With --clean: don't ask.")
 @click.option("--root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Judge a recorded tree.")
 @click.option("--exclude-file", type=click.Path(dir_okay=False, path_type=Path), help="Write unfit hosts here.")
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", help="How to tell it.")
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", help="Report format.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.pass_context

@@ -1,4 +1,4 @@
-"""Gather the evidence of a running job into a bundle, now: on this host, or on all nodes of the job."""
+"""Collect evidence from a running job, on this host or on all of its nodes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ PACKETS_MORE_S = 8.0
     metavar="SECONDS",
     help="With nodes: also capture the packets of the job's ports (headers only), where that is permitted.",
 )
-@click.option("--format", "format_", type=click.Choice(report.names()), help="With nodes: how to tell the verdict.")
+@click.option("--format", "format_", type=click.Choice(report.names()), help="With nodes: report format.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="With nodes: write the report here.")
 @click.option("--quiet", is_flag=True, help="No summary on stderr.")
 @click.pass_context
@@ -85,7 +85,7 @@ def command(
     """Stacks, flight-recorder dumps, states and settings of every rank; the job goes on.
 
     On this host: PID is the launcher or a rank; without it, the job that `whichrank run` watches here. A job that
-    was started without it gives what can be had from outside: /proc, py-spy, torch's own pipe.
+    was started without it is seen from outside: /proc, py-spy, torch's own pipe.
 
     On many nodes: name them, and one command takes the evidence of all of them at the same time, brings it back
     into one bundle and gives the verdict. The nodes need Python 3.8 and a way in (ssh, srun, kubectl or Ray), nothing

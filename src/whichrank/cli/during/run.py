@@ -1,4 +1,4 @@
-"""Run a job watched: the same job, and the verdict when it hangs or dies."""
+"""Run a job under watch, and get the verdict when it hangs or crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Look at a watched job while it runs: what every rank does, who is late, alarms, the last verdict."""
+"""Show a running job: what every rank does, who is late, alarms, the last verdict."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NARROW = ("rank", "doing", "step", "per s", "late s")
 @click.option(
     "--interval", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Seconds between looks."
 )
-@click.option("--once", is_flag=True, help="Look once and leave, as when the output is no terminal.")
+@click.option("--once", is_flag=True, help="Look once and leave, as when the output is not a terminal.")
 @click.option("--web", metavar="[ADDR:]PORT", default="", help="Show it as a live page in a browser (port 0: any).")
 @click.option(
     "--token-file",

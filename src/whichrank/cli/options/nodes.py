@@ -27,16 +27,16 @@ def node_options(command: F) -> F:
         (
             click.option(
                 "--leader", metavar="HOST:PORT", default="",
-                help="The node at this address leads and listens there; all nodes are given the same.",
+                help="Address of the leading node; give all nodes the same.",
             ),
             click.option(
                 "--shared", type=click.Path(file_okay=False, path_type=Path),
-                help="A private folder that all nodes see: they meet there and nobody listens.",
+                help="A private folder that all nodes share: no port is opened.",
             ),
             click.option(
-                "--nodes", type=click.IntRange(1), metavar="N", help="How many there are, if the command does not say."
+                "--nodes", type=click.IntRange(1), metavar="N", help="Number of nodes, if the command does not say."
             ),
-            click.option("--node-name", default="", help="Its name (else as Slurm or the host has it)."),
+            click.option("--node-name", default="", help="Name of this node (default: from Slurm, or the host name)."),
         )
     ):  # fmt: skip
         command = option(command)
