@@ -35,7 +35,7 @@ def restart_options(command: F) -> F:
                 "--resume-arg", default="", metavar="TEXT",
                 help="Argument added to the command to resume, such as '--resume {path}'.",
             ),
-            click.option("--resume-env", default="", metavar="NAME", help="Variable for the checkpoint to resume from."),
+            click.option("--resume-env", default="", metavar="NAME", help="Variable with the checkpoint to resume."),
             click.option(
                 "--gpu-hours", type=click.FloatRange(0, min_open=True), help="Stop after this many GPU-hours."
             ),
