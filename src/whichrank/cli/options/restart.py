@@ -65,7 +65,7 @@ def plan_of(options: dict[str, Any]) -> Plan | None:
     if argument and not _has_path(argument):
         raise UsageError(f"--resume-arg '{argument}' has no {{path}}", "Write it as '--resume {path}'.")
     if variable and not variable.isidentifier():
-        raise UsageError(f"'{variable}' is no name of a variable", "Write it as --resume-env RESUME_FROM.")
+        raise UsageError(f"'{variable}' is not a variable name", "Write it as --resume-env RESUME_FROM.")
     if requeue and not os.environ.get("SLURM_JOB_ID"):
         raise UsageError("--requeue is for jobs of Slurm", "Use --restart N to start a failed job again right here.")
     if not times and folder is None and not exclude and not requeue:

@@ -1,7 +1,7 @@
 """A rank raised an exception of its own; the others only lost their peer.
 
 ## What it finds
-An uncaught Python exception that is no echo of somebody else's failure: a bug, bad data, a missing file, a failed
+An uncaught Python exception that is not an echo of somebody else's failure: a bug, bad data, a missing file, a failed
 download, an assertion.
 
 ## Why it happens

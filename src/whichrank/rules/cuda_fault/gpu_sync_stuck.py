@@ -7,8 +7,8 @@ A rank that others wait for, that has no unfinished collective, and whose stack 
 A kernel on that GPU does not end: a bad custom kernel, a spin on memory that nobody writes, a wedged GPU.
 
 ## How it decides
-The line-up says that the rank does not come and that all its collectives are finished; its stack says
-`synchronize`, `item` or the like. Then the GPU is busy with something that is no collective.
+The line-up says that the rank does not arrive and that all its collectives are finished; its stack says
+`synchronize`, `item` or the like. Then the GPU is busy with something that is not a collective.
 
 ## Example
 Ranks 0, 1 and 3 wait in `all_reduce #14`; rank 2 finished `#13` and sits in `torch.cuda.synchronize`.

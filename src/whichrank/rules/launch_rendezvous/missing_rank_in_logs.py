@@ -62,7 +62,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not absent:
         return [finding]
     message = (
-        f"{wording.ranks_text(absent).capitalize()} did not join: {joined} of {expected} did, and all of them spoke."
+        f"{wording.ranks_text(absent).capitalize()} did not join: {joined} of {expected} did, and all of them printed."
     )
     others = tuple(rank for rank in range(expected) if rank not in absent)
     return [replace(finding, subject=Subject(ranks=absent), victims=others, message=message)]
@@ -102,5 +102,5 @@ def _at_the_barrier(case: Case) -> list[Finding]:
     all_others = len(came) == joined and world >= case.world
     absent = tuple(rank for rank in range(world) if rank not in came) if all_others else ()
     who = wording.ranks_text(absent).capitalize() if absent else f"{world - joined} of {world} ranks"
-    message = f"{who} did not come to the start barrier; {joined} of {world} wait there."
+    message = f"{who} did not reach the start barrier; {joined} of {world} wait there."
     return [building.found(case, _CLAIM, [s for s, _ in here], message, 0.7 if gave_up else 0.55, absent)]

@@ -9,8 +9,8 @@ A rank leaves its loop early, returns from main on a condition, or calls `destro
 done; exit handlers and threads that still communicate; `destroy_process_group` is itself waiting for pending work.
 
 ## How it decides
-The rank does not come to a collective, and its own log says that it destroys its communicators, or its stack is inside
-teardown: in `destroy_process_group`, or in NCCL's functions that abort and free communicators. If all stacks are in
+The rank does not arrive at a collective, and its own log says that it destroys its communicators, or its stack is
+inside teardown: in `destroy_process_group`, or in NCCL's functions that abort and free communicators. If all stacks are in
 teardown, or there is only one that nothing gives to a rank, nobody is singled out.
 
 ## Example
