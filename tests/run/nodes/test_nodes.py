@@ -31,8 +31,7 @@ from whichrank.run.nodes.shared import Shared
 from whichrank.run.nodes.snapshot import Distant, Snapshot, rows_of, update
 from whichrank.run.nodes.wire import Kind, Stream, WireError
 from whichrank.run.watch.alarm import Alarm, RankState
-from whichrank.run.watch.job_processes import Member
-from whichrank.run.watch.watcher import rank_state
+from whichrank.run.watch.job_processes import Member, rank_state
 
 QUIET: dict[str, str] = {}
 

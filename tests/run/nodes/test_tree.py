@@ -20,8 +20,7 @@ from whichrank.run.nodes.node_tree import BACK_S, entries_below, hoist, orphans
 from whichrank.run.nodes.roster import Node
 from whichrank.run.nodes.snapshot import Below, Distant, Snapshot, rows_of, update
 from whichrank.run.watch.alarm import patience
-from whichrank.run.watch.job_processes import Member
-from whichrank.run.watch.watcher import rank_state
+from whichrank.run.watch.job_processes import Member, rank_state
 
 FAN_IN, NODES = 2, 9
 

@@ -20,9 +20,9 @@ from whichrank.run.nodes.peers import Peers
 from whichrank.run.nodes.protocol import Request
 from whichrank.run.nodes.snapshot import Distant, Snapshot, lost, rows_of
 from whichrank.run.watch.capture import ANSWER_S
-from whichrank.run.watch.job_processes import Member
+from whichrank.run.watch.job_processes import Member, rank_state
 from whichrank.run.watch.run_record import RunRecord
-from whichrank.run.watch.watcher import FIRST_LOOK_S, Watcher, rank_state
+from whichrank.run.watch.watcher import FIRST_LOOK_S, Watcher
 
 MANY, MANY_S = 512, 1.9
 """Ranks; more are weighed every two seconds, so that a leader stays small."""

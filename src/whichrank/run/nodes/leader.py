@@ -7,21 +7,17 @@ import errno
 import os
 import selectors
 import socket
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
-from whichrank.model.errors import UsageError
-from whichrank.model.files import private_folder
 from whichrank.run.nodes import protocol, wire
-from whichrank.run.nodes.evidence_transfer import MOST as MOST_UPLOAD
 from whichrank.run.nodes.protocol import Answer, Beat, Closing, Leads, Listing, Opening, Receipt, Request
-from whichrank.run.nodes.roster import Node, Roster, Upload
+from whichrank.run.nodes.receiving import Receiving
+from whichrank.run.nodes.roster import Node, Roster
 from whichrank.run.nodes.wire import Kind, Referral, Stream, WireError
 
 MOST_CLIENTS = 4096
@@ -60,8 +56,7 @@ class _Client:
     hello: str = field(default_factory=wire.nonce)
     outbox: bytearray = field(default_factory=bytearray)
     node: Node | None = None
-    box: IO[bytes] | None = None
-    upload: Upload | None = None
+    receiving: Receiving | None = None
 
 
 @dataclass(slots=True)
@@ -230,7 +225,8 @@ class Leader:
         elif kind is Kind.OPENING:
             self._open(client, client.node, payload)
         elif kind is Kind.PIECE:
-            self._take(client, payload)
+            if client.receiving is not None:
+                client.receiving.take(payload)
         elif kind is Kind.CLOSING:
             self._close_upload(client, client.node, payload)
         elif kind is Kind.LEADS:
@@ -322,56 +318,23 @@ class Leader:
         opening = protocol.read(Opening, payload)
         if opening is None:
             raise WireError("its upload has no name")
-        self._shut(client)
-        client.upload = Upload(opening.token, opening.final, self.uploads / f"{node.name}.tar.gz", note=opening.note)
-        try:
-            private_folder(self.uploads)
-            client.box = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed with the upload
-                dir=self.uploads, prefix=f".{node.name[:80]}.", delete=False
-            )
-        except UsageError as error:
-            client.upload.why = f"the leader can't write it: {error.message}"
-        except OSError as error:
-            client.upload.why = f"the leader can't write it: {error.strerror}"
-
-    def _take(self, client: _Client, piece: bytes) -> None:
-        upload = client.upload
-        if upload is None or upload.why:
-            return
-        upload.size += len(piece)
-        if upload.size > MOST_UPLOAD:
-            upload.why = f"it is larger than {MOST_UPLOAD >> 20} MiB"
-        elif client.box is not None:
-            try:
-                client.box.write(piece)
-            except OSError as error:
-                upload.why = f"the leader can't write it: {error.strerror}"
+        self._abandon(client)
+        client.receiving = Receiving.begin(self.uploads, node.name, opening)
 
     def _close_upload(self, client: _Client, node: Node, payload: bytes) -> None:
-        closing, upload, box = protocol.read(Closing, payload), client.upload, client.box
-        if closing is None or upload is None:
+        closing, receiving = protocol.read(Closing, payload), client.receiving
+        if closing is None or receiving is None:
             raise WireError("it ends an upload that was not begun")
-        client.upload = client.box = None
-        if box is not None and upload.path is not None:
-            try:
-                box.close()
-                if not upload.why:
-                    Path(box.name).replace(upload.path)
-            except OSError as error:
-                upload.why = upload.why or f"the leader can't write it: {error.strerror}"
-        if closing.size != upload.size or closing.why:
-            upload.why = upload.why or closing.why or "it is not complete"
-        upload.done = True
+        client.receiving = None
+        upload = receiving.end(closing)
         with self.roster.lock:
             node.upload = upload
         self._send(client, Kind.RECEIPT, protocol.write(Receipt(upload.token, upload.why)))
 
-    def _shut(self, client: _Client) -> None:
-        if client.box is not None:
-            with contextlib.suppress(OSError):
-                client.box.close()
-                Path(client.box.name).unlink(missing_ok=True)  # half an upload
-        client.box = client.upload = None
+    def _abandon(self, client: _Client) -> None:
+        if client.receiving is not None:
+            client.receiving.abandon()
+        client.receiving = None
 
     def _refuse(self, client: _Client, why: str) -> None:
         if client.address not in self._refused and len(self._refused) < MOST_REFUSED:
@@ -411,7 +374,7 @@ class Leader:
             self._selector.modify(client.connection, wanted)
 
     def _drop(self, client: _Client, *, closed: bool) -> None:
-        self._shut(client)
+        self._abandon(client)
         if self._clients.pop(client.connection.fileno(), None) is not None:
             self._selector.unregister(client.connection)
         client.connection.close()

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from whichrank.evidence.bundle import now
-from whichrank.model import last_words as layout
 from whichrank.run.watch import launcher_pause
-from whichrank.run.watch.alarm import Level, RankState
+from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.capture import ANSWER_S, ask_quickly, remember
 from whichrank.run.watch.guarding import GuardWatch, keep_aside
-from whichrank.run.watch.job_processes import JobProcesses, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member, ended_badly, rank_state
 from whichrank.run.watch.run_record import RunRecord
 from whichrank.run.watch.scope import Scope, ThisHost
 
@@ -134,7 +133,7 @@ class Watcher:
         """Ranks have ended: if badly, ask the others at once, before the launcher ends them."""
         if members:
             self.scope.ranks_ended()
-        bad = [m for m in members if _ended_badly(m)]
+        bad = [m for m in members if ended_badly(m)]
         if any(m.status is not None and m.status & 0x7F == signal.SIGTERM for m in bad):
             time.sleep(ASKED_S)
         if self.record.leaving:
@@ -399,33 +398,3 @@ def load_rules() -> None:
 
     discover_rules()
     load("text")
-
-
-def rank_state(member: Member, now_ns: int) -> RankState:
-    """A member as the alarm sees it."""
-    words = member.words
-    return RankState(
-        rank=words.rank,
-        phase=words.phase,
-        enqueued=words.enqueued,
-        completed=words.completed,
-        waiting=words.waiting,
-        alive=member.alive,
-        busy=member.busy,
-        effort=member.effort if member.effort is not None else 1.0,
-        stopped=member.stopped,
-        beating=not member.held,
-        still_s=(now_ns - words.still_ns) / 1e9 if words.still_ns else 0.0,
-        stale_s=(now_ns - words.fresh_ns) / 1e9 if words.fresh_ns else 0.0,
-        stuck_s=(now_ns - words.stuck_ns) / 1e9 if words.stuck_ns else 0.0,
-        resting=member.resting,
-        traffic=member.transfers,
-        work=words.work,
-        mark=member.mark,
-    )
-
-
-def _ended_badly(member: Member) -> bool:
-    if member.status is not None:
-        return member.status != 0
-    return member.words.phase != layout.ENDED

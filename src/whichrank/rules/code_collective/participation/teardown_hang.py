@@ -10,8 +10,8 @@ done; exit handlers and threads that still communicate; `destroy_process_group` 
 
 ## How it decides
 The rank does not arrive at a collective, and its own log says that it destroys its communicators, or its stack is
-inside teardown: in `destroy_process_group`, or in NCCL's functions that abort and free communicators. If all stacks are in
-teardown, or there is only one that nothing gives to a rank, nobody is singled out.
+inside teardown: in `destroy_process_group`, or in NCCL's functions that abort and free communicators. If all stacks are
+in teardown, or there is only one that nothing gives to a rank, nobody is singled out.
 
 ## Example
 Rank 2 printed `Destroy COMPLETE` and is gone; ranks 0, 1 and 3 wait in `all_reduce #18`.
