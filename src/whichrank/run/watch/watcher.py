@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import select
 import signal
 import threading
@@ -38,6 +39,7 @@ HEARD_S = 3.0
 """A silence that is older than the request to end by less than this has come with it."""
 UNSEEN_S = 60.0
 """After which it is told that no process of the job has left a word."""
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN)
 
 
 @dataclass(slots=True)
@@ -88,11 +90,7 @@ class Watcher:
             began = last = time.monotonic()
             told = ready = False
             while not self._stop.is_set():
-                self.pause()
-                now_s = time.monotonic()
-                if now_s - last > AWAY_S:
-                    self.record.alarm.excuse(now_s)
-                self.look(now_s)
+                now_s = self._next_look(last)
                 if self.record.leaving and not told:
                     told = True
                     self.record.save("ending")
@@ -105,6 +103,22 @@ class Watcher:
                 last = time.monotonic()
         except Exception as error:  # noqa: BLE001 - the job is worth more than its watcher
             self.tell(f"stopped watching after an error of its own ({type(error).__name__}: {error}); the job goes on")
+
+    def _next_look(self, last_s: float) -> float:
+        """Wait and look; with no descriptor or memory left for it, the next look comes later."""
+        try:
+            self.pause()
+            now_s = time.monotonic()
+            if now_s - last_s > AWAY_S:
+                self.record.alarm.excuse(now_s)
+            self.look(now_s)
+        except OSError as error:
+            if error.errno not in _SHORTAGES:
+                raise
+            self.record.journal.complain(f"could not look at the job ({error}); trying again")
+            self._stop.wait(LOOK_S)
+            now_s = time.monotonic()
+        return now_s
 
     def stop(self) -> None:
         self._stop.set()
@@ -286,16 +300,19 @@ class Watcher:
         self.record.note_alarm("confirmed", self.record.alarm.why)
         self._stood = {member.rank: member.words.completed for member in self.record.job_processes.ranks()}
         self.tell(f"the job makes no progress: {self.record.alarm.why}; taking the evidence")
-        try:
-            self.take(ANSWER_S, pauses=True, gdb=self.gdb)
-            self.judge()
-        except Exception as error:  # noqa: BLE001 - what was chosen is done, and the watch goes on
-            self.tell(
-                f"can't say what is wrong ({type(error).__name__}: {error}); the evidence is in {self.record.out}"
-            )
+        self._judge_after(lambda: self.take(ANSWER_S, pauses=True, gdb=self.gdb))
         self.confirmed()
         if self.policy == "end":
             self.enforce()
+
+    def _judge_after(self, taking: Callable[[], None]) -> None:
+        """Take the evidence and judge it; whatever fails, the watch goes on."""
+        try:
+            taking()
+            self.judge()
+        except Exception as error:  # noqa: BLE001 - what was chosen is done, and the watch goes on
+            why = f"{type(error).__name__}: {error}"
+            self.tell(f"can't say what is wrong ({why}); the evidence is in {self.record.out}")
 
     def enforce(self) -> None:
         self.scope.ask("end")
@@ -315,13 +332,7 @@ class Watcher:
         self.tell(f"the job computes something wrong: {why}")
         if not first or self._stop.is_set():
             return  # the verdict on all of it comes at the end
-        try:
-            self.gather(self.record.job_processes)
-            self.judge()
-        except Exception as error:  # noqa: BLE001 - the watch goes on
-            self.tell(
-                f"can't say what is wrong ({type(error).__name__}: {error}); the evidence is in {self.record.out}"
-            )
+        self._judge_after(lambda: self.gather(self.record.job_processes))
         if self.guard_stops:
             self.tell("ending the job before it writes another checkpoint, as asked by --guard-stop")
             self.end_job()
