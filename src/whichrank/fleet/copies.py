@@ -45,7 +45,7 @@ def told(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def lead(command: list[str], port: int, limit_s: float = _MEET_S) -> tuple[HostHelpers, list[socket.socket]]:
-    """For rank 0: wait for all others. Gives the host_helpers, one helper per host, and the connections of those that wait."""
+    """For rank 0: wait for all others. Gives the helpers, one per host, and the connections of those that wait."""
     world = int(os.environ["WORLD_SIZE"])
     listener = socket.create_server(("", port), backlog=world, reuse_port=False)
     listener.settimeout(limit_s)
