@@ -28,7 +28,7 @@ _MAIN = re.compile(r"(?<!local_)main_process_first|is_world_process_zero|\brank 
 
 
 def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
-    """The finding that the last activity before a time-out makes, where nothing surer is at hand."""
+    """The finding that the last activity before a timeout makes, where nothing surer is at hand."""
     if not statements.heard(case):
         return building.SILENT
     waiting = [*known_messages.timed_out(case), *_waited_elsewhere(case)]
@@ -74,7 +74,7 @@ def _waited_elsewhere(case: Case) -> list[Statement]:
     gave_up = [s for s in told if not _CUT_OFF.search(s.text)]
     named = ["torch-unique-id"]
     if not statements.events(case, "nccl_error", "cuda_error", "peer_closed"):
-        named.append("torch-failed-or-timed-out")  # then it was a time-out, of which the first line is not at hand
+        named.append("torch-failed-or-timed-out")  # then it was a timeout, of which the first line is not at hand
     return gave_up + [s.sign for s in known_messages.seen(case, *named) if not _CUT_OFF.search(s.sign.text)]
 
 
@@ -94,7 +94,7 @@ def _sure(case: Case, claim: Claim, mine: list[Seen], told: list[Statement]) -> 
 
 
 def _last(case: Case, waiting: list[Statement]) -> list[Seen]:
-    """Of each file, the activity that was told last before its first time-out."""
+    """Of each file, the activity that was told last before its first timeout."""
     stops: dict[str, int] = {}
     for sign in waiting:
         line = int(sign.ref.locator.removeprefix("line ")) if sign.ref.locator.startswith("line ") else 0

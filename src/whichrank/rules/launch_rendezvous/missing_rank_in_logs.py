@@ -8,7 +8,7 @@ that fewer nodes reached.
 A process failed before it came there, a node was not started, or can not reach the store.
 
 ## How it decides
-The words of the message itself, by the shapes of each version. Lines after which training went on for many steps are
+The text of the message, in the form of each version. Lines after which training went on for many steps are
 not counted. Ranks that say that they wait in the start barrier have come: where all but as many as are missing say
 so, the others are named. A barrier that gave up tells more than one that was only waited in.
 

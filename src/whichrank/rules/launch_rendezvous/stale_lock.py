@@ -8,7 +8,7 @@ A run that was killed leaves its lock file behind; the next one waits for an own
 file systems locks outlive their owners.
 
 ## How it decides
-The words of the message itself, by the shapes of each version. A lock that was there when an extension was to be built
+The text of the message, in the form of each version. A lock that was there when an extension was to be built
 does not count where the extension was loaded later. Where the last that several processes tell is that extensions are
 looked for, and nobody builds or loads one afterwards, all wait for a lock that nobody holds; nobody is named. A file
 store is blamed where the ranks meet in a file (`init_method="file://…"`) and Gloo is refused at an address that it

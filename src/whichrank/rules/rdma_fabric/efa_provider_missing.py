@@ -9,7 +9,7 @@ libfabric or the driver is missing in the image, is shadowed by another one in L
 or the pod was not given the devices. NCCL falls back to sockets and the job becomes slow.
 
 ## How it decides
-The words of the message itself, by the shapes of each version. Lines after which training went on for many steps are
+The text of the message, in the form of each version. Lines after which training went on for many steps are
 not counted. Of several messages the earliest names who is meant; a rank that only lost its peer is never named.
 
 ## Example

@@ -9,7 +9,7 @@ NCCL_IB_GID_INDEX points at another kind of address than the peer uses (RoCE v1 
 another VLAN), or differs between hosts.
 
 ## How it decides
-The words of NCCL or of the verbs library. A transfer that nobody acknowledged (status 12) counts here only where its
+The messages of NCCL or of the verbs library. A transfer that nobody acknowledged (status 12) counts here only where its
 place in the run or its addresses fit: see how far the run had come, RoCE or InfiniBand (by the addresses, by NCCL's
 list of devices, or by the link layer of the ports), one network or two.
 

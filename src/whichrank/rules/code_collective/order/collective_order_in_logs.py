@@ -10,7 +10,7 @@ A branch that some ranks take, a different order of two calls, threads that race
 ## How it decides
 The operation, or the sequence number, differs between two ranks. Over all ranks' messages the minority is the odd
 one. Early versions print only what the rank itself is in: where that tells no difference, it is said that there is
-one, and nobody is named. Without torch's check, and without dumps, the time-outs of the watchdogs are compared: at one
+one, and nobody is named. Without torch's check, and without dumps, the timeouts of the watchdogs are compared: at one
 number of a group of all ranks they must be of one operation.
 
 ## Example
