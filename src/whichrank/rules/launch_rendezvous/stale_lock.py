@@ -36,7 +36,7 @@ from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages
-from whichrank.timeline.job_state.known_messages import Seen
+from whichrank.timeline.job_state.known_messages import KnownMessage
 
 CODE = "LNCH201"
 CAUSE = "stale-lock-or-store"
@@ -101,16 +101,16 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return building.judged(case, _CLAIM, tell, found=speaking if told else ())
 
 
-def _went_on(case: Case, seen: Seen) -> bool:
+def _went_on(case: Case, seen: KnownMessage) -> bool:
     """Whether an extension was built or loaded later in the same output."""
     return any(_behind(later, seen) for later in known_messages.seen(case, *_GONE_ON))
 
 
-def _behind(later: Seen, seen: Seen) -> bool:
+def _behind(later: KnownMessage, seen: KnownMessage) -> bool:
     return later.sign.ref.source == seen.sign.ref.source and later.sighting.line > seen.sighting.line
 
 
-def _sought_in_vain(case: Case) -> list[Seen]:
+def _sought_in_vain(case: Case) -> list[KnownMessage]:
     """The last words of every output that speaks of extensions, where all end there."""
     sought = known_messages.seen(case, _SOUGHT)
     last = {s.sign.ref.source: s for s in sought}

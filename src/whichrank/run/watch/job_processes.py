@@ -79,7 +79,7 @@ class Member:
         return max(0.0, (time.time_ns() - self.words.beat_ns) / 1e9)
 
     @property
-    def held(self) -> bool:
+    def holds_gil(self) -> bool:
         """Alive and not stopped, and still its own thread does not run: somebody holds the interpreter's lock."""
         return self.alive and not self.stopped and not self.blind and self.silent_s > BEAT_S
 
@@ -244,7 +244,7 @@ def rank_state(member: Member, now_ns: int) -> RankState:
         busy=member.busy,
         effort=member.effort if member.effort is not None else 1.0,
         stopped=member.stopped,
-        beating=not member.held,
+        beating=not member.holds_gil,
         still_s=(now_ns - words.still_ns) / 1e9 if words.still_ns else 0.0,
         stale_s=(now_ns - words.fresh_ns) / 1e9 if words.fresh_ns else 0.0,
         stuck_s=(now_ns - words.stuck_ns) / 1e9 if words.stuck_ns else 0.0,

@@ -146,14 +146,14 @@ def rows(job_processes: JobProcesses, pace: Pace) -> list[Row]:
 def rows_of(ranks: Sequence[Member], pace: Pace, now: int, outside: OutsideProcesses | None = None) -> list[Row]:
     """The same of ranks that were looked at already."""
     inside = outside is None
-    waited = max((_quiet(m, now) for m in ranks if m.alive and m.words.waiting and not m.held), default=0.0)
+    waited = max((_quiet(m, now) for m in ranks if m.alive and m.words.waiting and not m.holds_gil), default=0.0)
     told = []
     for member in ranks:
         words = member.words
         if inside:
             pace.note(words.rank, now / 1e9, words.enqueued, words.steps)
         rate, step_rate = pace.rates(words.rank)
-        free = not words.waiting or member.stopped or member.held
+        free = not words.waiting or member.stopped or member.holds_gil
         late = waited if inside and member.alive and free and waited > LATE_S else 0.0
         operation, place = outside.seen_at(words.pid) if outside is not None else ("", words.place)
         row = Row(
@@ -187,7 +187,7 @@ def doing(member: Member) -> str:
         return "ended" if words.phase == layout.ENDED else "gone"
     if member.stopped:
         return "stopped"
-    if member.held:
+    if member.holds_gil:
         return "interpreter held"
     if words.phase == layout.JOINED:
         if words.flags & layout.IN_COLLECTIVE and words.operation:

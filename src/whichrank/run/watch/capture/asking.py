@@ -81,7 +81,7 @@ def await_all(job_processes: JobProcesses, asked: Sequence[Member], token: str, 
     began = time.monotonic()
     waiting = list(asked)
     # Judged now: nobody reads their words anew while they look up their frames, and all would seem held soon.
-    held = {m.name for m in asked if m.held}
+    held = {m.name for m in asked if m.holds_gil}
     while waiting and (waited := time.monotonic() - began) < patience_s:
         time.sleep(0.05)
         waiting = [m for m in waiting if not _answered(job_processes.folder, m, token)]

@@ -77,7 +77,7 @@ def native_stacks(bundle: Bundle, members: Sequence[Member]) -> None:
     """The C frames of ranks that others wait for: those who wait all show the same."""
     began = time.monotonic()
     for member in sorted(members, key=lambda m: m.words.waiting):
-        if member.stopped or (member.words.waiting and not member.held):
+        if member.stopped or (member.words.waiting and not member.holds_gil):
             continue
         if time.monotonic() - began > NATIVE_S:
             bundle.lacks("native stacks", "the time was up", member.rank)
