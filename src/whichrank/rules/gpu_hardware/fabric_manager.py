@@ -8,7 +8,7 @@ On NVSwitch machines nvidia-fabricmanager must run, in the same version as the d
 CUDA answers `system not yet initialized` (802), and NVLS or multicast cannot be set up.
 
 ## How it decides
-By `nvidia-smi -q` (or `fabric.state`, `fabric.status` of a query). `N/A` means that there is no fabric: clear. KnownMessage in
+By `nvidia-smi -q` (or `fabric.state`, `fabric.status` of a query). `N/A` means that there is no fabric: clear. Seen in
 a job that failed it is an error; otherwise a hint.
 
 ## Example
