@@ -126,7 +126,7 @@ def _close(report: RasReport, comm_id: str, size: int, ranks: list[RasRank]) -> 
     if comm_id:
         present = tuple(rank for rank in ranks if not rank.missing)
         absent = tuple(rank for rank in ranks if rank.missing)
-        comm = RasComm(comm_id, "", size, present, absent)
+        comm = RasComm(comm_id, size, present, absent)
         report.comms.append(comm)
         report.mismatches.extend(mismatches_of(comm))
 
