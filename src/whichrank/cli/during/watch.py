@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.table import Table
 
-    from whichrank.run.watch.view import Row
+    from whichrank.run.watch.rank_table import Row
 
 WIDE, WIDER = 80, 100
 """Columns from which there is room for the place in the code, and for the process."""
@@ -51,7 +51,7 @@ def command(out: Path | None, interval: float, once: bool, web: str, token_file:
     from rich.live import Live
 
     from whichrank.run.watch.find_jobs import the_results
-    from whichrank.run.watch.view import Pace, following, open_view, read_state, rows
+    from whichrank.run.watch.rank_table import Pace, following, open_view, read_state, rows
 
     out = out or the_results()
     job_processes, pace = open_view(out), Pace(out)
@@ -97,7 +97,7 @@ def _view(rows: list[Row], out: Path, console: Console) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    from whichrank.run.watch.view import last_verdict, read_state
+    from whichrank.run.watch.rank_table import last_verdict, read_state
 
     state = read_state(out)
     told = [_head(rows, state), *_alarms(state, console.height // 4), *_slow(state)]

@@ -16,9 +16,9 @@ from whichrank.run.monitoring.listeners import Silent
 from whichrank.run.token import load_token
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.job_processes import JobProcesses, Member
-from whichrank.run.watch.view import Pace, following, open_view, read_state, rows, rows_of
+from whichrank.run.watch.rank_table import Pace, following, open_view, read_state, rows, rows_of
+from whichrank.run.web.page_state import State
 from whichrank.run.web.server import Server
-from whichrank.run.web.state import State
 
 HERE = Path(__file__).parent
 

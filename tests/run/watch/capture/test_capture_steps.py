@@ -16,11 +16,11 @@ from whichrank.model.last_words import JOINED, Words
 from whichrank.run.watch import samples
 from whichrank.run.watch.capture import keep_history, step
 from whichrank.run.watch.capture.aside import Aside
+from whichrank.run.watch.capture.at_start import FABRIC, remember, started_s
 from whichrank.run.watch.capture.dumps import dump_of
 from whichrank.run.watch.capture.files import document, tail
 from whichrank.run.watch.capture.logs import keep_errors, keep_output, places_of
 from whichrank.run.watch.capture.network import keep_namespaces
-from whichrank.run.watch.capture.start import FABRIC, remember, started_s
 from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.run.watch.places import Torch
 from whichrank.run.watch.samples import History

@@ -11,6 +11,7 @@ from typing import Any
 from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import environment, host_tables, processes
 from whichrank.run.watch.capture.asking import ask, ask_quickly, await_all, await_torch, frames_s, ring_torch
+from whichrank.run.watch.capture.at_start import remember
 from whichrank.run.watch.capture.dumps import dump_of, keep_groups
 from whichrank.run.watch.capture.guards import keep_guards
 from whichrank.run.watch.capture.host_state import (
@@ -25,7 +26,6 @@ from whichrank.run.watch.capture.last_words import keep_words, told
 from whichrank.run.watch.capture.logs import keep_errors, keep_history, keep_output
 from whichrank.run.watch.capture.network import keep_namespaces, keep_sockets
 from whichrank.run.watch.capture.stacks import debugged_stacks, keep_outline, native_stacks, spy_on_all, stacks_of
-from whichrank.run.watch.capture.start import remember
 from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.run.watch.places import Torch
 from whichrank.worker import network

@@ -10,8 +10,8 @@ from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import fabric, gpus, host_tables, kernel_log, processes, ras
 from whichrank.evidence.collectors.tools import NO_ANSWER
 from whichrank.run.watch.capture.aside import Aside
+from whichrank.run.watch.capture.at_start import FABRIC, GPUS, started_s
 from whichrank.run.watch.capture.files import read
-from whichrank.run.watch.capture.start import FABRIC, GPUS, started_s
 from whichrank.run.watch.job_processes import JobProcesses, Member
 
 ALL_S = 9.0
