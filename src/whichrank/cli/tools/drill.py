@@ -231,7 +231,7 @@ def _chosen(name: str | None, file: Path | None, seed: int | None, *, quiz: bool
 def _numbers(text: str) -> list[int]:
     words = text.replace(" ", "").split(",")
     if not all(word.isdigit() and 2 <= int(word) <= 64 for word in words):
-        raise UsageError(f"'{text}' are no sizes", "Write them as 2,4,8; from 2 to 64 ranks.")
+        raise UsageError(f"'{text}' are not sizes", "Write them as 2,4,8; from 2 to 64 ranks.")
     return [int(word) for word in words]
 
 

@@ -87,7 +87,7 @@ class Restarts(Silent):
         level = self.level
         found, kept = escalation.added(level, os.environ)
         if self.current.level > before.level:
-            self.tell(f"nobody knows why it failed: the next attempt has {level.name}. Cost: {level.cost}")
+            self.tell(f"the failure is unexplained: the next attempt has {level.name}. Cost: {level.cost}")
             if kept:
                 self.tell(f"left as you have set them: {', '.join(kept)}")
         elif before.level and not self.current.level:
