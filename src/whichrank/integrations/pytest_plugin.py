@@ -56,9 +56,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 @contextmanager
 def _watched(item: pytest.Item) -> Generator[None, None, None]:
     from whichrank.run.watch import private
+    from whichrank.run.watch.job_files import torch_places
     from whichrank.run.watch.job_processes import JobProcesses
     from whichrank.run.watch.launch import settings
-    from whichrank.run.watch.places import torch_places
 
     out = _place(item)
     (out / "torch").mkdir(parents=True, exist_ok=True)

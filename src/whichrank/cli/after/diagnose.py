@@ -134,7 +134,7 @@ def ray_address(address: str) -> str:
 
 def _remembered(diagnosis: Diagnosis, given: list[Path | Literal["-"]]) -> list[str]:
     """Keep the verdict under the name of its evidence: the same evidence counts once, however often it is read."""
-    from whichrank.flows.history import repeats as history
+    from whichrank.flows.history import recurrence as history
 
     places = [str(path) if path == "-" else str(Path(path).absolute()) for path in given]
     at = history.onset(diagnosis)

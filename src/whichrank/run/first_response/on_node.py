@@ -27,8 +27,8 @@ from whichrank.run.first_response.reduce_there import PACKAGE, reduce_there
 from whichrank.run.watch.capture import capture, gather_machine, only_stacks
 from whichrank.run.watch.collect import UNWATCHED, unwatched_crew
 from whichrank.run.watch.find_jobs import FoundJob, jobs
+from whichrank.run.watch.job_files import torch_places
 from whichrank.run.watch.job_processes import JobProcesses
-from whichrank.run.watch.places import torch_places
 
 MARK = b"\x1ewhichrank-node "
 DOCUMENT = "node.json"

@@ -15,9 +15,9 @@ from whichrank.run.monitoring.listeners import Audience
 from whichrank.run.watch import private
 from whichrank.run.watch.collect import private_of
 from whichrank.run.watch.find_jobs import the_job
+from whichrank.run.watch.job_files import torch_places
 from whichrank.run.watch.job_processes import JobProcesses
 from whichrank.run.watch.outside import OutsideProcesses, outside_crew
-from whichrank.run.watch.places import torch_places
 from whichrank.run.watch.results_folder import fresh_folder, open_folder
 from whichrank.run.watch.run_record import RunRecord, Tell
 from whichrank.run.watch.watcher import Watcher

@@ -12,8 +12,8 @@ from whichrank.evidence.collectors import processes
 from whichrank.model.errors import UsageError
 from whichrank.model.last_words import JOINED, Words
 from whichrank.run.watch.capture import capture
+from whichrank.run.watch.job_files import torch_places
 from whichrank.run.watch.job_processes import TICKS_PER_S, JobProcesses, Member
-from whichrank.run.watch.places import torch_places
 from whichrank.run.watch.results_folder import put_bundle_aside
 from whichrank.worker.startup import FOLDER
 

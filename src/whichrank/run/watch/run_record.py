@@ -17,9 +17,9 @@ from whichrank.run.monitoring.listeners import Audience
 from whichrank.run.resume.scheduler import Scheduler
 from whichrank.run.watch.alarm import Alarm
 from whichrank.run.watch.capture import NO_PLACES, capture, gather, gather_end, keep_history
+from whichrank.run.watch.job_files import Output, Torch
 from whichrank.run.watch.job_processes import JobProcesses
 from whichrank.run.watch.journal import Journal
-from whichrank.run.watch.places import Output, Torch
 from whichrank.run.watch.results_folder import watcher_entry
 from whichrank.run.watch.slowness import verdict_on
 from whichrank.run.watch.stragglers import Straggler, Stragglers

@@ -28,10 +28,10 @@ from whichrank.run.resume.scheduler import Scheduler
 from whichrank.run.resume.slurm import Slurm
 from whichrank.run.watch import private
 from whichrank.run.watch.conditions import Conditions
+from whichrank.run.watch.job_files import Output, torch_places
 from whichrank.run.watch.job_processes import JobProcesses
 from whichrank.run.watch.launch import Job, settings
 from whichrank.run.watch.output.streams import Streams, open_streams
-from whichrank.run.watch.places import Output, torch_places
 from whichrank.run.watch.results_folder import fresh_folder, open_folder
 from whichrank.run.watch.run_record import RESULTS, RunRecord, Tell
 from whichrank.run.watch.scope import Scope, ThisHost

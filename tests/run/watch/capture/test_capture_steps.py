@@ -21,8 +21,8 @@ from whichrank.run.watch.capture.dumps import dump_of
 from whichrank.run.watch.capture.files import document, tail
 from whichrank.run.watch.capture.logs import keep_errors, keep_output, places_of
 from whichrank.run.watch.capture.network import keep_namespaces
+from whichrank.run.watch.job_files import Torch
 from whichrank.run.watch.job_processes import JobProcesses, Member
-from whichrank.run.watch.places import Torch
 from whichrank.run.watch.samples import History
 from whichrank.worker import network
 

@@ -26,8 +26,8 @@ from whichrank.run.watch.capture.last_words import keep_words, told
 from whichrank.run.watch.capture.logs import keep_errors, keep_history, keep_output
 from whichrank.run.watch.capture.network import keep_namespaces, keep_sockets
 from whichrank.run.watch.capture.stacks import debugged_stacks, keep_outline, native_stacks, spy_on_all, stacks_of
+from whichrank.run.watch.job_files import Torch
 from whichrank.run.watch.job_processes import JobProcesses, Member
-from whichrank.run.watch.places import Torch
 from whichrank.worker import network
 
 __all__ = [

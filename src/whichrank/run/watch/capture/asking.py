@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from whichrank.evidence.collectors import processes
+from whichrank.run.watch.job_files import Torch
 from whichrank.run.watch.job_processes import JobProcesses, Member
-from whichrank.run.watch.places import Torch
 
 Depth = Literal["quick", "full"]
 

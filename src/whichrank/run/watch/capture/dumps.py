@@ -9,8 +9,8 @@ from whichrank.evidence.collectors import job_sockets, processes, worker_server
 from whichrank.model import last_words as layout
 from whichrank.run.watch.capture.asking import framed
 from whichrank.run.watch.capture.files import document, modified_ns, read
+from whichrank.run.watch.job_files import Torch
 from whichrank.run.watch.job_processes import JobProcesses, Member
-from whichrank.run.watch.places import Torch
 
 
 def dump_of(job_processes: JobProcesses, bundle: Bundle, member: Member, token: str, places: Torch) -> None:
