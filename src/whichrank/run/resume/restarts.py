@@ -155,7 +155,8 @@ class Restarts(Silent):
         if code == 0 and not self.stopped and not hung:
             self.current.ended, self.current.seconds = now(), time.monotonic() - self._began
             return False
-        if asked or -code in ENDING or outside:
+        # A launcher without a handler dies of the signal by which a hang was ended.
+        if asked or outside or (-code in ENDING and not hung):
             self.stopped = self.stopped or "it was ended from outside"
         self.stopped = self.stopped or decision.reason_to_stop(self.plan, self.attempts) or self._exclude()
         return not self.stopped
