@@ -18,13 +18,15 @@ from pathlib import Path
 from whichrank.model.last_words import JOINED, Words
 from whichrank.run.monitoring.listeners import Audience
 from whichrank.run.monitoring.tally import Tally
+from whichrank.run.nodes.all_nodes import AllNodes
 from whichrank.run.nodes.follower import Follower
 from whichrank.run.nodes.joining import Joining, join
 from whichrank.run.nodes.leader import Leader
-from whichrank.run.nodes.peers import Fellows
+from whichrank.run.nodes.peers import Peers
 from whichrank.run.nodes.snapshot import Snapshot, rows_of
-from whichrank.run.nodes.watcher import NodeWatcher
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
+from whichrank.run.watch.run_record import RunRecord
+from whichrank.run.watch.watcher import Watcher
 
 SHARE = 0.05
 
@@ -66,10 +68,9 @@ def measure(nodes: int = 64, ranks: int = 64, seconds: float = 20.0) -> tuple[fl
         assert link is not None
         assert isinstance(link.side, Leader)
         tally = Tally("bench")
-        watcher = NodeWatcher(
-            Crew(folder), folder, lambda _: None, audience=Audience([tally]), fellows=Fellows(link, lambda _: None)
-        )
-        link.start(folder / "parcels")
+        record = RunRecord(JobProcesses(folder), folder, lambda _: None, audience=Audience([tally]))
+        watcher = Watcher(record, AllNodes(Peers(link, lambda _: None)))
+        link.start(folder / "uploads")
         command = [sys.executable, __file__, "--pretend", str(port), str(nodes), str(ranks)]
         others = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
         try:

@@ -33,10 +33,11 @@ from tests.evidence.summary import many_ranks  # noqa: E402
 from tests.run.simulated_nodes import Job, SimulatedWatcher, follow, lead  # noqa: E402
 from tests.run.watched import free_port  # noqa: E402
 from whichrank.run.nodes import tree, wire  # noqa: E402
+from whichrank.run.nodes.all_nodes import AllNodes  # noqa: E402
 from whichrank.run.nodes.condensing import condensed, count_of  # noqa: E402
 from whichrank.run.nodes.leader import FAN_IN  # noqa: E402
 from whichrank.run.nodes.snapshot import Below, Snapshot, rows_of  # noqa: E402
-from whichrank.run.watch.processes import Member  # noqa: E402
+from whichrank.run.watch.job_processes import Member  # noqa: E402
 
 WAIT_S = 600.0
 OWN = 8
@@ -77,10 +78,10 @@ def pretend(given: argparse.Namespace) -> int:
 
     threading.Thread(target=hear, daemon=True).start()
     folder = Path(words["folder"])
-    kind = Branch if given.branches else SimulatedWatcher
+    scope = Branch if given.branches else AllNodes
     for number in words["nodes"]:
         made[number] = follow(
-            place, folder / f"n{number}", job, words["token"], FAN_IN, number, per_node=given.per_node, kind=kind
+            place, folder / f"n{number}", job, words["token"], FAN_IN, number, per_node=given.per_node, scope=scope
         )
     inner: set[int] = set()
 
@@ -103,15 +104,14 @@ def pretend(given: argparse.Namespace) -> int:
     os._exit(0)
 
 
-class Branch(SimulatedWatcher):
+class Branch(AllNodes):
     """A node of the first level that speaks for all nodes that would report to it: 8 ranks each."""
 
-    def refresh(self) -> list[Member]:
-        mine = range(self.first, self.first + min(OWN, self.per_node))
-        return [self.job_of.member(rank, rank - self.first, self.began) for rank in mine]
-
     def share(self, ranks: list[Member], *, urgent: bool = False) -> None:
-        rest = self.first + OWN, min(self.first + self.per_node, self.job_of.world) - 1
+        node = self.watcher
+        assert isinstance(node, SimulatedWatcher)
+        ranks = ranks[:OWN]
+        rest = node.first + OWN, min(node.first + node.per_node, node.job_of.world) - 1
         [row] = condensed(ranks[-1:])
         row = msgspec.structs.replace(row, rank=rest[0], alike=[rest])
         below = [Below(f"i{at}", f"n{at}", "here", [(at, at + OWN - 1)]) for at in range(*rest, OWN)]
@@ -184,22 +184,22 @@ def measure(given: argparse.Namespace, work: Path) -> dict[str, float]:  # noqa:
         root.job_of.hung_at = hung
         everybody(f"hang {hung}")
         count = heard.count
-        _until(lambda: root.alarm.level == "confirmed" or root.diagnosis is not None, root)
+        _until(lambda: root.record.alarm.level == "confirmed" or root.record.diagnosis is not None, root)
         found["verdict_s"] = time.time() - hung
         found["evidence_mb"] = (heard.count - count) / 1e6
-        verdict = root.diagnosis.verdict
-        sent = len(list((root.root / "nodes").glob("*/*.whichrank")))
+        verdict = root.record.diagnosis.verdict
+        sent = len(list((root.record.case_folder() / "nodes").glob("*/*.whichrank")))
         tell(
             f"hang to verdict {found['verdict_s']:.1f} s ({found['evidence_mb']:.1f} MB from {sent} summaries): "
             f"{verdict.cause}, rank {verdict.culprits.ranks[:8]}"
         )
-        inner = next(node for node in root.fellows.nodes if len(node.below) > 1)
+        inner = next(node for node in root.nodes.peers.nodes if len(node.below) > 1)
         count = len(inner.below)
         began = time.monotonic()
         everybody(f"kill {inner.name.removeprefix('n')}")
         time.sleep(1.0)
         if given.branches:
-            _until(lambda: tree.orphans(root.fellows.nodes, time.monotonic()), root)
+            _until(lambda: tree.orphans(root.nodes.peers.nodes, time.monotonic()), root)
             what = "are reported as lost"
         else:
             _until(lambda: _known(root, inner.name) >= given.ranks - 2 * given.per_node, root)
@@ -226,13 +226,13 @@ def _until(what, root: SimulatedWatcher) -> None:  # type: ignore[no-untyped-def
 
 def _known(root: SimulatedWatcher, without: str = "") -> int:
     now = time.monotonic()
-    nodes = [n for n in root.fellows.nodes if n.name != without and n.standing(now) == "here"]
+    nodes = [n for n in root.nodes.peers.nodes if n.name != without and n.standing(now) == "here"]
     return sum(count_of(m) for n in nodes for m in n.people(now))
 
 
 def _depth(root: SimulatedWatcher) -> int:
-    inner = sum(1 for node in root.fellows.nodes if node.below)
-    most = max((len(node.below) for node in root.fellows.nodes), default=0)
+    inner = sum(1 for node in root.nodes.peers.nodes if node.below)
+    most = max((len(node.below) for node in root.nodes.peers.nodes), default=0)
     return 2 if not inner else 3 if most <= FAN_IN else 4
 
 

@@ -72,11 +72,22 @@ JOB_FOLDERS = {"run", "worker", "lab", "preflight", "rehearse", "integrations"}
 RERUNS, MOST_RERUNS = 2, 3
 
 
-def pytest_collection_modifyitems(items):
-    """Files with slow tests begin first, those with most tests before the others: the short ones run beside them."""
+SECONDS = "whichrank/seconds"
+"""What each file took, as pytest's cache remembers it."""
+_took: Counter[str] = Counter()
+
+
+def pytest_collection_modifyitems(config, items):
+    """Long files begin first, and the short ones run beside them: by what they took the last time, or as marked."""
     size = Counter(item.path for item in items)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: -size[item.path] if item.path in slow else 0)
+    took = config.cache.get(SECONDS, {}) if hasattr(config, "cache") else {}
+
+    def weight(item):
+        guess = 20.0 + 0.01 * size[item.path] if item.path in slow else 0.0
+        return -took.get(item.nodeid.partition("::")[0], guess)
+
+    items.sort(key=weight)
     for item in items:
         if JOB_FOLDERS & {parent.name for parent in item.path.parents}:
             item.add_marker(pytest.mark.job)
@@ -84,9 +95,16 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.flaky(reruns=RERUNS))
 
 
+def pytest_runtest_logreport(report):
+    _took[report.nodeid.partition("::")[0]] += report.duration
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session, exitstatus):
     """Too many tests that ran again are a failure: something disturbs them that should be looked at."""
+    cache = getattr(session.config, "cache", None)
+    if cache is not None and not hasattr(session.config, "workerinput") and len(_took) > 50:
+        cache.set(SECONDS, {**cache.get(SECONDS, {}), **{name: round(seconds, 1) for name, seconds in _took.items()}})
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     again = len(reporter.stats.get("rerun", ())) if reporter is not None else 0
     if again > MOST_RERUNS and exitstatus == 0:

@@ -44,7 +44,7 @@ def test_the_document_follows_its_schema(whichrank, example, file):
 @pytest.mark.parametrize(
     ("arguments", "environment", "words"),
     [
-        (("--since", "soon"), {}, "'soon' is no time"),
+        (("--since", "soon"), {}, "'soon' is not a duration"),
         ((), {"WHICHRANK_HISTORY": "off"}, "switched off"),
     ],
 )

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from whichrank.fleet.crew import crew
 from whichrank.fleet.engines import Engine, here, kubernetes, slurm, ssh
+from whichrank.fleet.host_helpers import host_helpers
 from whichrank.model.errors import UsageError
 
 ECHO = """
@@ -78,12 +78,12 @@ def test_outside_of_slurm_it_says_so(monkeypatch):
 
 
 def test_helpers_answer_and_a_login_banner_is_passed_over():
-    with crew(engine("a", "b"), [sys.executable, "-c", ECHO]) as everyone:
+    with host_helpers(engine("a", "b"), [sys.executable, "-c", ECHO]) as everyone:
         assert {h: r.result for h, r in everyone.ask_all({"do": "x"}, 20).items()} == {"a": "x", "b": "x"}
 
 
 def test_who_dies_or_sleeps_is_left_and_the_others_go_on():
-    with crew(engine("a", "b", "c"), [sys.executable, "-c", ECHO]) as everyone:
+    with host_helpers(engine("a", "b", "c"), [sys.executable, "-c", ECHO]) as everyone:
         everyone.ask_all({"do": "x"}, 20)
         began = time.monotonic()
         replies = everyone.ask({"a": {"do": "die"}, "b": {"do": "sleep"}, "c": {"do": "fine"}}, 2.0)
@@ -96,7 +96,7 @@ def test_who_dies_or_sleeps_is_left_and_the_others_go_on():
 
 
 def test_a_command_that_is_not_there():
-    with crew(engine("a"), ["/no/such/program"]) as everyone:
+    with host_helpers(engine("a"), ["/no/such/program"]) as everyone:
         assert "can't be started" in everyone.lost["a"]
 
 

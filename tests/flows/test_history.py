@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.flows.history import repeats as history
+from whichrank.flows.history import recurrence as history
 from whichrank.flows.history import store as history_store
-from whichrank.flows.history.repeats import entry, onset, remember, repeats
+from whichrank.flows.history.recurrence import entry, onset, remember, repeats
 from whichrank.flows.history.store import Entry, HistoryError, add, place, read
 from whichrank.model.errors import UsageError
 from whichrank.model.findings import CodePlace, Gpu, Subject

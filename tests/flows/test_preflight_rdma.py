@@ -12,8 +12,8 @@ import pytest
 
 from tests.conftest import command_environment
 from whichrank.evidence.probes.between import perftest
-from whichrank.fleet.crew import crew
 from whichrank.fleet.engines import Engine
+from whichrank.fleet.host_helpers import host_helpers
 from whichrank.flows.preflight import check as preflight
 from whichrank.flows.preflight import rdma
 from whichrank.records.inspection import HostProbes, Inspection
@@ -32,7 +32,7 @@ def findings(tmp_path, speeds, *, thorough=False):
     engine = Engine("test", tuple(HOSTS), lambda host, command: ["env", *words, f"RDMA_HOST={host}", *command])
     ports = {host: dict.fromkeys(RAILS, PORT) for host in HOSTS}
     ways = dict.fromkeys(permutations(HOSTS, 2), "127.0.0.1")
-    with crew(engine, [sys.executable, *preflight.AGENT]) as everyone:
+    with host_helpers(engine, [sys.executable, *preflight.AGENT]) as everyone:
         rates, blamed = rdma.measure(everyone, ports, ways, thorough=thorough)
     inspection = Inspection([HostProbes(host) for host in HOSTS], rdma_rates=rates, rdma_slow=blamed)
     told = preflight.judge(inspection)

@@ -45,7 +45,7 @@ def run_fault(guard: Any, name: str, seed: int, world: int, backend: str) -> dic
         os.environ[plans.FOLDER] = str(where)
         sys.path.insert(0, str(where / "code"))
         began = time.monotonic()
-        code = main.fork_ranks(where, world)
+        code = main.run_all(where, world)
         sys.path.pop(0)
         took = time.monotonic() - began
         document = json.loads(json.dumps(as_document(diagnose([records], jobs=1)), default=int))

@@ -45,7 +45,7 @@ def test_list_as_json(capsys):
         (["run", "killed", "--fault", "x.py"], "a name and a file are given"),
         (["run", "--fault", "/nonexistent.py"], "there is no Python file"),
         (["run", "killed", "--ranks", "65"], "65"),
-        (["score", "killed", "--ranks", "2,x"], "are no sizes"),
+        (["score", "killed", "--ranks", "2,x"], "are not sizes"),
     ],
 )
 def test_mistakes_are_met_with_the_next_step(capsys, arguments, said):

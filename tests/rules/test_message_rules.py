@@ -417,10 +417,10 @@ def test_who_is_missing_at_the_start_barrier_is_named_where_all_others_are_there
     words = "".join(barrier(rank, 3) for rank in (0, 1, 3))
     (found,) = judged("LNCH202", texts.case_of(texts.write(tmp_path / "all", {"a.log": words})))
     assert (found.subject.ranks, found.victims) == ((2,), (0, 1, 3))
-    assert "Rank 2 did not come" in found.message
+    assert "Rank 2 did not reach" in found.message
     (found,) = judged("LNCH202", texts.case_of(texts.write(tmp_path / "some", {"a.log": barrier(0, 3)})))
     assert found.subject.ranks == ()
-    assert "1 of 4 ranks did not come" in found.message
+    assert "1 of 4 ranks did not reach" in found.message
 
 
 def timed_out(

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from whichrank.model.last_words import JOINED
-from whichrank.run.watch.alarm import Alarm, Seen
+from whichrank.run.watch.alarm import Alarm, RankState
 
 
-def rank(number: int, count: int, *, waiting: bool = False, phase: int = JOINED, busy: bool = False) -> Seen:
-    return Seen(number, phase, count, count - waiting, waiting, busy=busy)
+def rank(number: int, count: int, *, waiting: bool = False, phase: int = JOINED, busy: bool = False) -> RankState:
+    return RankState(number, phase, count, count - waiting, waiting, busy=busy)
 
 
 def away(
     number: int, count: int, *, busy: bool | None = False, stopped: bool = False, phase: int = JOINED, work: str = ""
-) -> Seen:
+) -> RankState:
     """A rank that the others wait for; it has been at no new line for long."""
-    return Seen(number, phase, count, count, False, busy=busy, stopped=stopped, stale_s=1000, work=work)
+    return RankState(number, phase, count, count, False, busy=busy, stopped=stopped, stale_s=1000, work=work)
 
 
 def steady(alarm: Alarm, seconds: float = 20, ranks: int = 4) -> None:
@@ -24,7 +24,7 @@ def steady(alarm: Alarm, seconds: float = 20, ranks: int = 4) -> None:
     play(alarm, 0, seconds, lambda t: [rank(r, int(t * 10)) for r in range(ranks)])
 
 
-def play(alarm: Alarm, start: float, seconds: float, ranks: Callable[[float], list[Seen]]) -> dict[str, float]:
+def play(alarm: Alarm, start: float, seconds: float, ranks: Callable[[float], list[RankState]]) -> dict[str, float]:
     """Look twice a second; level -> when it was first reached."""
     reached: dict[str, float] = {}
     for look in range(int(seconds * 2)):

@@ -1,18 +1,22 @@
-"""A rank of a job of two: after some steps rank 1 waits for data that never comes."""
+"""A job of two ranks that forks them itself: after some steps rank 1 waits for data that never comes."""
 
 import os
+import sys
 import time
 from datetime import timedelta
 
 import torch
+import torch._dynamo  # as every optimizer does: before the ranks are forked
 import torch.distributed as dist
+
+from whichrank.lab.workloads.forking import fork_ranks
 
 
 def load_batch():
     time.sleep(600)
 
 
-def main():
+def train(_rank):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=300))
     weights = torch.nn.Parameter(torch.zeros(4096))
@@ -27,4 +31,5 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    os.environ.update(MASTER_ADDR="127.0.0.1", WORLD_SIZE="2")
+    sys.exit(fork_ranks(range(2), train))

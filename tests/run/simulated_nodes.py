@@ -1,4 +1,4 @@
-"""Watchers of nodes whose ranks are made up; connections, frames, alarm, requests and parcels are the real ones."""
+"""Watchers of nodes whose ranks are made up; connections, frames, alarm, requests and uploads are the real ones."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from whichrank.model.last_words import JOINED, Words
+from whichrank.run.nodes.all_nodes import AllNodes
 from whichrank.run.nodes.follower import Follower
 from whichrank.run.nodes.joining import Link
 from whichrank.run.nodes.leader import Leader
-from whichrank.run.nodes.peers import Fellows
-from whichrank.run.nodes.protocol import Request
-from whichrank.run.nodes.watcher import NodeWatcher
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.nodes.peers import Peers
+from whichrank.run.watch.job_processes import JobProcesses, Member
+from whichrank.run.watch.run_record import RunRecord
+from whichrank.run.watch.watcher import Watcher
 
 PLACE = "/srv/project/training/loop.py:118 train_one_epoch"
 
@@ -49,14 +50,22 @@ class Job:
 
 
 @dataclass
-class SimulatedWatcher(NodeWatcher):
+class SimulatedWatcher(Watcher):
     """The watcher of a node with made-up ranks."""
 
     job_of: Job = field(kw_only=True)
     first: int = field(kw_only=True)
     per_node: int = field(kw_only=True)
-    took: list[str] = field(default_factory=list)
     began: float = field(default_factory=time.time)
+
+    @property
+    def nodes(self) -> AllNodes:
+        assert isinstance(self.scope, AllNodes)
+        return self.scope
+
+    @property
+    def link(self) -> Link:
+        return self.nodes.link
 
     def refresh(self) -> list[Member]:
         ranks = range(self.first, self.first + self.per_node)
@@ -65,24 +74,15 @@ class SimulatedWatcher(NodeWatcher):
     def measure(self, now_s: float, ranks: list[Member]) -> None:
         """Nothing of it can be measured here."""
 
-    def _do(self, request: Request) -> None:
-        self.took.append(request.what)
-        if request.what in ("full", "gather"):
-            self.write_evidence()
-        elif request.verdict is not None:
-            self.told_verdict = True
+    def take_here(self, patience_s: float, *, pauses: bool = False, gdb: bool = False) -> None:
+        if pauses:
+            self.gather_here(self.record.job_processes)
 
-    def write_evidence(self) -> None:
-        folder = self.open_bundle().folder
+    def gather_here(self, job_processes: JobProcesses, **more: Any) -> None:
+        folder = self.record.open_bundle().folder
         folder.mkdir(parents=True, exist_ok=True)
         for rank in range(self.first, self.first + self.per_node):
             self.job_of.evidence(rank, folder)
-
-    def take(self, patience_s: float, *, pauses: bool = False, gdb: bool = False) -> None:
-        token = self._ask("full" if pauses else "look")
-        if pauses:
-            self.write_evidence()
-            self._collect(token)
 
 
 def lead(place: tuple[str, int], folder: Path, job: Job, token: str, fan_in: int, nodes: int, **more: Any) -> Any:
@@ -98,11 +98,11 @@ def follow(place: tuple[str, int], folder: Path, job: Job, token: str, fan_in: i
 
 
 def _watcher(
-    link: Link, folder: Path, job: Job, number: int, per_node: int = 1, kind: type[SimulatedWatcher] = SimulatedWatcher
+    link: Link, folder: Path, job: Job, number: int, per_node: int = 1, scope: type[AllNodes] = AllNodes, **more: Any
 ) -> SimulatedWatcher:
     folder.mkdir(parents=True, exist_ok=True)
-    fellows = Fellows(link, lambda _: None)
-    first = number * per_node
-    made = kind(Crew(folder), folder, lambda _: None, fellows=fellows, job_of=job, first=first, per_node=per_node)
-    link.start(folder / "parcels")
+    record = RunRecord(JobProcesses(folder), folder, lambda _: None)
+    nodes = scope(Peers(link, lambda _: None))
+    made = SimulatedWatcher(record, nodes, job_of=job, first=number * per_node, per_node=per_node, **more)
+    link.start(folder / "uploads")
     return made

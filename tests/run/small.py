@@ -57,10 +57,14 @@ def torchrun(folder: Path, *options: str, script: Path = JOB) -> list[str]:
     return [*launcher, "--master_port", str(watched.free_port()), *options, str(script), str(folder)]
 
 
+def forked(folder: Path, script: Path = JOB) -> list[str]:
+    return watched.forked(script, folder, world=2)
+
+
 def start(tmp_path: Path, *options: str, command: list[str] | None = None, **environ: str) -> Small:
     """Under `whichrank run`, its own output into files."""
     out = tmp_path / "out"
-    line = watched.whichrank("run", "--no-history", "--out", out, *options, "--", *(command or torchrun(tmp_path)))
+    line = watched.whichrank("run", "--no-history", "--out", out, *options, "--", *(command or forked(tmp_path)))
     with (tmp_path / "stderr").open("w") as errors:
         process = subprocess.Popen(
             line, stdout=subprocess.DEVNULL, stderr=errors, text=True, env=watched.environment(**environ)

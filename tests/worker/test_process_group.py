@@ -84,7 +84,7 @@ def test_absent_ranks_are_named():
     for rank in (0, 1):
         code, _out, err = ended[rank]
         assert code != 0
-        assert "1 of 3 ranks did not come within 4 s: 2" in err
+        assert "1 of 3 ranks did not join within 4 s: 2" in err
     assert ended[2][0] == 0
 
 
@@ -92,7 +92,7 @@ def test_absent_ranks_are_named():
 def test_a_store_that_is_not_there():
     code, _out, err = job("absent", world=1, each={0: {"RANK": "1", "WORLD_SIZE": "2"}})[0]
     assert code != 0
-    assert "rank 0 did not come" in err
+    assert "rank 0 did not join" in err
 
 
 def test_ranks_must_agree():

@@ -104,13 +104,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         outcome: Any = whichrank.main(given or ["--help"], prog_name="whichrank", standalone_mode=False)
         flush()
     except click.ClickException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # a verb that only groups others, by itself; since click 8.2
-            click.echo(error.format_message(), err=True)
-            return USAGE
-        context = getattr(error, "ctx", None)
-        usage = f"{context.command_path} --help shows how to call it." if context else ""
-        complain(error.format_message(), usage)
-        return error.exit_code
+        return _wrong_call(error)
     except WhichrankError as error:
         complain(error.message, error.hint)
         return error.exit_code
@@ -126,6 +120,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if not given:
         return USAGE
     return outcome if isinstance(outcome, int) else 0
+
+
+def _wrong_call(error: click.ClickException) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":  # a verb that only groups others, by itself; since click 8.2
+        click.echo(error.format_message(), err=True)
+        return USAGE
+    context = getattr(error, "ctx", None)
+    complain(error.format_message(), f"{context.command_path} --help shows how to call it." if context else "")
+    return error.exit_code
 
 
 def _defect(error: Exception) -> int:

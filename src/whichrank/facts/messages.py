@@ -13,7 +13,7 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple, cast, get_args
 
-from whichrank.facts import site
+from whichrank.facts import fixes, site
 from whichrank.model.errors import FactsError
 
 Role = Literal["root", "hint", "consequence", "activity", "harmless"]
@@ -269,7 +269,7 @@ def _signature(name: str, fields: dict[str, str], place: str) -> Signature:
             pattern=_spelt(known.pop("pattern", "|".join(map(re.escape, anchors)))),
             title=known.pop("title"),
             meaning=known.pop("meaning"),
-            fix=known.pop("fix", ""),
+            fix=known.pop("fix", "") or " ".join(fixes.fix(fields.get("cause", ""))),
             source=known.pop("source"),
             examples=tuple(known.pop("example").split("\n")),
         )

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, cast
 
+from whichrank.facts import fixes
 from whichrank.model.findings import Category, Disturbance, NextStep
 
 FOLDER = Path(__file__).parent / "rules"
@@ -52,7 +53,7 @@ def _read(file: Path) -> list[RuleRow]:
 
 
 def _row(code: str, said: dict[str, str], judge: Judge) -> RuleRow:
-    fix = tuple(said["fix"].splitlines())
+    fix = tuple(said.get("fix", "").splitlines()) or fixes.fix(said["cause"])
     settles, disturbs = (
         tuple(said.get("settles", said["cause"]).split()),
         cast("Disturbance", said.get("disturbs", "none")),

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from whichrank.fleet.crew import Channel, Crew, ProcessChannel
+from whichrank.fleet.host_helpers import Channel, HostHelpers, ProcessChannel
 from whichrank.model.errors import UsageError
 
 NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR")
@@ -44,8 +44,8 @@ def told(environ: Mapping[str, str] = os.environ) -> bool:
     )
 
 
-def lead(command: list[str], port: int, limit_s: float = _MEET_S) -> tuple[Crew, list[socket.socket]]:
-    """For rank 0: wait for all others. Gives the crew, one helper per host, and the connections of those that wait."""
+def lead(command: list[str], port: int, limit_s: float = _MEET_S) -> tuple[HostHelpers, list[socket.socket]]:
+    """For rank 0: wait for all others. Gives the helpers, one per host, and the connections of those that wait."""
     world = int(os.environ["WORLD_SIZE"])
     listener = socket.create_server(("", port), backlog=world, reuse_port=False)
     listener.settimeout(limit_s)
@@ -67,7 +67,7 @@ def lead(command: list[str], port: int, limit_s: float = _MEET_S) -> tuple[Crew,
         channels[host] = SocketChannel(connection, connection.fileno(), os.dup(connection.fileno()))
         os.set_blocking(connection.fileno(), False)
     listener.close()
-    return Crew(channels), idle
+    return HostHelpers(channels), idle
 
 
 def follow(serve: Callable[[socket.socket], None], port: int, limit_s: float = _MEET_S) -> int:

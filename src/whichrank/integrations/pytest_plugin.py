@@ -56,9 +56,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 @contextmanager
 def _watched(item: pytest.Item) -> Generator[None, None, None]:
     from whichrank.run.watch import private
+    from whichrank.run.watch.job_files import torch_places
+    from whichrank.run.watch.job_processes import JobProcesses
     from whichrank.run.watch.launch import settings
-    from whichrank.run.watch.places import torch_places
-    from whichrank.run.watch.processes import Crew
 
     out = _place(item)
     (out / "torch").mkdir(parents=True, exist_ok=True)
@@ -66,8 +66,8 @@ def _watched(item: pytest.Item) -> Generator[None, None, None]:
     before = dict(os.environ)
     os.environ.update(settings("production", out / "torch", before))
     os.environ.update(private.variables(folder, before))
-    watcher = _watcher(item, Crew(folder), out)
-    watcher.places = torch_places(os.environ)
+    watcher = _watcher(item, JobProcesses(folder), out)
+    watcher.record.places = torch_places(os.environ)
     thread = threading.Thread(target=watcher.run, name="whichrank", daemon=True)
     thread.start()
     try:
@@ -79,38 +79,37 @@ def _watched(item: pytest.Item) -> Generator[None, None, None]:
             del os.environ[name]
         os.environ.update(before)
         with suppress(OSError):
-            watcher.crew.close()
+            watcher.record.job_processes.close()
         private.remove(folder)
         _tidy(out, item)
 
 
-def _watcher(item: pytest.Item, crew: Any, out: Path) -> Watcher:
+def _watcher(item: pytest.Item, job_processes: Any, out: Path) -> Watcher:
+    from whichrank.run.watch.run_record import RunRecord
     from whichrank.run.watch.watcher import Watcher
 
     ends = not item.config.getoption("--whichrank-report-only")
 
-    class TestWatcher(Watcher):
-        """Tells the verdict to pytest and ends the ranks of the test."""
+    def tell_pytest() -> None:
+        told = _verdict(watcher)
+        item.stash[_TOLD] = told
+        _print(item, told)
+        if ends:
+            _end([(m.words.pid, m.words.start_ticks) for m in watcher.record.job_processes.ranks() if m.alive])
 
-        def confirm(self) -> None:
-            Watcher.confirm(self)
-            told = _verdict(self)
-            item.stash[_TOLD] = told
-            _print(item, told)
-            if ends:
-                _end([(m.words.pid, m.words.start_ticks) for m in self.crew.ranks() if m.alive])
-
-    return TestWatcher(crew, out, lambda _line: None, job_pid=os.getpid())
+    record = RunRecord(job_processes, out, lambda _line: None, job_pid=os.getpid())
+    watcher = Watcher(record, confirmed=tell_pytest)
+    return watcher
 
 
 def _verdict(watcher: Watcher) -> str:
     """The report, and where the evidence is."""
-    if watcher.diagnosis is None:
-        return f"The test hangs ({watcher.alarm.why}). The evidence is in {watcher.out}.\n"
+    if watcher.record.diagnosis is None:
+        return f"The test hangs ({watcher.record.alarm.why}). The evidence is in {watcher.record.out}.\n"
     from whichrank.report import text
 
-    told = "".join(text.render(watcher.diagnosis))
-    return f"{told}\nAs a page: whichrank diagnose {watcher.out / 'bundle'} --output report.html\n"
+    told = "".join(text.render(watcher.record.diagnosis))
+    return f"{told}\nAs a page: whichrank diagnose {watcher.record.out / 'bundle'} --output report.html\n"
 
 
 def _print(item: pytest.Item, told: str) -> None:

@@ -99,7 +99,7 @@ class Network:
     def _relay(self, host: Host) -> subprocess.Popen[bytes]:
         ends = (f"{host.namespace},eth0", f"{self.switch},{host.port}")
         relay = subprocess.Popen(  # noqa: S603 - the lab's own program
-            [sys.executable, "-m", "whichrank.lab.relay", *ends],
+            [sys.executable, "-m", "whichrank.lab.cable", *ends],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, FOLDER: str(self.folder)},
         )  # fmt: skip
         if relay.stdout is None or not relay.stdout.readline():

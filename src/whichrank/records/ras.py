@@ -25,7 +25,6 @@ class RasRank:
     nvml_dev: int | None = None
     init_state: int | None = None
     """ncclResult_t: 0 done, 7 in progress."""
-    async_error: int | None = None
     finalize_called: bool | None = None
     destroyed: bool | None = None
     aborted: bool | None = None
@@ -53,7 +52,6 @@ class RasComm:
 
     comm_id: str
     """16 hex digits: the commId of NCCL's logs."""
-    secondary: str
     size: int
     ranks: tuple[RasRank, ...]
     missing: tuple[RasRank, ...]

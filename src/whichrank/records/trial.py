@@ -8,7 +8,7 @@ from typing import Literal
 from whichrank.model.evidence import Ref
 
 Outcome = Literal["helped", "did not help", "unknown"]
-Seen = Literal["hang", "crash", "slow", "corruption"]
+Symptom = Literal["hang", "crash", "slow", "corruption"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Trial:
 class Complaint:
     """What somebody says that the job does."""
 
-    category: Seen
+    category: Symptom
     ref: Ref
     weight: int = 1
     """More where it stands in the title."""

@@ -98,7 +98,7 @@ def stuck(record: dict[str, Any], positions: dict[int, Position]) -> Ending:
         frames = [place for rank, at in late["ranks"].items() for place in places(at, int(rank))]
         text = (
             f"{wording.do(ranks, 'sleep', 'sleeps')} for {late['waited_s']:.0f} s while the others wait with a "
-            f"time-out of {late['limit_s']:.0f} s."
+            f"timeout of {late['limit_s']:.0f} s."
         )
         return Ending(_cause(frames, [positions[rank] for rank in ranks]), ranks, text, found)
     idle = [p for p in positions.values() if p.state == "running"]

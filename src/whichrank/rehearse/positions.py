@@ -78,12 +78,6 @@ class Position:
         return int(self.exhausted["times"]) if self.exhausted else 0
 
     @property
-    def just_ran_out(self) -> bool:
-        """Whether its loader ran out between its last two calls, or after them."""
-        mine = 0 if self.state == "ended" else 1
-        return self.exhausted is not None and self.calls - int(self.exhausted["calls"]) <= mine
-
-    @property
     def key(self) -> Key:
         if self.call is not None:
             return self.call.key

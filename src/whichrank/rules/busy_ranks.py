@@ -9,7 +9,7 @@ from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
-from whichrank.timeline.job_state.known_messages import Seen
+from whichrank.timeline.job_state.known_messages import KnownMessage
 from whichrank.timeline.job_state.statements import Statement
 
 _TROUBLE = re.compile(
@@ -28,7 +28,7 @@ _MAIN = re.compile(r"(?<!local_)main_process_first|is_world_process_zero|\brank 
 
 
 def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
-    """The finding that the last activity before a time-out makes, where nothing surer is at hand."""
+    """The finding that the last activity before a timeout makes, where nothing surer is at hand."""
     if not statements.heard(case):
         return building.SILENT
     waiting = [*known_messages.timed_out(case), *_waited_elsewhere(case)]
@@ -48,7 +48,7 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
     return [building.found(case, claim, signs, tell.format(who=who, what=what), _sure(case, claim, mine, told), ranks)]
 
 
-def _who(case: Case, mine: list[Seen]) -> tuple[int, ...]:
+def _who(case: Case, mine: list[KnownMessage]) -> tuple[int, ...]:
     """The one rank that said what it does; who timed out only waits, and then it is who did not come."""
     waited = _waited(case)
     spoke = [rank for rank in statements.ranks_of([s.sign for s in mine]) if rank not in waited]
@@ -74,7 +74,7 @@ def _waited_elsewhere(case: Case) -> list[Statement]:
     gave_up = [s for s in told if not _CUT_OFF.search(s.text)]
     named = ["torch-unique-id"]
     if not statements.events(case, "nccl_error", "cuda_error", "peer_closed"):
-        named.append("torch-failed-or-timed-out")  # then it was a time-out, of which the first line is not at hand
+        named.append("torch-failed-or-timed-out")  # then it was a timeout, of which the first line is not at hand
     return gave_up + [s.sign for s in known_messages.seen(case, *named) if not _CUT_OFF.search(s.sign.text)]
 
 
@@ -86,20 +86,20 @@ def _cut_off(case: Case) -> bool:
     return any(_CUT_OFF.search(s.text) for s in told)
 
 
-def _sure(case: Case, claim: Claim, mine: list[Seen], told: list[Statement]) -> float:
+def _sure(case: Case, claim: Claim, mine: list[KnownMessage], told: list[Statement]) -> float:
     sure = 0.5 + 0.06 * bool(mine) + 0.08 * bool(told)
     if claim.cause == "rank-stuck-in-preprocessing" and at_a_barrier_of_the_start(case):
         sure += 0.1
     return min(sure, 0.7)
 
 
-def _last(case: Case, waiting: list[Statement]) -> list[Seen]:
-    """Of each file, the activity that was told last before its first time-out."""
+def _last(case: Case, waiting: list[Statement]) -> list[KnownMessage]:
+    """Of each file, the activity that was told last before its first timeout."""
     stops: dict[str, int] = {}
     for sign in waiting:
         line = int(sign.ref.locator.removeprefix("line ")) if sign.ref.locator.startswith("line ") else 0
         stops[sign.ref.source] = min(line, stops.get(sign.ref.source, line))
-    last: dict[str, Seen] = {}
+    last: dict[str, KnownMessage] = {}
     for s in known_messages.seen(case, *known_messages.activities()):
         if s.sighting.line <= stops.get(s.sign.ref.source, s.sighting.line):
             last[s.sign.ref.source] = s

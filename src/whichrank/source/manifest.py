@@ -14,7 +14,7 @@ from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
 from whichrank.source import manifest_forms as forms
-from whichrank.source import workload
+from whichrank.source import manifest_keys, workload
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.embedded import Given, run_command, run_script
 from whichrank.source.yaml_tree import TEMPLATE, Node, parse
@@ -24,23 +24,6 @@ QUOTE_LIMIT = 300
 DEPTH_LIMIT = 60
 # Aliases make one node appear in many places; a file of people stays far below this.
 VISIT_LIMIT = 50_000
-_ENVIRONMENT = re.compile(
-    r"(?:\w*[a-z_])?(?:env|Env|ENV)(?:s|_?vars?|Vars?|_?variables?|Variables?|ironment(?:_?[vV]ariables?)?)?"
-    r"|environment(?:_?[vV]ariables?)?|Environment|variables"
-)
-_PROSE = re.compile(
-    r"(?:pod_?)?annotations|\w*Annotations|labels|notes?|description|comments?|docs?|documentation|message|summary|title"
-    r"|help|readme|changelog|NOTES\.txt|.*\.(?:md|txt|rst)|motd|(?:liveness|readiness|startup)Probe|lifecycle",
-    re.IGNORECASE,
-)
-_SCRIPTS = re.compile(
-    r"run|setup|script|scripts|command|commands|cmd|entrypoint|\w*_commands|before_script|after_script|source|inline"
-    r"|bash_command|user_?data|runcmd|prolog|epilog|launch|start_command|setup_command|\w*\.(?:sh|bash|sbatch|slurm)"
-)
-_OWN_PARTS = frozenset({"env", "environment", "command", "args", "entrypoint", "image", "build", "source"})
-_OWN_SHELLS = re.compile(
-    r"(?:head_|worker_)?(?:setup|initialization|start_ray)_commands|(?:head|worker)_(?:setup|start_ray)_commands"
-)
 
 
 def read(text: str, label: str) -> SettingsFile:
@@ -140,7 +123,9 @@ class Manifest:
                 continue
             if self.form == "compose" and name.startswith("x-") and not path:
                 continue  # counts where a service refers to it
-            if _PROSE.fullmatch(name) and not (self.form == "kubernetes" and self.kind == "ConfigMap" and path):
+            if manifest_keys.PROSE.fullmatch(name) and not (
+                self.form == "kubernetes" and self.kind == "ConfigMap" and path
+            ):
                 continue
             self.entry(name, key, value, scope, (*path, name), depth)
 
@@ -151,11 +136,11 @@ class Manifest:
             forms.config_map(self, key, value, scope)
         elif name == "runtimeEnvYAML" and value.kind == "scalar":
             self.runtime_environment(value)
-        elif _ENVIRONMENT.fullmatch(name) and value.kind != "scalar" and self.sets_something(value):
+        elif manifest_keys.ENVIRONMENT.fullmatch(name) and value.kind != "scalar" and self.sets_something(value):
             self.environment(value, f"{self.group}:{value.line}")
         elif value.kind == "scalar" and forms.is_setting(name) and not value.null:
             self.record(name, value, key.line, scope)
-        elif self.form != "kubernetes" and _SCRIPTS.fullmatch(name) and value.kind in {"scalar", "list"}:
+        elif self.form != "kubernetes" and manifest_keys.SCRIPTS.fullmatch(name) and value.kind in {"scalar", "list"}:
             self.script(name, value, scope)
         elif name in {"run_options", "worker_run_options", "head_run_options"} and value.kind == "list":
             words = " ".join(item.text for item in value.items)
@@ -188,7 +173,7 @@ class Manifest:
         for key, value in node.entries():
             if key.text in forms.IMAGES:
                 self.image(value, scope, whole=False)
-            elif _ENVIRONMENT.fullmatch(key.text) and value.kind in {"map", "list"}:
+            elif manifest_keys.ENVIRONMENT.fullmatch(key.text) and value.kind in {"map", "list"}:
                 given += self.environment(value, scope, judged=not init)
             elif key.text == "build" and (arguments := value.get("args")) is not None:
                 forms.build_arguments(self, arguments, {g.name for g in given})
@@ -197,7 +182,7 @@ class Manifest:
             return
         self.started(node, scope, given)
         for key, value in node.entries():
-            if key.text not in _OWN_PARTS and not _PROSE.fullmatch(key.text):
+            if key.text not in manifest_keys.OWN_PARTS and not manifest_keys.PROSE.fullmatch(key.text):
                 self.entry(key.text, key, value, scope, (*path, key.text), depth + 1)
 
     def started(self, node: Node, scope: str, given: list[Given]) -> None:
@@ -341,7 +326,7 @@ class Manifest:
             words = [(item.text, *self.body(item)) for item in scalars]
             self.take(run_command(words, self.out.label, self.lines, given or []), scope)
             return
-        if _OWN_SHELLS.fullmatch(name):
+        if manifest_keys.OWN_SHELLS.fullmatch(name):
             for item in scalars:
                 text, line = self.body(item)
                 self.take(run_script(text, self.out.label, line, self.lines, given), scope, apart=True)

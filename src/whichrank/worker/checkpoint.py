@@ -112,7 +112,7 @@ def opened(path: str | os.PathLike[str]) -> Checkpoint:
     """The checkpoint in this folder, as `save` left it; for a path that `whichrank run` handed on."""
     mark = read_mark(Path(path))
     if mark is None:
-        raise UsageError(f"{path} is no checkpoint of whichrank", f"There is no readable {MARK} in it.")
+        raise UsageError(f"{path} is not a whichrank checkpoint", f"There is no readable {MARK} in it.")
     names = tuple(entry["name"] for entry in mark["files"])
     return Checkpoint(Path(path), mark["step"], len(names), names, mark["saved_ns"])
 

@@ -32,7 +32,7 @@ class GroupError(WhichrankError):
 
 
 class AbsentRanksError(GroupError):
-    """Some ranks did not come."""
+    """Some ranks did not join."""
 
     def __init__(self, message: str, hint: str, ranks: tuple[int, ...]) -> None:
         super().__init__(message, hint)
@@ -140,7 +140,7 @@ def _no_store(error: Exception, rank: int, waited_s: float) -> GroupError:
             "Is the port taken by another job, and is the address one of this host?",
         )
     return AbsentRanksError(
-        f"rank 0 did not come: its store at {address} was not there within {waited_s:.0f} s ({said})",
+        f"rank 0 did not join: its store at {address} was not there within {waited_s:.0f} s ({said})",
         "Look at rank 0's host: did it start, is the port open, is the address the right one?",
         (0,),
     )
@@ -225,7 +225,7 @@ class _Meeting:
         there = sorted(set(range(self.world_size)) - set(absent))
         hosts = sorted({json.loads(self.store.get(f"rank/{rank}"))["host"] for rank in there[:64]})
         return AbsentRanksError(
-            f"{len(absent)} of {self.world_size} ranks did not come within {self.limit_s:.0f} s: {_few(absent)}",
+            f"{len(absent)} of {self.world_size} ranks did not join within {self.limit_s:.0f} s: {_few(absent)}",
             f"Ranks that came are on {', '.join(hosts[:8])}. Look at where the absent ones should have started.",
             tuple(absent),
         )

@@ -18,7 +18,7 @@ from whichrank.run.monitoring.listeners import Audience, Silent
 from whichrank.run.monitoring.metrics import CATALOGUE, PER_RANK, families
 from whichrank.run.monitoring.tally import Tally
 from whichrank.run.watch.guarding import GuardState
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 from whichrank.run.watch.stragglers import Straggler
 
 START_NS = 1_700_000_000_000_000_000

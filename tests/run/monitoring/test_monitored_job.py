@@ -121,11 +121,10 @@ class Seen:
 
 
 def start(out: Path, *options: str, **environ: str) -> subprocess.Popen[str]:
-    job = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    job += ["--master_port", str(watched.free_port()), str(PAIR)]
-    command = watched.whichrank("run", "--out", out, *options, "--", *job)
+    command = watched.whichrank("run", "--out", out, *options, "--", sys.executable, PAIR)
     errors = (out.parent / f"{out.name}.stderr").open("w")
     with errors:
+        environ = {**environ, "MASTER_PORT": str(watched.free_port())}
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, env=watched.environment(**environ))
 
 

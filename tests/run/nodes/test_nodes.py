@@ -1,4 +1,4 @@
-"""Watchers of several nodes in one process: frames, proofs, who leads, parcels, clocks, the shared folder."""
+"""Watchers of several nodes in one process: frames, proofs, who leads, uploads, clocks, the shared folder."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ from whichrank.run.nodes.clock import Offset
 from whichrank.run.nodes.follower import Follower
 from whichrank.run.nodes.joining import Joining, Link, count, join, own_name
 from whichrank.run.nodes.leader import Leader
-from whichrank.run.nodes.peers import Fellows
+from whichrank.run.nodes.peers import Peers
 from whichrank.run.nodes.protocol import Beat, Listed, Request
 from whichrank.run.nodes.roster import Node, Roster
 from whichrank.run.nodes.shared import Shared
 from whichrank.run.nodes.snapshot import Distant, Snapshot, rows_of, update
 from whichrank.run.nodes.wire import Kind, Stream, WireError
-from whichrank.run.watch.alarm import Alarm, Seen
-from whichrank.run.watch.processes import Member
-from whichrank.run.watch.watcher import seen
+from whichrank.run.watch.alarm import Alarm, RankState
+from whichrank.run.watch.job_processes import Member, rank_state
 
 QUIET: dict[str, str] = {}
 
@@ -129,7 +128,7 @@ class Meeting:
 
     def lead(self, token: str = "secret") -> Leader:
         leader = Leader(socket.create_server(self.place), "one", token, self.told.append)
-        leader.start(self.folder / "parcels")
+        leader.start(self.folder / "uploads")
         self.open.append(leader)
         return leader
 
@@ -266,7 +265,7 @@ def test_two_nodes_of_one_name_are_two(meeting: Meeting) -> None:
     assert {first.known, second.known} == {"same", "same-2"}
 
 
-def test_a_parcel_arrives_between_beats(meeting: Meeting, tmp_path: Path) -> None:
+def test_an_upload_arrives_between_beats(meeting: Meeting, tmp_path: Path) -> None:
     leader, follower = meeting.lead(), meeting.follow()
     until(lambda: follower.joined)
     bundle = tmp_path / "bundle"
@@ -275,7 +274,7 @@ def test_a_parcel_arrives_between_beats(meeting: Meeting, tmp_path: Path) -> Non
     os.utime(bundle / "dumps" / "rank_2", ns=(10**18, 10**18))
     follower.deliver(bundle, "full-1", final=False)
     until(lambda: follower.receipts.get("full-1") == "")
-    sent = leader.roster.nodes["two"].parcel
+    sent = leader.roster.nodes["two"].upload
     assert sent is not None
     assert sent.path is not None
     target = tmp_path / "kept" / "two"
@@ -284,10 +283,10 @@ def test_a_parcel_arrives_between_beats(meeting: Meeting, tmp_path: Path) -> Non
     assert (target / "dumps" / "rank_2").stat().st_mtime_ns == 10**18
 
 
-# -- parcels
+# -- uploads
 
 
-def test_a_hostile_parcel_reaches_nothing_outside(tmp_path: Path) -> None:
+def test_a_hostile_upload_reaches_nothing_outside(tmp_path: Path) -> None:
     box = tmp_path / "box.tar.gz"
     with tarfile.open(box, "w:gz") as archive:
         for name in ("../outside", "/etc/outside", "a/../../outside", "fine/words.json"):
@@ -330,8 +329,8 @@ def test_a_rank_looks_the_same_from_afar() -> None:
     assert message.snapshot is not None
     # The other clock is two hours ahead: ages don't care.
     update(far, message.snapshot.rows[0], now + 7200 * 10**9)
-    one, other = seen(near, time.time_ns()), seen(far, now + 7200 * 10**9)
-    for name in Seen.__slots__:
+    one, other = rank_state(near, time.time_ns()), rank_state(far, now + 7200 * 10**9)
+    for name in RankState.__slots__:
         expected, found = getattr(one, name), getattr(other, name)
         assert found == (pytest.approx(expected, abs=0.5) if isinstance(expected, float) else expected), name
 
@@ -369,12 +368,12 @@ def test_the_offset_of_a_clock_is_within_its_error(ahead: int, trips: list[tuple
 def test_the_ranks_of_a_lost_leader_are_known() -> None:
     follower = Follower(("127.0.0.1", 1), "two", "", lambda _: None)
     follower.leader, follower.listed = "one", [Listed("one", [0, 1]), Listed("two", [2, 3])]
-    fellows = Fellows(Link("two", 2, follower), lambda _: None)
-    assert fellows.ranks_of_lost_leader == [], "it has never been there"
+    peers = Peers(Link("two", 2, follower), lambda _: None)
+    assert peers.ranks_of_lost_leader == [], "it has never been there"
     follower.heard_ns = 1
-    assert fellows.ranks_of_lost_leader == [0, 1]
+    assert peers.ranks_of_lost_leader == [0, 1]
     follower.closed = True
-    assert fellows.ranks_of_lost_leader == [], "its watcher has ended, its host has not"
+    assert peers.ranks_of_lost_leader == [], "its watcher has ended, its host has not"
 
 
 # -- ranks that nobody watches
@@ -387,14 +386,14 @@ def test_ranks_that_nobody_watches_may_work() -> None:
         for now in range(40):
             waits = now > 10
             count = min(now, 10) + 1
-            level = alarm.observe(now, [Seen(r, JOINED, count, count - waits, waits, busy=False) for r in (0, 1)])
+            level = alarm.observe(now, [RankState(r, JOINED, count, count - waits, waits, busy=False) for r in (0, 1)])
         assert (level != "calm") == (expected != "calm")
 
 
 def test_a_stopped_rank_is_told_whoever_else_there_is() -> None:
     alarm = Alarm(blind=True)
     for now in range(20):
-        ranks = [Seen(0, JOINED, 5, 4, True), Seen(1, JOINED, 5, 5, False, stopped=True)]
+        ranks = [RankState(0, JOINED, 5, 4, True), RankState(1, JOINED, 5, 5, False, stopped=True)]
         level = alarm.observe(now, ranks)
     assert level != "calm"
 
@@ -495,7 +494,7 @@ def test_one_of_those_who_share_a_folder_leads(tmp_path: Path) -> None:
         (bundle / "words").write_text("x")
         two.deliver(bundle, "full-1", final=True)
         until(lambda: two.receipts.get("full-1") == "")
-        sent = one.roster.nodes["two"].parcel
+        sent = one.roster.nodes["two"].upload
         assert sent is not None
         assert sent.final
         assert sent.path is not None
@@ -586,7 +585,7 @@ def test_a_stranger_at_the_leaders_port_gets_nothing(
     monkeypatch.delenv("WHICHRANK_TOKEN", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     stranger = Leader(socket.create_server(place), "stranger", "", lambda _: None)
-    stranger.start(tmp_path / "parcels")
+    stranger.start(tmp_path / "uploads")
     link = join(Joining(2, f"{place[0]}:{place[1]}", name="two"), [], lambda _: None, QUIET)
     assert link is not None
     assert isinstance(link.side, Follower)

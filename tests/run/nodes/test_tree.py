@@ -16,12 +16,11 @@ from tests.run.watched import free_port
 from whichrank.model.last_words import IN_COLLECTIVE, JOINED, Words
 from whichrank.run.nodes.condensing import condensed, count_of, ranges, spread
 from whichrank.run.nodes.follower import Follower
+from whichrank.run.nodes.node_tree import BACK_S, entries_below, hoist, orphans
 from whichrank.run.nodes.roster import Node
 from whichrank.run.nodes.snapshot import Below, Distant, Snapshot, rows_of, update
-from whichrank.run.nodes.tree import BACK_S, entries_below, hoist, orphans
 from whichrank.run.watch.alarm import patience
-from whichrank.run.watch.processes import Member
-from whichrank.run.watch.watcher import seen
+from whichrank.run.watch.job_processes import Member, rank_state
 
 FAN_IN, NODES = 2, 9
 
@@ -60,7 +59,7 @@ class Tree:
             self._stop.wait(0.2)
 
     def known(self) -> set[int]:
-        people = self.root.fellows.people(time.monotonic(), 0)
+        people = self.root.nodes.peers.people(time.monotonic(), 0)
         return {rank for m in people for rank in (spread(m.alike) if m.alike else [m.rank])}
 
     def inner(self) -> list[str]:
@@ -92,21 +91,21 @@ def tree(tmp_path: Path) -> Iterator[Tree]:
 def test_a_tree_grows_gives_the_verdict_and_survives_its_inner_nodes(tree: Tree, tmp_path: Path) -> None:
     root = tree.root
     until(lambda: tree.known() == set(range(2, 16)))
-    assert len(root.fellows.nodes) == FAN_IN
+    assert len(root.nodes.peers.nodes) == FAN_IN
     assert len(tree.inner()) >= 2
 
     # A hang: the root judges all, and every node hears the verdict.
     tree.job.hung_at = time.time()
     deadline = time.monotonic() + 60
-    while root.diagnosis is None and time.monotonic() < deadline:
+    while root.record.diagnosis is None and time.monotonic() < deadline:
         root.look(time.monotonic())
         time.sleep(0.1)
-    assert root.diagnosis is not None
-    assert root.diagnosis.verdict.culprits.ranks == (tree.stopped,)
-    found = {path.parent.name for path in (root.root / "nodes").glob("*/summary.whichrank")}
+    assert root.record.diagnosis is not None
+    assert root.record.diagnosis.verdict.culprits.ranks == (tree.stopped,)
+    found = {path.parent.name for path in (root.record.case_folder() / "nodes").glob("*/summary.whichrank")}
     assert found == set(tree.nodes), "each node sent a summary, through those between"
-    until(lambda: all(node.told_verdict for node in tree.nodes.values()))
-    entries = {e["name"]: e for e in json.loads((root.root / "nodes.json").read_text())["nodes"]}
+    until(lambda: all(node.nodes.told_verdict for node in tree.nodes.values()))
+    entries = {e["name"]: e for e in json.loads((root.record.case_folder() / "nodes.json").read_text())["nodes"]}
     assert set(entries) == {"root", *tree.nodes}
     assert not any(e["missing"] for e in entries.values())
 
@@ -122,7 +121,7 @@ def test_a_tree_grows_gives_the_verdict_and_survives_its_inner_nodes(tree: Tree,
 
 def _here(root: SimulatedWatcher) -> set[str]:
     now = time.monotonic()
-    nodes = [node for node in root.fellows.nodes if node.standing(now) == "here"]
+    nodes = [node for node in root.nodes.peers.nodes if node.standing(now) == "here"]
     return {name for node in nodes for name in (node.name, *(each.name for each in node.below if each.state == "here"))}
 
 
@@ -161,7 +160,7 @@ def test_few_rows_say_what_many_said(kind: str) -> None:
     few = afar(afar(members) if kind == "two levels" else members)
     assert len(few) <= 3
     assert sum(map(count_of, few)) == 64
-    whole, short = (patience([seen(m, now) for m in group]) for group in (members, few))
+    whole, short = (patience([rank_state(m, now) for m in group]) for group in (members, few))
     assert (whole.kind, whole.limit_s) == (short.kind, short.limit_s)
     assert [s.rank for s in whole.away] == [s.rank for s in short.away]
     moved = [

@@ -63,7 +63,7 @@ def test_the_cost_is_told_and_normal_comes_back(tmp_path: Path) -> None:
     assert restarts.prepare()[1] == {}
     restarts.current.cause = "unknown"
     assert restarts.prepare()[1]["TORCH_FR_BUFFER_SIZE"] == "20000"
-    assert told[-1].startswith("nobody knows why it failed: the next attempt has more evidence. Cost: longer logs")
+    assert told[-1].startswith("the failure is unexplained: the next attempt has more evidence. Cost: longer logs")
     restarts.current.cause = "unknown"
     restarts.prepare()
     assert (restarts.level.guard, restarts.level.gdb) == ("strict", True)

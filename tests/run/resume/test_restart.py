@@ -167,6 +167,12 @@ def test_signals_of_people_and_schedulers_end_it(tmp_path: Path, code: int) -> N
     assert restarts.stopped == "it was ended from outside"
 
 
+def test_a_hang_that_we_ended_comes_back_though_the_launcher_died_of_our_signal(tmp_path: Path) -> None:
+    restarts = Restarts(PLAN, tmp_path, lambda _text: None)
+    restarts.prepare()
+    assert restarts.again(-15, asked=False, outside=False, hung=True)
+
+
 @pytest.mark.parametrize(
     ("options", "variables", "told", "own_store"),
     [

@@ -54,9 +54,9 @@ class Ended:
 
 def hang(lab: Cluster, folder: Path) -> Ended:
     """Two nodes with two ranks each; rank 2 never comes back from loading a batch."""
-    rendezvous = f"--rdzv-id=$SLURM_JOB_ID --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:{watched.free_port()}"
-    launch = f"{TORCHRUN} --nnodes=$SLURM_NNODES --nproc-per-node=2 {rendezvous}"
-    script = f"{HEAD}srun --cpus-per-task=2 {WATCHED} --policy end -- {launch} {watched.JOB} stuck\n"
+    launch = f"{sys.executable} {watched.HERE / 'fork_launcher.py'} --nodes $SLURM_NNODES --node $SLURM_NODEID"
+    command = f"exec {WATCHED} --policy end -- {launch} --port {watched.free_port()} 2 {watched.JOB} stuck"
+    script = f"{HEAD}srun --cpus-per-task=2 bash -c '{command}'\n"
     job = lab.submit(folder, script, "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2")
     return Ended(job, folder, lab.wait(job, 150))
 

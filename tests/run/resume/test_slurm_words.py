@@ -19,7 +19,7 @@ from whichrank.run.resume import requeue, slurm
 from whichrank.run.resume.checkpoints import Checkpoint, Found
 from whichrank.run.resume.decision import Attempt, Plan
 from whichrank.run.resume.scheduler import Heard, Scheduler
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.worker import lastwords
 
 STEP = {
@@ -256,10 +256,10 @@ def test_a_task_is_a_rank_before_torch_says_so(monkeypatch: pytest.MonkeyPatch, 
 def test_a_launcher_in_a_task_is_no_rank() -> None:
     guessed = Words(pid=10, rank=1, world=2, phase=layout.IMPORTED, flags=layout.GUESSED)
     known = Words(pid=11, parent=10, rank=3, world=4, phase=layout.JOINED)
-    crew = Crew(Path("/nonexistent"), {"10": Member(guessed, "10"), "11": Member(known, "11")})
-    assert [member.rank for member in crew.ranks()] == [3]
-    del crew.members["11"]
-    assert [member.rank for member in crew.ranks()] == [1]
+    job_processes = JobProcesses(Path("/nonexistent"), {"10": Member(guessed, "10"), "11": Member(known, "11")})
+    assert [member.rank for member in job_processes.ranks()] == [3]
+    del job_processes.members["11"]
+    assert [member.rank for member in job_processes.ranks()] == [1]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tests.conftest import ROOT
-from tests.run.watch.test_capture_steps import member
+from tests.run.watch.capture.test_capture_steps import member
 from whichrank.run.watch.capture import __file__ as capture
 from whichrank.run.watch.samples import History
 

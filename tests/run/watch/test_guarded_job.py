@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 JOB = """
-import contextlib, os, sys, time, torch, torch.distributed as dist
+import contextlib, os, sys, time, torch, torch._dynamo, torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
@@ -104,13 +104,17 @@ def test_a_flipped_bit_is_named_and_the_job_is_ended(tmp_path):
     assert alarms[0]["level"] == "wrong"
 
 
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory):
+    """A healthy job with the guard: its folder, and how it ended."""
+    folder = tmp_path_factory.mktemp("healthy")
+    return folder, run(folder, "--guard", mode="healthy", steps=30)
+
+
 @pytest.mark.slow
-def test_a_healthy_job_gives_the_same_bits_with_the_guard_and_without(tmp_path):
-    with_guard, without = tmp_path / "with", tmp_path / "without"
-    with_guard.mkdir()
-    without.mkdir()
-    guarded = run(with_guard, "--guard", mode="healthy", steps=30)
-    plain = run(without, mode="healthy", steps=30)
+def test_a_healthy_job_gives_the_same_bits_with_the_guard_and_without(healthy, tmp_path):
+    with_guard, guarded = healthy
+    plain = run(tmp_path, mode="healthy", steps=30)
     assert (guarded.returncode, plain.returncode) == (0, 0), guarded.stderr + plain.stderr
     finals = [
         sorted(line for line in each.stdout.splitlines() if line.startswith("final")) for each in (guarded, plain)
@@ -122,9 +126,9 @@ def test_a_healthy_job_gives_the_same_bits_with_the_guard_and_without(tmp_path):
     assert len(list((with_guard / "out" / "guard").glob("rank_*.guard.jsonl"))) == 3
 
 
-def test_compare_finds_nothing_between_a_run_and_itself(tmp_path):
-    done = run(tmp_path, "--guard", mode="healthy", steps=12)
-    records = tmp_path / "out" / "guard"
+def test_compare_finds_nothing_between_a_run_and_itself(healthy):
+    folder, done = healthy
+    records = folder / "out" / "guard"
     assert records.is_dir(), done.stderr
     command = [sys.executable, "-m", "whichrank", "compare", str(records), str(records), "--format", "json"]
     same = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -8,13 +8,13 @@ import pytest
 
 from whichrank.model import last_words as layout
 from whichrank.model.last_words import Words
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 
 NOWHERE = Path("/nonexistent")
 
 
-def crew(*words: Words) -> Crew:
-    return Crew(NOWHERE, {str(each.pid): Member(each, str(each.pid)) for each in words})
+def job_processes(*words: Words) -> JobProcesses:
+    return JobProcesses(NOWHERE, {str(each.pid): Member(each, str(each.pid)) for each in words})
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def crew(*words: Words) -> Crew:
     ],
 )
 def test_of_parent_and_child_with_one_number(parent, child, rank_is):
-    found = crew(
+    found = job_processes(
         Words(pid=100, parent=1, rank=2, world=4, phase=parent, started_ns=1),
         Words(pid=101, parent=100, rank=2, world=4, phase=child, started_ns=2),
     )
@@ -50,7 +50,7 @@ def test_of_parent_and_child_with_one_number(parent, child, rank_is):
 )
 def test_what_a_rank_has_detached_is_no_rank(holder, child, rank_is):
     """A shell between them, or no parent any more: only its own word tells whose it is."""
-    found = crew(
+    found = job_processes(
         Words(pid=100, parent=9, rank=2, world=4, phase=holder[0], enqueued=holder[1], started_ns=1),
         Words(pid=101, parent=1, rank=2, world=4, phase=child[0], enqueued=child[1], flags=layout.BELOW, started_ns=2),
     )
@@ -58,7 +58,7 @@ def test_what_a_rank_has_detached_is_no_rank(holder, child, rank_is):
 
 
 def test_of_two_programs_of_one_task_the_one_with_torch_is_the_rank():
-    found = crew(
+    found = job_processes(
         Words(pid=100, parent=9, rank=2, world=4, phase=layout.JOINED, started_ns=1),
         Words(pid=101, parent=9, rank=2, world=4, phase=layout.STARTED, started_ns=2),
     )
@@ -68,4 +68,4 @@ def test_of_two_programs_of_one_task_the_one_with_torch_is_the_rank():
 def test_ranks_of_one_launcher_are_all_ranks():
     launcher = Words(pid=9, parent=1, rank=-1, phase=layout.IMPORTED, started_ns=1)
     ranks = [Words(pid=100 + r, parent=9, rank=r, world=2, phase=layout.JOINED, started_ns=2 + r) for r in range(2)]
-    assert [member.rank for member in crew(launcher, *ranks).ranks()] == [0, 1]
+    assert [member.rank for member in job_processes(launcher, *ranks).ranks()] == [0, 1]

@@ -83,24 +83,24 @@ def test_another_container_with_the_same_tmp_cleans_up_its_own_only() -> None:
         private.remove(folder)
 
 
-def test_a_watcher_that_is_killed_while_it_holds_the_launcher(tmp_path: Path) -> None:
+def test_a_watcher_that_is_killed_while_it_pauses_the_launcher(tmp_path: Path) -> None:
     """The launcher is stopped for a moment while the others are asked; it must not stay stopped."""
     sleeper = subprocess.Popen(["sleep", "60"])
     code = (
         "import os, sys\n"
         "from whichrank.model.last_words import Words\n"
-        "from whichrank.run.watch import launcher_hold as door\n"
+        "from whichrank.run.watch import launcher_pause\n"
         "from whichrank.worker.lastwords import start_ticks\n"
         f"pid = {sleeper.pid}\n"
-        "with door.held([Words(pid=pid, start_ticks=start_ticks(pid))]):\n"
-        "    print('held', flush=True)\n"
+        "with launcher_pause.paused([Words(pid=pid, start_ticks=start_ticks(pid))]):\n"
+        "    print('paused', flush=True)\n"
         "    os.kill(os.getpid(), 9)\n"
     )
     try:
         watcher = subprocess.run(
             [sys.executable, "-c", code], stdout=-1, text=True, env=watched.environment(), check=False
         )
-        assert (watcher.returncode, watcher.stdout) == (-signal.SIGKILL, "held\n")
+        assert (watcher.returncode, watcher.stdout) == (-signal.SIGKILL, "paused\n")
         deadline = time.monotonic() + 10
         while state(sleeper.pid) == "T":
             assert time.monotonic() < deadline, "it stays stopped"
@@ -120,7 +120,7 @@ def test_no_room_for_results(small_disk: Path, tmp_path: Path) -> None:
     out = small_disk / "out"
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    line = watched.whichrank("run", "--no-history", "--out", out, "--", *small.torchrun(tmp_path))
+    line = watched.whichrank("run", "--no-history", "--out", out, "--", *small.forked(tmp_path))
     with (tmp_path / "stderr").open("w") as errors:
         process = subprocess.Popen(
             line, stdout=-3, stderr=errors, text=True, env=watched.environment(TMPDIR=str(temporary))
@@ -237,9 +237,10 @@ def test_a_script_that_replaces_the_hook_for_exceptions(tmp_path: Path) -> None:
 
 
 DAEMONS = """
-import os, subprocess, sys, time, torch, torch.distributed as dist
+import os, subprocess, sys, time
 if len(sys.argv) > 2:
     time.sleep(120)
+import torch, torch.distributed as dist
 
 def detach():
     name = f"{sys.executable} {__file__} {sys.argv[1]} child"
@@ -333,15 +334,15 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", [pytest.param(False, marks=pytest.mark.bars), True])
 def test_a_script_that_spawns_its_ranks(tmp_path: Path, fails: bool) -> None:
     script = tmp_path / "spawning.py"
     script.write_text(SPAWNING)
     command = [sys.executable, str(script), str(watched.free_port()), *(["fail"] if fails else [])]
     done = watched.run(command, tmp_path / "out", "--no-history")
+    assert done.document("run.json")["ranks_seen"] == [0, 1, 2]
     if not fails:
         assert (done.code, done.stdout) == (0, "all done\n"), done.stderr
-        assert done.document("run.json")["ranks_seen"] == [0, 1, 2]
         return
     assert done.code == 1
     assert "Process 0 terminated" in done.stderr

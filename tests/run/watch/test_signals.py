@@ -79,7 +79,7 @@ def test_ranks_that_end_when_asked_do_not_hang() -> None:
         alarm = Alarm()
         steady(alarm)
         play(alarm, 20, silent_s, lambda _t: [*(rank(r, 300, waiting=True) for r in range(1, 4)), away(0, 300)])
-        watcher = SimpleNamespace(leaving=True, alarm=alarm, _left_s=None)
+        watcher = SimpleNamespace(record=SimpleNamespace(leaving=True, alarm=alarm), _left_s=None)
         assert Watcher._obeys(watcher, 20 + silent_s) is obeys
         assert Watcher._obeys(watcher, 40 + silent_s) is obeys
         assert watcher._left_s == 20 + silent_s

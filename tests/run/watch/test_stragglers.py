@@ -7,7 +7,7 @@ import random
 import pytest
 
 from whichrank.model.last_words import JOINED, Words
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 from whichrank.run.watch.slowness import verdict_on
 from whichrank.run.watch.stragglers import Straggler, Stragglers
 

@@ -142,7 +142,7 @@ def test_a_child_that_outlives_the_job_is_still_heard(tmp_path: Path) -> None:
 
 
 def test_a_long_output_keeps_its_newest_part(tmp_path: Path) -> None:
-    from whichrank.run.watch import relay
+    from whichrank.run.watch.output import relay
 
     source, end = os.pipe()
     path = tmp_path / "copy"

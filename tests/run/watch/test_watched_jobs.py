@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,9 @@ def jobs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
 
     def one(fault: str, folder: Path) -> Done:
         path = os.pathsep.join([str(site), watched.environment()["PYTHONPATH"]])
-        command = watched.torchrun(fault, folder / "checkpoint")
+        # The healthy one as users start it.
+        start = watched.torchrun if fault == "none" else partial(watched.forked, watched.JOB, world=4)
+        command = start(fault, folder / "checkpoint")
         return watched.run(command, folder / "out", "--policy", "end", PYTHONPATH=path)
 
     begun = Together(one, FAULTS, 3, request)

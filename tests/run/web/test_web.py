@@ -16,11 +16,11 @@ import pytest
 
 from tests.run import small
 from whichrank.run import small_server
-from whichrank.run.watch.view import Row
+from whichrank.run.watch.rank_table import Row
 from whichrank.run.web import server as module
 from whichrank.run.web.live import page
+from whichrank.run.web.page_state import State, groups, spans
 from whichrank.run.web.server import Server
-from whichrank.run.web.state import State, groups, spans
 
 TOKEN = "correct-horse-battery-staple"
 

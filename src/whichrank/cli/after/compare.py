@@ -1,4 +1,4 @@
-"""What changed between the run that worked and the one that did not."""
+"""Show what changed between a run that worked and one that did not."""
 
 from __future__ import annotations
 

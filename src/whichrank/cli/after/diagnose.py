@@ -1,4 +1,4 @@
-"""What went wrong, which rank, why, and what to do: from dumps, logs and bundles.
+"""Find what went wrong, on which rank, why, and what to do, from dumps, logs and bundles.
 
 Nothing that is read is executed, and no running process is touched.
 """
@@ -55,7 +55,7 @@ def rendered(diagnosis: Diagnosis, name: str, output: Path | None, *, verbose: b
 @click.command(name="diagnose")
 @rules_option
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("--format", "format_", type=click.Choice(report.names()), help="How to tell it (default: text).")
+@click.option("--format", "format_", type=click.Choice(report.names()), help="Report format (default: text).")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
 @click.option(
     "--source",
@@ -134,7 +134,7 @@ def ray_address(address: str) -> str:
 
 def _remembered(diagnosis: Diagnosis, given: list[Path | Literal["-"]]) -> list[str]:
     """Keep the verdict under the name of its evidence: the same evidence counts once, however often it is read."""
-    from whichrank.flows.history import repeats as history
+    from whichrank.flows.history import recurrence as history
 
     places = [str(path) if path == "-" else str(Path(path).absolute()) for path in given]
     at = history.onset(diagnosis)

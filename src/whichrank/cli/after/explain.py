@@ -1,4 +1,4 @@
-"""Tell me about a rule, cause, variable, Xid, exit code, or a message as it was seen (offline)."""
+"""Explain a rule, cause, variable, Xid, exit code or error message, offline."""
 
 from __future__ import annotations
 

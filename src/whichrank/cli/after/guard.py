@@ -1,4 +1,4 @@
-"""Silent wrongness: judge what the guards of the ranks wrote (see run --guard)."""
+"""Check the records of `run --guard` for silent corruption: replicas, gradients, collectives."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ LOOK_S = 1.0
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--format", "format_", type=click.Choice(["text", "json", "markdown"]), default="text")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
-@click.option("--follow", "pid", type=click.IntRange(1), metavar="PID", help="Compare on while this process lives.")
+@click.option("--follow", "pid", type=click.IntRange(1), metavar="PID", help="Keep comparing while this process runs.")
 @click.pass_context
 def command(ctx: click.Context, paths: tuple[Path, ...], format_: str, output: Path | None, pid: int | None) -> None:
     """Compare replicas, local gradients and collectives of all ranks, from the records of their guards.
 
     \b
-    whichrank run --guard -- torchrun --nproc_per_node=8 train.py    # no change of the script
+    whichrank run --guard -- torchrun --nproc_per_node=8 train.py    # without changing the script
     whichrank guard out/guard                                        # judge the records again
     whichrank compare out-a/guard out-b/guard                        # the first tensor that differs between two runs
 

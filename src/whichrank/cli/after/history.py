@@ -1,4 +1,4 @@
-"""Verdicts of past jobs: the same host guilty again, the same GPU, the same line of code."""
+"""List the verdicts of past jobs, and what keeps coming back: hosts, GPUs, lines of code."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 def command(since: str, host: str, cause: str, limit: int, format_: str, output: Path | None) -> None:
     """Show what `whichrank run` (and `diagnose --remember`) found in jobs of this user, the newest first.
 
-    What more than one job was lost to comes at the end. WHICHRANK_HISTORY=off keeps no history; another
+    Causes that ended more than one job are listed at the end. WHICHRANK_HISTORY=off keeps no history; another
     value is the file to use.
     """
-    from whichrank.flows.history.repeats import as_document, look_up, seconds
+    from whichrank.flows.history.recurrence import as_document, look_up, seconds
     from whichrank.report._words import safe_json
 
     entries = look_up(seconds(since), host=host, cause=cause)
@@ -39,7 +39,7 @@ def command(since: str, host: str, cause: str, limit: int, format_: str, output:
 
 
 def _text(entries: Sequence[Entry], limit: int, since: str) -> Iterator[str]:
-    from whichrank.flows.history.repeats import as_document, short
+    from whichrank.flows.history.recurrence import as_document, short
     from whichrank.report._words import percent, safe
 
     if not entries:

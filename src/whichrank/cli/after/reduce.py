@@ -1,4 +1,4 @@
-"""Turn a node's evidence into a summary of kilobytes that `diagnose` takes instead."""
+"""Reduce a node's evidence to a summary of a few kilobytes for `diagnose`."""
 
 from __future__ import annotations
 

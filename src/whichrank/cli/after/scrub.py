@@ -1,4 +1,4 @@
-"""Make evidence safe to share: no names of hosts and users, no addresses, no secrets."""
+"""Make evidence safe to share: remove host and user names, addresses and secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the step time goes: exposed communication, late ranks, and what a fix would return."""
+"""Show where step time goes: exposed communication, late ranks, and what a fix would save."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rendered(report: StepReport, name: str, output: Path | None) -> Iterator[str
 
 @click.command(name="trace")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("--format", "format_", type=click.Choice(FORMATS), help="How to tell it (default: text).")
+@click.option("--format", "format_", type=click.Choice(FORMATS), help="Report format (default: text).")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
 @click.option(
     "--perfetto",
@@ -54,7 +54,7 @@ def command(
     jobs: int | None,
     quiet: bool,
 ) -> None:
-    """Say where the time of training steps goes, who is late, and what a fix would return.
+    """Show where the time of training steps goes, which ranks are late, and what a fix would save.
 
     PATH is a profile of torch.profiler (.json, .json.gz, .json.zst), an Nsight Systems export (.sqlite), a log of
     NCCL's Inspector, or a folder or archive of them: one file per rank. Where there is none, flight-recorder dumps

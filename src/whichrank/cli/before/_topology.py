@@ -93,9 +93,9 @@ def _ask_hosts(found: Map, engine: Engine, agent: Sequence[str]) -> None:
 
 def _asked(engine: Engine, agent: Sequence[str], probes: list[str]) -> dict[str, dict[str, Any]]:
     """Host -> probe -> its values."""
-    from whichrank.fleet.crew import crew
+    from whichrank.fleet.host_helpers import host_helpers
 
-    with crew(engine, agent) as everyone:
+    with host_helpers(engine, agent) as everyone:
         replies = everyone.ask_all({"do": "probe", "probes": probes}, 60.0)
     return {
         host: {name: told.get("value") or {} for name, told in reply.result.items()}

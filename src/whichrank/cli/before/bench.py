@@ -1,4 +1,4 @@
-"""How fast is communication, and how fast should it be? Collectives over sizes, judged and compared."""
+"""Measure collectives, and compare them with what the hardware should give."""
 
 from __future__ import annotations
 
@@ -42,15 +42,20 @@ _GPU_SIZES, _CPU_SIZES = "1M:1G:4", "4K:16M:8"
 @click.option("--sweep", is_flag=True, help="Try settings and print those that really help.")
 @click.option("--budget", type=click.FloatRange(5), default=300.0, show_default=True, help="Seconds for --sweep.")
 @click.option("--read", "files", type=click.Path(exists=True, dir_okay=False, path_type=Path), multiple=True,
-              help="Judge output of nccl-tests (text or JSON) instead of running anything.")  # fmt: skip
+              help="Judge the output of nccl-tests (text or JSON) instead of running anything.")  # fmt: skip
 @click.option("--nccl-tests", metavar="[FOLDER]", is_flag=False, flag_value="",
               help="Run the programs of nccl-tests, in this folder or where they are found.")  # fmt: skip
-@click.option("--gpu", "device", default="", help='For --read: what it ran on ("NVIDIA H100 80GB HBM3"), if not told.')
+@click.option(
+    "--gpu",
+    "device",
+    default="",
+    help='For --read: the GPU it ran on ("NVIDIA H100 80GB HBM3"), if the file does not say.',
+)
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Keep the results for --compare.")
 @click.option("--compare", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="An earlier --save.")
 @click.option("--png", type=click.Path(dir_okay=False, path_type=Path), help="Curves as a picture.")
 @click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="Curves and table as a page.")
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", help="How to tell it.")
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", help="Report format.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
 @click.option("--quiet", is_flag=True, help="No results while it runs.")
 @click.pass_context
@@ -61,10 +66,10 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     whichrank bench --nproc-per-node 8                        this host
     whichrank bench --hosts node1,node2 --nproc-per-node 8    two hosts by ssh
     torchrun … -m whichrank bench                             as N copies of any launcher
-    whichrank bench --read all_reduce.txt                     judge output of nccl-tests
+    whichrank bench --read all_reduce.txt                     judge the output of nccl-tests
     whichrank bench --save before.json; … ; whichrank bench --compare before.json
 
-    It loads GPUs and network: not beside a running job.
+    It loads GPUs and network: don't run it beside a job.
     """
     from whichrank.flows.bench import measure as flow
     from whichrank.report import _bench as report

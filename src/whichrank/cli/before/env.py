@@ -1,4 +1,4 @@
-"""The right settings for a purpose, with reasons; and what is wrong with the ones you have."""
+"""Print recommended settings with reasons, or check the ones you have."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _settings(chosen: Environment, format_: str) -> Iterator[str]:
 @click.option("--as", "kind", type=click.Choice(KINDS), help="What the files are (default: by name and content).")
 @click.option("--pid", "pids", type=click.IntRange(min=1), multiple=True, help="A live process; may be repeated.")
 @click.option("--nccl-log", "logs", type=click.Path(path_type=Path), multiple=True, help="Its NCCL log: what it read.")
-@click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", help="How to tell it.")
+@click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", help="Report format.")
 @output_option
 @click.pass_context
 def lint_command(
@@ -162,7 +162,7 @@ def lint_command(
 @click.argument("paths", metavar="[DUMP]...", nargs=-1)
 @click.option("--gap", "gaps", multiple=True, help="A legitimate gap that you know of: checkpoint=15m, step=2s.")
 @click.option("--timeout", type=click.FloatRange(min=0), help="The configured timeout in seconds, for --gap.")
-@click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", help="How to tell it.")
+@click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", help="Report format.")
 @output_option
 @click.pass_context
 def timeouts_command(

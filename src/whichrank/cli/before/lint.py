@@ -1,4 +1,4 @@
-"""Collectives that not every rank will reach, found by reading the training code."""
+"""Find collectives that not every rank will reach, by reading the training code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEALTHY, FINDINGS, NOT_ENOUGH = 0, 1, 3
 @click.option("--fix", is_flag=True, help="Change the files where the fix is mechanical (needs whichrank[lint]).")
 @click.option("--diff", is_flag=True, help="Show those changes as a patch instead.")
 @click.option(
-    "--format", "format_", type=click.Choice(("text", "json", "sarif")), help="How to tell it (default: text)."
+    "--format", "format_", type=click.Choice(("text", "json", "sarif")), help="Report format (default: text)."
 )
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
 @click.option("--quiet", is_flag=True, help="No progress.")

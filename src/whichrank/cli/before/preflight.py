@@ -1,4 +1,4 @@
-"""Are these hosts fit to start a job? Checks GPUs, fabric, limits, leftovers, and every way between hosts."""
+"""Check hosts before a job starts: GPUs, fabric, limits, leftovers, and the paths between hosts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FORMATS = ("text", "json", "markdown", "html", "junit")
 @click.option("--fail-on", type=click.Choice(("warning", "error")), default="warning", show_default=True,
               help="Findings of this severity or worse make the exit code 1: for gates.")  # fmt: skip
 @click.option("--exclude-file", type=click.Path(dir_okay=False, path_type=Path), help="Write unfit hosts here.")
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", help="How to tell it.")
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", help="Report format.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @click.pass_context

@@ -1,4 +1,4 @@
-"""Run a training script's control flow on simulated ranks before a GPU is rented."""
+"""Run a training script's control flow on simulated ranks, before you rent a GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEALTHY, FINDINGS, NOT_ENOUGH = 0, 1, 3
 @click.option(
     "--log", type=click.Path(dir_okay=False, path_type=Path), help="What the ranks print goes into this file."
 )
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to tell it.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Report format.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file instead of stdout.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.argument("script", type=click.Path(dir_okay=False, path_type=Path))
@@ -44,8 +44,8 @@ def command(
       whichrank rehearse --explore 0 --format json train.py
 
     Options for whichrank stand before SCRIPT; everything after it goes to the script. It needs no GPU: CUDA calls
-    are answered on the CPU. Nothing is written outside a scratch layer, nothing leaves this machine, and nobody
-    really sleeps. Give the script a small model and few data by its own arguments.
+    are answered on the CPU. Nothing is written outside a scratch layer, nothing leaves this machine, and sleep()
+    returns at once. Give the script a small model and little data by its own arguments.
     """
     from dataclasses import asdict
 

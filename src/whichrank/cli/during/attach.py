@@ -1,4 +1,4 @@
-"""Watch a job that runs already."""
+"""Watch a job that is already running."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def command(pid: int | None, out: Path | None, quiet: bool, **wishes: Any) -> No
 
     Without PID, the one job that runs here.
 
-    A job that `whichrank run` started is watched as `run` would. Of another one there is what can be had from
+    A job that `whichrank run` started is watched as `run` would. Any other job is seen from
     outside: /proc, py-spy, torch's own pipe.
     """
     from whichrank.run.monitoring.monitors import Monitors, Wishes

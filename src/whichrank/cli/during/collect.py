@@ -1,4 +1,4 @@
-"""Gather the evidence of a running job into a bundle, now: on this host, or on all nodes of the job."""
+"""Collect evidence from a running job, on this host or on all of its nodes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ PACKETS_MORE_S = 8.0
     metavar="SECONDS",
     help="With nodes: also capture the packets of the job's ports (headers only), where that is permitted.",
 )
-@click.option("--format", "format_", type=click.Choice(report.names()), help="With nodes: how to tell the verdict.")
+@click.option("--format", "format_", type=click.Choice(report.names()), help="With nodes: report format.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="With nodes: write the report here.")
 @click.option("--quiet", is_flag=True, help="No summary on stderr.")
 @click.pass_context

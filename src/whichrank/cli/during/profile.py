@@ -1,4 +1,4 @@
-"""Take a short profile of chosen ranks of a job, without changing its code, and say where its time goes."""
+"""Profile chosen ranks of a job without changing its code, and show where the time goes."""
 
 from __future__ import annotations
 

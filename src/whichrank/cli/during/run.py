@@ -1,4 +1,4 @@
-"""Run a job watched: the same job, and the verdict when it hangs or dies."""
+"""Run a job under watch, and get the verdict when it hangs or crashes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, cast
 import click
 
 from whichrank.cli.options.monitors import monitor_options
-from whichrank.cli.options.nodes import fellows_of, node_options, part
+from whichrank.cli.options.nodes import node_options, part, peers_of
 from whichrank.cli.options.restart import plan_of, restart_options
 from whichrank.cli.options.site_rules import rules_option
 from whichrank.model.settings import PURPOSES, Purpose
@@ -72,7 +72,7 @@ def command(
         if refuses(tell):
             ctx.exit(1)
     plan = plan_of(wishes)
-    fellows = fellows_of(wishes, command_line, tell, out)
+    peers = peers_of(wishes, command_line, tell, out)
     audience = Monitors(Wishes(**wishes), job_name(command_line), tell)
     try:
         with profiled(out, tell) if profile else nullcontext():
@@ -82,11 +82,11 @@ def command(
                     cast("Policy", policy), cast("Purpose", purpose), network, verbose,
                     guard=guard or ("on" if guard_stop else ""), guard_stop=guard_stop,
                 ),
-                tell=tell, audience=audience, plan=plan, fellows=fellows,
+                tell=tell, audience=audience, plan=plan, peers=peers,
             )  # fmt: skip
     finally:
         audience.close()
-        part(fellows)
+        part(peers)
     if code < 0:
         _die_alike(-code)
     ctx.exit(code)

@@ -1,4 +1,4 @@
-"""The stacks of all ranks merged into one tree, live or from files."""
+"""Merge the stacks of all ranks into one tree, live or from files."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ SUFFIXES = {".json": "json", ".html": "html"}
     "--job", default="", metavar="JOB", help="Which job, where several run: its run id, Slurm job or rendezvous."
 )
 @click.option("--pid", "pids", type=click.IntRange(min=1), multiple=True, help="The launcher or a rank of a live job.")
-@click.option("--native", is_flag=True, help="With the frames of C++; each process pauses while it is read.")
+@click.option("--native", is_flag=True, help="Include C++ frames; each process pauses while it is read.")
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=4.0, show_default=True, help="Seconds per process.")
-@click.option("--format", "format_", type=click.Choice(FORMATS), help="How to tell it (default: text).")
+@click.option("--format", "format_", type=click.Choice(FORMATS), help="Report format (default: text).")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the tree to this file.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.pass_context
@@ -48,7 +48,7 @@ def command(
     job: str,
     **options: Any,
 ) -> None:
-    """Show where all ranks are, as one tree: frames that ranks share appear once, forks show who is elsewhere.
+    """Show where all ranks are, as one tree: shared frames appear once, branches show which ranks are elsewhere.
 
     PATH is a file with stacks (py-spy, faulthandler, gdb), a folder, a bundle or an archive. Without PATH the
     stacks of a live job are read with py-spy: that of --pid or --job, else the one that runs on this host. With
@@ -59,7 +59,7 @@ def command(
     whichrank stacks                       all ranks of the job on this host
     whichrank stacks --pid 4711            all ranks of the job of process 4711
     whichrank stacks bundle/               what a bundle holds
-    whichrank stacks --pid 4711 --native   with the frames of C++
+    whichrank stacks --pid 4711 --native   with C++ frames
     whichrank stacks --hosts node[01-16]   all ranks of the job on 16 nodes, by ssh
     whichrank stacks --slurm-job 815       all ranks of a Slurm job
     """

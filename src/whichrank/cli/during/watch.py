@@ -1,4 +1,4 @@
-"""Look at a watched job while it runs: what every rank does, who is late, alarms, the last verdict."""
+"""Show a running job: what every rank does, who is late, alarms, the last verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.table import Table
 
-    from whichrank.run.watch.view import Row
+    from whichrank.run.watch.rank_table import Row
 
 WIDE, WIDER = 80, 100
 """Columns from which there is room for the place in the code, and for the process."""
@@ -27,7 +27,7 @@ NARROW = ("rank", "doing", "step", "per s", "late s")
 @click.option(
     "--interval", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Seconds between looks."
 )
-@click.option("--once", is_flag=True, help="Look once and leave, as when the output is no terminal.")
+@click.option("--once", is_flag=True, help="Look once and leave, as when the output is not a terminal.")
 @click.option("--web", metavar="[ADDR:]PORT", default="", help="Show it as a live page in a browser (port 0: any).")
 @click.option(
     "--token-file",
@@ -51,22 +51,22 @@ def command(out: Path | None, interval: float, once: bool, web: str, token_file:
     from rich.live import Live
 
     from whichrank.run.watch.find_jobs import the_results
-    from whichrank.run.watch.view import Pace, following, open_view, read_state, rows
+    from whichrank.run.watch.rank_table import Pace, following, open_view, read_state, rows
 
     out = out or the_results()
-    crew, pace = open_view(out), Pace(out)
+    job_processes, pace = open_view(out), Pace(out)
     terminal = sys.stdout.isatty()
     console = Console(width=None if terminal or os.environ.get("COLUMNS") else 140)
     try:
-        rows(crew, pace)
+        rows(job_processes, pace)
         time.sleep(interval)
         if once or not terminal:
-            console.print(_view(rows(crew, pace), out, console))
+            console.print(_view(rows(job_processes, pace), out, console))
             return
         with Live(console=console, auto_refresh=False) as live:
-            while (now := following(crew, out)) is not None:
-                crew = now
-                live.update(_view(rows(crew, pace), out, console), refresh=True)
+            while (now := following(job_processes, out)) is not None:
+                job_processes = now
+                live.update(_view(rows(job_processes, pace), out, console), refresh=True)
                 time.sleep(interval)
     except KeyboardInterrupt:
         return
@@ -97,7 +97,7 @@ def _view(rows: list[Row], out: Path, console: Console) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    from whichrank.run.watch.view import last_verdict, read_state
+    from whichrank.run.watch.rank_table import last_verdict, read_state
 
     state = read_state(out)
     told = [_head(rows, state), *_alarms(state, console.height // 4), *_slow(state)]

@@ -15,7 +15,7 @@ def monitor_options(command: F) -> F:
     """Add the options; their values are what `Wishes` is made of."""
     for option in reversed(
         (
-            click.option("--metrics", metavar="[ADDR:]PORT", default="", help="Offer metrics here (port 0: any)."),
+            click.option("--metrics", metavar="[ADDR:]PORT", default="", help="Serve metrics here (port 0: any)."),
             click.option(
                 "--web", metavar="[ADDR:]PORT", default="",
                 help="Show the job as a live page in a browser (port 0: any); its address, with a token, is printed.",
@@ -28,7 +28,8 @@ def monitor_options(command: F) -> F:
                 "--notify", metavar="TARGET", multiple=True, envvar=["WHICHRANK_NOTIFY", "WHICHRANK_WEBHOOK"],
                 help="Tell this target of a verdict, several times for several: the address of a webhook (Slack, "
                 "Teams, PagerDuty or any other), mailto:NAME@HOST, wandb[:PROJECT], mlflow[:EXPERIMENT], "
-                "tensorboard:FOLDER or trackio[:PROJECT]. Better set WHICHRANK_NOTIFY: others can see a command line.",
+                "tensorboard:FOLDER or trackio[:PROJECT]. Prefer WHICHRANK_NOTIFY: other users can see your "
+                "command line.",
             ),
             click.option("--otlp", metavar="URL", default="", help="Push metrics to this OpenTelemetry collector."),
             click.option("--history/--no-history", default=True, help="Remember verdicts (see history)."),

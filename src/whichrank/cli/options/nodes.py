@@ -16,43 +16,43 @@ from whichrank.model.errors import UsageError
 
 if TYPE_CHECKING:
     from whichrank.run.nodes.joining import Joining
-    from whichrank.run.nodes.peers import Fellows
+    from whichrank.run.nodes.peers import Peers
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def node_options(command: F) -> F:
-    """Add the options; their values are what `fellows_of` takes."""
+    """Add the options; their values are what `peers_of` takes."""
     for option in reversed(
         (
             click.option(
                 "--leader", metavar="HOST:PORT", default="",
-                help="The node at this address leads and listens there; all nodes are given the same.",
+                help="Address of the leading node; give all nodes the same.",
             ),
             click.option(
                 "--shared", type=click.Path(file_okay=False, path_type=Path),
-                help="A private folder that all nodes see: they meet there and nobody listens.",
+                help="A private folder that all nodes share: no port is opened.",
             ),
             click.option(
-                "--nodes", type=click.IntRange(1), metavar="N", help="How many there are, if the command does not say."
+                "--nodes", type=click.IntRange(1), metavar="N", help="Number of nodes, if the command does not say."
             ),
-            click.option("--node-name", default="", help="Its name (else as Slurm or the host has it)."),
+            click.option("--node-name", default="", help="Name of this node (default: from Slurm, or the host name)."),
         )
     ):  # fmt: skip
         command = option(command)
     return command
 
 
-def fellows_of(
+def peers_of(
     options: dict[str, Any], command: Sequence[str], tell: Callable[[str], None], out: Path | None
-) -> Fellows | None:
+) -> Peers | None:
     """Take the options out; None for a job of one node. Whoever follows tells nobody else: the leader does."""
     leader, shared = options.pop("leader"), options.pop("shared")
     nodes, name = options.pop("nodes"), options.pop("node_name")
     if not (leader or shared or nodes or _may_be_many(command)):
         return None
     from whichrank.run.nodes.joining import Joining, join
-    from whichrank.run.nodes.peers import Fellows
+    from whichrank.run.nodes.peers import Peers
 
     wish = Joining(nodes, leader, shared, name, options["token_file"])
     link = join(wish if leader or shared else _as_tasks(wish, out, tell), command, tell)
@@ -60,15 +60,15 @@ def fellows_of(
         return None
     if link.following is not None:
         options.update(metrics="", notify=(), otlp="", history=False)
-    return Fellows(link, tell)
+    return Peers(link, tell)
 
 
-def part(fellows: Fellows | None) -> None:
+def part(peers: Peers | None) -> None:
     """Close the line to the others; the last one of a Slurm step takes the meeting place away."""
-    if fellows is None:
+    if peers is None:
         return
-    fellows.link.close()
-    side = fellows.link.leading
+    peers.link.close()
+    side = peers.link.leading
     folder = getattr(side, "folder", None)
     if side is None or not isinstance(folder, Path) or not folder.name.startswith(".meeting-"):
         return

@@ -25,26 +25,26 @@ def restart_options(command: F) -> F:
             click.option("--restart", type=click.IntRange(0), default=0, metavar="N", help="Start a failed job again."),
             click.option(
                 "--escalate", is_flag=True,
-                help="With --restart: after a failure that nobody can explain, each start has more evidence.",
+                help="With --restart: after an unexplained failure, record more evidence on each restart.",
             ),
             click.option(
                 "--checkpoints", type=click.Path(file_okay=False, path_type=Path),
-                help="Where the job leaves its checkpoints: the newest whole one is handed on.",
+                help="Folder of the job's checkpoints: a restart resumes from the newest complete one.",
             ),
             click.option(
                 "--resume-arg", default="", metavar="TEXT",
-                help="How the script takes one, such as '--resume {path}': added to the command.",
+                help="Argument added to the command to resume, such as '--resume {path}'.",
             ),
-            click.option("--resume-env", default="", metavar="NAME", help="The variable that hands it on."),
+            click.option("--resume-env", default="", metavar="NAME", help="Variable with the checkpoint to resume."),
             click.option(
-                "--gpu-hours", type=click.FloatRange(0, min_open=True), help="Stop restarting after so many GPU-hours."
+                "--gpu-hours", type=click.FloatRange(0, min_open=True), help="Stop after this many GPU-hours."
             ),
             click.option(
                 "--requeue", is_flag=True,
-                help="Ask Slurm to queue the job again when its end is announced, or when it fails.",
+                help="Requeue the Slurm job when it is about to be ended, or when it fails.",
             ),
             click.option(
-                "--exclude-bad-nodes", is_flag=True, help="Leave out a host whose hardware is proven to be at fault."
+                "--exclude-bad-nodes", is_flag=True, help="Exclude hosts with a proven hardware fault."
             ),
         )
     ):  # fmt: skip
@@ -65,7 +65,7 @@ def plan_of(options: dict[str, Any]) -> Plan | None:
     if argument and not _has_path(argument):
         raise UsageError(f"--resume-arg '{argument}' has no {{path}}", "Write it as '--resume {path}'.")
     if variable and not variable.isidentifier():
-        raise UsageError(f"'{variable}' is no name of a variable", "Write it as --resume-env RESUME_FROM.")
+        raise UsageError(f"'{variable}' is not a variable name", "Write it as --resume-env RESUME_FROM.")
     if requeue and not os.environ.get("SLURM_JOB_ID"):
         raise UsageError("--requeue is for jobs of Slurm", "Use --restart N to start a failed job again right here.")
     if not times and folder is None and not exclude and not requeue:

@@ -1,4 +1,4 @@
-"""Completion of verbs and options for bash, zsh and fish."""
+"""Set up shell completion for bash, zsh and fish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Break a real job on purpose, and see whether the verdict finds it."""
+"""Break a real job on purpose, and check that the verdict finds it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def command() -> None:
 
 
 @command.command(name="list")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to tell it.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Report format.")
 def list_faults(form: str) -> None:
     """The faults there are, what each must be called, and what it needs."""
     from whichrank.lab import catalogue
@@ -74,14 +74,14 @@ def _row(name: str, cause: str, told: str) -> str:
 
 @command.command(name="run")
 @click.argument("name", metavar="FAULT", required=False)
-@click.option("--fault", "file", type=click.Path(dir_okay=False, path_type=Path), help="A fault from a file of yours.")
+@click.option("--fault", "file", type=click.Path(dir_okay=False, path_type=Path), help="A fault from your own file.")
 @click.option("--ranks", type=click.IntRange(2, 64), default=4, show_default=True, help="Size of the job.")
 @click.option("--seed", type=int, default=None, help="Decides rank and step; by default a new one each time.")
 @click.option("--backend", type=click.Choice(["gloo", "nccl"]), default="gloo", show_default=True)
 @click.option("--launcher", type=click.Choice(["torchrun", "fork"]), help="Default: torchrun, fork above 8 ranks.")
-@click.option("--quiz", is_flag=True, help="Hide the truth until you have answered; without FAULT, one by chance.")
+@click.option("--quiz", is_flag=True, help="Hide the truth until you have answered; without FAULT, a random one.")
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep evidence and verdict here.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to tell it.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Report format.")
 @click.pass_context
 def run_fault(
     ctx: click.Context, name: str | None, file: Path | None, ranks: int, seed: int | None, backend: str,
@@ -231,7 +231,7 @@ def _chosen(name: str | None, file: Path | None, seed: int | None, *, quiz: bool
 def _numbers(text: str) -> list[int]:
     words = text.replace(" ", "").split(",")
     if not all(word.isdigit() and 2 <= int(word) <= 64 for word in words):
-        raise UsageError(f"'{text}' are no sizes", "Write them as 2,4,8; from 2 to 64 ranks.")
+        raise UsageError(f"'{text}' are not sizes", "Write them as 2,4,8; from 2 to 64 ranks.")
     return [int(word) for word in words]
 
 

@@ -1,4 +1,4 @@
-"""The same for agents: diagnose, explain, env lint, lint, compare and collect as tools (Model Context Protocol)."""
+"""Serve diagnose, explain, env lint, lint, compare and collect to agents (Model Context Protocol)."""
 
 from __future__ import annotations
 

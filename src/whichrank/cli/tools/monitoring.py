@@ -1,4 +1,4 @@
-"""Files for the monitoring that you have: alert rules, a Grafana dashboard, an example for Prometheus."""
+"""Print files for your monitoring: alert rules, a Grafana dashboard, a Prometheus example."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def files() -> dict[str, Path]:
 def command(name: str | None, folder: Path | None) -> None:
     """Print the file called NAME, or write it (all of them without a name) to a folder; otherwise, the names.
 
-    They belong to what `whichrank run --metrics PORT` offers.
+    They use the metrics of `whichrank run --metrics PORT`.
     """
     found = files()
     if folder is None:

@@ -1,4 +1,4 @@
-"""Rules, messages and fixes of your own: check a plug-in folder, list what is in use."""
+"""Check and list rules, messages and fixes of your own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def command() -> None:
 
 @command.command(name="check")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", help="How to tell it.")
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", help="Report format.")
 @click.pass_context
 def check_command(ctx: click.Context, folder: Path, format_: str) -> None:
     """Test the plug-in in FOLDER as the built-in rules are tested.
@@ -79,7 +79,7 @@ def _document(folder: Path, checked: Checked) -> dict[str, object]:
 @command.command(name="list")
 @rules_option
 @click.option("--all", "all_", is_flag=True, help="The built-in rules as well.")
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", help="How to tell it.")
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", help="Report format.")
 def list_command(all_: bool, format_: str) -> None:
     """List the plug-ins in use: their rules, messages, causes and fixes."""
     from whichrank.flows.plugins.listing import listed

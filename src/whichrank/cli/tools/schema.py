@@ -1,4 +1,4 @@
-"""The JSON Schemas of what whichrank writes."""
+"""Print the JSON Schemas of what whichrank writes."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from whichrank.facts.interventions import interventions
 from whichrank.facts.messages import REPORT, recognise
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
-from whichrank.records.trial import Complaint, Outcome, Seen, Trial
+from whichrank.records.trial import Complaint, Outcome, Symptom, Trial
 
 NAME = "reports"
 BESIDE = True
@@ -77,7 +77,7 @@ _NO_OUTCOME = _any(
 _STATE = _any(r"\b(?:is|are|was|were|inactive)\b", r"^(?:firewall|ufw|iptables|iommu|acs|vt-d)")
 _UNDONE = _any(r"\b(?:without|unset\w{0,4}|remov\w{1,3}|dropp\w{1,3}|delet\w{1,3}) (?:the )?[\"'`]?$")
 
-_SEEN: dict[Seen, re.Pattern[str]] = {
+_SEEN: dict[Symptom, re.Pattern[str]] = {
     "hang": _any(
         r"\b(?:hangs?|hung|hanging|stuck|freez\w{1,3}|froze\w?|stall\w{0,3}|dead-?lock\w{0,3})\b",
         r"\b(?:time[sd]? ?out|timeouts?)\b",
@@ -223,7 +223,7 @@ def tried(text: str, heading: Outcome = "unknown") -> list[tuple[str, Outcome]]:
     return list(found.items())
 
 
-def complaints(text: str) -> list[Seen]:
+def complaints(text: str) -> list[Symptom]:
     """What is said to be seen, and is not denied; not what went away or what a change did."""
     if text.endswith("?"):
         return []

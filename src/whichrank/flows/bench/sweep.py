@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from statistics import geometric_mean, median
 from typing import Any
 
-from whichrank.fleet.crew import crew
 from whichrank.fleet.engines import Engine
+from whichrank.fleet.host_helpers import host_helpers
 from whichrank.flows.bench.measure import Plan, measure
 from whichrank.model.errors import UnreadableError, WhichrankError
 
@@ -84,7 +84,7 @@ def candidates(
 
 def hardware(engine: Engine, python: str) -> tuple[list[str], list[str]]:
     """The network interfaces and RDMA adapters that all hosts have and could use."""
-    with crew(engine, [python, *AGENT]) as everyone:
+    with host_helpers(engine, [python, *AGENT]) as everyone:
         replies = everyone.ask_all({"do": "probe", "probes": ["interfaces", "rdma"]}, 60.0)
     told = [reply.result for reply in replies.values() if isinstance(reply.result, dict)]
     return (

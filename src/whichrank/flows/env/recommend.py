@@ -58,7 +58,7 @@ def environment(
     """Choose the settings; what is not said is found out from this installation and this host."""
     for name, given in (("--torch", torch), ("--nccl", nccl)):
         if given is not None and len(version(given)) < 2:
-            raise UsageError(f"{name} {given} is no version", "Write it as 2.13 or 2.13.0.")
+            raise UsageError(f"{name} {given} is not a version", "Write it as 2.13 or 2.13.0.")
     found_torch, found_nccl = installed()
     # The installed NCCL belongs to the installed torch: it says nothing about another one.
     nccl = nccl or (found_nccl if torch is None else None)

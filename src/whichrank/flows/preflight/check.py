@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import ModuleType
 
-from whichrank.fleet.crew import Crew, Reply, crew
 from whichrank.fleet.engines import Engine
+from whichrank.fleet.host_helpers import HostHelpers, Reply, host_helpers
 from whichrank.flows.discovery import rules_below
 from whichrank.flows.preflight import links
 from whichrank.model.evidence import Coverage, Ref, Skipped, Source
@@ -73,7 +73,7 @@ def preflight(
     engine: Engine, wishes: Wishes, *, agent: Sequence[str] | None = None, progress: Progress | None = None
 ) -> Preflight:
     """Measure through the engine, then judge."""
-    with crew(engine, agent or [sys.executable, *AGENT]) as everyone:
+    with host_helpers(engine, agent or [sys.executable, *AGENT]) as everyone:
         inspection = measure(everyone, engine, wishes, progress or (lambda *_: None))
     return judge(inspection)
 
@@ -96,7 +96,7 @@ def of_copies(port: int, wishes: Wishes) -> Preflight | None:
         copies.say_end(idle)
 
 
-def measure(everyone: Crew, engine: Engine, wishes: Wishes, progress: Progress) -> Inspection:
+def measure(everyone: HostHelpers, engine: Engine, wishes: Wishes, progress: Progress) -> Inspection:
     """Ask all hosts at once: first about themselves, then about each other."""
     launch = replace(wishes.launch, hosts=len(engine.hosts), load=wishes.full)
     progress("starting", 0, 4)
@@ -153,7 +153,7 @@ def _waves(hello: Mapping[str, Reply]) -> list[list[str]]:
     return [[hosts[number] for hosts in machines.values() if number < len(hosts)] for number in range(most)]
 
 
-def _paces(everyone: Crew, launch: Launch, waves: Sequence[Sequence[str]]) -> list[Pace]:
+def _paces(everyone: HostHelpers, launch: Launch, waves: Sequence[Sequence[str]]) -> list[Pace]:
     """The same work on all hosts; those that are slow, and some others, do it again in turn, one host at a time."""
     from statistics import median
 
@@ -173,13 +173,15 @@ def _paces(everyone: Crew, launch: Launch, waves: Sequence[Sequence[str]]) -> li
     return paces
 
 
-def _loaded(everyone: Crew, hosts: Sequence[str], launch: Launch, probe: str) -> dict[str, dict[str, ProbeResult]]:
+def _loaded(
+    everyone: HostHelpers, hosts: Sequence[str], launch: Launch, probe: str
+) -> dict[str, dict[str, ProbeResult]]:
     """A probe that loads a host, on these hosts at the same time."""
     request = {"do": "probe", "probes": [probe], "launch": asdict(launch)}
     return {host: _results(reply) for host, reply in everyone.ask(dict.fromkeys(hosts, request), _PROBES_S).items()}
 
 
-def _work(everyone: Crew, hosts: Sequence[str], launch: Launch, *, alone: bool) -> list[Pace]:
+def _work(everyone: HostHelpers, hosts: Sequence[str], launch: Launch, *, alone: bool) -> list[Pace]:
     found = []
     for host, results in _loaded(everyone, hosts, launch, "work").items():
         work = results.get("work")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from whichrank.fleet.crew import Crew, Reply
 from whichrank.fleet.engines import Engine
+from whichrank.fleet.host_helpers import HostHelpers, Reply
 from whichrank.fleet.pairing import Pair, Search, all_pairs, settle
 from whichrank.model.preflight import Blame, Launch, LinkCheck
 from whichrank.records.inspection import Attempt, Clock, Inspection, Rate, RdmaRate, Volley
@@ -51,7 +51,7 @@ class Measurements:
 class _Peers:
     """How the hosts of a run reach each other."""
 
-    crew: Crew
+    host_helpers: HostHelpers
     token: str
     name: dict[str, str]
     ports: dict[str, dict[str, Any]]
@@ -61,7 +61,7 @@ class _Peers:
     count: int = 0
 
 
-def measure(everyone: Crew, engine: Engine, launch: Launch, token: str, wishes: Wishes) -> Measurements:
+def measure(everyone: HostHelpers, engine: Engine, launch: Launch, token: str, wishes: Wishes) -> Measurements:
     """In the order in which one needs the other."""
     found = Measurements(clocks=_clocks(everyone))
     served = everyone.ask_all({"do": "serve", "token": token, "port": launch.port}, _ASK_S)
@@ -87,16 +87,16 @@ def _rdma(peers: _Peers, found: Measurements, *, thorough: bool) -> None:
 
     asked = {host: {"do": "probe", "probes": ["rdma"]} for host in able}
     ports: dict[str, dict[str, Any]] = {}
-    for host, reply in peers.crew.ask(asked, _ASK_S).items():
+    for host, reply in peers.host_helpers.ask(asked, _ASK_S).items():
         value = (reply.result or {}).get("rdma", {}).get("value") if isinstance(reply.result, dict) else None
         own = {str(p.get("device")): p for p in (value or {}).get("ports", []) if p.get("state") == "ACTIVE"}
         if own:
             ports[host] = own
     ways = {(a, b): way for a in ports for b in ports if a != b and (way := _way(peers, found, a, b))}
-    found.rdma_rates, found.rdma_slow = rdma.measure(peers.crew, ports, ways, thorough=thorough)
+    found.rdma_rates, found.rdma_slow = rdma.measure(peers.host_helpers, ports, ways, thorough=thorough)
 
 
-def _clocks(everyone: Crew) -> list[Clock]:
+def _clocks(everyone: HostHelpers) -> list[Clock]:
     """Of several answers the one with the shortest way counts: half of it is the error."""
     best: dict[str, Clock] = {}
     for _ in range(3):
@@ -111,14 +111,16 @@ def _clocks(everyone: Crew) -> list[Clock]:
 
 def _learn_addresses(peers: _Peers, found: Measurements, launch: Launch) -> None:
     names = sorted(set(peers.name.values()))
-    asked = peers.crew.ask_all({"do": "resolve", "names": names}, _ASK_S)
+    asked = peers.host_helpers.ask_all({"do": "resolve", "names": names}, _ASK_S)
     by_name = {name: host for host, name in peers.name.items()}
     for host, reply in asked.items():
         if isinstance(reply.result, dict):
             found.names[host] = {
                 by_name[str(n)]: [str(a) for a in own] for n, own in reply.result.items() if n in by_name
             }
-    probed = peers.crew.ask_all({"do": "probe", "probes": ["interfaces"], "launch": {"port": launch.port}}, _ASK_S)
+    probed = peers.host_helpers.ask_all(
+        {"do": "probe", "probes": ["interfaces"], "launch": {"port": launch.port}}, _ASK_S
+    )
     for host, reply in probed.items():
         value = (reply.result or {}).get("interfaces", {}).get("value") if isinstance(reply.result, dict) else None
         own = [
@@ -139,7 +141,7 @@ def _connect(peers: _Peers, found: Measurements, limit_s: float) -> None:
             for other, ports in peers.ports.items() if other != host
             for kind in ("rendezvous", "high") if (port := ports.get(kind))
         ]
-        for host in peers.crew.hosts
+        for host in peers.host_helpers.hosts
     }  # fmt: skip
     first = _attempts(peers, targets, limit_s)
     # A connection that got no answer is tried once more: a lost packet is not a closed port.
@@ -162,7 +164,7 @@ def _attempts(peers: _Peers, targets: Mapping[str, Sequence[tuple[str, int, str]
     }  # fmt: skip
     batches = 1 + max(map(len, targets.values()), default=0) // 256
     told = []
-    for host, reply in peers.crew.ask(requests, _ASK_S + limit_s * batches).items():
+    for host, reply in peers.host_helpers.ask(requests, _ASK_S + limit_s * batches).items():
         for (other, port, kind), result in zip(targets[host], reply.result or [], strict=False):
             rtt = result.get("rtt_us")
             told.append(
@@ -190,7 +192,7 @@ def _agreed(found: Measurements, host: str) -> list[str]:
 
 def _volleys(peers: _Peers, found: Measurements, *, thorough: bool) -> None:
     """In rounds of pairs, both ways at once. The search stops when every failure is located."""
-    hosts = [host for host in peers.crew.hosts if host in peers.ports]
+    hosts = [host for host in peers.host_helpers.hosts if host in peers.ports]
     lost: dict[Pair, list[bool]] = {}
     holes: dict[Pair, list[bool]] = {}
 
@@ -247,8 +249,8 @@ def _round_of_volleys(peers: _Peers, found: Measurements, pairs: Sequence[Pair])
                 "do": "volley", "address": address, "port": peers.ports[b]["udp"], "sizes": sizes,
                 "volley": f"{peers.token[:8]}:{names[a, b]}",
             }  # fmt: skip
-    sent = peers.crew.ask(requests, _ASK_S)
-    counts = peers.crew.ask({b: {"do": "counts", "volley": names[a, b]} for a, b in names}, _ASK_S)
+    sent = peers.host_helpers.ask(requests, _ASK_S)
+    counts = peers.host_helpers.ask({b: {"do": "counts", "volley": names[a, b]} for a, b in names}, _ASK_S)
     told = {way: _volley(way, sent[way[0]], counts[way[1]]) for way in names}
     return {(a, b): [v for way in ((a, b), (b, a)) if (v := told.get(way)) is not None] for a, b in pairs}
 
@@ -288,7 +290,7 @@ def _has_hole(volley: Volley) -> bool:
 
 
 def _rates(peers: _Peers, found: Measurements, *, thorough: bool, iperf: bool) -> None:
-    hosts = [host for host in peers.crew.hosts if host in peers.ports]
+    hosts = [host for host in peers.host_helpers.hosts if host in peers.ports]
     reachable = {(a.a, a.b) for a in found.attempts if a.outcome == "connected" and a.kind == "high"}
     # Where large packets vanish every test would only wait for its end.
     reachable -= {(v.a, v.b) for v in found.volleys if _has_hole(v)}
@@ -367,7 +369,7 @@ def _judged(rates: Sequence[Rate]) -> dict[Pair, list[bool]]:
 def _one_way(peers: _Peers, found: Measurements, ways: Sequence[Pair], number: int, *, iperf: bool) -> list[Rate]:
     """By iperf3 where both ends have it, else by our own sender."""
     able = {host for host, about in peers.ports.items() if iperf and about.get("iperf")}
-    served = peers.crew.ask({b: {"do": "iperf"} for a, b in ways if {a, b} <= able}, _ASK_S)
+    served = peers.host_helpers.ask({b: {"do": "iperf"} for a, b in ways if {a, b} <= able}, _ASK_S)
     ports = {host: reply.result.get("port") for host, reply in served.items() if isinstance(reply.result, dict)}
     requests = {
         a: {"do": "rate", "address": _way(peers, found, a, b), "port": peers.ports[b]["high"], "token": peers.token,
@@ -375,7 +377,7 @@ def _one_way(peers: _Peers, found: Measurements, ways: Sequence[Pair], number: i
         for a, b in ways
     }  # fmt: skip
     partner = dict(ways)
-    replies = peers.crew.ask(requests, _ASK_S)
+    replies = peers.host_helpers.ask(requests, _ASK_S)
     rates = []
     for a, reply in replies.items():
         told: Mapping[str, Any] = reply.result if isinstance(reply.result, dict) else {"why": reply.why}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from whichrank.fleet.crew import Crew
+from whichrank.fleet.host_helpers import HostHelpers
 from whichrank.fleet.pairing import Pair, Search, all_pairs, settle
 from whichrank.model.preflight import Blame
 from whichrank.records.inspection import RdmaRate
@@ -23,7 +23,7 @@ Tests = dict[str, list[dict[str, Any]]]
 
 
 def measure(
-    everyone: Crew, ports: Mapping[str, Adapters], addresses: Mapping[Pair, str], *, thorough: bool
+    everyone: HostHelpers, ports: Mapping[str, Adapters], addresses: Mapping[Pair, str], *, thorough: bool
 ) -> tuple[list[RdmaRate], dict[str, Blame]]:
     """Every rail that at least two hosts have; what was measured, and who is to blame by rail."""
     rails = sorted({device for adapters in ports.values() for device in adapters})
@@ -65,7 +65,7 @@ def _judged(rates: Sequence[RdmaRate], rail: str) -> dict[Pair, list[bool]]:
 
 
 def _round(
-    everyone: Crew, ports: Mapping[str, Adapters], addresses: Mapping[Pair, str],
+    everyone: HostHelpers, ports: Mapping[str, Adapters], addresses: Mapping[Pair, str],
     wanted: Mapping[str, Sequence[Pair]], number: int,
 ) -> list[RdmaRate]:  # fmt: skip
     """Both ways at the same time: links are full duplex."""

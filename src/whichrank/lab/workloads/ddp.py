@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+import torch._dynamo  # as every optimizer does: before the ranks are forked
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel

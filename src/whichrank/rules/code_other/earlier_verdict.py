@@ -31,7 +31,7 @@ from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
-from whichrank.timeline.job_state.known_messages import Seen
+from whichrank.timeline.job_state.known_messages import KnownMessage
 from whichrank.timeline.job_state.own_reports import BEGIN, END
 
 CODE = "CODE203"
@@ -63,7 +63,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [building.found(case, claim, [last.sign], message, sure, ranks)]
 
 
-def _place(case: Case, verdict: Seen) -> str:
+def _place(case: Case, verdict: KnownMessage) -> str:
     """The folder that the report names at its end."""
     line, source = verdict.sighting.line, verdict.sighting.ref.source
     after = [s for s in known_messages.seen(case, END) if s.sighting.ref.source == source and s.sighting.line > line]

@@ -1,15 +1,15 @@
 """A rank raised an exception of its own; the others only lost their peer.
 
 ## What it finds
-An uncaught Python exception that is no echo of somebody else's failure: a bug, bad data, a missing file, a failed
+An uncaught Python exception that is not an echo of somebody else's failure: a bug, bad data, a missing file, a failed
 download, an assertion.
 
 ## Why it happens
 Code or data that only one rank meets: its shard, its role, its host. The process ends, its connections close, and
-every other rank reports a lost connection or, later, a time-out.
+every other rank reports a lost connection or, later, a timeout.
 
 ## How it decides
-Tracebacks are sorted by what they tell. Exceptions that report a lost peer, a time-out, a closed store or the
+Tracebacks are sorted by what they tell. Exceptions that report a lost peer, a timeout, a closed store or the
 launcher's signal are consequences and never named. Exceptions that name a known cause (memory, CUDA, files, ports)
 are left to the rules for these. What remains is the rank's own; ranks that raise the same within ten seconds are
 named together. Exceptions after which training went on, that Python ignored, or that ended another thread, do not

@@ -7,7 +7,7 @@
 Such names are copied from script to script; setting them gives no warning and has no effect.
 
 ## How it decides
-The variable is set in what is shown of the job, and a watchdog reports a time-out. By how long it had waited the
+The variable is set in what is shown of the job, and a watchdog reports a timeout. By how long it had waited the
 message shows that the setting was not heeded. It is told beside the reason of the wait, never in its place.
 
 ## Example

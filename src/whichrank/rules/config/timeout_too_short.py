@@ -1,7 +1,7 @@
 """The work was legitimate and progressing; the timeout was shorter than it needs.
 
 ## What it finds
-A time-out of a collective in a job whose steps normally take about as long, or while a rank visibly went on
+A timeout of a collective in a job whose steps normally take about as long, or while a rank visibly went on
 working.
 
 ## Why it happens
@@ -108,7 +108,7 @@ def _long_step(progress: Progress, limit_ms: int) -> tuple[Statement, float] | N
 
 
 def _still_working(case: Case, event: LogEvent, limit_ms: int) -> list[Statement]:
-    """Ranks without a time-out of their own that printed new steps through the whole wait."""
+    """Ranks without a timeout of their own that printed new steps through the whole wait."""
     if event.time_ns is None:
         return []
     timed_out = {e.rank for e in statements.events(case, "watchdog_timeout", "gloo_timeout")}

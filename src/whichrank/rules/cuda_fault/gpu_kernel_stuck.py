@@ -15,15 +15,13 @@ held up by its own GPU.
 ## Example
 Ranks 0-6 have started `all_reduce #88`, on rank 7 it is still scheduled.
 
-## Fix
-Find the kernel: run this rank under `cuda-gdb` or with `CUDA_LAUNCH_BLOCKING=1`, and look at the kernel log for an Xid.
-
 ## Limits
 Without `TORCH_NCCL_ENABLE_TIMING=1` the recorder never says "started", and only a stalled collective can be reported.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -75,8 +73,5 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
                 "none",
             ),
         ),
-        fix=(
-            "Find the kernel that does not end: cuda-gdb on that rank, or CUDA_LAUNCH_BLOCKING=1 in a short run.",
-            "Look at the kernel log of its host for an Xid before blaming the code.",
-        ),
+        fix=fix(CAUSE),
     )

@@ -7,14 +7,11 @@ A rank that others wait for, that has no unfinished collective, and whose stack 
 A kernel on that GPU does not end: a bad custom kernel, a spin on memory that nobody writes, a wedged GPU.
 
 ## How it decides
-The line-up says that the rank does not come and that all its collectives are finished; its stack says
-`synchronize`, `item` or the like. Then the GPU is busy with something that is no collective.
+The line-up says that the rank does not arrive and that all its collectives are finished; its stack says
+`synchronize`, `item` or the like. Then the GPU is busy with something that is not a collective.
 
 ## Example
 Ranks 0, 1 and 3 wait in `all_reduce #14`; rank 2 finished `#13` and sits in `torch.cuda.synchronize`.
-
-## Fix
-Find the kernel (cuda-gdb, compute-sanitizer, CUDA_LAUNCH_BLOCKING=1) and look for an Xid in the kernel log.
 
 ## Limits
 A kernel that is only long looks the same for as long as it runs.
@@ -22,6 +19,7 @@ A kernel that is only long looks the same for as long as it runs.
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -74,5 +72,5 @@ def _finding(case: Case, ranks: tuple[int, ...], victims: tuple[int, ...]) -> Fi
         onset_ns=wording.onset(case, case.troubles[0]),
         alternatives=(Alternative("xid-gpu-fault", 0.08, "the GPU itself may be wedged"),),
         next=(NextStep("dmesg -T | grep -i xid; nvidia-smi", "on the host of that rank", ("xid-gpu-fault",), "none"),),
-        fix=("Find the kernel that does not end on that rank: cuda-gdb, or CUDA_LAUNCH_BLOCKING=1 in a short run.",),
+        fix=fix(CAUSE),
     )

@@ -17,16 +17,13 @@ first are named; those that only time out are victims.
 Rank 3's watchdog ends with `CUDA error: an illegal memory access was encountered`; ranks 0-2 time out in an
 all-reduce.
 
-## Fix
-`CUDA_LAUNCH_BLOCKING=1` and `compute-sanitizer` on that rank; look into the kernel log for an Xid (13, 31) with its
-pid.
-
 ## Limits
 If the same GPU fails with different programs, suspect the hardware.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -39,10 +36,7 @@ CAUSE = "cuda-illegal-access"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Find the kernel: CUDA_LAUNCH_BLOCKING=1, then compute-sanitizer, on that rank's data.",
-        "Suspect custom or compiled kernels first; a fault that stays with one GPU is the hardware's.",
-    ),
+    fix=fix(CAUSE),
     alternatives=(("xid-gpu-fault", 0.06, "a fault that stays with one GPU is the hardware's"),),
     next=(
         NextStep(

@@ -10,7 +10,7 @@ another CPU (SIGILL).
 
 ## How it decides
 The signal, by the launcher's exit code or by what faulthandler, glibc, torch or MPI print. An abort counts only
-where the rank shows no time-out, no communication error and no CUDA error before: torch's watchdog aborts the
+where the rank shows no timeout, no communication error and no CUDA error before: torch's watchdog aborts the
 process after these, and that makes the rank a victim. An abort counts too where all other ranks tell of a lost
 peer and this one does not. A crash of a rank that had lost a peer follows from the loss.
 Where a library that intercepts CUDA calls announces itself and no step was made, that library is likelier.

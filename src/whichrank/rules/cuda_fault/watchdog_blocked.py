@@ -6,7 +6,7 @@ held.
 
 ## Why it happens
 A CUDA call that does not return (a wedged driver or GPU, a lock in the CUDA context), or a Python thread that holds
-the interpreter lock in a blocking call. It is no time-out of a collective.
+the interpreter lock in a blocking call. It is not a timeout of a collective.
 
 ## How it decides
 The heartbeat monitor's own words; the ranks that print them are named unless all do. A rank that also reports a GPU

@@ -16,7 +16,7 @@ the rank that misses it is not rank 0.
 
 ## Fix
 Put the folder on storage that all hosts share, or let one rank of every host (LOCAL_RANK 0) prepare it, with a
-barrier behind.
+barrier after it.
 
 ## Limits
 A path that is simply wrong is missing on all ranks: then it is the exception of the program.
@@ -39,7 +39,7 @@ _CLAIM = Claim(
     blames="host",
     fix=(
         "Put the folder on storage that all hosts share.",
-        "Or let one rank of every host (LOCAL_RANK 0) prepare it, with a barrier behind.",
+        "Or let one rank of every host (LOCAL_RANK 0) prepare it, with a barrier after it.",
     ),
     alternatives=(("rank-exception", 0.2, "the path may be wrong"),),
     next=(NextStep("ls -l PATH on every host", "shows which hosts have the file", (CAUSE,), "none"),),

@@ -36,7 +36,7 @@ CAUSE = "dataloader-worker-death"
 _BUS, _KILL = 7, 9
 _REASONS = {
     _BUS: ("shm-too-small", 0.15, "a bus error in a worker is what a full /dev/shm looks like"),
-    _KILL: ("host-out-of-memory", 0.15, "the out-of-memory killer likes data-loader workers"),
+    _KILL: ("host-out-of-memory", 0.15, "the out-of-memory killer often picks data-loader workers"),
 }
 _FIX = (
     "After a bus error: a larger /dev/shm (docker --shm-size or --ipc=host), or fewer workers.",

@@ -14,16 +14,13 @@ a file could not be passed for that reason.
 ## Example
 `OSError: [Errno 24] Too many open files`
 
-## Fix
-`ulimit -n 65536` where the ranks start (limits.conf, the unit's LimitNOFILE, the container's `--ulimit nofile`), or
-`torch.multiprocessing.set_sharing_strategy("file_system")`.
-
 ## Limits
 A leak looks the same as a low limit: `ls /proc/PID/fd | wc -l` over time tells.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -36,10 +33,7 @@ CAUSE = "fd-limit"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Raise the limit where the ranks start: ulimit -n 65536, limits.conf, LimitNOFILE, docker --ulimit nofile.",
-        "For data loaders: torch.multiprocessing.set_sharing_strategy('file_system').",
-    ),
+    fix=fix(CAUSE),
     blames="host",
     next=(NextStep("grep 'open files' /proc/PID/limits", "shows the limit of the rank itself", ("fd-limit",), "none"),),
 )

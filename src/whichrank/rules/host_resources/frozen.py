@@ -68,7 +68,7 @@ _STORAGE = (
     "wait_on_page",
     "folio_wait",
 )
-Seen = tuple[HostState, HostProcess]
+StoppedProcess = tuple[HostState, HostProcess]
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
@@ -82,7 +82,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [_finding(case, asleep, "does not leave uninterruptible sleep", 0.7)] if asleep else []
 
 
-def _is_rank(case: Case, state: HostState, process: HostProcess, seen: list[Seen]) -> bool:
+def _is_rank(case: Case, state: HostState, process: HostProcess, seen: list[StoppedProcess]) -> bool:
     if case.hardware.rank_of(process.pid, state.host) is not None:
         return True
     words = process.command.split()
@@ -92,8 +92,8 @@ def _is_rank(case: Case, state: HostState, process: HostProcess, seen: list[Seen
     return kernel_events.is_trainer(name) and several
 
 
-def _asleep(case: Case, seen: list[Seen]) -> list[Seen]:
-    looks: dict[tuple[str | None, int], list[Seen]] = {}
+def _asleep(case: Case, seen: list[StoppedProcess]) -> list[StoppedProcess]:
+    looks: dict[tuple[str | None, int], list[StoppedProcess]] = {}
     for state, process in seen:
         if case.hardware.rank_of(process.pid, state.host) is not None:
             looks.setdefault((state.host, process.pid), []).append((state, process))
@@ -105,7 +105,7 @@ def _asleep(case: Case, seen: list[Seen]) -> list[Seen]:
     return []
 
 
-def _finding(case: Case, seen: list[Seen], what: str, sure: float) -> Finding:
+def _finding(case: Case, seen: list[StoppedProcess], what: str, sure: float) -> Finding:
     state, process = seen[0]
     ranks = tuple(sorted({r for s, p in seen if (r := case.hardware.rank_of(p.pid, s.host)) is not None}))
     who = (

@@ -13,15 +13,13 @@ By `ulimit -n` or `/proc/PID/limits`, and by the words of errno 24 in the job's 
 ## Example
 `Max open files  1024  1048576  files`, with `OSError: [Errno 24] Too many open files`
 
-## Fix
-`ulimit -n 65536` where the ranks start (limits.conf, LimitNOFILE, `docker --ulimit nofile`).
-
 ## Limits
 The limit that was shown may be of another shell than the ranks'.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.host import UNLIMITED
 from whichrank.rules import building, hardware_findings
@@ -36,7 +34,7 @@ CAUSE = "fd-limit"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=("Raise it where the ranks start: ulimit -n 65536, limits.conf, LimitNOFILE, docker --ulimit nofile.",),
+    fix=fix(CAUSE),
 )
 _FEW = 4096
 

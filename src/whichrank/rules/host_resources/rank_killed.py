@@ -20,7 +20,7 @@ that another was gone (`Worker proc … died unexpectedly`) name nobody and weig
 Look into the kernel log of that host; if it was the out-of-memory killer, hold less on the host.
 
 ## Limits
-The exit code says that it was killed, never by whom.
+The exit code says that it was killed, not by which process.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ A rank sits in a file-system call that does not return.
 A network file system (NFS, Lustre, FUSE, Ceph) that hangs, a full or failing disk, a lock on a shared file.
 
 ## How it decides
-The rank does not come, and its stack ends in a system call on files or in the file system's own code; or, wherever
-its stack ends, the kernel shows its process in uninterruptible sleep (state D) at every look.
+The rank does not arrive at the collective, and its stack ends in a system call on files or in the file system's own
+code; or, wherever its stack ends, the kernel shows its process in uninterruptible sleep (state D) at every look.
 The only stack of a job, without any other sign, is half believed; without a rank it names nobody.
 
 ## Example

@@ -15,9 +15,6 @@ log are named.
 ## Example
 `Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 60`
 
-## Fix
-`torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` first thing, and as many processes per node as GPUs.
-
 ## Limits
 In a smaller communicator without any other evidence the ranks can't be translated, and nobody is named.
 """
@@ -27,6 +24,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -40,10 +38,7 @@ CAUSE = "duplicate-gpu"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before the first collective (or pass device_id).",
-        "Start no more processes per node than GPUs are visible: nvidia-smi -L, CUDA_VISIBLE_DEVICES.",
-    ),
+    fix=fix(CAUSE),
     blames="gpu",
 )
 _BUSY = replace(_CLAIM, alternatives=(("gpu-fell-off-bus", 0.2, "a GPU that is gone is not available either"),))

@@ -1,7 +1,7 @@
 """Fewer ranks begin to make the process group than it has, by the lines of Lightning.
 
 ## What it finds
-A job of Lightning that stays in the making of its process group, where some ranks never say that they begin.
+A job of Lightning that hangs while it creates its process group, where some ranks never say that they begin.
 
 ## Why it happens
 A node was not started, `--nodes` or `--ntasks-per-node` of the scheduler differ from `num_nodes` and `devices`, or

@@ -146,7 +146,7 @@ def _finding(case: Case, absent: tuple[int, ...], here: tuple[int, ...], refs: l
             code=(CodePlace(place.file, place.line, place.function, absent[0]),) if place else (),
         ),
         message=(
-            f"{wording.ranks_text(absent).capitalize()} {verb} not come to the making of the process "
+            f"{wording.ranks_text(absent).capitalize()} {verb} not reached the creation of the process "
             f"group, where {wording.ranks_text(here)} wait{'s' if len(here) == 1 else ''}{at}."
         ),
         evidence=evidence,
@@ -170,6 +170,6 @@ def _finding(case: Case, absent: tuple[int, ...], here: tuple[int, ...], refs: l
                 f"init_process_group, and whether {'its process runs' if len(absent) == 1 else 'their processes run'} "
                 "at all."
             ),
-            "Make the group first, and do slow preparations behind it (or raise the timeout of init_process_group).",
+            "Make the group first, and do slow preparations after it (or raise the timeout of init_process_group).",
         ),
     )

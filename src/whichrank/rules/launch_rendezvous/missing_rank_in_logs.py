@@ -8,16 +8,12 @@ that fewer nodes reached.
 A process failed before it came there, a node was not started, or can not reach the store.
 
 ## How it decides
-The words of the message itself, by the shapes of each version. Lines after which training went on for many steps are
+The text of the message, in the form of each version. Lines after which training went on for many steps are
 not counted. Ranks that say that they wait in the start barrier have come: where all but as many as are missing say
 so, the others are named. A barrier that gave up tells more than one that was only waited in.
 
 ## Example
 `Timed out after 901 seconds waiting for clients. 7/8 clients joined.`
-
-## Fix
-Look for the ranks that are missing: did their processes start, and what did they print? See that every node was
-started with the same endpoint and can reach it.
 
 ## Limits
 The store itself does not know who is missing.
@@ -27,6 +23,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
@@ -39,10 +36,7 @@ CAUSE = "missing-rank-at-init"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Look for the ranks that are missing: did their processes start, and what did they print?",
-        "See that every node was started with the same endpoint and can reach it.",
-    ),
+    fix=fix(CAUSE),
     category="hang",
 )
 
@@ -68,7 +62,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not absent:
         return [finding]
     message = (
-        f"{wording.ranks_text(absent).capitalize()} did not join: {joined} of {expected} did, and all of them spoke."
+        f"{wording.ranks_text(absent).capitalize()} did not join: {joined} of {expected} did, and all of them printed."
     )
     others = tuple(rank for rank in range(expected) if rank not in absent)
     return [replace(finding, subject=Subject(ranks=absent), victims=others, message=message)]
@@ -108,5 +102,5 @@ def _at_the_barrier(case: Case) -> list[Finding]:
     all_others = len(came) == joined and world >= case.world
     absent = tuple(rank for rank in range(world) if rank not in came) if all_others else ()
     who = wording.ranks_text(absent).capitalize() if absent else f"{world - joined} of {world} ranks"
-    message = f"{who} did not come to the start barrier; {joined} of {world} wait there."
+    message = f"{who} did not reach the start barrier; {joined} of {world} wait there."
     return [building.found(case, _CLAIM, [s for s, _ in here], message, 0.7 if gave_up else 0.55, absent)]

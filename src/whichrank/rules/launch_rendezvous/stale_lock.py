@@ -8,7 +8,7 @@ A run that was killed leaves its lock file behind; the next one waits for an own
 file systems locks outlive their owners.
 
 ## How it decides
-The words of the message itself, by the shapes of each version. A lock that was there when an extension was to be built
+The text of the message, in the form of each version. A lock that was there when an extension was to be built
 does not count where the extension was loaded later. Where the last that several processes tell is that extensions are
 looked for, and nobody builds or loads one afterwards, all wait for a lock that nobody holds; nobody is named. A file
 store is blamed where the ranks meet in a file (`init_method="file://…"`) and Gloo is refused at an address that it
@@ -36,7 +36,7 @@ from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages
-from whichrank.timeline.job_state.known_messages import Seen
+from whichrank.timeline.job_state.known_messages import KnownMessage
 
 CODE = "LNCH201"
 CAUSE = "stale-lock-or-store"
@@ -101,16 +101,16 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return building.judged(case, _CLAIM, tell, found=speaking if told else ())
 
 
-def _went_on(case: Case, seen: Seen) -> bool:
+def _went_on(case: Case, seen: KnownMessage) -> bool:
     """Whether an extension was built or loaded later in the same output."""
     return any(_behind(later, seen) for later in known_messages.seen(case, *_GONE_ON))
 
 
-def _behind(later: Seen, seen: Seen) -> bool:
+def _behind(later: KnownMessage, seen: KnownMessage) -> bool:
     return later.sign.ref.source == seen.sign.ref.source and later.sighting.line > seen.sighting.line
 
 
-def _sought_in_vain(case: Case) -> list[Seen]:
+def _sought_in_vain(case: Case) -> list[KnownMessage]:
     """The last words of every output that speaks of extensions, where all end there."""
     sought = known_messages.seen(case, _SOUGHT)
     last = {s.sign.ref.source: s for s in sought}

@@ -16,15 +16,13 @@ store alone prove nothing: every orderly end that is not simultaneous prints the
 ## Example
 Ranks 1-7 end with `DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed.`
 
-## Fix
-Look at what ended the host of the store: the first node's agent and rank 0.
-
 ## Limits
 The log of the store's host is what settles it.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.records.log import EventKind, LogEvent
 from whichrank.rules import building
@@ -40,10 +38,7 @@ CAUSE = "store-lost"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Find out what ended the store: read the output of rank 0 and of the agent on the first node.",
-        "Let rank 0 leave last: a barrier before the end, destroy_process_group() on every rank.",
-    ),
+    fix=fix(CAUSE),
     alternatives=(
         ("rank-exception", 0.2, "rank 0 may have ended by an exception that is not at hand"),
         ("host-lost", 0.1, "the host of the store may be gone"),

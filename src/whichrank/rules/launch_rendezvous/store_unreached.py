@@ -1,7 +1,7 @@
 """A rank that starts has no connection to the store, which the others have.
 
 ## What it finds
-Ranks in the making of the process group that never reached the store: they look at another port or address, or what
+Ranks that create the process group and never reached the store: they look at another port or address, or what
 lies between lets them not through.
 
 ## Why it happens

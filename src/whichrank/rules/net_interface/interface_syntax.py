@@ -2,7 +2,7 @@
 
 ## What it finds
 Gloo that looks for an interface called `^docker0`, `=eth0` or `10.1.2.4`: it knows plain names only, the signs are
-NCCL's, and an address is no name.
+NCCL's, and an address is not a name.
 
 ## Why it happens
 The value of `NCCL_SOCKET_IFNAME` was copied to `GLOO_SOCKET_IFNAME` (or `TP_SOCKET_IFNAME`).
@@ -50,7 +50,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     name = interface_names.wanted(signs[0])
     ranks = statements.unless_all(case, statements.ranks_of(signs))
     why = (
-        f"it does not know the sign '{name[:1]}'" if name.startswith(interface_names.SIGNS) else "an address is no name"
+        f"it does not know the prefix '{name[:1]}'"
+        if name.startswith(interface_names.SIGNS)
+        else "an address is not a name"
     )
     message = f"Gloo looks for an interface that is called '{name}': {why}."
     return [building.found(case, _CLAIM, signs, message, 0.93, ranks)]

@@ -15,15 +15,13 @@ the last look; they name nobody. Round trips that became far longer besides spea
 ## Example
 `ESTAB 0 0 10.0.0.2:50602 10.0.0.1:37883 bytes_sent:214070904 bytes_retrans:3413160 retrans:0/2417`
 
-## Fix
-Find the hop that drops: compare error and discard counters of hosts and switches along the path.
-
 ## Limits
 Loss of acknowledgements alone costs no segments and is not seen.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.network import TcpCounters
 from whichrank.rules import hardware_findings, network_findings
@@ -40,10 +38,7 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     category="slow",
-    fix=(
-        "Find the hop that drops: compare error and discard counters of both hosts and the switches between.",
-        "Replace cable or module on CRC or symbol errors; look for policers and overrun queues otherwise.",
-    ),
+    fix=fix(CAUSE),
     alternatives=(("slow-network", 0.1, "a link that is too slow drops what its queue can't hold"),),
     next=(
         NextStep(

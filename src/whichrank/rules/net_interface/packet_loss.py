@@ -15,9 +15,6 @@ nothing. Small rises are told as warnings.
 ## Example
 `rx_discards_phy` rose by 48,211 on enp92s0 of node3
 
-## Fix
-Find the hop: compare counters along the path; replace cable or module; for RoCE check PFC, ECN and the traffic class.
-
 ## Limits
 A capture that dropped packets itself looks the same as loss on the wire.
 """
@@ -26,6 +23,7 @@ from __future__ import annotations
 
 import re
 
+from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
 from whichrank.records.network import CEILINGS, PortState, TcpFlow
@@ -41,10 +39,7 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     category="slow",
-    fix=(
-        "Find the hop that drops: compare error and discard counters of both hosts and the switches between.",
-        "Replace cable or module on CRC or symbol errors; on RoCE check PFC, ECN and the traffic class.",
-    ),
+    fix=fix(CAUSE),
     next=(
         NextStep(
             "ethtool -S DEVICE (twice); nstat -az TcpRetransSegs TcpOutSegs",

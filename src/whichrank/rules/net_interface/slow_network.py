@@ -1,7 +1,7 @@
 """Traffic between hosts runs over a slow network.
 
 ## What it finds
-Jobs over several hosts whose data goes through TCP sockets, with a measured bandwidth (or the words of a person) that
+Jobs over several hosts whose data goes through TCP sockets, with a measured bandwidth (or a report) that
 says it is slow.
 
 ## Why it happens
@@ -19,7 +19,7 @@ Use RDMA where the hosts have it; otherwise the fastest interface (NCCL_SOCKET_I
 connection (NCCL_SOCKET_NTHREADS, NCCL_NSOCKS_PERTHREAD).
 
 ## Limits
-Without a measurement nothing is said: sockets alone are no fault.
+Without a measurement nothing is said: sockets alone are not a fault.
 """
 
 from __future__ import annotations

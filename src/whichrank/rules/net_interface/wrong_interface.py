@@ -16,10 +16,6 @@ connection failed.
 ## Example
 `Gloo connectFullMesh failed … Connection refused, remote=[127.0.0.1]:40213`
 
-## Fix
-Name the interface that reaches the peers on every host: NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME (exactly, for
-Gloo). Correct the own name in /etc/hosts.
-
 ## Limits
 An interface that looks right and does not reach the peers is told as a firewall.
 """
@@ -28,12 +24,13 @@ from __future__ import annotations
 
 import re
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
-from whichrank.timeline.job_state.known_messages import Seen
+from whichrank.timeline.job_state.known_messages import KnownMessage
 
 CODE = "NETI201"
 CAUSE = "wrong-interface"
@@ -41,10 +38,7 @@ CAUSE = "wrong-interface"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Name the interface that reaches the peers, on every host: NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME.",
-        "Where the host's own name resolves to 127.0.0.1 or 127.0.1.1, correct /etc/hosts.",
-    ),
+    fix=fix(CAUSE),
     category="hang",
     blames="host",
     next=(NextStep("ip -br addr", "shows the interfaces and which of them the hosts share", (CAUSE,), "none"),),
@@ -97,7 +91,7 @@ def _by_the_choice(case: Case) -> list[Finding]:
     return [building.found(case, claim, [s.sign for s in odd], message, sure)]
 
 
-def _doubt(s: Seen, *, several: bool, broken: bool) -> float:
+def _doubt(s: KnownMessage, *, several: bool, broken: bool) -> float:
     """How sure it is that this choice leads nowhere."""
     name, where = s.group("interface"), s.group("address")
     more = 0.1 if broken else 0.0

@@ -7,7 +7,7 @@ Why it happens: firewalls of hosts, security groups, network policies. Rendezvou
 opened; NCCL then hangs.
 
 How it decides: every host tries every other. Silence means that packets are dropped; "no route to host" at once is a
-firewall's refusal; "refused" means that nothing listened and is no sign of a firewall. If all connections to a host
+firewall's refusal; "refused" means that nothing listened and is not a sign of a firewall. If all connections to a host
 fail, the host is named; if all from it fail as well, what is in its way both ways; else the pair.
 
 Example: `connections to node3 on high ports are dropped; on port 29500 they pass`

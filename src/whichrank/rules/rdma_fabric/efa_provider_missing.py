@@ -9,15 +9,11 @@ libfabric or the driver is missing in the image, is shadowed by another one in L
 or the pod was not given the devices. NCCL falls back to sockets and the job becomes slow.
 
 ## How it decides
-The words of the message itself, by the shapes of each version. Lines after which training went on for many steps are
+The text of the message, in the form of each version. Lines after which training went on for many steps are
 not counted. Of several messages the earliest names who is meant; a rank that only lost its peer is never named.
 
 ## Example
 `NCCL WARN NET/OFI Could not find any optimal provider`
-
-## Fix
-fi_info -p efa inside the container must list the provider: install libfabric and plug-in of one release, and give the
-pod its devices. See which libfabric is loaded: ldd libnccl-net.so; put its folder first in LD_LIBRARY_PATH.
 
 ## Limits
 A plug-in that is not installed at all prints only "Could not find: libnccl-net.so", as on any other host. A cluster
@@ -29,6 +25,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
@@ -43,13 +40,7 @@ CAUSE = "efa-provider-missing"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        (
-            "fi_info -p efa inside the container must list the provider: install libfabric and plug-in of one release, "
-            "and give the pod its devices."
-        ),
-        "See which libfabric is loaded: ldd libnccl-net.so; put its folder first in LD_LIBRARY_PATH.",
-    ),
+    fix=fix(CAUSE),
     category="slow",
     blames="host",
     next=(NextStep("fi_info -p efa", "lists the provider if it works", ("efa-provider-missing",), "none"),),

@@ -9,7 +9,7 @@ Different subnets, VLANs or partition keys, no subnet manager, a route that is m
 another fabric (storage).
 
 ## How it decides
-The words of NCCL or of the verbs library. A transfer that nobody acknowledged (status 12) counts here only where its
+The messages of NCCL or of the verbs library. A transfer that nobody acknowledged (status 12) counts here only where its
 place in the run or its addresses fit: see how far the run had come, RoCE or InfiniBand, one network or two.
 
 ## Example

@@ -15,10 +15,6 @@ communication, in a run that shows no training.
 ## Example
 `libibverbs: Warning: no userspace device-specific driver found for /sys/class/infiniband_verbs/uverbs0`
 
-## Fix
-Install rdma-core (libibverbs1, ibverbs-providers) in the image, give the container /dev/infiniband, and use the host
-network.
-
 ## Limits
 Whether the hosts have RDMA at all the log does not say: where they have none, nothing is wrong but the speed of
 Ethernet.
@@ -26,6 +22,7 @@ Ethernet.
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -41,10 +38,7 @@ _CLAIM = Claim(
     category="slow",
     severity="warning",
     blames="host",
-    fix=(
-        "Install rdma-core (libibverbs1, ibverbs-providers) in the image and give the container /dev/infiniband.",
-        "Start it with the host's network (--network=host), or accept what plain Ethernet gives.",
-    ),
+    fix=fix(CAUSE),
     alternatives=(
         ("slow-network", 0.25, "the hosts may have nothing better than Ethernet"),
         ("ib-device-not-exposed", 0.12, "the devices may not be given to the container"),

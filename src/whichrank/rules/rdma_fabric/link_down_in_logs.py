@@ -8,7 +8,7 @@ unanswered in a run that had worked.
 A cable, a transceiver, a switch port or an adapter is failing; or a switch was restarted.
 
 ## How it decides
-The words of NCCL or of the verbs library. A transfer that nobody acknowledged (status 12) counts here only where its
+The messages of NCCL or of the verbs library. A transfer that nobody acknowledged (status 12) counts here only where its
 place in the run or its addresses fit: see how far the run had come, RoCE or InfiniBand, one network or two.
 
 ## Example

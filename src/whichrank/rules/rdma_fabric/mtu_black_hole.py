@@ -15,15 +15,13 @@ shorter ones were acknowledged before, while the other side still speaks.
 ## Example
 `10.0.0.1:41234 -> 10.0.0.2:50111`: 8,948 bytes sent six times, 100 bytes passed
 
-## Fix
-Make every hop carry the hosts' MTU, or lower it on the hosts; `net.ipv4.tcp_mtu_probing=1` is a way round.
-
 ## Limits
 Cards that cut segments themselves show larger ones in a sender's capture than on the wire.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Endpoint, Finding, Link, NextStep, NotEvaluated, Subject
 from whichrank.records.network import TcpFlow, Way
 from whichrank.rules import hardware_findings
@@ -39,10 +37,7 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     category="hang",
-    fix=(
-        "Give every hop the hosts' MTU, or lower it on the hosts' interfaces.",
-        "Way round: sysctl net.ipv4.tcp_mtu_probing=1 on the hosts.",
-    ),
+    fix=fix(CAUSE),
     alternatives=(("packet-loss", 0.2, "heavy loss repeats large segments as well"),),
     next=(
         NextStep(

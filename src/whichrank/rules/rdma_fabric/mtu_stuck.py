@@ -16,15 +16,13 @@ the hosts use jumbo frames. A small segment that stands still rules it out.
 ## Example
 `ESTAB 0 166912 10.0.0.2:42950 10.0.0.1:34815 backoff:6 unacked:8 lost:7 sacked:1 mss:8948 bytes_acked:57`
 
-## Fix
-Give every hop the hosts' MTU, or lower it on the hosts; `net.ipv4.tcp_mtu_probing=1` is a way round.
-
 ## Limits
 A path that shrinks while the job runs, with nothing else on the way, is told as blocked.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import hardware_findings, network_findings
 from whichrank.rules.hardware_findings import Claim
@@ -38,10 +36,7 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     category="hang",
-    fix=(
-        "Give every hop between these hosts their MTU, or lower it on the hosts' interfaces.",
-        "Way round: sysctl net.ipv4.tcp_mtu_probing=1 on the hosts.",
-    ),
+    fix=fix(CAUSE),
     alternatives=(("firewall", 0.1, "the path may drop everything by now"),),
     next=(
         NextStep(

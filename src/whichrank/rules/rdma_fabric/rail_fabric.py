@@ -8,7 +8,7 @@ Rail-optimised fabrics give every rail a network of its own and may leave out th
 rails where adapters are not numbered alike on all hosts, or where PXN is switched off.
 
 ## How it decides
-The words of NCCL or of the verbs library. A transfer that nobody acknowledged (status 12) counts here only where its
+The messages of NCCL or of the verbs library. A transfer that nobody acknowledged (status 12) counts here only where its
 place in the run or its addresses fit: see how far the run had come, RoCE or InfiniBand, one network or two.
 
 ## Example

@@ -9,16 +9,12 @@ NCCL_IB_GID_INDEX points at another kind of address than the peer uses (RoCE v1 
 another VLAN), or differs between hosts.
 
 ## How it decides
-The words of NCCL or of the verbs library. A transfer that nobody acknowledged (status 12) counts here only where its
+The messages of NCCL or of the verbs library. A transfer that nobody acknowledged (status 12) counts here only where its
 place in the run or its addresses fit: see how far the run had come, RoCE or InfiniBand (by the addresses, by NCCL's
 list of devices, or by the link layer of the ports), one network or two.
 
 ## Example
 `NCCL WARN Call to ibv_modify_qp failed with 22 Invalid argument, on dev mlx5_0:1`
-
-## Fix
-show_gids on both hosts: use the index of the RoCE v2 address in the same subnet on all of them, or unset
-NCCL_IB_GID_INDEX (2.21 and later choose it). Set NCCL_IB_TC to the class for which the switches have flow control.
 
 ## Limits
 An MTU that does not fit gives the same refusal.
@@ -26,6 +22,7 @@ An MTU that does not fit gives the same refusal.
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -39,13 +36,7 @@ CAUSE = "roce-gid"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        (
-            "show_gids on both hosts: use the index of the RoCE v2 address in the same subnet on all of them, or unset "
-            "NCCL_IB_GID_INDEX (2.21 and later choose it)."
-        ),
-        "Set NCCL_IB_TC to the class for which the switches have flow control.",
-    ),
+    fix=fix(CAUSE),
     blames="host",
     alternatives=(
         ("ib-fabric-partition", 0.2, "two networks without a route between them look the same"),

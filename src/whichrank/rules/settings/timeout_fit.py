@@ -13,7 +13,7 @@ waited far longer than any that did is a fault, not slowness.
 
 Example: every wait ended within 4 s, one operation had waited 600 s: 1800 s would only have hung longer.
 
-Fix: the number to set, or to leave the timeout and look for the rank that did not come.
+Fix: the number to set, or to leave the timeout and look for the rank that did not arrive.
 
 Limits: only what the recorder's ring still held; a checkpoint that happens once an hour may not be in it.
 """
@@ -59,7 +59,7 @@ def _group(group: str, waits: list[ObservedWait]) -> Iterator[Finding]:
                 f"Raising the timeout of group {group} would only hide the fault: {stuck.what} had waited "
                 f"{stuck.seconds:.0f} s, and the longest wait that ended took {longest.seconds:.1f} s."
             )
-            fix = "Leave the timeout, and find the rank that did not come: whichrank diagnose."
+            fix = "Leave the timeout, and find the rank that did not arrive: whichrank diagnose."
             yield flagged(CODE, _holder(stuck), "warning", message, fix, also=(longest.ref,))
             return
     if longest is not None and timeout is not None and timeout < MARGIN * longest.seconds:

@@ -16,9 +16,6 @@ noted: the crash is what to explain.
 ## Example
 Rank 5 waits 2 ms in each all_reduce, the others 90 ms: 30 % of the time is lost.
 
-## Fix
-Compare that rank's GPU clocks, temperatures, CPU load and data source with a neighbour's.
-
 ## Limits
 Lateness that moves from rank to rank, and ranks that are equally slow, are not stragglers. Where the clocks can't be
 aligned (Gloo on several hosts with one operation per step) nothing is said.
@@ -26,6 +23,7 @@ aligned (Gloo on several hosts with one operation per step) nothing is said.
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -79,12 +77,7 @@ def _finding(case: Case, late: Late) -> Finding:
                 "load",
             ),
         ),
-        fix=(
-            (
-                "Compare the late rank with a neighbour: "
-                "GPU clocks and temperature, CPU load and affinity, data source, amount of work."
-            ),
-        ),
+        fix=fix(CAUSE),
     )
 
 

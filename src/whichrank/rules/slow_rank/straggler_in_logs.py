@@ -13,9 +13,6 @@ rank, over many steps, and stand clear of the others. Times of day are not compa
 ## Example
 Rank 5 prints 0.61 s per step, the others 0.42 s.
 
-## Fix
-Compare that rank's GPU clocks, CPU load and data source with a neighbour's.
-
 ## Limits
 In a synchronised loop all ranks print the same time per step, whoever is slow: then only dumps with timing tell.
 """

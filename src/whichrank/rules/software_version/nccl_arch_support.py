@@ -14,10 +14,6 @@ CUDA of the library (8 needs CUDA 11, 9 needs 11.8, 10 and 12 need 12.8) there i
 ## Example
 `NCCL version 2.4.8+cuda10.2` and `Min Comp Cap 8`
 
-## Fix
-Install a build of the framework whose CUDA knows the GPU (torch.cuda.get_arch_list()), and rebuild extensions with
-TORCH_CUDA_ARCH_LIST.
-
 ## Limits
 Code that is compiled at run time from PTX may run all the same.
 """
@@ -26,12 +22,13 @@ from __future__ import annotations
 
 import re
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
-from whichrank.timeline.job_state.known_messages import Seen
+from whichrank.timeline.job_state.known_messages import KnownMessage
 
 CODE = "SOFT201"
 CAUSE = "nccl-arch-support"
@@ -39,10 +36,7 @@ CAUSE = "nccl-arch-support"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Install a build whose CUDA knows this GPU: torch.cuda.get_arch_list() shows what it has code for.",
-        "Rebuild extensions with TORCH_CUDA_ARCH_LIST for this GPU.",
-    ),
+    fix=fix(CAUSE),
     next=(
         NextStep(
             "python -c 'import torch; print(torch.cuda.get_arch_list())'",
@@ -76,7 +70,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return []
 
 
-def _too_old(case: Case, s: Seen) -> str:
+def _too_old(case: Case, s: KnownMessage) -> str:
     needed = _NEEDS.get(int(s.group("capability")))
     versions = {v for process in case.nccl if process.version for v in (process.version,)} | set(case.nccl_versions)
     for version in sorted(versions):

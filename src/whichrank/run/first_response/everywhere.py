@@ -25,7 +25,7 @@ from whichrank.model.errors import UsageError
 from whichrank.model.files import private_folder
 from whichrank.model.views import Unseen
 from whichrank.run.first_response import travelling
-from whichrank.run.nodes import record
+from whichrank.run.nodes import nodes_file
 from whichrank.run.nodes.evidence_transfer import unpack
 
 Depth = Literal["full", "stacks"]
@@ -144,7 +144,7 @@ def gather(engines: Sequence[Engine], out: Path, wishes: Wishes, progress: Progr
     entries = [_entry(node, gathered) for node in nodes]
     seen = sorted({rank for node in nodes for rank in node.ranks})
     job = {"world_size": gathered.world or None, "ranks_seen": seen}
-    record.write(out, socket.gethostname(), entries, job)
+    nodes_file.write(out, socket.gethostname(), entries, job)
     return gathered
 
 
@@ -164,7 +164,7 @@ def fetch_whole(
         for node in fresh:
             old = next(each for each in nodes if each.host == node.host)
             node.name, old.reduced = old.name, False
-            for place in (gathered.folder / record.FOLDER).glob(f"{glob.escape(old.name)}*"):
+            for place in (gathered.folder / nodes_file.FOLDER).glob(f"{glob.escape(old.name)}*"):
                 if place.name == old.name or place.name.startswith(f"{old.name}."):
                     shutil.rmtree(place, ignore_errors=True)
             _place(node, gathered.folder)
@@ -233,7 +233,7 @@ def _settle_names(nodes: Sequence[Node]) -> None:
 def _place(node: Node, out: Path) -> None:
     """Its bundles into the common one."""
     for number, bundle in enumerate(node.bundles):
-        place = out / record.FOLDER / (node.name if not number else f"{node.name}.{number + 1}")
+        place = out / nodes_file.FOLDER / (node.name if not number else f"{node.name}.{number + 1}")
         private_folder(place.parent)
         bundle.rename(place)
 
@@ -318,13 +318,13 @@ def _forget_bystanders(gathered: Gathered) -> None:
     if gathered.missing or not gathered.world:
         return
     for node in gathered.of("no job"):
-        shutil.rmtree(gathered.folder / record.FOLDER / node.name, ignore_errors=True)
+        shutil.rmtree(gathered.folder / nodes_file.FOLDER / node.name, ignore_errors=True)
 
 
-def _entry(node: Node, gathered: Gathered) -> record.Entry:
+def _entry(node: Node, gathered: Gathered) -> nodes_file.Entry:
     """As `nodes.json` has it. Only where ranks are missing, and as many as fit, does a silent node mean anything."""
     states = {"here": "here", "no job": "here", "unreachable": "unreachable", "failed": "unread"}
-    entry = record.Entry(node.name, states[node.state], node.ranks, clock=node.clock)
+    entry = nodes_file.Entry(node.name, states[node.state], node.ranks, clock=node.clock)
     silent = gathered.of("unreachable")
     per_node = max((len(other.ranks) for other in gathered.of("here")), default=0)
     missing = gathered.missing

@@ -25,10 +25,10 @@ from whichrank.evidence.bundle import MemoryBundle
 from whichrank.evidence.collectors import job_sockets, packets, processes, tools
 from whichrank.run.first_response.reduce_there import PACKAGE, reduce_there
 from whichrank.run.watch.capture import capture, gather_machine, only_stacks
-from whichrank.run.watch.collect import UNWATCHED, unwatched_crew
+from whichrank.run.watch.collect import UNWATCHED, unwatched_processes
 from whichrank.run.watch.find_jobs import FoundJob, jobs, names_of, rendezvous
-from whichrank.run.watch.places import torch_places
-from whichrank.run.watch.processes import Crew
+from whichrank.run.watch.job_files import torch_places
+from whichrank.run.watch.job_processes import JobProcesses
 
 MARK = b"\x1ewhichrank-node "
 DOCUMENT = "node.json"
@@ -209,20 +209,22 @@ def _not_writable_by_others(place: str) -> bool:
 
 
 def _capture(job: FoundJob, depth: str, bundle: MemoryBundle) -> None:
-    crew = Crew(job.private) if job.private is not None else unwatched_crew(job.ranks, processes.everybody())
-    ranks = crew.look() if job.private is not None else crew.ranks()
+    job_processes = (
+        JobProcesses(job.private) if job.private is not None else unwatched_processes(job.ranks, processes.everybody())
+    )
+    ranks = job_processes.look() if job.private is not None else job_processes.ranks()
     if not ranks:
         bundle.lacks("ranks", "they have gone meanwhile")
         return
     if depth == "stacks":
-        only_stacks(crew, bundle)
+        only_stacks(job_processes, bundle)
     else:
         places = torch_places(processes.environ(ranks[0].words.pid))
-        capture(crew, bundle, f"collect{os.getpid()}", places=places)
+        capture(job_processes, bundle, f"collect{os.getpid()}", places=places)
         if job.private is None:
             bundle.lacks("last words", UNWATCHED)
     bundle.manifest.job.update({"world_size": max(m.words.world for m in ranks), "ranks_seen": [m.rank for m in ranks]})
-    crew.close()
+    job_processes.close()
 
 
 def _bounded(bundle: MemoryBundle, call: Callable[[], None], deadline: float) -> None:

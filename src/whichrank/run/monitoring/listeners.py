@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from whichrank.model.verdict import Diagnosis
 from whichrank.run.watch.alarm import Level
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 from whichrank.run.watch.stragglers import Straggler
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whichrank.flows.history import repeats as history
+from whichrank.flows.history import recurrence as history
 from whichrank.model.errors import WhichrankError
 from whichrank.model.files import replace_text
 from whichrank.model.verdict import Diagnosis

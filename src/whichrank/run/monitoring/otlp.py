@@ -42,7 +42,7 @@ class Pusher:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname or not self.url.isprintable():
-            raise UsageError("the address for OTLP is none", "Give --otlp http://HOST:4318/v1/metrics, or the like.")
+            raise UsageError("this is not an OTLP address", "Give --otlp http://HOST:4318/v1/metrics, or the like.")
         if parts.path in ("", "/"):  # the base of a collector, as OTEL_EXPORTER_OTLP_ENDPOINT has it
             self.url = f"{parts.scheme}://{parts.netloc}/v1/metrics"
 

@@ -15,7 +15,7 @@ from whichrank.model.verdict import Diagnosis, Verdict
 from whichrank.run.monitoring.exposition import label
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.guarding import GuardState
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 from whichrank.run.watch.stragglers import Straggler
 
 RATE_S = 30.0

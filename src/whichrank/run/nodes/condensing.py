@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from whichrank.run.nodes.snapshot import Distant, Ranges, Row, rows_of
-from whichrank.run.watch.processes import Member
-from whichrank.run.watch.watcher import seen
+from whichrank.run.watch.job_processes import Member, rank_state
 
 SOON_S = 60.0
 """Nearer than this to a new line, a rank is told apart: the alarm bears it for longer."""
@@ -31,7 +30,7 @@ def condensed(members: Sequence[Member]) -> list[Row]:
 
 def _kind(member: Member, now_ns: int) -> tuple[object, ...]:
     """All that the alarm tells ranks apart by, and how they ended."""
-    look, words = seen(member, now_ns), member.words
+    look, words = rank_state(member, now_ns), member.words
     return (
         words.attempt, words.world, look.phase, look.waiting, look.alive, look.busy, look.stopped, look.beating,
         look.resting, look.halted, look.stuck, look.traffic, look.work, look.completed > 0, look.stale_s < SOON_S / 2,

@@ -13,11 +13,11 @@ from whichrank.evidence.archives import Limits, Unpacker
 from whichrank.model.files import private_folder
 
 MOST = 256 << 20
-"""Bytes of a parcel, packed."""
+"""Bytes of an upload, packed."""
 _UNPACKED = 4 << 30
 _IN_MEMORY = 32 << 20
 """Small ones need no disk: that of a node may be full."""
-_LABEL = "parcel"
+_LABEL = "upload"
 
 
 def pack(folder: Path, most: int = MOST) -> tuple[IO[bytes], str]:
@@ -39,7 +39,7 @@ def pack(folder: Path, most: int = MOST) -> tuple[IO[bytes], str]:
 
 
 def unpack(archive: Path, target: Path) -> list[str]:
-    """Take a parcel apart into a folder, in place of what was there; returns what was refused."""
+    """Take an upload apart into a folder, in place of what was there; returns what was refused."""
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=_made(target.parent)))
     try:
         numbered = _made(draft / "numbered")

@@ -33,7 +33,7 @@ NOBODY_YET_S = 1.0
 """Until it is asked again, where nobody could be named that has room."""
 READ = 64 << 10
 FULL = 512 << 10
-"""Bytes that may wait: a parcel goes out piece by piece, with beats between."""
+"""Bytes that may wait: an upload goes out piece by piece, with beats between."""
 
 
 class _ReferredError(Exception):
@@ -46,7 +46,7 @@ class _ReferredError(Exception):
 
 @dataclass(slots=True)
 class _Sending:
-    """A parcel on its way."""
+    """An upload on its way."""
 
     token: str
     box: IO[bytes]
@@ -81,7 +81,7 @@ class Follower:
     listed: Listing = field(default_factory=list)
     offset: Offset = field(default_factory=Offset)
     receipts: dict[str, str] = field(default_factory=dict)
-    """Parcel -> why it could not be kept; empty where it was."""
+    """Upload -> why it could not be kept; empty where it was."""
     goodbye: bool = False
     """The leader has ended, and said so."""
     why: str = ""
@@ -93,7 +93,7 @@ class Follower:
     below: Leader | None = None
     """Where this node takes others in its leader's place."""
     fan_in: int = FAN_IN
-    _parcels_at: Path = Path()
+    _uploads_at: Path = Path()
     _referred: Referral | None = None
     _above: list[str] = field(default_factory=list)
     _told_below: list[Below] = field(default_factory=list)
@@ -103,7 +103,7 @@ class Follower:
     _fresh: Snapshot | None = None
     _last: Snapshot = field(default_factory=Snapshot)
     _requests: deque[Request] = field(default_factory=lambda: deque(maxlen=64))
-    _parcels: deque[tuple[IO[bytes], Opening]] = field(default_factory=deque)
+    _uploads: deque[tuple[IO[bytes], Opening]] = field(default_factory=deque)
     _bell: tuple[socket.socket, socket.socket] = field(default_factory=socket.socketpair)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -113,8 +113,8 @@ class Follower:
     def joined(self) -> bool:
         return time.monotonic() - self.heard < LEADER_S and not self.goodbye
 
-    def start(self, parcels: Path) -> None:
-        self._parcels_at = parcels
+    def start(self, uploads: Path) -> None:
+        self._uploads_at = uploads
         if self._thread is None:
             for end in self._bell:
                 end.setblocking(False)
@@ -144,7 +144,7 @@ class Follower:
     def deliver(self, folder: Path, token: str, *, final: bool) -> None:
         """Send a bundle; `receipts` tells what became of it."""
         box, note = pack(folder)
-        self._parcels.append((box, Opening(token, final, note)))
+        self._uploads.append((box, Opening(token, final, note)))
         self._ring()
 
     def _ring(self) -> None:
@@ -197,7 +197,7 @@ class Follower:
                     line.say(Kind.LEADS, protocol.write(Leads(self.below.port)))
                 self._talk(line)
             finally:
-                if line.sending is not None:  # half a parcel is none
+                if line.sending is not None:  # half an upload is none
                     line.sending.box.close()
                     self.receipts[line.sending.token] = "the connection broke"
 
@@ -305,7 +305,7 @@ class Follower:
                 return
             self.below = Leader(listener, self.known or self.name, self.token, self.tell, fan_in=self.fan_in)
             self.below.above = self._above
-            self.below.start(self._parcels_at)
+            self.below.start(self._uploads_at)
         line.say(Kind.LEADS, protocol.write(Leads(self.below.port)))
 
     def _beat(self, line: _Line) -> None:
@@ -318,9 +318,9 @@ class Follower:
         line.say(Kind.BEAT, protocol.write(Beat(time.time_ns(), snapshot, ahead, error)))
 
     def _load(self, line: _Line) -> None:
-        """As much of a parcel as may wait."""
-        if line.sending is None and self._parcels:
-            box, opening = self._parcels.popleft()
+        """As much of an upload as may wait."""
+        if line.sending is None and self._uploads:
+            box, opening = self._uploads.popleft()
             line.sending = _Sending(opening.token, box)
             line.say(Kind.OPENING, protocol.write(opening))
         while (sending := line.sending) is not None and len(line.outbox) < FULL:

@@ -74,9 +74,9 @@ class Link:
         """Whether the verdict is this node's to give: it leads, or nobody does."""
         return self.following is None or not self.following.joined
 
-    def start(self, parcels: Path) -> None:
+    def start(self, uploads: Path) -> None:
         if self.side is not None:
-            self.side.start(parcels)
+            self.side.start(uploads)
 
     def close(self) -> None:
         if self.side is not None:
@@ -130,7 +130,7 @@ def _by_address(wish: Joining, name: str, tell: Tell) -> Leader | Follower:
     addresses = _resolved(host, port)
     local = any(ipaddress.ip_address(address).is_loopback for _, address in addresses)
     if any(ipaddress.ip_address(address).is_unspecified for _, address in addresses):
-        raise UsageError(f"--leader {wish.leader} is every address", "Give the address of the one node that leads.")
+        raise UsageError(f"--leader {wish.leader} means every address", "Give the address of the one node that leads.")
     if local and not _means_loopback(host):
         raise UsageError(
             f"{host} is {addresses[0][1]} here, where no other node can reach it", "Give the address that others use."

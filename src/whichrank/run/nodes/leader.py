@@ -8,21 +8,17 @@ import os
 import resource
 import selectors
 import socket
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
-from whichrank.model.errors import UsageError
-from whichrank.model.files import private_folder
 from whichrank.run.nodes import protocol, wire
-from whichrank.run.nodes.evidence_transfer import MOST as MOST_PARCEL
 from whichrank.run.nodes.protocol import Answer, Beat, Closing, Leads, Listing, Opening, Receipt, Request
-from whichrank.run.nodes.roster import Node, Parcel, Roster
+from whichrank.run.nodes.receiving import Receiving
+from whichrank.run.nodes.roster import Node, Roster
 from whichrank.run.nodes.wire import Kind, Referral, Stream, WireError
 
 MOST_CLIENTS = 4096
@@ -65,8 +61,7 @@ class _Client:
     hello: str = field(default_factory=wire.nonce)
     outbox: bytearray = field(default_factory=bytearray)
     node: Node | None = None
-    box: IO[bytes] | None = None
-    parcel: Parcel | None = None
+    receiving: Receiving | None = None
 
 
 @dataclass(slots=True)
@@ -77,8 +72,8 @@ class Leader:
     name: str
     token: str
     tell: Callable[[str], None]
-    parcels: Path = Path()
-    """Where parcels wait to be opened."""
+    uploads: Path = Path()
+    """Where uploads wait to be opened."""
     fan_in: int = FAN_IN
     above: list[str] = field(default_factory=list)
     """Instances from the root down to this node; empty for the root."""
@@ -94,8 +89,8 @@ class Leader:
     _spare: int | None = field(default_factory=_spare)
     """A descriptor to give up when there is no other."""
 
-    def start(self, parcels: Path) -> None:
-        self.parcels = parcels
+    def start(self, uploads: Path) -> None:
+        self.uploads = uploads
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="leader", daemon=True)
             self._thread.start()
@@ -235,9 +230,10 @@ class Leader:
         elif kind is Kind.OPENING:
             self._open(client, client.node, payload)
         elif kind is Kind.PIECE:
-            self._take(client, payload)
+            if client.receiving is not None:
+                client.receiving.take(payload)
         elif kind is Kind.CLOSING:
-            self._close_parcel(client, client.node, payload)
+            self._close_upload(client, client.node, payload)
         elif kind is Kind.LEADS:
             self._leads(client.node, payload)
         elif kind is Kind.BYE:
@@ -326,57 +322,24 @@ class Leader:
     def _open(self, client: _Client, node: Node, payload: bytes) -> None:
         opening = protocol.read(Opening, payload)
         if opening is None:
-            raise WireError("its parcel has no name")
-        self._shut(client)
-        client.parcel = Parcel(opening.token, opening.final, self.parcels / f"{node.name}.tar.gz", note=opening.note)
-        try:
-            private_folder(self.parcels)
-            client.box = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed with the parcel
-                dir=self.parcels, prefix=f".{node.name[:80]}.", delete=False
-            )
-        except UsageError as error:
-            client.parcel.why = f"the leader can't write it: {error.message}"
-        except OSError as error:
-            client.parcel.why = f"the leader can't write it: {error.strerror}"
+            raise WireError("its upload has no name")
+        self._abandon(client)
+        client.receiving = Receiving.begin(self.uploads, node.name, opening)
 
-    def _take(self, client: _Client, piece: bytes) -> None:
-        parcel = client.parcel
-        if parcel is None or parcel.why:
-            return
-        parcel.size += len(piece)
-        if parcel.size > MOST_PARCEL:
-            parcel.why = f"it is larger than {MOST_PARCEL >> 20} MiB"
-        elif client.box is not None:
-            try:
-                client.box.write(piece)
-            except OSError as error:
-                parcel.why = f"the leader can't write it: {error.strerror}"
-
-    def _close_parcel(self, client: _Client, node: Node, payload: bytes) -> None:
-        closing, parcel, box = protocol.read(Closing, payload), client.parcel, client.box
-        if closing is None or parcel is None:
-            raise WireError("it ends a parcel that was not begun")
-        client.parcel = client.box = None
-        if box is not None and parcel.path is not None:
-            try:
-                box.close()
-                if not parcel.why:
-                    Path(box.name).replace(parcel.path)
-            except OSError as error:
-                parcel.why = parcel.why or f"the leader can't write it: {error.strerror}"
-        if closing.size != parcel.size or closing.why:
-            parcel.why = parcel.why or closing.why or "it is not complete"
-        parcel.done = True
+    def _close_upload(self, client: _Client, node: Node, payload: bytes) -> None:
+        closing, receiving = protocol.read(Closing, payload), client.receiving
+        if closing is None or receiving is None:
+            raise WireError("it ends an upload that was not begun")
+        client.receiving = None
+        upload = receiving.end(closing)
         with self.roster.lock:
-            node.parcel = parcel
-        self._send(client, Kind.RECEIPT, protocol.write(Receipt(parcel.token, parcel.why)))
+            node.upload = upload
+        self._send(client, Kind.RECEIPT, protocol.write(Receipt(upload.token, upload.why)))
 
-    def _shut(self, client: _Client) -> None:
-        if client.box is not None:
-            with contextlib.suppress(OSError):
-                client.box.close()
-                Path(client.box.name).unlink(missing_ok=True)  # half a parcel
-        client.box = client.parcel = None
+    def _abandon(self, client: _Client) -> None:
+        if client.receiving is not None:
+            client.receiving.abandon()
+        client.receiving = None
 
     def _refuse(self, client: _Client, why: str) -> None:
         if client.address not in self._refused and len(self._refused) < MOST_REFUSED:
@@ -416,7 +379,7 @@ class Leader:
             self._selector.modify(client.connection, wanted)
 
     def _drop(self, client: _Client, *, closed: bool) -> None:
-        self._shut(client)
+        self._abandon(client)
         if self._clients.pop(client.connection.fileno(), None) is not None:
             self._selector.unregister(client.connection)
         client.connection.close()

@@ -31,7 +31,7 @@ class Lease(msgspec.Struct, frozen=True):
     listed: Listing = []
 
 
-class Sign(msgspec.Struct, frozen=True):
+class Heartbeat(msgspec.Struct, frozen=True):
     """A beat in a file."""
 
     instance: str

@@ -8,22 +8,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from whichrank.run.nodes import record
+from whichrank.run.nodes import nodes_file
 from whichrank.run.nodes.evidence_transfer import unpack
 from whichrank.run.nodes.joining import Link
+from whichrank.run.nodes.node_tree import entries_below, hoist, orphans
+from whichrank.run.nodes.nodes_file import Entry
 from whichrank.run.nodes.protocol import Listed
-from whichrank.run.nodes.record import Entry
 from whichrank.run.nodes.roster import Node, Standing
 from whichrank.run.nodes.shared import Shared
 from whichrank.run.nodes.snapshot import Distant
-from whichrank.run.nodes.tree import entries_below, hoist, orphans
 
 MISSING_S = 30.0
 """After which it is told that nodes have not come, or that the leader has not."""
 
 
 @dataclass(slots=True)
-class Fellows:
+class Peers:
     """Asks the link; tells the user what has changed, once."""
 
     link: Link
@@ -34,7 +34,7 @@ class Fellows:
     _standing: dict[str, Standing] = field(default_factory=dict)
     _failed: set[str] = field(default_factory=set)
     _kept: dict[str, str] = field(default_factory=dict)
-    """Node -> its parcel that has been opened."""
+    """Node -> its upload that has been opened."""
     _passed_on: set[str] = field(default_factory=set)
     """Nodes whose evidence came with that of another."""
     _listed: list[Listed] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Fellows:
 
     def place(self, out: Path) -> Path:
         """Where the results of this node go: all nodes are given the same folder, and may share it."""
-        return out / record.FOLDER / self.link.name if self.link.following is not None else out
+        return out / nodes_file.FOLDER / self.link.name if self.link.following is not None else out
 
     @property
     def nodes(self) -> list[Node]:
@@ -161,36 +161,36 @@ class Fellows:
 
     def begin_attempt(self) -> None:
         """What was sent, and who failed, belongs to the one before."""
-        self.forget_parcels()
+        self.forget_uploads()
         self._failed.clear()
 
-    def forget_parcels(self) -> None:
+    def forget_uploads(self) -> None:
         for node in self.nodes:
-            node.parcel = None
+            node.upload = None
         self._kept.clear()
         self._passed_on.clear()
 
     def keep(self, root: Path, token: str) -> None:
-        """Open the parcels that have come, and note what is known of nodes that sent none."""
+        """Open the uploads that have come, and note what is known of nodes that sent none."""
         for node in self.nodes:
-            parcel = node.parcel
-            fresh = parcel is not None and parcel.done and (parcel.token == token or parcel.final)
-            if fresh and parcel is not None and not parcel.why and parcel.path is not None:
-                if self._kept.get(node.name) != parcel.token:
-                    self._open(root, node, parcel.path, parcel.token)
+            upload = node.upload
+            fresh = upload is not None and upload.done and (upload.token == token or upload.final)
+            if fresh and upload is not None and not upload.why and upload.path is not None:
+                if self._kept.get(node.name) != upload.token:
+                    self._open(root, node, upload.path, upload.token)
             elif node.name not in self._kept:
-                record.keep_last_seen(root, node.name, node.last_seen())
+                nodes_file.keep_last_seen(root, node.name, node.last_seen())
 
     def _open(self, root: Path, node: Node, path: Path, token: str) -> None:
         try:
-            refused = unpack(path, root / record.FOLDER / node.name)
+            refused = unpack(path, root / nodes_file.FOLDER / node.name)
         except OSError as error:
-            if node.parcel is not None:
-                node.parcel.why = f"the leader can't write it: {error.strerror}"
+            if node.upload is not None:
+                node.upload.why = f"the leader can't write it: {error.strerror}"
             self._once(f"can't keep the evidence of {node.name}: {error.strerror}")
             return
         self._kept[node.name] = token
-        self._passed_on |= hoist(root / record.FOLDER, node.name)
+        self._passed_on |= hoist(root / nodes_file.FOLDER, node.name)
         for line in refused[:4]:
             self._once(f"refused of {node.name}: {line}")
         if not isinstance(self.link.side, Shared):
@@ -198,7 +198,7 @@ class Fellows:
                 path.unlink()
 
     def entries(self) -> list[Entry]:
-        """All others, for the record."""
+        """All others, for the nodes_file."""
         now = time.monotonic()
         own = self._entries_of_follower() if self.link.following is not None else []
         direct = [self._entry(node, node.standing(now)) for node in self.nodes]
@@ -207,9 +207,9 @@ class Fellows:
     def _entry(self, node: Node, standing: Standing) -> Entry:
         missing = ""
         if node.name not in self._kept:
-            parcel = node.parcel
+            upload = node.upload
             why = {"silent": "nothing is heard of it", "left": "its watcher has gone", "ended": "it ended well"}
-            missing = (parcel.why if parcel is not None else "") or why.get(standing, "it did not answer in time")
+            missing = (upload.why if upload is not None else "") or why.get(standing, "it did not answer in time")
         return Entry(
             node.name, standing, node.ranks, node.heard_ns, self._how if standing == "silent" else "", node.address,
             node.clock, node.snapshot.code, missing if not node.snapshot.ended or node.snapshot.code else "",
@@ -243,5 +243,5 @@ def _owes(node: Node, token: str, now: float) -> bool:
     standing = node.standing(now)
     if standing in ("silent", "left") or (standing == "ended" and not node.snapshot.code):
         return False
-    parcel = node.parcel
-    return parcel is None or not parcel.done or (parcel.token != token and not parcel.final)
+    upload = node.upload
+    return upload is None or not upload.done or (upload.token != token and not upload.final)

@@ -13,10 +13,10 @@ from whichrank.run.nodes.snapshot import Count, Snapshot
 
 What = Literal["look", "full", "gather", "end", "verdict"]
 """Take a quick look, the whole evidence, or what has been left in files; end the job; hear the verdict."""
-PARCELS_S = 20.0
+UPLOAD_S = 20.0
 """For the evidence of all nodes, once the one that asks has its own."""
 SENDS = ("full", "gather")
-"""What is answered with a parcel."""
+"""What is answered with an upload."""
 Text = Annotated[str, msgspec.Meta(max_length=16_384)]
 _NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z"
 Name = Annotated[str, msgspec.Meta(pattern=_NAME)]
@@ -52,7 +52,7 @@ class Request(msgspec.Struct, frozen=True):
     verdict: Judgement | None = None
     reduced: bool = False
     """Whether a summary of the evidence is enough: in a large job the whole of it would be too much."""
-    within_s: float = PARCELS_S
+    within_s: float = UPLOAD_S
     """For the nodes that report to the one that is asked."""
 
 
@@ -73,7 +73,7 @@ Listing = list[Listed]
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """A parcel follows."""
+    """An upload follows."""
 
     token: Name
     final: bool = False
@@ -82,14 +82,14 @@ class Opening(msgspec.Struct, frozen=True):
 
 
 class Closing(msgspec.Struct, frozen=True):
-    """The parcel is complete; where not, why."""
+    """The upload is complete; where not, why."""
 
     size: Count
     why: Text = ""
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What became of a parcel."""
+    """What became of an upload."""
 
     token: Name
     why: Text = ""

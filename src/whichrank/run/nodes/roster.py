@@ -27,7 +27,7 @@ BACK_S = 3.0
 
 
 @dataclass(slots=True)
-class Parcel:
+class Upload:
     """The evidence of a node, on its way or here."""
 
     token: str
@@ -49,7 +49,6 @@ class Node:
     name: str
     instance: str = ""
     address: str = ""
-    joined_ns: int = field(default_factory=time.time_ns)
     heard: float = field(default_factory=time.monotonic)
     heard_ns: int = field(default_factory=time.time_ns)
     open: bool = True
@@ -62,7 +61,7 @@ class Node:
     """Whether its job, or a rank of it, has ended badly."""
     clock: tuple[float, float] | None = None
     """Seconds that it is ahead of this one, and what that may be wrong by."""
-    parcel: Parcel | None = None
+    upload: Upload | None = None
     below: list[Below] = field(default_factory=list)
     """The nodes that report to it."""
     port: int = 0

@@ -1,7 +1,7 @@
 """Nodes that share a file system and nothing else: everything is a small file, and nobody listens anywhere.
 
 `leader` is a lease: whoever renews it leads. `nodes/NAME/beat` is what a node sees, `requests/` what the leader wants,
-`nodes/NAME/parcel.TOKEN` the evidence of a node. Files appear whole, by a rename. Whether somebody is alive is told by
+`nodes/NAME/upload.TOKEN` the evidence of a node. Files appear whole, by a rename. Whether somebody is alive is told by
 a number that grows, and by nobody's clock: times of files on such systems are coarse and may be another machine's.
 """
 
@@ -23,11 +23,11 @@ from whichrank.model.errors import UsageError
 from whichrank.model.files import private_folder
 from whichrank.run.nodes import protocol
 from whichrank.run.nodes.clock import Offset
-from whichrank.run.nodes.evidence_transfer import MOST as MOST_PARCEL
+from whichrank.run.nodes.evidence_transfer import MOST as MOST_UPLOAD
 from whichrank.run.nodes.evidence_transfer import pack
-from whichrank.run.nodes.leases import Counted, Lease, Order, Sign, prepare
+from whichrank.run.nodes.leases import Counted, Heartbeat, Lease, Order, prepare
 from whichrank.run.nodes.protocol import Beat, Listing, Opening, Receipt, Request
-from whichrank.run.nodes.roster import Parcel, Roster
+from whichrank.run.nodes.roster import Roster, Upload
 from whichrank.run.nodes.snapshot import Snapshot
 
 TURN_S = 1.0
@@ -91,10 +91,10 @@ class Shared:
         for number in range(1, MOST_NODES):
             name = self.name if number == 1 else f"{self.name}-{number}"
             home = self.folder / "nodes" / name
-            before = self._read(home / "beat", Sign)
+            before = self._read(home / "beat", Heartbeat)
             if before is not None:  # whether its owner lives shows within two turns
                 time.sleep(2 * self.turn_s)
-                now = self._read(home / "beat", Sign)
+                now = self._read(home / "beat", Heartbeat)
                 if now is not None and now.count != before.count:
                     continue
             private_folder(home)
@@ -105,7 +105,7 @@ class Shared:
     def joined(self) -> bool:
         return not self.leads and not self.goodbye and time.monotonic() - self.heard < self.lease_s
 
-    def start(self, parcels: Path) -> None:  # noqa: ARG002 - they stay in the shared folder
+    def start(self, uploads: Path) -> None:  # noqa: ARG002 - they stay in the shared folder
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="shared", daemon=True)
             self._thread.start()
@@ -148,10 +148,10 @@ class Shared:
         """Put a bundle where the leader finds it."""
         box, note = pack(folder)
         with box:
-            with _draft(self._home / f"parcel.{token}") as out:
+            with _draft(self._home / f"upload.{token}") as out:
                 while piece := box.read(1 << 20):
                     out.write(piece)
-            Path(out.name).replace(self._home / f"parcel.{token}")
+            Path(out.name).replace(self._home / f"upload.{token}")
         self._write(self._home / f"opening.{token}", protocol.write(Opening(token, final, note)))
 
     # -- the thread
@@ -183,7 +183,7 @@ class Shared:
     def _beat(self) -> None:
         self._count += 1
         ahead, error = self.offset.best or (None, None)
-        sign = Sign(self._instance, self._count, Beat(time.time_ns(), self._last, ahead, error))
+        sign = Heartbeat(self._instance, self._count, Beat(time.time_ns(), self._last, ahead, error))
         self._write(self._home / "beat", protocol.write(sign))
 
     def _expired(self, lease: Lease) -> bool:
@@ -238,7 +238,7 @@ class Shared:
 
     def _hear(self, home: Path, now_ns: int) -> None:
         """What a node has written since the last turn."""
-        sign = self._read(home / "beat", Sign)
+        sign = self._read(home / "beat", Heartbeat)
         seen = self._signs.get(home.name)
         if sign is None:
             self._gone(home.name)
@@ -256,7 +256,7 @@ class Shared:
             node.open, node.closed = True, False
             node.beat(sign.beat)
         self._answers[home.name] = (sign.beat.sent_ns, now_ns)
-        self._look_for_parcel(home)
+        self._look_for_upload(home)
 
     def _gone(self, name: str) -> None:
         """It has taken its beat away: it went, and its host is there."""
@@ -265,21 +265,21 @@ class Shared:
             if node is not None and node.open:
                 node.open, node.closed = False, True
 
-    def _look_for_parcel(self, home: Path) -> None:
+    def _look_for_upload(self, home: Path) -> None:
         for path in home.glob("opening.*"):
             opening = self._read(path, Opening)
             if opening is None or any(r.token == opening.token for r in self._receipts):
                 continue
-            box = home / f"parcel.{opening.token}"
-            parcel = Parcel(opening.token, opening.final, box, note=opening.note, done=True)
+            box = home / f"upload.{opening.token}"
+            upload = Upload(opening.token, opening.final, box, note=opening.note, done=True)
             try:
-                parcel.size = box.stat().st_size
-                parcel.why = "" if parcel.size <= MOST_PARCEL else f"it is larger than {MOST_PARCEL >> 20} MiB"
+                upload.size = box.stat().st_size
+                upload.why = "" if upload.size <= MOST_UPLOAD else f"it is larger than {MOST_UPLOAD >> 20} MiB"
             except OSError as error:
-                parcel.why = f"it can't be read: {error.strerror}"
+                upload.why = f"it can't be read: {error.strerror}"
             with self.roster.lock:
-                self.roster.nodes[home.name].parcel = parcel
-            self._receipts.append(Receipt(opening.token, parcel.why))
+                self.roster.nodes[home.name].upload = upload
+            self._receipts.append(Receipt(opening.token, upload.why))
 
     def _follow(self, lease: Lease) -> None:
         if self.leads:

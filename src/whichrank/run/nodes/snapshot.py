@@ -14,7 +14,7 @@ import msgspec
 
 from whichrank.model import last_words as layout
 from whichrank.model.last_words import Words
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 
 MOST_ROWS = 4096
 """Ranks of one node."""
@@ -105,13 +105,13 @@ class Distant(Member):
     """A rank of another node, as its watcher told."""
 
     node: str = ""
-    told_held: bool = False
+    told_holds_gil: bool = False
     alike: list[tuple[int, int]] = field(default_factory=list)
     """All ranks that it stands for; empty for itself alone."""
 
     @property
-    def held(self) -> bool:
-        return self.alive and self.told_held
+    def holds_gil(self) -> bool:
+        return self.alive and self.told_holds_gil
 
 
 def rows_of(members: Sequence[Member]) -> list[Row]:
@@ -126,7 +126,7 @@ def _row(member: Member, now_ns: int) -> Row:
         words.rank, words.pid, words.start_ticks, words.local_rank, words.world, words.attempt, words.phase,
         words.flags, words.enqueued, words.completed, words.pending, _age(now_ns, words.started_ns),
         _age(now_ns, words.beat_ns), _age(now_ns, words.changed_ns), _age(now_ns, words.still_ns),
-        _age(now_ns, words.fresh_ns), _age(now_ns, words.stuck_ns), words.steps, member.alive, member.held,
+        _age(now_ns, words.fresh_ns), _age(now_ns, words.stuck_ns), words.steps, member.alive, member.holds_gil,
         member.state, member.status, _age(now_ns, member.ended_ns or 0), member.effort, member.traffic, member.turns,
         words.operation, words.place, words.error, words.work, words.looks, words.waits, words.activity, words.busy_at,
         member.alike if isinstance(member, Distant) else [], member.mark,
@@ -146,7 +146,7 @@ def update(member: Distant, row: Row, now_ns: int) -> None:
         _since(now_ns, row.stuck), row.steps, row.looks, row.waits, row.operation, row.place, row.error, row.work,
         row.activity, row.busy_at,
     )  # fmt: skip
-    member.alive, member.state, member.status, member.told_held = row.alive, row.state, row.status, row.held
+    member.alive, member.state, member.status, member.told_holds_gil = row.alive, row.state, row.status, row.held
     member.ended_ns = _since(now_ns, row.ended) or None
     member.effort, member.traffic, member.turns = row.effort, row.traffic, row.turns
     member.alike, member.mark = row.alike, row.mark
@@ -156,7 +156,7 @@ def lost(member: Distant) -> Distant:
     """Nothing is heard of its node: it can't end a silence, so it counts among those that wait."""
     words = member.words
     member.words = words._replace(flags=words.flags | layout.IN_COLLECTIVE, work="")
-    member.effort, member.traffic, member.told_held, member.state = 0.0, 0.0, False, ""
+    member.effort, member.traffic, member.told_holds_gil, member.state = 0.0, 0.0, False, ""
     return member
 
 

@@ -35,18 +35,18 @@ class Ear:
     tell: Callable[[str], None]
 
     def __call__(self, number: int, sender: int) -> bool:
-        scheduler = self.watcher.scheduler
+        scheduler = self.watcher.record.scheduler
         before = scheduler.leaving
         passed = scheduler.hear(number, sender)
         if scheduler.leaving and not before:
-            self.watcher.leave()
+            self.watcher.record.leave()
             if scheduler.announced:
                 threading.Thread(target=self.wind_up, args=(number,), name="wind-up", daemon=True).start()
         return passed
 
     def wind_up(self, number: int) -> None:
         """Let ranks that catch the signal act upon it; then end the job."""
-        ranks = [member.words for member in self.watcher.crew.ranks()]
+        ranks = [member.words for member in self.watcher.record.job_processes.ranks()]
         told = [words for words in ranks if processes.same(words.pid, words.start_ticks) and catches(words.pid, number)]
         self.tell(f"the end of this job is announced: {f'{len(told)} ranks are told, and ' if told else ''}it is ended")
         for words in told:
@@ -58,7 +58,7 @@ class Ear:
         self.end(self.job)
 
     def _patience_s(self) -> float:
-        limit = self.watcher.scheduler.limit_ns
+        limit = self.watcher.record.scheduler.limit_ns
         left = (limit - time.time_ns()) / 1e9 - SPARE_S if limit is not None else SAVING_S
         return max(0.0, min(SAVING_S, left))
 

@@ -25,7 +25,7 @@ from whichrank.run.monitoring.listeners import Silent
 from whichrank.run.resume import checkpoints, decision, escalation
 from whichrank.run.resume.decision import Attempt, Plan
 from whichrank.run.watch.alarm import Level
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.worker import resume
 
 EXCLUDED = "excluded_hosts"
@@ -45,7 +45,7 @@ class Restarts(Silent):
     attempts: list[Attempt] = field(default_factory=list)
     stopped: str = ""
     """Why there is no further attempt."""
-    crew: Crew | None = None
+    job_processes: JobProcesses | None = None
     end_job: Callable[[], None] = lambda: None
     _agent: int = 0
     """The attempt of the launcher, as its ranks know it."""
@@ -68,7 +68,7 @@ class Restarts(Silent):
     def prepare(self) -> tuple[list[str], dict[str, str]]:
         """Before a launch: arguments and variables that hand the newest checkpoint on."""
         self._open(self.look())
-        self.crew, self._agent = None, 0
+        self.job_processes, self._agent = None, 0
         return self.plan.arguments(self.current.start), {
             **self.plan.variables(self.current.start), **self._more_evidence(),
         }  # fmt: skip
@@ -87,7 +87,7 @@ class Restarts(Silent):
         level = self.level
         found, kept = escalation.added(level, os.environ)
         if self.current.level > before.level:
-            self.tell(f"nobody knows why it failed: the next attempt has {level.name}. Cost: {level.cost}")
+            self.tell(f"the failure is unexplained: the next attempt has {level.name}. Cost: {level.cost}")
             if kept:
                 self.tell(f"left as you have set them: {', '.join(kept)}")
         elif before.level and not self.current.level:
@@ -107,25 +107,25 @@ class Restarts(Silent):
             self.tell(f"{why}: the one before counts")
             return self.current.given
 
-    def watch(self, crew: Crew, end_job: Callable[[], None]) -> None:
+    def watch(self, job_processes: JobProcesses, end_job: Callable[[], None]) -> None:
         """After a launch: whose ranks these are; the hook inside them learns how to hand a checkpoint on."""
-        self.crew, self.end_job = crew, end_job
+        self.job_processes, self.end_job = job_processes, end_job
         if self.plan.argument or self.plan.variable or self.own_store:
             plan = {"variable": self.plan.variable, "arguments": _split(self.plan),
                     "launched": self.plan.arguments(self.current.start)}  # fmt: skip
-            _write(crew.folder / resume.PLAN, json.dumps(plan))
+            _write(job_processes.folder / resume.PLAN, json.dumps(plan))
 
     def on_alarm(self, level: str, why: str) -> None:  # noqa: ARG002 - a listener's call
         """A rank has ended: whoever restarts the others finds the choice of checkpoint ready."""
-        if level != "crash" or self.crew is None:
+        if level != "crash" or self.job_processes is None:
             return
         self._close()
-        agent = max((m.words.attempt for m in self.crew.members.values()), default=0)
+        agent = max((m.words.attempt for m in self.job_processes.members.values()), default=0)
         path = str(self.current.newest or "") if self.plan.argument or self.plan.variable else ""
         port = _free_port() if self.own_store else 0
         # Ranks that are started anew for another reason than a failure keep the number of the attempt.
         for number in (agent, agent + 1):
-            _write(self.crew.folder / f"{resume.PLAN}.{number}", json.dumps({"path": path, "port": port}))
+            _write(self.job_processes.folder / f"{resume.PLAN}.{number}", json.dumps({"path": path, "port": port}))
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
         self.current.judged(diagnosis)
@@ -155,7 +155,8 @@ class Restarts(Silent):
         if code == 0 and not self.stopped and not hung:
             self.current.ended, self.current.seconds = now(), time.monotonic() - self._began
             return False
-        if asked or -code in ENDING or outside:
+        # A launcher without a handler dies of the signal by which a hang was ended.
+        if asked or outside or (-code in ENDING and not hung):
             self.stopped = self.stopped or "it was ended from outside"
         self.stopped = self.stopped or decision.reason_to_stop(self.plan, self.attempts) or self._exclude()
         return not self.stopped

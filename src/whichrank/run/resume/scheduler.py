@@ -17,7 +17,7 @@ from whichrank.model.moments import rfc3339_ns
 from whichrank.run.resume import slurm
 from whichrank.run.resume.slurm import Slurm
 from whichrank.run.watch.capture.aside import Aside
-from whichrank.run.watch.places import Output
+from whichrank.run.watch.job_files import Output
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 WARNING = (signal.SIGUSR1, signal.SIGUSR2)

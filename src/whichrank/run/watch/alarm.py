@@ -48,7 +48,7 @@ STILL_S = 5.0
 
 
 @dataclass(slots=True)  # not frozen: a leader makes thousands of them at every look
-class Seen:
+class RankState:
     """What is known of one rank at one moment."""
 
     rank: int
@@ -110,7 +110,7 @@ class Silence:
     kind: str
     limit_s: float
     why: str
-    away: tuple[Seen, ...] = ()
+    away: tuple[RankState, ...] = ()
     """The ranks that could end it."""
 
 
@@ -156,7 +156,7 @@ class Alarm:
         """Seconds without any progress."""
         return now - self._since if self._since is not None else 0.0
 
-    def observe(self, now: float, ranks: list[Seen]) -> Level:
+    def observe(self, now: float, ranks: list[RankState]) -> Level:
         """One look at all ranks."""
         progress = tuple(sorted(seen.progress for seen in ranks))
         one_stands = _group_stands(ranks)
@@ -225,13 +225,13 @@ class Alarm:
         self._since, self._progress, self.level, self._kind, self._others_move = now, progress, "calm", "", False
 
 
-def _group_stands(ranks: list[Seen]) -> bool:
+def _group_stands(ranks: list[RankState]) -> bool:
     """Some wait in a group that stands still, and nobody walks: what else is counted is another thread's."""
     alive = [seen for seen in ranks if seen.alive]
     return any(seen.stuck for seen in alive) and all(seen.halted for seen in alive)
 
 
-def patience(ranks: list[Seen]) -> Silence:
+def patience(ranks: list[RankState]) -> Silence:
     """What kind of silence this is, and how long it is borne."""
     alive = [seen for seen in ranks if seen.alive]
     waiting = [seen for seen in alive if not seen.away]
@@ -252,20 +252,20 @@ def patience(ranks: list[Seen]) -> Silence:
     return _others_wait(away)
 
 
-def _at_the_start(ranks: list[Seen], waiting: list[Seen], away: tuple[Seen, ...]) -> Silence:
+def _at_the_start(ranks: list[RankState], waiting: list[RankState], away: tuple[RankState, ...]) -> Silence:
     if not waiting:
         return Silence("start", float("inf"), "the job is starting", away)
     working = any(seen.busy is not False or seen.work for seen in away)
     return Silence("start", BUSY_S if working else START_S, _starting(ranks, waiting, away), away)
 
 
-def _nobody_waits(away: tuple[Seen, ...]) -> Silence:
+def _nobody_waits(away: tuple[RankState, ...]) -> Silence:
     quiet = all(seen.busy is False for seen in away)
     limit = (BUSY_S if any(seen.work for seen in away) else NOBODY_WAITS_S) if quiet else float("inf")
     return Silence("nobody waits", limit, "no rank issues a collective and none works", away)
 
 
-def _all_wait(waiting: list[Seen]) -> Silence:
+def _all_wait(waiting: list[RankState]) -> Silence:
     if all(seen.phase == layout.LEAVING for seen in waiting):
         # Whoever uploads its last words to a service does so here, when all others may have gone.
         working = any(seen.busy is not False or seen.work for seen in waiting)
@@ -280,7 +280,7 @@ def _all_wait(waiting: list[Seen]) -> Silence:
     return Silence("all wait", SPINNING_S if spins else ALL_WAIT_S, "every rank waits in a collective")
 
 
-def _others_wait(away: tuple[Seen, ...]) -> Silence:
+def _others_wait(away: tuple[RankState, ...]) -> Silence:
     working = next((seen.work for seen in away if seen.work), "")
     held = [seen.rank for seen in away if not seen.beating]
     if held:
@@ -299,13 +299,13 @@ def _others_wait(away: tuple[Seen, ...]) -> Silence:
     return Silence("loop", LOOP_S, f"{who} goes round in a loop while others wait", away)
 
 
-def _share(away: tuple[Seen, ...]) -> float:
+def _share(away: tuple[RankState, ...]) -> float:
     """The least share of a core that one gets which computes with the interpreter held: a busy host takes longer."""
     shares = [seen.effort for seen in away if not seen.beating and seen.busy]
     return min(1.0, max(LEAST_SHARE, min(shares, default=1.0)))
 
 
-def _starting(ranks: list[Seen], waiting: list[Seen], away: tuple[Seen, ...]) -> str:
+def _starting(ranks: list[RankState], waiting: list[RankState], away: tuple[RankState, ...]) -> str:
     gone = [seen.rank for seen in ranks if not seen.alive]
     late = [f"{_named([s.rank])} has only {layout.PHASES[s.phase]}" for s in away[:4]]
     late += [f"{_named(gone)} has ended"] if gone else []

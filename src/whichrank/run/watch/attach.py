@@ -15,11 +15,11 @@ from whichrank.run.monitoring.listeners import Audience
 from whichrank.run.watch import private
 from whichrank.run.watch.collect import private_of
 from whichrank.run.watch.find_jobs import the_job
-from whichrank.run.watch.outside import OutsideCrew, outside_crew
-from whichrank.run.watch.places import torch_places
-from whichrank.run.watch.processes import Crew
+from whichrank.run.watch.job_files import torch_places
+from whichrank.run.watch.job_processes import JobProcesses
+from whichrank.run.watch.outside import OutsideProcesses, outside_crew
 from whichrank.run.watch.results_folder import fresh_folder, open_folder
-from whichrank.run.watch.run_record import Tell
+from whichrank.run.watch.run_record import RunRecord, Tell
 from whichrank.run.watch.watcher import Watcher
 
 HINT = "Give the pid of the launcher (torchrun) or of a rank."
@@ -41,14 +41,14 @@ def attach(pid: int | None, out: Path | None, tell: Tell, audience: Audience | N
         told = f"; to look on only: whichrank watch {results}" if results is not None else ""
         tell(f"process {watcher} watches this job too{told}")
     root = job.launcher if job is not None else pid or 0
-    crew = Crew(folder) if folder is not None else outside_crew(root)
+    job_processes = JobProcesses(folder) if folder is not None else outside_crew(root)
     out = open_folder(out.absolute(), tell, goes_on=partial(_same, folder)) if out is not None else fresh_folder()
     own = folder if folder is not None else private.bare()
     private.claim(own, root)
     if private.results_of(own) is None or private.watcher_of(own) is None:
         private.note_results(own, out)
     try:
-        _watch(crew, root, out, tell, audience or Audience())
+        _watch(job_processes, root, out, tell, audience or Audience())
     finally:
         if folder is None:
             private.remove(own)
@@ -61,15 +61,15 @@ def _same(folder: Path | None, state: dict[str, Any]) -> bool:
     return folder is not None and state.get("private") == str(folder)
 
 
-def _watch(crew: Crew, root: int, out: Path, tell: Tell, audience: Audience) -> None:
+def _watch(job_processes: JobProcesses, root: int, out: Path, tell: Tell, audience: Audience) -> None:
     row = processes.stat(root)
-    rank = next((member.words.pid for member in crew.ranks()), root)
+    rank = next((member.words.pid for member in job_processes.ranks()), root)
     places = torch_places(processes.environ(rank))
-    watcher = Watcher(crew, out, tell, places=places, job_pid=root, audience=audience)
-    watcher.whose = f"by{os.getpid()}n"  # another watcher may ask the ranks too, and gets answers of its own
+    watcher = Watcher(RunRecord(job_processes, out, tell, places=places, job_pid=root, audience=audience))
+    watcher.record.whose = f"by{os.getpid()}n"  # another watcher may ask the ranks too, and gets answers of its own
     tell(f"watching the job of process {root}; results go to {out}")
-    if isinstance(crew, OutsideCrew):
-        for line in limits(crew, dumps=bool(places.pipe)):
+    if isinstance(job_processes, OutsideProcesses):
+        for line in limits(job_processes, dumps=bool(places.pipe)):
             tell(line)
     audience.begin(out)
     thread = threading.Thread(target=watcher.run, daemon=True)
@@ -78,20 +78,24 @@ def _watch(crew: Crew, root: int, out: Path, tell: Tell, audience: Audience) -> 
     # What started the ranks may be a shell, which stays.
     while row is not None and processes.same(root, row.start_ticks) and gone < GONE:
         time.sleep(0.5)
-        gone = gone + 1 if crew.members and not any(m.alive for m in list(crew.members.values())) else 0
+        gone = (
+            gone + 1 if job_processes.members and not any(m.alive for m in list(job_processes.members.values())) else 0
+        )
     watcher.stop()
     thread.join(60.0)
     # How the launcher ended is not ours to know; a rank that ended badly says enough.
     watcher.finish(1 if watcher.failed else 0)
-    watcher.save("ended")
+    watcher.record.save("ended")
 
 
-def limits(crew: OutsideCrew, *, dumps: bool) -> list[str]:
+def limits(job_processes: OutsideProcesses, *, dumps: bool) -> list[str]:
     """What can't be had of a job that was not started by `run`."""
     lines = ["it was not started by whichrank run: there are no counters of its collectives, so a hang is noticed"]
     lines[0] += " only when no rank works or moves for a minute and a half, and never while one of them computes"
     if not dumps:
         lines.append("its flight recorders can't be asked (TORCH_NCCL_DEBUG_INFO_PIPE_FILE was not set for it)")
-    if crew.why_blind:
-        lines.append(f"its stacks can't be read ({crew.why_blind}): a rank that spins looks like one that works")
+    if job_processes.why_blind:
+        lines.append(
+            f"its stacks can't be read ({job_processes.why_blind}): a rank that spins looks like one that works"
+        )
     return lines

@@ -13,8 +13,8 @@ from whichrank.model.errors import UsageError
 from whichrank.model.last_words import JOINED, Words
 from whichrank.run.watch.capture import capture
 from whichrank.run.watch.find_jobs import the_job
-from whichrank.run.watch.places import torch_places
-from whichrank.run.watch.processes import TICKS_PER_S, Crew, Member
+from whichrank.run.watch.job_files import torch_places
+from whichrank.run.watch.job_processes import TICKS_PER_S, JobProcesses, Member
 from whichrank.run.watch.results_folder import put_bundle_aside
 from whichrank.worker.startup import FOLDER
 
@@ -26,19 +26,19 @@ def collect(pid: int | None, out: Path, *, gdb: bool = False) -> Bundle:
     root = pid if pid is not None else the_only_job()
     if processes.stat(root) is None:
         raise UsageError(f"there is no process {root}", "Give the pid of the launcher (torchrun) or of a rank.")
-    crew = crew_of(root)
-    ranks = crew.look() if crew.folder.is_dir() else crew.ranks()
+    job_processes = crew_of(root)
+    ranks = job_processes.look() if job_processes.folder.is_dir() else job_processes.ranks()
     if not ranks:
         raise UsageError(f"process {root} has no ranks below it", "Give the pid of the launcher, or of a rank.")
     put_bundle_aside(out.absolute())
     bundle = Bundle(out)
     places = torch_places(processes.environ(ranks[0].words.pid))
     # What somebody else has collected before is another answer.
-    capture(crew, bundle, f"collect{os.getpid()}", places=places, pauses=gdb, gdb=gdb)
-    if not crew.folder.is_dir():
+    capture(job_processes, bundle, f"collect{os.getpid()}", places=places, pauses=gdb, gdb=gdb)
+    if not job_processes.folder.is_dir():
         bundle.lacks("last words", UNWATCHED)
     bundle.close({"world_size": max(m.words.world for m in ranks), "ranks_seen": [m.rank for m in ranks]})
-    crew.close()
+    job_processes.close()
     return bundle
 
 
@@ -74,18 +74,18 @@ def private_of(root: int) -> Path | None:
     return found[0] if found else None
 
 
-def crew_of(root: int) -> Crew:
+def crew_of(root: int) -> JobProcesses:
     """The processes of a job: by the words that they leave, else by their environment."""
     folder = private_of(root)
     if folder is not None:
-        return Crew(folder)
+        return JobProcesses(folder)
     everyone = processes.everybody()
-    return unwatched_crew((root, *processes.below(root, everyone)), everyone)
+    return unwatched_processes((root, *processes.below(root, everyone)), everyone)
 
 
-def unwatched_crew(pids: Iterable[int], everyone: Mapping[int, processes.Stat]) -> Crew:
+def unwatched_processes(pids: Iterable[int], everyone: Mapping[int, processes.Stat]) -> JobProcesses:
     """Those of these processes that are ranks, by their environment."""
-    crew = Crew(Path("/nonexistent"))
+    job_processes = JobProcesses(Path("/nonexistent"))
     booted_ns = time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     for pid in pids:
         variables = processes.environ(pid)
@@ -99,8 +99,8 @@ def unwatched_crew(pids: Iterable[int], everyone: Mapping[int, processes.Stat]) 
             local_rank=_number(variables.get("LOCAL_RANK")), world=_number(variables.get("WORLD_SIZE")), phase=JOINED,
             started_ns=booted_ns + row.start_ticks * 1_000_000_000 // TICKS_PER_S,
         )  # fmt: skip
-        crew.members[str(pid)] = Member(words, str(pid), state=row.state)
-    return crew
+        job_processes.members[str(pid)] = Member(words, str(pid), state=row.state)
+    return job_processes
 
 
 def _number(text: str | None) -> int:

@@ -13,8 +13,8 @@ from whichrank.evidence.collectors import conditions
 from whichrank.model.files import replace_text
 from whichrank.run.monitoring.listeners import Silent
 from whichrank.run.watch.alarm import Level
-from whichrank.run.watch.capture.start import GPUS
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.capture.at_start import GPUS
+from whichrank.run.watch.job_processes import Member
 
 SETTLED_S = 3.0
 """After the last rank of this host was seen: by then torch is loaded."""

@@ -12,7 +12,7 @@ from whichrank.run.monitoring.listeners import Silent
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.capture.files import read
 from whichrank.run.watch.capture.guards import SUFFIX
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 from whichrank.timeline.guard.compare import Comparison
 from whichrank.timeline.guard.wrong import Wrong
 

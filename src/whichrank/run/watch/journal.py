@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from whichrank.model.files import replace_text
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 from whichrank.run.watch.samples import History
 
 ROOM = 32 << 20

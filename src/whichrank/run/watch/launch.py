@@ -14,7 +14,7 @@ from whichrank.evidence.collectors import processes
 from whichrank.flows.env.recommend import environment
 from whichrank.model.errors import UsageError
 from whichrank.model.settings import Purpose
-from whichrank.run.watch.streams import Streams
+from whichrank.run.watch.output.streams import Streams
 
 # Told on to the job. SIGCHLD is the job's own end; SIGTSTP and SIGCONT reach the whole group by themselves.
 FORWARDED = (

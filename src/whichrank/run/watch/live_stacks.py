@@ -66,10 +66,10 @@ def members(pid: int) -> list[Who]:
     if processes.stat(pid) is None:
         raise UsageError(f"there is no process {pid}", "Give the pid of the launcher (torchrun) or of a rank.")
     job = the_job(pid)
-    crew = crew_of(job.launcher if job is not None else pid)
-    ranks = crew.look() if crew.folder.is_dir() else crew.ranks()
+    job_processes = crew_of(job.launcher if job is not None else pid)
+    ranks = job_processes.look() if job_processes.folder.is_dir() else job_processes.ranks()
     found: list[Who] = [(member.words.pid, member.rank) for member in ranks if member.alive]
-    crew.close()
+    job_processes.close()
     if found:
         return found
     below = [one for one in processes.below(pid, processes.everybody()) if "python" in processes.command(one)[:200]]

@@ -14,7 +14,7 @@ from pathlib import Path
 from whichrank.evidence.collectors import tools
 from whichrank.model import last_words as layout
 from whichrank.run.watch.collect import crew_of
-from whichrank.run.watch.processes import Crew, Member, handle_on
+from whichrank.run.watch.job_processes import JobProcesses, Member, handle_on
 
 LOOK_S = 1.0
 FIND_S = 5.0
@@ -26,7 +26,7 @@ _MAIN = re.compile(r'^Thread .*"MainThread".*\n((?:    .*\n?)*)', re.MULTILINE)
 
 
 @dataclass(slots=True)
-class OutsideCrew(Crew):
+class OutsideProcesses(JobProcesses):
     """The ranks below a process; their counters count signs of life."""
 
     root: int = 0
@@ -57,7 +57,7 @@ class OutsideCrew(Crew):
         return ranks
 
     def check(self, member: Member) -> None:
-        super(OutsideCrew, self).check(member)
+        super(OutsideProcesses, self).check(member)
         if not member.alive and member.status is None:  # nobody could tell how: that is no failure yet
             member.words = member.words._replace(phase=layout.ENDED)
 
@@ -68,7 +68,7 @@ class OutsideCrew(Crew):
         """Never: what they use is all there is."""
 
     def _observe(self, now: float, living: list[Member]) -> None:
-        super(OutsideCrew, self).measure(now)
+        super(OutsideProcesses, self).measure(now)
         if not self.why_blind and now - self._spied > SPY_S:
             self._spied = now
             self._spy(living)
@@ -105,12 +105,12 @@ class OutsideCrew(Crew):
             (self._halted.add if same else self._halted.discard)(pid)
 
 
-def outside_crew(root: int) -> OutsideCrew:
-    """The crew of a job that `run` did not start."""
-    crew = OutsideCrew(Path("/nonexistent"), root=root, why_blind="not asked yet")
-    ranks = crew.look()
-    crew.why_blind = tools.stack(ranks[0].words.pid)[1] if ranks else ""
-    return crew
+def outside_crew(root: int) -> OutsideProcesses:
+    """The job_processes of a job that `run` did not start."""
+    job_processes = OutsideProcesses(Path("/nonexistent"), root=root, why_blind="not asked yet")
+    ranks = job_processes.look()
+    job_processes.why_blind = tools.stack(ranks[0].words.pid)[1] if ranks else ""
+    return job_processes
 
 
 def main_stack(text: str) -> str:

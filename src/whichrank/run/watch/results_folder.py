@@ -18,7 +18,7 @@ from whichrank.model.files import private_folder, replace_file
 STATE = "run.json"
 OWN = (
     STATE, "verdict.json", "report.md", "report.html", "bundle", "torch", "history.jsonl", "history.older.jsonl",
-    "attempts", "attempts.json", "resumed", "withdrawn", "metrics.prom", "guard", ".parcels",
+    "attempts", "attempts.json", "resumed", "withdrawn", "metrics.prom", "guard", ".uploads",
 )  # fmt: skip
 """What a run writes there; anything else in the folder is the user's and stays."""
 KEPT = ("excluded_hosts",)

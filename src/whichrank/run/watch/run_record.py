@@ -17,9 +17,9 @@ from whichrank.run.monitoring.listeners import Audience
 from whichrank.run.resume.scheduler import Scheduler
 from whichrank.run.watch.alarm import Alarm
 from whichrank.run.watch.capture import NO_PLACES, capture, gather, gather_end, keep_history
+from whichrank.run.watch.job_files import Output, Torch
+from whichrank.run.watch.job_processes import JobProcesses
 from whichrank.run.watch.journal import Journal
-from whichrank.run.watch.places import Output, Torch
-from whichrank.run.watch.processes import Crew
 from whichrank.run.watch.results_folder import watcher_entry
 from whichrank.run.watch.slowness import verdict_on
 from whichrank.run.watch.stragglers import Straggler, Stragglers
@@ -28,6 +28,8 @@ Tell = Callable[[str], None]
 
 REPORTS = (("json", "verdict.json"), ("markdown", "report.md"), ("html", "report.html"))
 """The verdict, in every form that a run leaves behind."""
+NODES = "nodes"
+"""The folder of the bundles of all nodes, where there are several."""
 RESULTS = (*(file for _, file in REPORTS), "bundle")
 _LISTED = 16
 """Ranks that are named in a line."""
@@ -37,7 +39,7 @@ _LISTED = 16
 class RunRecord:
     """Takes evidence, has it diagnosed, and keeps what came of it; one bundle and one verdict at a time."""
 
-    crew: Crew
+    job_processes: JobProcesses
     out: Path
     tell: Tell
     places: Torch = NO_PLACES
@@ -66,6 +68,10 @@ class RunRecord:
     """Variables that were added to the job's environment."""
     extra: Callable[[], dict[str, Any]] = dict
     """What else run.json says."""
+    node: str = ""
+    """The name of this node, where several are watched together: their bundles lie side by side."""
+    about_nodes: Callable[[], dict[str, Any]] = dict
+    """What run.json says of the other nodes."""
     whose: str = ""
     """Part of the names of captures, where several watchers ask the same ranks."""
     _captures: int = 0
@@ -96,19 +102,24 @@ class RunRecord:
     def take(self, patience_s: float, *, pauses: bool = False, gdb: bool = False) -> None:
         self.name_capture("take")
         bundle = self.open_bundle()
-        capture(self.crew, bundle, self.token, patience_s=patience_s, places=self.places, pauses=pauses, gdb=gdb)
+        capture(
+            self.job_processes, bundle, self.token, patience_s=patience_s, places=self.places, pauses=pauses, gdb=gdb
+        )
         keep_history(bundle, self.out)
         self.keep_output(bundle)
         bundle.close(self.job())
 
     def open_bundle(self) -> Bundle:
         if self.bundle is None:
-            self.bundle = Bundle(self.journal.evidence() / "bundle", self.scheduler.node)
+            folder = self.case_folder() / NODES / self.node if self.node else self.case_folder()
+            self.bundle = Bundle(folder, self.node or self.scheduler.node)
         return self.bundle
 
     def case_folder(self) -> Path:
-        """What the verdict is given on."""
-        return self.open_bundle().folder
+        """What the verdict is given on; it stays where the first bundle went."""
+        if self.bundle is None:
+            return self.journal.evidence() / "bundle"
+        return self.bundle.folder.parent.parent if self.node else self.bundle.folder
 
     def put_aside(self, place: str) -> Path:
         home = self.journal.evidence() / place
@@ -125,16 +136,16 @@ class RunRecord:
             if data:
                 bundle.add(f"logs/{name}.log", data, "output")
 
-    def gather(self, crew: Crew, **more: Any) -> None:
+    def gather(self, job_processes: JobProcesses, **more: Any) -> None:
         """What the ended have left."""
         if self._withdrawn is not None:
             self._withdrawn = None
             self.put_aside("withdrawn")
         bundle = self.open_bundle()
         if self.all_well:
-            gather_end(crew, bundle)
+            gather_end(job_processes, bundle)
         else:
-            gather(crew, bundle, self.token, places=self.places)
+            gather(job_processes, bundle, self.token, places=self.places)
         keep_history(bundle, self.out)
         self.keep_output(bundle)
         bundle.close({**self.job(), **more})
@@ -144,6 +155,7 @@ class RunRecord:
         from whichrank.flows.diagnose.pipeline import diagnose
         from whichrank.report import load
 
+        self.open_bundle()
         self.diagnosis = diagnose([self.case_folder()], jobs=1, views=True)
         for name, file in REPORTS:
             self.journal.write(file, "".join(load(name).render(self.diagnosis)))
@@ -164,7 +176,7 @@ class RunRecord:
             return
         from whichrank.report import load
 
-        self.diagnosis = verdict_on(slowest, self.crew.ranks())
+        self.diagnosis = verdict_on(slowest, self.job_processes.ranks())
         for name, file in REPORTS:
             self.journal.write(file, "".join(load(name).render(self.diagnosis)))
         self.tell(f"the verdict: {_in_a_line(self.diagnosis.verdict)}")
@@ -203,7 +215,7 @@ class RunRecord:
         self.audience.on_alarm("withdrawn", went)
 
     def job(self) -> dict[str, Any]:
-        ranks = self.crew.ranks()
+        ranks = self.job_processes.ranks()
         return {
             "world_size": max((m.words.world for m in ranks), default=None),
             "ranks_seen": [m.rank for m in ranks],
@@ -214,7 +226,7 @@ class RunRecord:
     def save(self, state: str, **more: Any) -> None:
         """run.json."""
         told = {"state": state, "attempts": self.base + self.attempt + 1, **self.job(), **self.extra()}
-        private = str(self.crew.folder) if self.crew.folder.is_dir() else None
+        private = str(self.job_processes.folder) if self.job_processes.folder.is_dir() else None
         told |= {
             **self.scheduler.told(),
             "earlier_attempts": self.earlier,
@@ -226,15 +238,14 @@ class RunRecord:
             "alarms": self.alarms,
             **self.audience.places,
         }
-        self.journal.save({**told, **more})
+        self.journal.save({**told, **self.about_nodes(), **more})
+
+    def begin_attempt(self, number: int) -> None:
+        self.attempt, self.diagnosis, self.bundle = number, None, None
+        self.alarm, self.stragglers, self.straggled = Alarm(), Stragglers(), {}
 
     def close_attempt(self, number: int) -> None:
-        try:
-            if self.diagnosis is None:
-                self.gather(self.crew.of_attempt(number))
-                self.judge()
-        except Exception as error:  # noqa: BLE001 - what there is of it is kept all the same
-            self.tell(f"can't say what was wrong ({type(error).__name__}: {error})")
+        """Its results are put aside, and run.json says what became of it."""
         number += self.base
         self.put_aside(f"attempts/{number}")
         verdict = self.diagnosis.verdict if self.diagnosis else None

@@ -23,7 +23,7 @@ from typing import Any
 from whichrank.evidence.bundle import now
 from whichrank.evidence.collectors import gpus, processes
 from whichrank.model import last_words as layout
-from whichrank.run.watch.processes import TICKS_PER_S, Member
+from whichrank.run.watch.job_processes import TICKS_PER_S, Member
 
 NAME, OLDER = "history.jsonl", "history.older.jsonl"
 EVERY_S = 5.0

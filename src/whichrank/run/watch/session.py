@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,18 +28,19 @@ from whichrank.run.resume.scheduler import Scheduler
 from whichrank.run.resume.slurm import Slurm
 from whichrank.run.watch import private
 from whichrank.run.watch.conditions import Conditions
+from whichrank.run.watch.job_files import Output, torch_places
+from whichrank.run.watch.job_processes import JobProcesses
 from whichrank.run.watch.launch import Job, settings
-from whichrank.run.watch.places import Output, torch_places
-from whichrank.run.watch.processes import Crew
+from whichrank.run.watch.output.streams import Streams, open_streams
 from whichrank.run.watch.results_folder import fresh_folder, open_folder
-from whichrank.run.watch.run_record import RESULTS, Tell
-from whichrank.run.watch.streams import Streams, open_streams
+from whichrank.run.watch.run_record import RESULTS, RunRecord, Tell
+from whichrank.run.watch.scope import Scope, ThisHost
 from whichrank.run.watch.watcher import Policy, Watcher
 
 if TYPE_CHECKING:
-    from whichrank.run.nodes.peers import Fellows
+    from whichrank.run.nodes.peers import Peers
 
-PARCELS = ".parcels"
+UPLOADS = ".uploads"
 INTERESTING = ("bundle", "torch", "attempts", "guard", "verdict.json", "resumed")
 """What makes a folder worth to be kept that nobody asked for."""
 GRACE_S = 10.0
@@ -75,11 +76,11 @@ class _Launch:
 
 def run(
     command: Sequence[str], out: Path | None, wish: Wish, *, tell: Tell, audience: Audience | None = None,
-    plan: Plan | None = None, fellows: Fellows | None = None,
+    plan: Plan | None = None, peers: Peers | None = None,
 ) -> int:  # fmt: skip
     """Run the command watched, again and again where the plan says so; returns its code, negative for a signal."""
     given, scheduler = out is not None, Scheduler.here(requeues=plan is not None and plan.requeue)
-    out = _place(out, scheduler.slurm, fellows, tell)
+    out = _place(out, scheduler.slurm, peers, tell)
     if not given:
         tell(f"the results go to {out}")
     audience = audience or Audience()
@@ -105,16 +106,16 @@ def run(
         scheduler.begin()
         try:
             if folder is not None:
-                _watch(launch, out, wish, tell, audience, fellows)
+                _watch(launch, out, wish, tell, audience, peers)
                 watcher = _succeed(launch, before, earlier)
-                watcher.scheduler = scheduler
+                watcher.record.scheduler = scheduler
                 watcher.gdb = watcher.gdb or level.gdb
                 if guard:
                     watcher.guard_with(folder, stop=wish.guard_stop)
                 job.passes_on = Ear(job, watcher, end, tell)
                 if restarts is not None:
-                    restarts.watch(watcher.crew, watcher.end_job)
-                    watcher.extra = restarts.told
+                    restarts.watch(watcher.record.job_processes, watcher.end_job)
+                    watcher.record.extra = restarts.told
                 launch.thread = threading.Thread(target=watcher.run, name="watcher", daemon=True)
                 launch.thread.start()
         except Exception as error:  # noqa: BLE001 - the job has been started: it is waited for, whatever happens
@@ -165,7 +166,7 @@ def _tell_settings(added: Mapping[str, str], tell: Tell) -> None:
         tell(f"sets {name}={value}")
 
 
-def _place(out: Path | None, slurm: Slurm | None, fellows: Fellows | None, tell: Tell) -> Path:
+def _place(out: Path | None, slurm: Slurm | None, peers: Peers | None, tell: Tell) -> Path:
     """Where the results of this process go; whoever shares the folder with others gets one of its own in there."""
     if out is None and slurm is None:
         try:
@@ -173,8 +174,8 @@ def _place(out: Path | None, slurm: Slurm | None, fellows: Fellows | None, tell:
         except OSError as error:
             raise UsageError(f"can't make a folder for results: {error.strerror}", "Give one by --out.") from error
     out = (out or (slurm.folder if slurm is not None else fresh_folder())).absolute()
-    if fellows is not None and fellows.link.side is not None:
-        out = fellows.place(out)
+    if peers is not None and peers.link.side is not None:
+        out = peers.place(out)
     elif slurm is not None:
         out = slurm.apart(out)
     return open_folder(out, tell, goes_on=partial(requeue.same_job, slurm))
@@ -184,30 +185,32 @@ def _succeed(launch: _Launch, before: Watcher | None, earlier: list[Attempt]) ->
     """Go on counting where the watcher of the launch before has ended, or the start of the job before."""
     watcher = launch.watcher
     assert watcher is not None  # noqa: S101 - for the type checker
-    watcher.base, watcher.earlier = len(earlier), [attempt.brief() for attempt in earlier]
+    record = watcher.record
+    record.base, record.earlier = len(earlier), [attempt.brief() for attempt in earlier]
     if before is not None:
-        watcher.base = before.base + before.attempt + 1
-        watcher.earlier, watcher.alarms = before.earlier, before.alarms
+        record.base = before.record.base + before.record.attempt + 1
+        record.earlier, record.alarms = before.record.earlier, before.record.alarms
     return watcher
 
 
-def _watch(launch: _Launch, out: Path, wish: Wish, tell: Tell, audience: Audience, fellows: Fellows | None) -> None:
+def _watch(launch: _Launch, out: Path, wish: Wish, tell: Tell, audience: Audience, peers: Peers | None) -> None:
     job, folder = launch.job, launch.folder
     assert folder is not None  # noqa: S101 - for the type checker
     with contextlib.suppress(OSError):  # a full disk; whoever sweeps finds the job by its environment
         private.claim(folder, job.process.pid)
         private.note_results(folder, out)
-    kind: Callable[..., Watcher] = Watcher
-    if fellows is not None:
-        from whichrank.run.nodes.watcher import NodeWatcher
+    scope: Scope = ThisHost()
+    if peers is not None:
+        from whichrank.run.nodes.all_nodes import AllNodes
 
-        kind = partial(NodeWatcher, fellows=fellows)
-        fellows.link.start(out / PARCELS)
-    launch.watcher = kind(
-        Crew(folder), out, tell, policy=wish.policy, end_job=lambda: end(job), output=launch.output,
-        places=torch_places({**os.environ, **launch.added}), job_pid=job.process.pid, holds_door=True,
+        scope = AllNodes(peers)
+        peers.link.start(out / UPLOADS)
+    places = torch_places({**os.environ, **launch.added})
+    record = RunRecord(
+        JobProcesses(folder), out, tell, output=launch.output, places=places, job_pid=job.process.pid,
         audience=audience, settings=launch.added,
     )  # fmt: skip
+    launch.watcher = Watcher(record, scope, policy=wish.policy, end_job=lambda: end(job), may_pause_launcher=True)
     audience.begin(out)
     audience.listeners[:] = [each for each in audience.listeners if not isinstance(each, Conditions)]
     audience.listeners.append(Conditions(out, folder, launch.command))
@@ -215,33 +218,35 @@ def _watch(launch: _Launch, out: Path, wish: Wish, tell: Tell, audience: Audienc
 
 def _again(restarts: Restarts, watcher: Watcher | None, job: Job, code: int) -> bool:
     """Whether to launch once more, after the wait that is due; the evidence of this launch is put aside then."""
-    outside = watcher is not None and not job.ended_by_us and _was_signalled(watcher.crew)
-    asked = job.asked_to_end or (watcher is not None and watcher.scheduler.ends_it(code))
+    outside = watcher is not None and not job.ended_by_us and _was_signalled(watcher.record.job_processes)
+    asked = job.asked_to_end or (watcher is not None and watcher.record.scheduler.ends_it(code))
     again = restarts.again(code, asked=asked, outside=outside, hung=job.ended_by_us)
     if again:
         if watcher is not None:
-            watcher.save("restarting", exit_code=code)
-            everyone = watcher.crew.members.values()
+            watcher.record.save("restarting", exit_code=code)
+            everyone = watcher.record.job_processes.members.values()
             end_processes((m.words.pid, m.words.start_ticks) for m in everyone if not m.words.flags & BELOW)
         again = restarts.pause()
     if watcher is None:
         return again
     if again:
         try:
-            watcher.close_attempt(watcher.attempt)
+            watcher.close_attempt(watcher.record.attempt)
         except Exception as error:  # noqa: BLE001 - the job's return is worth more than its papers
             restarts.tell(f"can't put the evidence of this attempt aside: {type(error).__name__}: {error}")
     elif restarts.stopped and code != 0 and not asked:
-        watcher.note_alarm("gave up", restarts.stopped)
+        watcher.record.note_alarm("gave up", restarts.stopped)
         restarts.tell(f"the job is not started again: {restarts.stopped}")
     if not again:
-        watcher.save("ended", exit_code=code, ended_on_request=asked)
+        watcher.record.save("ended", exit_code=code, ended_on_request=asked)
     return again
 
 
-def _was_signalled(crew: Crew) -> bool:
+def _was_signalled(job_processes: JobProcesses) -> bool:
     """Whether the launcher says that somebody sent it a signal; torch's agent raises this then."""
-    return any(not m.words.is_rank and m.words.error.startswith("SignalException") for m in crew.members.values())
+    return any(
+        not m.words.is_rank and m.words.error.startswith("SignalException") for m in job_processes.members.values()
+    )
 
 
 def _prepare(out: Path, wish: Wish, tell: Tell, *, given: bool) -> tuple[dict[str, str], Path | None]:
@@ -270,13 +275,13 @@ def _finish(watcher: Watcher, thread: threading.Thread, code: int, tell: Tell, *
     """The end of the watch; an error in here must not change the job's code."""
     watcher.stop()
     thread.join(60.0)
-    by_scheduler = watcher.scheduler.ends_it(code)
+    by_scheduler = watcher.record.scheduler.ends_it(code)
     try:
         if by_scheduler or not asked:
             watcher.finish(code)
         else:
-            watcher.report_slowness()
-        watcher.save("ended", exit_code=code, ended_on_request=asked or by_scheduler)
+            watcher.record.report_slowness()
+        watcher.record.save("ended", exit_code=code, ended_on_request=asked or by_scheduler)
     except Exception as error:  # noqa: BLE001 - the job's code is worth more
         tell(f"can't report on the job: {type(error).__name__}: {error}")
     _left_behind(watcher, tell)
@@ -284,7 +289,11 @@ def _finish(watcher: Watcher, thread: threading.Thread, code: int, tell: Tell, *
 
 def _left_behind(watcher: Watcher, tell: Tell) -> None:
     """Ranks that outlive their launcher, as when it was killed: told, and ended where that is the policy."""
-    left = [m.words for m in watcher.crew.ranks() if m.words.is_rank and _lives(m.words.pid, m.words.start_ticks)]
+    left = [
+        m.words
+        for m in watcher.record.job_processes.ranks()
+        if m.words.is_rank and _lives(m.words.pid, m.words.start_ticks)
+    ]
     if not left:
         return
     named = ", ".join(f"rank {words.rank} (process {words.pid})" for words in left[:8]) + (" …" if left[8:] else "")
@@ -300,7 +309,7 @@ def _left_behind(watcher: Watcher, tell: Tell) -> None:
 
 def _tidy(out: Path, *, given: bool) -> None:
     """A folder that nobody asked for and that holds nothing of interest goes."""
-    shutil.rmtree(out / PARCELS, ignore_errors=True)
+    shutil.rmtree(out / UPLOADS, ignore_errors=True)
     with contextlib.suppress(OSError):
         for path in (out / "torch").iterdir():
             if path.is_fifo():  # torch's own doorbells, of no use without the job

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace, Finding, Subject
 from whichrank.model.verdict import Diagnosis, JobInfo, RankInfo, Verdict
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 from whichrank.run.watch.stragglers import Straggler
 
 CODE, CAUSE = "RUN101", "straggler"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
 
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 
 SHORT_S, BLOCK_S = 2.5, 5.0
 """Of a short block, of which two make a block."""

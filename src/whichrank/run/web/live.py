@@ -15,10 +15,10 @@ from whichrank.run.monitoring.exporter import address
 from whichrank.run.monitoring.listeners import Silent
 from whichrank.run.token import load_token
 from whichrank.run.watch.alarm import Level
-from whichrank.run.watch.processes import Crew, Member
-from whichrank.run.watch.view import Pace, following, open_view, read_state, rows, rows_of
+from whichrank.run.watch.job_processes import JobProcesses, Member
+from whichrank.run.watch.rank_table import Pace, following, open_view, read_state, rows, rows_of
+from whichrank.run.web.page_state import State
 from whichrank.run.web.server import Server
-from whichrank.run.web.state import State
 
 HERE = Path(__file__).parent
 
@@ -90,21 +90,21 @@ class Onlooker:
     """Looks at a job that is watched already; each look is one for all who have the page open."""
 
     out: Path
-    _crew: Crew = field(init=False)
+    _job_processes: JobProcesses = field(init=False)
     _pace: Pace = field(init=False)
     _state: State = field(init=False)
     over: bool = False
 
     def __post_init__(self) -> None:
-        self._crew, self._pace, self._state = open_view(self.out), Pace(self.out), State(self.out)
+        self._job_processes, self._pace, self._state = open_view(self.out), Pace(self.out), State(self.out)
 
     def event(self) -> str:
-        now = following(self._crew, self.out) if not self.over else None
+        now = following(self._job_processes, self.out) if not self.over else None
         if now is None:
             self.over = True
             return self._state.document([], None, "ended")
-        self._crew = now
-        return self._state.document(rows(self._crew, self._pace))
+        self._job_processes = now
+        return self._state.document(rows(self._job_processes, self._pace))
 
     def ended(self) -> bool:
         """Whether the job is over; asked now and then while nobody looks."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whichrank.records.dump import STARTED, Call, Dump
-from whichrank.timeline.collectives.completion import drop_foreign_status, marks, settle
+from whichrank.timeline.collectives.completed import drop_foreign_status, marks, settle
 from whichrank.timeline.collectives.signature import Signature, signature
 from whichrank.timeline.identity.groups import Group, resolve_groups, world_size
 

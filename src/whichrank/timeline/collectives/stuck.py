@@ -106,7 +106,7 @@ def standings(case: Case) -> Standings | None:
 
 def of_all_ranks(told: Sequence[LogEvent]) -> dict[str, list[LogEvent]]:
     """The watchdogs' lines by the group that they speak of, without groups of some ranks: their numbers differ."""
-    # The line of a time-out may name no group; the next line of that rank about the same work does.
+    # The line of a timeout may name no group; the next line of that rank about the same work does.
     named = {(e.rank, e.number("work")): name for e in told if (name := _group(e)) and e.kind == "watchdog_progress"}
     only = next(iter(names)) if len(names := set(named.values())) == 1 else DEFAULT
     groups: dict[str, list[LogEvent]] = {}
@@ -146,7 +146,7 @@ def _standing(group: str, told: Sequence[LogEvent]) -> Standings | None:
 
 
 def silent_in_timeouts(case: Case) -> tuple[tuple[int, ...], tuple[LogEvent, ...], tuple[int, ...]]:
-    """Ranks that printed no time-out where most others did: they were not waiting in that collective.
+    """Ranks that printed no timeout where most others did: they were not waiting in that collective.
 
     On Gloo the rank that took another path only sees its peers leave when they time out.
     """
@@ -187,7 +187,7 @@ _COMMUNICATION = ("DistBackendError", "DistNetworkError", "DistStoreError", "Run
 
 
 def _is_communication(event: LogEvent) -> bool:
-    """An exception that only reports a lost peer or a time-out."""
+    """An exception that only reports a lost peer or a timeout."""
     name, message = event.text("type").rsplit(".", 1)[-1], event.text("message").lower()
     words = (
         "gloo",

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whichrank.records.dump import Call, Dump
-from whichrank.timeline.collectives.completion import marks
+from whichrank.timeline.collectives.completed import marks
 from whichrank.timeline.collectives.lineup import DUMP_COLUMNS, I32, Bools, in_order, scattered
 from whichrank.timeline.collectives.program import TAIL
 from whichrank.timeline.collectives.signature import signature

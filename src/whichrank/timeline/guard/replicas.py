@@ -52,7 +52,6 @@ class Replicas:
         self._pending: dict[tuple[int, _Key], dict[int, tuple[str, GuardFile, int]]] = {}
         self._known: dict[_Key, _History] = {}
         self._reported: set[tuple[int, str, str]] = set()
-        self.told_apart = False
 
     def layout(self, file: GuardFile, note: GuardNote) -> None:
         said = note.said
@@ -82,7 +81,6 @@ class Replicas:
     ) -> None:
         name, kind, replicas = unit[0], unit[1], unit[2]
         if replicas == APART:
-            self.told_apart = True
             return
         expected = ranks_of(replicas) if replicas else range(self.world)
         if len(expected) < 2:

@@ -30,7 +30,7 @@ _LOST: tuple[EventKind, ...] = ("peer_closed", "nccl_error", "store_error")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class KnownMessage:
     """A sighting with what is known of its message."""
 
     signature: Signature
@@ -45,16 +45,16 @@ class Seen:
         return self.sighting.groups.get(name, "")
 
 
-def seen(case: Case, *names: str) -> list[Seen]:
+def seen(case: Case, *names: str) -> list[KnownMessage]:
     """Sightings of these signatures, whatever their role; those that training survived too."""
     if not case.sightings:
         return []
     table = signatures()
     found = sorted(at for name in {*names} for at in case.index.sightings.get(name, ()))
-    return [Seen(table[s.signature], _sign(s), s) for _, s in found]
+    return [KnownMessage(table[s.signature], _sign(s), s) for _, s in found]
 
 
-def of_cause(case: Case, cause: str, roles: tuple[Role, ...] = ("root", "hint")) -> list[Seen]:
+def of_cause(case: Case, cause: str, roles: tuple[Role, ...] = ("root", "hint")) -> list[KnownMessage]:
     """Sightings that speak for a cause and after which training did not simply go on."""
     if not case.sightings:
         return []
@@ -67,7 +67,7 @@ def activities() -> tuple[str, ...]:
     return tuple(s.id for s in signatures().values() if s.role == "activity")
 
 
-def sure(speaking: Iterable[Seen]) -> float:
+def sure(speaking: Iterable[KnownMessage]) -> float:
     """The surest message, and a little for every other kind of message that says the same."""
     weights = {s.id: s.signature.weight for s in speaking}
     return min(SUREST, max(weights.values(), default=0.0) + _MORE * (len(weights) - 1))
@@ -85,7 +85,7 @@ def timed_out(case: Case) -> list[Statement]:
 
 
 def stands_still(case: Case) -> list[Statement]:
-    """What says that the job hangs: time-outs, or the words of a person."""
+    """What says that the job hangs: timeouts, or the words of a person."""
     told = [s.sign for s in seen(case, "told-gpu-busy", "doing-first-item")]
     return timed_out(case) + told + [_sign(s) for s in case.index.said_to_hang]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from whichrank.facts.interventions import ONE_HOST, interventions
-from whichrank.records.trial import Seen, Trial
+from whichrank.records.trial import Symptom, Trial
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
@@ -29,9 +29,9 @@ def _disputed(case: Case, trial: Trial) -> bool:
     return len({t.outcome for t in case.trials if t.change == trial.change and t.outcome != "unknown"}) > 1
 
 
-def said_category(case: Case) -> Seen | None:
+def said_category(case: Case) -> Symptom | None:
     """What people say that the job does; the title counts double, a tie says nothing."""
-    weights: dict[Seen, int] = {}
+    weights: dict[Symptom, int] = {}
     for complaint in case.complaints:
         weights[complaint.category] = weights.get(complaint.category, 0) + complaint.weight
     ordered = sorted(weights.items(), key=lambda pair: -pair[1])

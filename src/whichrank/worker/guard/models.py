@@ -8,7 +8,6 @@ first steps which of them stay equal.
 from __future__ import annotations
 
 import gc
-import sys
 from typing import Any, NamedTuple
 
 import torch
@@ -138,10 +137,3 @@ def _averages_later(module: Any, optimizers: list[Any]) -> bool:
 def _hooks(module: Any) -> list[Any]:
     found = getattr(module, "_comm_hooks", None)
     return list(found) if isinstance(found, list) else []
-
-
-def is_flat_sharded(found: Found) -> bool:
-    """Whether gradients are reduced inside the backward pass by something else than DistributedDataParallel."""
-    if "torch.distributed.fsdp" not in sys.modules:
-        return False
-    return bool(wrapped(found, "FSDPModule") or wrapped(found, "FullyShardedDataParallel"))

@@ -59,7 +59,6 @@ def _report(value: dict[str, Any], source: str) -> RasReport:
 def _comm(value: dict[str, Any]) -> RasComm:
     return RasComm(
         comm_id=_comm_id(_string(value.get("hash")) or ""),
-        secondary=_string(value.get("secondary_hash")) or "",
         size=_integer(value.get("size")) or 0,
         ranks=tuple(_rank(item, missing=False) for item in _objects(value.get("ranks"))),
         missing=tuple(_rank(item, missing=True) for item in _objects(value.get("missing_ranks"))),
@@ -76,7 +75,6 @@ def _rank(value: dict[str, Any], *, missing: bool) -> RasRank:
         cuda_dev=_integer(value.get("cuda_dev")),
         nvml_dev=_integer(value.get("nvml_dev")),
         init_state=_integer(status.get("init_state")),
-        async_error=_integer(status.get("async_error")),
         finalize_called=_boolean(status.get("finalize_called")),
         destroyed=_boolean(status.get("destroy_flag")),
         aborted=_boolean(status.get("abort_flag")),
@@ -128,7 +126,7 @@ def _close(report: RasReport, comm_id: str, size: int, ranks: list[RasRank]) -> 
     if comm_id:
         present = tuple(rank for rank in ranks if not rank.missing)
         absent = tuple(rank for rank in ranks if rank.missing)
-        comm = RasComm(comm_id, "", size, present, absent)
+        comm = RasComm(comm_id, size, present, absent)
         report.comms.append(comm)
         report.mismatches.extend(mismatches_of(comm))
 

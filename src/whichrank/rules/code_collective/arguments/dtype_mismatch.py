@@ -14,15 +14,13 @@ The types in the dumps of one collective differ while the operation and the coun
 ## Example
 At `#40` rank 1 passes BFloat16 to `all_reduce`, ranks 0, 2 and 3 pass Float.
 
-## Fix
-Cast to one type before the call on every rank.
-
 ## Limits
 Sizes that differ as well are reported as a size mismatch.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -30,9 +28,7 @@ from whichrank.timeline.case import Case
 CODE = "COLL109"
 CAUSE = "dtype-mismatch"
 
-_FIX = (
-    "Cast to the same data type on every rank before the call (look for autocast or a cast that only one rank takes).",
-)
+_FIX = fix(CAUSE)
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:

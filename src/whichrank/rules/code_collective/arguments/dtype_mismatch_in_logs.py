@@ -14,15 +14,13 @@ one.
 ## Example
 `… TensorShape=[1], TensorDtypes=Float …, but Rank 2 is running … TensorDtypes=Long`
 
-## Fix
-Cast to one type before the call on every rank.
-
 ## Limits
 Two ranks that differ have no majority: then nobody is named.
 """
 
 from __future__ import annotations
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -36,9 +34,7 @@ CAUSE = "dtype-mismatch"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=(
-        "Cast to the same data type on every rank before the call (look for autocast or a cast that one rank takes).",
-    ),
+    fix=fix(CAUSE),
 )
 
 

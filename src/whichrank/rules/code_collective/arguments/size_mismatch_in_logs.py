@@ -10,7 +10,7 @@ branch that some ranks skip so that gradient buckets differ, another configurati
 
 ## How it decides
 `TORCH_DISTRIBUTED_DEBUG=DETAIL` prints what two ranks bring; over all ranks' messages the minority is the odd one.
-Without it, and without dumps, the elements (`NumelIn`) in the time-outs of the watchdogs tell the same.
+Without it, and without dumps, the elements (`NumelIn`) in the timeouts of the watchdogs tell the same.
 Gloo says that the data it received has another size, without saying whose: the odd one is who ended by it, where the
 dumps show that all others brought the same. DDP says which parameters differ from
 rank 0's: if everybody but rank 0 says so, rank 0 is the odd one. It compares the number of parameters first: none at

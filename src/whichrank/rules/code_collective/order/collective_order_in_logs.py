@@ -10,14 +10,11 @@ A branch that some ranks take, a different order of two calls, threads that race
 ## How it decides
 The operation, or the sequence number, differs between two ranks. Over all ranks' messages the minority is the odd
 one. Early versions print only what the rank itself is in: where that tells no difference, it is said that there is
-one, and nobody is named. Without torch's check, and without dumps, the time-outs of the watchdogs are compared: at one
+one, and nobody is named. Without torch's check, and without dumps, the timeouts of the watchdogs are compared: at one
 number of a group of all ranks they must be of one operation.
 
 ## Example
 `Rank 0 is running collective: … OpType=ALLREDUCE …, but Rank 3 is running collective: … OpType=BROADCAST`
-
-## Fix
-Let every rank call the same operations in the same order: find the branch above the call of the odd rank.
 
 ## Limits
 The check says that they differ, not whether one was skipped or two were swapped.
@@ -27,6 +24,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -40,7 +38,7 @@ CAUSE = "collective-order"
 _CLAIM = Claim(
     CODE,
     CAUSE,
-    fix=("Let every rank call the same operations in the same order: find the branch above the call of the odd rank.",),
+    fix=fix(CAUSE),
     alternatives=(
         ("conditional-collective", 0.3, "one rank may have skipped or added a call"),
         ("collective-desync", 0.1, "the check does not say how they came apart"),

@@ -1,1 +1,1 @@
-"""A rank does not come to a collective, or comes alone."""
+"""A rank does not arrive at a collective, or arrives alone."""

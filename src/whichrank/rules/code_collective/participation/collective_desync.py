@@ -90,17 +90,17 @@ def _message(case: Case, trouble: Trouble, where: str) -> str:
     waiting = wording.wait_text(trouble.victims)
     if trouble.shape == "undecided":
         if not trouble.candidates:
-            known = "every rank that left a dump has come, and the dumps don't tell whether there are more"
+            known = "every rank that left a dump has arrived, and the dumps don't show whether there are more"
             return f"{waiting.capitalize()} in {where}; {known}."
         suspects = wording.ranks_text(trouble.candidates)
         return f"{waiting.capitalize()} in {where} for one of {suspects}, none of which left a dump."
     missing = wording.culprits_text(case, trouble.ranks).capitalize()
     if trouble.shape == "lost":
         verb = "has" if len(trouble.ranks) == 1 else "have"
-        return f"{missing} {verb} not come to {where}, where {waiting}, and left no dump."
+        return f"{missing} {verb} not reached {where}, where {waiting}, and left no dump."
     last = wording.last_entry(wording.lineup_of(case), trouble.ranks[0])
     after = f"; the last it issued was {last.quote}" if last else ""
-    return f"{missing} never came to {where}, where {waiting}{after}."
+    return f"{missing} never reached {where}, where {waiting}{after}."
 
 
 def _alternatives(trouble: Trouble, left: float) -> tuple[Alternative, ...]:

@@ -5,7 +5,7 @@ A collective under a condition on a value, a length or a missing input: things t
 
 ## Why it happens
 Each rank has its own batch. Where a branch depends on it (a loss that is not finite, a batch without images), some
-ranks come to the collective and others don't.
+ranks reach the collective and others don't.
 
 ## How it decides
 By the training code that lies beside the logs, where ranks timed out or somebody says that the job hangs. Conditions

@@ -1,7 +1,7 @@
 """torch's desync report says which ranks are behind.
 
 ## What it finds
-The report that torch prints with a time-out where `TORCH_NCCL_DESYNC_DEBUG=1` is set (before 2.2
+The report that torch prints with a timeout where `TORCH_NCCL_DESYNC_DEBUG=1` is set (before 2.2
 `NCCL_DESYNC_DEBUG`): ranks that never joined a collective, ranks that finished one and did not join the next, ranks
 that joined one and did not finish it.
 

@@ -18,7 +18,7 @@ reduce-scatter.
 Let every rank run every module, with a dummy input where it has none.
 
 ## Limits
-The order may change on all ranks alike, which costs time and no more; then the time-out has another cause.
+The order may change on all ranks alike, which costs time and no more; then the timeout has another cause.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A monitored barrier names the ranks that did not come.
+"""A monitored barrier names the ranks that did not join.
 
 ## What it finds
 `monitored_barrier` (called by the program, or by `TORCH_DISTRIBUTED_DEBUG=DETAIL` before every collective) that
@@ -50,8 +50,8 @@ _CLAIM = Claim(
 _GONE = Claim(
     CODE,
     "rank-exception",
-    fix=("Read the log of rank 0: it raised, or it names who did not come to the barrier.",),
-    alternatives=((CAUSE, 0.3, "rank 0 leaves too when another rank does not come: its log says who"),),
+    fix=("Read the log of rank 0: it raised, or it names who did not reach the barrier.",),
+    alternatives=((CAUSE, 0.3, "rank 0 leaves too when another rank is missing: its log says who"),),
 )
 _LEFT = "Rank 0 ended while the others waited for it in a monitored barrier; its own words are not at hand."
 

@@ -14,9 +14,6 @@ branch; and the job waits in a collective.
 ## Example
 `if accelerator.is_main_process: … accelerator.save_state(path)`
 
-## Fix
-Call it on every rank, outside of the condition; keep only what is local (logging, writing) under it.
-
 ## Limits
 Code that merely lies there need not be the code that hung: nothing is said unless the job waits.
 """
@@ -25,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from whichrank.facts.fixes import fix
 from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
 from whichrank.rules import building
 from whichrank.rules.building import Claim
@@ -40,10 +38,7 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     category="hang",
-    fix=(
-        "Call it on every rank, outside of the condition.",
-        "Keep only what is local (logging, writing files) under the condition.",
-    ),
+    fix=fix(CAUSE),
     alternatives=(
         ("rank-stuck-in-checkpoint", 0.15, "the call may just be slow"),
         ("conditional-collective", 0.1, "ranks may part ways elsewhere"),

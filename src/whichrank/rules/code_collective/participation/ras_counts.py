@@ -8,7 +8,7 @@ The rank is held up before its next collective, or took another path and went ah
 
 ## How it decides
 RAS counts launched operations, so the counts differ for a moment in every healthy job: alone they accuse nobody. This
-rule speaks only when something else (a time-out that torch printed, stacks of waiting ranks, a second RAS report with
+rule speaks only when something else (a timeout that torch printed, stacks of waiting ranks, a second RAS report with
 the same counts) says that the job stands still, and no dump or NCCL log tells more.
 
 ## Example

@@ -9,9 +9,9 @@ A rank leaves its loop early, returns from main on a condition, or calls `destro
 done; exit handlers and threads that still communicate; `destroy_process_group` is itself waiting for pending work.
 
 ## How it decides
-The rank does not come to a collective, and its own log says that it destroys its communicators, or its stack is inside
-teardown: in `destroy_process_group`, or in NCCL's functions that abort and free communicators. If all stacks are in
-teardown, or there is only one that nothing gives to a rank, nobody is singled out.
+The rank does not arrive at a collective, and its own log says that it destroys its communicators, or its stack is
+inside teardown: in `destroy_process_group`, or in NCCL's functions that abort and free communicators. If all stacks are
+in teardown, or there is only one that nothing gives to a rank, nobody is singled out.
 
 ## Example
 Rank 2 printed `Destroy COMPLETE` and is gone; ranks 0, 1 and 3 wait in `all_reduce #18`.
@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.records.stack import ProcessStack
@@ -138,7 +139,7 @@ def _unnamed(stack: ProcessStack) -> Finding:
         evidence=(ref_of(stack),),
         fix=(
             "Let all ranks of a node abort or destroy their communicators: each waits for the threads of the others.",
-            "Wait for pending work (torch.cuda.synchronize) and meet at a barrier before destroy_process_group.",
+            *fix(CAUSE),
         ),
         next=(NextStep("whichrank attach PID", "takes the stacks of the other ranks too", (CAUSE,), "none"),),
     )
@@ -156,5 +157,5 @@ def _all_leaving(leaving: dict[int, Ref]) -> Finding:
         message=f"{wording.ranks_text(ranks).capitalize()} hang in the teardown of their process groups.",
         evidence=tuple(leaving.values())[:4],
         victims=ranks,
-        fix=("Wait for pending work (torch.cuda.synchronize) and meet at a barrier before destroy_process_group.",),
+        fix=fix(CAUSE),
     )

@@ -18,10 +18,10 @@ see their peers leave.
 Ranks 0, 2 and 3 time out in work 13; rank 1 says "last enqueued NCCL work: 12".
 
 ## Fix
-Look at the stack or the log of that rank at the time of the first time-out.
+Look at the stack or the log of that rank at the time of the first timeout.
 
 ## Limits
-The rank that prints a time-out first is a victim. The counters lag behind by one on some versions.
+The rank that prints a timeout first is a victim. The counters lag behind by one on some versions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CAUSE = "collective-desync"
 
 _AT_THE_START = (
     Alternative("rank-stuck-in-preprocessing", 0.25, "a barrier at the start: one rank may prepare the data"),
-    Alternative("timeout-too-short", 0.15, "what the others wait for may only take longer than the time-out"),
+    Alternative("timeout-too-short", 0.15, "what the others wait for may only take longer than the timeout"),
 )
 
 
@@ -98,7 +98,7 @@ def _group(standing: Standings) -> str:
 
 
 def _nobody(case: Case, standing: Standings) -> Finding:
-    """Time-outs that single nobody out: everybody waits in the same work, or too few logs are at hand."""
+    """Timeouts that single nobody out: everybody waits in the same work, or too few logs are at hand."""
     waiting = tuple(sorted(standing.waiting))
     everybody = len(waiting) == case.world > 1
     heard = {event.rank for event in case.events}
@@ -138,7 +138,7 @@ def _nobody(case: Case, standing: Standings) -> Finding:
 
 
 def _unnamed(case: Case) -> list[Finding]:
-    """Time-outs of which nothing says whose they are."""
+    """Timeouts of which nothing says whose they are."""
     told = case.of_kind("watchdog_timeout", "gloo_timeout")
     if not told:
         return []
@@ -173,7 +173,7 @@ def _by_silence(case: Case) -> list[Finding] | NotEvaluated:
     if not silent and case.of_kind("watchdog_timeout", "gloo_timeout"):
         return _unnamed(case)
     if not case.of_kind("gloo_timeout"):
-        return NotEvaluated("time-outs that torch printed")
+        return NotEvaluated("timeouts that torch printed")
     if not silent:
         return []
     elsewhere = "they were elsewhere" if len(silent) > 1 else "it was elsewhere"

@@ -10,7 +10,7 @@ call `recv` before `send`, a ring receives from the left before it sends to the 
 ## How it decides
 Processes under `whichrank run` record which peer they send to or receive from, and their stacks say that they are in
 it. A circle of such waits can't end by itself. Where one of two is already in a later part of the program, it has
-left its half out: that is no deadlock but a message without a partner.
+left its half out: that is not a deadlock but an unmatched message.
 
 ## Example
 Rank 0 is in `recv from rank 1`, rank 1 is in `recv from rank 0`.

@@ -1,7 +1,7 @@
 """Ranks wait at the end of their data, according to a report.
 
 ## What it finds
-A time-out together with a statement that the data set is iterable, batches are dynamic, or that it happens at the end
+A timeout together with a statement that the data set is iterable, batches are dynamic, or that it happens at the end
 of an epoch.
 
 ## Why it happens

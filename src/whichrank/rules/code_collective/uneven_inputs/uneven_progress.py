@@ -9,7 +9,7 @@ Shards of different length, a sampler without padding, an iterable data set, dyn
 
 ## How it decides
 `Join` says so itself. Otherwise each rank's last progress line is read: ranks that have done all their steps while
-others have more to do left the loop first. It counts only where the job reports a time-out or a lost peer.
+others have more to do left the loop first. It counts only where the job reports a timeout or a lost peer.
 
 ## Example
 Rank 2 prints `998/998`, ranks 0, 1 and 3 stand at `998/1001` and time out.

@@ -11,10 +11,10 @@ from typing import Any
 from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import environment, host_tables, processes
 from whichrank.run.watch.capture.asking import ask, ask_quickly, await_all, await_torch, frames_s, ring_torch
+from whichrank.run.watch.capture.at_start import remember
 from whichrank.run.watch.capture.dumps import dump_of, keep_groups
 from whichrank.run.watch.capture.guards import keep_guards
-from whichrank.run.watch.capture.logs import keep_errors, keep_history, keep_output
-from whichrank.run.watch.capture.machine import (
+from whichrank.run.watch.capture.host_state import (
     Questions,
     keep_gpus,
     keep_log,
@@ -22,12 +22,12 @@ from whichrank.run.watch.capture.machine import (
     keep_ras,
     keep_tables,
 )
+from whichrank.run.watch.capture.last_words import keep_words, told
+from whichrank.run.watch.capture.logs import keep_errors, keep_history, keep_output
 from whichrank.run.watch.capture.network import keep_namespaces, keep_sockets
 from whichrank.run.watch.capture.stacks import debugged_stacks, keep_outline, native_stacks, spy_on_all, stacks_of
-from whichrank.run.watch.capture.start import remember
-from whichrank.run.watch.capture.words import keep_words, told
-from whichrank.run.watch.places import Torch
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.job_files import Torch
+from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.worker import network
 
 __all__ = [
@@ -43,13 +43,13 @@ BEFORE_S = 7200.0
 
 
 def capture(
-    crew: Crew, bundle: Bundle, token: str, *, patience_s: float = ANSWER_S, places: Torch = NO_PLACES,
+    job_processes: JobProcesses, bundle: Bundle, token: str, *, patience_s: float = ANSWER_S, places: Torch = NO_PLACES,
     pauses: bool = False, gdb: bool = False,
 ) -> None:  # fmt: skip
     """Everything that can be had now, of every rank; what makes one stand still for a moment only if it may."""
-    ranks = crew.ranks()
+    ranks = job_processes.ranks()
     living = [m for m in ranks if m.alive]
-    asked = ask(crew, [m for m in living if not m.stopped], "full", token)
+    asked = ask(job_processes, [m for m in living if not m.stopped], "full", token)
     asked_ns = time.time_ns() - 50_000_000  # times of files are coarser than the clock
     rung = ring_torch(places, living)
     spied = spy_on_all([m.words.pid for m in living]) if not asked else {}
@@ -57,71 +57,73 @@ def capture(
     for member in living:
         step(bundle, "process state", host_view, bundle, member, rank=member.rank)
     bundle.add("host/processes.txt", processes.table(m.words.pid for m in living).encode(), "processes")
-    await_all(crew, asked, token, max(patience_s, frames_s(len(asked))) if patience_s >= ANSWER_S else patience_s)
+    await_all(
+        job_processes, asked, token, max(patience_s, frames_s(len(asked))) if patience_s >= ANSWER_S else patience_s
+    )
     for member in living:
-        step(bundle, "stacks", stacks_of, crew, bundle, member, token, spied, rank=member.rank)
+        step(bundle, "stacks", stacks_of, job_processes, bundle, member, token, spied, rank=member.rank)
     if pauses:
         step(bundle, "native stacks", native_stacks, bundle, living)
     if gdb:
         step(bundle, "gdb stacks", debugged_stacks, bundle, living)
     await_torch(places, rung, asked_ns)
-    _gather(crew, bundle, token, places)
+    _gather(job_processes, bundle, token, places)
     step(bundle, "nccl ras", keep_ras, bundle, questions)
-    _keep_machine(crew, bundle, questions)
+    _keep_machine(job_processes, bundle, questions)
 
 
-def gather(crew: Crew, bundle: Bundle, token: str, *, places: Torch = NO_PLACES) -> None:
+def gather(job_processes: JobProcesses, bundle: Bundle, token: str, *, places: Torch = NO_PLACES) -> None:
     """Of a job that has ended: what it left, and what its host says."""
-    questions = Questions(crew.ranks())
-    _gather(crew, bundle, token, places)
-    _keep_machine(crew, bundle, questions)
+    questions = Questions(job_processes.ranks())
+    _gather(job_processes, bundle, token, places)
+    _keep_machine(job_processes, bundle, questions)
 
 
-def gather_end(crew: Crew, bundle: Bundle) -> None:
+def gather_end(job_processes: JobProcesses, bundle: Bundle) -> None:
     """Of a job that was ended while all was well: who was there, and what was printed."""
-    step(bundle, "output", keep_output, crew, bundle, crew.ranks())
-    step(bundle, "last words", keep_words, crew, bundle)
+    step(bundle, "output", keep_output, job_processes, bundle, job_processes.ranks())
+    step(bundle, "last words", keep_words, job_processes, bundle)
 
 
 def gather_machine(bundle: Bundle) -> None:
     """Of a host without a rank of the job: what it says of itself. Whoever was there may have been killed."""
     questions = Questions((), since_s=time.time() - BEFORE_S)
     step(bundle, "kernel log", keep_log, bundle, questions)
-    step(bundle, "gpu state", keep_gpus, Crew(Path("/nonexistent")), bundle, questions)
+    step(bundle, "gpu state", keep_gpus, JobProcesses(Path("/nonexistent")), bundle, questions)
     bundle.add("host/state.txt", host_tables.tables(os.getpid()).encode(), "host state")
     bundle.add(f"host/net.{network.namespace()}.txt", network.own().encode(), "network")
 
 
-def only_stacks(crew: Crew, bundle: Bundle) -> None:
+def only_stacks(job_processes: JobProcesses, bundle: Bundle) -> None:
     """Where every rank is, and nothing else."""
-    living = [m for m in crew.ranks() if m.alive]
+    living = [m for m in job_processes.ranks() if m.alive]
     spied = spy_on_all([m.words.pid for m in living])
     for member in living:
         step(bundle, "process state", host_view, bundle, member, rank=member.rank)
-        step(bundle, "stacks", stacks_of, crew, bundle, member, "", spied, rank=member.rank)
+        step(bundle, "stacks", stacks_of, job_processes, bundle, member, "", spied, rank=member.rank)
 
 
-def _keep_machine(crew: Crew, bundle: Bundle, questions: Questions) -> None:
+def _keep_machine(job_processes: JobProcesses, bundle: Bundle, questions: Questions) -> None:
     step(bundle, "kernel log", keep_log, bundle, questions)
     step(bundle, "host state", keep_tables, bundle, questions)
-    step(bundle, "fabric counters", keep_ports, crew, bundle, questions)
-    step(bundle, "gpu state", keep_gpus, crew, bundle, questions)
+    step(bundle, "fabric counters", keep_ports, job_processes, bundle, questions)
+    step(bundle, "gpu state", keep_gpus, job_processes, bundle, questions)
 
 
-def _gather(crew: Crew, bundle: Bundle, token: str, places: Torch) -> None:
+def _gather(job_processes: JobProcesses, bundle: Bundle, token: str, places: Torch) -> None:
     """What has been left in files so far: dumps, errors, connections, output, the last words of every process."""
-    ranks = crew.ranks()
+    ranks = job_processes.ranks()
     for member in ranks:
-        step(bundle, "flight recorder", dump_of, crew, bundle, member, token, places, rank=member.rank)
-        step(bundle, "error", keep_errors, crew, bundle, member, rank=member.rank)
+        step(bundle, "flight recorder", dump_of, job_processes, bundle, member, token, places, rank=member.rank)
+        step(bundle, "error", keep_errors, job_processes, bundle, member, rank=member.rank)
         step(bundle, "environment", keep_environment, bundle, member, rank=member.rank)
-        step(bundle, "groups", keep_groups, crew, bundle, member, rank=member.rank)
-        step(bundle, "sockets", keep_sockets, crew, bundle, member, token, rank=member.rank)
+        step(bundle, "groups", keep_groups, job_processes, bundle, member, rank=member.rank)
+        step(bundle, "sockets", keep_sockets, job_processes, bundle, member, token, rank=member.rank)
     step(bundle, "outline", keep_outline, bundle, ranks)
-    step(bundle, "network", keep_namespaces, crew, bundle, ranks, token)
-    step(bundle, "output", keep_output, crew, bundle, ranks)
-    step(bundle, "guard", keep_guards, crew, bundle)
-    step(bundle, "last words", keep_words, crew, bundle)
+    step(bundle, "network", keep_namespaces, job_processes, bundle, ranks, token)
+    step(bundle, "output", keep_output, job_processes, bundle, ranks)
+    step(bundle, "guard", keep_guards, job_processes, bundle)
+    step(bundle, "last words", keep_words, job_processes, bundle)
 
 
 def host_view(bundle: Bundle, member: Member) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from whichrank.evidence.collectors import processes
-from whichrank.run.watch.places import Torch
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.job_files import Torch
+from whichrank.run.watch.job_processes import JobProcesses, Member
 
 Depth = Literal["quick", "full"]
 
@@ -22,10 +22,10 @@ HELD_S = 0.5
 """For a process whose interpreter is held: it hardly answers."""
 
 
-def ask(crew: Crew, members: Iterable[Member], depth: Depth, token: str) -> list[Member]:
+def ask(job_processes: JobProcesses, members: Iterable[Member], depth: Depth, token: str) -> list[Member]:
     """Ask processes for their stacks, connections and dumps; returns those that can hear."""
     request = f"{depth}:{token}:{os.getpid()}\n".encode()
-    return [member for member in members if ring(crew.folder / f"{member.name}.ask", request)]
+    return [member for member in members if ring(job_processes.folder / f"{member.name}.ask", request)]
 
 
 def ring_torch(places: Torch, living: Sequence[Member]) -> list[Member]:
@@ -76,28 +76,28 @@ def ring(path: Path, words: bytes) -> bool:
     return True
 
 
-def await_all(crew: Crew, asked: Sequence[Member], token: str, patience_s: float) -> None:
+def await_all(job_processes: JobProcesses, asked: Sequence[Member], token: str, patience_s: float) -> None:
     """Until all have answered, or the time is up."""
     began = time.monotonic()
     waiting = list(asked)
     # Judged now: nobody reads their words anew while they look up their frames, and all would seem held soon.
-    held = {m.name for m in asked if m.held}
+    held = {m.name for m in asked if m.holds_gil}
     while waiting and (waited := time.monotonic() - began) < patience_s:
         time.sleep(0.05)
-        waiting = [m for m in waiting if not _answered(crew.folder, m, token)]
+        waiting = [m for m in waiting if not _answered(job_processes.folder, m, token)]
         waiting = [m for m in waiting if _lives(m)]
         if waited > HELD_S:
             waiting = [m for m in waiting if m.name not in held]
 
 
-def ask_quickly(crew: Crew, members: Sequence[Member], token: str, patience_s: float) -> None:
+def ask_quickly(job_processes: JobProcesses, members: Sequence[Member], token: str, patience_s: float) -> None:
     """Stacks and dumps without frames, and no more than a moment of waiting for them."""
     began = time.monotonic()
-    waiting = ask(crew, members, "quick", token)
+    waiting = ask(job_processes, members, "quick", token)
     while waiting and time.monotonic() - began < patience_s:
         time.sleep(0.02)
         waiting = [m for m in waiting if _lives(m)]
-        waiting = [m for m in waiting if not _dumped(crew.folder, m, token)]
+        waiting = [m for m in waiting if not _dumped(job_processes.folder, m, token)]
 
 
 def frames_s(ranks: int) -> float:

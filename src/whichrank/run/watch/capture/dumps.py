@@ -9,15 +9,15 @@ from whichrank.evidence.collectors import job_sockets, processes, worker_server
 from whichrank.model import last_words as layout
 from whichrank.run.watch.capture.asking import framed
 from whichrank.run.watch.capture.files import document, modified_ns, read
-from whichrank.run.watch.places import Torch
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.job_files import Torch
+from whichrank.run.watch.job_processes import JobProcesses, Member
 
 
-def dump_of(crew: Crew, bundle: Bundle, member: Member, token: str, places: Torch) -> None:
+def dump_of(job_processes: JobProcesses, bundle: Bundle, member: Member, token: str, places: Torch) -> None:
     """The newest one, with frames where they could be had in time."""
     rank, pid = member.rank, member.words.pid
     # Its own answer is dated by the moment it was taken; torch's file by the end of the writing, seconds later.
-    if _left(crew, bundle, member, ((framed(crew.folder, member), "when asked"),)):
+    if _left(job_processes, bundle, member, ((framed(job_processes.folder, member), "when asked"),)):
         return
     by_torch = _fresh(places.dump_of(rank), member)
     if by_torch:
@@ -27,35 +27,35 @@ def dump_of(crew: Crew, bundle: Bundle, member: Member, token: str, places: Torc
             taken_ns=taken_ns,
         )  # fmt: skip
         return
-    if _left(crew, bundle, member, ((token, "when asked, without frames"),)):
+    if _left(job_processes, bundle, member, ((token, "when asked, without frames"),)):
         return
-    served, why = _served(crew, member)
+    served, why = _served(job_processes, member)
     if served:
         note = "by its worker server"
         bundle.add(f"dumps/rank_{rank}", served, "flight recorder", rank=rank, pid=pid, note=note)
         return
     reserve = (("end", "when it failed, without frames"), ("kept", "in reserve, without frames"))
-    if not _left(crew, bundle, member, reserve):
+    if not _left(job_processes, bundle, member, reserve):
         bundle.lacks("flight recorder", _why(member, why), rank)
 
 
-def keep_groups(crew: Crew, bundle: Bundle, member: Member) -> None:
+def keep_groups(job_processes: JobProcesses, bundle: Bundle, member: Member) -> None:
     """Who is in the rank's process groups."""
-    told = read(crew.folder / f"{member.name}.groups")
+    told = read(job_processes.folder / f"{member.name}.groups")
     if told:
         bundle.add(f"groups/rank_{member.rank}.json", told, "groups", rank=member.rank, pid=member.words.pid)
 
 
-def _left(crew: Crew, bundle: Bundle, member: Member, tried: tuple[tuple[str, str], ...]) -> bool:
+def _left(job_processes: JobProcesses, bundle: Bundle, member: Member, tried: tuple[tuple[str, str], ...]) -> bool:
     """Whether one of these files was left, and is now in the bundle."""
     rank, pid = member.rank, member.words.pid
     for suffix, note in tried:
-        taken = {kind: read(crew.folder / f"{member.name}.{suffix}.{kind}") for kind in ("nccl", "fr")}
+        taken = {kind: read(job_processes.folder / f"{member.name}.{suffix}.{kind}") for kind in ("nccl", "fr")}
         # A job has one recorder for GPUs and one for the rest; the one that it does not use is empty.
         used = {kind: data for kind, data in taken.items() if b"profiling_name" in data}
         for place, (kind, data) in zip(("dumps", "dumps_cpu"), used.items(), strict=False):
             # Whether what is unfinished in it was late is judged by the time at which it was taken.
-            taken_ns = modified_ns(crew.folder / f"{member.name}.{suffix}.{kind}")
+            taken_ns = modified_ns(job_processes.folder / f"{member.name}.{suffix}.{kind}")
             bundle.add(
                 f"{place}/rank_{rank}", data, "flight recorder", rank=rank, pid=pid, note=note, taken_ns=taken_ns
             )
@@ -64,9 +64,9 @@ def _left(crew: Crew, bundle: Bundle, member: Member, tried: tuple[tuple[str, st
     return False
 
 
-def _served(crew: Crew, member: Member) -> tuple[bytes, str]:
+def _served(job_processes: JobProcesses, member: Member) -> tuple[bytes, str]:
     """With the interpreter held torch's own server still answers, where the job has started one."""
-    path = document(crew.folder / f"{member.name}.places").get("worker_server")
+    path = document(job_processes.folder / f"{member.name}.places").get("worker_server")
     environ = processes.environ(member.words.pid)
     path = path or environ.get("TORCH_WORKER_SERVER_SOCKET")
     if not member.alive or member.stopped:
@@ -74,7 +74,7 @@ def _served(crew: Crew, member: Member) -> tuple[bytes, str]:
     if isinstance(path, str) and path:
         return worker_server.dump(Path(path), member.words.pid)
     store = environ.get("MASTER_PORT", "")
-    ranks = [each.words.pid for each in crew.ranks() if each.alive]
+    ranks = [each.words.pid for each in job_processes.ranks() if each.alive]
     without = int(store) if store.isdigit() else 0
     return worker_server.dump_by_port(member.words.pid, job_sockets.of(ranks), without=without), ""
 

@@ -11,7 +11,7 @@ from typing import Any
 from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import conditions, processes
 from whichrank.run.watch.capture.files import document, read, tail
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.run.watch.samples import NAME, OLDER
 
 ERROR_LIMIT = 16 << 20
@@ -20,19 +20,19 @@ OUTPUT_LIMIT = 4 << 20
 HISTORY_LIMIT = 2 << 20
 
 
-def keep_errors(crew: Crew, bundle: Bundle, member: Member) -> None:
+def keep_errors(job_processes: JobProcesses, bundle: Bundle, member: Member) -> None:
     """The traceback that the process left, and the error.json that torch's `record` wrote for the agent."""
     rank, pid = member.rank, member.words.pid
-    error = read(crew.folder / f"{member.name}.error")
+    error = read(job_processes.folder / f"{member.name}.error")
     if error:
         bundle.add(f"logs/rank_{rank}.error.txt", error, "error", rank=rank, pid=pid)
-    path = places_of(crew, member).get("error_file")
+    path = places_of(job_processes, member).get("error_file")
     told = read(Path(path), ERROR_LIMIT) if isinstance(path, str) else b""
     if told:
         bundle.add(f"logs/rank_{rank}.error.json", told, "error file", rank=rank, pid=pid)
 
 
-def keep_output(crew: Crew, bundle: Bundle, members: Sequence[Member]) -> None:
+def keep_output(job_processes: JobProcesses, bundle: Bundle, members: Sequence[Member]) -> None:
     """What ranks printed into files (the agent's --log-dir, a scheduler's), of each file once."""
     ours = set()
     for descriptor in (1, 2):
@@ -40,7 +40,7 @@ def keep_output(crew: Crew, bundle: Bundle, members: Sequence[Member]) -> None:
             ours.add(os.fstat(descriptor).st_ino)
     writers: dict[tuple[int, str], tuple[set[int], int]] = {}
     for member in members:
-        for entry in _entries(places_of(crew, member).get("output")):
+        for entry in _entries(places_of(job_processes, member).get("output")):
             key = (int(entry["inode"]), str(entry["path"]))
             ranks, start = writers.get(key, (set(), int(entry["size"])))
             writers[key] = (ranks | {member.rank}, min(start, int(entry["size"])))
@@ -68,9 +68,9 @@ def keep_history(bundle: Bundle, out: Path) -> None:
         bundle.add(conditions.FILE, known, "conditions")
 
 
-def places_of(crew: Crew, member: Member) -> dict[str, Any]:
+def places_of(job_processes: JobProcesses, member: Member) -> dict[str, Any]:
     """What the process wrote about its surroundings when it began; else what /proc says of them."""
-    told = document(crew.folder / f"{member.name}.places")
+    told = document(job_processes.folder / f"{member.name}.places")
     if told or not member.alive:
         return told
     output = []

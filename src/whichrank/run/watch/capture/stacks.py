@@ -14,7 +14,7 @@ from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import outline, processes, tools
 from whichrank.run.watch.capture.aside import Aside
 from whichrank.run.watch.capture.files import read
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 
 SIGNALLED_S = 1.0
 SPIED_S = 30.0
@@ -49,12 +49,16 @@ def keep_outline(bundle: Bundle, ranks: Sequence[Member]) -> None:
 
 
 def stacks_of(
-    crew: Crew, bundle: Bundle, member: Member, token: str, spies: Mapping[int, Aside[tuple[bytes, str]]]
+    job_processes: JobProcesses,
+    bundle: Bundle,
+    member: Member,
+    token: str,
+    spies: Mapping[int, Aside[tuple[bytes, str]]],
 ) -> None:
     """Its own answer; else py-spy; else, where the interpreter is held, the signal that it set up for this."""
     rank, pid = member.rank, member.words.pid
     path = f"stacks/rank_{rank}.txt"
-    own = read(crew.folder / f"{member.name}.{token}.stacks")
+    own = read(job_processes.folder / f"{member.name}.{token}.stacks")
     if own:
         bundle.add(path, own, "stacks", rank=rank, pid=pid, note="written by the process itself")
         return
@@ -62,7 +66,7 @@ def stacks_of(
     if spied:
         bundle.add(path, spied, "stacks", rank=rank, pid=pid, note="py-spy")
         return
-    signalled = b"" if member.stopped else _by_signal(crew, member)
+    signalled = b"" if member.stopped else _by_signal(job_processes, member)
     if signalled:
         bundle.add(path, signalled, "stacks", rank=rank, pid=pid, note="faulthandler, the interpreter is held")
     else:
@@ -73,7 +77,7 @@ def native_stacks(bundle: Bundle, members: Sequence[Member]) -> None:
     """The C frames of ranks that others wait for: those who wait all show the same."""
     began = time.monotonic()
     for member in sorted(members, key=lambda m: m.words.waiting):
-        if member.stopped or (member.words.waiting and not member.held):
+        if member.stopped or (member.words.waiting and not member.holds_gil):
             continue
         if time.monotonic() - began > NATIVE_S:
             bundle.lacks("native stacks", "the time was up", member.rank)
@@ -101,10 +105,10 @@ def _keep(bundle: Bundle, member: Member, kind: str, data: bytes, why: str) -> N
         os.kill(pid, signal.SIGCONT)
 
 
-def _by_signal(crew: Crew, member: Member) -> bytes:
+def _by_signal(job_processes: JobProcesses, member: Member) -> bytes:
     """Sent only where the process has kept its handler and the file behind it: by default it would kill."""
     words = member.words
-    target = crew.folder / f"{member.name}.signalled"
+    target = job_processes.folder / f"{member.name}.signalled"
     if words.stack_fd < 0 or not processes.same(words.pid, words.start_ticks):
         return b""
     try:

@@ -89,7 +89,7 @@ class ProcessChannel:
 
 
 @dataclass(slots=True)
-class Crew:
+class HostHelpers:
     """The helpers of all hosts. A host that failed once is not asked again."""
 
     channels: dict[str, Channel]
@@ -181,12 +181,12 @@ def _write(fd: int, data: bytes) -> None:
 
 
 @contextmanager
-def crew(engine: Engine, command: Sequence[str]) -> Iterator[Crew]:
+def host_helpers(engine: Engine, command: Sequence[str]) -> Iterator[HostHelpers]:
     """The command on every host of the engine; ended whatever happens."""
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     channels: dict[str, Channel] = {}
     lost: dict[str, str] = {}
-    everyone = Crew(channels, lost)
+    everyone = HostHelpers(channels, lost)
     try:
         for host in engine.hosts:
             try:

@@ -20,7 +20,7 @@ import termios
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from whichrank.run.watch import relay
+from whichrank.run.watch.output import relay
 
 LIMIT = 8 << 20
 """Bytes of a copy before it becomes the older one; two of them are kept."""

@@ -16,11 +16,12 @@ from whichrank import __version__
 from whichrank.evidence.bundle import load, now
 from whichrank.model.files import private_folder, replace_text
 from whichrank.model.manifest import NAME, SCHEMA_VERSION
+from whichrank.run.watch import run_record
 from whichrank.run.watch.capture import told
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 
 NODES = "nodes.json"
-FOLDER = "nodes"
+FOLDER = run_record.NODES
 
 
 @dataclass(slots=True)

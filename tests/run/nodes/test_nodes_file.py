@@ -23,9 +23,9 @@ from whichrank.records.host import HostClock
 from whichrank.records.log import LogEvent
 from whichrank.records.network import TcpSocket
 from whichrank.rules.host_resources import host_lost
-from whichrank.run.nodes import record
+from whichrank.run.nodes import nodes_file
 from whichrank.run.nodes.judgement import restored, shortened
-from whichrank.run.nodes.record import Entry
+from whichrank.run.nodes.nodes_file import Entry
 from whichrank.timeline.case import Case, build_case
 from whichrank.timeline.clocks.collectives import Clock
 from whichrank.timeline.clocks.hosts import on_one_clock, refined
@@ -45,8 +45,8 @@ def item(path: Path) -> Item:
 
 def written(folder: Path, *entries: Entry) -> Path:
     Bundle(folder / "nodes" / "a", "a").close()
-    record.write(folder, "a", [Entry("a", "here", [0, 1], clock=(0.0, 0.0)), *entries], {"world_size": 4})
-    return folder / record.NODES
+    nodes_file.write(folder, "a", [Entry("a", "here", [0, 1], clock=(0.0, 0.0)), *entries], {"world_size": 4})
+    return folder / nodes_file.NODES
 
 
 def test_one_manifest_over_all_nodes(tmp_path: Path) -> None:
@@ -56,7 +56,9 @@ def test_one_manifest_over_all_nodes(tmp_path: Path) -> None:
         bundle.lacks("gpu state", "no GPU")
         bundle.close({"world_size": 2})
     gone = Entry("c", "silent", [4, 5], NOW, "no answer", missing="nothing is heard of it")
-    record.write(tmp_path, "a", [Entry("a", "here"), Entry("b", "here", clock=(1.5, 0.01)), gone], {"world_size": 6})
+    nodes_file.write(
+        tmp_path, "a", [Entry("a", "here"), Entry("b", "here", clock=(1.5, 0.01)), gone], {"world_size": 6}
+    )
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     Draft202012Validator(schema("manifest")).validate(manifest)
     assert [file["path"] for file in manifest["files"]] == ["nodes/a/dumps/rank_0", "nodes/b/dumps/rank_0"]

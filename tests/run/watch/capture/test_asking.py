@@ -14,7 +14,7 @@ import pytest
 from whichrank.evidence.collectors import processes
 from whichrank.model.last_words import Words
 from whichrank.run.watch.capture.asking import ask_quickly, await_all, framed, frames_s
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 
 
 def member(pid: int, beat_ago_s: float) -> Member:
@@ -28,13 +28,13 @@ def test_who_is_silent_because_nobody_reads_its_words_is_not_held(tmp_path: Path
     one = member(os.getpid(), beat_ago_s=2.5)
     answer = tmp_path / f"{one.name}.take1.stacks"
     threading.Timer(1.5, answer.touch).start()
-    await_all(Crew(tmp_path), [one], "take1", 10.0)
+    await_all(JobProcesses(tmp_path), [one], "take1", 10.0)
     assert answer.exists()
 
 
 def test_a_held_interpreter_is_hardly_waited_for(tmp_path: Path):
     began = time.monotonic()
-    await_all(Crew(tmp_path), [member(os.getpid(), beat_ago_s=9.0)], "take1", 10.0)
+    await_all(JobProcesses(tmp_path), [member(os.getpid(), beat_ago_s=9.0)], "take1", 10.0)
     assert time.monotonic() - began < 5
 
 
@@ -46,7 +46,7 @@ def test_nobody_waits_for_a_zombie(tmp_path: Path):
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     began = time.monotonic()
-    ask_quickly(Crew(tmp_path), [one], "lost1", 10.0)
+    ask_quickly(JobProcesses(tmp_path), [one], "lost1", 10.0)
     assert time.monotonic() - began < 5
     child.communicate()
     os.close(pipe)

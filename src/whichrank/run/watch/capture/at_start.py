@@ -10,7 +10,7 @@ from pathlib import Path
 from whichrank.evidence.collectors import fabric, gpus
 from whichrank.model.files import replace_file
 from whichrank.run.watch.capture.aside import Aside
-from whichrank.run.watch.processes import Member
+from whichrank.run.watch.job_processes import Member
 
 FABRIC, GPUS = "start.fabric", "start.gpus"
 

@@ -16,13 +16,13 @@ from whichrank.model.last_words import JOINED, Words
 from whichrank.run.watch import samples
 from whichrank.run.watch.capture import keep_history, step
 from whichrank.run.watch.capture.aside import Aside
+from whichrank.run.watch.capture.at_start import FABRIC, remember, started_s
 from whichrank.run.watch.capture.dumps import dump_of
 from whichrank.run.watch.capture.files import document, tail
 from whichrank.run.watch.capture.logs import keep_errors, keep_output, places_of
 from whichrank.run.watch.capture.network import keep_namespaces
-from whichrank.run.watch.capture.start import FABRIC, remember, started_s
-from whichrank.run.watch.places import Torch
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.job_files import Torch
+from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.run.watch.samples import History
 from whichrank.worker import network
 
@@ -40,10 +40,10 @@ def bundle(tmp_path):
 
 
 @pytest.fixture
-def crew(tmp_path):
+def job_processes(tmp_path):
     folder = tmp_path / "private"
     folder.mkdir()
-    return Crew(folder)
+    return JobProcesses(folder)
 
 
 def gaps(bundle: Bundle) -> dict[str, str]:
@@ -75,10 +75,10 @@ def test_when_a_job_started():
     assert time.time() - 24 * 3600 < started_s([member()]) <= time.time() + 1
 
 
-def test_the_start_is_remembered_where_there_is_something(crew):
-    remember(crew.folder).result(30)
+def test_the_start_is_remembered_where_there_is_something(job_processes):
+    remember(job_processes.folder).result(30)
     has_adapter = any(Path("/sys/class/infiniband").glob("*/ports/*"))
-    assert (crew.folder / FABRIC).exists() is has_adapter
+    assert (job_processes.folder / FABRIC).exists() is has_adapter
 
 
 def test_lines_from_the_end(tmp_path):
@@ -96,7 +96,7 @@ def test_documents_that_are_none(tmp_path, text):
     assert document(tmp_path / "x") == {}
 
 
-def test_output_that_ranks_share_is_nobodys(bundle, crew, tmp_path):
+def test_output_that_ranks_share_is_nobodys(bundle, job_processes, tmp_path):
     own, common, replaced = (tmp_path / name for name in ("stderr.log", "all.log", "gone.log"))
     for path in (own, common, replaced):
         path.write_text("before\nafter\n")
@@ -107,23 +107,23 @@ def test_output_that_ranks_share_is_nobodys(bundle, crew, tmp_path):
     ranks = [member(0), member(1)]
     told = {0: [entry(common), entry(own)], 1: [entry(common), {**entry(replaced), "inode": 1}, {"path": 5}, "x"]}
     for one in ranks:
-        (crew.folder / f"{one.name}.places").write_text(json.dumps({"output": told[one.rank]}))
-    keep_output(crew, bundle, ranks)
+        (job_processes.folder / f"{one.name}.places").write_text(json.dumps({"output": told[one.rank]}))
+    keep_output(job_processes, bundle, ranks)
     found = {file.path: file.rank for file in bundle.manifest.files}
     assert found == {"logs/rank_0.stderr.log": 0, "logs/output_1.log": None}
     assert (bundle.folder / "logs/rank_0.stderr.log").read_text() == "after\n", "only what this job wrote"
 
 
-def test_an_error_file_of_the_agent(bundle, crew, tmp_path):
+def test_an_error_file_of_the_agent(bundle, job_processes, tmp_path):
     one = member(1, alive=False)
     error = tmp_path / "error.json"
     error.write_text('{"message": {"message": "ValueError: x"}}')
-    (crew.folder / f"{one.name}.places").write_text(json.dumps({"error_file": str(error)}))
-    keep_errors(crew, bundle, one)
+    (job_processes.folder / f"{one.name}.places").write_text(json.dumps({"error_file": str(error)}))
+    keep_errors(job_processes, bundle, one)
     assert [file.path for file in bundle.manifest.files] == ["logs/rank_1.error.json"]
 
 
-def test_places_of_a_process_that_nobody_prepared(crew, tmp_path):
+def test_places_of_a_process_that_nobody_prepared(job_processes, tmp_path):
     import subprocess
 
     log = tmp_path / "rank.log"
@@ -134,7 +134,7 @@ def test_places_of_a_process_that_nobody_prepared(crew, tmp_path):
         deadline = time.monotonic() + 10
         while processes.command(child.pid) != "sleep 60" and time.monotonic() < deadline:
             time.sleep(0.05)
-        found = places_of(crew, member(0, child.pid))
+        found = places_of(job_processes, member(0, child.pid))
     finally:
         child.kill()
         child.wait()
@@ -142,23 +142,23 @@ def test_places_of_a_process_that_nobody_prepared(crew, tmp_path):
     assert {"path": str(log), "inode": log.stat().st_ino, "size": 0} in found["output"]
 
 
-def test_networks_of_the_dead_are_kept_too(bundle, crew):
-    (crew.folder / "net.4026.start").write_text("== start 2026-01-01T00:00:00.000Z ==\nTcp: A\nTcp: 1\n")
-    (crew.folder / "net.4026.lost1").write_text("== now 2026-01-01T00:01:00.000Z ==\nTcp: A\nTcp: 2\n")
-    keep_namespaces(crew, bundle, [member(0, alive=False)], "lost1")
+def test_networks_of_the_dead_are_kept_too(bundle, job_processes):
+    (job_processes.folder / "net.4026.start").write_text("== start 2026-01-01T00:00:00.000Z ==\nTcp: A\nTcp: 1\n")
+    (job_processes.folder / "net.4026.lost1").write_text("== now 2026-01-01T00:01:00.000Z ==\nTcp: A\nTcp: 2\n")
+    keep_namespaces(job_processes, bundle, [member(0, alive=False)], "lost1")
     (file,) = bundle.manifest.files
     assert file.path == "host/net.4026.txt"
     assert (bundle.folder / file.path).read_text().count("Tcp:") == 4
 
 
-def test_a_network_that_nobody_saw_at_the_start(bundle, crew):
-    keep_namespaces(crew, bundle, [member(0)], "take1")
+def test_a_network_that_nobody_saw_at_the_start(bundle, job_processes):
+    keep_namespaces(job_processes, bundle, [member(0)], "take1")
     text = (bundle.folder / f"host/net.{network.namespace()}.txt").read_text()
     assert text.startswith(f"# network namespace {network.namespace()} of ranks 0\n== now ")
     assert "nobody was there" in gaps(bundle)["network at the start"]
 
 
-def test_a_worker_server_must_be_the_ranks_own(bundle, crew, tmp_path):
+def test_a_worker_server_must_be_the_ranks_own(bundle, job_processes, tmp_path):
     path = tmp_path / "server"
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(str(path))
@@ -167,8 +167,8 @@ def test_a_worker_server_must_be_the_ranks_own(bundle, crew, tmp_path):
     assert "Connection refused" in worker_server.dump(path, 1)[1]
     assert "not this user's socket" in worker_server.dump(tmp_path, 1)[1]
     one = member(0)
-    (crew.folder / f"{one.name}.places").write_text(json.dumps({"worker_server": str(path)}))
-    dump_of(crew, bundle, one, "take1", Torch())
+    (job_processes.folder / f"{one.name}.places").write_text(json.dumps({"worker_server": str(path)}))
+    dump_of(job_processes, bundle, one, "take1", Torch())
     assert gaps(bundle)["flight recorder"] == "it did not answer; its worker server: Connection refused"
 
 

@@ -1,4 +1,4 @@
-"""Hold a launcher at its door: it must not end the other ranks before they have been asked."""
+"""Stop a launcher for a moment: it must not end the other ranks before they have been asked."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from whichrank.model.last_words import Words
 
 
 @contextmanager
-def held(launchers: Sequence[Words]) -> Iterator[None]:
+def paused(launchers: Sequence[Words]) -> Iterator[None]:
     """Stopped inside the block, and going on after it, also when this process does not live to see its end."""
     meant = [words.pid for words in launchers if processes.same(words.pid, words.start_ticks)]
-    porter = _porter(meant) if meant else None
-    if porter is None:
+    reviver = _reviver(meant) if meant else None
+    if reviver is None:
         yield
         return
     try:
@@ -28,12 +28,12 @@ def held(launchers: Sequence[Words]) -> Iterator[None]:
         for words in launchers:
             if words.pid in meant and processes.same(words.pid, words.start_ticks):
                 _send(words.pid, signal.SIGCONT)
-        porter.kill()
-        porter.communicate()
+        reviver.kill()
+        reviver.communicate()
 
 
-def _porter(pids: Sequence[int]) -> subprocess.Popen[bytes] | None:
-    """Somebody who lets them go on when we are killed: the end of our pipe is the sign."""
+def _reviver(pids: Sequence[int]) -> subprocess.Popen[bytes] | None:
+    """A process that lets them go on when we are killed: the end of our pipe tells it."""
     script = f"read nothing; kill -CONT {' '.join(map(str, pids))}"
     try:
         return subprocess.Popen(  # noqa: S603 - numbers of processes, in a shell of its own

@@ -11,6 +11,7 @@ from pathlib import Path
 from whichrank.evidence.collectors import processes
 from whichrank.model import last_words as layout
 from whichrank.model.last_words import Words
+from whichrank.run.watch.alarm import RankState
 
 BUSY_SHARE = 0.05
 """Of a core: less is what an idle Python process with its waiting threads needs."""
@@ -78,7 +79,7 @@ class Member:
         return max(0.0, (time.time_ns() - self.words.beat_ns) / 1e9)
 
     @property
-    def held(self) -> bool:
+    def holds_gil(self) -> bool:
         """Alive and not stopped, and still its own thread does not run: somebody holds the interpreter's lock."""
         return self.alive and not self.stopped and not self.blind and self.silent_s > BEAT_S
 
@@ -113,7 +114,7 @@ class Member:
 
 
 @dataclass(slots=True)
-class Crew:
+class JobProcesses:
     """All processes that have left words in the private folder."""
 
     folder: Path
@@ -182,9 +183,9 @@ class Crew:
                 pid = parents[pid]
         return found
 
-    def of_attempt(self, number: int) -> Crew:
+    def of_attempt(self, number: int) -> JobProcesses:
         """Those of one attempt alone, as they are known now."""
-        return Crew(self.folder, {name: m for name, m in self.members.items() if m.words.attempt == number})
+        return JobProcesses(self.folder, {name: m for name, m in self.members.items() if m.words.attempt == number})
 
     def watched(self) -> dict[int, Member]:
         """Descriptor -> live member: readable when it ends."""
@@ -228,3 +229,33 @@ def handle_on(words: Words) -> int:
         os.close(handle)
         return -1
     return handle
+
+
+def rank_state(member: Member, now_ns: int) -> RankState:
+    """A member as the alarm sees it."""
+    words = member.words
+    return RankState(
+        rank=words.rank,
+        phase=words.phase,
+        enqueued=words.enqueued,
+        completed=words.completed,
+        waiting=words.waiting,
+        alive=member.alive,
+        busy=member.busy,
+        effort=member.effort if member.effort is not None else 1.0,
+        stopped=member.stopped,
+        beating=not member.holds_gil,
+        still_s=(now_ns - words.still_ns) / 1e9 if words.still_ns else 0.0,
+        stale_s=(now_ns - words.fresh_ns) / 1e9 if words.fresh_ns else 0.0,
+        stuck_s=(now_ns - words.stuck_ns) / 1e9 if words.stuck_ns else 0.0,
+        resting=member.resting,
+        traffic=member.transfers,
+        work=words.work,
+        mark=member.mark,
+    )
+
+
+def ended_badly(member: Member) -> bool:
+    if member.status is not None:
+        return member.status != 0
+    return member.words.phase != layout.ENDED

@@ -1,4 +1,4 @@
-"""A cable that can be made longer: two TAP devices with a process between them: python -m whichrank.lab.relay.
+"""A cable that can be made longer: two TAP devices with a process between them: python -m whichrank.lab.cable.
 
 The kernels of some machines have no queue that delays packets. This carries each frame from one end to the other after
 the time that its input names (`20` for 20 ms each way), and ends when its input does.

@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
     pytest.mark.slow,
 ]
-JOB = Path(__file__).parents[1] / "capture_job.py"
+JOB = Path(__file__).parents[2] / "capture_job.py"
 KINDS = ("idle", "held", "stop", "raise")
 NEEDS_SPY = pytest.mark.skipif(tools.py_spy() is None, reason="py-spy is not installed")
 
@@ -60,7 +60,10 @@ def jobs(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Done]]:
         out = folder / "out"
         (folder / "sock").mkdir()
         logs = ("--log-dir", folder / "logs", "--redirects", "3") if what == "raise" else ()
-        command = launch(what, folder / "sock", options=logs)
+        if what in ("idle", "stop"):
+            command = watched.forked(JOB, what, folder / "sock", world=2)
+        else:
+            command = launch(what, folder / "sock", options=logs)
         if what != "stop":
             return watched.run(command, out, "--policy", "end")
         with ThreadPoolExecutor(1) as pool:

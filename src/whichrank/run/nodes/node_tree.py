@@ -1,7 +1,7 @@
 """A job of more nodes than one can hear: nodes that pass on what others say, and what becomes of them when one is lost.
 
 A leader hears 64 nodes. It refers any other to one of these, which takes it in its place (see `leader`), tells what it
-hears from there as a few rows (see `condensing`) and sends the evidence of all of them as one parcel. A node whose
+hears from there as a few rows (see `condensing`) and sends the evidence of all of them as one upload. A node whose
 leader is lost goes back to the root, and is referred to another.
 """
 
@@ -21,15 +21,15 @@ from whichrank.evidence.summary.head import NAME as SUMMARY
 from whichrank.model.files import private_folder
 from whichrank.model.last_words import JOINED, Words
 from whichrank.model.manifest import NAME as MANIFEST
-from whichrank.run.nodes import protocol, record
+from whichrank.run.nodes import nodes_file, protocol
 from whichrank.run.nodes.condensing import condensed, ranges, spread
+from whichrank.run.nodes.nodes_file import Entry
 from whichrank.run.nodes.protocol import Request
-from whichrank.run.nodes.record import Entry
 from whichrank.run.nodes.roster import Node
 from whichrank.run.nodes.snapshot import Below, Distant, Row, lost
 
 if TYPE_CHECKING:
-    from whichrank.run.nodes.peers import Fellows
+    from whichrank.run.nodes.peers import Peers
 
 BACK_S = 15.0
 """A node whose leader is lost has found another by then; it takes 6 seconds to notice, and one to be referred."""
@@ -42,32 +42,32 @@ LEAST_S = 4.0
 class Passing:
     """What a node does for those that report to it."""
 
-    fellows: Fellows
+    peers: Peers
     """As their leader sees them."""
 
     def rows(self, launch: int) -> list[Row]:
         """All their ranks, as few rows."""
-        return condensed(self.fellows.people(time.monotonic(), launch))
+        return condensed(self.peers.people(time.monotonic(), launch))
 
     def nodes(self) -> list[Below]:
         """All that report to this one, and to those."""
         now = time.monotonic()
-        nodes = self.fellows.nodes
+        nodes = self.peers.nodes
         direct = [_below(node, now) for node in nodes]
         return [*direct, *(each for node in nodes for each in node.below if node.standing(now) == "here")]
 
     def ask(self, request: Request) -> None:
         """Pass a request on."""
-        if (leader := self.fellows.link.leading) is not None:
+        if (leader := self.peers.link.leading) is not None:
             within = max(LEAST_S, request.within_s - LEVEL_S)
             leader.ask(msgspec.structs.replace(request, within_s=within))
 
     def collect(self, request: Request, root: Path) -> None:
         """Wait for their evidence, and put it beside that of this node."""
         deadline = time.monotonic() + max(LEAST_S, request.within_s - LEVEL_S)
-        while self.fellows.owed(request.token) and time.monotonic() < deadline:
+        while self.peers.owed(request.token) and time.monotonic() < deadline:
             time.sleep(0.05)
-        self.fellows.keep(root, request.token)
+        self.peers.keep(root, request.token)
 
 
 def _below(node: Node, now: float) -> Below:
@@ -96,7 +96,7 @@ def orphans(nodes: Sequence[Node], now: float) -> list[Distant]:
 
 
 def entries_below(nodes: Sequence[Node], now: float, passed_on: AbstractSet[str]) -> list[Entry]:
-    """The nodes that are not heard directly, for the record."""
+    """The nodes that are not heard directly, for the nodes_file."""
     here = _instances(node for node in nodes if node.standing(now) == "here")
     found: dict[str, Entry] = {}
     for node in sorted(nodes, key=lambda node: node.standing(now) == "here"):
@@ -129,8 +129,8 @@ def _instances(nodes: Iterable[Node]) -> set[str]:
 
 
 def hoist(folder: Path, name: str) -> set[str]:
-    """What came inside the parcel of one node goes beside it; returns the nodes that it is of."""
-    inner = folder / name / record.FOLDER
+    """What came inside the upload of one node goes beside it; returns the nodes that it is of."""
+    inner = folder / name / nodes_file.FOLDER
     moved = set()
     for each in sorted(inner.iterdir()) if inner.is_dir() else []:
         if not each.is_dir() or not protocol.plain(each.name) or each.name == name:
@@ -146,7 +146,7 @@ def hoist(folder: Path, name: str) -> set[str]:
     return moved
 
 
-def parcel(nodes: Path, own: Path, drafts: Path, *, reduced: bool) -> Path:
+def assemble(nodes: Path, own: Path, drafts: Path, *, reduced: bool) -> Path:
     """A folder to send: this node's own evidence, and in it that of the nodes that report to it."""
     draft = drafts / own.name
     if reduced:
@@ -155,7 +155,7 @@ def parcel(nodes: Path, own: Path, drafts: Path, *, reduced: bool) -> Path:
         shutil.copytree(own, draft, copy_function=_linked)
     for each in sorted(nodes.iterdir()):
         if each.is_dir() and each != own and not each.name.startswith("."):
-            shutil.copytree(each, draft / record.FOLDER / each.name, copy_function=_linked)
+            shutil.copytree(each, draft / nodes_file.FOLDER / each.name, copy_function=_linked)
     return draft
 
 

@@ -10,9 +10,9 @@ from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import fabric, gpus, host_tables, kernel_log, processes, ras
 from whichrank.evidence.collectors.tools import NO_ANSWER
 from whichrank.run.watch.capture.aside import Aside
+from whichrank.run.watch.capture.at_start import FABRIC, GPUS, started_s
 from whichrank.run.watch.capture.files import read
-from whichrank.run.watch.capture.start import FABRIC, GPUS, started_s
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 
 ALL_S = 9.0
 """For all of it; each has a smaller limit of its own."""
@@ -69,13 +69,13 @@ def keep_tables(bundle: Bundle, questions: Questions) -> None:
         bundle.add(f"host/state.{number}.txt", text.encode(), "host state")
 
 
-def keep_ports(crew: Crew, bundle: Bundle, questions: Questions) -> None:
+def keep_ports(job_processes: JobProcesses, bundle: Bundle, questions: Questions) -> None:
     """RDMA ports at the start and now."""
     now = questions.ports.result(questions.left_s).encode()
     if not now:
         bundle.lacks("fabric counters", fabric.NOTHING)
         return
-    at_start = read(crew.folder / FABRIC)
+    at_start = read(job_processes.folder / FABRIC)
     if at_start:
         bundle.add("host/fabric.before.txt", at_start, "fabric counters at the start")
     else:
@@ -83,7 +83,7 @@ def keep_ports(crew: Crew, bundle: Bundle, questions: Questions) -> None:
     bundle.add("host/fabric.after.txt", now, "fabric counters")
 
 
-def keep_gpus(crew: Crew, bundle: Bundle, questions: Questions) -> None:
+def keep_gpus(job_processes: JobProcesses, bundle: Bundle, questions: Questions) -> None:
     """GPUs at the start and now, and all that nvidia-smi says."""
     now, why = questions.gpus.result(questions.left_s)
     report, _ = questions.report.result(questions.left_s)
@@ -94,7 +94,7 @@ def keep_gpus(crew: Crew, bundle: Bundle, questions: Questions) -> None:
     if not now:
         bundle.lacks("gpu state", why)
         return
-    at_start = read(crew.folder / GPUS)
+    at_start = read(job_processes.folder / GPUS)
     if at_start:
         bundle.add("host/gpus.before.csv", at_start, "gpu state at the start")
     bundle.add("host/gpus.after.csv", now, "gpu state")

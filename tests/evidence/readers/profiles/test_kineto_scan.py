@@ -185,7 +185,7 @@ def test_under_the_sanitizers(tmp_path):
     ).stdout.strip()
     code = (
         "import random; from pathlib import Path;"
-        "from tests.evidence.readers.test_kineto_scan import load, texts, damaged, table;"
+        "from tests.evidence.readers.profiles.test_kineto_scan import load, texts, damaged, table;"
         f"built = load(Path({str(library)!r})); rng = random.Random(7);"
         f"samples = texts(Path({str(tmp_path / 'job')!r}));\n"
         "for turn in range(4000):\n"

@@ -11,8 +11,8 @@ from statistics import median
 from typing import Any
 
 from whichrank.run.watch.capture.files import document, tail
+from whichrank.run.watch.rank_table import Row
 from whichrank.run.watch.samples import NAME
-from whichrank.run.watch.view import Row
 
 MOST_ROWS = 128
 """Ranks that are told one by one; of more than these, the first ones. Who keeps others waiting comes first."""

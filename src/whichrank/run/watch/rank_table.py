@@ -16,8 +16,8 @@ from whichrank.evidence.collectors import processes
 from whichrank.model import last_words as layout
 from whichrank.model.errors import UsageError
 from whichrank.run.watch.capture.files import tail
-from whichrank.run.watch.outside import OutsideCrew, outside_crew
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
+from whichrank.run.watch.outside import OutsideProcesses, outside_crew
 from whichrank.run.watch.samples import NAME
 
 LATE_S = 1.0
@@ -78,8 +78,8 @@ class Pace:
         )
 
 
-def open_view(out: Path) -> Crew:
-    """The crew of the job whose results go to this folder."""
+def open_view(out: Path) -> JobProcesses:
+    """The job_processes of the job whose results go to this folder."""
     state = read_state(out)
     if not state:
         raise UsageError(f"'{out}' is not the folder of a watched job", "Give what --out of whichrank run was given.")
@@ -90,20 +90,22 @@ def open_view(out: Path) -> Crew:
             return outside_crew(root)  # nobody prepared it: what can be seen from outside
     if private is None or not private.is_dir() or state.get("state") == "ended":
         raise UsageError("this job has ended", f"What is left of it: whichrank diagnose {out}")
-    return Crew(private)
+    return JobProcesses(private)
 
 
-def following(crew: Crew, out: Path) -> Crew | None:
-    """The crew to look at next: the same, that of the job's next launch, or none when it has ended."""
-    if isinstance(crew, OutsideCrew):
-        return crew if any(m.alive for m in crew.members.values()) else None
-    if crew.folder.is_dir() and (not crew.members or any(m.alive for m in crew.members.values())):
-        return crew
+def following(job_processes: JobProcesses, out: Path) -> JobProcesses | None:
+    """The job_processes to look at next: the same, that of the job's next launch, or none when it has ended."""
+    if isinstance(job_processes, OutsideProcesses):
+        return job_processes if any(m.alive for m in job_processes.members.values()) else None
+    if job_processes.folder.is_dir() and (
+        not job_processes.members or any(m.alive for m in job_processes.members.values())
+    ):
+        return job_processes
     state = read_state(out)
     private = _private(state)
-    if private is not None and private != crew.folder and private.is_dir():
-        return Crew(private)
-    return crew if state.get("state") == "restarting" else None
+    if private is not None and private != job_processes.folder and private.is_dir():
+        return JobProcesses(private)
+    return job_processes if state.get("state") == "restarting" else None
 
 
 def _private(state: dict[str, Any]) -> Path | None:
@@ -131,22 +133,27 @@ def _read(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def rows(crew: Crew, pace: Pace) -> list[Row]:
+def rows(job_processes: JobProcesses, pace: Pace) -> list[Row]:
     """One row per rank."""
-    return rows_of(crew.look(), pace, time.time_ns(), crew if isinstance(crew, OutsideCrew) else None)
+    return rows_of(
+        job_processes.look(),
+        pace,
+        time.time_ns(),
+        job_processes if isinstance(job_processes, OutsideProcesses) else None,
+    )
 
 
-def rows_of(ranks: Sequence[Member], pace: Pace, now: int, outside: OutsideCrew | None = None) -> list[Row]:
+def rows_of(ranks: Sequence[Member], pace: Pace, now: int, outside: OutsideProcesses | None = None) -> list[Row]:
     """The same of ranks that were looked at already."""
     inside = outside is None
-    waited = max((_quiet(m, now) for m in ranks if m.alive and m.words.waiting and not m.held), default=0.0)
+    waited = max((_quiet(m, now) for m in ranks if m.alive and m.words.waiting and not m.holds_gil), default=0.0)
     told = []
     for member in ranks:
         words = member.words
         if inside:
             pace.note(words.rank, now / 1e9, words.enqueued, words.steps)
         rate, step_rate = pace.rates(words.rank)
-        free = not words.waiting or member.stopped or member.held
+        free = not words.waiting or member.stopped or member.holds_gil
         late = waited if inside and member.alive and free and waited > LATE_S else 0.0
         operation, place = outside.seen_at(words.pid) if outside is not None else ("", words.place)
         row = Row(
@@ -180,7 +187,7 @@ def doing(member: Member) -> str:
         return "ended" if words.phase == layout.ENDED else "gone"
     if member.stopped:
         return "stopped"
-    if member.held:
+    if member.holds_gil:
         return "interpreter held"
     if words.phase == layout.JOINED:
         if words.flags & layout.IN_COLLECTIVE and words.operation:

@@ -9,13 +9,13 @@ from typing import Any
 from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import processes
 from whichrank.model import last_words as layout
-from whichrank.run.watch.processes import Crew, Member
+from whichrank.run.watch.job_processes import JobProcesses, Member
 
 
-def keep_words(crew: Crew, bundle: Bundle) -> None:
-    ranks = crew.ranks()
+def keep_words(job_processes: JobProcesses, bundle: Bundle) -> None:
+    ranks = job_processes.ranks()
     parents = {m.words.parent for m in ranks}
-    launchers = [m for m in crew.members.values() if m.words.pid in parents and not m.words.is_rank]
+    launchers = [m for m in job_processes.members.values() if m.words.pid in parents and not m.words.is_rank]
     document = {
         "whichrank_last_words": 1,
         "host": bundle.host,

@@ -20,7 +20,7 @@ from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 from whichrank.records.trace import COMMUNICATION, COMPUTE, MEMORY
 
-SAMPLES = Path(__file__).parents[2] / "samples" / "traces" / "gloo_data_4rank"
+SAMPLES = Path(__file__).parents[3] / "samples" / "traces" / "gloo_data_4rank"
 
 
 def read(path):

@@ -17,7 +17,7 @@ import pytest
 
 from tests.run.watched import environment, whichrank
 
-JOB = Path(__file__).parents[1] / "many_ranks_job.py"
+JOB = Path(__file__).parents[2] / "many_ranks_job.py"
 pytestmark = [pytest.mark.bars, pytest.mark.timeout(1500)]
 
 

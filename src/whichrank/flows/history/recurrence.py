@@ -128,7 +128,7 @@ def seconds(text: str) -> float:
     """`90m`, `36h`, `7d`, `4w`."""
     match = _SINCE.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"'{text}' is no time", "Give a number and m, h, d or w, for example 7d.")
+        raise UsageError(f"'{text}' is not a duration", "Give a number and m, h, d or w, for example 7d.")
     return int(match[1]) * _UNITS[match[2]]
 
 

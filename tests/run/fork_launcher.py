@@ -1,0 +1,49 @@
+"""A launcher that imports torch once: python fork_launcher.py [--preload MODULE] WORLD SCRIPT [ARGUMENT …].
+
+It gives the ranks the variables that torchrun gives them, and when one fails it ends the others.
+Optimizers import torch._dynamo, which takes as long as torch: jobs that have one preload it.
+"""
+
+import argparse
+import importlib
+import os
+import runpy
+import socket
+import sys
+
+import torch.distributed  # noqa: F401 - before the fork, so that no rank has to
+
+from whichrank.lab.workloads.forking import fork_ranks
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--preload")
+    parser.add_argument("--node", type=int, default=0)
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--port", type=int, default=0, help="of the store; a free one by default")
+    parser.add_argument("world", type=int, help="ranks on this node")
+    parser.add_argument("script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    if options.preload:
+        importlib.import_module(options.preload)
+    local, sys.argv = options.world, [options.script, *options.arguments]
+    os.environ.update(
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(options.port or free_port()), WORLD_SIZE=str(local * options.nodes),
+        LOCAL_WORLD_SIZE=str(local), GROUP_RANK=str(options.node), GROUP_WORLD_SIZE=str(options.nodes),
+    )  # fmt: skip
+    sys.exit(fork_ranks(range(local), train, first=local * options.node))
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+def train(_rank):
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
