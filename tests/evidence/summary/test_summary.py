@@ -15,7 +15,7 @@ import pytest
 import whichrank
 from tests.evidence.summary import many_ranks
 from tests.evidence_at import SHARED
-from whichrank.cli.main import main
+from whichrank.cli.main import run
 from whichrank.evidence.summary import dumps, file, smaller, values
 from whichrank.evidence.summary.head import MAGIC
 from whichrank.flows.diagnose.pipeline import diagnose
@@ -222,24 +222,15 @@ def test_only_records_come_back():
             values.restored(value)
 
 
-def test_an_empty_folder_is_refused(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["whichrank", "reduce", str(tmp_path)])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 2
+def test_an_empty_folder_is_refused(tmp_path, capsys):
+    assert run(["reduce", str(tmp_path)]) == 2
     assert "there is no evidence in" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_the_command(tmp_path, monkeypatch, capsys):
+def test_the_command(tmp_path, capsys):
     out = tmp_path / "node1.whichrank"
-    monkeypatch.setattr(
-        "sys.argv",
-        ["whichrank", "reduce", str(SAMPLES / "flight_recorder/gloo_skip"), "--node", "node1", "--out", str(out)],
-    )
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 0
+    assert run(["reduce", str(SAMPLES / "flight_recorder/gloo_skip"), "--node", "node1", "--out", str(out)]) == 0
     assert "KB per rank" in capsys.readouterr().err
     assert out.read_bytes().startswith(MAGIC)
 

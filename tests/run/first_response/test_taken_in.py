@@ -8,7 +8,7 @@ import tarfile
 
 import pytest
 
-from whichrank.cli.main import main
+from whichrank.cli.main import run
 from whichrank.fleet.fetch import Answer
 from whichrank.model.errors import UsageError
 from whichrank.run.first_response import everywhere
@@ -121,9 +121,6 @@ def test_a_silent_node_means_something_only_where_its_ranks_are_missing(tmp_path
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch /tmp/x", "-l@node", "$(id)", "a;b", "a b", "node[1-x]"])
 def test_a_host_name_never_becomes_an_option_or_shell(host, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["whichrank", "collect", f"--hosts={host}", "--out", str(tmp_path / "out")])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 2
+    assert run(["collect", f"--hosts={host}", "--out", str(tmp_path / "out")]) == 2
     assert "host" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
