@@ -65,8 +65,10 @@ def test_not_in_the_first_half_minute_and_not_in_a_few_steps() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_job_that_ends_before_half_a_minute_is_judged_by_all_of_it(seed: int) -> None:
-    job = Job(3, seed, steps_per_s=4)
-    assert job.run(19, 0.45, 0.5, 0.05) == []
+    job = Job(3, seed, steps_per_s=0)
+    assert job.run(6, 0.9, 0.9, 0.9) == []  # it starts
+    job.steps_per_s = 4
+    assert job.run(15, 0.45, 0.5, 0.05) == []
     job.found.observe(job.now + 3, job.members[:2])  # one has left before the others
     straggler = job.found.of_short_job()
     assert straggler is not None

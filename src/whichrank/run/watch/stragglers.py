@@ -31,6 +31,8 @@ SURE = 4.0
 """Standard errors that the difference must have."""
 STEADY, UNEVEN = 0.3, 0.35
 """Every block must have so many times the steps of the busiest, and their spread be no more than this of the mean."""
+AT_PACE = 0.6
+"""Times the pace of the busiest block: with less the job starts or ends."""
 MOST_BLOCKS = 0.8
 """Share of blocks in which it must wait least."""
 
@@ -100,7 +102,7 @@ class Stragglers:
             return None
         self._shorts.append(block)
         self._members = {m.rank: m for m in ranks}
-        if len(self._whole) < 2 * FEWEST:
+        if len(self._whole) < 2 * BLOCKS:
             self._whole.append(block)
         # The whole window, or its newest half: what has just begun is not to be hidden by what was before.
         blocks = _in_pairs(list(self._shorts))
@@ -109,10 +111,10 @@ class Stragglers:
         return self.now
 
     def of_short_job(self) -> Straggler | None:
-        """Who held up a job that ended before the window was full, by all of it but its warm-up."""
-        if len(self._whole) >= 2 * FEWEST:
+        """Who held up a job that ended before the window was full, by all of it but its start and its end."""
+        if len(self._whole) >= 2 * BLOCKS:
             return None
-        return _judge(self._members, self._whole[1:], LEAST_SOON, fewest=FEWEST_SHORT)
+        return _judge(self._members, _under_way(self._whole), LEAST_SOON, fewest=FEWEST_SHORT)
 
     def _block(self, seconds: float, counts: dict[int, tuple[int, int, int, int]]) -> _Block | None:
         if counts.keys() != self._before.keys() or len(counts) < 2 or seconds > 3 * BLOCK_S:
@@ -126,6 +128,13 @@ class Stragglers:
             if looks - before[1] >= GLANCES:
                 shares[rank] = (waits - before[2]) / (looks - before[1])
         return _Block(seconds, shares, min(steps))
+
+
+def _under_way(blocks: list[_Block]) -> list[_Block]:
+    """Those from the first to the last in which the job made steps at its pace."""
+    paces = [block.steps / block.seconds for block in blocks]
+    full = [at for at, pace in enumerate(paces) if pace >= AT_PACE * max(paces)]
+    return blocks[full[0] : full[-1] + 1] if full else []
 
 
 def _in_pairs(shorts: list[_Block]) -> list[_Block]:
