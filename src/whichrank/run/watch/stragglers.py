@@ -170,8 +170,10 @@ def _judge(ranks: dict[int, Member], blocks: list[_Block], least: float, *, fewe
         return None
     if sum(each > 0 for each in gaps) < MOST_BLOCKS * len(gaps):
         return None
-    words = ranks[rank].words
+    place = ranks[rank].words.busy_at
+    if all(ranks[other].words.busy_at == place for other in others):
+        place = ""  # where all are most of the time does not tell what it does beside
     return Straggler(
-        rank, mean[rank], fmean(mean[other] for other in others), words.busy_at,
+        rank, mean[rank], fmean(mean[other] for other in others), place,
         sum(block.seconds for block in blocks),
     )  # fmt: skip
