@@ -30,6 +30,7 @@ class Together(Mapping[str, T], Generic[T]):
     ) -> None:
         self._do = do
         self._folders: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+        self._folders.getbasetemp()  # made once, before the threads ask for it
         self._pool = ThreadPoolExecutor(at_once)
         self._names = list(names)
         self._begun: dict[str, Future[T]] = {}
