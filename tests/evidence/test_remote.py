@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 fsspec = pytest.importorskip("fsspec")
 
-from whichrank.cli.main import main  # noqa: E402
+from whichrank.cli.main import run  # noqa: E402
 from whichrank.evidence import remote  # noqa: E402
 from whichrank.model.errors import UsageError  # noqa: E402
 
@@ -27,28 +26,25 @@ def bucket():
     system.rm("/bucket", recursive=True)
 
 
-def ran(monkeypatch, capsys, *words):
-    monkeypatch.setattr(sys, "argv", ["whichrank", *words])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    return caught.value.code, capsys.readouterr()
+def ran(capsys, *words):
+    return run(words), capsys.readouterr()
 
 
 @pytest.mark.parametrize("url", ["memory://bucket/job", f"file://{SAMPLE}"])
-def test_the_same_verdict_as_from_local_files(bucket, url, monkeypatch, capsys):
-    code, said = ran(monkeypatch, capsys, "diagnose", "--format", "json", url)
+def test_the_same_verdict_as_from_local_files(bucket, url, capsys):
+    code, said = ran(capsys, "diagnose", "--format", "json", url)
     there = json.loads(said.out)
-    local, said = ran(monkeypatch, capsys, "diagnose", "--format", "json", str(SAMPLE))
+    local, said = ran(capsys, "diagnose", "--format", "json", str(SAMPLE))
     assert code == local == 1
     assert there["verdict"] == json.loads(said.out)["verdict"]
 
 
-def test_summaries_of_a_store(bucket, monkeypatch, capsys, tmp_path):
+def test_summaries_of_a_store(bucket, capsys, tmp_path):
     out = tmp_path / "job.whichrank"
-    code, said = ran(monkeypatch, capsys, "reduce", "memory://bucket/job", "--out", str(out))
+    code, said = ran(capsys, "reduce", "memory://bucket/job", "--out", str(out))
     assert code == 0, said.err
     assert out.stat().st_size > 500
-    code, said = ran(monkeypatch, capsys, "reduce", "memory://bucket/job")
+    code, said = ran(capsys, "reduce", "memory://bucket/job")
     assert code == 2
     assert "--out" in said.err
 

@@ -87,7 +87,7 @@ def test_a_job_that_was_not_started_by_us(tmp_path: Path) -> None:
 
 
 def test_attach_ends_with_a_key(tmp_path: Path) -> None:
-    job = subprocess.Popen(small.forked(tmp_path), stdout=-3, stderr=-3, text=True, env=watched.environment())
+    job = subprocess.Popen(small.torchrun(tmp_path), stdout=-3, stderr=-3, text=True, env=watched.environment())
     running = small.Small(job, tmp_path, tmp_path / "out")
     try:
         running.until_ready()
