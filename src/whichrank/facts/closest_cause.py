@@ -14,6 +14,7 @@ from functools import cache
 from math import log
 from typing import NamedTuple
 
+from whichrank.facts import site
 from whichrank.facts.fixes import fix
 from whichrank.facts.messages import built_in
 from whichrank.facts.taxonomy import causes
@@ -79,8 +80,9 @@ def _index() -> tuple[list[str], dict[str, list[tuple[int, float]]]]:
 
 
 def _passages() -> Iterator[tuple[str, str]]:
+    of_site = {row["cause"] for row in site.added_causes()}  # their own rules know when they are meant
     for name, cause in causes().items():
-        if name not in ("healthy", "unknown"):
+        if name not in ("healthy", "unknown") and name not in of_site:
             yield name, f"{name.replace('-', ' ')} {cause.meaning}"
             yield name, " ".join(fix(name))
     for message in built_in().values():

@@ -59,7 +59,7 @@ def test_a_hang_beside_a_group_that_goes_on(jobs: Mapping[str, Done]) -> None:
 def test_a_job_that_was_not_started_by_us(tmp_path: Path) -> None:
     """All that can be had is /proc and py-spy; the job is watched, the hang noticed, and what lacks is said."""
     out = tmp_path / "out"
-    job = subprocess.Popen(small.forked(tmp_path), stdout=-3, stderr=-3, text=True, env=watched.environment())
+    job = subprocess.Popen(small.torchrun(tmp_path), stdout=-3, stderr=-3, text=True, env=watched.environment())
     running = small.Small(job, tmp_path, out)
     try:
         running.until_ready()
