@@ -207,7 +207,7 @@ def test_how_a_checkpoint_is_handed_on() -> None:
     [
         (["--resume-env", "A"], "no checkpoint to resume from"),
         (["--resume-arg", "--resume", "--checkpoints", "x"], "has no {path}"),
-        (["--resume-env", "A B", "--checkpoints", "x"], "no name of a variable"),
+        (["--resume-env", "A B", "--checkpoints", "x"], "is not a variable name"),
     ],
 )
 def test_what_can_t_work_is_said_before_the_start(whichrank, options: list[str], said: str) -> None:

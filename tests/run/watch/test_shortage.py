@@ -21,8 +21,8 @@ def watcher(looks: list[Exception | None]) -> tuple[Any, list[str]]:
             raise error
 
     journal = SimpleNamespace(complain=told.append)
-    alarm = SimpleNamespace(excuse=lambda _now_s: None)
-    return SimpleNamespace(pause=lambda: None, look=look, journal=journal, alarm=alarm, _stop=stop), told
+    record = SimpleNamespace(journal=journal, alarm=SimpleNamespace(excuse=lambda _now_s: None))
+    return SimpleNamespace(pause=lambda: None, look=look, record=record, _stop=stop), told
 
 
 def test_no_descriptors_for_a_look() -> None:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from whichrank.facts.collectives import rank_sources
+from whichrank.source.code.calling.signals import Interrupted
 from whichrank.source.code.events import Event, Exit, Fork, Op, blocks
 from whichrank.source.code.frame import Frame
 from whichrank.source.code.index import Class, Function, Module, Project, dotted, last_name, resolve
-from whichrank.source.code.leaving import how_it_ends, quits
-from whichrank.source.code.signals import Interrupted
+from whichrank.source.code.statements.leaving import how_it_ends, quits
 from whichrank.source.code.unsure import Unsure
 from whichrank.source.code.values import (
     CLEAN,
@@ -31,7 +31,7 @@ from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.facts.collectives import Collective
-    from whichrank.source.code.calls import Call
+    from whichrank.source.code.calling.calls import Call
 
 # Calls are followed this deep; functions below are still read on their own.
 DEEPEST = 25

@@ -7,20 +7,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whichrank.facts.collectives import rank_sources
-from whichrank.source.code.attempting import attempt
-from whichrank.source.code.branching import if_statement, match_statement
-from whichrank.source.code.choices import AGREED_TAG
+from whichrank.source.code.calling.sources import is_setting, rank_value, setting_name
+from whichrank.source.code.evaluating.choices import AGREED_TAG
+from whichrank.source.code.evaluating.expressions import WORLD_NAMES, evaluate, reference
 from whichrank.source.code.events import (
     Event,
     Exit,
     Leave,
 )
-from whichrank.source.code.expressions import WORLD_NAMES, evaluate, reference
-from whichrank.source.code.groups import default_of
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
-from whichrank.source.code.leaving import ends_process, never_returns
-from whichrank.source.code.looping import for_loop, while_loop
-from whichrank.source.code.loops import (
+from whichrank.source.code.paths.groups import default_of
+from whichrank.source.code.statements.attempting import attempt
+from whichrank.source.code.statements.branching import if_statement, match_statement
+from whichrank.source.code.statements.leaving import ends_process, never_returns
+from whichrank.source.code.statements.looping import for_loop, while_loop
+from whichrank.source.code.statements.loops import (
     BATCH_NAMES,
     GRADIENTS,
     LOADER_NAME,
@@ -28,8 +29,7 @@ from whichrank.source.code.loops import (
     MASK_NAME,
     QUEUES,
 )
-from whichrank.source.code.managers import with_block
-from whichrank.source.code.sources import is_setting, rank_value, setting_name
+from whichrank.source.code.statements.managers import with_block
 from whichrank.source.code.values import (
     CLEAN,
     UNKNOWN,

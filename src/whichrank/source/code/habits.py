@@ -10,8 +10,8 @@ from whichrank.facts.environment import catalogue
 from whichrank.records.code import Habit
 from whichrank.source._environ import environ_names
 from whichrank.source._order import too_late
-from whichrank.source.code.differences import place
 from whichrank.source.code.index import Module, dotted, last_name, resolve
+from whichrank.source.code.paths.differences import place
 from whichrank.source.nodes import walk
 
 _SETS = re.compile(r"environ\s*\[[^\]]*\]\s*=[^=]|environ\.(?:setdefault|update)|putenv|environ\s*\|=")

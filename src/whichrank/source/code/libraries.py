@@ -6,16 +6,16 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from whichrank.source.code.groups import WORLD_GROUP
+from whichrank.source.code.calling.spawning import spawned
+from whichrank.source.code.evaluating.tensors import tensor
 from whichrank.source.code.index import Class, dotted, last_name
-from whichrank.source.code.loops import QUEUES, rounds
-from whichrank.source.code.spawning import spawned
-from whichrank.source.code.tensors import tensor
+from whichrank.source.code.paths.groups import WORLD_GROUP
+from whichrank.source.code.statements.loops import QUEUES, rounds
 from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, per_rank, union
 
 if TYPE_CHECKING:
     from whichrank.facts.collectives import Collective
-    from whichrank.source.code.calls import Call
+    from whichrank.source.code.calling.calls import Call
     from whichrank.source.code.frame import Frame
 
 PLACEMENT = frozenset(

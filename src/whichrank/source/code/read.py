@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from whichrank.records.code import Disagreement, Habit, ProgramCase, Reason
 from whichrank.source.code.analysis import Analysis, Noted
-from whichrank.source.code.differences import operation, place
 from whichrank.source.code.habits import called_names, habits
 from whichrank.source.code.index import Module, Project, dotted, last_name, resolve
-from whichrank.source.code.pairings import pairings
-from whichrank.source.code.partings import Judge
+from whichrank.source.code.paths.differences import operation, place
+from whichrank.source.code.paths.pairings import pairings
+from whichrank.source.code.paths.partings import Judge
 from whichrank.source.code.values import Origin
 
 _DYNAMIC = {"exec": "exec()", "eval": "eval()", "__import__": "__import__()", "import_module": "import_module()"}

@@ -6,15 +6,15 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from whichrank.source.code.calling.implicit import operator_method
+from whichrank.source.code.evaluating.expressions import evaluate, mixed
 from whichrank.source.code.events import Risk
-from whichrank.source.code.expressions import evaluate, mixed
-from whichrank.source.code.implicit import operator_method
 from whichrank.source.code.index import Function
-from whichrank.source.code.loops import COUNTER, elements, object_length
+from whichrank.source.code.statements.loops import COUNTER, elements, object_length
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Value, per_rank, union
 
 if TYPE_CHECKING:
-    from whichrank.source.code.calls import Call
+    from whichrank.source.code.calling.calls import Call
     from whichrank.source.code.frame import Frame
 
 

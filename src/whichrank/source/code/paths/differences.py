@@ -16,7 +16,7 @@ from whichrank.source.code.events import (
     blocks,
 )
 from whichrank.source.code.index import Module
-from whichrank.source.code.sequences import Step, keys
+from whichrank.source.code.paths.sequences import Step, keys
 
 QUOTE, FAR = 300, 3
 

@@ -6,13 +6,14 @@ import ast
 from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import Argument, Collective, collectives
-from whichrank.source.code import groups, libraries
-from whichrank.source.code.choices import AGREED_TAG, CARRIED
+from whichrank.source.code import libraries
+from whichrank.source.code.calling.sources import rank_value
+from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED
 from whichrank.source.code.events import (
     Op,
 )
 from whichrank.source.code.index import dotted
-from whichrank.source.code.sources import rank_value
+from whichrank.source.code.paths import groups
 from whichrank.source.code.values import (
     UNKNOWN,
     WORLD,
@@ -22,7 +23,7 @@ from whichrank.source.code.values import (
 )
 
 if TYPE_CHECKING:
-    from whichrank.source.code.calls import Call
+    from whichrank.source.code.calling.calls import Call
     from whichrank.source.code.frame import Frame
 
 

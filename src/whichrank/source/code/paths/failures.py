@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whichrank.source.code.differences import Rest, far, in_loop
 from whichrank.source.code.events import (
     ALIKE,
     Attempt,
@@ -22,7 +21,8 @@ from whichrank.source.code.events import (
     exits,
 )
 from whichrank.source.code.index import Function
-from whichrank.source.code.sequences import Step, keys
+from whichrank.source.code.paths.differences import Rest, far, in_loop
+from whichrank.source.code.paths.sequences import Step, keys
 from whichrank.source.code.values import (
     Origin,
     Value,
@@ -30,7 +30,7 @@ from whichrank.source.code.values import (
 
 if TYPE_CHECKING:
     from whichrank.source.code.analysis import Analysis
-    from whichrank.source.code.partings import Judge
+    from whichrank.source.code.paths.partings import Judge
 
 BELOW = 2
 _LEAVING: tuple[Exit, ...] = ("return", "break", "continue", "exit")

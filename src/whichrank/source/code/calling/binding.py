@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from whichrank.source.code.expressions import mixed
+from whichrank.source.code.evaluating.expressions import mixed
 from whichrank.source.code.index import Class, Function, last_name
 from whichrank.source.code.values import Value
 from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
-    from whichrank.source.code.calls import Call
+    from whichrank.source.code.calling.calls import Call
 
 
 def bound(made: Call, target: Function) -> dict[str, Value]:

@@ -6,16 +6,16 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from whichrank.source.code.calling.sources import rank_value
+from whichrank.source.code.evaluating.expressions import evaluate
 from whichrank.source.code.events import Enter, Op
-from whichrank.source.code.expressions import evaluate
 from whichrank.source.code.index import Class, Function
-from whichrank.source.code.loops import COUNTER
-from whichrank.source.code.sources import rank_value
+from whichrank.source.code.statements.loops import COUNTER
 from whichrank.source.code.values import UNKNOWN, Value
 from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
-    from whichrank.source.code.calls import Call
+    from whichrank.source.code.calling.calls import Call
     from whichrank.source.code.frame import Frame
 
 _LATER = {

@@ -11,7 +11,7 @@ from whichrank.source.code.values import (
 )
 
 if TYPE_CHECKING:
-    from whichrank.source.code.calls import Call
+    from whichrank.source.code.calling.calls import Call
     from whichrank.source.code.frame import Frame
 
 # Methods that every object has, or that say nothing about whose they are.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from whichrank.source.code import implicit
+from whichrank.source.code.calling import implicit
+from whichrank.source.code.evaluating.expressions import evaluate
 from whichrank.source.code.events import (
     Enter,
     Event,
@@ -14,9 +15,8 @@ from whichrank.source.code.events import (
     exits,
     matters,
 )
-from whichrank.source.code.expressions import evaluate
 from whichrank.source.code.index import Class, Module, last_name
-from whichrank.source.code.loops import elements, turns, unrolled
+from whichrank.source.code.statements.loops import elements, turns, unrolled
 from whichrank.source.code.values import (
     CLEAN,
     UNKNOWN,

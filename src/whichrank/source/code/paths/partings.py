@@ -5,21 +5,8 @@ from __future__ import annotations
 import re
 
 from whichrank.records.code import Disagreement, Parting, Reason, Shape
-from whichrank.source.code import even, groups
 from whichrank.source.code.analysis import Analysis
-from whichrank.source.code.decorating import tries_again
-from whichrank.source.code.differences import (
-    Rest,
-    asks_for_group,
-    constant_text,
-    crossed,
-    far,
-    first_difference,
-    operation,
-    ops,
-    place,
-    speaks,
-)
+from whichrank.source.code.calling.decorating import tries_again
 from whichrank.source.code.events import (
     Attempt,
     Event,
@@ -32,9 +19,22 @@ from whichrank.source.code.events import (
     ending,
     exits,
 )
-from whichrank.source.code.failures import judge_attempt
 from whichrank.source.code.index import Function
-from whichrank.source.code.sequences import Sequences, Step, keys
+from whichrank.source.code.paths import even, groups
+from whichrank.source.code.paths.differences import (
+    Rest,
+    asks_for_group,
+    constant_text,
+    crossed,
+    far,
+    first_difference,
+    operation,
+    ops,
+    place,
+    speaks,
+)
+from whichrank.source.code.paths.failures import judge_attempt
+from whichrank.source.code.paths.sequences import Sequences, Step, keys
 from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, differs
 
 _WITHIN_REPLICA = re.compile(

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whichrank.facts.collectives import collectives, rank_sources
-from whichrank.source.code import implicit
-from whichrank.source.code.choices import CARRIED, chosen, in_doubt, logic
-from whichrank.source.code.comparing import COMPARE, chain, within_world
-from whichrank.source.code.containers import equal_chunk, looked_up, part_of
+from whichrank.source.code.calling import implicit
+from whichrank.source.code.calling.sources import KEYS, asked_environment, is_setting, rank_value, setting_name
+from whichrank.source.code.evaluating.choices import CARRIED, chosen, in_doubt, logic
+from whichrank.source.code.evaluating.comparing import COMPARE, chain, within_world
+from whichrank.source.code.evaluating.containers import equal_chunk, looked_up, part_of
 from whichrank.source.code.events import Fork
-from whichrank.source.code.groups import WORLD_GROUP, is_world
 from whichrank.source.code.index import Class, Function, Module, dotted, from_lambda, last_name, resolve
-from whichrank.source.code.sources import KEYS, asked_environment, is_setting, rank_value, setting_name
+from whichrank.source.code.paths.groups import WORLD_GROUP, is_world
 from whichrank.source.code.values import (
     CLEAN,
     NO_TAGS,
@@ -313,7 +313,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
 
 
 def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
-    from whichrank.source.code.loops import elements, turns
+    from whichrank.source.code.statements.loops import elements, turns
 
     saved = dict(frame.env)
     length, taint = CLEAN, CLEAN
@@ -381,7 +381,7 @@ def _yielded(frame: Frame, node: ast.Yield | ast.YieldFrom) -> Value:
 
 
 def _call(frame: Frame, node: ast.Call) -> Value:
-    from whichrank.source.code.calls import call
+    from whichrank.source.code.calling.calls import call
 
     return call(frame, node)
 

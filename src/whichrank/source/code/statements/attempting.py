@@ -15,8 +15,8 @@ from whichrank.source.code.events import (
     matters,
 )
 from whichrank.source.code.index import last_name
-from whichrank.source.code.loops import turns
-from whichrank.source.code.merging import all_merged, caught, done_or_not
+from whichrank.source.code.statements.loops import turns
+from whichrank.source.code.statements.merging import all_merged, caught, done_or_not
 from whichrank.source.code.values import (
     CLEAN,
     Origin,

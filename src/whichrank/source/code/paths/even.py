@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whichrank.source.code.differences import level
 from whichrank.source.code.events import (
     Event,
     Fork,
     exits,
 )
-from whichrank.source.code.sequences import keys
+from whichrank.source.code.paths.differences import level
+from whichrank.source.code.paths.sequences import keys
 from whichrank.source.code.values import (
     WORLD,
     differs,
 )
 
 if TYPE_CHECKING:
-    from whichrank.source.code.partings import Judge
+    from whichrank.source.code.paths.partings import Judge
 
 MOST_FORKS = 64
 

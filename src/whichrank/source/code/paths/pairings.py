@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from whichrank.records.code import Pairing
 from whichrank.source.code.analysis import Analysis
-from whichrank.source.code.differences import operation
 from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op
 from whichrank.source.code.index import Function
+from whichrank.source.code.paths.differences import operation
 from whichrank.source.code.values import WORLD, differs
 
 P2P = frozenset({"send", "recv", "isend", "irecv"})

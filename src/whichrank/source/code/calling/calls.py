@@ -7,14 +7,16 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from whichrank.facts.collectives import Argument, RankSource, rank_sources
-from whichrank.source.code import entering, groups, libraries, operations, targets
-from whichrank.source.code.builtin_calls import BUILTINS
-from whichrank.source.code.choices import CARRIED, PRESENT
-from whichrank.source.code.containers import looked_up
+from whichrank.source.code import libraries
+from whichrank.source.code.calling import entering, operations, targets
+from whichrank.source.code.calling.builtin_calls import BUILTINS
+from whichrank.source.code.calling.sources import asked_environment, rank_value
+from whichrank.source.code.evaluating.choices import CARRIED, PRESENT
+from whichrank.source.code.evaluating.containers import looked_up
+from whichrank.source.code.evaluating.expressions import ALIAS, WRAPPERS, evaluate, mixed
 from whichrank.source.code.events import Event, Fork, Risk
-from whichrank.source.code.expressions import ALIAS, WRAPPERS, evaluate, mixed
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
-from whichrank.source.code.sources import asked_environment, rank_value
+from whichrank.source.code.paths import groups
 from whichrank.source.code.values import (
     UNKNOWN,
     WORLD,

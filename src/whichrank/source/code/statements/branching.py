@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from whichrank.source.code import implicit
+from whichrank.source.code.calling import implicit
+from whichrank.source.code.evaluating.expressions import evaluate
 from whichrank.source.code.events import (
     Event,
     Exit,
     Fork,
     exits,
 )
-from whichrank.source.code.expressions import evaluate
 from whichrank.source.code.index import last_name
-from whichrank.source.code.merging import asks_world, merged
+from whichrank.source.code.statements.merging import asks_world, merged
 from whichrank.source.code.values import (
     UNKNOWN,
     Taint,

@@ -6,14 +6,15 @@ import ast
 from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import rank_sources
-from whichrank.source.code import binding, libraries
+from whichrank.source.code import libraries
+from whichrank.source.code.calling import binding
+from whichrank.source.code.calling.sources import environment, rank_value
 from whichrank.source.code.events import (
     Enter,
 )
 from whichrank.source.code.index import Class, Function
-from whichrank.source.code.leaving import quit_by
-from whichrank.source.code.loops import object_length
-from whichrank.source.code.sources import environment, rank_value
+from whichrank.source.code.statements.leaving import quit_by
+from whichrank.source.code.statements.loops import object_length
 from whichrank.source.code.values import (
     UNKNOWN,
     ParamOrigin,
@@ -26,7 +27,7 @@ from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.analysis import Summary
-    from whichrank.source.code.calls import Call
+    from whichrank.source.code.calling.calls import Call
     from whichrank.source.code.frame import Frame
 
 MOST_OVERRIDES = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from whichrank.source.code.choices import chosen
+from whichrank.source.code.evaluating.choices import chosen
 from whichrank.source.code.values import UNKNOWN, Origin, Taint, Value, join, union
 
 

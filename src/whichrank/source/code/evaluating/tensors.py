@@ -15,7 +15,7 @@ from whichrank.source.code.values import (
 )
 
 if TYPE_CHECKING:
-    from whichrank.source.code.calls import Call
+    from whichrank.source.code.calling.calls import Call
     from whichrank.source.code.frame import Frame
 
 _SHAPED = frozenset({"zeros", "ones", "empty", "full", "randn", "rand", "arange", "new_empty", "new_zeros", "new_ones"})

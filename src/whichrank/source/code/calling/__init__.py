@@ -1,0 +1,1 @@
+"""Calls: which function is meant, what it does, and what comes back."""

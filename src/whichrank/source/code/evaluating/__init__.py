@@ -1,0 +1,1 @@
+"""Values of expressions: what is known of them on each rank."""

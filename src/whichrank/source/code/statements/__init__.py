@@ -1,0 +1,1 @@
+"""Statements while they are read: branches, loops, `try` and `with`, and where paths meet again."""
