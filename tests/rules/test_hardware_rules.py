@@ -654,3 +654,17 @@ def test_whom_an_xid_blames(code, blame):
     fact = xids.xid(code)
     assert fact is not None
     assert fact.blame == blame
+
+
+@pytest.mark.parametrize(("up_again", "cause"), [("10:14:07", "gpu-fell-off-bus"), ("10:16:20", "ib-link-flap")])
+def test_a_link_that_was_up_again_long_before_the_failure_is_not_its_cause(tmp_path, up_again, cause):
+    lost = "NVRM: Xid (PCI:0000:5d:00): 79, pid=4242, name=python3, GPU has fallen off the bus."
+    (tmp_path / "node3.dmesg").write_text(
+        "2026-03-01T10:14:02,118000+00:00 mlx5_core 0000:3b:00.0 ens3f0np0: Link down\n"
+        f"2026-03-01T{up_again},500000+00:00 mlx5_core 0000:3b:00.0 ens3f0np0: Link up\n"
+        f"2026-03-01T10:16:31,002000+00:00 {lost}\n"
+    )
+    (tmp_path / "train.log").write_text(
+        "2026-03-01 10:16:31,900 [rank13]: RuntimeError: CUDA error: unspecified launch failure\n"
+    )
+    assert diagnose([tmp_path], jobs=1).verdict.cause == cause

@@ -57,6 +57,7 @@ _NEXT = (
     ),
 )
 _UPTIME_OF_BOOT_NS = 600 * 10**9
+_RETRIES_NS = 60 * 10**9
 _COUNTERS = ("link_downed", "link_error_recovery", "link_down_events_phy", "carrier_changes")
 _UP = ("ACTIVE", "UP")
 
@@ -97,7 +98,18 @@ def _by_kernel(case: Case) -> list[Finding]:
     message = f"The link {first.device}{where} went down{times}.{hardware_findings.aside(case, same, weight)}"
     refs = [same[0].ref, *(e.ref for e in back[:1]), *(e.ref for e in same[1:3])]
     sure = 0.85 if len(same) > 1 or kernel_events.failed(case) else 0.7
+    if _healed(case, same, back):
+        sure = 0.4
+        message = f"{message[:-1]}, and came back well before the first failure."
     return [_found(case, refs, message, sure, weight, _subject(first.host, first.device), kernel_events.onset(same))]
+
+
+def _healed(case: Case, down: Sequence[KernelEvent], back: Sequence[KernelEvent]) -> bool:
+    """Whether the link was up again longer before the first failure than transports repeat what was lost."""
+    since = kernel_events.failing_since_ns(case)
+    last = max((e.time_ns for e in down if e.time_ns), default=None)
+    up = max((e.time_ns for e in back if e.time_ns), default=None)
+    return None not in (since, last, up) and last < up < since - _RETRIES_NS  # type: ignore[operator]
 
 
 def _at_boot(event: KernelEvent) -> bool:

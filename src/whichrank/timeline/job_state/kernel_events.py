@@ -65,6 +65,12 @@ def failed(case: Case) -> bool:
     return bool(case.troubles) or case.stands_still or any(process.warnings for process in case.nccl)
 
 
+def failing_since_ns(case: Case) -> int | None:
+    """When the first failure began, by the clocks of the ranks: who timed out had begun to wait as long before."""
+    waited = ((e.time_ns, e.number("ran_ms") or e.number("ms") or 0) for e in case.events if e.kind in _FAILURES)
+    return min((time_ns - ms * 10**6 for time_ns, ms in waited if time_ns), default=None)
+
+
 def weigh(case: Case, event: KernelEvent) -> Weight:
     """How much an event of the kernel may accuse: an old one, or one of a job that ran well, nobody."""
     whole = _weigh(case, event)
