@@ -17,6 +17,8 @@ _TROUBLE = re.compile(
     r"|invalid|unexpected|exceed|killed|abort|exception|differ|missing|inconsist",
     re.IGNORECASE,
 )
+_NO_STATEMENT = re.compile(r'(?:\[[^\]]{1,40}\]:?)?\s{0,40}(?:File "|"[A-Z][A-Z0-9_]{2,60}": |#\d{1,4} )')
+"""Frames of a stack, and variables in a captured environment."""
 _NUMBERS = re.compile(r"\d+")
 _LARGEST = 1 << 19
 """Of a longer file the beginning is read."""
@@ -53,6 +55,8 @@ def _trouble(items: Iterable[Item]) -> Iterator[tuple[str, int, str]]:
 
 
 def _accounted_for(line: str) -> bool:
-    """Whether it is known, and known to tell no cause: healthy jobs print it too, or it follows from a failure."""
+    """Whether it states nothing, or is known to tell no cause: healthy jobs print it, or it follows from a failure."""
+    if _NO_STATEMENT.match(line):
+        return True
     known = recognise(line)
     return bool(known) and all(signature.role in ("harmless", "consequence", "activity") for signature, _ in known)
