@@ -36,13 +36,13 @@ class Closeness(NamedTuple):
 
 def closest(lines: Iterable[tuple[int, str]]) -> list[Closeness]:
     """The causes that lines (with their numbers) come close to, the closest first."""
-    totals: Counter[str] = Counter()
+    totals: dict[str, float] = defaultdict(float)
     best: dict[str, tuple[float, int]] = {}
     for taken, (number, line) in enumerate(lines):
         if taken >= _MOST_LINES:
             break
         for cause, score in _of_line(line).items():
-            totals[cause] += score * score  # type: ignore[assignment]
+            totals[cause] += score * score
             best[cause] = max(best.get(cause, (0.0, 0)), (score, -number))
     ranked = sorted(totals.items(), key=lambda pair: (-pair[1], pair[0]))
     return [Closeness(cause, score, -best[cause][1]) for cause, score in ranked]
@@ -50,10 +50,10 @@ def closest(lines: Iterable[tuple[int, str]]) -> list[Closeness]:
 
 def _of_line(line: str) -> dict[str, float]:
     owners, postings = _index()
-    scores: Counter[int] = Counter()
+    scores: dict[int, float] = defaultdict(float)
     for word in set(_words(line[:_LONGEST])):
         for passage, weight in postings.get(word, ()):
-            scores[passage] += weight  # type: ignore[assignment]
+            scores[passage] += weight
     found: dict[str, float] = {}
     for passage, score in scores.items():
         found[owners[passage]] = max(found.get(owners[passage], 0.0), score)

@@ -28,9 +28,9 @@ from whichrank.records.sighting import Sighting
 NAME = "known_messages"
 
 FIRST, LAST = 50, 50
+"""Sightings kept per signature and process."""
 _SURE, _LOOKS = 16, 4096
 """Lines that look alike and are searched for everything, and looks that are told apart."""
-"""Sightings kept per signature and process."""
 _SPEAKERS, _MOST = 4096, 16384
 """Processes told apart, and sightings kept in all."""
 _A_NOTE = 1 << 16

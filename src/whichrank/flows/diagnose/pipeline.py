@@ -13,7 +13,7 @@ from whichrank.evidence.intake import collect
 from whichrank.facts import site
 from whichrank.fleet.local import Failure
 from whichrank.flows.diagnose.next_steps import filled, with_wanted
-from whichrank.flows.diagnose.reading import Outcome, Progress, outcomes_of
+from whichrank.flows.diagnose.reading import Outcome, Progress, is_prose, outcomes_of
 from whichrank.flows.diagnose.several_jobs import together
 from whichrank.flows.discovery import discover_rules
 from whichrank.model.contracts import Item, Reading, Rule
@@ -29,7 +29,6 @@ from whichrank.verdict.choose import Choice, choose
 from whichrank.verdict.fit import against
 
 Given = Path | Literal["-"]
-_LOGS = ("known_messages", "nccl_log", "torch_output", "reports", "quoted_code")
 
 
 def diagnose(
@@ -85,14 +84,9 @@ def _judged(
     if answer.verdict.cause == "unknown":
         from whichrank.flows.diagnose.unexplained import closest_causes
 
-        case.closest = closest_causes(item for item, outcome in outcomes if item.job in ("", job) and _is_text(outcome))
+        case.closest = closest_causes(item for item, outcome in outcomes if item.job in ("", job) and is_prose(outcome))
         answer = conclude(case, sources, why=why, progress=progress) if case.closest else answer
     return case, with_views(case, answer) if views else answer
-
-
-def _is_text(outcome: list[tuple[str, Reading]] | Failure) -> bool:
-    """Whether it is a log or prose, and not the state of a host or another format with names for everything."""
-    return not isinstance(outcome, Failure) and any(name in _LOGS for name, _ in outcome)
 
 
 def with_views(case: Case, answer: Diagnosis) -> Diagnosis:

@@ -150,6 +150,12 @@ def _readers_for(item: Item) -> list[Reader]:
     return chosen
 
 
+def is_prose(outcome: list[tuple[str, Reading]] | Failure) -> bool:
+    """Whether readers of running text had something to read: a log or a ticket, not the state of a host."""
+    of_text = {reader.NAME for reader in discover_readers() if _listens(reader) or getattr(reader, "BESIDE", False)}
+    return not isinstance(outcome, Failure) and any(name in of_text for name, _ in outcome)
+
+
 def _listens(reader: Reader) -> bool:
     return hasattr(reader, "Listener")
 

@@ -28,7 +28,7 @@ from typing import cast
 
 from whichrank.facts.fixes import fix
 from whichrank.facts.taxonomy import causes
-from whichrank.model.findings import Alternative, Category, Finding, NotEvaluated, Subject
+from whichrank.model.findings import Alternative, Category, Finding, NotEvaluated, Severity, Subject
 from whichrank.records.closest_cause import ClosestCause
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state.outcome import observed
@@ -65,7 +65,7 @@ def _quoted(one: ClosestCause) -> str:
 def _finding(
     first: ClosestCause,
     cause: str,
-    severity: str,
+    severity: Severity,
     sure: float,
     message: str,
     listed: tuple[Alternative, ...],
@@ -76,7 +76,7 @@ def _finding(
         code=CODE,
         cause=cause,
         category=observed(case) or (usual if cause != "unknown" else "unknown"),
-        severity=severity,  # type: ignore[arg-type]
+        severity=severity,
         confidence=sure,
         subject=Subject(),
         message=message,

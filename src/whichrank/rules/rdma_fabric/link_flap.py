@@ -58,6 +58,7 @@ _NEXT = (
 )
 _UPTIME_OF_BOOT_NS = 600 * 10**9
 _RETRIES_NS = 60 * 10**9
+"""Transports repeat what a short interruption lost no longer than this."""
 _COUNTERS = ("link_downed", "link_error_recovery", "link_down_events_phy", "carrier_changes")
 _UP = ("ACTIVE", "UP")
 
@@ -95,12 +96,11 @@ def _by_kernel(case: Case) -> list[Finding]:
     back = [e for e in case.hardware.of_kind("link_up") if (e.host, e.device) == (first.host, first.device)]
     times = f" {len(same)} times" if len(same) > 1 else ""
     where = f" of {first.host}" if first.host else ""
-    message = f"The link {first.device}{where} went down{times}.{hardware_findings.aside(case, same, weight)}"
+    healed = _healed(case, same, back)
+    then = ", and came back well before the first failure" if healed else ""
+    message = f"The link {first.device}{where} went down{times}{then}.{hardware_findings.aside(case, same, weight)}"
     refs = [same[0].ref, *(e.ref for e in back[:1]), *(e.ref for e in same[1:3])]
-    sure = 0.85 if len(same) > 1 or kernel_events.failed(case) else 0.7
-    if _healed(case, same, back):
-        sure = 0.4
-        message = f"{message[:-1]}, and came back well before the first failure."
+    sure = 0.4 if healed else 0.85 if len(same) > 1 or kernel_events.failed(case) else 0.7
     return [_found(case, refs, message, sure, weight, _subject(first.host, first.device), kernel_events.onset(same))]
 
 
