@@ -42,7 +42,7 @@ class RankSource(NamedTuple):
 
     name: str
     how: str
-    """call, attribute, environment, function, path method or queue method."""
+    """call, attribute, environment, function, path method, queue method or local directory."""
     kind: str
     """rank, first, last, part, host, time, random, file, queue or memory."""
     axis: str

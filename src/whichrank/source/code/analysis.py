@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.calling.signals import Interrupted
+from whichrank.source.code.evaluating.disks import local_options
 from whichrank.source.code.events import Event, Exit, Fork, Op, blocks
 from whichrank.source.code.frame import Frame
 from whichrank.source.code.index import Class, Function, Module, Project, dotted, last_name, resolve
+from whichrank.source.code.randomness import seeds
 from whichrank.source.code.statements.leaving import how_it_ends, quits
 from whichrank.source.code.unsure import Unsure
 from whichrank.source.code.values import (
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 # Calls are followed this deep; functions below are still read on their own.
 DEEPEST = 25
 MOST_READINGS = 3
-SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "manual_seed_all", "init_seeds", "fix_seed"})
-
-
 Holder: TypeAlias = Function | Class | Module
 
 
@@ -100,7 +98,8 @@ class Schedule:
 @dataclass(slots=True)
 class Analysis:
     project: Project
-    seeded: bool = False
+    seeded: frozenset[str] = frozenset()
+    """The libraries whose random numbers the program seeds alike on all ranks."""
     local_gradients: bool = False
     """Whether models are sharded, so that each rank sees a part of the gradients."""
     known: dict[tuple[Holder, str], Value] = field(default_factory=dict)
@@ -112,6 +111,8 @@ class Analysis:
     interrupted: Interrupted = field(default_factory=Interrupted)
     settings: dict[str, Taint] = field(default_factory=dict)
     """Attributes of configuration objects that some function sets by rank or host: `args.is_master`."""
+    local_options: frozenset[str] = frozenset()
+    """Options whose default is a path on a disk of this host."""
     noted: list[Noted] = field(default_factory=list)
     laters: list[Later] = field(default_factory=list)
     schedules: list[Schedule] = field(default_factory=list)
@@ -130,8 +131,9 @@ class Analysis:
 
     def run(self) -> None:
         """Read everything twice, what callers bring is known the second time; again while callbacks travel on."""
-        self.seeded = any(_seeds(module) for module in self.project.modules.values())
+        self.seeded = frozenset(name for module in self.project.modules.values() for name in seeds(module))
         modules = self.project.modules.values()
+        self.local_options = frozenset(name for module in modules for name in local_options(module))
         self.local_gradients = any(map(_shards, modules)) or not any(map(_wraps, modules))
         for module in self.project.modules.values():
             self.interrupted.add(module)
@@ -370,16 +372,6 @@ _WEIGHT = {"rank": 0, "part": 1, "data": 2, "exception": 3, "time": 4}
 def _asks_data(test: Value) -> bool:
     kinds = {origin.kind for origin in test.taint if isinstance(origin, Origin)}
     return bool(kinds) and "rank" not in kinds
-
-
-def _seeds(module: Module) -> bool:
-    """Whether the program seeds its random numbers alike on all ranks."""
-    for node in module.nodes:
-        if isinstance(node, ast.Call) and last_name(node.func) in SEEDS and node.args:
-            names = {last_name(n) for n in walk(node.args[0]) if isinstance(n, ast.Name | ast.Attribute)}
-            if not names & rank_sources("attribute").keys() and "get_rank" not in names:
-                return True
-    return False
 
 
 def _wraps(module: Module) -> bool:

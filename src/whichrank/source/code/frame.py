@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.calling.sources import is_setting, rank_value, setting_name
 from whichrank.source.code.evaluating.choices import AGREED_TAG
+from whichrank.source.code.evaluating.disks import default_tags
 from whichrank.source.code.evaluating.expressions import WORLD_NAMES, evaluate, reference
 from whichrank.source.code.events import (
     Event,
@@ -116,6 +117,8 @@ class Frame:
         taint: Taint = frozenset({ParamOrigin(self.function, name)})
         length: Taint = frozenset({ParamOrigin(self.function, name, length=True)})
         tags = brought.tags
+        if brought is UNKNOWN:
+            tags |= default_tags(self, name)
         if LOADER_NAME.fullmatch(name):
             tags |= {"loader"}
         if self._annotation(name) in QUEUES:

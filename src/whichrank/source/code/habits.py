@@ -85,11 +85,26 @@ def _no_device(module: Module, calls: dict[str, list[ast.Call]]) -> Iterator[Hab
     nccl = [c for c in inits if any(isinstance(n, ast.Constant) and n.value == "nccl" for n in walk(c))]
     if not nccl or any(_keyword(c, "device_id") is not None for c in inits) or "set_device" in calls:
         return
+    on_cpu = _groups_on_cpu(module)
     for call in calls.get("barrier", []):
         full = resolve(module, dotted(call.func)) if dotted(call.func) else ""
+        group = _keyword(call, "group") or (call.args[0] if call.args else None)
+        if group is not None and last_name(group) in on_cpu:
+            continue
         if full.startswith("torch.distributed") and _keyword(call, "device_ids") is None:
             said = "NCCL has to guess the device of this barrier, and no device was set"
             yield Habit("no device", place(module, call.lineno), said, (place(module, nccl[0].lineno),))
+
+
+def _groups_on_cpu(module: Module) -> set[str]:
+    """Names of groups that are made with Gloo or MPI."""
+    made = (n for n in module.nodes if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call))
+    return {
+        last_name(target)
+        for node in made
+        if any(isinstance(part, ast.Constant) and part.value in {"gloo", "mpi"} for part in walk(node.value))
+        for target in node.targets
+    }
 
 
 def _is_program(module: Module) -> bool:

@@ -6,7 +6,11 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.calling.spawning import spawned
+from whichrank.source.code.evaluating.disks import NODE_LOCAL
+from whichrank.source.code.evaluating.expressions import mixed
+from whichrank.source.code.evaluating.ordering import arranged
 from whichrank.source.code.evaluating.tensors import tensor
 from whichrank.source.code.index import Class, dotted, last_name
 from whichrank.source.code.paths.groups import WORLD_GROUP
@@ -129,7 +133,7 @@ def special(frame: Frame, made: Call) -> Value | None:
         if held is not None and (tags := held.tags & {"ddp", "fsdp", "deepspeed"}):
             return _forward(frame, made, min(tags))
     _schedule(frame, made)
-    for known in (_collection, _object, _wrapped, spawned, _clipped, tensor, _unwrapped):
+    for known in (_collection, _object, _wrapped, spawned, _clipped, tensor, _unwrapped, arranged):
         value = known(frame, made)
         if value is not None:
             return value
@@ -181,7 +185,9 @@ def _collection(frame: Frame, made: Call) -> Value | None:
 def _object(frame: Frame, made: Call) -> Value | None:
     """Objects of libraries that are known by what made them."""
     if made.name in _KINDS:
-        return Value(tags=_KINDS[made.name])
+        return Value(tags=_KINDS[made.name] | (mixed(made.args).tags & {NODE_LOCAL}))
+    if made.full in rank_sources("local directory"):
+        return Value(tags=frozenset({NODE_LOCAL}))
     if made.name == "Trainer" and made.full.split(".")[0] in _TRAINERS:
         return Value(tags=frozenset({_TRAINERS[made.full.split(".")[0]]}))
     if made.full in _GENERATORS:

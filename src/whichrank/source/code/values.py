@@ -60,6 +60,8 @@ class Value(NamedTuple):
     """The classes it may be an object of, where there are several."""
     fields: Mapping[Any, Value] | None = None
     """The values of a dictionary by key, or the keyword arguments of a partial."""
+    order: Taint = CLEAN
+    """Why the same elements may come in another order."""
 
     def tagged(self, *tags: str) -> Value:
         return self._replace(tags=self.tags | set(tags))
@@ -102,6 +104,7 @@ def join(values: Iterable[Value]) -> Value:
         functions_of(several),
         _kinds(several),
         _fields(several),
+        union(*(v.order for v in several)),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from whichrank.source.code.calling.implicit import operator_method
 from whichrank.source.code.evaluating.expressions import evaluate, mixed
+from whichrank.source.code.evaluating.ordering import REVERSED
 from whichrank.source.code.events import Risk
 from whichrank.source.code.index import Function
 from whichrank.source.code.statements.loops import COUNTER, elements, object_length
@@ -75,9 +76,11 @@ def _kept(function: Callable[..., Any] | None) -> Callable[[Frame, Call], Value]
             return UNKNOWN
         first = made.args[0]
         ranks = per_rank(function, *made.args) if function is not None and not made.keywords else None
-        return mixed(made.args)._replace(
-            length=first.length, ranks=ranks, tags=first.tags - {"set", "element", "itself"}, items=None
-        )
+        tags = first.tags - {"set", "element", "itself"}
+        if made.name == "reversed":
+            tags ^= {REVERSED}
+        order = CLEAN if made.name == "sorted" else first.order
+        return mixed(made.args)._replace(length=first.length, ranks=ranks, tags=tags, items=None, order=order)
 
     return keep
 

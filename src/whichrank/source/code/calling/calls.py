@@ -13,10 +13,12 @@ from whichrank.source.code.calling.builtin_calls import BUILTINS
 from whichrank.source.code.calling.sources import asked_environment, rank_value
 from whichrank.source.code.evaluating.choices import CARRIED, PRESENT
 from whichrank.source.code.evaluating.containers import looked_up
+from whichrank.source.code.evaluating.disks import NODE_LOCAL, on_this_host
 from whichrank.source.code.evaluating.expressions import ALIAS, WRAPPERS, evaluate, mixed
 from whichrank.source.code.events import Event, Fork, Risk
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
 from whichrank.source.code.paths import groups
+from whichrank.source.code.randomness import library_of
 from whichrank.source.code.values import (
     UNKNOWN,
     WORLD,
@@ -241,9 +243,11 @@ def _source(frame: Frame, made: Call) -> Value | None:
     if known is not None:
         if known.kind == "random" and "generator" in made.keywords:
             return Value(made.keywords["generator"].taint)
-        if known.kind == "random" and frame.analysis.seeded:
+        if known.kind == "random" and library_of(made.full) in frame.analysis.seeded:
             return UNKNOWN
-        value = rank_value(frame, made.node, f"{made.full}()", known.kind, known.axis)
+        local = known.kind == "file" and on_this_host(made.args)
+        what = f"{made.full}() on a disk of this host" if local else f"{made.full}()"
+        value = rank_value(frame, made.node, what, "host" if local else known.kind, known.axis)
         return value._replace(length=value.taint)
     for how, words in (
         ("path method", ("path", "file", "ckpt", "checkpoint", "dir")),
@@ -252,12 +256,17 @@ def _source(frame: Frame, made: Call) -> Value | None:
         method = rank_sources(how).get(made.name)
         hint = made.receiver_text.rpartition(".")[2].lower()
         named = any(word in hint for word in words[:-1]) or hint == words[-1] or hint.endswith(f"_{words[-1]}")
-        if method is not None and (named or how.split()[0] in made.receiver.tags):
-            value = rank_value(frame, made.node, f"{made.receiver_text}.{made.name}()", method.kind, method.axis)
+        local = method is not None and method.kind == "file" and on_this_host([made.receiver])
+        if method is not None and (named or local or how.split()[0] in made.receiver.tags):
+            what = f"{made.receiver_text}.{made.name}()" + (" on a disk of this host" if local else "")
+            value = rank_value(frame, made.node, what, "host" if local else method.kind, method.axis)
             return value.tagged("optional") if how == "queue method" else value
     if made.name in {"get", "getenv", "pop"} and ("environ" in made.receiver_text or made.full == "os.getenv"):
         first = made.node.args[0] if made.node.args else None
-        return asked_environment(frame, made.node, first)
+        asked = asked_environment(frame, made.node, first)
+        if len(made.args) > 1 and on_this_host(made.args[1:]):  # os.environ.get("WORK", "/tmp/work")
+            return asked.tagged(NODE_LOCAL)
+        return asked
     return None
 
 

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from whichrank.facts.collectives import rank_sources
+from whichrank.source.code.evaluating.disks import asked_directory
 from whichrank.source.code.values import (
     UNKNOWN,
     WORLD,
@@ -55,6 +56,8 @@ def environment(frame: Frame, node: ast.AST, name: object) -> Value:
     """One variable of the environment."""
     source = rank_sources("environment").get(str(name))
     if source is None:
+        if (directory := asked_directory(name)) is not None:
+            return directory
         return constant(WORLD) if name == "WORLD_SIZE" else UNKNOWN
     value = rank_value(frame, node, f"the environment variable {name}", source.kind, source.axis)
     return value._replace(ranks=per_rank(str, value))

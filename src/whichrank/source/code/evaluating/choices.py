@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from whichrank.source.code.evaluating.disks import NODE_LOCAL
+from whichrank.source.code.evaluating.ordering import other_order
 from whichrank.source.code.index import Function
 from whichrank.source.code.values import (
     CLEAN,
@@ -19,7 +21,7 @@ from whichrank.source.code.values import (
 
 AGREED_TAG = "agreed"
 """Marks what came out of a collective and is the same on all ranks."""
-CARRIED = frozenset({"wrapped_output", AGREED_TAG})
+CARRIED = frozenset({"wrapped_output", AGREED_TAG, NODE_LOCAL})
 """Tags that what is computed from a value keeps."""
 PRESENT = object()
 """Something of which only that it is there is known."""
@@ -69,7 +71,8 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
             tags |= {"optional"}
         if _other_type(one, two):
             tags = frozenset(tag for tag in tags if not tag.startswith(("dtype:", "cast:"))) | {"dtype differs"}
-        merged = merged._replace(taint=union(merged.taint, test.taint), length=shape, tags=tags)
+        order = union(merged.order, test.taint) if other_order(one, two) else merged.order
+        merged = merged._replace(taint=union(merged.taint, test.taint), length=shape, tags=tags, order=order)
         if test.ranks is not None and _is_none(one) != _is_none(two) and merged.ranks is None:
             there = not _is_none(one)
             merged = merged._replace(ranks=tuple(PRESENT if bool(t) is there else None for t in test.ranks))

@@ -31,6 +31,14 @@ def within_world(ranks: tuple[Any, ...] | None, *operands: Value) -> tuple[Any, 
     return ranks
 
 
+def not_by_chance(ranks: tuple[Any, ...] | None, *operands: Value) -> tuple[Any, ...] | None:
+    """Nothing where four ranks are too few to see a difference: `rank - rank % 8` is 0 for all of them."""
+    if ranks is None or len(set(map(str, ranks))) > 1:
+        return ranks
+    local = any(operand.ranks is not None and len(set(map(str, operand.ranks))) > 1 for operand in operands)
+    return None if local else ranks
+
+
 def _beyond(value: Any) -> bool:
     if isinstance(value, list | tuple | range | set):
         return any(map(_beyond, value))

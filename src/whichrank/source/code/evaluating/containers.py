@@ -17,6 +17,7 @@ from whichrank.source.code.values import (
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
 
+_ROUNDED_UP = re.compile(r"\bceil\b|- 1\) *// *\w|-\(-|cdiv|div_up|divup")
 _PADDED = re.compile(r"pad|extend\(|\+=? *\w+\[:|cycle|repeat|% *len")
 
 
@@ -85,4 +86,4 @@ def equal_chunk(frame: Frame, node: ast.Slice) -> bool:
     body = frame.function.node
     lines = frame.function.module.lines[body.lineno - 1 : body.end_lineno] if body is not None else []
     text = "\n".join(lines)
-    return "ceil" not in text or _PADDED.search(text) is not None
+    return _ROUNDED_UP.search(text) is None or _PADDED.search(text) is not None

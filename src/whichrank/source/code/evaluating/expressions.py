@@ -11,8 +11,10 @@ from whichrank.facts.collectives import collectives, rank_sources
 from whichrank.source.code.calling import implicit
 from whichrank.source.code.calling.sources import KEYS, asked_environment, is_setting, rank_value, setting_name
 from whichrank.source.code.evaluating.choices import CARRIED, chosen, in_doubt, logic
-from whichrank.source.code.evaluating.comparing import COMPARE, chain, within_world
+from whichrank.source.code.evaluating.comparing import COMPARE, chain, not_by_chance, within_world
 from whichrank.source.code.evaluating.containers import equal_chunk, looked_up, part_of
+from whichrank.source.code.evaluating.disks import NODE_LOCAL, is_local_path
+from whichrank.source.code.evaluating.ordering import REVERSED
 from whichrank.source.code.events import Fork
 from whichrank.source.code.index import Class, Function, Module, dotted, from_lambda, last_name, resolve
 from whichrank.source.code.paths.groups import WORLD_GROUP, is_world
@@ -52,6 +54,8 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 _SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 _MASK = frozenset({"mask"})
 DEVICE_NUMBER = "device number"
+COLUMNS = "columns"
+"""Marks a place in a shape that is not the first: a filter keeps fewer rows, not fewer columns."""
 _SMALL = 1 << 20
 _MOST_FIELDS = 40
 
@@ -77,6 +81,8 @@ def mixed(parts: list[Value]) -> Value:
 
 
 def _constant(_frame: Frame, node: ast.Constant) -> Value:
+    if is_local_path(node.value):
+        return constant(node.value).tagged(NODE_LOCAL)
     return constant(node.value)
 
 
@@ -125,6 +131,8 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
         set_by = frame.analysis.settings.get(setting_name(text))
         if set_by:
             return Value(union(base.taint, set_by))
+        if node.attr in frame.analysis.local_options:
+            return Value(tags=frozenset({NODE_LOCAL}))
     known = not own and not base.taint and text and node.attr != "grad"
     return reference(frame, text) if known else _part(frame, node, base)
 
@@ -184,6 +192,8 @@ def _binary(frame: Frame, node: ast.BinOp) -> Value:
         ranks = per_rank(function, left, right) if function is not None and _plain(left, right) else None
         if isinstance(node.op, ast.FloorDiv):
             ranks = within_world(ranks, left, right)
+        elif isinstance(node.op, ast.Sub):
+            ranks = not_by_chance(ranks, left, right)
         length = union(left.length, right.length)
     if isinstance(node.op, ast.Div) and "path" in left.tags:
         return result.tagged("path")
@@ -280,7 +290,10 @@ def _slice(frame: Frame, base: Value, node: ast.Slice) -> Value:
     ends = [evaluate(frame, end) for end in (node.lower, node.upper, node.step) if end is not None]
     marks = union(*(end.taint for end in ends))
     length = CLEAN if equal_chunk(frame, node) else marks
-    return Value(union(base.taint, marks), union(base.length, length), base.tags & (CARRIED | {"loader", "set"}))
+    tags = base.tags & (CARRIED | {"loader", "set"})
+    if node.step is not None and ast.unparse(node.step) == "-1":
+        tags |= {REVERSED}
+    return Value(union(base.taint, marks), union(base.length, length), tags, order=base.order)
 
 
 def _subscript(frame: Frame, node: ast.Subscript) -> Value:
@@ -292,7 +305,11 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
         source = rank_sources("attribute")[key]
         return rank_value(frame, node, ast.unparse(node), source.kind, source.axis)
     if isinstance(node.slice, ast.Slice):
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and _columns(node.slice.lower):
+            return mixed([base]).tagged(COLUMNS)
         return _slice(frame, base, node.slice)
+    if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and _columns(node.slice):
+        return mixed([base]).tagged(COLUMNS)
     index = evaluate(frame, node.slice)
     drawn = implicit.operator_method(frame, base, node, "__getitem__")
     if drawn is not None and drawn.thing is not None:
@@ -310,6 +327,13 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
         length |= {Origin("data", "a mask keeps another number of elements on every rank", *frame.at(node))}
     taint = union(base.taint, index.taint)
     return Value(taint, length, base.tags & CARRIED, ranks) if taint or ranks is not None or length else UNKNOWN
+
+
+def _columns(index: ast.expr | None) -> bool:
+    """Whether a place in a shape is not the first: `shape[1]`, `shape[-1]`, `shape[1:]`."""
+    if isinstance(index, ast.UnaryOp):
+        index = index.operand
+    return isinstance(index, ast.Constant) and isinstance(index.value, int) and index.value > 0
 
 
 def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
@@ -340,7 +364,9 @@ def _formatted(frame: Frame, node: ast.JoinedStr) -> Value:
     parts = [evaluate(frame, part.value) for part in node.values if isinstance(part, ast.FormattedValue)]
     for part in parts:
         implicit.operator_method(frame, part, node, "__format__", "__str__", "__repr__")
-    return mixed(parts)._replace(tags=NO_TAGS)
+    first = node.values[0] if node.values else None
+    root = evaluate(frame, first.value if isinstance(first, ast.FormattedValue) else first) if first else UNKNOWN
+    return mixed(parts)._replace(tags=root.tags & {NODE_LOCAL})
 
 
 def _lambda(frame: Frame, node: ast.Lambda) -> Value:

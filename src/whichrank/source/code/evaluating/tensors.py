@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
 
 _SHAPED = frozenset({"zeros", "ones", "empty", "full", "randn", "rand", "arange", "new_empty", "new_zeros", "new_ones"})
+_FROM_DATA = frozenset({"torch.tensor", "torch.as_tensor", "torch.full_like", "torch.zeros_like", "torch.ones_like"})
+_COUNTS = frozenset({"bincount", "histc"})
 _DTYPES = {
     "half": "float16",
     "float": "float32",
@@ -33,7 +35,7 @@ def tensor(frame: Frame, made: Call) -> Value | None:
     """Shapes and types of tensors."""
     if made.name in _SHAPED and (made.full.startswith("torch.") or made.name.startswith("new_")):
         taint = (
-            union(*(value.taint for value in made.args))
+            union(*(value.taint for value in made.args if "columns" not in value.tags))
             if made.name != "full"
             else made.args[0].taint
             if made.args
@@ -44,7 +46,7 @@ def tensor(frame: Frame, made: Call) -> Value | None:
         random = made.name in {"randn", "rand"}
         own = (
             frozenset({Origin("random", f"torch.{made.name}()", *frame.at(made.node))})
-            if random and not frame.analysis.seeded
+            if random and "torch" not in frame.analysis.seeded
             else CLEAN
         )
         own = union(own, made.keywords.get("generator", UNKNOWN).taint)
@@ -65,12 +67,26 @@ def tensor(frame: Frame, made: Call) -> Value | None:
             ):
                 kept = frozenset(t for t in kept if not t.startswith(("dtype:", "cast:"))) | {f"cast:{node.attr}"}
         return made.receiver._replace(tags=kept, ranks=None)
-    if made.full == "torch.tensor" and made.args:
-        first = made.args[0]
-        return Value(first.taint, first.length, frozenset({f"dtype:{_dtype(made)}"}))
+    if made.full in _FROM_DATA and made.args:
+        first, tags = made.args[0], frozenset({f"dtype:{_dtype(made)}"})
+        taint = first.taint
+        if (other := _local_type(made)) is not None:
+            taint, tags = union(taint, other.taint), tags | {"dtype differs"}
+        return Value(taint, first.length, tags)
+    if made.name in _COUNTS and not made.receiver.tags & {"agreed"}:
+        return _counted(frame, made)
     if made.name == "chunk":
         return Value(made.receiver.taint, CLEAN, made.receiver.tags & {"wrapped_output"})
     return None
+
+
+def _counted(frame: Frame, made: Call) -> Value:
+    """How often each value occurs in this rank's tensor: as many numbers on every rank, but others."""
+    given = [*made.args[:1], made.receiver]
+    if any("agreed" in value.tags for value in given):
+        return UNKNOWN
+    origin = Origin("data", f"{made.name}() counts what this rank has", *frame.at(made.node))
+    return Value(union(*(value.taint for value in given), frozenset({origin})))
 
 
 def _local_type(made: Call) -> Value | None:

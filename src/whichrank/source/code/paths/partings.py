@@ -284,6 +284,9 @@ class Judge:
             shape = "loop"
             if "set" in event.test.tags and not reasons:
                 reasons = [Origin("order", "a set of strings has another order in every process", *self.at(event.line))]
+            if event.test.order and not reasons:
+                found = self.analysis.resolve(event.test.order)
+                reasons = [Origin("order", f"the order of the elements depends on {o.what}", o.file, o.line) for o in found]
         if not reasons:
             return
         body = self.concerned(self.sequences.of(event.body), event.test, reasons)

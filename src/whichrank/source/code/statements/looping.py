@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.source.code.calling import implicit
 from whichrank.source.code.evaluating.expressions import evaluate
+from whichrank.source.code.evaluating.ordering import order_of, picks
 from whichrank.source.code.events import (
     Enter,
     Event,
@@ -60,7 +61,8 @@ def for_loop(frame: Frame, node: ast.For | ast.AsyncFor) -> bool:
             text = ast.unparse(node.iter)[:160]
             length = union(counted.length, frame.ran_out[-1])
             loop = Loop("for", text, node.lineno, events, length, joined=frame.joined > 0)
-            loop.test = Value(ranks=counted.ranks, tags=source.tags)
+            order = order_of(source)
+            loop.test = Value(ranks=counted.ranks, tags=source.tags, order=order if order and picks(node) else CLEAN)
             frame.emit(loop if not source.holds else _chosen(loop))
     left = frame.loops.pop() - counted.length
     frame.ran_out.pop()

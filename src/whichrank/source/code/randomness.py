@@ -1,0 +1,30 @@
+"""Random numbers: which generators a program seeds, and which of them a call draws from."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from whichrank.facts.collectives import rank_sources
+from whichrank.source.code.index import Module, dotted, last_name, resolve
+from whichrank.source.nodes import walk
+
+LIBRARIES = ("torch", "numpy", "random")
+_SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "manual_seed_all", "init_seeds", "fix_seed"})
+
+
+def seeds(module: Module) -> Iterator[str]:
+    """The libraries whose generators a file seeds alike on all ranks; a helper of another library seeds all."""
+    for node in module.nodes:
+        if isinstance(node, ast.Call) and last_name(node.func) in _SEEDS and node.args:
+            names = {last_name(n) for n in walk(node.args[0]) if isinstance(n, ast.Name | ast.Attribute)}
+            if not names & rank_sources("attribute").keys() and "get_rank" not in names:
+                text = dotted(node.func)
+                library = library_of(resolve(module, text) if text else "")
+                yield from (library,) if library else LIBRARIES
+
+
+def library_of(full: str) -> str:
+    """The library whose generator a function uses; empty where no seed helps: `uuid.uuid4`."""
+    root = full.partition(".")[0]
+    return root if root in LIBRARIES else ""
