@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from whichrank.source.code.calling.signals import Interrupted
+from whichrank.source.code.evaluating.choices import other_type
 from whichrank.source.code.evaluating.disks import local_options
 from whichrank.source.code.events import Event, Exit, Fork, Op, blocks
 from whichrank.source.code.frame import Frame
@@ -108,11 +109,17 @@ class Analysis:
     summaries: dict[Function, Summary] = field(default_factory=dict)
     closures: dict[Function, dict[str, Value]] = field(default_factory=dict)
     attributes: dict[tuple[Class, str], Value | None] = field(default_factory=dict)
+    looking: set[tuple[Class, str]] = field(default_factory=set)
+    """Attributes that are being looked for."""
     interrupted: Interrupted = field(default_factory=Interrupted)
     settings: dict[str, Taint] = field(default_factory=dict)
     """Attributes of configuration objects that some function sets by rank or host: `args.is_master`."""
+    averages: bool = False
+    """Whether a model is wrapped so that backward passes reduce gradients."""
     local_options: frozenset[str] = frozenset()
     """Options whose default is a path on a disk of this host."""
+    members: dict[Class, set[Taint]] = field(default_factory=dict)
+    """Classes whose objects are collected in containers, with the conditions under which that happens."""
     noted: list[Noted] = field(default_factory=list)
     laters: list[Later] = field(default_factory=list)
     schedules: list[Schedule] = field(default_factory=list)
@@ -133,6 +140,7 @@ class Analysis:
         """Read everything twice, what callers bring is known the second time; again while callbacks travel on."""
         self.seeded = frozenset(name for module in self.project.modules.values() for name in seeds(module))
         modules = self.project.modules.values()
+        self.averages = any(map(_averages, modules))
         self.local_options = frozenset(name for module in modules for name in local_options(module))
         self.local_gradients = any(map(_shards, modules)) or not any(map(_wraps, modules))
         for module in self.project.modules.values():
@@ -210,7 +218,8 @@ class Analysis:
         value = join(frame.returns)
         if frame.left and any(v.ranks is not None and v.ranks[0] is None for v in frame.returns):
             value = value._replace(tags=value.tags | {"optional"})
-        return value
+        apart = frame.left and value.taint and any(other_type(frame.returns[0], other) for other in frame.returns[1:])
+        return value.tagged("dtype differs") if apart else value
 
     def brought(self, function: Function, name: str) -> Value:
         """What the callers of a function pass for one parameter."""
@@ -247,10 +256,15 @@ class Analysis:
     def attribute(self, owner: Class, name: str) -> Value | None:
         """What the methods of a class assign to an attribute of self."""
         key = (owner, name)
+        if key in self.looking:
+            for method in owner.writers.get(name, ()):  # one of them is being read: who asks now is read again
+                self.unsure.touch(method)
+            return None
         if key not in self.attributes:
-            self.attributes[key] = None  # while it is looked for
+            self.looking.add(key)
             with self.unsure.apart() as seen:
                 value = self._written(owner, name, 0)
+            self.looking.discard(key)
             self.attributes[key] = self.interrupted.seen_on_self(value, name) if value is not None else None
             if seen.open:
                 return self.attributes.pop(key)  # a method that assigns it is being read: not all is known yet
@@ -357,6 +371,16 @@ class Analysis:
         if root.taint or reduction.taint or payload.length or "dtype differs" in payload.tags:
             self.noted.append(Noted(op, root, reduction, payload, spec))
 
+    def registered(self, kinds: Iterable[Class], by: Taint) -> None:
+        """Objects of these classes are put into a container, on the ranks that a condition lets through."""
+        for kind in kinds:
+            self.members.setdefault(kind, set()).add(by)
+
+    def some_have(self, kind: Class) -> Taint:
+        """Why only some ranks have put an object of a class into a container; nothing where all have."""
+        found = self.members.get(kind, set())
+        return union(*found) if found and all(any(isinstance(o, Origin) for o in by) for by in found) else CLEAN
+
     def later(self, kind: str, target: object, function: Function, line: int) -> None:
         if isinstance(target, Function):
             self.laters.append(Later(kind, target, function, line))
@@ -378,6 +402,13 @@ def _wraps(module: Module) -> bool:
     """Whether something else than the program itself averages gradients."""
     names = {part for name in module.imports.values() for part in name.split(".")}
     return bool(names & _AVERAGING)
+
+
+def _averages(module: Module) -> bool:
+    """Whether a file wraps a model: `DDP(model)`, `fully_shard(model)`."""
+    if not module.trains and not any("parallel" in name or "fsdp" in name for name in module.imports.values()):
+        return False
+    return any("DistributedDataParallel" in line or "fully_shard(" in line or "DDP(" in line for line in module.lines)
 
 
 def _shards(module: Module) -> bool:

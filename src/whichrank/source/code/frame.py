@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whichrank.facts.collectives import rank_sources
+from whichrank.source.code.calling.silencing import SWITCHES, set_by
 from whichrank.source.code.calling.sources import is_setting, rank_value, setting_name
 from whichrank.source.code.evaluating.choices import AGREED_TAG
 from whichrank.source.code.evaluating.disks import default_tags
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from whichrank.source.code.analysis import Analysis
 
 NESTED = frozenset({"setdefault", "get"})
+FAILED_HOOKS = frozenset({"sys.excepthook", "threading.excepthook"})
+"""What Python calls on the rank that failed."""
 
 
 class Frame:
@@ -84,6 +87,8 @@ class Frame:
         self.fills: dict[str, Taint] = {}
         """What is put into containers that callers passed."""
         self.no_sync = self.joined = self.trying = self.alone = 0
+        self.quiet_by: Taint = CLEAN
+        """Conditions under which this rank's backward pass does not reduce gradients."""
         self.generator = False
         self.splits = 0
         """Conditions so far on which ranks differ."""
@@ -97,7 +102,8 @@ class Frame:
         if function.node is not None:
             for rest in (function.node.args.vararg, function.node.args.kwarg):
                 if rest is not None:
-                    self.env[rest.arg] = analysis.known.get((function, rest.arg), UNKNOWN)
+                    given = analysis.known.get((function, rest.arg), UNKNOWN)
+                    self.env[rest.arg] = given._replace(taint=given.taint | {ParamOrigin(function, rest.arg)})
 
     def at(self, node: ast.AST) -> tuple[str, int]:
         return self.function.module.label, getattr(node, "lineno", 1)
@@ -223,6 +229,10 @@ class Frame:
         if not text:
             return
         self.paths[text] = value
+        if target.attr in SWITCHES:
+            set_by(self, value)
+        elif text in FAILED_HOOKS and isinstance(value.thing, Function):
+            self.analysis.later("callback", value.thing, self.function, target.lineno)
         if value.taint and is_setting(text):
             self.analysis.setting(setting_name(text), value.taint)
         holder = self.env.get(text.rpartition(".")[0], UNKNOWN)
@@ -250,6 +260,8 @@ class Frame:
         text = dotted(holder)
         if grows and text.startswith("self.") and text.count(".") == 1:
             self.grows.add(text[5:])
+        if grows and value.kinds and not any(isinstance(origin, ParamOrigin) for origin in value.taint):
+            self.analysis.registered(value.kinds, union(*self.control, self.left))
         if value.holds or (grows and value.kinds):
             self._registered(text, Value(holds=value.holds, kinds=value.kinds if grows else ()))
         elif text.startswith("self.") and text.count(".") == 1 and self.owner is not None:

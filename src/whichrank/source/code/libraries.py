@@ -69,6 +69,8 @@ def is_a(frame: Frame, made: Call, tag: str) -> bool:
         return not own and not (tag == "wrapped_output" and frame.no_sync)
     if tag in {"ddp", "fsdp"}:
         return False
+    if tag == "wrapped_output":
+        return made.name == "backward" and _of_wrapped(frame, made)
     if tag == "trainer":
         return made.receiver_text in {"trainer", "self.trainer"} and _uses(frame, "lightning")
     if tag == "hf_trainer":
@@ -81,6 +83,12 @@ def is_a(frame: Frame, made: Call, tag: str) -> bool:
         return False
     named = NAMED.get(tag)
     return named is not None and bool(made.receiver_text) and named.search(made.receiver_text) is not None
+
+
+def _of_wrapped(frame: Frame, made: Call) -> bool:
+    """`loss.backward()` where it is not known what made the loss, and the project wraps its model."""
+    unknown = not made.receiver.tags and not any(isinstance(origin, Origin) for origin in made.receiver.taint)
+    return unknown and frame.analysis.averages and not frame.no_sync and "loss" in made.receiver_text.lower()
 
 
 def _is_hf_trainer(frame: Frame, made: Call) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from whichrank.records.code import Disagreement, Habit, ProgramCase, Reason
+from whichrank.records.code import Disagreement, Habit, Parting, ProgramCase, Reason
 from whichrank.source.code.analysis import Analysis, Noted
 from whichrank.source.code.habits import called_names, habits
 from whichrank.source.code.index import Module, Project, dotted, last_name, resolve
@@ -14,6 +14,7 @@ from whichrank.source.code.paths.pairings import pairings
 from whichrank.source.code.paths.partings import Judge
 from whichrank.source.code.values import Origin
 
+_DECISIONS = frozenset({"file", "host", "time", "random", "memory", "queue"})
 _DYNAMIC = {"exec": "exec()", "eval": "eval()", "__import__": "__import__()", "import_module": "import_module()"}
 
 
@@ -32,13 +33,22 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
             analysis.too_deep.append(function)
     judge.judge_later()
     judge.judge_groups()
-    case = ProgramCase(judge.partings, judge.disagreements, pairings(analysis), operations=analysis.operations)
+    case = ProgramCase(list(_once(judge.partings)), judge.disagreements, pairings(analysis), operations=analysis.operations)
     case.disagreements += _disagreements(analysis)
     called = frozenset(name for module in project.modules.values() for name in called_names(module))
     for module in project.modules.values():
         case.habits += habits(module, called)
     case.habits += _schedules(analysis)
     return case, analysis
+
+
+def _once(partings: list[Parting]) -> Iterator[Parting]:
+    """One decision, told once: not again for the loops that follow from it, `range(start, …)` after a resume."""
+    decided = {parting.reasons for parting in partings if parting.shape not in {"loop", "while"}}
+    for parting in partings:
+        follows = parting.shape == "loop" and len(parting.reasons) == 1 and parting.reasons[0].kind in _DECISIONS
+        if not (follows and parting.reasons in decided):
+            yield parting
 
 
 def _disagreements(analysis: Analysis) -> Iterator[Disagreement]:
@@ -73,7 +83,7 @@ def _reduction(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
 def _payload(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
     payload, op = noted.payload, noted.op
     reasons = analysis.resolve(payload.taint) if "dtype differs" in payload.tags else []
-    if any(reason.kind == "rank" for reason in reasons) and not op.group:
+    if any(reason.kind in {"rank", "data"} for reason in reasons) and not op.group:
         yield Disagreement("dtype", operation(op), _reasons(analysis, reasons), "its type differs between ranks")
     reasons = [o for o in analysis.resolve(payload.length) if o.kind in {"rank", "data"}]
     if reasons and op.kind == "collective" and not op.group:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.source.code.evaluating.expressions import mixed
 from whichrank.source.code.index import Class, Function, last_name
-from whichrank.source.code.values import Value
+from whichrank.source.code.values import Value, functions_of, objects_of
 from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def bound(made: Call, target: Function) -> dict[str, Value]:
     rest, others = target.node.args.vararg, target.node.args.kwarg
     if rest is not None and len(values) > len(params):
         more = tuple(values[len(params) :])
-        found[rest.arg] = mixed(list(more))._replace(items=more)
+        found[rest.arg] = mixed(list(more))._replace(items=more, holds=functions_of(more), kinds=objects_of(more))
     if others is not None and (unknown := {name: v for name, v in given.items() if name not in target.params}):
         found[others.arg] = mixed(list(unknown.values()))._replace(fields=unknown)
     return found

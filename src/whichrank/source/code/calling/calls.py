@@ -10,8 +10,9 @@ from whichrank.facts.collectives import Argument, RankSource, rank_sources
 from whichrank.source.code import libraries
 from whichrank.source.code.calling import entering, operations, targets
 from whichrank.source.code.calling.builtin_calls import BUILTINS
+from whichrank.source.code.calling.silencing import switched
 from whichrank.source.code.calling.sources import asked_environment, rank_value
-from whichrank.source.code.evaluating.choices import CARRIED, PRESENT
+from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED, PRESENT
 from whichrank.source.code.evaluating.containers import looked_up
 from whichrank.source.code.evaluating.disks import NODE_LOCAL, on_this_host
 from whichrank.source.code.evaluating.expressions import ALIAS, WRAPPERS, evaluate, mixed
@@ -58,6 +59,8 @@ _LISTS = frozenset({"listdir", "glob", "iglob", "readlines", "read_parquet", "re
 _MOST_KINDS = 3
 _TRANSLATES = frozenset({"get_global_rank", "get_group_rank"})
 """The number in one group for a number in another: of any rank, not of this one."""
+_NOT_FINITE = frozenset({"isnan", "isinf", "isfinite"})
+_REDUCED = re.compile(r"reduced|global|synced|gathered|avg|mean|total|config|args")
 LOOKUPS = frozenset({"get", "pop", "setdefault"})
 READS = frozenset({"open", "read_text", "read_bytes", "urlopen", "load", "loads", "read_csv", "imread", "load_image"})
 
@@ -106,6 +109,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
     source = _source(frame, made)
     if source is not None:
         return source
+    switched(frame, made)
     plain = isinstance(made.node.func, ast.Name) or made.full in QUALIFIED
     builtin = BUILTINS.get(made.name) if plain else None
     if builtin is not None:
@@ -183,10 +187,23 @@ def _of_each_kind(frame: Frame, made: Call) -> Value | None:
     methods = tuple(dict.fromkeys(method for method in found if method is not None))
     if len(methods) > 1 and made.receiver.taint:  # of one class on some ranks, of another on others
         return _dispatched(frame, made, made.receiver._replace(ranks=None), methods)
-    results = [entering.enter(frame, made, method) for method in methods]
+    results = [_of_kind(frame, made, kind, method) for kind, method in zip(made.receiver.kinds, found, strict=True)
+               if method is not None]
     if len(results) > _MOST_KINDS:  # one of many back ends: what some of them answer says nothing about the one in use
         return UNKNOWN
     return join(results) if results else None
+
+
+def _of_kind(frame: Frame, made: Call, kind: Class, method: Function) -> Value:
+    """A method of one of the objects in a container: a branch where only some ranks have put it there."""
+    by = frame.analysis.some_have(kind)
+    if not by:
+        return entering.enter(frame, made, method)
+    kept, frame.out = frame.out, []
+    result = entering.enter(frame, made, method)
+    events, frame.out = frame.out, kept
+    frame.emit(Fork(Value(by), f"has a {kind.name}", made.node.lineno, events, []))
+    return result
 
 
 def _param(frame: Frame, func: ast.expr) -> str:
@@ -239,6 +256,8 @@ def _source(frame: Frame, made: Call) -> Value | None:
     if made.name in {"step", "reset", "rollout", "collect"} and _ENVIRONMENT.search(made.receiver_text):
         origin = Origin("data", f"the simulation of this rank ({made.receiver_text})", *frame.at(made.node))
         return Value(frozenset({origin}))
+    if made.name in _NOT_FINITE and (own := _own_loss(frame, made)) is not None:
+        return own
     known = rank_sources("function").get(made.full)
     if known is not None:
         if known.kind == "random" and "generator" in made.keywords:
@@ -270,6 +289,18 @@ def _source(frame: Frame, made: Call) -> Value | None:
     return None
 
 
+def _own_loss(frame: Frame, made: Call) -> Value | None:
+    """`torch.isnan(loss)`: one rank's loss, where nothing says that it was reduced over the ranks."""
+    node = made.node.args[0] if made.node.args else getattr(made.node.func, "value", None)
+    value = made.args[0] if made.args else made.receiver
+    text = ast.unparse(node).lower() if node is not None else ""
+    if "loss" not in text or _REDUCED.search(text) or AGREED_TAG in value.tags or value.ranks is not None:
+        return None
+    if any(isinstance(origin, Origin) for origin in value.taint):
+        return None
+    return Value(value.taint | {Origin("data", f"{made.name}() of this rank's loss", *frame.at(made.node))})
+
+
 def _unknown(frame: Frame, made: Call) -> Value:
     """A call into a library: what it gets may show in what it returns."""
     if made.name in FILLS and isinstance(made.node.func, ast.Attribute):
@@ -278,7 +309,8 @@ def _unknown(frame: Frame, made: Call) -> Value:
             for key, value in named.items():
                 frame.put_into(made.node.func.value, value, key=key)
         else:
-            put = mixed(made.args)._replace(holds=functions_of(made.args), kinds=objects_of(made.args))
+            inside = [item for value in made.args for item in (value.items or (value,))]
+            put = mixed(made.args)._replace(holds=functions_of(inside), kinds=objects_of(inside))
             frame.put_into(made.node.func.value, put, grows=True)
     elif made.name.endswith("_") and made.args and isinstance(made.node.func, ast.Attribute):
         frame.put_into(made.node.func.value, mixed(made.args))  # add_(), copy_() and the like

@@ -22,7 +22,7 @@ def tries_again(project: Project, function: Function, before: int) -> int:
         text = dotted(inner)
         found = project.find(resolve(function.module, text)) if text else None
         again = _catches(found) if isinstance(found, Function) else _AGAIN.search(last_name(inner)) is not None
-        if again and _calls_before(function, before):
+        if again and calls_before(function, before):
             return item.lineno
     return 0
 
@@ -43,7 +43,7 @@ def _calls(node: ast.AST, names: set[str]) -> bool:
     return any(isinstance(part, ast.Call) and last_name(part.func) in names for part in walk(node))
 
 
-def _calls_before(function: Function, line: int) -> bool:
+def calls_before(function: Function, line: int) -> bool:
     """Whether anything that may fail is called above a line."""
     node = function.node
     body = node.body if node is not None else []

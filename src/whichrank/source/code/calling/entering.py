@@ -20,6 +20,7 @@ from whichrank.source.code.values import (
     ParamOrigin,
     Value,
     join,
+    objects_of,
     per_rank,
     union,
 )
@@ -61,7 +62,7 @@ def enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside
         frame.emit(Enter(target, made.node.lineno, frame.function, bound, param))
     _written_by(frame, made, target)
     summary = frame.analysis.summary(target)
-    _changed_here(frame, target, summary)
+    _changed_here(frame, target, summary, bound)
     if summary.quits:
         quit_by(frame, summary, target, bound, made.node.lineno)
     returns = summary.returns if made.name not in _PROBES | _AGREE else UNKNOWN
@@ -96,10 +97,13 @@ def _asked(frame: Frame, made: Call, name: Value, target: Function) -> Value | N
     return value._replace(ranks=per_rank(int, value)) if number else value
 
 
-def _changed_here(frame: Frame, target: Function, summary: Summary) -> None:
+def _changed_here(frame: Frame, target: Function, summary: Summary, bound: dict[str, Value]) -> None:
     """What a method changes in its object differs afterwards, where only some ranks called it."""
     if target.owner is None or not (summary.counts or summary.grows):
         return
+    if summary.grows:
+        given = [item for value in bound.values() for item in (value.items or (value,))]
+        frame.analysis.registered(objects_of(given), union(*frame.control, frame.left))
     apart = frozenset(
         origin
         for origin in union(*frame.control, *frame.skips, frame.left)

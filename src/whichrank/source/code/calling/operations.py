@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import Argument, Collective, collectives
 from whichrank.source.code import libraries
+from whichrank.source.code.calling.silencing import backward
 from whichrank.source.code.calling.sources import rank_value
 from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED
 from whichrank.source.code.events import (
@@ -80,7 +81,7 @@ def operation(frame: Frame, made: Call, spec: Collective) -> Value:
         event.tag = spec.on[1:]
     if spec.kind == "group" and "use_local_synchronization" in made.keywords:
         return UNKNOWN
-    frame.emit(event)
+    frame.emit(backward(frame, event, made.node) if spec.call in {"backward", "manual_backward"} else event)
     frame.analysis.note_call(event, made, spec, (root, op))
     _make_uniform(frame, made, spec)
     if spec.call == "init_process_group":

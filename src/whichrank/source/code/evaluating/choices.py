@@ -69,7 +69,7 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
         tags = merged.tags
         if _is_none(one) or _is_none(two):
             tags |= {"optional"}
-        if _other_type(one, two):
+        if other_type(one, two):
             tags = frozenset(tag for tag in tags if not tag.startswith(("dtype:", "cast:"))) | {"dtype differs"}
         order = union(merged.order, test.taint) if other_order(one, two) else merged.order
         merged = merged._replace(taint=union(merged.taint, test.taint), length=shape, tags=tags, order=order)
@@ -89,7 +89,7 @@ def _either_function(test: Value, one: Value, two: Value, merged: Value) -> Valu
     return merged._replace(ranks=picks).tagged("dispatched")
 
 
-def _other_type(one: Value, two: Value) -> bool:
+def other_type(one: Value, two: Value) -> bool:
     """Whether the two are tensors of different types: one was cast and the other was not, or both are known."""
     for prefix in ("cast:", "dtype:"):
         kinds = [{tag for tag in value.tags if tag.startswith(prefix)} for value in (one, two)]

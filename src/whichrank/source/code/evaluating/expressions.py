@@ -322,7 +322,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
             return base.items[picked]
     ranks = per_rank(lambda a, b: a[b], base, index)
     masked = bool(isinstance(node.slice, ast.Compare) or "mask" in index.tags) and bool(base.taint or index.taint)
-    length = union(base.taint, index.taint) if masked else CLEAN
+    length = union(base.taint, index.taint) if masked else index.length
     if masked and not any(isinstance(origin, Origin) for origin in length):
         length |= {Origin("data", "a mask keeps another number of elements on every rank", *frame.at(node))}
     taint = union(base.taint, index.taint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from whichrank.source.code.calling.decorating import calls_before
 from whichrank.source.code.events import (
     ALIKE,
     Attempt,
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
     from whichrank.source.code.paths.partings import Judge
 
 BELOW = 2
+OWN_FAILURES = frozenset({
+    "ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError", "TimeoutError", "OSError",
+    "IOError", "HTTPError", "URLError", "RequestException", "ClientError", "ReadTimeout", "ConnectTimeout", "MemoryError",
+    "PermissionError", "EOFError", "UnicodeDecodeError", "JSONDecodeError", "ReadTimeoutError", "HfHubHTTPError",
+})  # fmt: skip
+"""Errors of the network, of a disk or of a file: one rank gets them, not all."""
 _LEAVING: tuple[Exit, ...] = ("return", "break", "continue", "exit")
 
 
@@ -43,13 +50,13 @@ def judge_attempt(judge: Judge, event: Attempt, after: Rest, paired: frozenset[i
         if handler.types and set(handler.types) <= ALIKE:
             continue
         caught = judge.sequences.of(handler.body)
-        if not handler.raises and not _swallowed(judge, event, handler, caught, repeated):
-            _left(judge, event, handler, caught, after)
         names = {step.op.name for step in body}
         fallback = bool(body) and _after_risk(judge, event.body)[0] is None
         if caught and not fallback and not any(step.op.name in names for step in caught):
             reason = Origin("exception", "only a rank that failed gets here", *judge.at(handler.line))
             judge.add("except", [reason], handler.line, "", caught, [])
+        elif not handler.raises and not _swallowed(judge, event, handler, caught, repeated):
+            _left(judge, event, handler, caught, after)
     stopped = any(
         not h.raises and (not h.types or set(h.types) & {"Exception", "BaseException"}) for h in event.handlers
     )
@@ -74,6 +81,8 @@ def _left(judge: Judge, event: Attempt, handler: Handler, caught: list[Step], af
 
 def _swallowed(judge: Judge, event: Attempt, handler: Handler, caught: list[Step], repeated: bool) -> bool:
     risk, skipped = _after_risk(judge, event.body, event.orelse)
+    if risk is None and handler.types and set(handler.types) <= OWN_FAILURES:
+        risk, skipped = _called_before(judge, event.body)
     if risk is None and repeated:
         risk, skipped = _read_below(judge, event.body)
     if risk is None or not skipped or keys(caught) == keys(skipped):
@@ -103,6 +112,17 @@ def _read_below(judge: Judge, events: list[Event]) -> tuple[Origin | None, list[
             steps = judge.sequences.of([event]) if read is not None else []
             if read is not None and steps:
                 return read.origin, steps
+    return None, []
+
+
+def _called_before(judge: Judge, events: list[Event]) -> tuple[Origin | None, list[Step]]:
+    """A call that communicates after it called something else, which may fail for a reason of this rank's own."""
+    for event in events:
+        if isinstance(event, Enter):
+            steps = judge.sequences.of([event])
+            if steps and calls_before(event.function, steps[0].via[1].line if steps[0].via[1:] else steps[0].op.line):
+                what = f"{event.function.name}() may fail on one rank alone"
+                return Origin("exception", what, event.caller.module.label, event.line), steps
     return None, []
 
 

@@ -73,6 +73,9 @@ class Judge:
         if steps and function.name == "__del__":
             reason = Origin("time", "every rank collects garbage when it likes", function.module.label, function.line)
             self.add("destructor", [reason], function.line, "", steps, [])
+        if steps and self._handles_records(function):
+            reason = Origin("time", "it runs whenever this rank logs something", function.module.label, function.line)
+            self.add("callback", [reason], function.line, "", steps, [])
         paired = frozenset(self._door(function))
         if function.name == "__exit__":
             always = [e for e in summary.events if id(e) not in paired and not isinstance(e, Fork | Attempt)]
@@ -80,6 +83,13 @@ class Judge:
                 reason = Origin("exception", "a rank that failed comes here early", *self.at(function.line))
                 self.add("finally", [reason], function.line, "", left, [])
         self._walk(summary.events, None, paired)
+
+    def _handles_records(self, function: Function) -> bool:
+        """A handler or filter of Python's logging: any message of this rank calls it."""
+        if function.name not in {"emit", "handle", "filter", "format"} or function.owner is None:
+            return False
+        bases = self.analysis.project.lineage(function.owner)
+        return any(base.startswith("logging.") for base in bases)
 
     def _door(self, function: Function) -> set[int]:
         """Branches in `__enter__` that `__exit__` of the same class makes up for, and the other way round."""

@@ -44,7 +44,8 @@ def elements(frame: Frame, value: Value, node: ast.AST) -> Value:
     if value.holds:
         return Value(value.taint, thing=value.holds[0], tags=frozenset({"itself"}), holds=value.holds)
     if value.kinds and value.thing is None:
-        return Value(value.taint, thing=value.kinds[0], kinds=value.kinds if len(value.kinds) > 1 else ())
+        several = len(value.kinds) > 1 or frame.analysis.some_have(value.kinds[0])
+        return Value(value.taint, thing=value.kinds[0], kinds=value.kinds if several else ())
     if value.items:
         from whichrank.source.code.values import join
 

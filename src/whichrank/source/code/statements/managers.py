@@ -44,11 +44,13 @@ def with_block(frame: Frame, node: ast.With | ast.AsyncWith) -> bool:
             frame.bind(item.optional_vars, entered or value)
     frame.no_sync += quiet
     frame.joined += joined
+    before = frame.quiet_by
     ended = _body(frame, node, first, swallowed, [value for value, _ in managers])
     for value, item in reversed(managers):
         _manager(frame, value, "__exit__", item)
     frame.no_sync -= quiet
     frame.joined -= joined
+    frame.quiet_by = before
     return ended
 
 
