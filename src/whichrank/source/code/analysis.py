@@ -64,6 +64,8 @@ class Summary:
     """The parameter that names the variable of the environment which it reads."""
     quits: list[Value] = field(default_factory=list)
     """Conditions under which it ends this rank quietly."""
+    groups: set[str] = field(default_factory=set)
+    """Parameters that are groups of its operations."""
 
 
 @dataclass(slots=True)
@@ -126,6 +128,8 @@ class Analysis:
     too_deep: list[Function] = field(default_factory=list)
     local_groups: list[tuple[Op, Taint]] = field(default_factory=list)
     """Groups whose members every rank works out for itself."""
+    other_groups: list[tuple[Op, Taint, str]] = field(default_factory=list)
+    """Operations whose group differs between ranks, with a member that uses another one."""
     half_splits: list[tuple[Op, Taint]] = field(default_factory=list)
     """all_to_all with sizes of this rank's own on one side only."""
     frames: dict[Function, Frame] = field(default_factory=dict)
@@ -163,6 +167,7 @@ class Analysis:
         self.schedules.clear()
         self.local_groups.clear()
         self.half_splits.clear()
+        self.other_groups.clear()
         self.operations = 0
         for module in self.project.modules.values():
             if module.body is not None:
@@ -212,6 +217,7 @@ class Analysis:
         made.grows, made.counts, made.asks_for = frame.grows, frame.counts, frame.asks_for
         made.ends = how_it_ends(function, frame.out) if not frame.generator else None
         made.quits = quits(function, frame.out)
+        made.groups = frame.groups
         return made
 
     def _returned(self, frame: Frame) -> Value:

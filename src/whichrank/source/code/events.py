@@ -42,6 +42,8 @@ class Enter:
     arguments: dict[str, Value] = field(default_factory=dict)
     param: str = ""
     """The parameter of the caller that this function was passed as."""
+    groups: dict[str, str] = field(default_factory=dict)
+    """Parameters that are groups of the callee's operations, with what the caller passes, as written."""
 
 
 @dataclass(eq=False, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.calling.silencing import SWITCHES, set_by
 from whichrank.source.code.calling.sources import is_setting, rank_value, setting_name
+from whichrank.source.code.calling.stopping import STOPS, stopped
 from whichrank.source.code.evaluating.choices import AGREED_TAG
 from whichrank.source.code.evaluating.disks import default_tags
 from whichrank.source.code.evaluating.expressions import WORLD_NAMES, evaluate, reference
@@ -84,6 +85,8 @@ class Frame:
         """Attributes of this object that are counted up."""
         self.grows: set[str] = set()
         """Containers of this object that something is put into."""
+        self.groups: set[str] = set()
+        """Parameters that are groups of operations here or in what is called."""
         self.fills: dict[str, Taint] = {}
         """What is put into containers that callers passed."""
         self.no_sync = self.joined = self.trying = self.alone = 0
@@ -212,8 +215,10 @@ class Frame:
                 whole = Value(value.taint, tags=value.tags & {"wrapped_output", "ddp", "loader", AGREED_TAG})
                 self.bind(inner, items[number] if items is not None else whole)
         elif isinstance(target, ast.Subscript):
-            evaluate(self, target.slice)
+            index = evaluate(self, target.slice)
             key = target.slice.value if isinstance(target.slice, ast.Constant) else None
+            if key is None and not isinstance(target.slice, ast.Slice):
+                self._new_keys(dotted(target.value), index.taint)
             self.put_into(target.value, value._replace(holds=functions_of([value])), key=key)
 
     def _bind_name(self, name: str, value: Value) -> None:
@@ -231,6 +236,8 @@ class Frame:
         self.paths[text] = value
         if target.attr in SWITCHES:
             set_by(self, value)
+        elif target.attr in STOPS:
+            stopped(self, target, value)
         elif text in FAILED_HOOKS and isinstance(value.thing, Function):
             self.analysis.later("callback", value.thing, self.function, target.lineno)
         if value.taint and is_setting(text):
@@ -253,11 +260,15 @@ class Frame:
 
     def put_into(self, holder: ast.expr, value: Value, *, grows: bool = False, key: object = None) -> None:
         """Something is put into a container, which may be longer then on some ranks."""
+        keys = CLEAN
         while isinstance(holder, ast.Subscript) or (
             isinstance(holder, ast.Call) and isinstance(holder.func, ast.Attribute) and last_name(holder.func) in NESTED
         ):
+            if isinstance(holder, ast.Subscript) and not isinstance(holder.slice, ast.Slice | ast.Constant):
+                keys = union(keys, evaluate(self, holder.slice).taint)
             holder = holder.value if isinstance(holder, ast.Subscript) else holder.func.value  # type: ignore[attr-defined]
         text = dotted(holder)
+        self._new_keys(text, keys)
         if grows and text.startswith("self.") and text.count(".") == 1:
             self.grows.add(text[5:])
         if grows and value.kinds and not any(isinstance(origin, ParamOrigin) for origin in value.taint):
@@ -284,6 +295,13 @@ class Frame:
         length = union(known.length, *self.control, *self.loops, *self.skips) if grows else known.length
         if value.taint or length != known.length or grows:
             where[text] = known._replace(taint=union(known.taint, value.taint), length=length, ranks=None, items=None)
+
+    def _new_keys(self, text: str, keys: Taint) -> None:
+        """A dictionary gets keys that are this rank's data: it may have more of them than on other ranks."""
+        where = self.env if text in self.env else self.paths
+        known = where.get(text)
+        if keys and known is not None and "dict" in known.tags:
+            where[text] = known._replace(length=union(known.length, keys), fields=None)
 
     def _registered(self, text: str, held: Value) -> None:
         """Functions or objects are put into a registry that others read: an attribute, a variable of a module."""

@@ -15,7 +15,6 @@ from whichrank.source.code.paths.differences import place
 from whichrank.source.nodes import walk
 
 _SETS = re.compile(r"environ\s*\[[^\]]*\]\s*=[^=]|environ\.(?:setdefault|update)|putenv|environ\s*\|=")
-_SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "manual_seed_all"})
 _SYNCS = frozenset({
     "DistributedDataParallel", "DDP", "FullyShardedDataParallel", "FSDP", "broadcast", "prepare", "initialize",
     "sync_module_states", "load_state_dict", "broadcast_parameters", "fully_shard", "setup",
@@ -32,8 +31,8 @@ def called_names(module: Module) -> Iterator[str]:
                 yield module.imports[name].rpartition(".")[2]
 
 
-def habits(module: Module, called: frozenset[str]) -> Iterator[Habit]:
-    """All that is found in one file of a project, with the names of all that the project calls."""
+def habits(module: Module, called: frozenset[str], seeded: frozenset[str]) -> Iterator[Habit]:
+    """All that is found in one file of a project: with the names of all that it calls, and what it seeds alike."""
     calls: dict[str, list[ast.Call]] = {}
     for node in module.nodes:
         if isinstance(node, ast.Call):
@@ -46,7 +45,7 @@ def habits(module: Module, called: frozenset[str]) -> Iterator[Habit]:
     yield from _no_timeout(module, calls)
     yield from _no_device(module, calls)
     yield from _never_destroyed(module, calls, called)
-    yield from _unseeded(module, calls, called)
+    yield from _unseeded(module, calls, called, seeded)
     yield from _late(module)
 
 
@@ -62,7 +61,8 @@ def _no_set_epoch(module: Module, calls: dict[str, list[ast.Call]], called: froz
     """A shuffling DistributedSampler gives the same order every epoch unless it is told the epoch."""
     if "set_epoch" in called:
         return
-    epochs = [n for n in module.nodes if isinstance(n, ast.For) and "epoch" in ast.unparse(n.target).lower()]
+    loops = (node for node in module.nodes if isinstance(node, ast.For))
+    epochs = [n for n in loops if "epoch" in f"{ast.unparse(n.target)} {ast.unparse(n.iter)}".lower()]
     for call in calls.get("DistributedSampler", []):
         if not _is_false(_keyword(call, "shuffle")) and epochs:
             ref = place(module, call.lineno)
@@ -126,9 +126,11 @@ def _never_destroyed(module: Module, calls: dict[str, list[ast.Call]], called: f
             yield Habit("never destroyed", place(module, call.lineno), said)
 
 
-def _unseeded(module: Module, calls: dict[str, list[ast.Call]], called: frozenset[str]) -> Iterator[Habit]:
-    """Replicas that start from different random weights and are averaged by hand."""
-    if "init_process_group" not in called or called & (_SEEDS | _SYNCS) or "broadcast_object_list" in called:
+def _unseeded(
+    module: Module, calls: dict[str, list[ast.Call]], called: frozenset[str], seeded: frozenset[str]
+) -> Iterator[Habit]:
+    """Replicas that start from different random weights and are averaged by hand; `manual_seed(rank)` is no help."""
+    if "init_process_group" not in called or "torch" in seeded or called & _SYNCS or "broadcast_object_list" in called:
         return
     if not any(_makes_model(module, name) for name in calls):
         return

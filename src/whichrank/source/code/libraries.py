@@ -12,6 +12,7 @@ from whichrank.source.code.evaluating.disks import NODE_LOCAL
 from whichrank.source.code.evaluating.expressions import mixed
 from whichrank.source.code.evaluating.ordering import arranged
 from whichrank.source.code.evaluating.tensors import tensor
+from whichrank.source.code.events import Op
 from whichrank.source.code.index import Class, dotted, last_name
 from whichrank.source.code.paths.groups import WORLD_GROUP
 from whichrank.source.code.statements.loops import QUEUES, rounds
@@ -40,7 +41,7 @@ COUNTS = frozenset({"numel", "nelement", "size"})
 SHARDS = frozenset({"shard", "split_dataset_by_node"})
 _WRAPPERS = {
     "DistributedDataParallel": "ddp", "DDP": "ddp", "FullyShardedDataParallel": "fsdp", "FSDP": "fsdp",
-    "fully_shard": "fsdp",
+    "fully_shard": "fsdp", "DistributedModelParallel": "ddp",
 }  # fmt: skip
 _KINDS = {
     **dict.fromkeys(QUEUES, frozenset({"queue"})),
@@ -48,6 +49,7 @@ _KINDS = {
     "AcceleratorState": frozenset({"accelerator", "state"}), "Fabric": frozenset({"fabric"}),
     **dict.fromkeys(("Path", "PurePath", "PosixPath"), frozenset({"path"})),
     **dict.fromkeys(("ThreadPoolExecutor", "ThreadPool"), frozenset({"executor"})),
+    **dict.fromkeys(("defaultdict", "OrderedDict", "Counter"), frozenset({"dict"})),
     "no_sync": frozenset({"no_sync"}), "ZeroRedundancyOptimizer": frozenset({"zero"}),
 }  # fmt: skip
 _EQUAL_SAMPLERS = frozenset({"DistributedSampler", "DistributedBatchSampler", "RandomSampler", "SequentialSampler"})
@@ -72,14 +74,14 @@ def is_a(frame: Frame, made: Call, tag: str) -> bool:
     if tag == "wrapped_output":
         return made.name == "backward" and _of_wrapped(frame, made)
     if tag == "trainer":
-        return made.receiver_text in {"trainer", "self.trainer"} and _uses(frame, "lightning")
+        return made.receiver_text in {"trainer", "self.trainer"} and uses(frame, "lightning")
     if tag == "hf_trainer":
         return _is_hf_trainer(frame, made)
     if tag == "lightning_module":
         return made.receiver_text in {"self", "pl_module"} and _is_lightning(frame)
     if tag == "metric":
-        return "metric" in made.receiver_text.lower() and _uses(frame, "torchmetrics")
-    if tag == "strategy" and made.name != "barrier" and not _uses(frame, "lightning"):
+        return "metric" in made.receiver_text.lower() and uses(frame, "torchmetrics")
+    if tag == "strategy" and made.name != "barrier" and not uses(frame, "lightning"):
         return False
     named = NAMED.get(tag)
     return named is not None and bool(made.receiver_text) and named.search(made.receiver_text) is not None
@@ -100,10 +102,10 @@ def _is_hf_trainer(frame: Frame, made: Call) -> bool:
     if above or made.receiver_text == "self":
         bases = frame.analysis.project.lineage(frame.owner) if frame.owner is not None else ()
         return any(base.startswith(("transformers.", "trl.")) and base.endswith("Trainer") for base in bases)
-    return made.receiver_text in {"trainer", "self.trainer"} and _uses(frame, "transformers")
+    return made.receiver_text in {"trainer", "self.trainer"} and uses(frame, "transformers")
 
 
-def _uses(frame: Frame, word: str) -> bool:
+def uses(frame: Frame, word: str) -> bool:
     return any(word in name for name in frame.function.module.imports.values())
 
 
@@ -161,8 +163,6 @@ def _attribute_value(frame: Frame, made: Call) -> Value | None:
 
 
 def _forward(frame: Frame, made: Call, tag: str) -> Value:
-    from whichrank.source.code.events import Op
-
     event = Op("forward", "collective", frame.function, made.node.lineno, tag=tag)
     frame.emit(event)
     frame.analysis.operations += 1
@@ -175,6 +175,7 @@ def _forward(frame: Frame, made: Call, tag: str) -> Value:
 def _collection(frame: Frame, made: Call) -> Value | None:
     """Loaders, samplers and what divides data."""
     if made.name == "DataLoader" or made.name.endswith("DataLoader"):
+        _in_workers(frame, made)
         return _loader(made)
     if made.name in _EQUAL_SAMPLERS:
         return Value(tags=frozenset({"equal sampler"}))
@@ -267,6 +268,18 @@ def _sharded(frame: Frame, made: Call) -> Value:
     return sharded
 
 
+def _in_workers(frame: Frame, made: Call) -> None:
+    """Functions that worker processes of a loader call, ahead of the training loop and in an order of their own."""
+    workers = made.keywords.get("num_workers", UNKNOWN)
+    if "num_workers" not in made.keywords or (workers.ranks is not None and not workers.ranks[0]):
+        return
+    for name in ("collate_fn", "worker_init_fn"):
+        frame.analysis.later("callback", made.keywords.get(name, UNKNOWN).thing, frame.function, made.node.lineno)
+    dataset = made.args[0] if made.args else made.keywords.get("dataset", UNKNOWN)
+    if isinstance(dataset.thing, Class) and (item := frame.analysis.project.method(dataset.thing, "__getitem__")):
+        frame.analysis.later("callback", item, frame.function, made.node.lineno)
+
+
 def _loader(made: Call) -> Value:
     """Batches: their number follows the sampler, or the data set where there is none."""
     sampler = made.keywords.get("sampler") or made.keywords.get("batch_sampler")
@@ -281,8 +294,6 @@ def _loader(made: Call) -> Value:
 
 
 def _prepared(frame: Frame, made: Call) -> Value:
-    from whichrank.source.code.events import Op
-
     frame.emit(Op("prepare", "collective", frame.function, made.node.lineno, tag="accelerator"))
     frame.analysis.operations += 1
     items = []
@@ -298,8 +309,6 @@ def _prepared(frame: Frame, made: Call) -> Value:
 
 
 def _deepspeed(frame: Frame, made: Call) -> Value:
-    from whichrank.source.code.events import Op
-
     frame.emit(Op("initialize", "collective", frame.function, made.node.lineno, tag="deepspeed"))
     frame.analysis.operations += 1
     engine = Value(tags=frozenset({"deepspeed"}))
@@ -321,8 +330,6 @@ def _clipped(frame: Frame, made: Call) -> Value | None:
     name = made.name in {"clip_grad_norm_", "get_total_norm"} and made.full.startswith("torch.nn.utils")
     if not name or not made.args or "fsdp2" not in made.args[0].tags:
         return None
-    from whichrank.source.code.events import Op
-
     frame.emit(Op(made.name, "collective", frame.function, made.node.lineno, tag="fsdp"))
     frame.analysis.operations += 1
     return Value(tags=frozenset({"agreed"}))

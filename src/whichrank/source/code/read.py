@@ -37,7 +37,7 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
     case.disagreements += _disagreements(analysis)
     called = frozenset(name for module in project.modules.values() for name in called_names(module))
     for module in project.modules.values():
-        case.habits += habits(module, called)
+        case.habits += habits(module, called, analysis.seeded)
     case.habits += _schedules(analysis)
     return case, analysis
 
@@ -56,6 +56,8 @@ def _disagreements(analysis: Analysis) -> Iterator[Disagreement]:
         if reasons := [o for o in analysis.resolve(taint) if o.kind in {"rank", "data"}]:
             said = "the sizes that this rank sends are not those that the others expect"
             yield Disagreement("size", operation(op), _reasons(analysis, reasons), said)
+    for op, taint, said in analysis.other_groups:
+        yield Disagreement("group", operation(op), _reasons(analysis, analysis.resolve(taint)), said)
     for noted in analysis.noted:
         yield from _root(analysis, noted)
         yield from _reduction(analysis, noted)

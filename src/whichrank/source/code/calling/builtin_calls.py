@@ -130,7 +130,7 @@ def _record(_frame: Frame, made: Call) -> Value:
     """dict(a=…), SimpleNamespace(a=…): values by name."""
     if made.args or "**" in made.keywords:
         return mixed([*made.args, *made.keywords.values()])
-    return mixed(list(made.keywords.values()))._replace(fields=dict(made.keywords))
+    return mixed(list(made.keywords.values()))._replace(fields=dict(made.keywords)).tagged("dict")
 
 
 def _getattr(frame: Frame, made: Call) -> Value:

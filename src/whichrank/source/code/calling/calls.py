@@ -358,6 +358,8 @@ def _computed(frame: Frame, made: Call, value: Value) -> Value:
         value = value._replace(taint=value.taint | {origin})
     if made.receiver.length and made.name not in libraries.REDUCES:
         value = value._replace(length=made.receiver.length)
+    if made.name.endswith("_like") and made.args:
+        value = value._replace(length=made.args[0].length)
     if made.name == "size" and made.receiver.length and made.args and made.args[0].ranks not in (None, (0,) * WORLD):
         return UNKNOWN  # a filter keeps fewer rows, not fewer columns
     if made.name in libraries.COUNTS:

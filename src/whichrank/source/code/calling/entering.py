@@ -58,10 +58,13 @@ def enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside
     """A call of one function: noted as an event, and what comes back."""
     bound = binding.bound(made, target)
     frame.analysis.called(target, bound)
+    entry = Enter(target, made.node.lineno, frame.function, bound, param)
     if not inside:
-        frame.emit(Enter(target, made.node.lineno, frame.function, bound, param))
+        frame.emit(entry)
     _written_by(frame, made, target)
     summary = frame.analysis.summary(target)
+    if summary.groups:
+        _passed_groups(frame, made, entry, summary)
     _changed_here(frame, target, summary, bound)
     if summary.quits:
         quit_by(frame, summary, target, bound, made.node.lineno)
@@ -84,6 +87,16 @@ def enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside
         tuple(_substituted(frame, item, target, bound) for item in returns.items) if returns.items else returns.items
     )
     return returns._replace(taint=taint, length=length, tags=tags, items=items)
+
+
+def _passed_groups(frame: Frame, made: Call, entry: Enter, summary: Summary) -> None:
+    """Which group a parameter of the callee stands for, as the caller writes it."""
+    for name in summary.groups:
+        node = binding.argument_node(made, entry.function, name)
+        if node is not None:
+            entry.groups[name] = text = ast.unparse(node)
+            if text in frame.function.params:
+                frame.groups.add(text)
 
 
 def _asked(frame: Frame, made: Call, name: Value, target: Function) -> Value | None:

@@ -74,6 +74,10 @@ def operation(frame: Frame, made: Call, spec: Collective) -> Value:
     text = "" if whole else groups.group_text(group, group_node)
     event = Op(spec.call, spec.kind, frame.function, made.node.lineno, text)
     event.members = group.ranks if "group" in group.tags else None
+    if text in frame.function.params:
+        frame.groups.add(text)
+    if event.members is not None and spec.kind == "collective" and not frame.control and not frame.left:
+        _foreign_member(frame, event, group)
     event.root = ast.unparse(root_node) if root_node is not None else ""
     event.reduction = ast.unparse(op_node) if op_node is not None else ""
     event.peer = root
@@ -97,6 +101,19 @@ def operation(frame: Frame, made: Call, spec: Collective) -> Value:
                 frame.analysis.local_groups.append((event, union(members.taint, members.length)))
         return libraries.group_value(made)
     return libraries.result(frame, made, spec)
+
+
+def _foreign_member(frame: Frame, event: Op, group: Value) -> None:
+    """A member of one rank's group that uses another group here: its group waits for it."""
+    members = event.members or ()
+    if not all(isinstance(each, list) for each in members):
+        return
+    for rank, mine in enumerate(members):
+        for other in mine:
+            if isinstance(other, int) and 0 <= other < WORLD and other != rank and members[other] != mine:
+                said = f"rank {rank} waits in a group with rank {other}, which uses the group {members[other]}"
+                frame.analysis.other_groups.append((event, group.taint, said))
+                return
 
 
 def _told_rank(frame: Frame, made: Call) -> None:

@@ -24,6 +24,7 @@ from whichrank.source.code.values import (
     UNKNOWN,
     WORLD,
     Origin,
+    Taint,
     Value,
     constant,
     functions_of,
@@ -252,14 +253,30 @@ def _ranks_only(value: Value) -> bool:
 
 
 def _boolean(frame: Frame, node: ast.BoolOp) -> Value:
+    before = len(frame.out)
     value = evaluate(frame, node.values[0])
-    for item in node.values[1:]:
+    events = len(frame.out) > before
+    for number, item in enumerate(node.values[1:], 1):
         inside, other = frame.aside(item)
+        if isinstance(node.op, ast.And) and _agreed_on(frame, node.values[:number], item, events):
+            continue
         if inside:
             arms = (inside, []) if isinstance(node.op, ast.And) else ([], inside)
             frame.emit(Fork(value, ast.unparse(node.values[0])[:120], node.lineno, *arms))
         value = logic(isinstance(node.op, ast.And), value, other)
     return value
+
+
+def _agreed_on(frame: Frame, asked: list[ast.expr], item: ast.expr, events: bool) -> bool:
+    """`all_agree(x) and x`: where all ranks agreed on x, the second says nothing new."""
+    text = ast.unparse(item)
+    for call in asked:
+        if events and isinstance(call, ast.Call) and any(ast.unparse(given) == text for given in call.args):
+            kept, frame.out = frame.out, []
+            clean = not evaluate(frame, call).taint
+            frame.out = kept
+            return clean
+    return False
 
 
 def _conditional(frame: Frame, node: ast.IfExp) -> Value:
@@ -329,6 +346,14 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     return Value(taint, length, base.tags & CARRIED, ranks) if taint or ranks is not None or length else UNKNOWN
 
 
+def _missing(frame: Frame, condition: ast.expr) -> Taint:
+    """`x[1] is not None` as a filter: which elements of this rank's data are there."""
+    if not isinstance(condition, ast.Compare) or not isinstance(condition.left, ast.Subscript):
+        return CLEAN
+    none = isinstance(condition.comparators[0], ast.Constant) and condition.comparators[0].value is None
+    return frame.aside(condition.left)[1].taint if none else CLEAN
+
+
 def _columns(index: ast.expr | None) -> bool:
     """Whether a place in a shape is not the first: `shape[1]`, `shape[-1]`, `shape[1:]`."""
     if isinstance(index, ast.UnaryOp):
@@ -347,7 +372,7 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generato
         length = union(length, turns(frame, source).length)
         taint = union(taint, source.taint)
         for condition in generator.ifs:
-            length = union(length, evaluate(frame, condition).taint)
+            length = union(length, evaluate(frame, condition).taint, _missing(frame, condition))
     parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
     inside, value = frame.aside(*parts)
     if inside:
@@ -388,7 +413,7 @@ def _dictionary(frame: Frame, node: ast.Dict) -> Value:
             evaluate(frame, key)
     plain = all(isinstance(key, ast.Constant) for key in node.keys) and len(values) <= _MOST_FIELDS
     fields = {key.value: value for key, value in zip(node.keys, values, strict=True) if isinstance(key, ast.Constant)}
-    return mixed(values)._replace(holds=functions_of(values), fields=fields if plain else None)
+    return mixed(values)._replace(holds=functions_of(values), fields=fields if plain else None).tagged("dict")
 
 
 def _named(frame: Frame, node: ast.NamedExpr) -> Value:

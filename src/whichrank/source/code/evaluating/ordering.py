@@ -19,7 +19,7 @@ REVERSED = "reversed"
 """Marks elements that come last first."""
 _IN_PLACE = frozenset({"reverse", "sort", "shuffle"})
 _AS_THEY_COME = frozenset({"as_completed", "imap_unordered", "map_unordered"})
-_PERMUTED = frozenset({"randperm", "permutation"})
+_PERMUTED = frozenset({"permutation"})
 
 
 def arranged(frame: Frame, made: Call) -> Value | None:
@@ -94,8 +94,12 @@ def other_order(one: Value, two: Value) -> bool:
     return False
 
 
-def picks(node: ast.For | ast.AsyncFor) -> bool:
+def picks(order: Taint, node: ast.For | ast.AsyncFor) -> bool:
     """Whether the loop variable says what is communicated: `all_reduce(x, group=g)`, `all_reduce(stats[name])`."""
+    if any(isinstance(origin, Origin) and origin.kind == "time" for origin in order):
+        return True  # results as they come are rarely the same data on all ranks
+    if not order:
+        return False
     names = {part.id for part in walk(node.target) if isinstance(part, ast.Name)}
     calls = (part for statement in node.body for part in walk(statement) if isinstance(part, ast.Call))
     for call in calls:

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from whichrank.source.code.calling.calls import Call
     from whichrank.source.code.frame import Frame
 
-_SHAPED = frozenset({"zeros", "ones", "empty", "full", "randn", "rand", "arange", "new_empty", "new_zeros", "new_ones"})
+_SHAPED = frozenset({
+    "zeros", "ones", "empty", "full", "randn", "rand", "arange", "new_empty", "new_zeros", "new_ones", "randperm",
+    "randint",
+})  # fmt: skip
+_INTEGERS = frozenset({"randperm", "randint", "arange"})
+_RANDOM = frozenset({"randn", "rand", "randperm", "randint"})
+_ALIASES = {"long": "int64", "int": "int32", "float": "float32", "double": "float64", "half": "float16", "short": "int16"}
 _FROM_DATA = frozenset({"torch.tensor", "torch.as_tensor", "torch.full_like", "torch.zeros_like", "torch.ones_like"})
 _COUNTS = frozenset({"bincount", "histc"})
 _DTYPES = {
@@ -43,7 +49,7 @@ def tensor(frame: Frame, made: Call) -> Value | None:
         )
         shape = ", ".join(map(ast.unparse, made.node.args))[:80]
         tags = frozenset({f"dtype:{_dtype(made)}", f"shape:{shape}"})
-        random = made.name in {"randn", "rand"}
+        random = made.name in _RANDOM
         own = (
             frozenset({Origin("random", f"torch.{made.name}()", *frame.at(made.node))})
             if random and "torch" not in frame.analysis.seeded
@@ -52,7 +58,7 @@ def tensor(frame: Frame, made: Call) -> Value | None:
         own = union(own, made.keywords.get("generator", UNKNOWN).taint)
         if (other := _local_type(made)) is not None:
             own, tags = union(own, other.taint), tags | {"dtype differs"}
-        return Value(own, taint, tags)
+        return Value(own, taint, tags, order=own if made.name == "randperm" else CLEAN)
     if made.name in _DTYPES and isinstance(made.node.func, ast.Attribute) and not made.args:
         kept = frozenset(tag for tag in made.receiver.tags if not tag.startswith(("dtype:", "cast:")))
         return made.receiver._replace(tags=kept | {f"cast:{_DTYPES[made.name]}"}, ranks=None)
@@ -72,6 +78,10 @@ def tensor(frame: Frame, made: Call) -> Value | None:
         taint = first.taint
         if (other := _local_type(made)) is not None:
             taint, tags = union(taint, other.taint), tags | {"dtype differs"}
+        if first.items and not any(item.items is not None for item in first.items):
+            tags |= {f"shape:{len(first.items)}"}
+        if made.full == "torch.tensor" and "dtype" not in made.keywords:
+            tags -= {"dtype:float32"}  # as its elements are
         return Value(taint, first.length, tags)
     if made.name in _COUNTS and not made.receiver.tags & {"agreed"}:
         return _counted(frame, made)
@@ -99,5 +109,6 @@ def _local_type(made: Call) -> Value | None:
 def _dtype(made: Call) -> str:
     for keyword in made.node.keywords:
         if keyword.arg == "dtype":
-            return last_name(keyword.value)
-    return "default"
+            return _ALIASES.get(last_name(keyword.value), last_name(keyword.value))
+    fractions = any(isinstance(n, ast.Constant) and isinstance(n.value, float) for n in made.node.args)
+    return "int64" if made.name in _INTEGERS and not fractions else "float32"

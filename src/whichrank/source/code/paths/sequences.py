@@ -129,7 +129,7 @@ class Sequences:
             if wanted and event.function not in wanted:
                 return []
             inner = self.of_function(event.function, depth, event.arguments)
-            return [Step(step.key, step.op, (event, *step.via), step.sure) for step in inner]
+            return [Step(_renamed(step.key, event.groups), step.op, (event, *step.via), step.sure) for step in inner]
         if isinstance(event, Fork):
             return self._fork(event, depth, assumed)
         if isinstance(event, Loop):
@@ -151,6 +151,15 @@ class Sequences:
         if differs(event.test):
             return max(one, two, key=len)
         return _folded(("if", event.text, keys(one), keys(two)), [*one, *two], False)
+
+
+def _renamed(key: tuple[object, ...], groups: Mapping[str, str]) -> tuple[object, ...]:
+    """A key with the caller's groups instead of the callee's parameters."""
+    if not groups:
+        return key
+    if len(key) == 2 and isinstance(key[1], str) and key[1] in groups:
+        return key[0], groups[key[1]]
+    return tuple(_renamed(part, groups) if isinstance(part, tuple) else part for part in key)
 
 
 def _called_params(events: Iterable[Event]) -> Iterable[str]:

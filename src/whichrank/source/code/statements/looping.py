@@ -62,7 +62,7 @@ def for_loop(frame: Frame, node: ast.For | ast.AsyncFor) -> bool:
             length = union(counted.length, frame.ran_out[-1])
             loop = Loop("for", text, node.lineno, events, length, joined=frame.joined > 0)
             order = order_of(source)
-            loop.test = Value(ranks=counted.ranks, tags=source.tags, order=order if order and picks(node) else CLEAN)
+            loop.test = Value(ranks=counted.ranks, tags=source.tags, order=order if picks(order, node) else CLEAN)
             frame.emit(loop if not source.holds else _chosen(loop))
     left = frame.loops.pop() - counted.length
     frame.ran_out.pop()
