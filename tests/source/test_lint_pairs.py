@@ -17,7 +17,6 @@ KNOWN = {
     "719_budget_tokens_right": "the number of elements of a batch counts as local, whatever is computed of it",
     "5q03_try_finally_unlock_wrong": "that a method of a parameter may fail on one rank is not assumed",
     "5q05_sampler_len_wrong": "a class with the word `pad` in it counts as one that pads",
-    "18_short_circuit_right": "`agreed(x) and x`: that the first implies the second is not followed",
     "215_two_groups_order_wrong": "two groups of all ranks, swapped by a condition, count as groups of a half",
 }
 _LABEL = re.compile(r"\s*#\s*(?:wrong:.*|near)\s*$")

@@ -224,8 +224,9 @@ class Analysis:
         value = join(frame.returns)
         if frame.left and any(v.ranks is not None and v.ranks[0] is None for v in frame.returns):
             value = value._replace(tags=value.tags | {"optional"})
-        apart = frame.left and value.taint and any(other_type(frame.returns[0], other) for other in frame.returns[1:])
-        return value.tagged("dtype differs") if apart else value
+        if frame.left and any(other_type(frame.returns[0], other) for other in frame.returns[1:]):
+            return value._replace(cast=union(value.cast, frame.left))
+        return value
 
     def brought(self, function: Function, name: str) -> Value:
         """What the callers of a function pass for one parameter."""
@@ -374,7 +375,7 @@ class Analysis:
         if spec.payload is not None and spec.payload < len(made.args):
             payload = made.args[spec.payload]
         root, reduction = arguments
-        if root.taint or reduction.taint or payload.length or "dtype differs" in payload.tags:
+        if root.taint or reduction.taint or payload.length or payload.cast:
             self.noted.append(Noted(op, root, reduction, payload, spec))
 
     def registered(self, kinds: Iterable[Class], by: Taint) -> None:

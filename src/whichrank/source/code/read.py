@@ -84,8 +84,8 @@ def _reduction(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
 
 def _payload(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
     payload, op = noted.payload, noted.op
-    reasons = analysis.resolve(payload.taint) if "dtype differs" in payload.tags else []
-    if any(reason.kind in {"rank", "data"} for reason in reasons) and not op.group:
+    reasons = [o for o in analysis.resolve(payload.cast) if o.kind in {"rank", "data"}]
+    if reasons and not op.group:
         yield Disagreement("dtype", operation(op), _reasons(analysis, reasons), "its type differs between ranks")
     reasons = [o for o in analysis.resolve(payload.length) if o.kind in {"rank", "data"}]
     if reasons and op.kind == "collective" and not op.group:

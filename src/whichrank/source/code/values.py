@@ -62,6 +62,8 @@ class Value(NamedTuple):
     """The values of a dictionary by key, or the keyword arguments of a partial."""
     order: Taint = CLEAN
     """Why the same elements may come in another order."""
+    cast: Taint = CLEAN
+    """Why its type may differ."""
 
     def tagged(self, *tags: str) -> Value:
         return self._replace(tags=self.tags | set(tags))
@@ -105,6 +107,7 @@ def join(values: Iterable[Value]) -> Value:
         _kinds(several),
         _fields(several),
         union(*(v.order for v in several)),
+        union(*(v.cast for v in several)),
     )
 
 

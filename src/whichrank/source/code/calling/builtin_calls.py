@@ -12,7 +12,7 @@ from whichrank.source.code.evaluating.ordering import REVERSED
 from whichrank.source.code.events import Risk
 from whichrank.source.code.index import Function
 from whichrank.source.code.statements.loops import COUNTER, elements, object_length
-from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Value, per_rank, union
+from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Taint, Value, per_rank, union
 
 if TYPE_CHECKING:
     from whichrank.source.code.calling.calls import Call
@@ -41,11 +41,21 @@ def _filter(frame: Frame, made: Call) -> Value:
         return UNKNOWN
     condition, kept = made.args[0], made.args[1]
     if isinstance(made.node.args[0], ast.Lambda):
-        taint = frame.aside(made.node.args[0].body)[1].taint
+        taint = _asked(frame, made.node.args[0], elements(frame, kept, made.node))
     else:
         asked = frame.analysis.summary(condition.thing).returns if isinstance(condition.thing, Function) else UNKNOWN
         taint = frozenset(origin for origin in asked.taint if isinstance(origin, Origin))
     return Value(kept.taint, union(kept.length, taint), kept.tags - {"itself"})
+
+
+def _asked(frame: Frame, condition: ast.Lambda, element: Value) -> Taint:
+    """What a condition without a name says of an element."""
+    saved = dict(frame.env)
+    for argument in condition.args.args[:1]:
+        frame.env[argument.arg] = element
+    taint = frame.aside(condition.body)[1].taint
+    frame.env = saved
+    return taint
 
 
 def _range(_frame: Frame, made: Call) -> Value:
@@ -140,12 +150,13 @@ def _getattr(frame: Frame, made: Call) -> Value:
     return UNKNOWN
 
 
+FILTERS = ("filter", "takewhile", "dropwhile", "filterfalse")
 BUILTINS: dict[str, Callable[[Frame, Call], Value]] = {
     "len": _length, "range": _range, "enumerate": _wrapper("enumerate"), "zip": _wrapper("zip"), "list": _kept(list),
     "tuple": _kept(tuple), "sorted": _kept(sorted), "reversed": _kept(None), "iter": _kept(None), "tqdm": _kept(None),
     "track": _kept(None), "set": _make_set, "frozenset": _make_set, "int": _number(int), "bool": _number(bool),
     "abs": _number(abs), "min": _number(min), "max": _number(max), "count": _endless, "cycle": _endless, "next": _next,
-    **dict.fromkeys(("print", "str", "repr", "format"), _shown), "filter": _filter, "getattr": _getattr,
+    **dict.fromkeys(("print", "str", "repr", "format"), _shown), **dict.fromkeys(FILTERS, _filter), "getattr": _getattr,
     "partial": _partial,
     **dict.fromkeys(("dict", "SimpleNamespace", "Namespace", "EasyDict", "AttrDict"), _record),
 }  # fmt: skip

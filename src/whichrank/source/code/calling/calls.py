@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from whichrank.facts.collectives import Argument, RankSource, rank_sources
 from whichrank.source.code import libraries
 from whichrank.source.code.calling import entering, operations, targets
-from whichrank.source.code.calling.builtin_calls import BUILTINS
+from whichrank.source.code.calling.builtin_calls import BUILTINS, FILTERS
 from whichrank.source.code.calling.silencing import switched
 from whichrank.source.code.calling.sources import asked_environment, rank_value
 from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED, PRESENT
@@ -54,7 +54,10 @@ CALLERS = {"map": (0,), "filter": (0,), "starmap": (0,), "tree_map": (0,), "imap
 """Functions of libraries that call what they are given, and the place where they are given it."""
 _ENVIRONMENT = re.compile(r"(?:^|[._])(?:vec_|train_|eval_)?envs?$")
 """What people call the world of an agent that learns by trying."""
-QUALIFIED = frozenset({"functools.partial", "types.SimpleNamespace", "argparse.Namespace"})
+QUALIFIED = frozenset({
+    "functools.partial", "types.SimpleNamespace", "argparse.Namespace",
+    *(f"itertools.{name}" for name in FILTERS),
+})  # fmt: skip
 _LISTS = frozenset({"listdir", "glob", "iglob", "readlines", "read_parquet", "read_json", "fromfile", "load_from_disk"})
 _MOST_KINDS = 3
 _TRANSLATES = frozenset({"get_global_rank", "get_group_rank"})
@@ -309,7 +312,9 @@ def _unknown(frame: Frame, made: Call) -> Value:
             for key, value in named.items():
                 frame.put_into(made.node.func.value, value, key=key)
         else:
-            inside = [item for value in made.args for item in (value.items or (value,))]
+            inside = list(made.args)
+            if made.name == "extend":
+                inside = [item for value in made.args for item in (value.items or (value,))]
             put = mixed(made.args)._replace(holds=functions_of(inside), kinds=objects_of(inside))
             frame.put_into(made.node.func.value, put, grows=True)
     elif made.name.endswith("_") and made.args and isinstance(made.node.func, ast.Attribute):
@@ -373,7 +378,10 @@ def _computed(frame: Frame, made: Call, value: Value) -> Value:
     if padding.ranks is not None and padding.ranks[0] in (True, "longest") and value.taint:
         return value._replace(length=value.taint).tagged("padded")
     if made.name in libraries.SHAPED_BY_CONTENT and value.taint:
-        return value._replace(length=value.taint)
+        shaped = value._replace(length=value.taint)
+        return shaped.tagged("padded") if "as_tuple" in made.keywords else shaped
+    if made.full == "torch.where" and len(made.args) == 1 and value.taint:
+        return value._replace(length=value.taint).tagged("padded")
     if made.name in libraries.SHARDS and (marks := union(*(v.taint for v in [*made.args, *made.keywords.values()]))):
         return value._replace(length=marks)
     return value

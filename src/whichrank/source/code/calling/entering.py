@@ -86,7 +86,8 @@ def enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside
     items = (
         tuple(_substituted(frame, item, target, bound) for item in returns.items) if returns.items else returns.items
     )
-    return returns._replace(taint=taint, length=length, tags=tags, items=items)
+    cast = frame.analysis.substitute(returns.cast, target, bound)
+    return returns._replace(taint=taint, length=length, tags=tags, items=items, cast=cast)
 
 
 def _passed_groups(frame: Frame, made: Call, entry: Enter, summary: Summary) -> None:

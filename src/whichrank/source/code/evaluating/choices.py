@@ -69,10 +69,13 @@ def chosen(test: Value, one: Value, two: Value) -> Value:
         tags = merged.tags
         if _is_none(one) or _is_none(two):
             tags |= {"optional"}
+        cast = merged.cast
         if other_type(one, two):
-            tags = frozenset(tag for tag in tags if not tag.startswith(("dtype:", "cast:"))) | {"dtype differs"}
+            tags = frozenset(tag for tag in tags if not tag.startswith(("dtype:", "cast:")))
+            cast = union(cast, test.taint)
         order = union(merged.order, test.taint) if other_order(one, two) else merged.order
-        merged = merged._replace(taint=union(merged.taint, test.taint), length=shape, tags=tags, order=order)
+        taint = union(merged.taint, test.taint)
+        merged = merged._replace(taint=taint, length=shape, tags=tags, order=order, cast=cast)
         if test.ranks is not None and _is_none(one) != _is_none(two) and merged.ranks is None:
             there = not _is_none(one)
             merged = merged._replace(ranks=tuple(PRESENT if bool(t) is there else None for t in test.ranks))

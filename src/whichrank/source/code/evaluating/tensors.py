@@ -10,6 +10,7 @@ from whichrank.source.code.values import (
     CLEAN,
     UNKNOWN,
     Origin,
+    Taint,
     Value,
     union,
 )
@@ -56,17 +57,15 @@ def tensor(frame: Frame, made: Call) -> Value | None:
             else CLEAN
         )
         own = union(own, made.keywords.get("generator", UNKNOWN).taint)
-        if (other := _local_type(made)) is not None:
-            own, tags = union(own, other.taint), tags | {"dtype differs"}
-        return Value(own, taint, tags, order=own if made.name == "randperm" else CLEAN)
+        cast = _local_type(made)
+        return Value(union(own, cast), taint, tags, order=own if made.name == "randperm" else CLEAN, cast=cast)
     if made.name in _DTYPES and isinstance(made.node.func, ast.Attribute) and not made.args:
         kept = frozenset(tag for tag in made.receiver.tags if not tag.startswith(("dtype:", "cast:")))
         return made.receiver._replace(tags=kept | {f"cast:{_DTYPES[made.name]}"}, ranks=None)
     if made.name == "to" and isinstance(made.node.func, ast.Attribute):
         kept = made.receiver.tags
-        if (other := _local_type(made)) is not None:
-            taint = union(made.receiver.taint, other.taint)
-            return made.receiver._replace(taint=taint, tags=kept | {"dtype differs"}, ranks=None)
+        if cast := _local_type(made):
+            return made.receiver._replace(taint=union(made.receiver.taint, cast), cast=cast, ranks=None)
         for node in [*made.node.args, *(k.value for k in made.node.keywords)]:
             if last_name(node).startswith(("float", "bfloat", "int", "half", "double")) and isinstance(
                 node, ast.Attribute
@@ -75,14 +74,12 @@ def tensor(frame: Frame, made: Call) -> Value | None:
         return made.receiver._replace(tags=kept, ranks=None)
     if made.full in _FROM_DATA and made.args:
         first, tags = made.args[0], frozenset({f"dtype:{_dtype(made)}"})
-        taint = first.taint
-        if (other := _local_type(made)) is not None:
-            taint, tags = union(taint, other.taint), tags | {"dtype differs"}
+        cast = _local_type(made)
         if first.items and not any(item.items is not None for item in first.items):
             tags |= {f"shape:{len(first.items)}"}
         if made.full == "torch.tensor" and "dtype" not in made.keywords:
             tags -= {"dtype:float32"}  # as its elements are
-        return Value(taint, first.length, tags)
+        return Value(union(first.taint, cast), first.length, tags, cast=cast)
     if made.name in _COUNTS and not made.receiver.tags & {"agreed"}:
         return _counted(frame, made)
     if made.name == "chunk":
@@ -99,11 +96,11 @@ def _counted(frame: Frame, made: Call) -> Value:
     return Value(union(*(value.taint for value in given), frozenset({origin})))
 
 
-def _local_type(made: Call) -> Value | None:
+def _local_type(made: Call) -> Taint:
     """The type of a tensor as an argument, where it differs between ranks: `dtype = half if rank == 0 else float`."""
     given = [(last_name(node), value) for node, value in zip(made.node.args, made.args, strict=False)]
     given += [("dtype", value) for name, value in made.keywords.items() if name == "dtype"]
-    return next((value for name, value in given if "dtype" in name and value.taint), None)
+    return next((value.taint for name, value in given if "dtype" in name and value.taint), CLEAN)
 
 
 def _dtype(made: Call) -> str:

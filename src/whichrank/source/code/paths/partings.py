@@ -154,8 +154,12 @@ class Judge:
         reasons = self.reasons(event.test)
         if not reasons:
             return
-        if self.function.name == "training_step":
+        before = len(self.partings)
+        self._parted(event, after, reasons)
+        if self.function.name == "training_step" and len(self.partings) == before:
             self._skipped_step(event, reasons)
+
+    def _parted(self, event: Fork, after: Rest, reasons: list[Origin]) -> None:
         one_end, two_end = ending(event.then), ending(event.other)
         if "raise" in {one_end, two_end}:
             return  # an error ends the job on all ranks
@@ -295,8 +299,9 @@ class Judge:
             if "set" in event.test.tags and not reasons:
                 reasons = [Origin("order", "a set of strings has another order in every process", *self.at(event.line))]
             if event.test.order and not reasons:
+                said = "the order of the elements depends on"
                 found = self.analysis.resolve(event.test.order)
-                reasons = [Origin("order", f"the order of the elements depends on {o.what}", o.file, o.line) for o in found]
+                reasons = [Origin("order", f"{said} {o.what}", o.file, o.line) for o in found]
         if not reasons:
             return
         body = self.concerned(self.sequences.of(event.body), event.test, reasons)
