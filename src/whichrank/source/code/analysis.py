@@ -29,7 +29,6 @@ from whichrank.source.code.values import (
     objects_of,
     union,
 )
-from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.facts.collectives import Collective
@@ -120,6 +119,8 @@ class Analysis:
     """Whether a model is wrapped so that backward passes reduce gradients."""
     local_options: frozenset[str] = frozenset()
     """Options whose default is a path on a disk of this host."""
+    raised: dict[str, set[Taint]] = field(default_factory=dict)
+    """Errors of the project, with the conditions under which they are raised."""
     members: dict[Class, set[Taint]] = field(default_factory=dict)
     """Classes whose objects are collected in containers, with the conditions under which that happens."""
     noted: list[Noted] = field(default_factory=list)
@@ -218,6 +219,9 @@ class Analysis:
         made.ends = how_it_ends(function, frame.out) if not frame.generator else None
         made.quits = quits(function, frame.out)
         made.groups = frame.groups
+        for (owner, name), value in frame.flags.values():
+            if value is not None:
+                self.gather(owner, name, value)
         return made
 
     def _returned(self, frame: Frame) -> Value:
@@ -377,6 +381,11 @@ class Analysis:
         root, reduction = arguments
         if root.taint or reduction.taint or payload.length or payload.cast:
             self.noted.append(Noted(op, root, reduction, payload, spec))
+
+    def raised_by_all(self, name: str) -> bool:
+        """Whether an error of the project is raised where all ranks come, and so by all of them."""
+        found = self.raised.get(name)
+        return found is not None and not any(self.resolve(by) for by in found)
 
     def registered(self, kinds: Iterable[Class], by: Taint) -> None:
         """Objects of these classes are put into a container, on the ranks that a condition lets through."""

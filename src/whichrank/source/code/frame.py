@@ -85,6 +85,8 @@ class Frame:
         """Attributes of this object that are counted up."""
         self.grows: set[str] = set()
         """Containers of this object that something is put into."""
+        self.flags: dict[str, tuple[tuple[Class, str], Value | None]] = {}
+        """Attributes of other objects that are set here, as written."""
         self.groups: set[str] = set()
         """Parameters that are groups of operations here or in what is called."""
         self.fills: dict[str, Taint] = {}
@@ -244,12 +246,18 @@ class Frame:
             self.analysis.setting(setting_name(text), value.taint)
         holder = self.env.get(text.rpartition(".")[0], UNKNOWN)
         other = isinstance(holder.thing, Class) and "itself" not in holder.tags and holder.thing is not self.owner
-        if other and isinstance(holder.thing, Class) and value.ranks is not None:  # a flag
-            self.analysis.gather(holder.thing, target.attr, self._decided_here(value))
+        flag = value.ranks is not None or (AGREED_TAG in value.tags and text in self.flags)
+        if other and isinstance(holder.thing, Class) and flag:
+            mine = (holder.thing, target.attr)
+            known_holder, known_flag = self.flags.get(text, (mine, None))
+            self.flags[text] = (known_holder, self._after(known_flag, self._decided_here(value)))
         if text.startswith(("self.", "cls.")) and text.count(".") == 1:
-            written = self._decided_here(value)
-            known = self.writes.get(target.attr)
-            self.writes[target.attr] = join([known, written]) if known is not None else written
+            self.writes[target.attr] = self._after(self.writes.get(target.attr), self._decided_here(value))
+
+    def _after(self, before: Value | None, value: Value) -> Value:
+        """What an attribute may be after it was set again: the new value alone where every rank comes here."""
+        always = not (self.control or self.loops or self.trying or self.left)
+        return value if before is None or (always and AGREED_TAG in value.tags) else join([before, value])
 
     def _decided_here(self, value: Value) -> Value:
         """A value for others to read later: it tells them on which side of a condition this rank was."""
@@ -260,15 +268,7 @@ class Frame:
 
     def put_into(self, holder: ast.expr, value: Value, *, grows: bool = False, key: object = None) -> None:
         """Something is put into a container, which may be longer then on some ranks."""
-        keys = CLEAN
-        while isinstance(holder, ast.Subscript) or (
-            isinstance(holder, ast.Call) and isinstance(holder.func, ast.Attribute) and last_name(holder.func) in NESTED
-        ):
-            if isinstance(holder, ast.Subscript) and not isinstance(holder.slice, ast.Slice | ast.Constant):
-                keys = union(keys, evaluate(self, holder.slice).taint)
-            holder = holder.value if isinstance(holder, ast.Subscript) else holder.func.value  # type: ignore[attr-defined]
-        text = dotted(holder)
-        self._new_keys(text, keys)
+        text = self._container(holder)
         if grows and text.startswith("self.") and text.count(".") == 1:
             self.grows.add(text[5:])
         if grows and value.kinds and not any(isinstance(origin, ParamOrigin) for origin in value.taint):
@@ -295,6 +295,19 @@ class Frame:
         length = union(known.length, *self.control, *self.loops, *self.skips) if grows else known.length
         if value.taint or length != known.length or grows:
             where[text] = known._replace(taint=union(known.taint, value.taint), length=length, ranks=None, items=None)
+
+    def _container(self, holder: ast.expr) -> str:
+        """The container behind `d[key]` and `d.setdefault(key, [])`, as written."""
+        keys = CLEAN
+        while isinstance(holder, ast.Subscript) or (
+            isinstance(holder, ast.Call) and isinstance(holder.func, ast.Attribute) and last_name(holder.func) in NESTED
+        ):
+            if isinstance(holder, ast.Subscript) and not isinstance(holder.slice, ast.Slice | ast.Constant):
+                keys = union(keys, evaluate(self, holder.slice).taint)
+            holder = holder.value if isinstance(holder, ast.Subscript) else holder.func.value  # type: ignore[attr-defined]
+        text = dotted(holder)
+        self._new_keys(text, keys)
+        return text
 
     def _new_keys(self, text: str, keys: Taint) -> None:
         """A dictionary gets keys that are this rank's data: it may have more of them than on other ranks."""
@@ -355,6 +368,9 @@ class Frame:
         if isinstance(node, ast.Raise) and node.exc is not None:
             evaluate(self, node.exc)
             kind = ends_process(node.exc) or kind
+            name = last_name(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
+            if name in self.function.module.classes or name in self.function.module.imports:
+                self.analysis.raised.setdefault(name, set()).add(union(*self.control, self.left, *self.skips))
         self.emit(Leave(kind, node.lineno))
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import rank_sources
@@ -71,24 +72,31 @@ def is_a(frame: Frame, made: Call, tag: str) -> bool:
         return not own and not (tag == "wrapped_output" and frame.no_sync)
     if tag in {"ddp", "fsdp"}:
         return False
-    if tag == "wrapped_output":
-        return made.name == "backward" and _of_wrapped(frame, made)
-    if tag == "trainer":
-        return made.receiver_text in {"trainer", "self.trainer"} and uses(frame, "lightning")
-    if tag == "hf_trainer":
-        return _is_hf_trainer(frame, made)
-    if tag == "lightning_module":
-        return made.receiver_text in {"self", "pl_module"} and _is_lightning(frame)
-    if tag == "metric":
-        return "metric" in made.receiver_text.lower() and uses(frame, "torchmetrics")
+    known = _RECEIVERS.get(tag)
+    if known is not None:
+        return known(frame, made)
     if tag == "strategy" and made.name != "barrier" and not uses(frame, "lightning"):
         return False
     named = NAMED.get(tag)
     return named is not None and bool(made.receiver_text) and named.search(made.receiver_text) is not None
 
 
+def _is_trainer(frame: Frame, made: Call) -> bool:
+    return made.receiver_text in {"trainer", "self.trainer"} and uses(frame, "lightning")
+
+
+def _is_lightning_module(frame: Frame, made: Call) -> bool:
+    return made.receiver_text in {"self", "pl_module"} and _is_lightning(frame)
+
+
+def _is_metric(frame: Frame, made: Call) -> bool:
+    return "metric" in made.receiver_text.lower() and uses(frame, "torchmetrics")
+
+
 def _of_wrapped(frame: Frame, made: Call) -> bool:
     """`loss.backward()` where it is not known what made the loss, and the project wraps its model."""
+    if made.name != "backward":
+        return False
     unknown = not made.receiver.tags and not any(isinstance(origin, Origin) for origin in made.receiver.taint)
     return unknown and frame.analysis.averages and not frame.no_sync and "loss" in made.receiver_text.lower()
 
@@ -114,6 +122,12 @@ def _is_lightning(frame: Frame) -> bool:
         return False
     names = [base.rpartition(".")[2] for base in frame.analysis.project.lineage(frame.owner)]
     return bool({"LightningModule", "Callback", "LightningDataModule"} & set(names))
+
+
+_RECEIVERS: dict[str, Callable[[Frame, Call], bool]] = {
+    "wrapped_output": _of_wrapped, "trainer": _is_trainer, "hf_trainer": _is_hf_trainer,
+    "lightning_module": _is_lightning_module, "metric": _is_metric,
+}  # fmt: skip
 
 
 def class_tags(frame: Frame, owner: Class) -> frozenset[str]:

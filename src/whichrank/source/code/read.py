@@ -33,7 +33,8 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
             analysis.too_deep.append(function)
     judge.judge_later()
     judge.judge_groups()
-    case = ProgramCase(list(_once(judge.partings)), judge.disagreements, pairings(analysis), operations=analysis.operations)
+    partings = list(_once(judge.partings))
+    case = ProgramCase(partings, judge.disagreements, pairings(analysis), operations=analysis.operations)
     case.disagreements += _disagreements(analysis)
     called = frozenset(name for module in project.modules.values() for name in called_names(module))
     for module in project.modules.values():

@@ -190,8 +190,11 @@ def _of_each_kind(frame: Frame, made: Call) -> Value | None:
     methods = tuple(dict.fromkeys(method for method in found if method is not None))
     if len(methods) > 1 and made.receiver.taint:  # of one class on some ranks, of another on others
         return _dispatched(frame, made, made.receiver._replace(ranks=None), methods)
-    results = [_of_kind(frame, made, kind, method) for kind, method in zip(made.receiver.kinds, found, strict=True)
-               if method is not None]
+    results = [
+        _of_kind(frame, made, kind, method)
+        for kind, method in zip(made.receiver.kinds, found, strict=True)
+        if method is not None
+    ]
     if len(results) > _MOST_KINDS:  # one of many back ends: what some of them answer says nothing about the one in use
         return UNKNOWN
     return join(results) if results else None
@@ -261,6 +264,11 @@ def _source(frame: Frame, made: Call) -> Value | None:
         return Value(frozenset({origin}))
     if made.name in _NOT_FINITE and (own := _own_loss(frame, made)) is not None:
         return own
+    return _library_source(frame, made) or _method_source(frame, made) or _environment(frame, made)
+
+
+def _library_source(frame: Frame, made: Call) -> Value | None:
+    """A function of Python or of a library that answers each rank differently."""
     known = rank_sources("function").get(made.full)
     if known is not None:
         if known.kind == "random" and "generator" in made.keywords:
@@ -271,6 +279,11 @@ def _source(frame: Frame, made: Call) -> Value | None:
         what = f"{made.full}() on a disk of this host" if local else f"{made.full}()"
         value = rank_value(frame, made.node, what, "host" if local else known.kind, known.axis)
         return value._replace(length=value.taint)
+    return None
+
+
+def _method_source(frame: Frame, made: Call) -> Value | None:
+    """A method of a path or of a queue."""
     for how, words in (
         ("path method", ("path", "file", "ckpt", "checkpoint", "dir")),
         ("queue method", ("queue", "q")),
@@ -283,6 +296,11 @@ def _source(frame: Frame, made: Call) -> Value | None:
             what = f"{made.receiver_text}.{made.name}()" + (" on a disk of this host" if local else "")
             value = rank_value(frame, made.node, what, "host" if local else method.kind, method.axis)
             return value.tagged("optional") if how == "queue method" else value
+    return None
+
+
+def _environment(frame: Frame, made: Call) -> Value | None:
+    """A variable of the environment."""
     if made.name in {"get", "getenv", "pop"} and ("environ" in made.receiver_text or made.full == "os.getenv"):
         first = made.node.args[0] if made.node.args else None
         asked = asked_environment(frame, made.node, first)

@@ -59,6 +59,14 @@ def looked_up(base: Value, index: Value, default: Value | None = None) -> Value 
     return value.tagged("dispatched") if len(functions) > 1 else value
 
 
+def item_at(base: Value, index: Value) -> Value | None:
+    """The element of a list or tuple at a place that is the same on all ranks."""
+    if base.items is None or index.ranks is None or not isinstance(index.ranks[0], int) or len(set(index.ranks)) > 1:
+        return None
+    picked = index.ranks[0]
+    return base.items[picked] if -len(base.items) <= picked < len(base.items) else None
+
+
 def _for_each(found: list[Value], index: Value) -> Value:
     """One value for each rank."""
     if all(value is found[0] for value in found):

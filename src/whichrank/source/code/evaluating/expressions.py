@@ -12,7 +12,7 @@ from whichrank.source.code.calling import implicit
 from whichrank.source.code.calling.sources import KEYS, asked_environment, is_setting, rank_value, setting_name
 from whichrank.source.code.evaluating.choices import CARRIED, chosen, in_doubt, logic
 from whichrank.source.code.evaluating.comparing import COMPARE, chain, not_by_chance, within_world
-from whichrank.source.code.evaluating.containers import equal_chunk, looked_up, part_of
+from whichrank.source.code.evaluating.containers import equal_chunk, item_at, looked_up, part_of
 from whichrank.source.code.evaluating.disks import NODE_LOCAL, is_local_path
 from whichrank.source.code.evaluating.ordering import REVERSED
 from whichrank.source.code.events import Fork
@@ -321,22 +321,16 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     if key in KEYS and base.fields is None and not any(isinstance(origin, Origin) for origin in base.taint):
         source = rank_sources("attribute")[key]
         return rank_value(frame, node, ast.unparse(node), source.kind, source.axis)
-    if isinstance(node.slice, ast.Slice):
-        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and _columns(node.slice.lower):
-            return mixed([base]).tagged(COLUMNS)
-        return _slice(frame, base, node.slice)
-    if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and _columns(node.slice):
+    if last_name(node.value) == "shape" and _columns(node.slice):
         return mixed([base]).tagged(COLUMNS)
+    if isinstance(node.slice, ast.Slice):
+        return _slice(frame, base, node.slice)
     index = evaluate(frame, node.slice)
     drawn = implicit.operator_method(frame, base, node, "__getitem__")
     if drawn is not None and drawn.thing is not None:
         return drawn
-    if (held := part_of(base, index, key) or looked_up(base, index)) is not None:
+    if (held := part_of(base, index, key) or looked_up(base, index) or item_at(base, index)) is not None:
         return held
-    if base.items is not None and index.ranks is not None and isinstance(index.ranks[0], int):
-        picked = index.ranks[0]
-        if len(set(index.ranks)) == 1 and -len(base.items) <= picked < len(base.items):
-            return base.items[picked]
     ranks = per_rank(lambda a, b: a[b], base, index)
     masked = bool(isinstance(node.slice, ast.Compare) or "mask" in index.tags) and bool(base.taint or index.taint)
     length = union(base.taint, index.taint) if masked else index.length
@@ -344,6 +338,11 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
         length |= {Origin("data", "a mask keeps another number of elements on every rank", *frame.at(node))}
     taint = union(base.taint, index.taint)
     return Value(taint, length, base.tags & CARRIED, ranks) if taint or ranks is not None or length else UNKNOWN
+
+
+def _says_kind(node: ast.expr) -> bool:
+    """`isinstance(part, Linear)`: what kinds of parts there are is the same on all ranks."""
+    return isinstance(node, ast.Call) and last_name(node.func) in {"isinstance", "hasattr", "callable", "issubclass"}
 
 
 def _missing(frame: Frame, condition: ast.expr) -> Taint:
@@ -356,6 +355,8 @@ def _missing(frame: Frame, condition: ast.expr) -> Taint:
 
 def _columns(index: ast.expr | None) -> bool:
     """Whether a place in a shape is not the first: `shape[1]`, `shape[-1]`, `shape[1:]`."""
+    if isinstance(index, ast.Slice):
+        index = index.lower
     if isinstance(index, ast.UnaryOp):
         index = index.operand
     return isinstance(index, ast.Constant) and isinstance(index.value, int) and index.value > 0
@@ -382,7 +383,8 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generato
     frame.env = saved
     functions = functions_of([value])
     tags = (value.tags & CARRIED) | ({"set"} if isinstance(node, ast.SetComp) else set())
-    return Value(union(value.taint, length, taint), length, frozenset(tags), holds=functions)
+    own = value.taint if isinstance(node, ast.GeneratorExp) and _says_kind(node.elt) else union(value.taint, taint)
+    return Value(union(own, length), length, frozenset(tags), holds=functions)
 
 
 def _formatted(frame: Frame, node: ast.JoinedStr) -> Value:

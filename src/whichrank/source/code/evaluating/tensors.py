@@ -25,7 +25,7 @@ _SHAPED = frozenset({
 })  # fmt: skip
 _INTEGERS = frozenset({"randperm", "randint", "arange"})
 _RANDOM = frozenset({"randn", "rand", "randperm", "randint"})
-_ALIASES = {"long": "int64", "int": "int32", "float": "float32", "double": "float64", "half": "float16", "short": "int16"}
+_ALIASES = {"long": "int64", "int": "int32", "float": "float32", "double": "float64", "half": "float16"}
 _FROM_DATA = frozenset({"torch.tensor", "torch.as_tensor", "torch.full_like", "torch.zeros_like", "torch.ones_like"})
 _COUNTS = frozenset({"bincount", "histc"})
 _DTYPES = {
@@ -41,50 +41,53 @@ _DTYPES = {
 def tensor(frame: Frame, made: Call) -> Value | None:
     """Shapes and types of tensors."""
     if made.name in _SHAPED and (made.full.startswith("torch.") or made.name.startswith("new_")):
-        taint = (
-            union(*(value.taint for value in made.args if "columns" not in value.tags))
-            if made.name != "full"
-            else made.args[0].taint
-            if made.args
-            else CLEAN
-        )
-        shape = ", ".join(map(ast.unparse, made.node.args))[:80]
-        tags = frozenset({f"dtype:{_dtype(made)}", f"shape:{shape}"})
-        random = made.name in _RANDOM
-        own = (
-            frozenset({Origin("random", f"torch.{made.name}()", *frame.at(made.node))})
-            if random and "torch" not in frame.analysis.seeded
-            else CLEAN
-        )
-        own = union(own, made.keywords.get("generator", UNKNOWN).taint)
-        cast = _local_type(made)
-        return Value(union(own, cast), taint, tags, order=own if made.name == "randperm" else CLEAN, cast=cast)
-    if made.name in _DTYPES and isinstance(made.node.func, ast.Attribute) and not made.args:
-        kept = frozenset(tag for tag in made.receiver.tags if not tag.startswith(("dtype:", "cast:")))
-        return made.receiver._replace(tags=kept | {f"cast:{_DTYPES[made.name]}"}, ranks=None)
-    if made.name == "to" and isinstance(made.node.func, ast.Attribute):
-        kept = made.receiver.tags
-        if cast := _local_type(made):
-            return made.receiver._replace(taint=union(made.receiver.taint, cast), cast=cast, ranks=None)
-        for node in [*made.node.args, *(k.value for k in made.node.keywords)]:
-            if last_name(node).startswith(("float", "bfloat", "int", "half", "double")) and isinstance(
-                node, ast.Attribute
-            ):
-                kept = frozenset(t for t in kept if not t.startswith(("dtype:", "cast:"))) | {f"cast:{node.attr}"}
-        return made.receiver._replace(tags=kept, ranks=None)
+        return _made(frame, made)
+    if isinstance(made.node.func, ast.Attribute) and (made.name == "to" or (made.name in _DTYPES and not made.args)):
+        return _cast(made)
     if made.full in _FROM_DATA and made.args:
-        first, tags = made.args[0], frozenset({f"dtype:{_dtype(made)}"})
-        cast = _local_type(made)
-        if first.items and not any(item.items is not None for item in first.items):
-            tags |= {f"shape:{len(first.items)}"}
-        if made.full == "torch.tensor" and "dtype" not in made.keywords:
-            tags -= {"dtype:float32"}  # as its elements are
-        return Value(union(first.taint, cast), first.length, tags, cast=cast)
-    if made.name in _COUNTS and not made.receiver.tags & {"agreed"}:
+        return _from_data(made)
+    if made.name in _COUNTS:
         return _counted(frame, made)
     if made.name == "chunk":
         return Value(made.receiver.taint, CLEAN, made.receiver.tags & {"wrapped_output"})
     return None
+
+
+def _made(frame: Frame, made: Call) -> Value:
+    """`torch.zeros(n)`: its shape is what it is given."""
+    sizes = made.args[:1] if made.name == "full" else made.args
+    length = union(*(value.taint for value in sizes if "columns" not in value.tags))
+    shape = ", ".join(map(ast.unparse, made.node.args))[:80]
+    tags = frozenset({f"dtype:{_dtype(made)}", f"shape:{shape}"})
+    own = made.keywords.get("generator", UNKNOWN).taint
+    if made.name in _RANDOM and "torch" not in frame.analysis.seeded:
+        own = union(own, frozenset({Origin("random", f"torch.{made.name}()", *frame.at(made.node))}))
+    cast = _local_type(made)
+    return Value(union(own, cast), length, tags, order=own if made.name == "randperm" else CLEAN, cast=cast)
+
+
+def _cast(made: Call) -> Value:
+    """`x.half()`, `x.to(torch.float16)`, `x.to(device)`."""
+    if cast := _local_type(made):
+        return made.receiver._replace(taint=union(made.receiver.taint, cast), cast=cast, ranks=None)
+    types = [_DTYPES[made.name]] if made.name in _DTYPES else []
+    given = [*made.node.args, *(k.value for k in made.node.keywords)]
+    names = (node.attr for node in given if isinstance(node, ast.Attribute))
+    types += [name for name in names if name.startswith(("float", "bfloat", "int", "half", "double"))]
+    tags = made.receiver.tags
+    for name in types:
+        tags = frozenset(tag for tag in tags if not tag.startswith(("dtype:", "cast:"))) | {f"cast:{name}"}
+    return made.receiver._replace(tags=tags, ranks=None)
+
+
+def _from_data(made: Call) -> Value:
+    """`torch.tensor(numbers)`: as long as what it is made of."""
+    first, cast = made.args[0], _local_type(made)
+    typed = made.full != "torch.tensor" or "dtype" in made.keywords  # else as its elements are
+    tags = {f"dtype:{_dtype(made)}"} if typed else set()
+    if first.items and not any(item.items is not None for item in first.items):
+        tags.add(f"shape:{len(first.items)}")
+    return Value(union(first.taint, cast), first.length, frozenset(tags), cast=cast)
 
 
 def _counted(frame: Frame, made: Call) -> Value:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 BELOW = 2
 OWN_FAILURES = frozenset({
     "ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError", "TimeoutError", "OSError",
-    "IOError", "HTTPError", "URLError", "RequestException", "ClientError", "ReadTimeout", "ConnectTimeout", "MemoryError",
-    "PermissionError", "EOFError", "UnicodeDecodeError", "JSONDecodeError", "ReadTimeoutError", "HfHubHTTPError",
+    "IOError", "HTTPError", "URLError", "RequestException", "ClientError", "ReadTimeout", "ConnectTimeout",
+    "MemoryError", "PermissionError", "EOFError", "UnicodeDecodeError", "JSONDecodeError", "ReadTimeoutError",
 })  # fmt: skip
 """Errors of the network, of a disk or of a file: one rank gets them, not all."""
 _LEAVING: tuple[Exit, ...] = ("return", "break", "continue", "exit")
@@ -47,7 +47,7 @@ def judge_attempt(judge: Judge, event: Attempt, after: Rest, paired: frozenset[i
     repeated = in_loop(after)
     body = judge.sequences.of([*event.body, *event.orelse])
     for handler in event.handlers:
-        if handler.types and set(handler.types) <= ALIKE:
+        if handler.types and all(name in ALIKE or judge.analysis.raised_by_all(name) for name in handler.types):
             continue
         caught = judge.sequences.of(handler.body)
         names = {step.op.name for step in body}
