@@ -395,11 +395,10 @@ def _computed(frame: Frame, made: Call, value: Value) -> Value:
     padding = made.keywords.get("padding", UNKNOWN)
     if padding.ranks is not None and padding.ranks[0] in (True, "longest") and value.taint:
         return value._replace(length=value.taint).tagged("padded")
-    if made.name in libraries.SHAPED_BY_CONTENT and value.taint:
+    places = made.full == "torch.where" and len(made.args) == 1
+    if (places or made.name in libraries.SHAPED_BY_CONTENT) and value.taint:
         shaped = value._replace(length=value.taint)
-        return shaped.tagged("padded") if "as_tuple" in made.keywords else shaped
-    if made.full == "torch.where" and len(made.args) == 1 and value.taint:
-        return value._replace(length=value.taint).tagged("padded")
+        return shaped.tagged("padded") if places or "as_tuple" in made.keywords else shaped
     if made.name in libraries.SHARDS and (marks := union(*(v.taint for v in [*made.args, *made.keywords.values()]))):
         return value._replace(length=marks)
     return value

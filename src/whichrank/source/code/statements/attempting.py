@@ -47,13 +47,8 @@ def attempt(frame: Frame, node: ast.Try) -> bool:
     for item in node.handlers:
         frame.env = {**before, **{k: v for k, v in after.items() if k in before}}
         types = tuple(last_name(t) for t in _types(item.type))
-        ours = bool(types) and all(frame.analysis.raised_by_all(name) for name in types)
-        alike = (
-            ours
-            or (bool(types) and set(types) <= ALIKE)
-            or imports
-            or (types == ("KeyError",) and _looks_up(node.body))
-        )
+        alike = bool(types) and all(name in ALIKE or frame.analysis.raised_by_all(name) for name in types)
+        alike = alike or imports or (types == ("KeyError",) and _looks_up(node.body))
         if item.name and not alike:
             frame.env[item.name] = Value(frozenset({Origin("exception", "an exception on this rank", *frame.at(item))}))
         mine = [dict(frame.env)]
