@@ -11,9 +11,12 @@ from whichrank.source.code.values import CLEAN, Origin, Taint, Value, union
 from whichrank.source.nodes import walk
 
 
+_SETS = frozenset({"signal", "add_signal_handler"})
+
+
 @dataclass(slots=True)
 class Interrupted:
-    """Variables that handlers assign: globals of a module, attributes of self, names of an enclosing function."""
+    """Variables that handlers assign: globals of a module, attributes of objects, names of an enclosing function."""
 
     names: dict[tuple[Module, str], Taint] = field(default_factory=dict)
     attributes: dict[str, Taint] = field(default_factory=dict)
@@ -21,9 +24,9 @@ class Interrupted:
 
     def add(self, module: Module) -> None:
         for node in module.nodes:
-            if not isinstance(node, ast.Call) or last_name(node.func) != "signal" or len(node.args) != 2:
+            if not isinstance(node, ast.Call) or last_name(node.func) not in _SETS or len(node.args) < 2:
                 continue
-            if resolve(module, dotted(node.func)) == "signal.signal":
+            if last_name(node.func) != "signal" or resolve(module, dotted(node.func)) == "signal.signal":
                 for handler in _handlers(module, node.args[1]):
                     self._assigned(module, handler)
 
@@ -71,7 +74,7 @@ def _changed(nodes: list[ast.AST]) -> Iterator[ast.expr]:
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 held = target.value if isinstance(target, ast.Subscript) else target
-                if isinstance(held, ast.Name) or (isinstance(held, ast.Attribute) and dotted(held.value) == "self"):
+                if isinstance(held, ast.Name) or (isinstance(held, ast.Attribute) and isinstance(held.value, ast.Name)):
                     yield held
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "set":
             yield node.func.value
