@@ -10,7 +10,6 @@ from whichrank.source.code.index import Function, Module, dotted, last_name, res
 from whichrank.source.code.values import CLEAN, Origin, Taint, Value, union
 from whichrank.source.nodes import walk
 
-
 _SETS = frozenset({"signal", "add_signal_handler"})
 
 
