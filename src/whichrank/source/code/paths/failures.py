@@ -146,7 +146,7 @@ def _risk(judge: Judge, event: Event) -> Origin | None:
         return Origin(
             "exception", "a forward pass may run out of memory on one rank", event.function.module.label, event.line
         )
-    if isinstance(event, Enter) and _raises(judge.analysis, event.function):
+    if isinstance(event, Enter) and _raises(judge.analysis, event):
         what = f"{event.function.name}() may raise on one rank alone"
         return Origin("exception", what, event.caller.module.label, event.line)
     if isinstance(event, Enter) and any(_local(value) for value in event.arguments.values()):
@@ -159,10 +159,14 @@ def _risk(judge: Judge, event: Event) -> Origin | None:
     return None
 
 
-def _raises(analysis: Analysis, function: Function) -> bool:
-    return any(kind == "raise" for kind in exits(analysis.summary(function).events)) or any(
-        isinstance(event, Risk) for event in analysis.summary(function).events
-    )
+def _raises(analysis: Analysis, call: Enter) -> bool:
+    """Whether a call may raise on one rank alone: it reads something, or raises for what it is given."""
+    events = analysis.summary(call.function).events
+    if any(isinstance(event, Risk) for event in events):
+        return True
+    given = any(name not in {"self", "cls"} for name in call.arguments)
+    own = call.function.owner is not None  # what an object holds may be this rank's
+    return (given or own) and "raise" in exits(events)
 
 
 def _reads(analysis: Analysis, function: Function, depth: int) -> Risk | None:
