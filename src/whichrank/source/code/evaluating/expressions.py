@@ -120,6 +120,8 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
     base = Value(thing=frame.owner) if own else evaluate(frame, node.value)
     source = rank_sources("attribute").get(node.attr)
     held = _member(frame, base, node)
+    if held is not None and node.attr in WORLD_NAMES and "itself" not in held.tags:
+        return held._replace(taint=CLEAN, length=CLEAN)  # however it was worked out
     if held is not None and (held.taint or source is None):
         return held
     if source is not None:
