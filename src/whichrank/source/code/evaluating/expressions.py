@@ -120,24 +120,27 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
     base = Value(thing=frame.owner) if own else evaluate(frame, node.value)
     source = rank_sources("attribute").get(node.attr)
     held = _member(frame, base, node)
-    if held is not None and node.attr in WORLD_NAMES and "itself" not in held.tags:
-        return held._replace(taint=CLEAN, length=CLEAN)  # however it was worked out
     if held is not None and (held.taint or source is None):
-        return held
+        counts = node.attr in WORLD_NAMES and "itself" not in held.tags  # the same, however it was worked out
+        return held._replace(taint=CLEAN, length=CLEAN) if counts else held
     if source is not None:
         return rank_value(frame, node, text or node.attr, source.kind, source.axis)
     if base.fields is not None and node.attr in base.fields:
         return base.fields[node.attr]
     if (same := _same_for_all(text, node.attr)) is not None:
         return same
-    if text and is_setting(text) and node.attr not in AGREED:
-        set_by = frame.analysis.settings.get(setting_name(text))
-        if set_by:
-            return Value(union(base.taint, set_by))
-        if node.attr in frame.analysis.local_options:
-            return Value(tags=frozenset({NODE_LOCAL}))
+    if text and is_setting(text) and (told := _setting(frame, text, node.attr, base)) is not None:
+        return told
     known = not own and not base.taint and text and node.attr != "grad"
     return reference(frame, text) if known else _part(frame, node, base)
+
+
+def _setting(frame: Frame, text: str, name: str, base: Value) -> Value | None:
+    """What is known of an option or a field of a configuration."""
+    set_by = frame.analysis.settings.get(setting_name(text)) if name not in AGREED else None
+    if set_by:
+        return Value(union(base.taint, set_by))
+    return Value(tags=frozenset({NODE_LOCAL})) if name in frame.analysis.local_options else None
 
 
 def _same_for_all(text: str, name: str) -> Value | None:
