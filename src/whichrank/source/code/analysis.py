@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -115,6 +115,8 @@ class Analysis:
     interrupted: Interrupted = field(default_factory=Interrupted)
     settings: dict[str, Taint] = field(default_factory=dict)
     """Attributes of configuration objects that some function sets by rank or host: `args.is_master`."""
+    log_handlers: tuple[Function, ...] = ()
+    """Methods of the project that Python's logging calls for every message."""
     averages: bool = False
     """Whether a model is wrapped so that backward passes reduce gradients."""
     local_options: frozenset[str] = frozenset()
@@ -125,6 +127,8 @@ class Analysis:
     """Classes whose objects are collected in containers, with the conditions under which that happens."""
     noted: list[Noted] = field(default_factory=list)
     laters: list[Later] = field(default_factory=list)
+    threaded: list[Op] = field(default_factory=list)
+    """Collectives of libraries that another thread is told to call."""
     schedules: list[Schedule] = field(default_factory=list)
     too_deep: list[Function] = field(default_factory=list)
     local_groups: list[tuple[Op, Taint]] = field(default_factory=list)
@@ -146,6 +150,7 @@ class Analysis:
         self.seeded = frozenset(name for module in self.project.modules.values() for name in seeds(module))
         modules = self.project.modules.values()
         self.averages = any(map(_averages, modules))
+        self.log_handlers = tuple(self._handlers_of_records())
         self.local_options = frozenset(name for module in modules for name in local_options(module))
         self.local_gradients = any(map(_shards, modules)) or not any(map(_wraps, modules))
         for module in self.project.modules.values():
@@ -165,6 +170,7 @@ class Analysis:
         self.attributes.clear()
         self.noted.clear()
         self.laters.clear()
+        self.threaded.clear()
         self.schedules.clear()
         self.local_groups.clear()
         self.half_splits.clear()
@@ -381,6 +387,14 @@ class Analysis:
         root, reduction = arguments
         if root.taint or reduction.taint or payload.length or payload.cast:
             self.noted.append(Noted(op, root, reduction, payload, spec))
+
+    def _handlers_of_records(self) -> Iterator[Function]:
+        for module in self.project.modules.values():
+            if "logging" in module.imports or any(name.startswith("logging.") for name in module.imports.values()):
+                for owner in module.classes.values():
+                    emit = owner.methods.get("emit")
+                    if emit is not None and any(base.startswith("logging.") for base in self.project.lineage(owner)):
+                        yield emit
 
     def raised_by_all(self, name: str) -> bool:
         """Whether an error of the project is raised where all ranks come, and so by all of them."""

@@ -19,7 +19,7 @@ from whichrank.source.code.events import (
     Leave,
 )
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
-from whichrank.source.code.paths.groups import default_of
+from whichrank.source.code.paths.groups import SIZE_NAME, default_of
 from whichrank.source.code.statements.attempting import attempt
 from whichrank.source.code.statements.branching import if_statement, match_statement
 from whichrank.source.code.statements.leaving import ends_process, never_returns
@@ -125,6 +125,8 @@ class Frame:
         brought = self.analysis.brought(self.function, name)
         if name in WORLD_NAMES and brought.ranks is None:
             return constant(WORLD)
+        if SIZE_NAME.search(name):
+            return brought._replace(taint=CLEAN, length=CLEAN)
         taint: Taint = frozenset({ParamOrigin(self.function, name)})
         length: Taint = frozenset({ParamOrigin(self.function, name, length=True)})
         tags = brought.tags

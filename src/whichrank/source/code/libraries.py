@@ -156,6 +156,8 @@ def special(frame: Frame, made: Call) -> Value | None:
         held = _attribute_value(frame, made)
         if held is not None and (tags := held.tags & {"ddp", "fsdp", "deepspeed"}):
             return _forward(frame, made, min(tags))
+    if isinstance(made.node.func, ast.Subscript) and (tags := made.receiver.tags & {"ddp", "fsdp", "deepspeed"}):
+        return _forward(frame, made, min(tags))
     _schedule(frame, made)
     for known in (_collection, _object, _wrapped, spawned, _clipped, tensor, _unwrapped, arranged):
         value = known(frame, made)

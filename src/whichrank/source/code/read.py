@@ -86,7 +86,7 @@ def _reduction(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
 def _payload(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
     payload, op = noted.payload, noted.op
     reasons = [o for o in analysis.resolve(payload.cast) if o.kind in {"rank", "data"}]
-    if reasons and not op.group:
+    if reasons and op.kind == "collective" and not op.group:
         yield Disagreement("dtype", operation(op), _reasons(analysis, reasons), "its type differs between ranks")
     reasons = [o for o in analysis.resolve(payload.length) if o.kind in {"rank", "data"}]
     if reasons and op.kind == "collective" and not op.group:

@@ -14,9 +14,9 @@ from whichrank.source.code.calling.silencing import switched
 from whichrank.source.code.calling.sources import asked_environment, rank_value
 from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED, PRESENT
 from whichrank.source.code.evaluating.containers import looked_up
-from whichrank.source.code.evaluating.disks import NODE_LOCAL, on_this_host
+from whichrank.source.code.evaluating.disks import NODE_LOCAL, host_state, on_this_host
 from whichrank.source.code.evaluating.expressions import ALIAS, WRAPPERS, evaluate, mixed
-from whichrank.source.code.events import Event, Fork, Risk
+from whichrank.source.code.events import Enter, Event, Fork, Risk
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
 from whichrank.source.code.paths import groups
 from whichrank.source.code.randomness import library_of
@@ -62,6 +62,7 @@ _LISTS = frozenset({"listdir", "glob", "iglob", "readlines", "read_parquet", "re
 _MOST_KINDS = 3
 _TRANSLATES = frozenset({"get_global_rank", "get_group_rank"})
 """The number in one group for a number in another: of any rank, not of this one."""
+_LOGS = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
 _NOT_FINITE = frozenset({"isnan", "isinf", "isfinite"})
 _REDUCED = re.compile(r"reduced|global|synced|gathered|avg|mean|total|config|args")
 LOOKUPS = frozenset({"get", "pop", "setdefault"})
@@ -264,6 +265,8 @@ def _source(frame: Frame, made: Call) -> Value | None:
         return Value(frozenset({origin}))
     if made.name in _NOT_FINITE and (own := _own_loss(frame, made)) is not None:
         return own
+    if made.name in READS and made.node.args and (told := host_state(made.node.args[0])):
+        return Value(frozenset({Origin("host", f"{told} on this host", *frame.at(made.node))}))
     return _library_source(frame, made) or _method_source(frame, made) or _environment(frame, made)
 
 
@@ -337,8 +340,11 @@ def _unknown(frame: Frame, made: Call) -> Value:
             frame.put_into(made.node.func.value, put, grows=True)
     elif made.name.endswith("_") and made.args and isinstance(made.node.func, ast.Attribute):
         frame.put_into(made.node.func.value, mixed(made.args))  # add_(), copy_() and the like
+    _logged(frame, made)
     local = any(isinstance(origin, Origin) and origin.kind == "data" for origin in made.receiver.taint)
-    tried = frame.trying and (made.name in RISKY or local or any(value.taint for value in made.args))
+    number = made.name in {"int", "float"} and any(value.ranks is not None for value in made.args)
+    risky = made.name in RISKY or any(value.taint for value in made.args)
+    tried = frame.trying and not number and (risky or local)
     if tried or made.name in READS:  # callers may catch what reading raises
         origin = Origin("exception", f"{made.name}() may fail on one rank alone", *frame.at(made.node))
         frame.emit(Risk(origin, made.node.lineno))
@@ -356,6 +362,13 @@ def _unknown(frame: Frame, made: Call) -> Value:
     if made.name in libraries.KEEPS_RECEIVER and isinstance(made.node.func, ast.Attribute):
         return made.receiver._replace(ranks=None)
     return _computed(frame, made, mixed(parts))
+
+
+def _logged(frame: Frame, made: Call) -> None:
+    """A message that is logged goes through the handlers of the project."""
+    if made.name in _LOGS and frame.analysis.log_handlers and "log" in made.receiver_text.lower():
+        for handler in frame.analysis.log_handlers:
+            frame.emit(Enter(handler, made.node.lineno, frame.function))
 
 
 def _from_container(made: Call) -> Value | None:

@@ -13,6 +13,7 @@ from whichrank.source.code.events import (
     Enter,
 )
 from whichrank.source.code.index import Class, Function
+from whichrank.source.code.paths.groups import SIZE_NAME
 from whichrank.source.code.statements.leaving import quit_by
 from whichrank.source.code.statements.loops import object_length
 from whichrank.source.code.values import (
@@ -68,7 +69,8 @@ def enter(frame: Frame, made: Call, target: Function, param: str = "", *, inside
     _changed_here(frame, target, summary, bound)
     if summary.quits:
         quit_by(frame, summary, target, bound, made.node.lineno)
-    returns = summary.returns if made.name not in _PROBES | _AGREE else UNKNOWN
+    alike = made.name in _PROBES | _AGREE or SIZE_NAME.search(made.name) is not None
+    returns = UNKNOWN if alike else summary.returns
     for name, filled in summary.fills.items():
         node = binding.argument_node(made, target, name)
         if node is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.calling.sources import rank_value
-from whichrank.source.code.evaluating.expressions import evaluate
+from whichrank.source.code.evaluating.expressions import ALIAS, evaluate
 from whichrank.source.code.events import Enter, Op
 from whichrank.source.code.index import Class, Function
 from whichrank.source.code.statements.loops import COUNTER
@@ -52,9 +52,19 @@ def spawned(frame: Frame, made: Call) -> Value | None:
     for value in [wanted, *made.args] if wanted is not None else made.args:
         if value is not None and not isinstance(value.thing, Class | None) and "itself" in value.tags:
             frame.analysis.later(kind, value.thing, frame.function, made.node.lineno)
+        elif kind == "thread" and value is not None:
+            _library_threads(frame, made, value)
     if made.name in _RETURNS:
         return None
     return Value(tags=frozenset({"thread"})) if kind == "thread" else UNKNOWN
+
+
+def _library_threads(frame: Frame, made: Call, value: Value) -> None:
+    """A collective of a library as the target of a thread: `Thread(target=dcp.save)`."""
+    for tag in value.tags:
+        if tag.startswith(ALIAS):
+            op = Op(tag.rpartition(".")[2], "collective", frame.function, made.node.lineno)
+            frame.analysis.threaded.append(op)
 
 
 def _hooked(frame: Frame, made: Call) -> None:

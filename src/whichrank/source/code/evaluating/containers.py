@@ -21,6 +21,16 @@ _ROUNDED_UP = re.compile(r"\bceil\b|- 1\) *// *\w|-\(-|cdiv|div_up|divup")
 _PADDED = re.compile(r"pad|extend\(|\+=? *\w+\[:|cycle|repeat|% *len")
 
 
+EACH = "each "
+"""Marks a container by what its elements are: `[DDP(m) for m in models]`."""
+
+
+def each_of(base: Value) -> Value | None:
+    """A wrapped model out of a container of such."""
+    tags = frozenset(tag.removeprefix(EACH) for tag in base.tags if tag.startswith(EACH))
+    return Value(base.taint, tags=tags) if tags else None
+
+
 def part_of(base: Value, index: Value, key: object) -> Value | None:
     """A dimension of a mesh, a field of a padded batch, one of several uneven parts."""
     if "mesh" in base.tags:

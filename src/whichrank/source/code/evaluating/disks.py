@@ -38,6 +38,12 @@ def asked_directory(name: object) -> Value | None:
     return Value(tags=_MARKED) if str(name) in rank_sources("local directory") else None
 
 
+def host_state(node: ast.expr | None) -> str:
+    """A file in which the kernel tells the state of this host: `/proc/meminfo`, `/sys/class/…`."""
+    text = node.value if isinstance(node, ast.Constant) else None
+    return text if isinstance(text, str) and text.startswith(("/proc/", "/sys/")) else ""
+
+
 def on_this_host(values: Iterable[Value]) -> bool:
     return any(NODE_LOCAL in value.tags for value in values)
 

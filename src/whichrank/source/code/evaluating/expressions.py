@@ -12,12 +12,12 @@ from whichrank.source.code.calling import implicit
 from whichrank.source.code.calling.sources import KEYS, asked_environment, is_setting, rank_value, setting_name
 from whichrank.source.code.evaluating.choices import CARRIED, chosen, in_doubt, logic
 from whichrank.source.code.evaluating.comparing import COMPARE, chain, not_by_chance, within_world
-from whichrank.source.code.evaluating.containers import equal_chunk, item_at, looked_up, part_of
+from whichrank.source.code.evaluating.containers import EACH, each_of, equal_chunk, item_at, looked_up, part_of
 from whichrank.source.code.evaluating.disks import NODE_LOCAL, is_local_path
 from whichrank.source.code.evaluating.ordering import REVERSED
 from whichrank.source.code.events import Fork
 from whichrank.source.code.index import Class, Function, Module, dotted, from_lambda, last_name, resolve
-from whichrank.source.code.paths.groups import WORLD_GROUP, is_world
+from whichrank.source.code.paths.groups import SIZE_NAME, WORLD_GROUP, is_world
 from whichrank.source.code.values import (
     CLEAN,
     NO_TAGS,
@@ -121,7 +121,9 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
     source = rank_sources("attribute").get(node.attr)
     held = _member(frame, base, node)
     if held is not None and (held.taint or source is None):
-        counts = node.attr in WORLD_NAMES and "itself" not in held.tags  # the same, however it was worked out
+        counts = (
+            node.attr in WORLD_NAMES or SIZE_NAME.search(node.attr) is not None
+        ) and "itself" not in held.tags  # the same, however it was worked out
         return held._replace(taint=CLEAN, length=CLEAN) if counts else held
     if source is not None:
         return rank_value(frame, node, text or node.attr, source.kind, source.axis)
@@ -334,6 +336,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     drawn = implicit.operator_method(frame, base, node, "__getitem__")
     if drawn is not None and drawn.thing is not None:
         return drawn
+    if (wrapped := each_of(base)) is not None:
+        return wrapped
     if (held := part_of(base, index, key) or looked_up(base, index) or item_at(base, index)) is not None:
         return held
     ranks = per_rank(lambda a, b: a[b], base, index)
@@ -388,6 +392,7 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generato
     frame.env = saved
     functions = functions_of([value])
     tags = (value.tags & CARRIED) | ({"set"} if isinstance(node, ast.SetComp) else set())
+    tags |= {f"{EACH}{tag}" for tag in value.tags & WRAPPERS if "itself" not in value.tags}
     own = value.taint if isinstance(node, ast.GeneratorExp) and _says_kind(node.elt) else union(value.taint, taint)
     return Value(union(own, length), length, frozenset(tags), holds=functions)
 

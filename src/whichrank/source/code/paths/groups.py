@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
 
 WORLD_GROUP = "world group"
+SIZE_NAME = re.compile(r"(?:world|parallel|(?:^|_)(?:tp|mp|pp|dp|ep|cp|sp))_size$|(?:^|_)num_stages$")
+"""How many ranks a kind of group has: the same for all groups of that kind."""
 _WORLD_TEXT = re.compile(r"(?:^|\.)(?:group|GroupMember)\.WORLD$")
 _GROUP_NAME = re.compile(r"(?:^|_)(?:group|pg)$")
 # One way to cut the ranks, by the words that people use in names of groups and of ranks in them.
@@ -35,7 +37,8 @@ def group_text(value: Value, node: ast.expr | None) -> str:
     """The group as written; empty for the default group, also where a variable holds None or the default group."""
     if node is None:
         return ""
-    nothing = value.ranks is not None and all(each is None for each in value.ranks)
+    deep = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute)  # others may have set it
+    nothing = not deep and value.ranks is not None and all(each is None for each in value.ranks)
     return "" if nothing or WORLD_GROUP in value.tags else ast.unparse(node)
 
 

@@ -73,9 +73,6 @@ class Judge:
         if steps and function.name == "__del__":
             reason = Origin("time", "every rank collects garbage when it likes", function.module.label, function.line)
             self.add("destructor", [reason], function.line, "", steps, [])
-        if steps and self._handles_records(function):
-            reason = Origin("time", "it runs whenever this rank logs something", function.module.label, function.line)
-            self.add("callback", [reason], function.line, "", steps, [])
         paired = frozenset(self._door(function))
         if function.name == "__exit__":
             always = [e for e in summary.events if id(e) not in paired and not isinstance(e, Fork | Attempt)]
@@ -83,13 +80,6 @@ class Judge:
                 reason = Origin("exception", "a rank that failed comes here early", *self.at(function.line))
                 self.add("finally", [reason], function.line, "", left, [])
         self._walk(summary.events, None, paired)
-
-    def _handles_records(self, function: Function) -> bool:
-        """A handler or filter of Python's logging: any message of this rank calls it."""
-        if function.name not in {"emit", "handle", "filter", "format"} or function.owner is None:
-            return False
-        bases = self.analysis.project.lineage(function.owner)
-        return any(base.startswith("logging.") for base in bases)
 
     def _door(self, function: Function) -> set[int]:
         """Branches in `__enter__` that `__exit__` of the same class makes up for, and the other way round."""
@@ -104,6 +94,10 @@ class Judge:
         for function, summary in self.analysis.summaries.items():
             for op in ops(summary.events):
                 elsewhere.setdefault(op.group, set()).add(function)
+        for op in self.analysis.threaded if elsewhere.get("") else ():
+            self.function = op.function
+            reason = Origin("order", f"another thread calls {op.name}()", op.function.module.label, op.line)
+            self.add("thread", [reason], op.line, "", [Step((op.name, ""), op)], [])
         for later in self.analysis.laters:
             steps = self.sequences.of_function(later.target)
             inside = {step.op.function for step in steps}
@@ -124,8 +118,8 @@ class Judge:
         """Groups that every rank makes with members of its own: all ranks have to make all groups, in one order."""
         for op, taint in self.analysis.local_groups:
             reasons = [o for o in self.analysis.resolve(taint) if o.kind in {"rank", "host"}]
-            if reasons:
-                self.function = op.function
+            self.function = op.function
+            if reasons and not self._mixed_up(reasons):
                 self.add("branch", reasons, op.line, "", [Step((op.name, op.group), op)], [])
 
     def _walk(self, events: list[Event], outer: Rest | None, paired: frozenset[int] = frozenset()) -> None:
@@ -235,6 +229,8 @@ class Judge:
 
     def _likely(self, reasons: list[Origin], *, direct: bool = False) -> list[Origin]:
         """A file is there or not for all ranks alike where a test far away asked for it, and so are names of files."""
+        if self._mixed_up(reasons):
+            return []
         files = [reason for reason in reasons if reason.kind == "file"]
         if len(files) < len(reasons):
             return reasons
@@ -242,6 +238,13 @@ class Judge:
         node, label = self.function.node, self.function.module.label
         first, last = (node.lineno, node.end_lineno or node.lineno) if node is not None else (1, 1 << 30)
         return reasons if any(r.file == label and first <= r.line <= last for r in files) else []
+
+    def _mixed_up(self, reasons: list[Origin]) -> bool:
+        """Reasons of several kinds from several other files: values of many callers were taken together."""
+        label = self.function.module.label
+        others = {reason.file for reason in reasons if reason.file != label}
+        kinds = {reason.kind for reason in reasons}
+        return len(others) > 1 and (len(kinds) > 1 or not any(reason.file == label for reason in reasons))
 
     def concerned(self, steps: list[Step], test: Value, reasons: list[Origin]) -> list[Step]:
         """Without the operations whose group lies on one side of the condition as a whole."""

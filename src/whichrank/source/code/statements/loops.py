@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from whichrank.source.code.evaluating.containers import each_of
 from whichrank.source.code.index import Class, last_name
 from whichrank.source.code.values import CLEAN, UNKNOWN, Origin, Taint, Value, union
 from whichrank.source.nodes import walk
@@ -46,12 +47,13 @@ def elements(frame: Frame, value: Value, node: ast.AST) -> Value:
     if value.kinds and value.thing is None:
         several = len(value.kinds) > 1 or frame.analysis.some_have(value.kinds[0])
         return Value(value.taint, thing=value.kinds[0], kinds=value.kinds if several else ())
-    if value.items:
+    wrapped = each_of(value)
+    if wrapped is None and value.items:
         from whichrank.source.code.values import join
 
         return join(value.items)._replace(ranks=None)
     kept = value.tags & {"wrapped_output", COUNTER}
-    return Value(value.taint, tags=kept) if value.taint or kept else UNKNOWN
+    return wrapped or (Value(value.taint, tags=kept) if value.taint or kept else UNKNOWN)
 
 
 def turns(frame: Frame, value: Value) -> Value:
