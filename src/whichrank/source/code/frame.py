@@ -26,6 +26,7 @@ from whichrank.source.code.statements.leaving import ends_process, never_returns
 from whichrank.source.code.statements.looping import for_loop, while_loop
 from whichrank.source.code.statements.loops import (
     BATCH_NAMES,
+    COUNTER,
     GRADIENTS,
     LOADER_NAME,
     LOCAL_NAME,
@@ -120,9 +121,12 @@ class Frame:
             return Value(thing=self.function.owner, tags=frozenset({"itself"}))
         source = rank_sources("attribute").get(name)
         node = self.function.node or ast.Pass()
-        if source is not None:
-            return rank_value(self, node, f"the parameter {name}", source.kind, source.axis)
         brought = self.analysis.brought(self.function, name)
+        counted = COUNTER in brought.tags and not self.analysis.resolve(
+            brought.taint
+        )  # each rank in turn, not this one
+        if source is not None and not counted:
+            return rank_value(self, node, f"the parameter {name}", source.kind, source.axis)
         if name in WORLD_NAMES and brought.ranks is None:
             return constant(WORLD)
         if SIZE_NAME.search(name):

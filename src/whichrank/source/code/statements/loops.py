@@ -34,7 +34,7 @@ MASK_NAME = re.compile(r"(?:\w*_)?(?:mask|keep)$")
 def elements(frame: Frame, value: Value, node: ast.AST) -> Value:
     """What the loop variable is."""
     if "enumerate" in value.tags and value.items:
-        return Value(items=(UNKNOWN, elements(frame, value.items[0], node)))
+        return Value(items=(Value(tags=frozenset({COUNTER})), elements(frame, value.items[0], node)))
     if "zip" in value.tags and value.items is not None:
         return Value(items=tuple(elements(frame, item, node) for item in value.items))
     if value.tags & {"loader", "prepared"}:
