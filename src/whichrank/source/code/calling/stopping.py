@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from whichrank.source.code.events import Fork, Op
+from whichrank.source.code.events import Op
 from whichrank.source.code.libraries import uses
-from whichrank.source.code.values import Value, differs
+from whichrank.source.code.values import Value
 
 if TYPE_CHECKING:
     from whichrank.source.code.frame import Frame
@@ -21,8 +21,5 @@ def stopped(frame: Frame, target: ast.Attribute, value: Value) -> None:
     tag = STOPS.get(target.attr)
     if tag is None or not uses(frame, "lightning" if tag == "trainer" else "transformers"):
         return
-    op = Op("training step", "collective", frame.function, target.lineno, tag=tag)
-    if differs(value):
-        frame.emit(Fork(Value(value.taint), target.attr, target.lineno, [op], []))
-    elif value.ranks is not None and value.ranks[0] is True:
-        frame.emit(op)
+    if value.ranks is not None and value.ranks[0] is True:
+        frame.emit(Op("training step", "collective", frame.function, target.lineno, tag=tag))
