@@ -35,7 +35,7 @@ from whichrank.timeline.collectives.meetings import Meetings, find_meetings
 from whichrank.timeline.collectives.nccl_calls import calls_as_dumps
 from whichrank.timeline.collectives.point_to_point import left_exchange
 from whichrank.timeline.collectives.root import find_troubles, in_progress
-from whichrank.timeline.collectives.trouble import ARGUMENTS, Trouble
+from whichrank.timeline.collectives.trouble import ARGUMENTS, Trouble, after_the_shift
 from whichrank.timeline.collectives.unrecorded import cycle
 from whichrank.timeline.guard.compare import Comparison, compare
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
@@ -133,6 +133,8 @@ class Case:
             found = [t for t in found if t.shape != "stopped" or not set(t.ranks) & set(circle.ranks)]
         if (left := left_exchange(self)) is not None:
             found = [replace(t, shape="left-messages", ranks=(left,)) if left in t.meeting.joined else t for t in found]
+        if self.stands_still:
+            found = after_the_shift(found)
         if self.has_dumps or not self.stands_still:
             return found
         # NCCL's log does not say what finished; torch's watchdog and the stacks say that the job stands still.
