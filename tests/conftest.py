@@ -97,20 +97,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config, items):
     """Long files begin first, and the short ones run beside them: by what they took the last time, or as marked."""
     size = Counter(item.path for item in items)
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    took = config.cache.get(SECONDS, {}) if hasattr(config, "cache") else {}
-
-    def weight(item):
-        guess = 20.0 + 0.01 * size[item.path] if item.path in slow else 0.0
-        return -took.get(item.nodeid.partition("::")[0], guess)
-
-    items.sort(key=weight)
     of_jobs = {path for path in size if JOB_FOLDERS & set(path.parts)}
     for item in items:
         if item.path in of_jobs:
             item.add_marker(pytest.mark.job)
         if item.get_closest_marker("job"):
             item.add_marker(pytest.mark.flaky(reruns=RERUNS))
+    guess = Counter({path: 0.01 * count for path, count in size.items()})
+    for name, seconds in (("slow", 20.0), ("job", 10.0)):
+        for path in {item.path for item in items if item.get_closest_marker(name)}:
+            guess[path] += seconds
+    took = config.cache.get(SECONDS, {}) if hasattr(config, "cache") else {}
+    items.sort(key=lambda item: -took.get(item.nodeid.partition("::")[0], guess[item.path]))
 
 
 def pytest_runtest_logreport(report):
