@@ -69,7 +69,7 @@ imports: $(DEV)
 
 quick: $(DEV)
 	@$(BIN)/python -m compileall -q src/whichrank
-	$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile --no-loadscope-reorder -m "not job and not bars" $(TESTS)
+	$(BIN)/python -m pytest -q -rs -n 3 --dist loadfile --no-loadscope-reorder -m "not job and not bars" $(TESTS)
 
 # Many tests wait for real jobs: some files run at once. tests/conftest.py says which tests may run again.
 unit: $(DEV)
