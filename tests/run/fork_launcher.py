@@ -19,6 +19,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--node", type=int, default=0)
     parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--address", default="127.0.0.1", help="of the store: the first node's")
     parser.add_argument("--port", type=int, default=0, help="of the store; a free one by default")
     parser.add_argument("world", type=int, help="ranks on this node")
     parser.add_argument("script")
@@ -26,8 +27,9 @@ def main():
     options = parser.parse_args()
     local, sys.argv = options.world, [options.script, *options.arguments]
     os.environ.update(
-        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(options.port or free_port()), WORLD_SIZE=str(local * options.nodes),
-        LOCAL_WORLD_SIZE=str(local), GROUP_RANK=str(options.node), GROUP_WORLD_SIZE=str(options.nodes),
+        MASTER_ADDR=options.address, MASTER_PORT=str(options.port or free_port()),
+        WORLD_SIZE=str(local * options.nodes), LOCAL_WORLD_SIZE=str(local),
+        GROUP_RANK=str(options.node), GROUP_WORLD_SIZE=str(options.nodes),
     )  # fmt: skip
     sys.exit(fork_ranks(range(local), train, first=local * options.node))
 

@@ -271,7 +271,7 @@ dist.destroy_process_group()
 def test_what_a_rank_has_detached_is_left_alone(tmp_path: Path) -> None:
     script = tmp_path / "daemons.py"
     script.write_text(DAEMONS)
-    done = watched.run(small.torchrun(tmp_path, script=script), tmp_path / "out", "--no-history", "--policy", "end")
+    done = watched.run(small.forked(tmp_path, script=script), tmp_path / "out", "--no-history", "--policy", "end")
     children = [int(line) for line in (tmp_path / "children").read_text().split()]
     try:
         assert done.code == 0, done.stderr
