@@ -19,7 +19,7 @@ from whichrank.cli.main import main
 
 
 def run_forked(
-    arguments: Sequence[str], environment: dict[str, str], stdin: str = "", timeout: float = 60
+    arguments: Sequence[str], environment: dict[str, str], stdin: str = "", timeout: float = 150
 ) -> subprocess.CompletedProcess[str]:
     """Like `python -m whichrank ARGUMENTS`, but for what the interpreter does with its variables when it starts."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

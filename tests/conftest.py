@@ -59,7 +59,7 @@ def whichrank_process() -> Command:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=150,
             env={**command_environment(), **environment},
             check=False,
         )

@@ -58,7 +58,7 @@ class Watch:
         """Ranks of a node whose dumps are in this bundle."""
         return {int(path.name.removeprefix("rank_")) for path in self.out.glob(f"bundle/nodes/{name}/dumps/rank_*")}
 
-    def await_word(self, word: str, limit_s: float = 60) -> None:
+    def await_word(self, word: str, limit_s: float = 150) -> None:
         deadline = time.monotonic() + limit_s
         while word not in self.told:
             assert time.monotonic() < deadline, self.told

@@ -205,7 +205,7 @@ def test_a_signal_in_the_pause_ends_it(tmp_path: Path) -> None:
     while "once more in" not in job.stderr.readline():
         assert job.poll() is None
     job.send_signal(signal.SIGTERM)
-    stdout, _ = job.communicate(timeout=30)
+    stdout, _ = job.communicate(timeout=120)
     assert (job.returncode, stdout) == (3, "x")
 
 

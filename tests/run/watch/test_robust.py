@@ -60,7 +60,7 @@ def test_a_killed_watcher_and_what_it_leaves(tmp_path: Path) -> None:
     left = folder_of(job)
     assert left.stat().st_mode & 0o777 == 0o700
     job.process.kill()
-    job.process.wait(30)
+    job.process.wait(120)
     private.sweep()
     assert left.is_dir(), "its job lives"
     (job.folder / "end").touch()

@@ -91,7 +91,7 @@ def test_a_terminal_of_the_same_size_that_follows_the_window(tmp_path: Path) -> 
         view.read_until("True True True 100 ready")
         fcntl.ioctl(view.end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 55, 0, 0))
         view.read_until("now 55")
-        assert view.process.wait(30) == 0
+        assert view.process.wait(120) == 0
         assert "\r\r" not in view.text
     finally:
         view.close()
