@@ -60,7 +60,7 @@ def test_a_narrow_terminal_and_a_key_to_leave(job: small.Small) -> None:
 
 def test_without_a_terminal_one_look(job: small.Small) -> None:
     done = subprocess.run(
-        watched.whichrank("watch", job.out), capture_output=True, text=True, env=watched.environment(), timeout=30,
+        watched.whichrank("watch", job.out), capture_output=True, text=True, env=watched.environment(), timeout=120,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
