@@ -32,7 +32,7 @@ import msgspec  # noqa: E402
 from tests.evidence.summary import many_ranks  # noqa: E402
 from tests.run.simulated_nodes import Job, SimulatedWatcher, follow, lead  # noqa: E402
 from tests.run.watched import free_port  # noqa: E402
-from whichrank.run.nodes import tree, wire  # noqa: E402
+from whichrank.run.nodes import node_tree, wire  # noqa: E402
 from whichrank.run.nodes.all_nodes import AllNodes  # noqa: E402
 from whichrank.run.nodes.condensing import condensed, count_of  # noqa: E402
 from whichrank.run.nodes.leader import FAN_IN  # noqa: E402
@@ -55,7 +55,7 @@ def prepared(folder: Path, per_node: int) -> None:
             if source.exists():
                 shutil.copy(source, draft / source.name)
 
-    tree._reduce = reduce  # noqa: SLF001
+    node_tree._reduce = reduce  # noqa: SLF001
 
 
 def pretend(given: argparse.Namespace) -> int:
@@ -199,7 +199,7 @@ def measure(given: argparse.Namespace, work: Path) -> dict[str, float]:  # noqa:
         everybody(f"kill {inner.name.removeprefix('n')}")
         time.sleep(1.0)
         if given.branches:
-            _until(lambda: tree.orphans(root.nodes.peers.nodes, time.monotonic()), root)
+            _until(lambda: node_tree.orphans(root.nodes.peers.nodes, time.monotonic()), root)
             what = "are reported as lost"
         else:
             _until(lambda: _known(root, inner.name) >= given.ranks - 2 * given.per_node, root)

@@ -14,7 +14,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol
 
@@ -22,6 +22,7 @@ from whichrank.evidence.compressed import CHUNK, Stream, compression, inflate
 from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Quality, Source
+from whichrank.model.quick_dataclass import dataclass
 
 MIB = 1 << 20
 TOO_LARGE = "it grows too large when unpacked, as a bomb would"

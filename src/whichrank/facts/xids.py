@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
+
+from whichrank.model.quick_dataclass import dataclass
 
 Blame = Literal["memory", "bus", "nvlink", "gpu", "application", "consequence", "nobody"]
 

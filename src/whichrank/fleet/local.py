@@ -11,11 +11,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Generic, TypeVar
+
+from whichrank.model.quick_dataclass import dataclass
 
 T = TypeVar("T")
 R = TypeVar("R")

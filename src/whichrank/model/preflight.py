@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from whichrank.model.findings import Severity
+from whichrank.model.quick_dataclass import dataclass
 
 State = Literal["healthy", "unhealthy", "unknown"]
 DEFAULT_PORT = 29500

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from whichrank.model.evidence import Coverage, Ref
 from whichrank.model.findings import Alternative, Category, CodePlace, Finding, Hold, NextStep, Subject, Witness
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.model.views import Context, Moment, StackNode, Track
 
 RankState = Literal["running", "waiting", "stuck", "frozen", "dead", "absent", "unknown"]

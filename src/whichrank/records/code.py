@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from whichrank.model.evidence import Ref
+from whichrank.model.quick_dataclass import dataclass
 
 Shape = Literal[
     "branch", "return", "break", "continue", "exit", "loop", "while", "swallowed", "except", "finally",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from whichrank.model.evidence import Ref
+from whichrank.model.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

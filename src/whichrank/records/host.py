@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from whichrank.model.evidence import Ref
+from whichrank.model.quick_dataclass import dataclass
 
 UNLIMITED = -1
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite
 from typing import Any
 
 from whichrank.model.preflight import Blame, Launch
+from whichrank.model.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from whichrank.model.evidence import Ref
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.dump import Frame
 
 Value = str | int | float | list[int] | list[str]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from whichrank.model.quick_dataclass import dataclass
 
 Phase = Literal["start", "complete"]
 Ending = Literal["destroy", "abort", "revoke"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from whichrank.model.quick_dataclass import dataclass
 
 Quantity = Literal["work", "data", "wait", "step", "rate", "checksum"]
 """What a value measures: time at work, time for input, time that waits for others, time of a whole step, work per

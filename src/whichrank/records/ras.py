@@ -7,8 +7,10 @@ went ahead, or a victim, as the one that stayed behind. Nothing here says who is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from whichrank.model.quick_dataclass import dataclass
 
 Trouble = Literal["INCOMPLETE", "DEAD", "ERROR", "TIMEOUT"]
 

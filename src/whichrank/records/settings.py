@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, NamedTuple, Protocol
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Severity, Subject
+from whichrank.model.quick_dataclass import dataclass
 
 How = Literal["export", "local", "conf", "image", "build", "manifest", "python", "process"]
 """export: reaches child processes; local: a shell variable that was not exported; build: only while an

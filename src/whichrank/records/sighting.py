@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from whichrank.model.evidence import Ref
+from whichrank.model.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.trace import Bytes, Collective, Ints, Longs
 
 LOADER, CHECKPOINT, COLLECTOR, SYNCHRONISING, HOST, OTHER = range(6)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from whichrank.model.quick_dataclass import dataclass
 
 PATHS = ("LOC", "NVL", "PIX", "PXB", "PHB", "NODE", "SYS")
 """From near to far, in NCCL's and nvidia-smi's words."""

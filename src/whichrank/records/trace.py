@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+
+from whichrank.model.quick_dataclass import dataclass
 
 if TYPE_CHECKING:  # it takes longer to import than a profile of a few megabytes to read
     import numpy.typing as npt

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Category, Finding, Gpu, NextStep, NotEvaluated, Subject
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.hardware import GpuState, KernelEvent
 from whichrank.rules import building, wording
 from whichrank.timeline.case import Case

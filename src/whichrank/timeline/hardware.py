@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timezone
 from typing import Any, Literal
 
 from whichrank.model.findings import Gpu
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.hardware import GpuState, GpuTopology, KernelEvent, KernelKind, address
 from whichrank.records.host import HostState
 from whichrank.records.network import PortState, TcpCounters, TcpFlow, TcpSocket

@@ -24,11 +24,11 @@ What a program sets after its start is not seen.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from whichrank.facts.environment import catalogue
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import kernel_events
 

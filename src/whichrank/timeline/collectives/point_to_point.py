@@ -7,8 +7,7 @@ server and its client that both receive have lost a message, and nothing shows w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.dump import Frame
 from whichrank.records.log import LogEvent
 from whichrank.records.stack import ProcessStack, is_user_frame, main_thread

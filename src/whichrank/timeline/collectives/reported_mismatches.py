@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.log import LogEvent
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import of_all_ranks

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from whichrank.model.evidence import Ref
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.log import EventKind, LogEvent
 from whichrank.records.stack import ProcessStack
 from whichrank.timeline.case import Case

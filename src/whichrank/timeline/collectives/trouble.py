@@ -5,9 +5,9 @@ Rules turn a trouble into a finding; nothing here knows causes, texts or fixes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.timeline.collectives.meetings import Meeting
 
 Shape = Literal[

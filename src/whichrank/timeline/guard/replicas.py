@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.guard import GuardFile, GuardNote
 from whichrank.timeline.guard.wrong import Wrong, classes, minority, ranks_of, spread
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.guard import GuardFile, GuardNote
 from whichrank.timeline.guard.wrong import Wrong, minority, spread
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from whichrank.model.evidence import Ref
+from whichrank.model.quick_dataclass import dataclass
 
 Kind = Literal["replica", "rate", "setting", "start", "nan", "outlier", "batch", "sampler", "signature", "launch"]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.log import LogEvent
 from whichrank.records.nccl import NcclProcess
 from whichrank.records.placement import Placement

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from whichrank.model.findings import CodePlace
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.dump import Frame
 from whichrank.records.stack import ProcessStack, ThreadStack, innermost_user_frame, is_user_frame, main_thread
 

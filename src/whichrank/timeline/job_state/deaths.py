@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.log import EventKind, LogEvent
 from whichrank.timeline.job_state.statements import TIMED_OUT, Statement, events, rank_of, statement
 

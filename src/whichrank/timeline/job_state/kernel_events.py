@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from whichrank.facts import xids
 from whichrank.model.findings import Severity
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.hardware import KernelEvent, address
 from whichrank.records.log import EventKind, Value
 from whichrank.timeline.case import Case

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from whichrank.facts.messages import Role, Signature, signatures
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.log import EventKind
 from whichrank.records.sighting import Sighting
 from whichrank.timeline.job_state import statements

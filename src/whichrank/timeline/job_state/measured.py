@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
 from whichrank.model.evidence import Ref
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.rank_values import Member, Quantity, RankValue, RankValues
 
 if TYPE_CHECKING:

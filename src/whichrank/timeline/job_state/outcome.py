@@ -6,13 +6,13 @@ planned steps) and nothing behind that says that a process failed. Noise of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Category
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.log import EventKind, LogEvent, Progress
 from whichrank.records.ras import RasReport
 from whichrank.timeline.job_state.trials import said_category

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages
 from whichrank.timeline.job_state.known_messages import KnownMessage

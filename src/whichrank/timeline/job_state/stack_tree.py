@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.model.views import StackNode
 from whichrank.records.dump import Frame
 from whichrank.records.stack import ProcessStack, ThreadStack, is_user_frame, main_thread

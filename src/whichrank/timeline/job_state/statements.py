@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from whichrank.facts.messages import REPORT, signatures
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.dump import Frame
 from whichrank.records.log import EventKey, EventKind, LogEvent, Progress
 from whichrank.records.nccl import NcclProcess, NcclWarning

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.network import PortState, TcpSocket
 from whichrank.timeline.hardware import order_of
 from whichrank.timeline.identity.who import People

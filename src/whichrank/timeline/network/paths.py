@@ -8,10 +8,10 @@ nothing is on the way, and the sender only asks for room.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from whichrank.model.findings import NotEvaluated
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.network import PortState
 from whichrank.timeline.case import Case
 from whichrank.timeline.network.connections import Flow, Place

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from whichrank.model.quick_dataclass import dataclass
 from whichrank.records.steps import (
     ARRIVE,
     CHECKPOINT,
