@@ -36,8 +36,17 @@ def kinds() -> dict[str, type]:
 
 
 def plain(record: Any) -> list[Any]:
-    """A record as its kind and its values."""
-    return [type(record).__name__, msgspec.to_builtins(record, enc_hook=_column, builtin_types=(bytes,))]
+    """A record as its kind and its values; what is as the kind has it by default is left out."""
+    values = msgspec.to_builtins(record, enc_hook=_column, builtin_types=(bytes,))
+    for name, value in _defaults(type(record)).items():
+        if values[name] == value and type(values[name]) is type(value):
+            del values[name]
+    return [type(record).__name__, values]
+
+
+@cache
+def _defaults(kind: type) -> dict[str, Any]:
+    return {f.name: f.default for f in dataclasses.fields(kind) if isinstance(f.default, str | int | float | None)}
 
 
 def restored(value: Any) -> Any:
