@@ -116,8 +116,8 @@ class _Part(msgspec.Struct):
     size: int
     mtime_ns: int
     job: str
-    mark: bytes | str
-    """Text in summaries of earlier versions, which is found in no file."""
+    mark: Any
+    """Bytes; text in summaries of earlier versions, which matches no file."""
     readings: list[_Reading]
 
 
