@@ -93,9 +93,10 @@ def waits(case: Case) -> tuple[Wait, ...]:
     graph = build_graph(case.meetings)
     found: list[Wait] = []
     named = 0
+    parties = {id(m): [frozenset(p) for p in m.parties] for m in graph.meetings if len(m.parties) > 1}
     for rank in sorted(graph.heads)[:MANY]:
         for meeting in graph.heads[rank] if named < MOST_NAMED else ():
-            others = {other for party in meeting.parties if rank not in party for other in party}
+            others = {other for party in parties.get(id(meeting), ()) if rank not in party for other in party}
             missing = tuple(sorted({*meeting.absent, *meeting.unseen, *others}))
             position = _position(lineup, meeting.joined[rank])
             found.append(Wait(rank, position.group, position.seq, position.op, missing))
