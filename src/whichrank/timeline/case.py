@@ -31,6 +31,7 @@ from whichrank.timeline.collectives.arrivals import Late, find_late
 from whichrank.timeline.collectives.lineup import Lineup, line_up
 from whichrank.timeline.collectives.meetings import Meetings, find_meetings
 from whichrank.timeline.collectives.nccl_calls import calls_as_dumps
+from whichrank.timeline.collectives.point_to_point import left_exchange
 from whichrank.timeline.collectives.root import find_troubles, in_progress
 from whichrank.timeline.collectives.trouble import ARGUMENTS, Trouble
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
@@ -125,6 +126,8 @@ class Case:
             from whichrank.timeline.collectives.loops import at_the_end
 
             found = at_the_end(self.lineup, found, self.loops, self._stands)
+        if (left := left_exchange(self)) is not None:
+            found = [replace(t, shape="left-messages", ranks=(left,)) if left in t.meeting.joined else t for t in found]
         if self.has_dumps or not self.stands_still:
             return found
         # NCCL's log does not say what finished; torch's watchdog and the stacks say that the job stands still.
