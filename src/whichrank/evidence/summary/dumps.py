@@ -156,7 +156,7 @@ class Tables:
         if found is None:
             if len(self.columns) >= _MOST_COLUMNS:
                 self.columns.clear()
-            found = _floats(*packed, count) if kind is np.float32 else _large(packed, count).astype(kind)
+            found = _floats(packed[0], count) if kind is np.float32 else _large(packed, count).astype(kind)
             found.flags.writeable = False
             self.columns[key] = found
         return found
@@ -209,7 +209,10 @@ def unpacked(values: Any, shared: Sequence[bytes], tables: Tables) -> tuple[Dump
     try:
         given = msgspec.convert(values, _Packed)
         *ints, created, took = given.columns[:-1]
-        columns = {n: tables.column(k, c, given.count) for n, k, c in zip(_INTS, _TYPES, ints, strict=True)}
+        columns: dict[str, Any] = {
+            name: tables.column(kind, column, given.count)
+            for name, kind, column in zip(_INTS, _TYPES, ints, strict=True)
+        }
         created, took = _large(created, given.count), _large(took, given.count)
         groups = [tables.group(shared[number]) for number in given.groups]
         calls = [tables.call(shared[number]) for number in given.calls]

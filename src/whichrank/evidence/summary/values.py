@@ -38,10 +38,11 @@ def kinds() -> dict[str, type]:
 def plain(record: Any) -> list[Any]:
     """A record as its kind and its values; what is as the kind has it by default is left out."""
     values = msgspec.to_builtins(record, enc_hook=_column, builtin_types=(bytes,))
-    for name, value in _defaults(type(record)).items():
+    kind: type = type(record)
+    for name, value in _defaults(kind).items():
         if values[name] == value and type(values[name]) is type(value):
             del values[name]
-    return [type(record).__name__, values]
+    return [kind.__name__, values]
 
 
 @cache
