@@ -27,6 +27,8 @@ def kinds() -> dict[str, type]:
     """Name -> class of everything that readers give."""
     package = import_module("whichrank.records")
     modules = [import_module(f"{package.__name__}.{entry.name}") for entry in iter_modules(package.__path__)]
+    for module in modules:  # types are looked up by name, and some modules import this one for type checkers alone
+        vars(module).setdefault("npt", npt)
     return {
         name: value
         for module in modules
