@@ -22,6 +22,7 @@ from whichrank.records.rank_values import RankValues
 from whichrank.records.ras import RasReport
 from whichrank.records.sighting import Sighting
 from whichrank.records.stack import ProcessStack, main_thread
+from whichrank.records.step_parts import StepParts
 from whichrank.records.steps import RankSteps
 from whichrank.records.trial import Complaint, Trial
 from whichrank.timeline.clocks.collectives import Clock, align
@@ -73,6 +74,7 @@ class Case:
     """What logs say, with global ranks filled in and years completed, in order of time where it is known."""
     progress: list[Progress] = field(default_factory=list)
     rank_values: list[RankValues] = field(default_factory=list)
+    step_parts: list[StepParts] = field(default_factory=list)
     closest: list[ClosestCause] = field(default_factory=list)
     """Causes whose wording the evidence comes close to; looked for only where nothing else tells."""
     nccl: list[NcclProcess] = field(default_factory=list)
@@ -261,6 +263,7 @@ def build_case(records: Iterable[Any]) -> Case:
         events=on_one_clock(_placed(events, people), clocks),
         progress=[r for r in pile if isinstance(r, Progress)],
         rank_values=[r for r in pile if isinstance(r, RankValues)],
+        step_parts=[r for r in pile if isinstance(r, StepParts)],
         nccl=nccl,
         nccl_versions=[version for log in logs for version in log.versions],
         ras=ras,

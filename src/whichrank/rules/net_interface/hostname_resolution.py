@@ -40,6 +40,8 @@ _WORDS = (
     "gai error", "gaierror", "Name or service not known", "name resolution", "nodename nor servname",
     "getaddrinfo error", "No address associated with hostname",
 )  # fmt: skip
+_LOOPBACK = "[127.0.1.1]"
+"""A name that resolves, to loopback, is another rule's."""
 _NAME = re.compile(r"addresses of \(([^,)]{1,253}), \d{1,5}\)")
 _FIX = (
     "Use a name that every host resolves, or the address itself, in MASTER_ADDR and --rdzv-endpoint.",
@@ -57,7 +59,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     told = [s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") == "dns"]
     gloo = [s for s in statements.said(case, "Unable to find address for") if interface_names.host_name(s)]
     said = [*told, *statements.said(case, *_WORDS), *gloo]
-    said += statements.beside(said, statements.known(case, CAUSE))
+    said += [s for s in statements.beside(said, statements.known(case, CAUSE)) if _LOOPBACK not in s.text]
     signs = [s for s in said if not statements.went_on(case, s)]
     signs = statements.first_to_fail(signs)
     if not signs:

@@ -11,8 +11,9 @@ A skipped micro-batch on one stage, a schedule that differs between stages, a wr
 Processes under `whichrank run` record which peer they send to or receive from. Where two wait for each other, and one
 of them has made more optimizer steps, or in the same step has gone on to a later call of a function that both are in,
 that one has passed the place where it should have posted its half. Where one waits in a collective, and all that have
-not come to it wait for its message, directly or one after the other, that one has left the exchange. Where both receive, each in a function of its own (a server and its client), a message was left out, and
-either may have done it: both are candidates.
+not come to it wait for its message, directly or one after the other, that one has left the exchange. Where both
+receive, each in a function of its own (a server and its client), a message was left out, and either may have done it:
+both are candidates.
 
 ## Example
 Rank 3 is in `recv from rank 2` in `forward`; rank 2 has gone on to `backward` and is in `recv from rank 3`.
