@@ -379,11 +379,13 @@ def test_a_narrow_link_among_others(tmp_path):
 
 
 LIMITED = (
-    "[Tue Sep  2 04:11:12 2025] mlx5_core 0000:3b:00.0: 31.504 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x4 "
+    "[Tue Sep  2 04:11:12 2025] mlx5_core 0000:3b:00.0: "
+    "31.504 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x4 "
     "link at 0000:3a:02.0 (capable of 504.112 Gb/s with 32.0 GT/s PCIe x16 link)\n"
 )
 WIDE = (
-    "[Tue Sep  2 04:11:12 2025] mlx5_core 0000:3b:00.0: 504.112 Gb/s available PCIe bandwidth (32.0 GT/s PCIe x16 link)\n"
+    "[Tue Sep  2 04:11:12 2025] mlx5_core 0000:3b:00.0: "
+    "504.112 Gb/s available PCIe bandwidth (32.0 GT/s PCIe x16 link)\n"
     "[Tue Sep  2 04:11:14 2025] mlx5_core 0000:3b:00.0 ens3np0: Link up\n"
 )
 

@@ -94,8 +94,8 @@ def test_causes_that_are_not_close_enough_are_listed(tmp_path):
 def averages(data, whole, ranks=(None,)):
     """Lines of the ImageNet example: the value of the step, and in parentheses the mean."""
     return "".join(
-        f"{'' if rank is None else f'[GPU rank {rank}] '}Epoch: [1][{step}/5004]\tTime {whole - 0.2:.3f} ({whole:.3f})\t"
-        f"Data {data / 10:.3f} ({data:.3f})\tLoss 6.9 (6.9)\n"
+        f"{'' if rank is None else f'[GPU rank {rank}] '}Epoch: [1][{step}/5004]\tTime {whole - 0.2:.3f} ({whole:.3f})"
+        f"\tData {data / 10:.3f} ({data:.3f})\tLoss 6.9 (6.9)\n"
         for step in range(0, 100, 10)
         for rank in ranks
     )
