@@ -100,7 +100,7 @@ def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> li
 
 def _left(row: dict[str, Any], code: int | None, number: int | None) -> str:
     """How a process went that had nothing more to do; empty where it had."""
-    if code == 0 and row.get("phase") in ("leaving", "ended"):
+    if code == 0 and row.get("phase") in ("joined", "leaving", "ended"):
         return "ended by exit code 0"
     # Its launcher ended it with the others, after its script had come to an end.
     over = number == signal.SIGTERM and row.get("phase") == "ended" and not row.get("error")
