@@ -206,6 +206,12 @@ def recognise(line: str) -> list[tuple[Signature, re.Match[str]]]:
     return found
 
 
+def is_printed(line: str) -> bool:
+    """Whether a message of a program stands in the line, not only words of people."""
+    maybe = any(signature.library != REPORT and signature.search(line) for signature in _fitting(line))
+    return maybe and any(signature.library != REPORT for signature, _ in recognise(line))
+
+
 @lru_cache(maxsize=8192)
 def names_a_cause(text: str) -> bool:
     """Whether a message (of an exception, say) is the root of a cause, and likelier of this one than of all others."""

@@ -34,6 +34,11 @@ _TROUBLE = re.compile(
     r"|nan(?! iterations)|inf|heartbeat|reconnect\w*|refused)\b",
     re.IGNORECASE,
 )
+_WORDS = (
+    "step", "iter", "epoch", "batch", "loss", "throughput", "token", "samples", "reward", "consumed", "request",
+    "running-req", "it/s", "s/it", "tok/s", "toke", "reqs", '" 200',
+)  # fmt: skip
+"""In lower case: a line at work has one of them. A quick look before the patterns."""
 _SERVED = '" 200'
 _NOT_LOGS = (".py", ".md", ".rst", ".html", ".csv", ".json", ".yaml", ".yml", ".ini", ".toml", ".sh", ".env")
 
@@ -55,7 +60,9 @@ def read(item: Item) -> Reading:
     first, lines = _last_lines(item)
     places: dict[str, list[int]] = defaultdict(list)
     known: dict[str, bool] = {}
-    for at, line in enumerate(lines):
+    maybe = [at for at, line in enumerate(lines) if any(map(line.lower().__contains__, _WORDS))]
+    for at in maybe if len(maybe) >= _OFTEN else ():
+        line = lines[at]
         shape = _NUMBER.sub("#", line)
         works = known.get(shape) if _SERVED not in line else _at_work(line)
         if works is None:
@@ -79,7 +86,7 @@ def _last_lines(item: Item) -> tuple[int, list[str]]:
     """The number of the first line of the tail, and its lines."""
     begin = max(0, item.size - _TAIL)
     first = 1
-    with item.path.open("rb") as stream:
+    with item.open() as stream:
         while stream.tell() < begin:
             first += stream.read(min(1 << 20, begin - stream.tell())).count(b"\n")
         text = stream.read(_TAIL).decode("utf-8", "replace")

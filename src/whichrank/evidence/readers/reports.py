@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.interventions import interventions
-from whichrank.facts.messages import REPORT, recognise
+from whichrank.facts.messages import is_printed
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.records.trial import Complaint, Outcome, Symptom, Trial
@@ -112,6 +112,22 @@ _SEEN: dict[Symptom, re.Pattern[str]] = {
         r"\b(?:zeros|garbage) instead\b",
     ),
 }
+_STEMS: dict[Symptom, tuple[str, ...]] = {
+    "hang": (
+        "hang", "hung", "stuck", "freez", "froze", "stall", "dead", "time", "never", "nothing", "no output", "wait",
+    ),
+    "crash": (
+        "crash", "segfault", "segmentation", "core dumped", "dies", "died", "abort", "killed", "bus error", "exit code",
+        "raises", "throws", "fail", "error",
+    ),
+    "slow": (
+        "slow", "throughput", "bandwidth", "straggler", "underperform", "performance", "scaling", "efficiency", "speed",
+        "busbw", "fraction of", "half of", "third of", "quarter of", "% of", " per ", "tion drops", "tion is low",
+        "longer", "expect",
+    ),
+    "corruption": ("wrong", "incorrect", "garbage", "corrupt", "different", "nan", "zero", "diverg", "instead"),
+}  # fmt: skip
+"""One of these stands in every such sentence: a quick look before the patterns."""
 _DENIED = re.compile(r"(?:\b(?:no|not|without|never|any|neither|nor)\b|n['’]t\b)[\w ,]{0,12}$", re.IGNORECASE)
 _SMALL = frozenset(
     ("a", "an", "the", "is", "are", "was", "it", "its", "we", "i", "our", "my", "they", "this", "that", "with", "when",
@@ -151,7 +167,7 @@ def read(item: Item) -> Reading:
         records += [Trial(change, outcome, ref) for change, outcome in tried(unit.text, unit.heading)]
         weight = 2 if unit.line <= _TITLE_LINES else 1
         seen = complaints(unit.text)
-        if seen and not any(s.library != REPORT for s, _ in recognise(unit.text)):
+        if seen and not is_printed(unit.text):
             records += [Complaint(category, ref, weight) for category in seen]
     return Reading(list(records), "complete" if records else "ignored", "" if records else "no report in it")
 
@@ -165,11 +181,12 @@ def _by_person(text: str) -> bool:
 
 
 def _is_prose(line: str) -> bool:
-    if len(line) > _LONGEST_LINE or _PRINTED.search(line):
+    if len(line) > _LONGEST_LINE:
         return False
     words = [word.strip(".,;:!?()`\"'").lower() for word in line.split()]
     # Programs print lists of values; sentences have small words between the others.
-    return sum(word.isalpha() for word in words) >= 4 and not _SMALL.isdisjoint(words)
+    spoken = not _SMALL.isdisjoint(words) and sum(map(str.isalpha, words)) >= 4
+    return spoken and not _PRINTED.search(line)
 
 
 def _units(text: str) -> Iterator[_Unit]:
@@ -204,22 +221,30 @@ def _outcome(text: str) -> Outcome:
 
 def tried(text: str, heading: Outcome = "unknown") -> list[tuple[str, Outcome]]:
     """The changes of a sentence with what came of each: by its clause, the next, the one before, or the heading."""
+    lower = text.lower()
+    changes = [change for change in interventions().values() if any(map(lower.__contains__, change.words))]
+    if not changes:
+        return []
     clauses = [part for part in _CLAUSE.split(text) if part.strip()]
+    spoken = [
+        (number, change.change, match[0])
+        for number, clause in enumerate(clauses)
+        for change in changes
+        if (match := change.within(clause)) and not _UNDONE.search(clause[: match.start()])
+    ]
+    if not spoken:
+        return []
     outcomes = [_outcome(clause) for clause in clauses]
     if _NO_OUTCOME.search(text.strip()):
         outcomes = ["unknown"] * len(clauses)
     found: dict[str, Outcome] = {}
-    for number, clause in enumerate(clauses):
-        for change in interventions().values():
-            match = change.within(clause)
-            if match is None or _UNDONE.search(clause[: match.start()]):
-                continue
-            near = [outcomes[number], *outcomes[number + 1 :], *reversed(outcomes[:number]), heading]
-            outcome: Outcome = next((o for o in near if o != "unknown"), "unknown")
-            if _STATE.search(match[0]) and outcomes[number] == "unknown":
-                outcome = "did not help"  # it is so, and the job fails all the same
-            if found.get(change.change, "unknown") == "unknown":
-                found[change.change] = outcome
+    for number, name, words in spoken:
+        near = [outcomes[number], *outcomes[number + 1 :], *reversed(outcomes[:number]), heading]
+        outcome: Outcome = next((o for o in near if o != "unknown"), "unknown")
+        if _STATE.search(words) and outcomes[number] == "unknown":
+            outcome = "did not help"  # it is so, and the job fails all the same
+        if found.get(name, "unknown") == "unknown":
+            found[name] = outcome
     return list(found.items())
 
 
@@ -227,8 +252,10 @@ def complaints(text: str) -> list[Symptom]:
     """What is said to be seen, and is not denied; not what went away or what a change did."""
     if text.endswith("?"):
         return []
+    lower = text.lower()
     return [
         category
         for category, shape in _SEEN.items()
-        if any(not _DENIED.search(text[max(0, m.start() - 24) : m.start()]) for m in shape.finditer(text))
+        if any(map(lower.__contains__, _STEMS[category]))
+        and any(not _DENIED.search(text[max(0, m.start() - 24) : m.start()]) for m in shape.finditer(text))
     ]

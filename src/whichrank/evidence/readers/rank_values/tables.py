@@ -10,6 +10,9 @@ from whichrank.records.rank_values import Member, Quantity, RankValue, quantity
 _RANK = ("rank", "ranks", "global_rank", "global rank", "globalrank", "world_rank", "rank id", "rank_id")
 _HOST = ("host", "hostname", "node", "nodename", "worker", "machine", "pod")
 _STEP = ("step", "iter", "iteration", "global_step", "it")
+_WHOSE = frozenset((*_RANK, *_HOST))
+_MEMBERS = ("rank", "host", "node", "worker", "machine", "pod")
+"""One of these stands in every header."""
 _MOST_COLUMNS, _LONGEST = 24, 400
 _WIDE = re.compile(r"\s{2,}|\t")
 _RANKS = re.compile(r"(?:rank[ _-]?)?(\d{1,7})(?:\s?(?:-|–|\.\.)\s?(\d{1,7}))?", re.IGNORECASE)
@@ -23,7 +26,7 @@ class _Table:
     """The columns of one table."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        lower = [name.lower().strip(" #*_`") for name in names]
+        lower = [_plain(name) for name in names]
         self.width = len(names)
         self.rank = next((at for at, name in enumerate(lower) if name in _RANK), None)
         self.host = next((at for at, name in enumerate(lower) if name in _HOST), None)
@@ -77,11 +80,17 @@ def tables(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
 def _headers(line: str) -> Iterator[list[str]]:
     """The names of the columns, if this is a header."""
     lower = line.lower()
-    if not any(word in lower for word in ("rank", "host", "node", "worker", "machine", "pod")):
+    if not any(map(lower.__contains__, _MEMBERS)):
         return
     for names in (_cells(line), line.strip(" #").split()):
-        if 2 <= len(names) <= _MOST_COLUMNS and not any(_VALUE.fullmatch(name) for name in names):
+        if not 2 <= len(names) <= _MOST_COLUMNS or _WHOSE.isdisjoint(map(_plain, names)):
+            continue
+        if not any(_VALUE.fullmatch(name) for name in names):
             yield names
+
+
+def _plain(name: str) -> str:
+    return name.lower().strip(" #*_`")
 
 
 def _split(line: str, width: int) -> list[str]:

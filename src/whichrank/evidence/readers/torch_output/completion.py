@@ -84,8 +84,6 @@ def read(item: Item, breaks: int, clock: Clock) -> Iterator[tuple[int, Voice, Ho
 def _how(text: str) -> How | None:
     """Whether these words say that the run ended well."""
     said = _LOGGER.sub("", text.lower())
-    if _NOT.search(said):
-        return None
-    if _EXIT.search(said):
-        return "exit"
-    return "words" if any(pattern.search(said) for pattern in _WORDS) else None
+    how: How | None = "exit" if _EXIT.search(said) else None
+    how = how or ("words" if any(pattern.search(said) for pattern in _WORDS) else None)
+    return None if how and _NOT.search(said) else how
