@@ -43,6 +43,7 @@ _ARROW = re.compile(
     r"(?:\s{0,2}[/:, ]\s{0,2}(?:gpu|cuda|device)?[\s:=]{0,2}(?P<gpu>\d{1,3}))?\s{0,8}$",
     re.IGNORECASE,
 )
+_ARROWED = frozenset("0123456789rR")
 _IS = r"[\"']?\s?[=:]\s?[\"']?"
 _VALUES = {
     "rank": re.compile(rf"(?:(?<![\w-])(?:global_?|world_)?rank{_IS}|\bglobal rank )(\d{{1,7}})\b", re.IGNORECASE),
@@ -146,9 +147,13 @@ def _row(columns: list[str | None], cells: list[str]) -> Iterator[tuple[str, str
             yield name, match[1]
 
 
+def _arrow(line: str) -> re.Match[str] | None:
+    return _ARROW.match(line) if line.lstrip()[:1] in _ARROWED else None
+
+
 def _arrows(lines: list[tuple[int, str]]) -> list[Row]:
     """Only of a text that is such a list: an odd line of a log looks alike."""
-    found = [(number, line, match) for number, line in lines if len(line) < 300 and (match := _ARROW.match(line))]
+    found = [(number, line, match) for number, line in lines if len(line) < 300 and (match := _arrow(line))]
     if not found:
         return []
     written = sum(bool(line.strip()) for _, line in lines)
@@ -160,7 +165,10 @@ def _arrows(lines: list[tuple[int, str]]) -> list[Row]:
 
 def _names_and_values(lines: list[tuple[int, str]]) -> Iterator[Row]:
     for number, line in lines:
-        if len(line) >= 1000 or "rank" not in line.lower() or not (told := _VALUES["rank"].search(line)):
+        low = line.lower() if len(line) < 1000 else ""
+        if "rank" not in low or not (line.startswith("[") or any(map(low.__contains__, _WHERE))):
+            continue
+        if not (told := _VALUES["rank"].search(line)):
             continue
         found = {"rank": told[1]}
         for name, pattern in _VALUES.items():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from whichrank.evidence.text.text_file import is_text
-from whichrank.facts.closest_cause import closest
+from whichrank.facts.closest_cause import MOST_LINES, closest
 from whichrank.facts.messages import recognise
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
@@ -30,7 +31,7 @@ _KEPT = 8
 
 def closest_causes(items: Iterable[Item]) -> list[ClosestCause]:
     """The causes whose wording comes closest to the lines that speak of trouble, the closest first."""
-    places = list(_trouble(items))
+    places = list(islice(_trouble(items), MOST_LINES))
     ranked = closest((at, text) for at, (_, _, text) in enumerate(places))[:_KEPT]
     return [
         ClosestCause(found.cause, found.score, Ref(label, f"line {number}", text.strip()[:300]))

@@ -12,6 +12,7 @@ MOST = 32_768
 """Cells that are kept of one file."""
 _LONGEST = 600
 _NUMBER = r"[-+]?\d{1,15}(?:\.\d{1,15})?(?:[eE][-+]?\d{1,3})?"
+_WHOLE_NUMBER = re.compile(_NUMBER)
 _ROW = re.compile(
     rf"[\s\W]{{0,16}}rank[ _#]{{0,4}}(?P<rank>\d{{1,7}})\s{{0,4}}[:|=]\s{{0,8}}"
     rf"(?P<value>{_NUMBER})\s?(?P<unit>ms|us|s)?\W{{0,4}}",
@@ -29,9 +30,9 @@ _PAIR = re.compile(
 )
 
 
-def rows(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
+def rows(lines: Sequence[tuple[int, str]], clock: Clock) -> Iterator[RankValue]:
     """Values of single ranks, in the order of the lines."""
-    name, timed, step, clock = "", False, -1, Clock(0)
+    name, timed, step = "", False, -1
     for number, line in lines:
         if len(line) > _LONGEST:
             continue
@@ -77,17 +78,15 @@ def _step(line: str, before: int) -> int:
 def _pairs(text: str, rank: int, number: int, step: int) -> Iterator[RankValue]:
     """`step 100 fwd_ms=212.4 param_sha1 0f8c1a77`."""
     step = _step(text, step)
-    for pair in _PAIR.finditer(text):
-        kind: Quantity | None = quantity(pair["name"], timed=bool(pair["unit"]))
+    for name, value, unit in _PAIR.findall(text):
+        kind: Quantity | None = quantity(name, timed=bool(unit))
         if kind is None:
             continue
         member = Member((rank,))
         if kind == "checksum":
-            yield RankValue(pair["name"], kind, member, step, number, text.strip(), token=pair["value"].lower())
-        elif re.fullmatch(_NUMBER, pair["value"]):
-            yield RankValue(
-                pair["name"], kind, member, step, number, text.strip(), _number(pair["value"], pair["unit"])
-            )
+            yield RankValue(name, kind, member, step, number, text.strip(), token=value.lower())
+        elif _WHOLE_NUMBER.fullmatch(value):
+            yield RankValue(name, kind, member, step, number, text.strip(), _number(value, unit))
 
 
 def _number(text: str, unit: str | None) -> float:

@@ -104,7 +104,7 @@ def _cells(line: str) -> list[str]:
     for mark in ("|", ",", ";"):
         if mark in text:
             return [cell.strip() for cell in text.split(mark)]
-    return [cell.strip() for cell in _WIDE.split(text)]
+    return [cell.strip() for cell in _WIDE.split(text)] if "  " in text or "\t" in text else [text]
 
 
 def _ranks(text: str) -> tuple[int, ...]:
