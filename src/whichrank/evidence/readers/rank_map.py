@@ -29,6 +29,8 @@ _COLUMNS = {
     "gpu": ("gpu", "gpu_id", "gpu_index", "cuda_device", "device", "cuda"),
     "bus_id": ("bus_id", "busid", "pci.bus_id", "pci_bus_id"),
 }
+_RANKED = ("rank", "procid", "task", "globalid")
+"""One of these stands in every header."""
 _TITLES = frozenset(word for column, words in _COLUMNS.items() if column != "rank" for word in words)
 """In the header of a table one of these stands beside the rank."""
 _AS_SPACES = str.maketrans("|,;", "   ")
@@ -126,6 +128,8 @@ def _cells_in(text: str) -> set[str]:
 def _table(lines: list[tuple[int, str]]) -> Iterator[Row]:
     columns: list[str | None] = []
     for number, line in lines:
+        if not columns and not any(map(line.lower().__contains__, _RANKED)):
+            continue
         cells = _CELLS.split(line.strip().strip("|").strip()) if len(line) < 1000 else []
         named = [_NAMED.get(cell.lower().strip("#_")) for cell in cells]
         if "rank" in named and sum(name is not None for name in named) >= 2 and len(cells) <= 12:

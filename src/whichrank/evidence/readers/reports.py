@@ -33,11 +33,16 @@ def _any(*phrases: str) -> re.Pattern[str]:
     return re.compile("|".join(phrases), re.IGNORECASE)
 
 
-_PRINTED = re.compile(
+_PRINTED_WITHIN = re.compile(
     r"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|\b(?:WARNING|ERROR|INFO|DEBUG)\b|\.py:\d|\bwhat\(\)"
-    r"|^\s{0,16}File \"|^\s{0,8}\[|^[{<]|^\d{4}-\d\d-\d\d|^\w{3} +\d{1,2} \d\d:\d\d:\d\d|^\s{0,8}(?:at|#\d) "
-    r"|^Traceback|^\w{1,60}=\S+$|^\w{1,40}(?:Error|Exception):"
 )
+_MARKS = ("NCCL ", "WARNING", "ERROR", "INFO", "DEBUG", ".py:", "what()")
+"""One of these stands where that one matches."""
+_PRINTED = re.compile(
+    r"\s{0,16}File \"|\s{0,8}\[|[{<]|\d{4}-\d\d-\d\d|\w{3} +\d{1,2} \d\d:\d\d:\d\d|\s{0,8}(?:at|#\d) "
+    r"|Traceback|\w{1,60}=\S+$|\w{1,40}(?:Error|Exception):"
+)
+"""How lines of programs begin."""
 _ITEM = re.compile(r"^\s{0,12}(?:[-*+•]|\(?\d{1,2}[.)]) +")
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+")
 _CLAUSE = re.compile(r"(?:,| but | however | whereas | while |;) ?", re.IGNORECASE)
@@ -186,7 +191,13 @@ def _is_prose(line: str) -> bool:
     words = [word.strip(".,;:!?()`\"'").lower() for word in line.split()]
     # Programs print lists of values; sentences have small words between the others.
     spoken = not _SMALL.isdisjoint(words) and sum(map(str.isalpha, words)) >= 4
-    return spoken and not _PRINTED.search(line)
+    return spoken and not _is_printed(line)
+
+
+def _is_printed(line: str) -> bool:
+    if _PRINTED.match(line):
+        return True
+    return any(map(line.__contains__, _MARKS)) and _PRINTED_WITHIN.search(line) is not None
 
 
 def _units(text: str) -> Iterator[_Unit]:
@@ -196,7 +207,7 @@ def _units(text: str) -> Iterator[_Unit]:
     for number, raw in enumerate([*text.split("\n"), ""], 1):
         line = raw.rstrip().strip("`")
         item = _ITEM.match(line)
-        usable = bool(line.strip()) and not _PRINTED.search(line) and len(line) <= _LONGEST_LINE
+        usable = bool(line.strip()) and not _is_printed(line) and len(line) <= _LONGEST_LINE
         if held and (item or not usable):
             yield from (_Unit(part, begun) for part in _SENTENCE.split(held))
             heading = _outcome(held) if held.endswith(":") else heading
