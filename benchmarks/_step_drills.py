@@ -41,11 +41,11 @@ class Paused(torch.autograd.Function):
     pause = 0.0
 
     @staticmethod
-    def forward(ctx, x):
+    def forward(ctx, x):  # noqa: ARG004
         return x.clone()
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, grad):  # noqa: ARG004
         time.sleep(Paused.pause)
         return grad
 
