@@ -59,6 +59,8 @@ _VALUES = {
     "gpu": re.compile(rf"\b(?:(?:gpu|device|cuda){_IS}|device )(?:cuda:)?(\d{{1,3}})\b", re.IGNORECASE),
     "bus_id": re.compile(r"\bbus_?id\s?[=:]\s?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f.]{2,4})", re.IGNORECASE),
 }
+_SAYS = ("rank=", "rank:", "rank ", "rank\t", 'rank"', "rank'")
+"""In lower case: one of these stands where a line says a rank."""
 _VISIBLE = re.compile(r"\b(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=(\d{1,3}(?:,\d{1,3}){0,63})\b")
 _SPEAKS = re.compile(rb"(?i)rank|globalid")
 _NO_MAP = (".py", ".md", ".rst", ".html", ".json", ".yaml", ".yml")
@@ -172,7 +174,7 @@ def _names_and_values(lines: list[tuple[int, str]]) -> Iterator[Row]:
         low = line.lower() if len(line) < 1000 else ""
         if "rank" not in low or not (line.startswith("[") or any(map(low.__contains__, _WHERE))):
             continue
-        if not (told := _VALUES["rank"].search(line)):
+        if not any(map(low.__contains__, _SAYS)) or not (told := _VALUES["rank"].search(line)):
             continue
         found = {"rank": told[1]}
         for name, pattern in _VALUES.items():

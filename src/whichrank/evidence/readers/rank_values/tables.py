@@ -13,6 +13,8 @@ _STEP = ("step", "iter", "iteration", "global_step", "it")
 _WHOSE = frozenset((*_RANK, *_HOST))
 _MEMBERS = ("rank", "host", "node", "worker", "machine", "pod")
 """One of these stands in every header."""
+_TITLES = frozenset(word for name in _WHOSE for word in name.replace("_", " ").split() if word not in ("global", "id"))
+_AS_SPACES = str.maketrans(dict.fromkeys("|,;#*_`", " "))
 _MOST_COLUMNS, _LONGEST = 24, 400
 _WIDE = re.compile(r"\s{2,}|\t")
 _RANKS = re.compile(r"(?:rank[ _-]?)?(\d{1,7})(?:\s?(?:-|–|\.\.)\s?(\d{1,7}))?", re.IGNORECASE)
@@ -80,7 +82,7 @@ def tables(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
 def _headers(line: str) -> Iterator[list[str]]:
     """The names of the columns, if this is a header."""
     lower = line.lower()
-    if not any(map(lower.__contains__, _MEMBERS)):
+    if not any(map(lower.__contains__, _MEMBERS)) or _TITLES.isdisjoint(lower.translate(_AS_SPACES).split()):
         return
     for names in (_cells(line), line.strip(" #").split()):
         if not 2 <= len(names) <= _MOST_COLUMNS or _WHOSE.isdisjoint(map(_plain, names)):
