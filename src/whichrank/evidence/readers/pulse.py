@@ -39,6 +39,9 @@ _WORDS = (
     "running-req", "it/s", "s/it", "tok/s", "toke", "reqs", '" 200',
 )  # fmt: skip
 """In lower case: a line at work has one of them. A quick look before the patterns."""
+_MOST_SHAPES = 1 << 12
+_SHAPES: dict[str, bool] = {}
+"""Shapes of lines, of all files: logs repeat theirs."""
 _SERVED = '" 200'
 _NOT_LOGS = (".py", ".md", ".rst", ".html", ".csv", ".json", ".yaml", ".yml", ".ini", ".toml", ".sh", ".env")
 
@@ -59,15 +62,11 @@ def read(item: Item) -> Reading:
         return Reading([], "ignored", "too long to count its lines for this")
     first, lines = _last_lines(item)
     places: dict[str, list[int]] = defaultdict(list)
-    known: dict[str, bool] = {}
     maybe = [at for at, line in enumerate(lines) if any(map(line.lower().__contains__, _WORDS))]
     for at in maybe if len(maybe) >= _OFTEN else ():
         line = lines[at]
         shape = _NUMBER.sub("#", line)
-        works = known.get(shape) if _SERVED not in line else _at_work(line)
-        if works is None:
-            works = known[shape] = _at_work(line)
-        if works:
+        if _at_work(line) if _SERVED in line else _alike_at_work(shape, line):
             places[shape[:80]].append(at)
     beats = max(places.values(), key=len, default=[])
     behind = sum(bool(line.strip()) for line in lines[beats[-1] + 1 :]) if beats else 0
@@ -80,6 +79,15 @@ def read(item: Item) -> Reading:
 def _at_work(line: str) -> bool:
     """Lines of one shape are so alike, but for those that tell a status of HTTP."""
     return _WORKS.search(line) is not None and not _TROUBLE.search(line)
+
+
+def _alike_at_work(shape: str, line: str) -> bool:
+    works = _SHAPES.get(shape)
+    if works is None:
+        if len(_SHAPES) >= _MOST_SHAPES:
+            _SHAPES.clear()
+        works = _SHAPES[shape] = _at_work(line)
+    return works
 
 
 def _last_lines(item: Item) -> tuple[int, list[str]]:

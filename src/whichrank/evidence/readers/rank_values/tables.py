@@ -15,6 +15,10 @@ _MEMBERS = ("rank", "host", "node", "worker", "machine", "pod")
 """One of these stands in every header."""
 _TITLES = frozenset(word for name in _WHOSE for word in name.replace("_", " ").split() if word not in ("global", "id"))
 _AS_SPACES = str.maketrans(dict.fromkeys("|,;#*_`", " "))
+_AS_ZEROS = str.maketrans(dict.fromkeys("123456789", "0"))
+_MOST_SHAPES = 1 << 12
+_PLAIN_LINES: set[str] = set()
+"""Shapes of lines that begin no table, of all files: logs repeat theirs."""
 _MOST_COLUMNS, _LONGEST = 24, 400
 _WIDE = re.compile(r"\s{2,}|\t")
 _RANKS = re.compile(r"(?:rank[ _-]?)?(\d{1,7})(?:\s?(?:-|–|\.\.)\s?(\d{1,7}))?", re.IGNORECASE)
@@ -76,7 +80,20 @@ def tables(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
             if found:
                 yield from found
                 continue
-        table = next((t for names in _headers(line) if (t := _Table(names)).is_one()), None)
+        table = _header(line)
+
+
+def _header(line: str) -> _Table | None:
+    """The table that begins with this line; lines that differ from one that begins none in digits alone begin none."""
+    shape = line.translate(_AS_ZEROS)
+    if shape in _PLAIN_LINES:
+        return None
+    table = next((t for names in _headers(line) if (t := _Table(names)).is_one()), None)
+    if table is None:
+        if len(_PLAIN_LINES) >= _MOST_SHAPES:
+            _PLAIN_LINES.clear()
+        _PLAIN_LINES.add(shape)
+    return table
 
 
 def _headers(line: str) -> Iterator[list[str]]:
