@@ -44,6 +44,7 @@ _HOST = re.compile(
     r"|\d{1,3}(?:\.\d{1,3}){3})(?:: | \| )",
     re.IGNORECASE,
 )
+_HOST_BEGINS = frozenset("nhwcgidsmNHWCGIDSM0123456789")
 _DATED = re.compile(
     r"[\[(]?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
     r"(Z|[+-]\d\d:?\d\d)?[\])]?(?=[\s:,|-]|$)"
@@ -227,15 +228,17 @@ def _peel_who(voice: Voice) -> bool:
 
 def _tag(voice: Voice, text: str) -> re.Match[str] | None:
     """The rank or the host that a script or its logger puts before the words."""
-    if voice.rank is None and (match := _TAGGED.match(text)):
+    first = text[0]
+    if voice.rank is None and first in "rR" and (match := _TAGGED.match(text)):
         voice.rank = int(match[1] or match[2])
         return match
     if voice.host is None:
-        match = _HOST.match(text) or (_HOST_TOKEN.match(text) if voice.time_ns is not None else None)
+        match = _HOST.match(text) if first in _HOST_BEGINS else None
+        match = match or (_HOST_TOKEN.match(text) if voice.time_ns is not None else None)
         if match:
             voice.host = match[1]
             return match
-    return _LEVEL_BEFORE_RANK.match(text) if voice.rank is None else None
+    return _LEVEL_BEFORE_RANK.match(text) if voice.rank is None and first in "DINWECF" else None
 
 
 def _bracket(voice: Voice, text: str) -> re.Match[str] | None:
