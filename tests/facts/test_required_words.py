@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from whichrank.evidence.readers import pulse, reports
+from whichrank.evidence.readers.torch_output import completion
 from whichrank.facts.messages import signatures
 from whichrank.facts.required_words import alternatives, may_match
 
@@ -40,3 +42,19 @@ def test_no_known_message_is_passed_over():
 def test_a_text_without_the_words_is_not_searched():
     assert not may_match(r"(?i)\b(?:hang|stuck) in (?:all_?reduce)", "the loss is stuck at 3.1")
     assert may_match(r"(?i)\b(?:hang|stuck) in (?:all_?reduce)", "STUCK IN ALLREDUCE")
+
+
+def covered(pattern, listed):
+    """Whether every text that the pattern matches has one of the listed words."""
+    branches = alternatives(pattern)
+    return bool(branches) and all(
+        any(all(any(one in word for one in listed) for word in words) for words in branch) for branch in branches
+    )
+
+
+def test_words_that_readers_look_for_first_are_in_all_that_their_patterns_match():
+    for pattern in completion._WORDS:
+        assert covered(pattern.pattern, completion._ENDS), pattern.pattern
+    assert covered(pulse._WORKS.pattern, pulse._WORDS)
+    assert covered(reports._PRINTED_WITHIN.pattern, [word.lower() for word in reports._MARKS])
+    assert not covered(r"loss|\d+ it/s|reward", pulse._WORDS[:1])

@@ -35,8 +35,8 @@ _TROUBLE = re.compile(
     re.IGNORECASE,
 )
 _WORDS = (
-    "step", "iter", "epoch", "batch", "loss", "throughput", "token", "samples", "reward", "consumed", "request",
-    "running-req", "it/s", "s/it", "tok/s", "toke", "reqs", '" 200',
+    "step", "iter", "epoch", "batch", "loss", "throughput", "tok", "samples", "reward", "consumed", "request",
+    "running-req", "it/s", "s/it", "reqs", '" 200',
 )  # fmt: skip
 """In lower case: a line at work has one of them. A quick look before the patterns."""
 _MOST_SHAPES = 1 << 12
