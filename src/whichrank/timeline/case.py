@@ -36,6 +36,7 @@ from whichrank.timeline.collectives.nccl_calls import calls_as_dumps
 from whichrank.timeline.collectives.point_to_point import left_exchange
 from whichrank.timeline.collectives.root import find_troubles, in_progress
 from whichrank.timeline.collectives.trouble import ARGUMENTS, Trouble
+from whichrank.timeline.collectives.unrecorded import cycle
 from whichrank.timeline.guard.compare import Comparison, compare
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
 from whichrank.timeline.identity.coords import coordinates
@@ -128,6 +129,8 @@ class Case:
         found = find_troubles(self.lineup, self.meetings) if self.lineup else []
         if self.lineup is not None and self.loops:
             found = at_the_end(self.lineup, found, self.loops, self._stands)
+        if circle := cycle(self):  # who waits where nothing is recorded has not stopped
+            found = [t for t in found if t.shape != "stopped" or not set(t.ranks) & set(circle.ranks)]
         if (left := left_exchange(self)) is not None:
             found = [replace(t, shape="left-messages", ranks=(left,)) if left in t.meeting.joined else t for t in found]
         if self.has_dumps or not self.stands_still:
