@@ -242,5 +242,5 @@ def test_any_bytes_are_survived(
 
 
 def test_a_thread_whose_number_begins_with_a_zero(tmp_path: Path) -> None:
-    text = 'Process 7: python train.py\nPython v3.11.2 (python3)\n\nThread 077 (idle): "MainThread"\n    wait (a.py:1)\n'
+    text = 'Process 7: train.py\nPython v3.11.2 (python3)\n\nThread 077 (idle): "MainThread"\n    wait (a.py:1)\n'
     assert only(write(tmp_path, text)).threads[0].tid == 77
