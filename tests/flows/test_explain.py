@@ -16,6 +16,7 @@ from whichrank.flows.explain import explain, near, rules
     ("words", "kind", "name"),
     [
         ("xid 79", "xid", "79"),
+        ("xid79", "xid", "79"),
         ("Xid 31", "xid", "31"),
         ("79", "xid", "79"),
         ("sxid 12028", "sxid", "12028"),

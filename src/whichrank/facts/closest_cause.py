@@ -23,7 +23,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{2,60}|\d{3,5}\b")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _ENDINGS = ("ing", "ed", "es", "s")
 _SATURATION, _BY_LENGTH = 1.2, 0.5
-_LONGEST, _MOST_LINES = 600, 400
+_LONGEST, MOST_LINES = 600, 400
 
 
 class Closeness(NamedTuple):
@@ -39,7 +39,7 @@ def closest(lines: Iterable[tuple[int, str]]) -> list[Closeness]:
     totals: dict[str, float] = defaultdict(float)
     best: dict[str, tuple[float, int]] = {}
     for taken, (number, line) in enumerate(lines):
-        if taken >= _MOST_LINES:
+        if taken >= MOST_LINES:
             break
         for cause, score in _of_line(line).items():
             totals[cause] += score * score

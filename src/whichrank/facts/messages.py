@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, cast, get_args
 
 from whichrank.facts import fixes, site
+from whichrank.facts.required_words import may_match
 from whichrank.model.errors import FactsError
 
 Role = Literal["root", "hint", "consequence", "activity", "harmless"]
@@ -98,6 +99,8 @@ class Signature(NamedTuple):
 
     def search(self, line: str) -> re.Match[str] | None:
         """The message in this line, if it is there."""
+        if not may_match(self.pattern, line):
+            return None
         for anchor in self.anchors:
             at, left = line.find(anchor), WINDOWS
             while at >= 0 and left:
@@ -204,6 +207,12 @@ def recognise(line: str) -> list[tuple[Signature, re.Match[str]]]:
             taken.append(span)
             found.append((signature, match))
     return found
+
+
+def is_printed(line: str) -> bool:
+    """Whether a message of a program stands in the line, not only words of people."""
+    maybe = any(signature.library != REPORT and signature.search(line) for signature in _fitting(line))
+    return maybe and any(signature.library != REPORT for signature, _ in recognise(line))
 
 
 @lru_cache(maxsize=8192)

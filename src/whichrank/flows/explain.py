@@ -16,7 +16,7 @@ _CAUSE = re.compile(r'^CAUSE = "([\w-]*)"$', re.MULTILINE)
 _WORD = re.compile(r"[A-Za-z_][A-Za-z_/-]{2,}")
 _NUMBER = re.compile(
     r"(?:(?P<what>xid|sxid|exit ?code|exit|signal|status|ibv|cuda error|cuda failure|errno|error|cuda|nccl|result|rc)"
-    r"\b[\s:=(#]{0,3})?(?P<number>-?\d{1,5})\)?"
+    r"(?![a-z])[\s:=(#]{0,3})?(?P<number>-?\d{1,5})\)?"
 )
 # Where a number of a kind stands in a line, whatever is around it.
 _WITHIN = tuple(

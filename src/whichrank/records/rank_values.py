@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 Quantity = Literal["work", "data", "wait", "step", "rate", "checksum"]
@@ -29,6 +30,7 @@ _WORK = re.compile(r"fwd|bwd|forward|backward|comput|optim|kernel|gemm|matmul|bu
 _STEP = re.compile(r"step|iter|total|elapsed|epoch|batch")
 
 
+@lru_cache(maxsize=4096)
 def quantity(name: str, *, timed: bool = False) -> Quantity | None:
     """What a value of this name measures; `timed`: it has a unit of time, or its heading says so."""
     name = name.lower()

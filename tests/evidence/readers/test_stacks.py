@@ -239,3 +239,8 @@ def test_any_bytes_are_survived(
     cut = data.draw(st.integers(0, len(text)))
     for record in write(tmp_path_factory.mktemp("fuzz"), text[cut:]).records:
         assert isinstance(record, ProcessStack)
+
+
+def test_a_thread_whose_number_begins_with_a_zero(tmp_path: Path) -> None:
+    text = 'Process 7: train.py\nPython v3.11.2 (python3)\n\nThread 077 (idle): "MainThread"\n    wait (a.py:1)\n'
+    assert only(write(tmp_path, text)).threads[0].tid == 77

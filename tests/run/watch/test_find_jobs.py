@@ -155,3 +155,36 @@ def test_watch_for_an_attached_job(tmp_path: Path) -> None:
         job.wait(20)
         assert watcher.wait(60) == 0
     assert not list(tmp_path.glob("whichrank-*")), "nothing is left of the watch"
+
+
+# A rank that sets a process free: that one is below init, and has the rank's environment.
+FREED = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        time.sleep(60)
+    os._exit(0)
+os.wait()
+print(os.getpid(), flush=True)
+time.sleep(60)
+"""
+DAEMON = """
+import os, subprocess, sys
+environ = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29503"}
+subprocess.Popen([sys.executable, "-c", sys.argv[1]], env=environ).wait()
+"""
+
+
+def test_what_a_rank_has_set_free_is_no_rank() -> None:
+    launcher = subprocess.Popen([sys.executable, "-c", DAEMON, FREED], stdout=-1, text=True, env=watched.environment())
+    assert launcher.stdout is not None
+    told = {int(launcher.stdout.readline()) for _ in range(2)}
+    try:
+        ranks = [pid for job in find_jobs.jobs() for pid in job.ranks if pid in told]
+        assert [find_jobs.processes.everybody()[pid].parent for pid in ranks] == [launcher.pid]
+    finally:
+        for pid in told:
+            os.kill(pid, signal.SIGKILL)
+        launcher.wait(20)

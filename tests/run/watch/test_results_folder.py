@@ -181,9 +181,10 @@ def test_the_private_folder_stays_while_a_process_of_the_job_lives(tmp_path: Pat
 
 
 def test_a_command_that_is_not_there_leaves_no_folder(tmp_path: Path) -> None:
-    done = run("--", "/nonexistent", TMPDIR=str(tmp_path))
-    assert done.returncode == 2
-    assert not list(tmp_path.iterdir())
+    for options in ((), ("--out", str(tmp_path / "named"))):
+        done = run(*options, "--", "/nonexistent", TMPDIR=str(tmp_path))
+        assert done.returncode == 2
+        assert not list(tmp_path.iterdir())
 
 
 def test_secrets_of_the_watcher_do_not_reach_the_job(tmp_path: Path) -> None:

@@ -91,3 +91,38 @@ def test_gradients_that_are_reduced_in_every_round_of_an_accumulation(tmp_path, 
     for one in ranks:
         one.write(tmp_path)
     assert [one.id for one in trace([tmp_path]).advice if one.id == "no-sync"] == ["no-sync"] * every_round
+
+
+def reduced_by_ddp(folder, sizes, extra=""):
+    """Two ranks whose backward passes reduce buckets of so many elements (4 bytes each)."""
+    ranks = [Rank(r, 2) for r in range(2)]
+    for step in range(4):
+        begun = [one.now for one in ranks]
+        for one in ranks:
+            one._add("cpu_op", "DistributedDataParallel.forward", one.now - 600, 50)
+            if extra:
+                one._add("cpu_op", extra, one.now - 600, 50)
+            one.kernel(40_000)
+        for size in sizes:
+            meet(ranks, 40, **{"In msg nelems": size, "Out msg nelems": size})
+        for one, start in zip(ranks, begun, strict=True):
+            one.kernel(200, "adam")
+            one.step(step, start - 650, one.now - 660)
+    for one in ranks:
+        one.write(folder)
+    return [one for one in trace([folder]).advice if one.id == "small-buckets"]
+
+
+def test_buckets_far_below_the_default_are_a_setting_to_change(tmp_path):
+    (found,) = reduced_by_ddp(tmp_path, [50_000] * 40)
+    assert "40 all-reduces per backward pass, 2 by default" in found.what
+    assert "bucket_cap_mb=25" in found.setting
+    assert found.gain_us_per_step == pytest.approx(39 * 40, rel=0.2)
+
+
+def test_buckets_as_ddp_makes_them_are_right(tmp_path):
+    assert not reduced_by_ddp(tmp_path, [250_000, *[6_400_000] * 9, 3_000_000])
+
+
+def test_small_all_reduces_of_batch_norms_are_not_buckets(tmp_path):
+    assert not reduced_by_ddp(tmp_path, [512] * 40, "SyncBatchNormBackward")

@@ -46,11 +46,10 @@ _NO_EVIDENCE = (".py", ".pyi", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".ipynb
 # host:pid:tid [device], as NCCL and its plug-ins begin their lines.
 _PROCESS = re.compile(r"(?:^|[\s>\]])((?!\d\d:)[A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):(\d{1,10}) (?:\[-?\d{1,9}\] )?")
 _EXTRA = 80
-_OUTPUT = re.compile(
-    rb"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|[Ww]arning: |WARNING|ERROR|\bINFO\b"
-    rb"|^\s{0,8}File |^\[|^\d{4}-\d\d|\.py:\d"
-)
-"""Marks of lines that a program printed."""
+_OUTPUT = re.compile(rb"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|[Ww]arning: |WARNING|ERROR|\bINFO\b|\.py:\d")
+_MARKS = (b"NCCL ", b"arning: ", b"WARNING", b"ERROR", b"INFO", b".py:")
+"""Marks of lines that a program printed, and what stands in each of them."""
+_BEGINS = re.compile(rb"\s{0,8}File |\[|\d{4}-\d\d")
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -65,6 +64,12 @@ def sniff(head: bytes, name: str) -> bool:
 
 def _chunk(head: bytes) -> Chunk:
     return Chunk(bytearray(head + bytes(PADDING)), len(head), 0, 1)
+
+
+def _is_output(line: bytes) -> bool:
+    if _BEGINS.match(line):
+        return True
+    return any(map(line.__contains__, _MARKS)) and _OUTPUT.search(line) is not None
 
 
 def telling() -> frozenset[bytes]:
@@ -197,7 +202,7 @@ class Listener:
         known = KNOWN.anchors
         if any(word in known for word in words) or any(word in line for word in self._beside):
             return False
-        return _OUTPUT.search(line) is not None
+        return _is_output(line)
 
     def finish(self) -> Reading:
         """All that was found."""
@@ -256,7 +261,7 @@ class Listener:
         line = met.text
         voice: Voice | None = None
         taken: list[tuple[int, int]] = []
-        printed = _OUTPUT.search(line) is not None
+        printed = _is_output(line)
         alike = self._looking_like(line)
         for signature in alike.signatures if alike.count >= _SURE else self._fitting(line, met.words):
             if signature.library == REPORT and printed:

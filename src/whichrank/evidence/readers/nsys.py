@@ -41,13 +41,14 @@ def read(item: Item) -> Reading:
     until = time.monotonic() + MOST_SECONDS
     try:
         with closing(sqlite3.connect(uri, uri=True)) as base:
+            base.text_factory = lambda text: text.decode("utf-8", "replace")
             base.execute("PRAGMA trusted_schema=OFF")
             base.set_progress_handler(lambda: int(time.monotonic() > until), 1_000_000)
             tables = {str(row[0]) for row in base.execute("SELECT name FROM sqlite_master WHERE type='table'")}
             if not tables & {_KERNELS, _CALLS}:
                 return Reading(quality="ignored", note="a database, but no export of Nsight Systems with CUDA activity")
             return _reading(base, tables, item)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # its own messages quote the file, and are decoded strictly
         raise UnreadableError(f"{item.label}: not a readable SQLite file ({error})") from error
 
 

@@ -34,6 +34,14 @@ _TROUBLE = re.compile(
     r"|nan(?! iterations)|inf|heartbeat|reconnect\w*|refused)\b",
     re.IGNORECASE,
 )
+_WORDS = (
+    "step", "iter", "epoch", "batch", "loss", "throughput", "tok", "samples", "reward", "consumed", "request",
+    "running-req", "it/s", "s/it", "reqs", '" 200',
+)  # fmt: skip
+"""In lower case: a line at work has one of them. A quick look before the patterns."""
+_MOST_SHAPES = 1 << 12
+_SHAPES: dict[str, bool] = {}
+"""Shapes of lines, of all files: logs repeat theirs."""
 _SERVED = '" 200'
 _NOT_LOGS = (".py", ".md", ".rst", ".html", ".csv", ".json", ".yaml", ".yml", ".ini", ".toml", ".sh", ".env")
 
@@ -54,13 +62,11 @@ def read(item: Item) -> Reading:
         return Reading([], "ignored", "too long to count its lines for this")
     first, lines = _last_lines(item)
     places: dict[str, list[int]] = defaultdict(list)
-    known: dict[str, bool] = {}
-    for at, line in enumerate(lines):
+    maybe = [at for at, line in enumerate(lines) if any(map(line.lower().__contains__, _WORDS))]
+    for at in maybe if len(maybe) >= _OFTEN else ():
+        line = lines[at]
         shape = _NUMBER.sub("#", line)
-        works = known.get(shape) if _SERVED not in line else _at_work(line)
-        if works is None:
-            works = known[shape] = _at_work(line)
-        if works:
+        if _at_work(line) if _SERVED in line else _alike_at_work(shape, line):
             places[shape[:80]].append(at)
     beats = max(places.values(), key=len, default=[])
     behind = sum(bool(line.strip()) for line in lines[beats[-1] + 1 :]) if beats else 0
@@ -75,11 +81,20 @@ def _at_work(line: str) -> bool:
     return _WORKS.search(line) is not None and not _TROUBLE.search(line)
 
 
+def _alike_at_work(shape: str, line: str) -> bool:
+    works = _SHAPES.get(shape)
+    if works is None:
+        if len(_SHAPES) >= _MOST_SHAPES:
+            _SHAPES.clear()
+        works = _SHAPES[shape] = _at_work(line)
+    return works
+
+
 def _last_lines(item: Item) -> tuple[int, list[str]]:
     """The number of the first line of the tail, and its lines."""
     begin = max(0, item.size - _TAIL)
     first = 1
-    with item.path.open("rb") as stream:
+    with item.open() as stream:
         while stream.tell() < begin:
             first += stream.read(min(1 << 20, begin - stream.tell())).count(b"\n")
         text = stream.read(_TAIL).decode("utf-8", "replace")

@@ -29,6 +29,8 @@ _COLUMNS = {
     "gpu": ("gpu", "gpu_id", "gpu_index", "cuda_device", "device", "cuda"),
     "bus_id": ("bus_id", "busid", "pci.bus_id", "pci_bus_id"),
 }
+_RANKED = ("rank", "procid", "task", "globalid")
+"""One of these stands in every header."""
 _TITLES = frozenset(word for column, words in _COLUMNS.items() if column != "rank" for word in words)
 """In the header of a table one of these stands beside the rank."""
 _AS_SPACES = str.maketrans("|,;", "   ")
@@ -43,6 +45,7 @@ _ARROW = re.compile(
     r"(?:\s{0,2}[/:, ]\s{0,2}(?:gpu|cuda|device)?[\s:=]{0,2}(?P<gpu>\d{1,3}))?\s{0,8}$",
     re.IGNORECASE,
 )
+_ARROWED = frozenset("0123456789rR")
 _IS = r"[\"']?\s?[=:]\s?[\"']?"
 _VALUES = {
     "rank": re.compile(rf"(?:(?<![\w-])(?:global_?|world_)?rank{_IS}|\bglobal rank )(\d{{1,7}})\b", re.IGNORECASE),
@@ -56,6 +59,8 @@ _VALUES = {
     "gpu": re.compile(rf"\b(?:(?:gpu|device|cuda){_IS}|device )(?:cuda:)?(\d{{1,3}})\b", re.IGNORECASE),
     "bus_id": re.compile(r"\bbus_?id\s?[=:]\s?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f.]{2,4})", re.IGNORECASE),
 }
+_SAYS = ("rank=", "rank:", "rank ", "rank\t", 'rank"', "rank'")
+"""In lower case: one of these stands where a line says a rank."""
 _VISIBLE = re.compile(r"\b(?:CUDA|HIP|ROCR)_VISIBLE_DEVICES=(\d{1,3}(?:,\d{1,3}){0,63})\b")
 _SPEAKS = re.compile(rb"(?i)rank|globalid")
 _NO_MAP = (".py", ".md", ".rst", ".html", ".json", ".yaml", ".yml")
@@ -125,6 +130,8 @@ def _cells_in(text: str) -> set[str]:
 def _table(lines: list[tuple[int, str]]) -> Iterator[Row]:
     columns: list[str | None] = []
     for number, line in lines:
+        if not columns and not any(map(line.lower().__contains__, _RANKED)):
+            continue
         cells = _CELLS.split(line.strip().strip("|").strip()) if len(line) < 1000 else []
         named = [_NAMED.get(cell.lower().strip("#_")) for cell in cells]
         if "rank" in named and sum(name is not None for name in named) >= 2 and len(cells) <= 12:
@@ -146,9 +153,13 @@ def _row(columns: list[str | None], cells: list[str]) -> Iterator[tuple[str, str
             yield name, match[1]
 
 
+def _arrow(line: str) -> re.Match[str] | None:
+    return _ARROW.match(line) if line.lstrip()[:1] in _ARROWED else None
+
+
 def _arrows(lines: list[tuple[int, str]]) -> list[Row]:
     """Only of a text that is such a list: an odd line of a log looks alike."""
-    found = [(number, line, match) for number, line in lines if len(line) < 300 and (match := _ARROW.match(line))]
+    found = [(number, line, match) for number, line in lines if len(line) < 300 and (match := _arrow(line))]
     if not found:
         return []
     written = sum(bool(line.strip()) for _, line in lines)
@@ -160,7 +171,10 @@ def _arrows(lines: list[tuple[int, str]]) -> list[Row]:
 
 def _names_and_values(lines: list[tuple[int, str]]) -> Iterator[Row]:
     for number, line in lines:
-        if len(line) >= 1000 or "rank" not in line.lower() or not (told := _VALUES["rank"].search(line)):
+        low = line.lower() if len(line) < 1000 else ""
+        if "rank" not in low or not (line.startswith("[") or any(map(low.__contains__, _WHERE))):
+            continue
+        if not any(map(low.__contains__, _SAYS)) or not (told := _VALUES["rank"].search(line)):
             continue
         found = {"rank": told[1]}
         for name, pattern in _VALUES.items():

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from whichrank.evidence.text.quotations import DOCUMENTS
 from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.interventions import interventions
-from whichrank.facts.messages import REPORT, recognise
+from whichrank.facts.messages import is_printed
 from whichrank.facts.phases import phase_in
+from whichrank.facts.required_words import may_match
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.records.trial import Complaint, Outcome, Symptom, Trial
@@ -35,11 +36,16 @@ def _any(*phrases: str) -> re.Pattern[str]:
     return re.compile("|".join(phrases), re.IGNORECASE)
 
 
-_PRINTED = re.compile(
+_PRINTED_WITHIN = re.compile(
     r"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|\b(?:WARNING|ERROR|INFO|DEBUG)\b|\.py:\d|\bwhat\(\)"
-    r"|^\s{0,16}File \"|^\s{0,8}\[|^[{<]|^\d{4}-\d\d-\d\d|^\w{3} +\d{1,2} \d\d:\d\d:\d\d|^\s{0,8}(?:at|#\d) "
-    r"|^Traceback|^\w{1,60}=\S+$|^\w{1,40}(?:Error|Exception):"
 )
+_MARKS = ("NCCL ", "WARNING", "ERROR", "INFO", "DEBUG", ".py:", "what()")
+"""One of these stands where that one matches."""
+_PRINTED = re.compile(
+    r"\s{0,16}File \"|\s{0,8}\[|[{<]|\d{4}-\d\d-\d\d|\w{3} +\d{1,2} \d\d:\d\d:\d\d|\s{0,8}(?:at|#\d) "
+    r"|Traceback|\w{1,60}=\S+$|\w{1,40}(?:Error|Exception):"
+)
+"""How lines of programs begin."""
 _ITEM = re.compile(r"^\s{0,12}(?:[-*+•]|\(?\d{1,2}[.)]) +")
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+")
 _CLAUSE = re.compile(r"(?:,| but | however | whereas | while |;) ?", re.IGNORECASE)
@@ -170,7 +176,7 @@ def read(item: Item) -> Reading:
         records += [Trial(change, outcome, ref) for change, outcome in tried(unit.text, unit.heading)]
         weight = 2 if unit.line <= _TITLE_LINES and not _VAGUE.search(unit.text) else 1
         seen = complaints(unit.text)
-        if seen and not any(s.library != REPORT for s, _ in recognise(unit.text)):
+        if seen and not is_printed(unit.text):
             records += [Complaint(category, ref, weight, phase_in(unit.text)) for category in seen]
         elif (
             (phase := phase_in(unit.text)) is not None and _SWITCHED_OFF.search(unit.text) and _HELPED.search(unit.text)
@@ -188,11 +194,18 @@ def _by_person(text: str) -> bool:
 
 
 def _is_prose(line: str) -> bool:
-    if len(line) > _LONGEST_LINE or _PRINTED.search(line):
+    if len(line) > _LONGEST_LINE:
         return False
     words = [word.strip(".,;:!?()`\"'").lower() for word in line.split()]
     # Programs print lists of values; sentences have small words between the others.
-    return sum(word.isalpha() for word in words) >= 4 and not _SMALL.isdisjoint(words)
+    spoken = not _SMALL.isdisjoint(words) and sum(map(str.isalpha, words)) >= 4
+    return spoken and not _is_printed(line)
+
+
+def _is_printed(line: str) -> bool:
+    if _PRINTED.match(line):
+        return True
+    return any(map(line.__contains__, _MARKS)) and _PRINTED_WITHIN.search(line) is not None
 
 
 def _units(text: str) -> Iterator[_Unit]:
@@ -204,7 +217,7 @@ def _units(text: str) -> Iterator[_Unit]:
         if number == 1:
             line = _TAG.sub("", line)
         item = _ITEM.match(line)
-        usable = bool(line.strip()) and not _PRINTED.search(line) and len(line) <= _LONGEST_LINE
+        usable = bool(line.strip()) and not _is_printed(line) and len(line) <= _LONGEST_LINE
         if held and (item or not usable):
             yield from (_Unit(part, begun) for part in _SENTENCE.split(held))
             heading = _outcome(held) if held.endswith(":") else heading
@@ -229,22 +242,30 @@ def _outcome(text: str) -> Outcome:
 
 def tried(text: str, heading: Outcome = "unknown") -> list[tuple[str, Outcome]]:
     """The changes of a sentence with what came of each: by its clause, the next, the one before, or the heading."""
+    lower = text.lower()
+    changes = [change for change in interventions().values() if any(map(lower.__contains__, change.words))]
+    if not changes:
+        return []
     clauses = [part for part in _CLAUSE.split(text) if part.strip()]
+    spoken = [
+        (number, change.change, match[0])
+        for number, clause in enumerate(clauses)
+        for change in changes
+        if (match := change.within(clause)) and not _UNDONE.search(clause[: match.start()])
+    ]
+    if not spoken:
+        return []
     outcomes = [_outcome(clause) for clause in clauses]
     if _NO_OUTCOME.search(text.strip()):
         outcomes = ["unknown"] * len(clauses)
     found: dict[str, Outcome] = {}
-    for number, clause in enumerate(clauses):
-        for change in interventions().values():
-            match = change.within(clause)
-            if match is None or _UNDONE.search(clause[: match.start()]):
-                continue
-            near = [outcomes[number], *outcomes[number + 1 :], *reversed(outcomes[:number]), heading]
-            outcome: Outcome = next((o for o in near if o != "unknown"), "unknown")
-            if _STATE.search(match[0]) and outcomes[number] == "unknown" and not _NO_OUTCOME.search(text):
-                outcome = "did not help"  # it is so, and the job fails all the same
-            if found.get(change.change, "unknown") == "unknown":
-                found[change.change] = outcome
+    for number, name, words in spoken:
+        near = [outcomes[number], *outcomes[number + 1 :], *reversed(outcomes[:number]), heading]
+        outcome: Outcome = next((o for o in near if o != "unknown"), "unknown")
+        if _STATE.search(words) and outcomes[number] == "unknown" and not _NO_OUTCOME.search(text):
+            outcome = "did not help"  # it is so, and the job fails all the same
+        if found.get(name, "unknown") == "unknown":
+            found[name] = outcome
     return list(found.items())
 
 
@@ -255,5 +276,6 @@ def complaints(text: str) -> list[Symptom]:
     return [
         category
         for category, shape in _SEEN.items()
-        if any(not _DENIED.search(text[max(0, m.start() - 24) : m.start()]) for m in shape.finditer(text))
+        if may_match(shape.pattern, text)
+        and any(not _DENIED.search(text[max(0, m.start() - 24) : m.start()]) for m in shape.finditer(text))
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from whichrank.evidence.text.chunks import PADDING, UTF16, Chunk
@@ -11,6 +11,8 @@ from whichrank.evidence.text.words import Words
 BLOCK = 1 << 17
 _LONGEST = 1 << 20
 """A line that is longer than this is left out."""
+_SHORT = 1 << 13
+"""Up to here lines are looked at one after the other."""
 
 Line = tuple[int, bytes]
 
@@ -52,9 +54,20 @@ def decoded(item: BinaryIO) -> bytes | None:
 
 
 def _with_words(body: bytes, number: int, words: Words) -> Iterator[Line]:
+    if len(body) <= _SHORT:
+        yield from _in_short(body, number, words.literals)
+        return
     chunk = Chunk(bytearray(body.lower() + bytes(PADDING)), len(body), 0, number)
     found = chunk.index([place for place, _ in words.find(chunk)])
     for at in dict.fromkeys(found.tolist()):
         line = body[chunk.starts[at] : chunk.ends[at]]
         for drawn in line.split(b"\r"):
             yield number + at, drawn
+
+
+def _in_short(body: bytes, number: int, literals: Sequence[bytes]) -> Iterator[Line]:
+    """As `_with_words`; for a few lines no index pays."""
+    for at, line in enumerate(body.split(b"\n"), number):
+        if any(map(line.lower().__contains__, literals)):
+            for drawn in line.split(b"\r"):
+                yield at, drawn

@@ -37,11 +37,14 @@ _NO_HOST = re.compile(
     re.IGNORECASE,
 )
 _STAMP = re.compile(
-    r"^[\[(]?(?:\d{4}[-/])?\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[\])]?(?:[\s,|-]{1,3}|$)"
+    r"[\[(]?(?:\d{4}[-/])?\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[\])]?(?:[\s,|-]{1,3}|$)"
 )
+_STAMPED = frozenset("[(0123456789")
 """A date and a time of day may stand before the prefix."""
 _MOSTLY = 0.9
 _SAYS = re.compile(r"\[rank(\d{1,5})\]|\brank[ :=](\d{1,5})(?=:|/\d| of | on | ready| up\b| init)", re.IGNORECASE)
+_ANY_RANK = re.compile(rb"rank[ :=]?(\d{1,5})")
+"""In lower case: every rank that a line may say, and some numbers besides."""
 _AGREED = 2
 _LINES = 4000
 _LONGEST = 600
@@ -49,10 +52,16 @@ _LONGEST = 600
 
 def learn(edges: bytes) -> re.Pattern[str] | None:
     """The shape of the prefix, with groups `rank` or `host` or both, by the first and last lines of a file."""
-    lines = [_STAMP.sub("", line[:_LONGEST]) for line in edges.decode("utf-8", "replace").split("\n")[:_LINES]]
-    speaking = [line for line in lines if "rank" in line.lower()]
-    by_rank = next((shape for shape in _SHAPES if _fits(shape, speaking)), None)
+    lines = [_unstamped(line[:_LONGEST]) for line in edges.decode("utf-8", "replace").split("\n")[:_LINES]]
+    several = len(set(_ANY_RANK.findall(edges.lower()))) >= _AGREED
+    speaking = [line for line in lines if "rank" in line.lower()] if several else []
+    by_rank = next((shape for shape in _SHAPES if _fits(shape, speaking)), None) if several else None
     return by_rank or next((shape for shape in _HOSTS if _names_hosts(shape, lines)), None)
+
+
+def _unstamped(line: str) -> str:
+    stamp = _STAMP.match(line) if line[:1] in _STAMPED else None
+    return line[stamp.end() :] if stamp else line
 
 
 def _names_hosts(shape: re.Pattern[str], lines: Sequence[str]) -> bool:

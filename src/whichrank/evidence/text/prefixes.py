@@ -44,6 +44,7 @@ _HOST = re.compile(
     r"|\d{1,3}(?:\.\d{1,3}){3})(?:: | \| )",
     re.IGNORECASE,
 )
+_HOST_BEGINS = frozenset("nhwcgidsmNHWCGIDSM0123456789")
 _DATED = re.compile(
     r"[\[(]?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
     r"(Z|[+-]\d\d:?\d\d)?[\])]?(?=[\s:,|-]|$)"
@@ -65,6 +66,8 @@ _HOSTS = ("host", "hostname", "node", "pod", "pod_name", "_HOSTNAME")
 _TIMES = ("time", "ts", "timestamp", "@timestamp")
 _SENTENCE = 24
 _EDGE = 1 << 16
+_HEARD = 64
+"""Lines that are remembered: those of a small file, and those that follow each other in a large one."""
 # Exports of log stores: time, pod, stream, "words"; and the time of day alone.
 _FIELDS = re.compile(r"(?:[,;\t][\w.:/@-]{0,80}){1,6}[,;\t]\"?(?=[\w\[/])")
 _FIELD_HOST = re.compile(r"[,;\t]((?!std(?:out|err)\b)[A-Za-z][\w.-]{0,80}\d)(?=[,;\t])")
@@ -75,7 +78,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(slots=True)
 class Voice:
-    """Who spoke a line, as far as its prefixes say, and the words themselves."""
+    """Who spoke a line, as far as its prefixes say, and the words themselves; all readers of a file share it."""
 
     text: str
     time_ns: int | None = None
@@ -99,6 +102,8 @@ class Clock:
         self._newest = _EPOCH + timedelta(microseconds=newest_ns // 1000) + timedelta(days=1)
         self._year = year
         self._days: dict[tuple[int, int, int], int | None] = {}
+        self.heard: dict[bytes, Voice] = {}
+        """The lines heard last: several readers listen to the same."""
         self.prefix: re.Pattern[str] | None = None
         """What the file puts before its lines to tell its ranks apart, where that was learned."""
 
@@ -109,7 +114,7 @@ class Clock:
             midnight = self._midnight(*day)
             if len(self._days) < 4096:
                 self._days[day] = midnight
-        hour, minute, second = (int(part) for part in clock)
+        hour, minute, second = int(clock[0]), int(clock[1]), int(clock[2])
         if midnight is None or hour > 23 or minute > 59 or second > 60:
             return None
         shift = 0
@@ -155,6 +160,16 @@ def strip_ansi(text: str) -> str:
 
 
 def listen(line: bytes, clock: Clock) -> Voice:
+    """Who speaks a line, when, and the words."""
+    voice = clock.heard.get(line)
+    if voice is None:
+        if len(clock.heard) >= _HEARD:
+            clock.heard.clear()
+        voice = clock.heard[line] = _peeled(line, clock)
+    return voice
+
+
+def _peeled(line: bytes, clock: Clock) -> Voice:
     """Peels the prefixes of a line, at most eight deep."""
     voice = Voice(strip_ansi(line.decode("utf-8", "replace").rstrip("\r\n")))
     if voice.text.startswith("{"):
@@ -213,15 +228,17 @@ def _peel_who(voice: Voice) -> bool:
 
 def _tag(voice: Voice, text: str) -> re.Match[str] | None:
     """The rank or the host that a script or its logger puts before the words."""
-    if voice.rank is None and (match := _TAGGED.match(text)):
+    first = text[0]
+    if voice.rank is None and first in "rR" and (match := _TAGGED.match(text)):
         voice.rank = int(match[1] or match[2])
         return match
     if voice.host is None:
-        match = _HOST.match(text) or (_HOST_TOKEN.match(text) if voice.time_ns is not None else None)
+        match = _HOST.match(text) if first in _HOST_BEGINS else None
+        match = match or (_HOST_TOKEN.match(text) if voice.time_ns is not None else None)
         if match:
             voice.host = match[1]
             return match
-    return _LEVEL_BEFORE_RANK.match(text) if voice.rank is None else None
+    return _LEVEL_BEFORE_RANK.match(text) if voice.rank is None and first in "DINWECF" else None
 
 
 def _bracket(voice: Voice, text: str) -> re.Match[str] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from whichrank.records.dump import Frame
 
@@ -132,6 +131,11 @@ def begins(text: str) -> bool:
     return HEADER in text or _FILE.match(text) is not None
 
 
+_LONGEST_HEADER, _LONGEST_FRAME, _MOST_FRAMES = 200, 4096, 256
+_RAISED = re.compile(rb"([A-Za-z_][\w.]{0,300})(?::[^\n]*|\r?)(?=\n)")
+"""The class of the exception, and the rest of its line."""
+
+
 def start(line: int, text: str) -> Trace:
     trace = Trace(line, text.strip()[:300], headless=HEADER not in text)
     if trace.headless:
@@ -149,21 +153,15 @@ def block(text: bytearray, start: int, end: int, size: int) -> tuple[int, int] |
     header = text.find(_BEGIN, start, end)
     if header < 0 or header - start > 200:
         return None
-    found = _undisturbed(bytes(text[start:header])).match(text, header, size)
+    prefix = bytes(text[start:header])
+    at, frames = text.find(b"\n", header, min(size, header + _LONGEST_HEADER + 1)), 0
+    while at >= 0 and text.startswith(prefix + b"  ", at + 1, size):
+        begun, frames = at + 1 + len(prefix) + 2, frames + 1
+        at = text.find(b"\n", begun, min(size, begun + _LONGEST_FRAME + 1)) if frames <= _MOST_FRAMES else -1
+    if at < 0 or not frames or not text.startswith(prefix, at + 1, size):
+        return None
+    found = _RAISED.match(text, at + 1 + len(prefix), size)
     return (found.end(), found.end(1)) if found else None
-
-
-@lru_cache(maxsize=256)
-def _undisturbed(prefix: bytes) -> re.Pattern[bytes]:
-    """Header, frames and exception, each behind this prefix."""
-    line = rb"\n" + re.escape(prefix)
-    return re.compile(
-        rb"[^\n]{0,200}(?:"
-        + line
-        + rb"  [^\n]{0,4096}){1,256}"
-        + line
-        + rb"([A-Za-z_][\w.]{0,300})(?::[^\n]*|\r?)(?=\n)"
-    )
 
 
 def thread_named(text: str) -> str | None:

@@ -54,7 +54,7 @@ class Words:
     """The places of the literals in a chunk, ascending."""
 
     def __init__(self, literals: Iterable[bytes], engine: type[Engine] | None = None) -> None:
-        wanted = sorted(set(literals))
+        self.literals = wanted = sorted(set(literals))
         self._engine = (engine or _best)(wanted) if wanted else None
 
     def find(self, chunk: Chunk) -> list[Place]:

@@ -20,6 +20,8 @@ LEFT = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbfv])|(?<=\dm)|(?<=%[0-9A-Fa-f][0-9A-Fa-f
 RIGHT = r"(?![A-Za-z0-9])"
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}\.?|\d+|[0-9A-Fa-f]*:[0-9A-Fa-f:]*")
 _NUMBER = re.compile(r"(\d+)")
+_LAST_NUMBER = re.compile(r"(?P<head>.*?)(?P<number>\d{1,6})(?P<tail>[^\d]*)")
+_MOST_SIBLINGS = 1000
 
 
 @dataclass(slots=True)
@@ -161,13 +163,14 @@ class Names:
 
     def known(self) -> re.Pattern[str] | None:
         """Every name that is replaced wherever it stands."""
-        strong = [name for name in self.hosts if _is_strong(name, host=True)]
+        hosts = [name for name in self.hosts if _is_strong(name, host=True)]
+        strong = [*hosts]
         strong += [name for name in self.domains if "." in name or not harmless.is_common(name)]
         strong += [name for table in (self.users, self.accounts) for name in table if _is_strong(name)]
         strong += [name for name in self.persons if " " in name]
         if not strong:
             return None
-        return re.compile(f"{LEFT}(?:{_trie(strong)}){RIGHT}", re.IGNORECASE)
+        return re.compile(f"{LEFT}(?:{'|'.join([_trie(strong), *_siblings(hosts)])}){RIGHT}", re.IGNORECASE)
 
     def weak_hosts(self) -> frozenset[str]:
         """Names that are also common words: replaced only where a host must stand."""
@@ -196,7 +199,10 @@ class Names:
         if key in self.accounts:
             account = self.account(key)
             return ("account", account) if account else None
-        return "person", self.person(key)
+        if key in self.persons:
+            return "person", self.person(key)
+        other = self.host(key)  # it differs from a known host in its number only
+        return ("host", other) if other else None
 
 
 def members(head: str, inner: str, tail: str) -> Iterator[str]:
@@ -227,6 +233,17 @@ def _is_strong(name: str, *, host: bool = False) -> bool:
         return True
     # A word with a number behind it (rank3, eth0, cuda:0) is a device unless it has the shape of a host.
     return len(name) > 2 and not harmless.is_common(name) and not name.isdigit() and not harmless.is_device(name)
+
+
+def _siblings(hosts: Iterable[str]) -> list[str]:
+    """Patterns of names that differ from a host's in its last number only: its neighbours in the same cluster."""
+    found: dict[str, None] = {}
+    for name in hosts:
+        parts = _LAST_NUMBER.fullmatch(name)
+        letters = parts["head"].strip("-_0123456789") if parts else ""
+        if parts and len(letters) > 2 and not harmless.is_common(letters) and not harmless.is_device(name):
+            found[f"{re.escape(parts['head'])}\\d{{{len(parts['number'])}}}{re.escape(parts['tail'])}"] = None
+    return list(found)[:_MOST_SIBLINGS]
 
 
 def _natural(name: str) -> tuple[object, ...]:

@@ -139,21 +139,36 @@ def _readers_for(item: Item) -> list[Reader]:
     """Those that claim the file, and those that listen to a text that may speak for several."""
     if _is_firsts(item):
         return [_first()]
-    known = discover_readers()
-    chosen = claims(item, known)
+    listeners, others = _kinds()
+    chosen = claims(item, others)
+    whole = _is_text(item) and not any(_alone(reader, item) for reader in listeners)
+    if whole and all(getattr(reader, "BESIDE", False) for reader in chosen):
+        return [*listeners, *chosen]  # nobody claims the text: they needn't be asked
+    chosen += claims(item, listeners)
     for reader in chosen:
         if _alone(reader, item) and all(other is reader or hasattr(other, "of_records") for other in chosen):
             return [reader]
     claimed = [reader for reader in chosen if not getattr(reader, "BESIDE", False)]
     if not claimed or any(map(_listens, claimed)):
-        chosen += [reader for reader in known if _listens(reader) and reader not in chosen and _is_text(item)]
+        chosen += [reader for reader in listeners if reader not in chosen and _is_text(item)]
     return chosen
 
 
 def is_prose(outcome: list[tuple[str, Reading]] | Failure) -> bool:
     """Whether readers of running text had something to read: a log or a ticket, not the state of a host."""
-    of_text = {reader.NAME for reader in discover_readers() if _listens(reader) or getattr(reader, "BESIDE", False)}
-    return not isinstance(outcome, Failure) and any(name in of_text for name, _ in outcome)
+    return not isinstance(outcome, Failure) and any(name in _of_text() for name, _ in outcome)
+
+
+@cache
+def _of_text() -> frozenset[str]:
+    return frozenset(r.NAME for r in discover_readers() if _listens(r) or getattr(r, "BESIDE", False))
+
+
+@cache
+def _kinds() -> tuple[list[Reader], list[Reader]]:
+    """Those that listen to running text, and the others."""
+    known = discover_readers()
+    return [r for r in known if _listens(r)], [r for r in known if not _listens(r)]
 
 
 def _listens(reader: Reader) -> bool:

@@ -86,7 +86,7 @@ def add(file: Path, entry: Entry) -> None:
         _add_in_turn(file, entry)
     except sqlite3.OperationalError as error:  # locked, full, read-only: nothing is wrong with what is in it
         raise HistoryError(f"can't write {file}: {error}") from error
-    except sqlite3.DatabaseError:
+    except (sqlite3.DatabaseError, UnicodeDecodeError):  # its own messages quote a broken file, decoded strictly
         with suppress(OSError):
             for end in ("-wal", "-shm"):
                 file.with_name(file.name + end).unlink(missing_ok=True)
@@ -111,7 +111,7 @@ def read(file: Path, *, since: float = 0.0) -> list[Entry]:
                 (since,),
             )
             return [entry for row in rows if (entry := _entry(row)) is not None]
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
         raise HistoryError(
             f"can't read the history in {file}: {error}", "Move the file away: a new one begins by itself."
         ) from error

@@ -39,10 +39,10 @@ def jobs(root: int | None = None) -> list[FoundJob]:
     everyone = processes.everybody()
     environs = {pid: processes.environ(pid) for pid in everyone}
     together: dict[tuple[object, ...], list[int]] = {}
-    for pid in sorted(everyone):
-        if _is_rank(pid, everyone, environs):
-            key = (everyone[pid].parent, *(environs[pid].get(name) for name in _TOGETHER))
-            together.setdefault(key, []).append(pid)
+    ranks = [pid for pid in sorted(everyone) if _is_rank(pid, everyone, environs)]
+    for pid in _without_daemons(ranks, everyone, environs):
+        key = (everyone[pid].parent, *(environs[pid].get(name) for name in _TOGETHER))
+        together.setdefault(key, []).append(pid)
     found = [_job(ranks, everyone, environs) for ranks in together.values()]
     if root is None:
         return found
@@ -111,6 +111,33 @@ def _is_rank(pid: int, everyone: Mapping[int, Stat], environs: Mapping[int, Mapp
     if not rank.isdigit() or len(rank) > 7 or everyone[pid].state in "ZX":
         return False
     return environs.get(everyone[pid].parent, {}).get("RANK") != rank
+
+
+def _without_daemons(
+    ranks: Iterable[int], everyone: Mapping[int, Stat], environs: Mapping[int, Mapping[str, str]]
+) -> list[int]:
+    """What a rank has set free has its environment, and lives below one of the rank's ancestors: it is no rank."""
+    first: dict[tuple[object, ...], int] = {}
+    kept = []
+    for pid in sorted(ranks, key=lambda pid: (everyone[pid].start_ticks, pid)):
+        holder = first.setdefault(_seat(environs[pid]), pid)
+        above = _ancestors(everyone[holder].parent, everyone) if holder != pid else ()
+        if everyone[pid].parent not in above:
+            kept.append(pid)
+    return sorted(kept)
+
+
+def _ancestors(pid: int, everyone: Mapping[int, Stat]) -> set[int]:
+    """Those above a process, init among them."""
+    found = {1}
+    while (row := everyone.get(pid)) is not None and row.parent not in found:
+        pid = row.parent
+        found.add(pid)
+    return found
+
+
+def _seat(known: Mapping[str, str]) -> tuple[object, ...]:
+    return (*(known.get(name) for name in _TOGETHER), known.get("RANK"), known.get("TORCHELASTIC_RESTART_COUNT"))
 
 
 def _job(ranks: Sequence[int], everyone: Mapping[int, Stat], environs: Mapping[int, Mapping[str, str]]) -> FoundJob:

@@ -158,6 +158,8 @@ def _launch(
         if folder is not None:
             private.remove(folder)
         _tidy(out, given=given)
+        with contextlib.suppress(OSError):
+            out.rmdir()  # nothing was started and nothing is in it
         raise
 
 

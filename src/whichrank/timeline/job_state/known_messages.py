@@ -103,5 +103,6 @@ def has_run(case: Case) -> bool:
 def _sign(s: Sighting) -> Statement:
     about = s.time_ns if s.time_ns is not None else s.after_ns
     rank = statements.told_rank(s)
-    ref = replace(s.ref, rank=rank, host=s.host)
+    same = (s.ref.rank, s.ref.host) == (rank, s.host)  # mostly, and replacing costs as much as all else
+    ref = s.ref if same else replace(s.ref, rank=rank, host=s.host)
     return Statement(s.ref.quote, ref, rank, s.local_rank, s.time_ns, about, s.host)

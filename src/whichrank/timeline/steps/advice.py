@@ -11,6 +11,7 @@ from whichrank.facts.bandwidths import bus_factor
 from whichrank.model.step_report import Advice, CollectiveShare
 from whichrank.records.steps import CHECKPOINT, COLLECTOR, HOST, LOADER, SYNCHRONISING
 from whichrank.timeline.steps import replay
+from whichrank.timeline.steps.buckets import Small, small_buckets
 from whichrank.timeline.steps.collectives import payload
 from whichrank.timeline.steps.intervals import median
 from whichrank.timeline.steps.matching import Matched
@@ -19,7 +20,7 @@ from whichrank.timeline.steps.stragglers import Late, as_others
 
 LEAST = 0.01
 """Gains below this share of the step are not worth a word."""
-CERTAIN = ("unused", "bucket-view", "no-sync")
+CERTAIN = ("unused", "bucket-view", "no-sync", "small-buckets")
 """What the profile proves is told even where it returns little."""
 TRUSTED = 0.05
 """A replay that misses the recorded time by more than this says little about other times."""
@@ -197,27 +198,48 @@ def fitted(scene: Scene) -> tuple[float, float] | None:
 
 def _buckets(scene: Scene) -> list[Advice]:
     """Fewer, larger all-reduces."""
+    signs = scene.matched.ranks[0].signs
+    if (small := small_buckets(scene.matched, signs)) is not None:
+        return [_filled(scene, small)]
     cost = fitted(scene)
     if cost is None or scene.play is None:
         return []
-    best: tuple[float, int] | None = None
-    for together in (2, 4, 8, 1 << 20):
-        gain = _gain(scene, replay.merged_buckets(scene.play, scene.matched, together, cost))
-        if gain is not None and (best is None or gain > best[0]):
-            best = gain, together
+    best = _best_merge(scene, cost)
     sizes = [payload(what) or 0 for what in scene.matched.what if what.op == "all_reduce"]
     if best is None or max(sizes) > LARGEST_BUCKET:
         return []
     now = max(sizes) / (1 << 20)
     times = f"{best[1]} times as large" if best[1] < 1 << 20 else "one for all gradients"
     wanted = now * best[1] if best[1] < 1 << 20 else sum(sizes) / scene.steps / (1 << 20)
-    signs = scene.matched.ranks[0].signs
     if signs.get("forwards") or signs.get("fsdp_unshards") or signs.get("deepspeed"):
         setting = f"DDP bucket_cap_mb={max(1, round(wanted))}, DeepSpeed reduce_bucket_size, FSDP: wrap larger units"
     else:
         setting = "DistributedDataParallel, or one all_reduce of all gradients together (torch.cat)"
     why = f"an all-reduce costs {cost[0] / 1e3:.0f} µs and {1 / cost[1] if cost[1] else 0:.2f} GB/s here"
     return [Advice(f"Use larger buckets: {times}.", setting, best[0], _sure(scene, 0.5), why, "buckets")]
+
+
+def _best_merge(scene: Scene, cost: tuple[float, float]) -> tuple[float, int] | None:
+    """The gain of the most rewarding number of all-reduces to make one of, and that number."""
+    best: tuple[float, int] | None = None
+    for together in (2, 4, 8, 1 << 20):
+        merged = replay.merged_buckets(scene.play, scene.matched, together, cost) if scene.play else None
+        gain = _gain(scene, merged)
+        if gain is not None and (best is None or gain > best[0]):
+            best = gain, together
+    return best
+
+
+def _filled(scene: Scene, small: Small) -> Advice:
+    """DDP's buckets were made smaller than they are by default."""
+    cost = fitted(scene)
+    best = _best_merge(scene, cost) if cost is not None else None
+    words = f"Fill DDP's buckets: {small.buckets} all-reduces per backward pass, {small.usual} by default."
+    why = f"{small.bytes / (1 << 20):.1f} MB of gradients in buckets of {small.bytes / small.buckets / 1024:.0f} kB"
+    if cost is not None:
+        why += f"; each all-reduce costs {cost[0] / 1e3:.0f} µs before it moves a byte"
+    setting = "DistributedDataParallel(bucket_cap_mb=25), the default"
+    return Advice(words, setting, best[0] if best else None, _sure(scene, 0.6), why, "small-buckets")
 
 
 def _settings(scene: Scene) -> list[Advice]:

@@ -2,13 +2,61 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
+from math import ceil
+from typing import NamedTuple
+
 import numpy as np
 
 from whichrank.model.step_report import Bucket
 from whichrank.records.steps import RankSteps
 from whichrank.timeline.steps.collectives import payload
+from whichrank.timeline.steps.intervals import median
+from whichrank.timeline.steps.matching import Matched
 
 MOST = 256
+FIRST, USUAL = 1 << 20, 25 << 20
+"""What DDP's first bucket and all others hold unless bucket_cap_mb says otherwise, in bytes."""
+_FEW, _TIMES = 4, 3
+"""Buckets that nobody would merge, and how many times as many as usual are many."""
+_SCALARS = 256
+"""Bytes of an all-reduce that holds counters or a loss, not gradients."""
+
+
+class Small(NamedTuple):
+    """Buckets that are smaller than they need to be: how many a backward pass fills, and how many are usual."""
+
+    buckets: int
+    usual: int
+    bytes: float
+
+
+def small_buckets(matched: Matched, signs: Mapping[str, float]) -> Small | None:
+    """Whether DDP reduces its gradients in many more buckets than it does by default.
+
+    None without DDP, and where another layer's small all-reduces (SyncBatchNorm) can't be told from buckets."""
+    if not signs.get("forwards") or signs.get("sync_batch_norms"):
+        return None
+    sizes: dict[int, dict[tuple[object, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
+    for what, step in zip(matched.what, matched.step.tolist(), strict=True):
+        size = payload(what) or 0
+        if what.op == "all_reduce" and step >= 0 and size > _SCALARS:
+            sizes[step][what.group, what.ranks, what.dtype].append(size)
+    if not sizes:
+        return None
+    # Gradients that are accumulated may be reduced in several passes of one step.
+    passes = max(1.0, signs.get("reducing_forwards", 0.0))
+    counts = [sum(map(len, kinds.values())) / passes for kinds in sizes.values()]
+    totals = [sum(map(sum, kinds.values())) / passes for kinds in sizes.values()]
+    usual = [sum(_usual(sum(kind) / passes) for kind in kinds.values()) for kinds in sizes.values()]
+    found = Small(round(median(counts)), round(median(usual)), float(median(totals)))
+    return found if found.buckets > _FEW and found.buckets >= _TIMES * found.usual else None
+
+
+def _usual(size: float) -> int:
+    """Buckets that DDP fills with so many bytes by default."""
+    return 1 + ceil(max(0.0, size - FIRST) / USUAL)
 
 
 def buckets_of(one: RankSteps) -> list[Bucket]:

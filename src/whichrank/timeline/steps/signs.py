@@ -18,6 +18,7 @@ NAMES = {
     "forwards": r"^DistributedDataParallel\.forward$",
     "optimizer_steps": r"^Optimizer\.step#",
     "items": r"^aten::(?:_local_scalar_dense)$",
+    "sync_batch_norms": r"SyncBatchNorm",
     "loader_calls": r"^enumerate\(DataLoader\)",
     "fsdp_unshards": r"^(?:FSDP::all_gather|FSDP\.|FullyShardedDataParallel\.)",
     "deepspeed": r"deepspeed|DeepSpeed",

@@ -146,3 +146,15 @@ def test_one_export_with_all_processes_of_a_host(tmp_path):
     assert [one.rank for one in report.ranks] == [0, 1, 2, 3]
     assert [round(one.compute_pct) for one in report.ranks] == [41, 72, 41, 41]
     assert [(late.rank, late.reason) for late in report.stragglers] == [(1, "compute")]
+
+
+def test_a_database_whose_own_complaint_is_no_text(tmp_path):
+    """SQLite quotes the broken name of a table in its message, and Python decodes that strictly."""
+    path = tmp_path / "broken.sqlite"
+    with sqlite3.connect(path) as base:
+        base.execute("CREATE TABLE AAAAAAAA(x)")
+    base.close()
+    content = path.read_bytes().replace(b"CREATE TABLE AAAAAAAA(x)", b"CREATE TABLE \xa6\xa6\xa6\xa6\xa6\xa6(x y(")
+    path.write_bytes(content.replace(b"AAAAAAAA", b"\xa6" * 8))
+    with pytest.raises(UnreadableError):
+        nsys.read(Item(path, path.name, len(content), 0))

@@ -10,6 +10,7 @@ import re
 
 from whichrank.evidence.readers.rank_values.rows import MOST, rows
 from whichrank.evidence.readers.rank_values.tables import tables
+from whichrank.evidence.text.prefixes import Clock, clock_of
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.records.rank_values import RankValues
@@ -44,8 +45,14 @@ def read(item: Item) -> Reading:
     if not _WORTH.search(data):
         return Reading([], "ignored", "no values by rank")
     lines = list(enumerate(data.decode("utf-8", "replace").split("\n"), first))
-    cells = sorted([*tables(lines), *rows(lines)][:MOST], key=lambda cell: cell.line)
+    cells = sorted([*tables(lines), *rows(lines, _clock(item))][:MOST], key=lambda cell: cell.line)
     members = {cell.member for cell in cells}
     if len(members) < 2:
         return Reading([], "ignored", "no values by rank")
     return Reading([RankValues(item.label, tuple(cells))], "complete")
+
+
+def _clock(item: Item) -> Clock:
+    """What other readers heard of the file is taken from them, unless they learned a prefix: here it is a value."""
+    clock = clock_of(item)
+    return clock if clock.prefix is None else Clock(0)

@@ -12,6 +12,7 @@ MOST = 32_768
 """Cells that are kept of one file."""
 _LONGEST = 600
 _NUMBER = r"[-+]?\d{1,15}(?:\.\d{1,15})?(?:[eE][-+]?\d{1,3})?"
+_WHOLE_NUMBER = re.compile(_NUMBER)
 _ROW = re.compile(
     rf"[\s\W]{{0,16}}rank[ _#]{{0,4}}(?P<rank>\d{{1,7}})\s{{0,4}}[:|=]\s{{0,8}}"
     rf"(?P<value>{_NUMBER})\s?(?P<unit>ms|us|s)?\W{{0,4}}",
@@ -19,6 +20,8 @@ _ROW = re.compile(
 )
 _HEADING = re.compile(r"\s{0,16}(?P<name>[A-Za-z][\w /()-]{1,60}?)\s{0,4}:\s{0,4}")
 _TIMED = re.compile(r"(?i)\btim(?:es?|ings?|ers?)\b.{0,40}\((?:ms|s|us|sec\w{0,4})\)|\b(?:ms|seconds|milliseconds)\b")
+_UNITS = ("tim", "ms", "seconds")
+"""One of these stands in every heading of times."""
 _STEP = re.compile(r"(?i)\b(?:global[ _])?(?:step|iter(?:ation)?)[ =:#]{1,3}(\d{1,12})\b")
 _SAYS_RANK = re.compile(r"(?i)(?<![\w-])(?:global[_ ])?rank\s?[=:#]?\s?(\d{1,7})\b")
 _PAIR = re.compile(
@@ -27,19 +30,18 @@ _PAIR = re.compile(
 )
 
 
-def rows(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
+def rows(lines: Sequence[tuple[int, str]], clock: Clock) -> Iterator[RankValue]:
     """Values of single ranks, in the order of the lines."""
     name, timed, step = "", False, -1
     for number, line in lines:
         if len(line) > _LONGEST:
             continue
         if "ank" not in line and "ANK" not in line:
-            if told := _STEP.search(line):
-                step = int(told[1])
+            step = _step(line, step)
             titled = line.rstrip().endswith(":")
-            name, timed = _heading(listen(line.encode(), Clock(0)).text if titled else line, name, timed)
+            name, timed = _heading(listen(line.encode(), clock).text if titled else line, name, timed)
             continue
-        voice = listen(line.encode(), Clock(0))
+        voice = listen(line.encode(), clock)
         text = voice.text
         if row := _ROW.fullmatch(text):
             kind = quantity(name, timed=timed or bool(row["unit"])) if name or timed or row["unit"] else None
@@ -60,27 +62,31 @@ def _heading(line: str, name: str, timed: bool) -> tuple[str, bool]:
     """What the rows below are about."""
     if not line.strip():
         return name, timed
-    if _TIMED.search(line):
+    if any(map(line.lower().__contains__, _UNITS)) and _TIMED.search(line):
         return "", True
     match = _HEADING.fullmatch(line)
     return (match["name"].strip(), timed) if match else (name, timed)
 
 
+def _step(line: str, before: int) -> int:
+    """The step that a line tells, or the one before."""
+    lower = line.lower()
+    told = _STEP.search(line) if "step" in lower or "iter" in lower else None
+    return int(told[1]) if told else before
+
+
 def _pairs(text: str, rank: int, number: int, step: int) -> Iterator[RankValue]:
     """`step 100 fwd_ms=212.4 param_sha1 0f8c1a77`."""
-    if told := _STEP.search(text):
-        step = int(told[1])
-    for pair in _PAIR.finditer(text):
-        kind: Quantity | None = quantity(pair["name"], timed=bool(pair["unit"]))
+    step = _step(text, step)
+    for name, value, unit in _PAIR.findall(text):
+        kind: Quantity | None = quantity(name, timed=bool(unit))
         if kind is None:
             continue
         member = Member((rank,))
         if kind == "checksum":
-            yield RankValue(pair["name"], kind, member, step, number, text.strip(), token=pair["value"].lower())
-        elif re.fullmatch(_NUMBER, pair["value"]):
-            yield RankValue(
-                pair["name"], kind, member, step, number, text.strip(), _number(pair["value"], pair["unit"])
-            )
+            yield RankValue(name, kind, member, step, number, text.strip(), token=value.lower())
+        elif _WHOLE_NUMBER.fullmatch(value):
+            yield RankValue(name, kind, member, step, number, text.strip(), _number(value, unit))
 
 
 def _number(text: str, unit: str | None) -> float:

@@ -10,6 +10,15 @@ from whichrank.records.rank_values import Member, Quantity, RankValue, quantity
 _RANK = ("rank", "ranks", "global_rank", "global rank", "globalrank", "world_rank", "rank id", "rank_id")
 _HOST = ("host", "hostname", "node", "nodename", "worker", "machine", "pod")
 _STEP = ("step", "iter", "iteration", "global_step", "it")
+_WHOSE = frozenset((*_RANK, *_HOST))
+_MEMBERS = ("rank", "host", "node", "worker", "machine", "pod")
+"""One of these stands in every header."""
+_TITLES = frozenset(word for name in _WHOSE for word in name.replace("_", " ").split() if word not in ("global", "id"))
+_AS_SPACES = str.maketrans(dict.fromkeys("|,;#*_`", " "))
+_AS_ZEROS = str.maketrans(dict.fromkeys("123456789", "0"))
+_MOST_SHAPES = 1 << 12
+_PLAIN_LINES: set[str] = set()
+"""Shapes of lines that begin no table, of all files: logs repeat theirs."""
 _MOST_COLUMNS, _LONGEST = 24, 400
 _WIDE = re.compile(r"\s{2,}|\t")
 _RANKS = re.compile(r"(?:rank[ _-]?)?(\d{1,7})(?:\s?(?:-|–|\.\.)\s?(\d{1,7}))?", re.IGNORECASE)
@@ -23,7 +32,7 @@ class _Table:
     """The columns of one table."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        lower = [name.lower().strip(" #*_`") for name in names]
+        lower = [_plain(name) for name in names]
         self.width = len(names)
         self.rank = next((at for at, name in enumerate(lower) if name in _RANK), None)
         self.host = next((at for at, name in enumerate(lower) if name in _HOST), None)
@@ -71,17 +80,36 @@ def tables(lines: Sequence[tuple[int, str]]) -> Iterator[RankValue]:
             if found:
                 yield from found
                 continue
-        table = next((t for names in _headers(line) if (t := _Table(names)).is_one()), None)
+        table = _header(line)
+
+
+def _header(line: str) -> _Table | None:
+    """The table that begins with this line; lines that differ from one that begins none in digits alone begin none."""
+    shape = line.translate(_AS_ZEROS)
+    if shape in _PLAIN_LINES:
+        return None
+    table = next((t for names in _headers(line) if (t := _Table(names)).is_one()), None)
+    if table is None:
+        if len(_PLAIN_LINES) >= _MOST_SHAPES:
+            _PLAIN_LINES.clear()
+        _PLAIN_LINES.add(shape)
+    return table
 
 
 def _headers(line: str) -> Iterator[list[str]]:
     """The names of the columns, if this is a header."""
     lower = line.lower()
-    if not any(word in lower for word in ("rank", "host", "node", "worker", "machine", "pod")):
+    if not any(map(lower.__contains__, _MEMBERS)) or _TITLES.isdisjoint(lower.translate(_AS_SPACES).split()):
         return
     for names in (_cells(line), line.strip(" #").split()):
-        if 2 <= len(names) <= _MOST_COLUMNS and not any(_VALUE.fullmatch(name) for name in names):
+        if not 2 <= len(names) <= _MOST_COLUMNS or _WHOSE.isdisjoint(map(_plain, names)):
+            continue
+        if not any(_VALUE.fullmatch(name) for name in names):
             yield names
+
+
+def _plain(name: str) -> str:
+    return name.lower().strip(" #*_`")
 
 
 def _split(line: str, width: int) -> list[str]:
@@ -95,7 +123,7 @@ def _cells(line: str) -> list[str]:
     for mark in ("|", ",", ";"):
         if mark in text:
             return [cell.strip() for cell in text.split(mark)]
-    return [cell.strip() for cell in _WIDE.split(text)]
+    return [cell.strip() for cell in _WIDE.split(text)] if "  " in text or "\t" in text else [text]
 
 
 def _ranks(text: str) -> tuple[int, ...]:

@@ -83,7 +83,7 @@ class TextParser:
             self._end_thread()
             if match[3] == _MAIN and self._process is not None and self._process.pid is None and self._has_main():
                 self._end_process()  # another process, of which the headers were not kept
-            tid = int(match[1], 0)
+            tid = int(match[1], 16 if match[1].startswith("0x") else 10)
             self._thread = (match[3] or "", tid, state_of(match[2]), line, [])
             if self._process is None:
                 self._process = Process(None, "", line)

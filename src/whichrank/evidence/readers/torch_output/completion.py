@@ -51,6 +51,11 @@ _WORDS = tuple(
         r"\btotal (?:training )?(?:wall|run)?-?\s?time\b.{0,10}\d",
     )
 )
+_ENDS = (
+    "done", "finish", "complet", "succe", "ended", "end of", "over", "bye", "exit", "reached", "train_runtime",
+    "passed", "total",
+)  # fmt: skip
+"""One of these stands in everything that those match."""
 _EXIT = re.compile(
     r"\b(?:exit(?:ed|s|ing)?|return(?:ed)?|finished|ended|rc|status)\b(?:[ _-]?(?:code|status|with|value)){0,3}"
     r"\W{0,4}0(?::0)?(?![\w.:%/]|\s*/)"
@@ -84,8 +89,7 @@ def read(item: Item, breaks: int, clock: Clock) -> Iterator[tuple[int, Voice, Ho
 def _how(text: str) -> How | None:
     """Whether these words say that the run ended well."""
     said = _LOGGER.sub("", text.lower())
-    if _NOT.search(said):
-        return None
-    if _EXIT.search(said):
-        return "exit"
-    return "words" if any(pattern.search(said) for pattern in _WORDS) else None
+    how: How | None = "exit" if "0" in said and _EXIT.search(said) else None
+    if how is None and any(map(said.__contains__, _ENDS)):
+        how = "words" if any(pattern.search(said) for pattern in _WORDS) else None
+    return None if how and _NOT.search(said) else how

@@ -63,7 +63,8 @@ NONFINITE = frozenset(
     )
     for before, value in product(befores, values)
 )
-_DIGITS = b"0123456789"
+_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_MOST_SHAPES = 1 << 12
 _NOT = (b" NCCL INFO", b" NCCL WARN", b".cpp:", b'File "', b"Watchdog")
 _SURE = re.compile(b"|".join(stem + rb"\D{0,200}(?:\d|nan|inf)" for stem in STEMS))
 _RATE = re.compile(rb"\d\D{0,3}(?:it/s|s/it)")
@@ -171,6 +172,21 @@ def _words() -> Words:
     return Words(STEMS)
 
 
+_SHAPES: dict[bytes, bool] = {}
+"""Shapes of lines, and whether they are worth to be parsed; of all files: logs repeat theirs."""
+
+
+def _may_be_progress(line: bytes) -> bool:
+    """As `worth`, once for all lines that differ in digits only."""
+    shape = line[:_LONGEST].translate(_AS_ZEROS)
+    fits = _SHAPES.get(shape)
+    if fits is None:
+        if len(_SHAPES) >= _MOST_SHAPES:
+            _SHAPES.clear()
+        fits = _SHAPES[shape] = worth(line)
+    return fits
+
+
 Row = tuple[int, int, Step]
 """Number of the line, time, and what it says."""
 
@@ -178,16 +194,11 @@ Row = tuple[int, int, Step]
 def _rows(lines: Iterable[Line], clock: Clock, rank: int | None) -> Iterator[Row]:
     """What the lines say, until enough is known of every rank that speaks."""
     ranks: set[int] = set()
-    known: dict[bytes, bool] = {}
     given = 0
     for looked_at, (number, line) in enumerate(lines):
         if given >= min(MOST, max(KEPT, OF_EACH_RANK * len(ranks))) or looked_at > _LOOKED_AT + 2 * given:
             return
-        shape = line[:_LONGEST].translate(None, _DIGITS)
-        fits = known.get(shape)
-        if fits is None:
-            fits = known[shape] = worth(line)
-        if not fits:
+        if not _may_be_progress(line):
             continue
         voice = listen(line[:_LONGEST], clock)
         step = parse(voice)
