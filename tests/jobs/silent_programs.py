@@ -197,7 +197,7 @@ def fsdp2(run: Run) -> None:
 
     model = mlp(6)
     fully_shard(model, mesh=init_device_mesh("cpu", (WORLD,)), mp_policy=MixedPrecisionPolicy(torch.bfloat16))
-    adam = torch.optim.AdamW(model.parameters(), lr=3e-3 if not run.since(0, "rate") else 1e-3)
+    adam = torch.optim.AdamW(model.parameters(), lr=3e-3 if not run.since(10**6, "rate") else 1e-3)
     for step in range(STEPS):
         for micro in range(2):
             model.set_requires_gradient_sync(micro == 1)
@@ -246,7 +246,7 @@ def pipeline(run: Run) -> None:
     stage, copy = run.rank % 2, run.rank // 2
     groups = [run.dist.new_group([0, 2]), run.dist.new_group([1, 3])]
     model = mlp(8 + stage)
-    rate = 1e-3 * (2 if run.since(0, "stage_rate") else 1)
+    rate = 1e-3 * (2 if run.since(10**6, "stage_rate") else 1)
     adam = torch.optim.Adam(model.parameters(), lr=rate)
     for step in range(STEPS):
         adam.zero_grad()
@@ -278,7 +278,7 @@ def flat_by_hand(run: Run) -> None:
     model = mlp(9)
     vector = parameters_to_vector(model.parameters())
     run.dist.broadcast(vector, 0)
-    if not run.since(-1, "no_broadcast"):
+    if not run.since(10**6, "no_broadcast"):
         vector_to_parameters(vector, model.parameters())
     else:
         vector_to_parameters(vector + 1e-3, model.parameters())
