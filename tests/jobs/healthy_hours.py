@@ -3,7 +3,7 @@
     nice -n 19 python -m tests.jobs.healthy_hours MINUTES [LANES] [SECONDS_PER_JOB] [PACE_S]
 
 The kinds of `healthy_kinds.py` take turns, each in a job of its own; half of the jobs look at every step, the others as
-often as the guard chooses. One JSON text per job, and one with the sum at the end. The exit code is the number of alarms.
+often as the guard chooses. One JSON text per job, and one with the sum at the end. Exit code: the number of alarms.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def one_job(kind: str, seconds: float, pace_s: float, every: str) -> dict[str, A
     """A job of that kind, and what the guard said of it while it ran and afterwards."""
     out = Path(tempfile.mkdtemp(prefix="whichrank-healthy-"))
     steps = max(40, int(seconds / pace_s))
-    command = [sys.executable, "-m", "whichrank", "run", "--guard", "--out", str(out / "run"), "--", sys.executable, "-m",
-               "torch.distributed.run", "--nproc-per-node=4", "--standalone", str(HERE / "healthy_kinds.py"),
-               str(steps), kind]  # fmt: skip
+    command = [sys.executable, "-m", "whichrank", "run", "--guard", "--out", str(out / "run"), "--",
+               sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=4", "--standalone",
+               str(HERE / "healthy_kinds.py"), str(steps), kind]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", "HEALTHY_PACE_S": str(pace_s)}
     if every:
         environment["WHICHRANK_GUARD_EVERY"] = every
@@ -101,9 +101,10 @@ def main() -> int:
     for thread in threads:
         thread.join()
     alarms = sum(outcome["alarm"] for outcome in found)
-    print(json.dumps({"jobs": len(found), "kinds": len({o["kind"] for o in found}), "alarms": alarms,
-                      "hours": round(sum(o["seconds"] for o in found) / 3600, 3),
-                      "failed": [o["kind"] for o in found if o["exit_code"]]}), flush=True)  # noqa: T201  # fmt: skip
+    total = {"jobs": len(found), "kinds": len({o["kind"] for o in found}), "alarms": alarms,
+             "hours": round(sum(o["seconds"] for o in found) / 3600, 3),
+             "failed": [o["kind"] for o in found if o["exit_code"]]}  # fmt: skip
+    print(json.dumps(total), flush=True)  # noqa: T201
     return alarms
 
 

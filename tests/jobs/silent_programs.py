@@ -309,7 +309,7 @@ def no_optimizer(run: Run) -> None:
         for parameter in model.parameters():
             run.dist.all_reduce(parameter.grad)
             with torch.no_grad():
-                parameter -= 1e-2 * parameter.grad / WORLD
+                parameter.sub_(1e-2 * parameter.grad / WORLD)
         if run.hit(step, "bit"):
             flip(model[0].weight)
 
@@ -564,7 +564,8 @@ def run_one(guard: Any, program: str, fault: str, bad: int, at: int) -> dict[str
     link = (verdict["certificate"] or [{}])[0]
     found = {"program": program, "fault": fault, "cause": verdict["cause"], "ranks": verdict["culprits"]["ranks"],
              "candidates": verdict["culprits"]["candidates"], "step": link.get("step"), "window": window, "bad": bad,
-             "at": at, "exit_code": code, "seconds": round(took, 1), "summary": verdict["summary"], "off": sorted(off)}  # fmt: skip
+             "at": at, "exit_code": code, "seconds": round(took, 1), "summary": verdict["summary"],
+             "off": sorted(off)}  # fmt: skip
     found["right"] = judged(found, truths(bad, at).get((program, fault)))
     if os.environ.get("SILENT_KEEP"):
         found["kept"] = str(where)

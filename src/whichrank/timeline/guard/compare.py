@@ -9,6 +9,7 @@ from typing import Any
 from whichrank.records.guard import GuardFile, GuardNote
 from whichrank.timeline.guard.gradients import Gradients
 from whichrank.timeline.guard.replicas import Replicas
+from whichrank.timeline.guard.resumes import Resumes
 from whichrank.timeline.guard.settings import Settings
 from whichrank.timeline.guard.signatures import Signatures
 from whichrank.timeline.guard.wrong import Wrong, ranks_of
@@ -39,17 +40,20 @@ class Comparison:
     gradients: Gradients = field(init=False)
     signatures: Signatures = field(init=False)
     settings: Settings = field(init=False)
+    resumes: Resumes | None = None
+    """What earlier attempts have saved."""
     _told: dict[str, Callable[[GuardFile, GuardNote], None]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.replicas, self.gradients = Replicas(self.world), Gradients(self.world)
         self.signatures, self.settings = Signatures(), Settings(self.world)
+        resumes = self.resumes = self.resumes or Resumes(self.world)
         self._told = {
-            "start": self.settings.start, "layout": self._layout, "slice": self._slice, "full": self.replicas.full,
+            "start": self.settings.start, "layout": self._layout, "slice": self._slice, "full": self._full,
             "grad": self._gradient, "loss": self.gradients.loss, "group": self.signatures.group,
             "sig": self.signatures.signature, "calls": self.signatures.calls, "save": self._save,
             "scheduler": self.settings.scheduler, "sampler": self.settings.sampler, "off": self._off,
-            "replay": self._replay,
+            "replay": self._replay, "load": resumes.load,
         }  # fmt: skip
 
     def add(self, file: GuardFile, notes: Iterable[GuardNote]) -> None:
@@ -61,7 +65,8 @@ class Comparison:
 
     def wrongs(self) -> list[Wrong]:
         """Everything so far, in order of the step."""
-        found = [*self.replicas.found, *self.settings.found, *self.signatures.found, *self.gradients.settle()]
+        resumed = self.resumes.found if self.resumes is not None else []
+        found = [*self.replicas.found, *self.settings.found, *self.signatures.found, *self.gradients.settle(), *resumed]
         return sorted(found, key=lambda wrong: wrong.step)
 
     def settle(self) -> None:
@@ -76,6 +81,8 @@ class Comparison:
         units: list[list[Any]] = note.said["units"]
         optimizer: int = note.said["o"]
         self.replicas.layout(file, note)
+        if self.resumes is not None:
+            self.resumes.layout(file, note)
         self.gradients.parameters(optimizer, units)
         names = "|".join(str(unit[0]) for unit in units if unit[1] == "parameter")
         self.settings.models.setdefault(optimizer, {})[file.rank] = names
@@ -86,6 +93,11 @@ class Comparison:
     def _slice(self, file: GuardFile, note: GuardNote) -> None:
         self.steps = max(self.steps, note.said["s"])
         self.replicas.slice(file, note)
+
+    def _full(self, file: GuardFile, note: GuardNote) -> None:
+        self.replicas.full(file, note)
+        if self.resumes is not None:
+            self.resumes.full(file, note)
 
     def _gradient(self, file: GuardFile, note: GuardNote) -> None:
         self.steps = max(self.steps, note.said["s"])
@@ -111,7 +123,8 @@ def compare(files: Iterable[GuardFile]) -> Comparison | None:
     if not fit:
         return None
     chosen = attempts[max(fit)]
-    comparison = Comparison(max(file.world for file in chosen), max(fit))
+    world = max(file.world for file in chosen)
+    comparison = Comparison(world, max(fit), resumes=_saved_before(attempts, max(fit)).again(world))
     # Layouts and groups first: what a rank says is understood by them.
     for file in sorted(chosen, key=lambda f: f.rank):
         comparison.add(file, (note for note in file.notes if note.kind in ("layout", "group", "sig", "start")))
@@ -119,3 +132,16 @@ def compare(files: Iterable[GuardFile]) -> Comparison | None:
         comparison.add(file, (note for note in file.notes if note.kind not in ("layout", "group", "sig", "start")))
     comparison.settle()
     return comparison
+
+
+def _saved_before(attempts: dict[int, list[GuardFile]], newest: int) -> Resumes:
+    """What earlier attempts have written to checkpoints."""
+    found = Resumes(0)
+    for attempt in sorted(number for number in attempts if number < newest):
+        for file in attempts[attempt]:
+            for note in file.notes:
+                if note.kind == "layout":
+                    found.layout(file, note)
+                elif note.kind == "full" and note.said["why"] == "save":
+                    found.full(file, note)
+    return found

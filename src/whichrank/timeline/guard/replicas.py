@@ -128,8 +128,8 @@ class Replicas:
         """Nothing says who should be equal: those who were while their values changed should stay so."""
         known = self._known[key]
         if sides == known.sides:
-            # A buffer that nobody writes to is known as soon as it was equal once.
-            known.looks += changed or key[2] == "buffer"
+            # What nobody writes to is known as soon as it was equal once.
+            known.looks += changed or key[2] in ("buffer", "frozen")
             if known.looks == LEARNED_AFTER and len(sides) > 1 and minority(values):
                 # Most are replicas of each other; who was never equal to them missed the start.
                 self._wrong(step, key, told, values, tuple(sorted(values)), learned=True)

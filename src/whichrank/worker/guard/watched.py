@@ -12,7 +12,7 @@ import torch
 from whichrank.worker.guard import checksum
 from whichrank.worker.guard.batches import Batch
 from whichrank.worker.guard.gradients import MOST_SHARDED, Gradients
-from whichrank.worker.guard.layout import MOVED, Layout
+from whichrank.worker.guard.layout import FROZEN, MOVED, Layout
 from whichrank.worker.guard.models import Replicas, clean
 from whichrank.worker.guard.replay import Replays
 
@@ -113,7 +113,7 @@ class Watched:
             self.joined = any(getattr(config, "enable", False) for config in configs)
             if self.joined:
                 why = "the ranks step different numbers of times (torch's Join): replicas are not compared"
-                self.guard.later({"t": "off", "why": why})
+                self.guard.off(why)
         return self.joined
 
     def flush(self) -> None:
@@ -181,16 +181,20 @@ class Watched:
         if self.layout is None or shape != self._shape:
             self._shape = shape
             buffers = [(clean(name), each) for root in self.roots for name, each in root.named_buffers()]
-            layout = Layout(self.optimizer, self.names, self.replicas, buffers)
+            layout = Layout(self.optimizer, self.names, self.replicas, buffers, self._frozen())
             if self.layout is None or layout.id != self.layout.id:
                 self.guard.later({**layout.record(), "o": self.index})
             self.layout = layout
         return self.layout
 
+    def _frozen(self) -> list[Any]:
+        """Parameters of the model that are not trained, as beneath an adapter: all ranks must have the same."""
+        return [p for root in self.roots for p in root.parameters() if not p.requires_grad]
+
     def everything(self, why: str, **more: Any) -> None:
         """The sums of all parameters as they are now."""
         layout = self._laid_out()
-        pieces = layout.everything("parameter")
+        pieces = layout.everything("parameter", FROZEN)
         sums, waiting, size = [], [], 0
         for _, piece in pieces:
             waiting.append(piece)
