@@ -3,7 +3,8 @@
 ## What it finds
 A parameter, a tensor of the optimizer's state, a constant buffer, a learning rate or another setting of the optimizer
 that is not the same on all ranks that hold a copy: which rank is the odd one, in which tensor, since which step. Or a
-resumed job that does not hold what the checkpoint held when it was saved.
+resumed job that does not hold what the checkpoint held when it was saved. Or random numbers that differ between ranks
+that work on one batch together (tensor parallel) and drew the same ones before.
 
 ## Why it happens
 A rank missed the broadcast at the start, was seeded differently or did not load the checkpoint; its schedule has
@@ -41,17 +42,19 @@ CODE = "SILE301"
 CAUSE = "replica-divergence"
 
 _SURE, _LEARNED = 0.95, 0.8
+_ORDER = ("rate", "setting", "replica", "random", "resume")
+"""What explains more first."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    differing = guard_findings.wrongs(case, "replica", "rate", "setting", "resume")
+    differing = guard_findings.wrongs(case, "replica", "rate", "setting", "resume", "random")
     if isinstance(differing, NotEvaluated):
         return differing
     findings = []
     explained: set[tuple[int, ...]] = set()
     # A setting that differs explains the tensors that do.
-    for wrong in sorted(differing, key=lambda w: (w.kind in ("replica", "resume"), w.kind == "resume", w.step)):
-        if wrong.odd in explained and wrong.kind in ("replica", "resume"):
+    for wrong in sorted(differing, key=lambda w: (_ORDER.index(w.kind), w.step)):
+        if wrong.odd in explained and wrong.kind not in ("rate", "setting"):
             continue
         explained.add(wrong.odd)
         tensors = next((w for w in differing if w.kind == "replica" and w.odd == wrong.odd and w is not wrong), None)
@@ -75,6 +78,12 @@ def _finding(case: Case, wrong: Wrong, tensors: Wrong | None) -> Finding:
 
 def _message(wrong: Wrong, tensors: Wrong | None) -> str:
     who = guard_findings.who(wrong)
+    if wrong.kind == "random":
+        verb = "draws" if len(wrong.odd) == 1 else "draw"
+        return (
+            f"{who} {verb} other random numbers {guard_findings.since(wrong)} than the ranks that work on the same "
+            "batch: their dropout masks differ now."
+        )
     if wrong.kind == "resume":
         verb, path = "holds" if len(wrong.odd) == 1 else "hold", wrong.detail["path"]
         return (
@@ -101,6 +110,10 @@ def _message(wrong: Wrong, tensors: Wrong | None) -> str:
 def _advice(wrong: Wrong) -> tuple[str, ...]:
     if wrong.kind == "rate":
         return ("Compute the length of the schedule from a number that all ranks share: all_reduce it first.",)
+    if wrong.kind == "random":
+        return (
+            "Give random numbers that one rank alone draws (for logging, for an evaluation) a generator of their own.",
+        )
     if wrong.kind == "resume":
         return (
             "Load with strict=True, and look at what load_state_dict returns: names that are missing or unexpected.",

@@ -191,6 +191,7 @@ def why(wrong: Wrong) -> str:
         "outlier": "has a local gradient far from all others",
         "batch": "get the same batches",
         "sampler": f"samples with another {wrong.tensor}",
+        "random": "draws other random numbers than the ranks that get the same batch",
         "resume": f"holds another {wrong.module} than the checkpoint that it loaded",
         "signature": f"brought another {wrong.detail.get('aspect')} to {wrong.detail.get('op')}",
     }.get(wrong.kind, "differs")

@@ -8,6 +8,7 @@ from typing import Any
 
 from whichrank.records.guard import GuardFile, GuardNote
 from whichrank.timeline.guard.gradients import Gradients
+from whichrank.timeline.guard.random_states import RandomStates
 from whichrank.timeline.guard.replicas import Replicas
 from whichrank.timeline.guard.resumes import Resumes
 from whichrank.timeline.guard.settings import Settings
@@ -40,6 +41,7 @@ class Comparison:
     gradients: Gradients = field(init=False)
     signatures: Signatures = field(init=False)
     settings: Settings = field(init=False)
+    random_states: RandomStates = field(init=False)
     resumes: Resumes | None = None
     """What earlier attempts have saved."""
     _told: dict[str, Callable[[GuardFile, GuardNote], None]] = field(init=False)
@@ -47,6 +49,7 @@ class Comparison:
     def __post_init__(self) -> None:
         self.replicas, self.gradients = Replicas(self.world), Gradients(self.world)
         self.signatures, self.settings = Signatures(), Settings(self.world)
+        self.random_states = RandomStates(self.world)
         resumes = self.resumes = self.resumes or Resumes(self.world)
         self._told = {
             "start": self.settings.start, "layout": self._layout, "slice": self._slice, "full": self._full,
@@ -66,7 +69,10 @@ class Comparison:
     def wrongs(self) -> list[Wrong]:
         """Everything so far, in order of the step."""
         resumed = self.resumes.found if self.resumes is not None else []
-        found = [*self.replicas.found, *self.settings.found, *self.signatures.found, *self.gradients.settle(), *resumed]
+        found = [
+            *self.replicas.found, *self.settings.found, *self.signatures.found, *self.gradients.settle(),
+            *self.random_states.found, *resumed,
+        ]  # fmt: skip
         return sorted(found, key=lambda wrong: wrong.step)
 
     def settle(self) -> None:
@@ -103,6 +109,7 @@ class Comparison:
         self.steps = max(self.steps, note.said["s"])
         self.gradients.gradient(file, note)
         self.settings.gradient(file, note)
+        self.random_states.gradient(file, note, self.gradients.apart.get(note.said["o"], ()))
 
     def _save(self, file: GuardFile, note: GuardNote) -> None:
         self.saves.append(Saved(note.said["s"], note.said["path"][:1000], file.rank))

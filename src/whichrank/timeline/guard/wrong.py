@@ -10,7 +10,18 @@ from typing import Any, Literal
 from whichrank.model.evidence import Ref
 
 Kind = Literal[
-    "replica", "rate", "setting", "start", "nan", "outlier", "batch", "sampler", "signature", "launch", "resume"
+    "replica",
+    "rate",
+    "setting",
+    "start",
+    "nan",
+    "outlier",
+    "batch",
+    "sampler",
+    "signature",
+    "launch",
+    "resume",
+    "random",
 ]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whichrank.worker.guard import checksum
+from whichrank.worker.guard import checksum, random_state
 from whichrank.worker.guard.batches import Batch
 from whichrank.worker.guard.gradients import MOST_SHARDED, Gradients
 from whichrank.worker.guard.layout import FROZEN, MOVED, Layout
@@ -148,6 +148,8 @@ class Watched:
             held["i"] = total
         if getattr(self.optimizer, "found_inf", None) is not None:
             record["scaled"] = True
+        if self.parameters:
+            record["r"] = random_state.digest(self.parameters[0].device)
         self._settings(record)
         self.guard.later(record, held)
 
