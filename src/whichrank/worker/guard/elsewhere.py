@@ -24,6 +24,13 @@ DATA, SOMETIMES, ALWAYS, CODE, UNCLEAR = "data", "sometimes", "always", "code", 
 Run = Callable[[], "list[float] | None"]
 
 
+def _nothing() -> None:
+    return None
+
+
+NOWHERE: tuple[Run, str] = (_nothing, "")
+
+
 def meaning(first: list[float], second: list[float], third: Run, close: Callable[[Any, Any], bool]) -> str:
     """By a result of the job, a second one of the same device, and some of another: run as often as it takes."""
     other = third()
@@ -48,7 +55,7 @@ def run(passed: Pass, parameters: list[Any], guard: Any) -> tuple[Run, str]:
     if home is None:
         core = _another_core()
         if core is None:
-            return (lambda: None), ""
+            return NOWHERE
 
         def on_core() -> list[float] | None:
             with _on(core):
@@ -57,7 +64,7 @@ def run(passed: Pass, parameters: list[Any], guard: Any) -> tuple[Run, str]:
         return on_core, f"core {core}"
     target = _another_gpu(home, parameters)
     if target is None:
-        return (lambda: None), ""
+        return NOWHERE
 
     def on_device() -> list[float] | None:
         with suppress(RuntimeError):  # no memory, or a constant of the model that lies on its own device

@@ -31,6 +31,8 @@ LEARNED, REMEMBERED, JUMP = 4, 8, 8.0
 """A gradient that is JUMP times the largest of the last steps is computed again, once LEARNED steps are known."""
 FAR = 64.0
 """On a GPU, the jump from which on the same result is checked on another GPU: a process takes some of its memory."""
+MOST = 64
+"""Micro-batches that are computed twice on suspicion, in the life of a job: what goes on for longer is known by then."""
 AFTERWARDS = 3
 """Micro-batches that are computed twice after a suspicion: what happens now and then may happen again."""
 
@@ -139,15 +141,21 @@ class Replays:
     def __init__(self, watched: Watched, every: int = 0) -> None:
         self.watched, self.every = watched, every
         self.due = 0
-        self.possible = not watched.gradients.sharded and not any(
-            type(module).__name__ in ("OptimizedModule", "SyncBatchNorm")
-            for root in watched.roots
-            for module in root.modules()
+        # Without an optimizer's step there is no moment between a gradient and the update that it makes.
+        self.possible = (
+            hasattr(watched.optimizer, "step")
+            and not watched.gradients.sharded
+            and not any(
+                type(module).__name__ in ("OptimizedModule", "SyncBatchNorm")
+                for root in watched.roots
+                for module in root.modules()
+            )
         )
         self.last: Pass | None = None
         self._passes = 0
         """Forward passes with gradients since the last step: of several, the gradients are the sum."""
         self._usual: list[list[float]] = []
+        self._replayed = 0
         self._far = False
         """Whether the last suspicion was a strong one."""
 
@@ -175,15 +183,18 @@ class Replays:
             return
         self.due = AFTERWARDS if strange else max(0, self.due - 1)
         second = last.again(self.watched.parameters, self.watched.guard)
+        self._replayed += 1
+        self.possible = second is not None and (bool(self.every) or self._replayed < MOST)
         if second is None:
-            self.possible = False
             return
-        third, where = elsewhere.run(last, self.watched.parameters, self.watched.guard)
         same = _close(first, second)
-        if same and norms.device.type != "cpu" and not self._turn(step) and not self._far:
-            third, where = (lambda: None), ""
+        third, where = elsewhere.NOWHERE
+        if not same or norms.device.type == "cpu" or self._turn(step) or self._far:
+            third, where = elsewhere.run(last, self.watched.parameters, self.watched.guard)
         means = elsewhere.meaning(first, second, third, _close)
         self.last, self._passes = None, 0  # the replay went through the same hooks
+        if means == elsewhere.DATA:
+            self._learn(first)  # gradients are that large now
         worst = max(range(len(first)), key=lambda i: _distance(first[i], second[i]))
         module = self.watched.names.get(id(self.watched.parameters[worst]), "")
         self.watched.guard.later(
@@ -211,8 +222,12 @@ class Replays:
         jumps = [norm / usual for norm, usual in zip(norms, most) if usual > 0]  # noqa: B905
         strange, self._far = max(jumps, default=0.0) > JUMP, max(jumps, default=0.0) > FAR
         if not strange:
-            self._usual = [*self._usual[1 - REMEMBERED :], norms]
+            self._learn(norms)
         return strange
+
+    def _learn(self, norms: list[float]) -> None:
+        if all(map(isfinite, norms)):
+            self._usual = [*self._usual[1 - REMEMBERED :], norms]
 
 
 def _close(one: list[float], other: list[float]) -> bool:
