@@ -7,6 +7,7 @@ Torch is imported once; every run forks its ranks. One JSON text per run. `TRUTH
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -594,6 +595,8 @@ def main() -> int:
     from whichrank.worker.guard import arrival
 
     torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()  # ranks look at what is new alone, and share the pages of the rest
     draw, wrong = random.Random(seed), 0
     with tempfile.TemporaryDirectory() as folder:
         guard = arrival.begin(folder, "parent", "on")

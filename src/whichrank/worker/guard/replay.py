@@ -32,7 +32,7 @@ LEARNED, REMEMBERED, JUMP = 4, 8, 8.0
 FAR = 64.0
 """On a GPU, the jump from which on the same result is checked on another GPU: a process takes some of its memory."""
 MOST = 64
-"""Micro-batches that are computed twice on suspicion, in the life of a job: what goes on for longer is known by then."""
+"""Micro-batches that are computed twice on suspicion, in the life of a job: what goes on longer is known by then."""
 AFTERWARDS = 3
 """Micro-batches that are computed twice after a suspicion: what happens now and then may happen again."""
 
