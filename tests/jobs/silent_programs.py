@@ -1,8 +1,9 @@
 """Small training programs in many styles, healthy and with one silent fault each, judged by the guard's records alone.
 
     python -m tests.jobs.silent_programs [PROGRAM[:FAULT],…] [SEED]
+    torchrun --nproc_per_node=4 silent_programs.py STEPS PROGRAM        # one of them, healthy
 
-Torch is imported once; every run forks its ranks. One JSON text per run. `TRUTHS` says what must be found.
+Torch is imported once; every run forks its ranks. One JSON text per run. `truths` says what must be found.
 """
 
 from __future__ import annotations
@@ -350,7 +351,7 @@ def sampler(run: Run) -> None:
         which = torch.utils.data.RandomSampler(data, generator=torch.Generator().manual_seed(3))
     wrapped = DistributedDataParallel(mlp(12))
     sgd = torch.optim.SGD(wrapped.parameters(), lr=1e-2)
-    for epoch in range(4):
+    for epoch in range(max(4, STEPS // 8)):
         if run.fault != "not_sharded":
             which.set_epoch(epoch if not run.since(10**6, "epoch_not_set") else 0)
         for inputs, labels in DataLoader(data, batch_size=8, sampler=which):
@@ -584,7 +585,30 @@ def judged(found: dict[str, Any], truth: Truth | None) -> bool:
     return found["cause"] in truth.causes and who and -1 <= late <= max(found["window"], 1) + 1
 
 
+def healthy_rank() -> int:
+    """One rank of a healthy job that something else has started."""
+    import torch
+    import torch.distributed as dist
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    global STEPS  # noqa: PLW0603
+    STEPS = int(sys.argv[1])
+    if pace_s := float(os.environ.get("HEALTHY_PACE_S", "0")):
+        register_optimizer_step_post_hook(lambda *_: time.sleep(pace_s))
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    with tempfile.TemporaryDirectory() as folder:
+        shared = [folder]
+        dist.broadcast_object_list(shared, 0)
+        PROGRAMS[sys.argv[2]](Run(dist.get_rank(), "none", -1, -1, Path(shared[0])))
+        dist.barrier()
+    dist.destroy_process_group()
+    return 0
+
+
 def main() -> int:
+    if "RANK" in os.environ:
+        return healthy_rank()
     wanted = sys.argv[1].split(",") if len(sys.argv) > 1 and sys.argv[1] != "all" else []
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     os.environ.update(OMP_NUM_THREADS="1", WHICHRANK_GUARD_EVERY="1")
