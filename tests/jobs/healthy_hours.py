@@ -3,8 +3,8 @@
     nice -n 19 python -m tests.jobs.healthy_hours MINUTES [LANES] [SECONDS_PER_JOB] [PACE_S] [FIRST_KIND]
 
 The kinds of `healthy_kinds.py` and the programs of `silent_programs.py` take turns, each in a job of its own; half of
-the jobs look at every step, the others as often as the guard chooses. One JSON text per job, and one with the sum at the
-end. Exit code: the number of alarms.
+the jobs look at every step, the others as often as the guard chooses. One JSON text per job, and one with their sum at
+the end. Exit code: the number of alarms.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def one_job(file: str, kind: str, seconds: float, pace_s: float, every: str) -> 
     text = (out / "log").read_text(errors="replace")
     alarm = "SILE" in text or "COLL16" in text or "CONF161" in text or verdict.get("cause") not in (None, "", "healthy")
     found = {"kind": f"{file.partition('_')[0]}:{kind}", "every": every or "chosen", "steps": steps,
-             "seconds": round(took, 1), "exit_code": job.returncode, "cause": verdict.get("cause"), "alarm": alarm}  # fmt: skip
+             "seconds": round(took, 1), "exit_code": job.returncode, "cause": verdict.get("cause"),
+             "alarm": alarm}  # fmt: skip
     if alarm or job.returncode:
         found["log"] = text[-3000:]
         kept = Path(tempfile.gettempdir()) / f"guard-alarm-{kind}-{os.getpid()}-{int(time.time())}"
