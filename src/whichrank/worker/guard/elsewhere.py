@@ -63,7 +63,7 @@ def run(passed: Pass, parameters: list[Any], guard: Any) -> tuple[Run, str]:
 
         return on_core, f"core {core}"
     target = _another_gpu(home, parameters)
-    if target is None:
+    if target is None or (target.type == "cpu" and passed.draws):  # it would draw other random numbers
         return NOWHERE
 
     def on_device() -> list[float] | None:

@@ -48,6 +48,8 @@ class Pass:
         self.device_random = torch.cuda.get_rng_state(self.device) if self.device is not None else None
         kind = self.device.type if self.device is not None else "cpu"
         self.autocast = (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
+        self.draws = False
+        """Whether the pass draws random numbers on the device; known once it was computed again."""
         self.outputs: list[Any] = []
         """Gradients of the outputs, in order; None for those that had none."""
 
@@ -91,6 +93,8 @@ class Pass:
                     return self._there(inner, wanted, parameters, target)
                 with torch.enable_grad(), torch.autocast(*self.autocast):
                     output = inner(*self.args, **self.kwargs)
+                if self.device_random is not None:
+                    self.draws = not torch.equal(self.device_random, torch.cuda.get_rng_state(device))
                 found = [tensor for tensor in tensors_in(output, 3) if tensor.requires_grad]
                 pairs = [(t, g) for t, g in zip(found, self.outputs) if g is not None]  # noqa: B905
                 gradients = torch.autograd.grad([t for t, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True)
