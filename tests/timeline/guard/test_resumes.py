@@ -6,6 +6,7 @@ from typing import Any
 
 from whichrank.records.guard import GuardFile, GuardNote
 from whichrank.timeline.guard.compare import compare
+from whichrank.timeline.guard.resumes import Resumes
 
 NAMES = ("a", "b", "c", "d")
 
@@ -51,3 +52,11 @@ def test_a_file_for_something_else_is_nobodys_fault():
 
 def test_another_file_is_not_compared():
     assert resumed("1234", "1294", "/c/2.pt") == []
+
+
+def test_a_job_that_was_started_anew_is_compared_with_the_one_that_saved():
+    before = [note_file(0, 0, full("save", "1234", "/c/1.pt")), note_file(1, 0)]
+    after = [note_file(rank, 0, load("/c/1.pt"), full("start", "1294")) for rank in range(2)]
+    (found,) = Resumes.of(before).resumed(after)
+    assert (found.odd, found.module) == ((0, 1), "c")
+    assert Resumes.of(after).resumed(before) == []

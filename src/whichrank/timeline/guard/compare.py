@@ -131,7 +131,8 @@ def compare(files: Iterable[GuardFile]) -> Comparison | None:
         return None
     chosen = attempts[max(fit)]
     world = max(file.world for file in chosen)
-    comparison = Comparison(world, max(fit), resumes=_saved_before(attempts, max(fit)).again(world))
+    earlier = [file for attempt in sorted(attempts) if attempt < max(fit) for file in attempts[attempt]]
+    comparison = Comparison(world, max(fit), resumes=Resumes.of(earlier).again(world))
     # Layouts and groups first: what a rank says is understood by them.
     for file in sorted(chosen, key=lambda f: f.rank):
         comparison.add(file, (note for note in file.notes if note.kind in ("layout", "group", "sig", "start")))
@@ -139,16 +140,3 @@ def compare(files: Iterable[GuardFile]) -> Comparison | None:
         comparison.add(file, (note for note in file.notes if note.kind not in ("layout", "group", "sig", "start")))
     comparison.settle()
     return comparison
-
-
-def _saved_before(attempts: dict[int, list[GuardFile]], newest: int) -> Resumes:
-    """What earlier attempts have written to checkpoints."""
-    found = Resumes(0)
-    for attempt in sorted(number for number in attempts if number < newest):
-        for file in attempts[attempt]:
-            for note in file.notes:
-                if note.kind == "layout":
-                    found.layout(file, note)
-                elif note.kind == "full" and note.said["why"] == "save":
-                    found.full(file, note)
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from whichrank.model.evidence import Ref
@@ -34,6 +35,27 @@ class Resumes:
     _layouts: dict[tuple[str, int, str], list[list[str]]] = field(default_factory=dict)
     _saved: dict[str, dict[int, _Sums]] = field(default_factory=dict)
     _loaded: dict[int, _Loaded] = field(default_factory=dict)
+
+    @staticmethod
+    def of(files: Iterable[GuardFile]) -> Resumes:
+        """What these have saved."""
+        found = Resumes(0)
+        for file in files:
+            for note in file.notes:
+                if note.kind == "layout":
+                    found.layout(file, note)
+                elif note.kind == "full" and note.said["why"] == "save":
+                    found.full(file, note)
+        return found
+
+    def resumed(self, files: Sequence[GuardFile]) -> list[Wrong]:
+        """What those that resumed hold otherwise."""
+        later = self.again(max((file.world for file in files), default=0))
+        for file in files:
+            for note in file.notes:
+                if note.kind in ("layout", "load", "full"):
+                    {"layout": later.layout, "load": later.load, "full": later.full}[note.kind](file, note)
+        return later.found
 
     def again(self, world: int) -> Resumes:
         """For the next attempt."""
