@@ -615,6 +615,10 @@ def main() -> int:
     import random
 
     import torch
+    import torch._dynamo
+    import torch.distributed.fsdp
+    import torch.distributed.optim
+    import torch.distributed.tensor.parallel  # before the ranks are forked, so that none has to
 
     from whichrank.worker.guard import arrival
 
