@@ -25,6 +25,9 @@ def judged(folder: Path) -> Diagnosis:
         ("both_receive_first", "COLL131", "p2p-deadlock", (1, 2)),
         ("send_left_out", "COLL132", "p2p-unmatched", (2,)),
         ("receive_left_out", "COLL132", "p2p-unmatched", (3,)),
+        ("a_round_ahead", "COLL132", "p2p-unmatched", (3,)),
+        ("gone_to_a_barrier", "COLL132", "p2p-unmatched", (3,)),
+        ("left_by_sys_exit", "CODE101", "rank-exception", (2,)),
         ("other_root", "COLL133", "root-mismatch", (0,)),
         ("left_early", "COLL112", "teardown-hang", (1,)),
     ],
@@ -41,6 +44,19 @@ def test_a_server_and_its_client_that_both_receive():
     assert found.verdict.culprits.ranks == (), "either may have left it out"
     assert found.verdict.culprits.candidates == (0, 3)
     assert found.verdict.victims == (1, 2)
+
+
+def test_in_a_loop_whose_rounds_nobody_counts_either_may_be_ahead(tmp_path):
+    found = judged(edited("a_round_ahead", tmp_path, lambda row: row.update(step=None)))
+    assert (found.verdict.cause, found.verdict.culprits.ranks) == ("p2p-unmatched", ())
+    assert found.verdict.culprits.candidates == (2, 3)
+
+
+def test_a_hang_began_when_its_first_rank_began_to_wait():
+    """Three ranks never noted a time after the last operation of all: their clocks are bounded from one side."""
+    onset = judged(SAMPLES / "gone_to_a_barrier").job.onset
+    assert onset is not None
+    assert onset.startswith("2026-11-16T10:59:43")
 
 
 def test_the_message_names_both_halves():

@@ -11,14 +11,14 @@ from whichrank.records.log import Value
 
 KernelKind = Literal[
     "xid", "sxid", "gpu_lost", "gpu_page_fault", "gpu_process", "gpu_init_failed", "gpu_name", "pcie_error",
-    "oom_kill", "oom_invoked", "segfault", "link_down", "link_up", "nic_fault", "server_silent", "server_back",
-    "hung_task", "soft_lockup", "io_error", "cpu_throttled", "machine_check", "boot",
+    "pcie_limited", "oom_kill", "oom_invoked", "segfault", "link_down", "link_up", "nic_fault", "server_silent",
+    "server_back", "hung_task", "soft_lockup", "io_error", "cpu_throttled", "machine_check", "boot",
 ]  # fmt: skip
 """What a line of a kernel log may say."""
 
 KernelKey = Literal[
-    "anon_kb", "caused_by", "code", "corrected", "fatal", "library", "link", "mig", "named_by", "reason", "scope",
-    "seconds", "server", "severity", "uuid", "what",
+    "able_gbps", "anon_kb", "caused_by", "code", "corrected", "fatal", "gbps", "library", "link", "mig", "named_by",
+    "reason", "scope", "seconds", "server", "severity", "uuid", "what",
 ]  # fmt: skip
 """The values of kernel events that anything reads."""
 
@@ -31,6 +31,7 @@ KERNEL_KINDS: dict[KernelKind, str] = {
     "gpu_init_failed": "the driver could not start the GPU: reason",
     "gpu_name": "the driver tells which UUID a bus address has: uuid",
     "pcie_error": "PCIe error report: severity (corrected, nonfatal, fatal), what",
+    "pcie_limited": "a device starts on a slower PCIe link than it could use: gbps, able_gbps, what (the link)",
     "oom_kill": "the kernel killed a process for memory: scope (host, cgroup), anon_kb",
     "oom_invoked": "memory ran out; whom the kernel killed for it is told below",
     "segfault": "a process crashed in native code: what, library",

@@ -28,3 +28,5 @@ class Complaint:
     ref: Ref
     weight: int = 1
     """More where it stands in the title."""
+    phase: str | None = None
+    """The cause whose part of the job the sentence speaks of: a checkpoint, an evaluation, …"""

@@ -35,6 +35,9 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
     hints = known_messages.of_cause(case, claim.cause, ("hint",))
     raised = () if _cut_off(case) else _RAISED
     told = [s.sign for s in hints if waiting or s.id in raised or _TROUBLE.search(s.sign.text)]
+    said = [c for c in case.complaints if c.phase == claim.cause and c.category == "hang"]
+    if not told and _one_phase(case):
+        told += [Statement(c.ref.quote, c.ref) for c in said]
     if claim.cause == "rank-stuck-in-preprocessing" and (waiting or told):
         told += [Statement(clue.ref.quote, clue.ref) for clue in case.clues if clue.kind == "between_barriers"]
     last = _last(case, waiting)
@@ -46,6 +49,11 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
     ranks = _who(case, mine) or _main_process(case, [*(s.sign for s in mine), *told])
     who = building.who(case, ranks, []) if ranks else "A rank"
     return [building.found(case, claim, signs, tell.format(who=who, what=what), _sure(case, claim, mine, told), ranks)]
+
+
+def _one_phase(case: Case) -> bool:
+    """Whether all that people say of where it stands still is about one part of the job."""
+    return len({c.phase for c in case.complaints if c.phase is not None and c.category == "hang"}) == 1
 
 
 def _who(case: Case, mine: list[KnownMessage]) -> tuple[int, ...]:

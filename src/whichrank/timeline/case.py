@@ -22,6 +22,7 @@ from whichrank.records.rank_values import RankValues
 from whichrank.records.ras import RasReport
 from whichrank.records.sighting import Sighting
 from whichrank.records.stack import ProcessStack, main_thread
+from whichrank.records.step_parts import StepParts
 from whichrank.records.steps import RankSteps
 from whichrank.records.trial import Complaint, Trial
 from whichrank.timeline.clocks.collectives import Clock, align
@@ -32,6 +33,7 @@ from whichrank.timeline.collectives.lineup import Lineup, line_up
 from whichrank.timeline.collectives.loops import at_the_end
 from whichrank.timeline.collectives.meetings import Meetings, find_meetings
 from whichrank.timeline.collectives.nccl_calls import calls_as_dumps
+from whichrank.timeline.collectives.point_to_point import left_exchange
 from whichrank.timeline.collectives.root import find_troubles, in_progress
 from whichrank.timeline.collectives.trouble import ARGUMENTS, Trouble
 from whichrank.timeline.guard.compare import Comparison, compare
@@ -74,6 +76,7 @@ class Case:
     """What logs say, with global ranks filled in and years completed, in order of time where it is known."""
     progress: list[Progress] = field(default_factory=list)
     rank_values: list[RankValues] = field(default_factory=list)
+    step_parts: list[StepParts] = field(default_factory=list)
     closest: list[ClosestCause] = field(default_factory=list)
     """Causes whose wording the evidence comes close to; looked for only where nothing else tells."""
     nccl: list[NcclProcess] = field(default_factory=list)
@@ -125,6 +128,8 @@ class Case:
         found = find_troubles(self.lineup, self.meetings) if self.lineup else []
         if self.lineup is not None and self.loops:
             found = at_the_end(self.lineup, found, self.loops, self._stands)
+        if (left := left_exchange(self)) is not None:
+            found = [replace(t, shape="left-messages", ranks=(left,)) if left in t.meeting.joined else t for t in found]
         if self.has_dumps or not self.stands_still:
             return found
         # NCCL's log does not say what finished; torch's watchdog and the stacks say that the job stands still.
@@ -246,6 +251,7 @@ def build_case(records: Iterable[Any]) -> Case:
         events=on_one_clock(_placed(events, people), clocks),
         progress=[r for r in pile if isinstance(r, Progress)],
         rank_values=[r for r in pile if isinstance(r, RankValues)],
+        step_parts=[r for r in pile if isinstance(r, StepParts)],
         nccl=nccl,
         nccl_versions=[version for log in logs for version in log.versions],
         ras=ras,

@@ -84,7 +84,10 @@ def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> li
     inside = _INSIDE.match(str(row.get("in") or "")) if row.get("alive") is True else None
     if inside is not None:
         said: dict[str, Value] = {"op": inside[1], "word": inside[2], "whom": int(inside[3])}
-        quote = f"rank {rank} (process {pid}) is in {inside[0]}, at {str(row.get('place') or '?')[:200]}"
+        if (step := _whole(row, "step")) is not None:
+            said["step"] = step
+        place = str(row.get("place") or "?")[:200]
+        quote = f"rank {rank} (process {pid}) is in {inside[0]}, at {place}" + (f", step {step}" if step else "")
         ref = Ref(label, f"process {index}", quote, rank, host)
         found.append(LogEvent("in_operation", ref, _whole(row, "heard_ns"), rank, pid=pid, host=host, data=said))
     return found
@@ -105,7 +108,11 @@ def _ended(
 ) -> LogEvent:  # fmt: skip
     rank, pid, host = who
     code, number = how
-    data: dict[str, Value] = {"by": "whichrank", "waiting": int(row.get("waiting") is True)}
+    # Who comes to the end of its script without an exception left by its own decision, whatever it did a moment before.
+    left = row.get("phase") == "ended" and not row.get("error")
+    data: dict[str, Value] = {"by": "whichrank", "waiting": int(row.get("waiting") is True and not left)}
+    if left:
+        data["how"] = "sys.exit"
     if code is not None:
         data["exitcode"] = code
     if number is not None:

@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from whichrank.evidence.text.quotations import DOCUMENTS
 from whichrank.evidence.text.text_file import is_text
 from whichrank.facts.interventions import interventions
 from whichrank.facts.messages import REPORT, recognise
+from whichrank.facts.phases import phase_in
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
 from whichrank.records.trial import Complaint, Outcome, Symptom, Trial
@@ -69,21 +71,31 @@ _HELPED = _any(
     r"\bdoes the trick\b",
     r"\bmakes? (?:it|the \w{1,20}|everything) (?:work|right|correct|fine|pass|run|go away)\b",
     r"\bfine with\b",
+    r"\b(?:goes|went|gets|got|comes|came) through\b",
+    r"\b(?:is|runs|stays|remains|was) (?:clean|stable)\b",
+    r"\bno such (?:trouble|problem|issue|hang|error|thing|slowdown)s?\b",
+    r"\b(?:full|expected|normal|usual|good) (?:speed|performance|throughput|bandwidth)\b",
 )
 _NO_OUTCOME = _any(
     r"\?\s*$",
     r"\b(?:might|may|could|should|would|perhaps|maybe|try|please|consider|recommend\w{0,3}|suggest\w{0,3})\b",
 )
-_STATE = _any(r"\b(?:is|are|was|were|inactive)\b", r"^(?:firewall|ufw|iptables|iommu|acs|vt-d)")
+_STATE = _any(
+    r"\b(?:is|are|was|were|inactive)\b", r"^(?:firewall|ufw|iptables|iommu|acs|vt-d)", r"^--(?:ipc|shm-size|cap-add)"
+)
+_SWITCHED_OFF = _any(r"\b(?:off|disabled?|disabling|without|skip\w{0,4}|removed?|removing|no)\b", r"=? ?False\b")
 _UNDONE = _any(r"\b(?:without|unset\w{0,4}|remov\w{1,3}|dropp\w{1,3}|delet\w{1,3}) (?:the )?[\"'`]?$")
 
 _SEEN: dict[Symptom, re.Pattern[str]] = {
     "hang": _any(
         r"\b(?:hangs?|hung|hanging|stuck|freez\w{1,3}|froze\w?|stall\w{0,3}|dead-?lock\w{0,3})\b",
-        r"\b(?:time[sd]? ?out|timeouts?)\b",
+        r"\b(?:time[sd]? ?out|timeouts?|timing out|expir(?:es?|ed|ing))\b",
         r"\bnever (?:returns?|ends?|comes? back|finish\w{0,2}|gets? past|starts?|reach\w{0,2})\b",
         r"\b(?:nothing|no output) (?:is |was )?(?:printed|happens|more)\b",
-        r"\bwaits? for ?ever\b",
+        r"\b(?:waits?|spins?|loops?|runs?|sits?|blocks?) (?:\w{1,12} )?for ?ever\b",
+        r"\b(?:nothing|it (?:never|no longer)) (?:\w{1,12} )?(?:moves?|happens|advances|proceeds)\b",
+        r"\b(?:sits?|stays?|stands?|just) (?:there|still|waiting)\b",
+        r"\b(?:no|without) progress\b",
     ),
     "crash": _any(
         r"\b(?:crash\w{0,3}|segfault\w{0,3}|segmentation fault|core dumped|dies|died|aborts?|aborted|killed)\b",
@@ -98,7 +110,9 @@ _SEEN: dict[Symptom, re.Pattern[str]] = {
         r"\b(?:only )?(?:a fraction|half|a third|a quarter|\d{1,2} ?%) of (?:what|the expected|its|their|the usual)\b",
         r"\b\d+(?:\.\d+)? ?(?:s|ms|sec\w{0,4}) per (?:step|iter\w{0,6})\b",
         r"\butili[sz]ation (?:drops|is low)\b",
-        r"\b\d+ ?(?:x|times) (?:slower|longer)\b",
+        r"\b(?:\d+ ?(?:x|times)|twice|double|three times|half) (?:slower|longer|as (?:long|slow|fast))\b",
+        r"\btakes? (?:\w{1,12} ){0,4}(?:longer|ages|for ?ever|minutes|hours)\b",
+        r"\b(?:more than|over|about) \d{1,2} ?% of (?:the )?(?:\w{1,10} ){0,2}time\b",
         r"\bexpect\w{0,3} [^.\n]{0,20}\d+ ?G(?:B|b|iB)(?:/s|ps)",
     ),
     "corruption": _any(
@@ -117,6 +131,10 @@ _SMALL = frozenset(
     ("a", "an", "the", "is", "are", "was", "it", "its", "we", "i", "our", "my", "they", "this", "that", "with", "when",
      "without", "but", "and", "on", "in", "of", "to", "from", "after", "if")
 )  # fmt: skip
+_VAGUE = _any(r"\b(?:fails?|failed|failing|failure)\b")
+"""Every report may say so in its title: it does not tell how."""
+_TAG = re.compile(r"^\s{0,8}(?:\[[A-Za-z][\w /.-]{0,24}\]:? ?){1,3}(?=[A-Za-z])")
+"""What titles of tickets begin with: `[Bug]: `, `[FSDP] `."""
 _PERSON = re.compile(r"\b(?:I|I'm|we|We|my|My|our|Our|us)\b")
 _SOME = 30
 """A person who pastes a log writes at least one line in thirty."""
@@ -146,13 +164,18 @@ def read(item: Item) -> Reading:
         return Reading([], "ignored", "not a report of a person")
     records: list[Trial | Complaint] = []
     text = item.read().decode("utf-8", "replace")
-    for unit in _units(text) if _by_person(text) else ():
+    document = item.label.lower().endswith(DOCUMENTS)
+    for unit in _units(text) if document or _by_person(text) else ():
         ref = Ref(item.label, f"line {unit.line}", unit.text[:400])
         records += [Trial(change, outcome, ref) for change, outcome in tried(unit.text, unit.heading)]
-        weight = 2 if unit.line <= _TITLE_LINES else 1
+        weight = 2 if unit.line <= _TITLE_LINES and not _VAGUE.search(unit.text) else 1
         seen = complaints(unit.text)
         if seen and not any(s.library != REPORT for s, _ in recognise(unit.text)):
-            records += [Complaint(category, ref, weight) for category in seen]
+            records += [Complaint(category, ref, weight, phase_in(unit.text)) for category in seen]
+        elif (
+            (phase := phase_in(unit.text)) is not None and _SWITCHED_OFF.search(unit.text) and _HELPED.search(unit.text)
+        ):
+            records.append(Complaint("hang", ref, 0, phase))
     return Reading(list(records), "complete" if records else "ignored", "" if records else "no report in it")
 
 
@@ -178,6 +201,8 @@ def _units(text: str) -> Iterator[_Unit]:
     held, begun = "", 0
     for number, raw in enumerate([*text.split("\n"), ""], 1):
         line = raw.rstrip().strip("`")
+        if number == 1:
+            line = _TAG.sub("", line)
         item = _ITEM.match(line)
         usable = bool(line.strip()) and not _PRINTED.search(line) and len(line) <= _LONGEST_LINE
         if held and (item or not usable):
@@ -216,7 +241,7 @@ def tried(text: str, heading: Outcome = "unknown") -> list[tuple[str, Outcome]]:
                 continue
             near = [outcomes[number], *outcomes[number + 1 :], *reversed(outcomes[:number]), heading]
             outcome: Outcome = next((o for o in near if o != "unknown"), "unknown")
-            if _STATE.search(match[0]) and outcomes[number] == "unknown":
+            if _STATE.search(match[0]) and outcomes[number] == "unknown" and not _NO_OUTCOME.search(text):
                 outcome = "did not help"  # it is so, and the job fails all the same
             if found.get(change.change, "unknown") == "unknown":
                 found[change.change] = outcome

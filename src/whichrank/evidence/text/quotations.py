@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import re
+
 from whichrank.evidence.text.chunks import Chunk
 
 DOCUMENTS = (".md", ".rst")
 _FENCES = (b"```", b"~~~", b"{code", b"{noformat")
 _OPENED, _CLOSED = (b"<pre", b"<code"), (b"</pre", b"</code")
 _INDENTED = (b"    ", b"\t")
+_HEAD = 160
+_PRINTED = re.compile(
+    rb"[\s>`]{0,8}(?:"
+    rb"(?:[\w.-]{1,60}:\d{1,10}:\d{1,10} )?(?:\[-?\d{1,4}\] )?(?:[\w/.-]{1,60}\.(?:cc|cu|h|cpp):\d{1,6} )?"
+    rb"NCCL (?:INFO|WARN)\b"
+    rb"|\[(?:default)?rank ?\d{1,6}\]:|\[[EWIF]\d{0,4} ?[\d:. ]{0,24} ?\w{1,40}\.cpp:\d"
+    rb"|[EWIF]\d{4} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[ T_]\d\d:\d\d"
+    rb"|\[ {0,8}\d{1,9}\.\d{6}\] |(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}\d{1,2} \d\d:\d\d:\d\d "
+    rb"|Traceback \(most recent|File \"[^\"]{1,120}\", line \d|(?:[\w.]{1,60}\.)?[A-Z]\w{1,40}(?:Error|Exception): "
+    rb"|(?:srun|slurmstepd|torchrun|mpirun): (?:error|warning)"
+    rb")"
+)
+"""How lines begin that a program printed: people paste them without a fence, too."""
 
 
 class Quotations:
@@ -17,10 +32,10 @@ class Quotations:
         self._fence = b""
 
     def lines(self, chunk: Chunk) -> set[int]:
-        """The lines of the chunk, counted from 0, that are within fences, `<pre>`, `{code}`, or indented."""
+        """The lines of the chunk, counted from 0, that are within fences, `<pre>`, `{code}`, indented, or printed."""
         found = set()
         for number, (start, end) in enumerate(zip(chunk.starts.tolist(), chunk.ends.tolist(), strict=True)):
-            line = bytes(chunk.view[start : min(end, start + 64)])
+            line = bytes(chunk.view[start : min(end, start + _HEAD)])
             if self._inside(line):
                 found.add(number)
         return found
@@ -34,4 +49,4 @@ class Quotations:
         self._fence = next((mark for mark in _FENCES if text.startswith(mark)), b"")
         if text.startswith(_OPENED) and not any(mark in text for mark in _CLOSED):
             self._fence = b"<"
-        return line.startswith(_INDENTED)
+        return line.startswith(_INDENTED) or _PRINTED.match(line) is not None

@@ -69,6 +69,14 @@ _BARE = Claim(
         ),
     ),
 )
+_CHOSE = Claim(
+    CODE,
+    CAUSE,
+    fix=(
+        "Look for sys.exit in the code of that rank: it left without an exception, and the others lost their peer.",
+        "Raise an exception instead, or agree on the end with an all_reduce, so that every rank leaves and says why.",
+    ),
+)
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]{1,16}|\d{1,20}")
 _MOST = 3
 _LAST_LINES = ("bare-exception", "argparse-error")
@@ -151,11 +159,14 @@ def _by_the_first_end(case: Case) -> list[Finding]:
     if first is None or first.sign.rank is None or all(event.rank == first.sign.rank for event in told):
         return []
     rank = (first.sign.rank,)
+    by_choice = first.sign.event is not None and first.sign.event.text("how") == "sys.exit"
+    how, sure = ("called sys.exit with", 0.7) if by_choice else ("ended by itself with exit", 0.5)
     message = (
-        f"{building.who(case, rank)} ended by itself with exit code {first.code} before all others"
+        f"{building.who(case, rank)} {how} code {first.code} before all others"
         f"{building.others(case, rank)}; its own output is not at hand."
     )
-    return [building.found(case, _BARE, [first.sign], message, 0.5, rank)]
+    claim = _CHOSE if by_choice else _BARE
+    return [building.found(case, claim, [first.sign], message, sure, rank)]
 
 
 def _by_its_last_line(case: Case) -> list[Finding]:

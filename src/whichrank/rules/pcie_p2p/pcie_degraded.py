@@ -1,15 +1,17 @@
-"""A GPU's PCIe link runs with fewer lanes or slower than it should.
+"""A PCIe link runs with fewer lanes or slower than it should.
 
 ## What it finds
-Links narrower than the GPU's own maximum, or (under load) of a lower generation, and floods of corrected PCIe errors.
+Links narrower than the GPU's own maximum, or (under load) of a lower generation, network adapters that the kernel
+started on a slower link than they could use, and floods of corrected PCIe errors.
 
 ## Why it happens
 A badly seated board or riser, a damaged slot, a switch that trained down after errors.
 
 ## How it decides
 By nvidia-smi: current against maximum width. A lower generation of an idle GPU is power saving and is not judged. Where
-every GPU of the host shows the same width the machine may be built so: told with little confidence. Corrected errors
-in the kernel log count from a hundred of one device on.
+every GPU of the host shows the same width the machine may be built so: told with little confidence. So is an adapter
+of half its bandwidth or less by the kernel's own line, unless the logs of other hosts have no such line. Corrected
+errors in the kernel log count from a hundred of one device on.
 
 ## Example
 `Link Width / Max : 16x, Current : 8x` on one of eight GPUs
@@ -72,7 +74,25 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         message = f"{hardware_findings.state_text(case, state)} runs at {words}."
         refs = [hardware_findings.value_ref(s, words) for s in odd[:3]]
         return [_found(case, refs, message, 0.8 if alone else 0.45, hardware_findings.state_subject(case, state))]
-    return _by_errors(case)
+    return _by_kernel(case) or _by_errors(case)
+
+
+def _by_kernel(case: Case) -> list[Finding]:
+    """Adapters that got half of what they could use or less; drivers print it when they start."""
+    limited = case.hardware.of_kind("pcie_limited")
+    told = [e for e in limited if 2 * (e.number("gbps") or 0) <= (e.number("able_gbps") or 0)]
+    if not told:
+        return []
+    # The driver says it of every host that is built so.
+    alone = len({e.host for e in told}) * 2 <= len({e.host for e in case.hardware.kernel})
+    event = told[-1]
+    where = f" of {event.host}" if event.host else ""
+    message = (
+        f"The device {event.device}{where} gets {event.number('gbps')} of {event.number('able_gbps')} Gb/s from PCIe: "
+        f"it is limited by a {event.text('what')}."
+    )
+    subject = Subject(hosts=(event.host,) if event.host else ())
+    return [_found(case, [event.ref], message, 0.75 if alone else 0.4, subject)]
 
 
 def _short(state: GpuState, key: str) -> bool:

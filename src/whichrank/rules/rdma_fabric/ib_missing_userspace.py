@@ -74,7 +74,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     missing = known_messages.seen(case, "nccl-ibverbs-missing")
     bridge = [s for s in known_messages.seen(case, *_USED) if s.group("address").startswith(_BRIDGE)]
     slow = known_messages.seen(case, "told-slow")
-    if not missing or not (bridge or slow) or known_messages.has_run(case) or known_messages.stands_still(case):
+    complained = bool(slow) or any(complaint.category == "slow" for complaint in case.complaints)
+    if not missing or not (bridge or complained) or known_messages.has_run(case) or known_messages.stands_still(case):
         return []
     message = "There is no verbs library, and the data goes over " + (
         "a container bridge." if bridge else "TCP sockets."

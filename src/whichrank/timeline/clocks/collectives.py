@@ -16,6 +16,8 @@ from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.signature import proves_all_joined
 
 SAMPLE = 256
+_NEVER = np.iinfo(np.int64).max // 4
+"""Stands for a time that nobody noted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,14 @@ def _after(lineup: Lineup, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
     noted = lineup.completed[rows]
     following = np.minimum(rows + 1, len(lineup) - 1)
     same = (lineup.rank[following] == lineup.rank[rows]) & (following != rows)
-    issued = np.where(same, lineup.created[following], np.iinfo(np.int64).max // 4)
+    issued = np.where(same, lineup.created[following], _NEVER)
     return np.where(noted > 0, noted, issued)
+
+
+def _least_gap(left: npt.NDArray[np.int64], came: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Per rank, the shortest time from a coming to a leaving that was noted."""
+    gaps: npt.NDArray[np.int64] = np.where(left == _NEVER, _NEVER, left - came).min(axis=0)
+    return gaps
 
 
 def align(lineup: Lineup) -> dict[int, Clock]:
@@ -79,11 +87,14 @@ def _spread(lineup: Lineup, group: int, clocks: dict[int, Clock]) -> None:
         return
     came, left = lineup.created[rows], _after(lineup, rows)
     # ahead <= what they noted on leaving - when the known rank came, and the same the other way round.
-    highest = (left - came[:, known : known + 1]).min(axis=0)
-    lowest = -(left[:, known : known + 1] - came).min(axis=0)
+    highest = _least_gap(left, came[:, known : known + 1])
+    lowest = -_least_gap(left[:, known : known + 1], came)
     base = clocks[ranks[known]]
     for i, rank in enumerate(ranks):
         low, high = int(lowest[i]), int(highest[i])
+        if _NEVER in (-low, high):  # bounded from one side at most: the least difference that fits
+            clocks.setdefault(rank, Clock(min(max(0, low), high) + base.ahead_ns, None))
+            continue
         sure = low <= high and base.uncertain_ns is not None
         half = (high - low) // 2 + (base.uncertain_ns or 0) if sure else None
         clocks.setdefault(rank, Clock((low + high) // 2 + base.ahead_ns, half))

@@ -2,18 +2,22 @@
 
 A process says of itself whom it sends to or receives from; its stack says where it is. Two ranks that wait for each
 other are a deadlock, unless one of them is already in a later part of the program: then it has left its half out. A
-server and its client that both receive have lost a message, and nothing shows whose.
+server and its client that both receive have lost a message, and nothing shows whose. A rank that waits in a collective
+while the others wait for its message has left the exchange.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from whichrank.records.dump import Frame
 from whichrank.records.log import LogEvent
 from whichrank.records.stack import ProcessStack, is_user_frame, main_thread
-from whichrank.timeline.case import Case
-from whichrank.timeline.job_state.activity import RECEIVES, SENDS
+from whichrank.timeline.job_state.activity import MESSAGES, RECEIVES, SENDS
+
+if TYPE_CHECKING:
+    from whichrank.timeline.case import Case
 
 _BRANCHES = 8
 """The branches of a condition around one message stand within so many lines."""
@@ -52,9 +56,7 @@ def told(event: LogEvent) -> str:
 
 def circles(case: Case) -> list[Circle]:
     """Every circle of messages: each rank sits in one, so each waits for one."""
-    waits = {rank: whom for rank, event in sitting(case).items() if (whom := event.number("whom")) is not None}
-    if case.goes_on:
-        return []
+    waits = _waits(case)
     found: list[Circle] = []
     settled: set[int] = set()
     for start in waits:
@@ -72,6 +74,36 @@ def circles(case: Case) -> list[Circle]:
     return [circle for circle in found if not _they_match(case, circle)]
 
 
+def _waits(case: Case) -> dict[int, int]:
+    """Who waits for a message of whom (or for its receipt); empty while the job goes on."""
+    if case.goes_on:
+        return {}
+    return {rank: whom for rank, event in sitting(case).items() if (whom := event.number("whom")) is not None}
+
+
+def left_exchange(case: Case) -> int | None:
+    """The rank that waits in a collective while all that are elsewhere wait, one after the other, for its message."""
+    waits = _waits(case)
+    ends = {_end(waits, rank) for rank in waits}
+    if len(ends) != 1 or (end := ends.pop()) is None or end not in case.activities:
+        return None
+    its = case.activities[end]
+    if its.doing != "waiting" or not its.collective or its.collective in MESSAGES:
+        return None
+    beside = {rank: case.activities.get(rank) for rank in range(case.world) if rank not in waits}
+    together = all(a is not None and (a.collective, a.place) == (its.collective, its.place) for a in beside.values())
+    return end if together else None
+
+
+def _end(waits: dict[int, int], rank: int) -> int | None:
+    """Whom a chain of waits ends at; None for a circle."""
+    passed: set[int] = set()
+    while rank in waits and rank not in passed:
+        passed.add(rank)
+        rank = waits[rank]
+    return None if rank in passed else rank
+
+
 def _they_match(case: Case, circle: Circle) -> bool:
     """A send and the recv that belongs to it: they wait for the network, not for each other."""
     sits = sitting(case)
@@ -84,11 +116,36 @@ def _others(case: Case, members: list[int]) -> tuple[int, ...]:
 
 
 def _past(case: Case, members: list[int]) -> int | None:
+    """Of two ranks the one that is further on: by the steps that they have made, else by where they are in the code."""
     if len(members) != 2 or not set(members) <= set(case.stacks):
         return None
     one, other = members
-    order = _compare(_path(case.stacks[one]), _path(case.stacks[other]))
+    paths = _path(case.stacks[one]), _path(case.stacks[other])
+    order = _compare(*paths)
+    sits = sitting(case)
+    mine, theirs = sits[one].number("step"), sits[other].number("step")
+    if mine and theirs:
+        # A rank cannot end a step whose messages are due. With several optimizers one step counts as many.
+        ahead = mine - theirs
+        order = order if ahead == 0 else ahead if abs(ahead) == 1 and _same_function(*paths) else 0
+    elif _comes_round(case, *paths):
+        return None
     return None if order == 0 else one if order > 0 else other
+
+
+def _same_function(mine: list[Frame], theirs: list[Frame]) -> bool:
+    """Whether the ranks run the same loop: they part in a function that one line called."""
+    return len(mine) > 1 and len(theirs) > 1 and mine[0] == theirs[0]
+
+
+def _comes_round(case: Case, mine: list[Frame], theirs: list[Frame]) -> bool:
+    """Whether a loop holds both places: then the lower line may be that of an earlier round."""
+    for a, b in zip(mine, theirs, strict=False):
+        if (a.file, a.function) != (b.file, b.function):
+            return False
+        if any(loop.holds(a.line) and loop.holds(b.line) for loop in case.loops.get(a.file, ())):
+            return True
+    return False
 
 
 def _receivers_of_two_kinds(case: Case, members: list[int]) -> bool:

@@ -18,6 +18,7 @@ Shape = Literal[
     "added",  # issued an operation that the others did not
     "alone",  # waits in an operation that all others have no part in, and they don't wait for it
     "left-loop",  # went on to code behind the loop in which the others still are
+    "left-messages",  # waits in a collective while the others wait for messages of it
     "swapped",  # issued two operations of one group in the other order
     "crossed",  # used two groups in the other order
     "size",  # same operation, other element count

@@ -18,6 +18,12 @@ _TOOLS = re.compile(
     r"|py-?spy|stacks?|gdb|env\b",
     re.IGNORECASE,
 )
+_TOOL_FIRST = re.compile(
+    r"(dmesg|kern(?:el)?(?:[_-]?log)?|journal(?:ctl)?|syslog|nvidia-smi|ibstat|ethtool)[_-](?=\w)", re.IGNORECASE
+)
+_TOOL_LAST = re.compile(
+    r"[_-](dmesg|kern(?:el)?(?:[_-]?log)?|journal(?:ctl)?|syslog|nvidia-smi|ibstat|ethtool)$", re.IGNORECASE
+)
 _NUMBER = re.compile(r"\d+")
 _NO_HOST = re.compile(
     r"(?:.*[_.-])?(?:rank|local|global|gpu|cuda|device|step|epoch|iter\w{0,8}|default|trainer|task|proc\w{0,4}|part|logs?"
@@ -47,6 +53,10 @@ def hosts_of_files(sources: Iterable[str], named: Collection[str]) -> dict[str, 
 def _parted(label: str) -> tuple[Place, str]:
     folder, _, name = label.rpartition("/")
     stem, _, kind = name.partition(".")
+    if tool := _TOOL_FIRST.match(stem):  # `dmesg_n0111.txt`
+        return (folder, stem[tool.end() :]), f"{tool[1]}.{kind}"
+    if tool := _TOOL_LAST.search(stem):  # `n0111-dmesg.txt`
+        return (folder, stem[: tool.start()]), f"{tool[1]}.{kind}"
     return (folder, stem), kind
 
 

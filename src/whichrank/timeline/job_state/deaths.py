@@ -122,17 +122,17 @@ def _timed_out(case: Case, death: Death) -> bool:
 
 def first_to_end(case: Case) -> Death | None:
     """The process that ended by itself, and not out of a wait, before all others did, as the watcher saw it."""
-    seen = sorted(
-        ((d.sign.time_ns, bool(d.sign.event.number("waiting")), d)
-         for d in deaths(case)
-         if d.sign.event is not None and d.sign.event.text("by") == "whichrank" and d.sign.time_ns is not None),
-        key=lambda row: row[0],
-    )  # fmt: skip
-    if len(seen) < 2 or len({death.sign.host for _, _, death in seen}) > 1:
+    ended = _ended_by_agent(case)
+    watched = [e for e in events(case, "process_exit") if e.text("by") == "whichrank" and e.time_ns is not None]
+    told = [(event, death) for event in watched if (death := _death(case, event, rank_of(case, event), ended))]
+    if len(told) < 2 or len({death.sign.host for _, death in told}) > 1:
         return None
-    (at, waiting, first), (then, _, _) = seen[:2]
+    (event, first), (following, _) = sorted(told, key=lambda row: row[0].time_ns or 0)[:2]
+    at, then = event.time_ns or 0, following.time_ns or 0
+    left_earlier = any((left.time_ns or at) <= at for left in events(case, "process_left"))
     by_itself = first.code is not None and 0 < first.code < 128 and not first.by_launcher
-    return first if by_itself and not waiting and then - at > _APART_NS else None
+    waiting = bool(event.number("waiting"))
+    return first if by_itself and not waiting and not left_earlier and then - at > _APART_NS else None
 
 
 def left_to_crash(case: Case) -> tuple[int, ...]:

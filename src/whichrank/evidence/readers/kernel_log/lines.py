@@ -47,6 +47,10 @@ _AER_SHORT = re.compile(
     rf"({_BUS}): AER: (?:Multiple )?(Corrected|Correctable|Uncorrected|Uncorrectable)"
     r"(?: \((Non-Fatal|Fatal)\))? error (?:message )?received"
 )
+_PCIE_LIMITED = re.compile(
+    rf"({_BUS}): (\d{{1,6}})(?:\.\d{{1,6}})? Gb/s available PCIe bandwidth, limited by "
+    rf"([\d.]{{1,6}} GT/s PCIe x\d{{1,2}} link(?: at {_BUS})?) \(capable of (\d{{1,6}})"
+)
 # amdgpu, with the GPU's address before each line: `[gfxhub0] no-retry page fault (…`, then the status; whose it was
 # stands in the first line, in newer kernels on a line of its own.
 _PAGE_FAULT = re.compile(
@@ -188,6 +192,13 @@ def _aer(text: str) -> Told | None:
     return Told("pcie_error", {"severity": severity, "what": match[0][len(match[1]) + 2 :][:160]}, match[1])
 
 
+def _pcie_limited(text: str) -> Told | None:
+    match = _PCIE_LIMITED.search(text)
+    if not match:
+        return None
+    return Told("pcie_limited", {"gbps": int(match[2]), "able_gbps": int(match[4]), "what": match[3]}, match[1])
+
+
 def _oom(text: str) -> Told | None:
     if table := _OOM_TABLE.search(text):
         inside = "MEMCG" in table[1]
@@ -297,6 +308,7 @@ MATCHERS: tuple[tuple[bytes, Match], ...] = (
     (b"PCIe Bus Error", _aer),
     (b"error received", _aer),
     (b"error message received", _aer),
+    (b"available PCIe bandwidth, limited", _pcie_limited),
     (b"ill process", _oom),
     (b"illed process", _oom),
     (b"oom-kill:constraint", _oom),

@@ -1,24 +1,26 @@
 """A rank waits in a send or recv that its peer never matches, by the calls that they recorded.
 
 ## What it finds
-Two ranks that wait for each other's messages, one of them in an earlier part of the program than the other, where no
-recorder holds messages.
+Two ranks that wait for each other's messages, one of them in an earlier part of the program than the other, or ranks
+that wait for a message of one that has gone on to a collective, where no recorder holds messages.
 
 ## Why it happens
 A skipped micro-batch on one stage, a schedule that differs between stages, a wrong peer.
 
 ## How it decides
-Processes under `whichrank run` record which peer they send to or receive from. Where two wait for each other, and in a
-function that both are in one has gone on to a later call, that one has passed the place where it should have posted
-its half. Where both receive, each in a function of its own (a server and its client), a message was left out, and
-either may have done it: both are candidates.
+Processes under `whichrank run` record which peer they send to or receive from. Where two wait for each other, and one
+of them has made more optimizer steps, or in the same step has gone on to a later call of a function that both are in,
+that one has passed the place where it should have posted its half. Where one waits in a collective, and all that have
+not come to it wait for its message, directly or one after the other, that one has left the exchange. Where both
+receive, each in a function of its own (a server and its client), a message was left out, and either may have done it:
+both are candidates.
 
 ## Example
 Rank 3 is in `recv from rank 2` in `forward`; rank 2 has gone on to `backward` and is in `recv from rank 3`.
 
 ## Limits
-Which part of a program is the later one is read off the lines of a function that both ranks are in: a loop that has
-come round again would be read the wrong way.
+In a loop whose rounds nothing counts (no optimizer steps), either of two ranks may be a round ahead: both are
+candidates.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import point_to_point
 from whichrank.timeline.collectives.point_to_point import Circle
+from whichrank.timeline.collectives.trouble import Trouble
 
 CODE = "COLL132"
 CAUSE = "p2p-unmatched"
@@ -39,7 +42,33 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return NotEvaluated("per-rank send/recv peers (whichrank run)")
     circles = point_to_point.circles(case)
     found = [_finding(case, circle, circle.past) for circle in circles if circle.past is not None]
-    return found + [_lost(case, circle) for circle in circles if circle.lost]
+    found += [_lost(case, circle) for circle in circles if circle.lost]
+    return found + [_left(case, trouble) for trouble in case.troubles if trouble.shape == "left-messages"]
+
+
+def _left(case: Case, trouble: Trouble) -> Finding:
+    sits = point_to_point.sitting(case)
+    (rank,) = trouble.ranks
+    waiting = tuple(sorted(sits))
+    first = next(other for other in waiting if sits[other].number("whom") == rank)
+    places = (case.activities[each].place for each in (rank, first))
+    return Finding(
+        code=CODE,
+        cause=CAUSE,
+        category="hang",
+        severity="error",
+        confidence=0.75,
+        subject=Subject(ranks=(rank,), code=tuple(place for place in places if place)),
+        message=(
+            f"{wording.who(case, first).capitalize()} waits in {point_to_point.told(sits[first])}, but "
+            f"{wording.who(case, rank)} has gone on to {case.activities[rank].collective}: a message was left out."
+        ),
+        evidence=wording.sat(case, (first, rank)),
+        victims=waiting,
+        onset_ns=wording.onset(case, trouble),
+        alternatives=(Alternative("uneven-inputs", 0.2, "it may have had fewer batches than the others"),),
+        fix=fix(CAUSE),
+    )
 
 
 def _finding(case: Case, circle: Circle, past: int) -> Finding:

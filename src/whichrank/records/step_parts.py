@@ -1,0 +1,20 @@
+"""How much of a step went by before its data was there, as training loops print it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StepParts:
+    """The data time and the step time of one rank in one file, added up over its lines."""
+
+    source: str
+    rank: int | None
+    step_s: float
+    data_s: float
+    count: int
+    """Lines."""
+    line: int
+    quote: str
+    """The last of them."""

@@ -1,0 +1,64 @@
+"""By the times that the training loop prints, steps wait for data.
+
+## What it finds
+Training loops that spend a large part of each step before its data is there.
+
+## Why it happens
+Too few loader workers, slow storage, decoding or tokenising on the fly, a cold cache.
+
+## How it decides
+Many loops print the time of a step and the part of it that was spent on data (`Time 0.78 (2.77)  Data 0.01 (1.20)`,
+`time: 0.35, data_time: 0.20`). Where that is 40 % or more on a rank, over several steps, the data holds the step up;
+the means in parentheses are taken where there are any.
+
+## Example
+`Epoch: [1][200/5004]  Time 0.912 (0.944)  Data 0.611 (0.630)`
+
+## Fix
+More workers, prefetching, pinned memory, data closer to the host.
+
+## Limits
+A loop that measures its data time around an asynchronous step counts the wait for the GPU as data time of the next.
+"""
+
+from __future__ import annotations
+
+from whichrank.facts.fixes import fix
+from whichrank.model.evidence import Ref
+from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.rules import wording
+from whichrank.timeline.case import Case
+
+CODE = "SLOW113"
+CAUSE = "input-bound"
+_LEAST, _CLEAR = 0.4, 0.6
+_LINES = 3
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.step_parts:
+        return NotEvaluated("data times of steps in the output")
+    # A mean stands for many steps, however many lines of it there are.
+    enough = [parts for parts in case.step_parts if parts.count >= _LINES or "(" in parts.quote]
+    worst = max(enough, key=lambda parts: parts.data_s / parts.step_s, default=None)
+    if worst is None or worst.data_s / worst.step_s < _LEAST:
+        return []
+    share = worst.data_s / worst.step_s
+    who = f"{wording.who(case, worst.rank).capitalize()} spends" if worst.rank is not None else "The steps spend"
+    return [
+        Finding(
+            code=CODE,
+            cause=CAUSE,
+            category="slow",
+            severity="warning",
+            confidence=0.72 if share >= _CLEAR else 0.6,
+            subject=Subject(),
+            message=(
+                f"{who} {share:.0%} of the step time waiting for data "
+                f"({worst.data_s / worst.count:.3g} of {worst.step_s / worst.count:.3g} s)."
+            ),
+            evidence=(Ref(worst.source, f"line {worst.line}", worst.quote[:400], worst.rank),),
+            alternatives=(Alternative("storage-stall", 0.15, "the storage behind the data may be slow"),),
+            fix=fix(CAUSE),
+        )
+    ]
