@@ -474,7 +474,9 @@ def fsdp1(run: Run) -> None:
     import torch
     from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
 
-    model = FullyShardedDataParallel(mlp(19), sharding_strategy=ShardingStrategy.NO_SHARD, device_id=None)
+    model = FullyShardedDataParallel(
+        mlp(19), sharding_strategy=ShardingStrategy.NO_SHARD, device_id=torch.device("cpu")
+    )
     adam = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for step in range(STEPS):
         adam.zero_grad()
@@ -577,6 +579,8 @@ def run_one(guard: Any, program: str, fault: str, bad: int, at: int) -> dict[str
 
 
 def judged(found: dict[str, Any], truth: Truth | None) -> bool:
+    if found["exit_code"]:
+        return False
     if truth is None:
         return found["cause"] in ("unknown", "healthy", "", None) and not found["ranks"] and not found["candidates"]
     named = sorted({*found["ranks"], *found["candidates"]})

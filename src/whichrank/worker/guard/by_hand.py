@@ -11,10 +11,10 @@ STILL = 8
 
 
 class ByHand:
-    """Stands in for an optimizer: the parameters that got gradients, and when they were written to."""
+    """Stands in for an optimizer: the parameters that are trained, and when they were written to."""
 
     def __init__(self, roots: list[Any]) -> None:
-        found = {id(p): p for root in roots for p in root.parameters() if p.requires_grad and p.grad is not None}
+        found = {id(p): p for root in roots for p in root.parameters() if p.requires_grad}
         self.param_groups: list[dict[str, Any]] = [{"params": list(found.values())}]
         self.state: dict[Any, Any] = {}
         self._still = 0
