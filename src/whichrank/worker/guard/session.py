@@ -123,6 +123,9 @@ class Guard:
         if self.idle or not self.on:
             return
         watched = self.watched.get(id(optimizer))
+        if watched is not None and not watched.count and not watched.roots:
+            del self.watched[id(optimizer)]  # found while modules held whole parameters, not the optimizer's shards
+            watched = None
         if watched is None:
             self.find()
             watched = self.watched.get(id(optimizer))
