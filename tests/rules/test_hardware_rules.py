@@ -378,6 +378,29 @@ def test_a_narrow_link_among_others(tmp_path):
     assert (finding.confidence, "width 8 of 16" in finding.message) == (0.8, True)
 
 
+LIMITED = (
+    "[Tue Sep  2 04:11:12 2025] mlx5_core 0000:3b:00.0: "
+    "31.504 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x4 "
+    "link at 0000:3a:02.0 (capable of 504.112 Gb/s with 32.0 GT/s PCIe x16 link)\n"
+)
+WIDE = (
+    "[Tue Sep  2 04:11:12 2025] mlx5_core 0000:3b:00.0: "
+    "504.112 Gb/s available PCIe bandwidth (32.0 GT/s PCIe x16 link)\n"
+    "[Tue Sep  2 04:11:14 2025] mlx5_core 0000:3b:00.0 ens3np0: Link up\n"
+)
+
+
+@pytest.mark.parametrize(("others", "sure"), [(WIDE, 0.75), (LIMITED, 0.4)])
+def test_an_adapter_on_a_narrow_link(tmp_path, others, sure):
+    """Where every host says so, they may be built so."""
+    put(tmp_path, "dmesg_ldn-g04.txt", others)
+    put(tmp_path, "dmesg_ldn-g05.txt", LIMITED)
+    finding = one(tmp_path, "PCIE151")
+    assert (finding.confidence, finding.category) == (sure, "slow")
+    assert "31 of 504 Gb/s" in finding.message
+    assert finding.subject.hosts == ("ldn-g05",)
+
+
 def test_memory_errors_that_were_added(tmp_path):
     job(tmp_path, FAILED)
     smi(tmp_path, "node8/before.txt")

@@ -89,3 +89,40 @@ def test_causes_that_are_not_close_enough_are_listed(tmp_path):
     found = verdict(tmp_path, "memory of the device was lost while the driver and the kernel differ\n")
     assert found.cause == "unknown"
     assert found.alternatives
+
+
+def averages(data, whole, ranks=(None,)):
+    """Lines of the ImageNet example: the value of the step, and in parentheses the mean."""
+    return "".join(
+        f"{'' if rank is None else f'[GPU rank {rank}] '}Epoch: [1][{step}/5004]\tTime {whole - 0.2:.3f} ({whole:.3f})"
+        f"\tData {data / 10:.3f} ({data:.3f})\tLoss 6.9 (6.9)\n"
+        for step in range(0, 100, 10)
+        for rank in ranks
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        averages(0.63, 0.94),
+        averages(1.2, 2.77, ranks=(0, 1, 2)),
+        "".join(f"iter {n}/9000  time: 0.51, data_time: 0.33, loss: 2.1\n" for n in range(10)),
+        "".join(f"[{n}/9000] step_time=0.51s data_time=0.33s loss=2.1\n" for n in range(10)),
+    ],
+)
+def test_steps_that_wait_for_data(tmp_path, text):
+    found = verdict(tmp_path, text)
+    assert (found.category, found.cause) == ("slow", "input-bound")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        averages(0.05, 0.94),
+        "iter 1/9000  time: 0.51, data_time: 0.33, loss: 2.1\n",
+        "".join(f"iter {n}/9000  time: 0.51, data_time: 0.02, loss: 2.1\n" for n in range(10)),
+        "data: 0.9 of the corpus\ntime: 0.9\n" * 10,
+    ],
+)
+def test_steps_that_do_not(tmp_path, text):
+    assert verdict(tmp_path, text).cause != "input-bound"

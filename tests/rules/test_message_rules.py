@@ -58,6 +58,7 @@ RAS = (
 FIRE: list[tuple[str, str, texts.Files]] = [
     ("SLOW206", "taskset", {"a.txt": "".join(f"pid {1993574 + n}'s current affinity list: 0\n" for n in range(4))}),
     ("SLOW206", "OpenMP", {"a.txt": "".join(f"OMP: Info #250: KMP_AFFINITY: pid {47242 + n} tid {47242 + n} thread 0 bound to OS proc set 0\n" for n in range(4))}),
+    ("NETI210", "the host's own name", {"a.log": "RuntimeError: Gloo connectFullMesh failed with [../pair.cc:144]\n  timed out connecting: SO_ERROR: Connection refused, remote=[127.0.1.1]:40213\n"}),
     ("NETI201", "gloo on loopback", {"a.log": "RuntimeError: Gloo connectFullMesh failed with [../pair.cc:144]\n  timed out connecting: SO_ERROR: Connection refused, remote=[127.0.0.1]:40213\n"}),
     ("NETI201", "nccl on a bridge address", {"a.log": warn("socketStartConnect: Connect to 172.17.0.3<43617> failed : Connection refused")}),
     ("NETI201", "link-local bootstrap", {"a.log": info("Bootstrap : Using tun0:fe80::1%tun0<0>")}),

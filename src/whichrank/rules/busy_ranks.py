@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.trial import Complaint
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -35,9 +36,8 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
     hints = known_messages.of_cause(case, claim.cause, ("hint",))
     raised = () if _cut_off(case) else _RAISED
     told = [s.sign for s in hints if waiting or s.id in raised or _TROUBLE.search(s.sign.text)]
-    said = [c for c in case.complaints if c.phase == claim.cause and c.category == "hang"]
-    if not told and _one_phase(case):
-        told += [Statement(c.ref.quote, c.ref) for c in said]
+    if not told:
+        told += [Statement(c.ref.quote, c.ref) for c in _of_one_phase(case) if c.phase == claim.cause]
     if claim.cause == "rank-stuck-in-preprocessing" and (waiting or told):
         told += [Statement(clue.ref.quote, clue.ref) for clue in case.clues if clue.kind == "between_barriers"]
     last = _last(case, waiting)
@@ -51,9 +51,10 @@ def judge(case: Case, claim: Claim, tell: str) -> list[Finding] | NotEvaluated:
     return [building.found(case, claim, signs, tell.format(who=who, what=what), _sure(case, claim, mine, told), ranks)]
 
 
-def _one_phase(case: Case) -> bool:
-    """Whether all that people say of where it stands still is about one part of the job."""
-    return len({c.phase for c in case.complaints if c.phase is not None and c.category == "hang"}) == 1
+def _of_one_phase(case: Case) -> list[Complaint]:
+    """What people say of where it stands still or takes long, where all of that is about one part of the job."""
+    told = [c for c in case.complaints if c.phase is not None and c.category in ("hang", "slow")]
+    return told if len({complaint.phase for complaint in told}) == 1 else []
 
 
 def _who(case: Case, mine: list[KnownMessage]) -> tuple[int, ...]:

@@ -77,9 +77,10 @@ def test_words_of_people_count_in_short_texts_only(tmp_path):
     assert read(tmp_path, f"node7:1:2 [0] NCCL INFO {words}", "nccl.log") == []
 
 
-def test_code_and_documents_are_no_evidence(tmp_path):
+def test_code_is_no_evidence_and_of_documents_what_was_printed(tmp_path):
     assert read(tmp_path, f'raise RuntimeError("{WARNING}")\n', "train.py") == []
-    assert read(tmp_path, WARNING, "notes.md") == []
+    assert len(read(tmp_path, WARNING, "notes.md")) == 1, "people paste without a fence"
+    assert read(tmp_path, f"The page on errors explains {WARNING}", "notes.md") == []
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"\0" * 100, b"Got completion", b"\n" * 100_000, b"\xc3(" * 5000])

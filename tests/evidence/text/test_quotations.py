@@ -22,6 +22,10 @@ def quoted(text):
         ("{noformat}\nNCCL WARN x\n{noformat}\n", [1]),
         ("<pre>\nNCCL WARN x\n</pre>\nit fails\n", [1]),
         ("like this:\n\n    NCCL WARN x\n", [2]),
+        ("I get\nnode1:7:9 [0] misc/socket.cc:50 NCCL WARN x\nfor an hour\n", [1]),
+        ("`[0] NCCL WARN x\n[1] NCCL WARN y`\n", [0, 1]),
+        ("and then\n[rank3]: RuntimeError: x\n2025-01-01 10:00:00 step 3\n", [1, 2]),
+        ("Traceback is what I get\nThe RuntimeError: is new\n", []),
         ("`NCCL WARN x` is what it says\n", []),
     ],
 )

@@ -109,7 +109,8 @@ def _ended(
     rank, pid, host = who
     code, number = how
     # Who comes to the end of its script without an exception left by its own decision, whatever it did a moment before.
-    left = row.get("phase") == "ended" and not row.get("error")
+    # By 1 also the processes of torch.multiprocessing end that have put their exception into a queue.
+    left = row.get("phase") == "ended" and not row.get("error") and code is not None and code > 1
     data: dict[str, Value] = {"by": "whichrank", "waiting": int(row.get("waiting") is True and not left)}
     if left:
         data["how"] = "sys.exit"

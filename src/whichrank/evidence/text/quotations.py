@@ -12,7 +12,7 @@ _OPENED, _CLOSED = (b"<pre", b"<code"), (b"</pre", b"</code")
 _INDENTED = (b"    ", b"\t")
 _HEAD = 160
 _PRINTED = re.compile(
-    rb"[\s>`]{0,8}(?:"
+    rb"[\s>]{0,8}(?:`(?![^`]*`))?(?:"
     rb"(?:[\w.-]{1,60}:\d{1,10}:\d{1,10} )?(?:\[-?\d{1,4}\] )?(?:[\w/.-]{1,60}\.(?:cc|cu|h|cpp):\d{1,6} )?"
     rb"NCCL (?:INFO|WARN)\b"
     rb"|\[(?:default)?rank ?\d{1,6}\]:|\[[EWIF]\d{0,4} ?[\d:. ]{0,24} ?\w{1,40}\.cpp:\d"

@@ -1,8 +1,7 @@
-"""A host name can't be resolved, or resolves to loopback.
+"""A host name can't be resolved.
 
 ## What it finds
-Name look-ups that failed when ranks looked for the store, the rendezvous or each other, and hosts whose own name leads
-to loopback.
+Name look-ups that failed when ranks looked for the store, the rendezvous or each other.
 
 ## Why it happens
 A short name that only one network knows, a missing entry in `/etc/hosts`, a name service that is down or not yet
@@ -11,7 +10,6 @@ ready in a fresh pod.
 ## How it decides
 The resolver's own error in torch's, Python's or NCCL's words, on processes that made no process group later. Gloo
 looks its own host's name up where no interface is given: it says `rp != nullptr. Unable to find address for` a name.
-An address 127.0.1.1 that a rank announces is what Debian writes into `/etc/hosts` for the host's own name.
 
 ## Example
 `The IPv6 network addresses of (node0, 29500) cannot be retrieved (gai error: -2 - Name or service not known).`
@@ -20,7 +18,7 @@ An address 127.0.1.1 that a rank announces is what Debian writes into `/etc/host
 Use a name that resolves on every host, or an address; check `getent hosts NAME` on the host that failed.
 
 ## Limits
-A name that resolves to the wrong address, other than loopback, gives no such error.
+A name that resolves to the wrong address gives no such error.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import known_messages, statements
+from whichrank.timeline.job_state import statements
 from whichrank.timeline.network import interface_names
 
 CODE = "NETI101"
@@ -42,6 +40,8 @@ _WORDS = (
     "gai error", "gaierror", "Name or service not known", "name resolution", "nodename nor servname",
     "getaddrinfo error", "No address associated with hostname",
 )  # fmt: skip
+_LOOPBACK = "[127.0.1.1]"
+"""A name that resolves, to loopback, is another rule's."""
 _NAME = re.compile(r"addresses of \(([^,)]{1,253}), \d{1,5}\)")
 _FIX = (
     "Use a name that every host resolves, or the address itself, in MASTER_ADDR and --rdzv-endpoint.",
@@ -52,9 +52,6 @@ _GLOO_FIX = (
     "Or let the host's own name lead to an address of this host: /etc/hosts, or the cluster's name service.",
 )
 
-_LOOPBACK = Claim(CODE, CAUSE, fix=tuple(reversed(_GLOO_FIX)), blames="host")
-_SAYS_LOOPBACK = "A host's own name resolves to loopback, and its ranks announce that address: {what}."
-
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
@@ -62,9 +59,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     told = [s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") == "dns"]
     gloo = [s for s in statements.said(case, "Unable to find address for") if interface_names.host_name(s)]
     said = [*told, *statements.said(case, *_WORDS), *gloo]
-    if not said and (loopback := known_messages.seen(case, "gloo-own-name-loopback")):
-        return [building.tell_of(case, _LOOPBACK, _SAYS_LOOPBACK, loopback, known_messages.sure(loopback))]
-    said += statements.beside(said, statements.known(case, CAUSE))
+    said += [s for s in statements.beside(said, statements.known(case, CAUSE)) if _LOOPBACK not in s.text]
     signs = [s for s in said if not statements.went_on(case, s)]
     signs = statements.first_to_fail(signs)
     if not signs:
