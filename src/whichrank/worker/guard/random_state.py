@@ -10,7 +10,11 @@ import torch
 
 def digest(device: Any) -> str:
     """Of the CPU's generator, and of the device's; nothing is drawn, and the device is not waited for."""
-    total = binascii.crc32(memoryview(torch.get_rng_state().numpy()))
+    total = _sum(torch.get_rng_state())
     if device.type == "cuda" and torch.cuda.is_initialized():
-        total = binascii.crc32(memoryview(torch.cuda.get_rng_state(device).numpy()), total)
+        total = _sum(torch.cuda.get_rng_state(device), total)
     return f"{total:08x}"
+
+
+def _sum(state: Any, before: int = 0) -> int:
+    return binascii.crc32(memoryview(state.numpy()), before)
