@@ -166,6 +166,7 @@ class Guard:
             if by_hand.parameters and not found.optimizers:
                 self._by_hand = by_hand
                 self._watch(by_hand, found)
+                self.watched[id(by_hand)].count = PASSES - 1  # the updates so far
 
     # -- what is there
 

@@ -39,7 +39,7 @@ class Watched:
         self.gradients = Gradients(self.parameters, replicas.ddp)
         self.batch = Batch()
         self.count = self.stepped = 0
-        self.joined = False
+        self.joined = self._started = False
         self._on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters)
         self.layout: Layout | None = None
         self._shape: tuple[int, int] = (-1, -1)
@@ -83,7 +83,8 @@ class Watched:
     def before_step(self) -> None:
         if self.gradients.pending:
             self.gradients.look()
-        if not self.count:
+        if not self._started:
+            self._started = True
             self.everything("start")
         if not self.gradients.sharded:
             self.replays.before_step(self.count, self.gradients.norms)
