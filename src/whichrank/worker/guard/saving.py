@@ -104,7 +104,8 @@ def _sampled(guard: Guard, sampler: Any) -> None:
         name: getattr(sampler, name, None) for name in ("num_replicas", "rank", "epoch", "seed", "shuffle", "drop_last")
     }
     size = len(sampler.dataset) if hasattr(sampler.dataset, "__len__") else None
-    guard.queue.append(({"t": "sampler", "size": size, "at": _place(), **said}, {}, None))
+    step = max((watched.count for watched in guard.watched.values()), default=0)
+    guard.queue.append(({"t": "sampler", "s": step, "size": size, "at": _place(), **said}, {}, None))
 
 
 def _place() -> str:
