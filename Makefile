@@ -13,7 +13,9 @@ DEV := $(VENV)/.dev-installed
 EXAMPLE := examples/skipped_collective
 REPORT := demo-report.md
 SCORE := score
-WORKERS := 3
+WORKERS := 5
+# Compiled modules are kept, whatever the shell says: every process of a test would compile them again.
+export PYTHONDONTWRITEBYTECODE :=
 SHARED := $(or $(WHICHRANK_SHARED),../shared)
 CASES := $(addprefix tests/samples/,drills_nccl.tar.xz nccl_faults.tar.gz recorded_cases.tar.xz \
     logs_round_2.tar.xz logs_round_3.tar.xz) $(wildcard tests/samples/drills_gloo*.tar.xz $(SHARED)/cases/incidents)
@@ -47,9 +49,12 @@ demo: $(TOOL)
 	@$(BIN)/whichrank diagnose $(EXAMPLE) --quiet --format markdown --output $(REPORT) || test $$? -eq 1
 	@echo && echo "The same as a ticket: $(REPORT)"
 
-check: lint types imports quick
+# Types and import contracts need one core each: they run beside the tests.
+check: lint
+	@$(MAKE) --no-print-directory -j 3 types imports quick
 
-test: lint types imports system unit
+test: lint system
+	@$(MAKE) --no-print-directory -j 3 types imports unit
 
 # Programs of the system that some tests use for real.
 system:
@@ -66,10 +71,12 @@ imports: $(DEV)
 	$(BIN)/lint-imports
 
 quick: $(DEV)
-	$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile -m "not job and not bars" $(TESTS)
+	@$(BIN)/python -m compileall -q src/whichrank
+	$(BIN)/python -m pytest -q -rs -n 3 --dist loadfile --no-loadscope-reorder -m "not job and not bars" $(TESTS)
 
 # Many tests wait for real jobs: some files run at once. tests/conftest.py says which tests may run again.
 unit: $(DEV)
+	@$(BIN)/python -m compileall -q src/whichrank
 	$(BIN)/python -m pytest -q -rsR -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not bars" $(TESTS)
 
 # The repeated and the long measurements behind the figures in the documents.

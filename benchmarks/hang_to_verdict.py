@@ -3,11 +3,15 @@
 A rank that sleeps, is stopped, holds the interpreter, skips a collective, waits for a lock, or goes round in a loop; in
 steady state. Medians and worst of each kind and of all.
 
-python benchmarks/hang_to_verdict.py [RUNS OF EACH KIND]
+python benchmarks/hang_to_verdict.py [RUNS OF EACH KIND] [--results FILE] [--seconds S]
+
+20 runs of each kind take an hour. With --results they may be made in pieces: each call goes on where the one before has
+stopped, which is after S seconds.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -17,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -95,24 +99,43 @@ def told(name: str, values: list[float]) -> str:
 
 
 def main() -> int:
-    each = int(sys.argv[1]) if len(sys.argv) > 1 else EACH
-    runs = []
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("each", type=int, nargs="?", default=EACH)
+    parser.add_argument("--results", type=Path, help="where runs are kept, and found again")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no other run after this time")
+    given = parser.parse_args()
+    began, runs = time.monotonic(), kept(given.results)
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(each * len(FAULTS)):
-            fault = list(FAULTS)[number % len(FAULTS)]
-            run = one(fault, Path(folder) / str(number))
+        for number in range(len(runs), given.each * len(FAULTS)):
+            if time.monotonic() - began > given.seconds:
+                break
+            run = one(list(FAULTS)[number % len(FAULTS)], Path(folder) / str(number))
             runs.append(run)
-            right = "right" if run.right else "WRONG"
-            print(f"{fault:6} suspect {run.suspect_s:5.1f} s, verdict {run.verdict_s:5.1f} s later, {right}: ", end="")
-            print(f"{run.cause} {run.ranks}  (load {os.getloadavg()[0]:.1f})", flush=True)
+            show(run)
+            if given.results is not None:
+                with given.results.open("a") as stream:
+                    print(json.dumps(asdict(run)), file=stream)
             time.sleep(1)
     for fault in FAULTS:
-        print(told(fault, [run.total_s for run in runs if run.fault == fault]), "from the hang to its verdict")
+        if values := [run.total_s for run in runs if run.fault == fault]:
+            print(told(fault, values), f"from the hang to its verdict ({len(values)} runs)")
     totals = [run.total_s for run in runs]
     right = sum(run.right for run in runs)
     print(told("all", totals), f"(wanted: {MEDIAN_S:.0f} and {WORST_S:.0f})")
     print(f"right cause and rank: {right} of {len(runs)}")
     return 0 if statistics.median(totals) <= MEDIAN_S and max(totals) <= WORST_S and right == len(runs) else 1
+
+
+def kept(results: Path | None) -> list[Run]:
+    if results is None or not results.exists():
+        return []
+    return [Run(**json.loads(line)) for line in results.read_text().splitlines()]
+
+
+def show(run: Run) -> None:
+    right = "right" if run.right else "WRONG"
+    print(f"{run.fault:6} suspect {run.suspect_s:5.1f} s, verdict {run.verdict_s:5.1f} s later, {right}: ", end="")
+    print(f"{run.cause} {run.ranks}  (load {os.getloadavg()[0]:.1f})", flush=True)
 
 
 if __name__ == "__main__":

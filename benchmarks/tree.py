@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any, ClassVar
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
@@ -32,7 +33,7 @@ import msgspec  # noqa: E402
 from tests.evidence.summary import many_ranks  # noqa: E402
 from tests.run.simulated_nodes import Job, SimulatedWatcher, follow, lead  # noqa: E402
 from tests.run.watched import free_port  # noqa: E402
-from whichrank.run.nodes import tree, wire  # noqa: E402
+from whichrank.run.nodes import node_tree, wire  # noqa: E402
 from whichrank.run.nodes.all_nodes import AllNodes  # noqa: E402
 from whichrank.run.nodes.condensing import condensed, count_of  # noqa: E402
 from whichrank.run.nodes.leader import FAN_IN  # noqa: E402
@@ -55,7 +56,7 @@ def prepared(folder: Path, per_node: int) -> None:
             if source.exists():
                 shutil.copy(source, draft / source.name)
 
-    tree._reduce = reduce  # noqa: SLF001
+    node_tree._reduce = reduce  # noqa: SLF001
 
 
 def pretend(given: argparse.Namespace) -> int:
@@ -118,6 +119,20 @@ class Branch(AllNodes):
         self.link.following.post(Snapshot([*rows_of(ranks), row], below=below), urgent=urgent)
 
 
+class Timed(AllNodes):
+    """The root's side, which notes when evidence was asked for and when it was there."""
+
+    moments: ClassVar[dict[str, float]] = {}
+
+    def ask(self, what: str, *args: Any, **more: Any) -> str:  # type: ignore[override]
+        self.moments.setdefault(what, time.time())
+        return super().ask(what, *args, **more)  # type: ignore[arg-type]
+
+    def before_verdict(self) -> None:
+        self.moments["there"] = time.time()
+        super().before_verdict()
+
+
 class Heard:
     """Bytes that the root has heard."""
 
@@ -151,7 +166,8 @@ def measure(given: argparse.Namespace, work: Path) -> dict[str, float]:  # noqa:
             shutil.copy(summaries / name, folder / name)
 
     job = Job(given.ranks, evidence=own)
-    root = lead(("127.0.0.1", port), work / "root", job, token, FAN_IN, nodes, per_node=given.per_node)
+    place = "127.0.0.1", port
+    root = lead(place, work / "root", job, token, FAN_IN, nodes, per_node=given.per_node, scope=Timed)
     others = []
     for part in range(given.processes):
         shape = ["branches", "ranks", "per_node", "look"]
@@ -187,19 +203,26 @@ def measure(given: argparse.Namespace, work: Path) -> dict[str, float]:  # noqa:
         _until(lambda: root.record.alarm.level == "confirmed" or root.record.diagnosis is not None, root)
         found["verdict_s"] = time.time() - hung
         found["evidence_mb"] = (heard.count - count) / 1e6
+        found |= {f"{what}_s": at - hung for what, at in Timed.moments.items() if what != "verdict"}
         verdict = root.record.diagnosis.verdict
         sent = len(list((root.record.case_folder() / "nodes").glob("*/*.whichrank")))
         tell(
             f"hang to verdict {found['verdict_s']:.1f} s ({found['evidence_mb']:.1f} MB from {sent} summaries): "
             f"{verdict.cause}, rank {verdict.culprits.ranks[:8]}"
         )
+        tell(
+            "of it: "
+            + ", ".join(f"{name} {found[name]:.1f}" for name in ("look_s", "full_s", "there_s") if name in found)
+        )
+        if verdict.culprits.ranks != (given.ranks // 3,) and not given.summaries:
+            raise SystemExit(f"wrong answer: {verdict.culprits.ranks[:8]}, not {given.ranks // 3}")
         inner = next(node for node in root.nodes.peers.nodes if len(node.below) > 1)
         count = len(inner.below)
         began = time.monotonic()
         everybody(f"kill {inner.name.removeprefix('n')}")
         time.sleep(1.0)
         if given.branches:
-            _until(lambda: tree.orphans(root.nodes.peers.nodes, time.monotonic()), root)
+            _until(lambda: node_tree.orphans(root.nodes.peers.nodes, time.monotonic()), root)
             what = "are reported as lost"
         else:
             _until(lambda: _known(root, inner.name) >= given.ranks - 2 * given.per_node, root)

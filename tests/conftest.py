@@ -14,10 +14,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import together
+from tests.command import run_forked
 
 ROOT = Path(__file__).parent.parent
 
-settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("default", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fuzz", max_examples=20_000, deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
@@ -40,7 +41,17 @@ def command_environment() -> dict[str, str]:
 
 @pytest.fixture
 def whichrank() -> Command:
-    """Run the command in a process of its own."""
+    """Run the command in a child that has its modules already: starting Python costs more than most commands."""
+
+    def run(*arguments: object, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        return run_forked([str(a) for a in arguments], {**command_environment(), **environment}, stdin)
+
+    return run
+
+
+@pytest.fixture
+def whichrank_process() -> Command:
+    """Run the command as a user does, from the start of Python."""
 
     def run(*arguments: object, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -48,7 +59,7 @@ def whichrank() -> Command:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=150,
             env={**command_environment(), **environment},
             check=False,
         )
@@ -77,22 +88,27 @@ SECONDS = "whichrank/seconds"
 _took: Counter[str] = Counter()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`make check` need not load what it leaves out."""
+    skips_jobs = config.option.markexpr.startswith("not job")
+    return True if skips_jobs and collection_path.name in JOB_FOLDERS and collection_path.is_dir() else None
+
+
 def pytest_collection_modifyitems(config, items):
     """Long files begin first, and the short ones run beside them: by what they took the last time, or as marked."""
     size = Counter(item.path for item in items)
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    took = config.cache.get(SECONDS, {}) if hasattr(config, "cache") else {}
-
-    def weight(item):
-        guess = 20.0 + 0.01 * size[item.path] if item.path in slow else 0.0
-        return -took.get(item.nodeid.partition("::")[0], guess)
-
-    items.sort(key=weight)
+    of_jobs = {path for path in size if JOB_FOLDERS & set(path.parts)}
     for item in items:
-        if JOB_FOLDERS & {parent.name for parent in item.path.parents}:
+        if item.path in of_jobs:
             item.add_marker(pytest.mark.job)
         if item.get_closest_marker("job"):
             item.add_marker(pytest.mark.flaky(reruns=RERUNS))
+    guess = Counter({path: 0.01 * count for path, count in size.items()})
+    for name, seconds in (("slow", 20.0), ("job", 10.0)):
+        for path in {item.path for item in items if item.get_closest_marker(name)}:
+            guess[path] += seconds
+    took = config.cache.get(SECONDS, {}) if hasattr(config, "cache") else {}
+    items.sort(key=lambda item: -took.get(item.nodeid.partition("::")[0], guess[item.path]))
 
 
 def pytest_runtest_logreport(report):

@@ -6,8 +6,10 @@ import pkgutil
 import re
 import signal
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -142,13 +144,29 @@ def patterns(*packages: str) -> dict[str, re.Pattern[Any]]:
 def way(where: str, pattern: re.Pattern[Any]) -> Any:
     """How the pattern is used: only from the beginning of a text, where nothing in its package searches with it."""
     module, _, attribute = where.rpartition("[")[0].rpartition(".")
-    package = import_module(module)
-    files = [Path(str(package.__file__))]
-    files += [] if attribute.startswith("_") else sorted(files[0].parents[1].rglob("*.py"))
-    uses = set(re.findall(rf"\b{attribute}\.(\w+)\(", "\n".join(path.read_text(encoding="utf-8") for path in files)))
+    file = Path(str(import_module(module).__file__))
+    uses = _uses(file).get(attribute, set()) if attribute.startswith("_") else _uses_below(file.parents[1])[attribute]
     if uses and uses <= {"match", "fullmatch"}:
         return pattern.match if "match" in uses else pattern.fullmatch
     return pattern.search
+
+
+@cache
+def _uses(file: Path) -> dict[str, set[str]]:
+    """By name the methods that a file calls on it."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, method in re.findall(r"\b(\w+)\.(\w+)\(", file.read_text(encoding="utf-8")):
+        found[name].add(method)
+    return found
+
+
+@cache
+def _uses_below(folder: Path) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for file in sorted(folder.rglob("*.py")):
+        for name, methods in _uses(file).items():
+            found[name] |= methods
+    return found
 
 
 def _inside(value: Any, depth: int = 3) -> Iterator[re.Pattern[Any]]:

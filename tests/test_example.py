@@ -16,8 +16,8 @@ def verdict(whichrank, *arguments):
     return json.loads(done.stdout)
 
 
-def test_the_culprit_is_named_and_the_others_wait(whichrank, example):
-    told = verdict(whichrank, example)
+def test_the_culprit_is_named_and_the_others_wait(whichrank_process, example):
+    told = verdict(whichrank_process, example)
     assert told["verdict"]["category"] == "hang"
     assert told["verdict"]["cause"] == "conditional-collective"
     assert told["verdict"]["culprits"]["ranks"] == [2]

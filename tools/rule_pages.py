@@ -1,14 +1,23 @@
-"""Write docs/rules/ from the docstrings of the rules; --check only says what is out of date."""
+"""Write docs/rules/ from the docstrings of the rules, and what each of them misses first in a case without evidence.
+
+--check only says what is out of date.
+"""
 
 from __future__ import annotations
 
+import csv
 import sys
+from dataclasses import fields
 from inspect import cleandoc
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from whichrank.facts.fixes import with_fix
-from whichrank.flows.discovery import discover_rules
+from whichrank.flows.discovery import ROWS, UNMET, discover_rules
+from whichrank.timeline.case import Case
+from whichrank.timeline.hardware import Hardware
 
 FOLDER = Path(__file__).parent.parent / "docs" / "rules"
 GENERATED = "<!-- Written by `make docs` from the rules' docstrings; edit those. -->\n"
@@ -37,7 +46,57 @@ def pages() -> dict[str, str]:
     return {**written, "README.md": GENERATED + "\n".join(index) + "\n"}
 
 
+class Noted(Case):
+    """A case without evidence that notes which parts of it are read."""
+
+    def __init__(self) -> None:
+        self.__dict__["read"] = []
+        super().__init__(hardware=NotedHardware(self.read))
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OF_CASE:
+            self.__dict__["read"].append(name)
+        return super().__getattribute__(name)
+
+
+class NotedHardware(Hardware):
+    """The same for what hosts say."""
+
+    __slots__ = ("read",)
+
+    def __init__(self, read: list[str]) -> None:
+        super().__init__()
+        self.read = read
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OF_HARDWARE:
+            self.read.append(f"hardware.{name}")
+        return super().__getattribute__(name)
+
+
+_OF_CASE = {field.name for field in fields(Case)} - {"hardware"}
+_OF_HARDWARE = {field.name for field in fields(Hardware)}
+
+
+def unmet() -> str:
+    """A line per rule: its code, its module, what it reads before it gives up, and what it says is missing."""
+    out = StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    for rule in discover_rules():
+        case = Noted()
+        case.read.clear()
+        answer = rule.judge(case)
+        module = rule.__name__ if hasattr(rule, "__file__") else ROWS
+        rows.writerow([rule.CODE, module, " ".join(sorted(set(case.read))), answer.missing])
+    return out.getvalue()
+
+
 def main() -> int:
+    if UNMET.read_text(encoding="utf-8") != unmet():
+        if "--check" in sys.argv[1:]:
+            print(f"{UNMET.name} of the rules is out of date; run: make docs")
+            return 1
+        UNMET.write_text(unmet(), encoding="utf-8")
     wanted = pages()
     there = {file.name: file.read_text(encoding="utf-8") for file in FOLDER.glob("*.md")}
     stale = sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))

@@ -21,6 +21,7 @@ need etcd etcd-server
 need gdb gdb
 need iperf3 iperf3
 need faketime faketime
+need tcpdump tcpdump
 need chromium chromium
 need chromedriver chromium-driver
 need node nodejs

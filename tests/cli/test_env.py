@@ -143,6 +143,7 @@ def test_timeouts_from_gaps():
     assert call("timeouts", "--gap", "step=3s", "--timeout", "600").exit_code == 0
 
 
+@pytest.mark.bars
 def test_quick_on_a_long_script(tmp_path):
     """500 lines within 150 ms of CPU on a quiet machine, the start of Python included; twice that on a busy one."""
     sources = [p for p in sorted(SAMPLES.iterdir()) if p.suffix in {".sh", ".sbatch"}]

@@ -28,9 +28,9 @@ def test_help_names_every_verb_with_its_line(whichrank):
         assert line[:30] in done.stdout
 
 
-def test_every_verb_has_a_command_that_explains_itself(whichrank):
+def test_every_verb_has_a_command_that_explains_itself(whichrank_process):
     for verb in command_line.verbs():
-        done = whichrank(verb, "--help")
+        done = whichrank_process(verb, "--help")
         assert (done.returncode, done.stderr) == (0, "")
         assert "Usage: whichrank" in done.stdout
 
@@ -50,6 +50,7 @@ def test_help_imports_no_verb_and_nothing_heavy():
     assert not loaded & {"numpy", "rich", "msgspec", "torch", "asyncio", "multiprocessing"}
 
 
+@pytest.mark.bars
 def test_help_is_quick():
     def once() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -66,8 +67,8 @@ def test_help_is_quick():
     assert min(once() for _ in range(7)) <= HELP_CPU_S * SLACK
 
 
-def test_version(whichrank):
-    assert whichrank("--version").stdout == f"whichrank {__version__}\n"
+def test_version(whichrank_process):
+    assert whichrank_process("--version").stdout == f"whichrank {__version__}\n"
 
 
 def test_a_verb_of_verbs_by_itself_shows_its_help(whichrank):

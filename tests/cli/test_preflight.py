@@ -98,12 +98,14 @@ def test_copies_of_any_launcher_meet(tmp_path):
     assert said[1][0] == said[2][0] == ""
 
 
+@pytest.mark.job
 def test_run_is_gated(whichrank, tmp_path):
     done = whichrank("run", "--preflight", "--out", tmp_path / "out", "--", sys.executable, "-c", "print('trained')")
     assert done.returncode == 0, done.stderr
     assert "trained" in done.stdout
 
 
+@pytest.mark.job
 def test_run_is_refused_where_the_driver_is_stuck(whichrank, tmp_path):
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho 'No devices were found'; exec sleep 600\n")

@@ -172,6 +172,7 @@ def test_threads_tell_how_far_they_are_in_the_thread_that_asked():
 
 def test_an_interrupt_ends_the_threads():
     began, main = threading.Event(), threading.current_thread()
+    before = threading.enumerate()
     done = []
 
     def work(number):
@@ -185,6 +186,6 @@ def test_an_interrupt_ends_the_threads():
     with pytest.raises(KeyboardInterrupt):
         map_threads(work, range(100_000), jobs=2)
     for thread in threading.enumerate():
-        if thread is not main and thread.daemon:
+        if thread not in before:
             thread.join(5)
     assert len(done) < 100_000

@@ -51,6 +51,7 @@ def test_what_such_a_machine_gives():
     assert (family(H100), family("NVIDIA H100 NVL"), family("cpu")) == ("H100", None, None)
 
 
+@pytest.mark.job
 def test_gloo_for_real(whichrank, tmp_path):
     kept, page, picture = tmp_path / "a.json", tmp_path / "a.html", tmp_path / "a.png"
     done = whichrank(

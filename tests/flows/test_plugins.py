@@ -99,7 +99,7 @@ def test_the_command_line(whichrank, plugin: Path, tmp_path: Path) -> None:
     assert [p["kind"] for p in json.loads(checked.stdout)["problems"]] == ["syntax"]
 
 
-def test_a_package_brings_its_plugin(whichrank, plugin: Path, tmp_path: Path) -> None:
+def test_a_package_brings_its_plugin(whichrank_process, plugin: Path, tmp_path: Path) -> None:
     site_packages = tmp_path / "site"
     shutil.copytree(plugin, site_packages / "acme_whichrank")
     (site_packages / "acme_whichrank" / "__init__.py").write_text("raise SystemExit('never imported')\n")
@@ -107,7 +107,7 @@ def test_a_package_brings_its_plugin(whichrank, plugin: Path, tmp_path: Path) ->
     info.mkdir()
     (info / "entry_points.txt").write_text("[whichrank.rules]\nacme = acme_whichrank\n")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
-    told = whichrank("rules", "list", PYTHONPATH=f"{ROOT / 'src'}:{site_packages}")
+    told = whichrank_process("rules", "list", PYTHONPATH=f"{ROOT / 'src'}:{site_packages}")
     assert "ACME101" in told.stdout, told.stderr
     assert "[package acme]" in told.stdout
 

@@ -27,7 +27,8 @@ PORT = {"port": 1, "state": "ACTIVE", "rate": "400 Gb/sec (4X NDR)", "layer": "I
 def findings(tmp_path, speeds, *, thorough=False):
     """What preflight says where these adapters have these speeds."""
     (tmp_path / "speeds").write_text("".join(f"{device} {host} {gbits}\n" for device, host, gbits in speeds))
-    given = {**command_environment(), "PATH": f"{PROGRAMS}:{os.environ['PATH']}", "RDMA_SPEEDS": f"{tmp_path}/speeds"}
+    path = f"{PROGRAMS}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    given = {**command_environment(), "PATH": path, "RDMA_SPEEDS": f"{tmp_path}/speeds"}
     words = [f"{name}={given[name]}" for name in ("PATH", "PYTHONPATH", "RDMA_SPEEDS") if name in given]
     engine = Engine("test", tuple(HOSTS), lambda host, command: ["env", *words, f"RDMA_HOST={host}", *command])
     ports = {host: dict.fromkeys(RAILS, PORT) for host in HOSTS}
@@ -39,6 +40,7 @@ def findings(tmp_path, speeds, *, thorough=False):
     return [f for f in told.findings if f.code in ("PREF112", "PREF113")], rates
 
 
+@pytest.mark.job
 def test_healthy_adapters(tmp_path):
     told, rates = findings(tmp_path, [])
     assert told == []
@@ -46,6 +48,7 @@ def test_healthy_adapters(tmp_path):
     assert {rate.gbits for rate in rates} == {390.0}
 
 
+@pytest.mark.job
 def test_a_slow_adapter_and_one_that_reaches_nobody(tmp_path):
     told, _ = findings(tmp_path, [("mlx5_1", "n4", 97.0), ("mlx5_0", "n2", 0)])
     assert {(f.code, f.subject.hosts) for f in told} == {("PREF112", ("n4",)), ("PREF113", ("n2",))}

@@ -102,11 +102,11 @@ def test_what_writes_is_asked_twice(tmp_path: Path) -> None:
     assert again.is_error, "the folder is there already"
 
 
-def test_without_the_sdk_it_says_what_to_install(whichrank, tmp_path: Path) -> None:
+def test_without_the_sdk_it_says_what_to_install(whichrank_process, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.util as u\nfind = u.find_spec\n"
         "u.find_spec = lambda name, package=None: None if name == 'mcp' else find(name, package)\n"
     )
-    done = whichrank("mcp", PYTHONPATH=f"{tmp_path}:{ROOT / 'src'}")
+    done = whichrank_process("mcp", PYTHONPATH=f"{tmp_path}:{ROOT / 'src'}")
     assert done.returncode == 2
     assert "pip install 'whichrank[mcp]'" in done.stderr

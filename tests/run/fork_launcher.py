@@ -1,11 +1,10 @@
-"""A launcher that imports torch once: python fork_launcher.py [--preload MODULE] WORLD SCRIPT [ARGUMENT …].
+"""A launcher that imports torch once: python fork_launcher.py WORLD SCRIPT [ARGUMENT …].
 
 It gives the ranks the variables that torchrun gives them, and when one fails it ends the others.
-Optimizers import torch._dynamo, which takes as long as torch: jobs that have one preload it.
+Optimizers import torch._dynamo, which takes as long as torch: jobs of tests that are not about them have none.
 """
 
 import argparse
-import importlib
 import os
 import runpy
 import socket
@@ -18,20 +17,19 @@ from whichrank.lab.workloads.forking import fork_ranks
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--preload")
     parser.add_argument("--node", type=int, default=0)
     parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--address", default="127.0.0.1", help="of the store: the first node's")
     parser.add_argument("--port", type=int, default=0, help="of the store; a free one by default")
     parser.add_argument("world", type=int, help="ranks on this node")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
-    if options.preload:
-        importlib.import_module(options.preload)
     local, sys.argv = options.world, [options.script, *options.arguments]
     os.environ.update(
-        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(options.port or free_port()), WORLD_SIZE=str(local * options.nodes),
-        LOCAL_WORLD_SIZE=str(local), GROUP_RANK=str(options.node), GROUP_WORLD_SIZE=str(options.nodes),
+        MASTER_ADDR=options.address, MASTER_PORT=str(options.port or free_port()),
+        WORLD_SIZE=str(local * options.nodes), LOCAL_WORLD_SIZE=str(local),
+        GROUP_RANK=str(options.node), GROUP_WORLD_SIZE=str(options.nodes),
     )  # fmt: skip
     sys.exit(fork_ranks(range(local), train, first=local * options.node))
 

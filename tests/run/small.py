@@ -26,7 +26,7 @@ class Small:
     def __post_init__(self) -> None:
         _folders.append(self.folder)
 
-    def until(self, what: str, there: Callable[[], bool], limit_s: float = 60) -> None:
+    def until(self, what: str, there: Callable[[], bool], limit_s: float = 150) -> None:
         deadline = time.monotonic() + limit_s
         while not there():
             assert time.monotonic() < deadline, what
@@ -45,7 +45,7 @@ class Small:
         """Let it end, and wait for it."""
         (self.folder / "end").touch()
         (self.folder / "pause").unlink(missing_ok=True)
-        return self.process.wait(60)
+        return self.process.wait(150)
 
     @property
     def unharmed(self) -> bool:

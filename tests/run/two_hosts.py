@@ -58,7 +58,7 @@ class Watch:
         """Ranks of a node whose dumps are in this bundle."""
         return {int(path.name.removeprefix("rank_")) for path in self.out.glob(f"bundle/nodes/{name}/dumps/rank_*")}
 
-    def await_word(self, word: str, limit_s: float = 60) -> None:
+    def await_word(self, word: str, limit_s: float = 150) -> None:
         deadline = time.monotonic() + limit_s
         while word not in self.told:
             assert time.monotonic() < deadline, self.told
@@ -73,6 +73,8 @@ class TwoHosts:
     folder: Path
     network: Network = field(init=False)
     watches: list[Watch] = field(default_factory=list)
+    forked: bool = False
+    """Whether the ranks of a host share one import of torch: for tests that are not about torchrun."""
 
     def __enter__(self) -> TwoHosts:
         self.folder.mkdir(exist_ok=True)
@@ -104,12 +106,8 @@ class TwoHosts:
 
     def start_on(self, host: Host, what: str, *options: object, policy: str = "report") -> Watch:
         options = options or self.by_address
-        launcher = [
-            sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=2", "--rdzv-id=job",
-            "--rdzv-backend=c10d", f"--rdzv-endpoint={self.network.hosts[0].address}:29500",
-            str(JOB), what, str(self.folder),
-        ]  # fmt: skip
         out, log = self.folder / host.name, self.folder / f"{host.name}.log"
+        launcher = self.fork_launcher(host, what) if self.forked else self.torchrun(what)
         command = watched.whichrank("run", "--out", out, "--no-history", "--policy", policy, *options, "--", *launcher)
         with log.open("wb") as stream:
             process = subprocess.Popen(
@@ -118,6 +116,18 @@ class TwoHosts:
             )  # fmt: skip
         follows = host is not self.network.hosts[0]
         return Watch(host, process, out / "nodes" / host.name if follows else out, log)
+
+    def torchrun(self, what: str) -> list[str]:
+        return [
+            sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=2", "--rdzv-id=job",
+            "--rdzv-backend=c10d", f"--rdzv-endpoint={self.network.hosts[0].address}:29500",
+            str(JOB), what, str(self.folder),
+        ]  # fmt: skip
+
+    def fork_launcher(self, host: Host, what: str) -> list[str]:
+        number, first = self.network.hosts.index(host), self.network.hosts[0].address
+        place = ("--nodes", "2", "--node", str(number), "--address", first, "--port", "29500")
+        return watched.forked(JOB, what, self.folder, world=2, options=place)
 
     def inside(self, host: Host, *words: object) -> list[str]:
         """A command on that host, with its name and its list of hosts."""

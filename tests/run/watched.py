@@ -69,7 +69,7 @@ def forked(script: Path, *arguments: object, world: int, options: tuple[str, ...
     return [sys.executable, str(HERE / "fork_launcher.py"), *options, str(world), str(script), *map(str, arguments)]
 
 
-def run(command: list[str], out: Path, *options: str, limit_s: float = 150, **environ: str) -> Done:
+def run(command: list[str], out: Path, *options: str, limit_s: float = 240, **environ: str) -> Done:
     began = time.monotonic()
     done = subprocess.run(
         whichrank("run", "--out", out, *options, "--", *command),

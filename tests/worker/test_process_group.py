@@ -1,6 +1,7 @@
 """`whichrank.process_group` and the recommended settings in real jobs on Gloo."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.run import watched
 from whichrank.lab.setup import free_port
 
 pytestmark = [
@@ -79,13 +81,31 @@ def test_recommended_settings_under_torchrun(tmp_path, purpose):
         assert word not in done.stderr, done.stderr
 
 
-def test_absent_ranks_are_named():
-    ended = job("absent", world=3)
-    for rank in (0, 1):
-        code, _out, err = ended[rank]
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """Jobs whose ranks may be forked: (exit code, stderr) of each rank, by the name of the job."""
+    folder = tmp_path_factory.mktemp("forked")
+    jobs = {
+        "absent": {"what": "absent", "world": 3},
+        "differ": {"what": "differ", "world": 2, "each": {"1": {"NCCL_ALGO": "Ring"}}},
+        "fail": {"what": "fail", "world": 2},
+    }
+    done = subprocess.run(
+        [sys.executable, str(RANK.with_name("forked_ranks.py")), str(folder)],
+        input=json.dumps(jobs), capture_output=True, text=True, env=watched.environment(), timeout=120, check=True,
+    )  # fmt: skip
+    codes = json.loads(done.stdout)
+    return {
+        name: [(codes[name][str(rank)], (folder / f"{name}.{rank}.err").read_text()) for rank in range(job["world"])]
+        for name, job in jobs.items()
+    }
+
+
+def test_absent_ranks_are_named(ended):
+    for code, err in ended["absent"][:2]:
         assert code != 0
         assert "1 of 3 ranks did not join within 4 s: 2" in err
-    assert ended[2][0] == 0
+    assert ended["absent"][2][0] == 0
 
 
 @pytest.mark.bars
@@ -95,13 +115,12 @@ def test_a_store_that_is_not_there():
     assert "rank 0 did not join" in err
 
 
-def test_ranks_must_agree():
-    for code, _out, err in job("differ", each={1: {"NCCL_ALGO": "Ring"}}):
+def test_ranks_must_agree(ended):
+    for code, err in ended["differ"]:
         assert code != 0
         assert "NCCL_ALGO is not set on ranks 0, 'Ring' on ranks 1" in err
 
 
-def test_an_error_is_not_hidden_by_the_way_down():
-    ended = job("fail")
-    assert "ValueError: on purpose" in ended[1][2]
-    assert all("Traceback" in err or code == 0 for code, _out, err in ended)
+def test_an_error_is_not_hidden_by_the_way_down(ended):
+    assert "ValueError: on purpose" in ended["fail"][1][1]
+    assert all("Traceback" in err or code == 0 for code, err in ended["fail"])

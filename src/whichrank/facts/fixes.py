@@ -7,11 +7,18 @@ from functools import cache
 from pathlib import Path
 
 
-@cache
 def fix(cause: str) -> tuple[str, ...]:
     """The steps, the first one first."""
+    return _table().get(cause, ())
+
+
+@cache
+def _table() -> dict[str, tuple[str, ...]]:
+    steps: dict[str, tuple[str, ...]] = {}
     with Path(__file__).with_suffix(".csv").open(newline="", encoding="utf-8") as stream:
-        return tuple(row["fix"] for row in csv.DictReader(stream) if row["cause"] == cause)
+        for row in csv.DictReader(stream):
+            steps[row["cause"]] = (*steps.get(row["cause"], ()), row["fix"])
+    return steps
 
 
 def with_fix(page: str, cause: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from configparser import ConfigParser
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -46,7 +46,16 @@ def rows() -> dict[str, RuleRow]:
     return {row.code: row for file in sorted(FOLDER.glob("*.ini")) for row in _read(file)}
 
 
+@cache
+def codes() -> frozenset[str]:
+    """Their codes, which are the headings of the files."""
+    files = (file.read_text(encoding="utf-8") for file in FOLDER.glob("*.ini"))
+    return frozenset(code for text in files for code in re.findall(r"^\[([A-Z]+\d+)\]", text, re.MULTILINE))
+
+
 def _read(file: Path) -> list[RuleRow]:
+    from configparser import ConfigParser
+
     table = ConfigParser(delimiters=("=",), interpolation=None, default_section=_DEFAULTS)
     table.read(file, encoding="utf-8")
     return [_row(code, dict(table[code]), cast("Judge", file.stem)) for code in table.sections()]

@@ -2,26 +2,97 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules, walk_packages
+from pathlib import Path
+from pkgutil import iter_modules
 from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+from whichrank.facts import rule_rows
+from whichrank.model.evidence import Skipped
+
+if TYPE_CHECKING:
+    from whichrank.timeline.case import Case
+
+RULES = "whichrank.rules"
+ROWS = f"{RULES}.from_rows"
+UNMET = Path(__file__).parents[1] / "rules" / "unmet.csv"
+
+
+class Unmet(NamedTuple):
+    """What a rule reads of a case without evidence before it answers that something is missing."""
+
+    code: str
+    module: str
+    reads: tuple[str, ...]
+    missing: str
+
+
+@cache
+def unmet() -> tuple[Unmet, ...]:
+    """What `make docs` has written down of every rule; one that is not there is loaded and asked, as ever."""
+    with UNMET.open(newline="", encoding="utf-8") as stream:
+        return tuple(Unmet(code, module, tuple(reads.split()), why) for code, module, reads, why in csv.reader(stream))
 
 
 @cache
 def rules_below(family: str) -> tuple[ModuleType, ...]:
     """Every rule in a family's folder and in the folders inside it, by code."""
-    package = import_module(f"whichrank.rules.{family}")
-    files = walk_packages(package.__path__, f"{package.__name__}.")
-    return tuple(sorted((import_module(f.name) for f in files if not f.ispkg), key=lambda rule: str(rule.CODE)))
+    return tuple(sorted(map(import_module, _files(family)), key=lambda rule: str(rule.CODE)))
 
 
 def discover_rules(judges: str = "case") -> list[ModuleType]:
     """Every rule that judges a case, or what the package of its family says instead (`JUDGES = "settings"`)."""
-    package = import_module("whichrank.rules")
-    families = [entry.name for entry in iter_modules(package.__path__) if entry.ispkg]
-    chosen = [f for f in families if getattr(import_module(f"{package.__name__}.{f}"), "JUDGES", "case") == judges]
-    found = [rule for family in chosen for rule in rules_below(family)]
+    found = [rule for family in _families(judges) for rule in rules_below(family)]
     if judges == "case":
-        found += import_module(f"{package.__name__}.from_rows").rules()
+        found += import_module(ROWS).rules()
     return sorted(found, key=lambda rule: str(rule.CODE))
+
+
+def rules_for(case: Case) -> tuple[list[ModuleType], list[Skipped]]:
+    """The rules to ask about a case, and those whose answer is known because all that they read first is missing.
+
+    Rules are pure: one that reads the same as in a case without evidence answers the same. It need not be loaded."""
+    known = [row for row in unmet() if all(_is_missing(case, path) for path in row.reads)]
+    names = {row.module for row in known if row.module != ROWS}
+    files = [name for family in _families("case") for name in _files(family)]
+    rules = [import_module(name) for name in files if name not in names]
+    of_rows = {row.code for row in known if row.module == ROWS}
+    if not of_rows >= rule_rows.codes():
+        rules += [rule for rule in import_module(ROWS).rules() if rule.CODE not in of_rows]
+    there = {*files, ROWS}
+    return sorted(rules, key=lambda rule: str(rule.CODE)), [
+        Skipped(r.code, r.missing) for r in known if r.module in there
+    ]
+
+
+def _is_missing(case: Case, path: str) -> bool:
+    value: object = case
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value is None or value is False or (isinstance(value, (list, dict)) and not value)
+
+
+def _families(judges: str) -> list[str]:
+    package = import_module(RULES)
+    families = [entry.name for entry in iter_modules(package.__path__) if entry.ispkg]
+    return [name for name in families if getattr(import_module(f"{RULES}.{name}"), "JUDGES", "case") == judges]
+
+
+@cache
+def _files(family: str) -> tuple[str, ...]:
+    """The names of a family's modules, without loading them."""
+    return tuple(
+        name for folder in import_module(f"{RULES}.{family}").__path__ for name in _below(folder, f"{RULES}.{family}")
+    )
+
+
+def _below(folder: str, package: str) -> Iterator[str]:
+    for entry in iter_modules([folder]):
+        if entry.ispkg:
+            yield from _below(f"{folder}/{entry.name}", f"{package}.{entry.name}")
+        else:
+            yield f"{package}.{entry.name}"

@@ -12,6 +12,8 @@ from whichrank.fleet.local import Failure
 from whichrank.flows.diagnose.reading import outcomes_of
 from whichrank.model.contracts import Item, Reading
 from whichrank.records.dump import Dump
+from whichrank.records.log import LogEvent
+from whichrank.records.network import TcpSocket
 from whichrank.records.stack import ProcessStack
 
 Progress = Callable[[str, int, int], None]
@@ -54,7 +56,7 @@ def reduce(
         for part in parts
         for _, reading in part.readings
         for record in reading.records
-        if isinstance(record, Dump | ProcessStack) and record.rank is not None
+        if isinstance(record, Dump | ProcessStack | TcpSocket | LogEvent) and record.rank is not None
     }
     return Reduced(pack(summary), len(parts), sum(part.item.size for part in parts), len(ranks))
 

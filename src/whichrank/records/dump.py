@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 SCHEDULED, STARTED, COMPLETED, OTHER_STATE = 0, 1, 2, 3
+_MOST_RANKS = 1 << 20
 STATES = {"scheduled": SCHEDULED, "started": STARTED, "completed": COMPLETED}
 
 
@@ -53,6 +54,18 @@ class LocalGroup:
     desc: str
     members: tuple[int, ...] | None
     """Global ranks by pg_config; None where it does not say (Gloo, old versions)."""
+
+
+def ranks_of_spans(text: str) -> tuple[int, ...]:
+    """`0-3,8` as `whichrank run` writes the members of a group; raises ValueError."""
+    found: list[int] = []
+    for span in filter(None, text.split(",")):
+        first, _, last = span.partition("-")
+        begin, end = int(first), int(last or first)
+        if not 0 <= begin <= end < _MOST_RANKS or len(found) + end - begin > _MOST_RANKS:
+            raise ValueError(f"no ranks: {span[:40]}")
+        found.extend(range(begin, end + 1))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

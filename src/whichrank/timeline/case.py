@@ -30,13 +30,12 @@ from whichrank.timeline.clocks.hosts import on_one_clock, refined
 from whichrank.timeline.clocks.log_times import with_year
 from whichrank.timeline.collectives.arrivals import Late, find_late
 from whichrank.timeline.collectives.lineup import Lineup, line_up
-from whichrank.timeline.collectives.loops import at_the_end
 from whichrank.timeline.collectives.meetings import Meetings, find_meetings
 from whichrank.timeline.collectives.nccl_calls import calls_as_dumps
 from whichrank.timeline.collectives.point_to_point import left_exchange
 from whichrank.timeline.collectives.root import find_troubles, in_progress
-from whichrank.timeline.collectives.trouble import ARGUMENTS, Trouble
-from whichrank.timeline.guard.compare import Comparison, compare
+from whichrank.timeline.collectives.trouble import ARGUMENTS, Trouble, after_the_shift
+from whichrank.timeline.collectives.unrecorded import cycle
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
 from whichrank.timeline.identity.coords import coordinates
 from whichrank.timeline.identity.file_hosts import hosts_of_files
@@ -50,16 +49,16 @@ from whichrank.timeline.identity.who import (
     with_likely_ranks,
     with_ranks_of_only_group,
 )
-from whichrank.timeline.job_state.activity import Activity, of_process
-from whichrank.timeline.job_state.first_failure import first_to_fail
 from whichrank.timeline.job_state.outcome import Finish, finish
 from whichrank.timeline.job_state.own_reports import without_own_reports
 from whichrank.timeline.job_state.statements import Index
-from whichrank.timeline.network.connections import Connections, connect
 
 _GPUS_OF_A_NODE = 16
 
 if TYPE_CHECKING:
+    from whichrank.timeline.guard.compare import Comparison
+    from whichrank.timeline.job_state.activity import Activity
+    from whichrank.timeline.network.connections import Connections
     from whichrank.timeline.steps.analysis import Steps
 
 
@@ -127,9 +126,15 @@ class Case:
     def troubles(self) -> list[Trouble]:
         found = find_troubles(self.lineup, self.meetings) if self.lineup else []
         if self.lineup is not None and self.loops:
+            from whichrank.timeline.collectives.loops import at_the_end
+
             found = at_the_end(self.lineup, found, self.loops, self._stands)
+        if circle := cycle(self):  # who waits where nothing is recorded has not stopped
+            found = [t for t in found if t.shape != "stopped" or not set(t.ranks) & set(circle.ranks)]
         if (left := left_exchange(self)) is not None:
             found = [replace(t, shape="left-messages", ranks=(left,)) if left in t.meeting.joined else t for t in found]
+        if self.stands_still:
+            found = after_the_shift(found)
         if self.has_dumps or not self.stands_still:
             return found
         # NCCL's log does not say what finished; torch's watchdog and the stacks say that the job stands still.
@@ -163,6 +168,8 @@ class Case:
     @cached_property
     def first_to_fail(self) -> frozenset[int]:
         """The ranks that failed before the others, by the structure of the failure."""
+        from whichrank.timeline.job_state.first_failure import first_to_fail
+
         return first_to_fail(self)
 
     @cached_property
@@ -175,11 +182,17 @@ class Case:
     @cached_property
     def activities(self) -> dict[int, Activity]:
         """What each rank was doing, by its stack."""
+        if not self.stacks:
+            return {}
+        from whichrank.timeline.job_state.activity import of_process
+
         return {rank: of_process(stack) for rank, stack in self.stacks.items()}
 
     @cached_property
     def connections(self) -> Connections:
         """TCP between the hosts, by the sockets at both ends."""
+        from whichrank.timeline.network.connections import connect
+
         return connect(self.hardware.sockets, self.hardware.ports, self.people)
 
     @cached_property
@@ -196,6 +209,10 @@ class Case:
     @cached_property
     def guarded(self) -> Comparison | None:
         """The records of guards, compared; None where fewer than two ranks have left any."""
+        if len(self.guards) < 2:
+            return None
+        from whichrank.timeline.guard.compare import compare
+
         return compare(self.guards)
 
     @cached_property

@@ -13,10 +13,13 @@ import types
 from typing import Any
 
 from whichrank.model import last_words as layout
+from whichrank.worker.groups import ranges
 from whichrank.worker.marks import MARKS
 
 FRAMES = 80
 LINES = 4096
+MEMBERS = 32
+"""Characters of a group's members that are told."""
 ORDINARY = 60
 """Beats with progress inside a function after which its name means nothing: `train_and_evaluate` is the loop itself."""
 _JOINING = frozenset({"init_process_group", "new_group", "_new_process_group_helper", "split_group", "rendezvous"})
@@ -194,8 +197,19 @@ def _frame() -> types.FrameType | None:
 
 
 def _operation(frame: types.FrameType) -> str:
-    """The function of torch.distributed, and whom it is called with: `recv from 3`."""
+    """The function of torch.distributed, and whom it is called with: `recv from 3`, `all_reduce of 0,3`."""
     name = frame.f_code.co_name
     argument, word = _WHOM.get(name, ("", ""))
     whom = frame.f_locals.get(argument) if argument else None
-    return f"{name} {word} {whom}" if type(whom) is int else name
+    return (f"{name} {word} {whom}" if type(whom) is int else name) + _members(frame.f_locals.get("group"))
+
+
+def _members(group: object) -> str:
+    """` of 0,3` for a group of some ranks; NCCL's recorder holds nothing of one whose first call waits for a member."""
+    world: Any = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
+    if group is None or world is None or group is getattr(world, "default_pg", None):
+        return ""
+    known = getattr(world, "pg_group_ranks", {})
+    ranks = known.get(group, ()) if type(group).__hash__ is not None else ()
+    text = ranges(ranks)
+    return f" of {text}" if text and len(text) <= MEMBERS else ""

@@ -17,21 +17,29 @@ BINDING = "torch._C._distributed_c10d"
 class _Group:
     """The counters of one group, and since when they stand."""
 
-    __slots__ = ("done", "issued", "settled", "since_ns")
+    __slots__ = ("done", "issued", "settled", "since_ns", "unfinished")
 
     def __init__(self) -> None:
         self.issued = self.done = -1
         self.since_ns = 0
         self.settled = False
         """Nothing is pending, whatever the counters say."""
+        self.unfinished: bool | None = None
+        """Whether the newest entry is, where the counters can't tell; None before that was looked up."""
+
+    @property
+    def mixed(self) -> bool:
+        """NCCL's group counts sends and receives among the completed only, with numbers of their own."""
+        return self.done > self.issued
 
     @property
     def pending(self) -> bool:
-        return self.issued > self.done and not self.settled
+        return bool(self.unfinished) if self.mixed else self.issued > self.done and not self.settled
 
     def count(self, issued: int, done: int, now_ns: int) -> None:
         if (issued, done) != (self.issued, self.done):
             self.issued, self.done, self.since_ns, self.settled = issued, done, now_ns, False
+            self.unfinished = None
 
 
 class Standing:
@@ -67,8 +75,11 @@ class Standing:
             for name, each in json.loads(status(includeCollectives=False)).get("pg_status", {}).items():
                 group = self.groups.setdefault(f"{function} {name}", _Group())
                 group.count(int(each["last_enqueued_collective"]), int(each["last_completed_collective"]), now_ns)
-                if group.pending and not in_collective and now_ns - group.since_ns > SETTLE_NS:
+                stands_still = now_ns - group.since_ns > SETTLE_NS
+                if group.pending and not in_collective and stands_still and not group.mixed:
                     group.settled = _all_retired(status, name)
+                if group.mixed and group.unfinished is None and stands_still:
+                    group.unfinished = _newest_unfinished(status, name)
                 seen.append(group)
         enqueued = sum(max(group.issued, 0) for group in seen)
         if not enqueued:  # the recorder is off: the groups still count what they issue
@@ -79,12 +90,20 @@ class Standing:
         return found
 
 
-def _all_retired(status: Any, name: str) -> bool:
-    """Gloo's threads race to write the last number completed, and now and then an older one stays.
-
-    The entries themselves don't err, but to ask for them costs milliseconds: once for a group that stands still.
-    """
+def _entries(status: Any, name: str) -> list[dict[str, Any]]:
+    """A group's entries don't err, but to ask for them costs milliseconds: once for a group that stands still."""
     entries = json.loads(status(includeCollectives=True)).get("entries", [])
     # The status goes by the number that the group has in this process; its name is another where ranks differ.
-    own = [entry for entry in entries if str(entry.get("pg_id")) == name]
+    return [entry for entry in entries if str(entry.get("pg_id")) == name]
+
+
+def _all_retired(status: Any, name: str) -> bool:
+    """Gloo's threads race to write the last number completed, and now and then an older one stays."""
+    own = _entries(status, name)
     return bool(own) and all(entry.get("retired") for entry in own)
+
+
+def _newest_unfinished(status: Any, name: str) -> bool:
+    """Of a batch of messages only the entry of the whole batch, which comes last, is ever retired."""
+    own = _entries(status, name)
+    return bool(own) and not own[-1].get("retired") and own[-1].get("state") != "completed"

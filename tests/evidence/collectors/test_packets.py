@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -73,3 +76,46 @@ def test_the_ports_of_a_process() -> None:
 
 def test_without_ports_there_is_nothing_to_see() -> None:
     assert packets.capture([], 1.0) == (b"", "the job has no TCP socket")
+
+
+UNPRIVILEGED = """
+import ctypes, sys
+from whichrank.evidence.collectors import packets
+
+libc, NET_RAW = ctypes.CDLL(None), 13
+header, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+assert libc.capget(header, data) == 0
+data[0] &= ~(1 << NET_RAW)
+assert libc.capset(header, data) == 0
+found, why = packets.capture([int(sys.argv[1])], float(sys.argv[2]))
+sys.stdout.buffer.write(found)
+sys.exit(why or None)
+"""
+"""A process that may open no packet socket; a program that it starts may."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("tcpdump") is None, reason="needs root and tcpdump")
+def test_tcpdump_is_asked_where_no_packet_socket_may_be_opened(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        timer = threading.Timer(1.0, talk, (listener, "127.0.0.1"))
+        timer.start()
+        command = [sys.executable, "-c", UNPRIVILEGED, str(listener.getsockname()[1]), "2"]
+        done = subprocess.run(command, capture_output=True, check=False)
+        timer.join()
+    assert done.returncode == 0, done.stderr.decode()
+    path = tmp_path / "packets.pcap"
+    path.write_bytes(done.stdout)
+    read = pcap.read(Item(path, path.name, len(done.stdout), 0))
+    assert [flow.a_to_b.octets for flow in read.records] == [3000]
+
+
+def test_without_either_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*_: object) -> bytes:
+        raise PermissionError
+
+    monkeypatch.setattr(packets, "_by_socket", refuse)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert packets.capture([29500], 0.1) == (
+        b"",
+        "only root (or CAP_NET_RAW) may see packets, and there is no tcpdump that may",
+    )

@@ -149,6 +149,9 @@ EXHAUSTING: dict[str, Callable[[], bytes]] = {
     **{f"laughs-{key}": partial(laughs, key, tuples=False) for key in TOP_KEYS + ENTRY_KEYS},
     **{f"tuple-laughs-{key}": partial(laughs, key, tuples=True) for key in TOP_KEYS + ENTRY_KEYS},
 }
+# What takes seconds until a limit is reached; one such is read in every run of the tests.
+LONG = ("dicts", "lists", "setitems", "deep-tuples", "shared-sizes", "json-open")
+SHORT = tuple(name for name in EXHAUSTING if name not in LONG)
 
 
 def main() -> None:

@@ -24,10 +24,11 @@ def judged(plan: Plan, folder: Path, **how: bool) -> tuple[Written, Diagnosis]:
     return written, told(written)
 
 
-def test_random_jobs(tmp_path: Path) -> None:
-    """Four of every fault: nobody innocent is accused, the culprit is named, and nearly always for the right cause."""
+@pytest.mark.parametrize("of_each", [4, pytest.param(8, marks=pytest.mark.bars)])
+def test_random_jobs(tmp_path: Path, of_each: int) -> None:
+    """Some of every fault: nobody innocent is accused, the culprit is named, and nearly always for the right cause."""
     exact, causes, wrong = 0, 0, []
-    count = 4 * len(FAULTS)
+    count = of_each * len(FAULTS)
     for seed in range(count):
         written, answer = judged(random_plan(seed), tmp_path / str(seed))
         named, guilty = set(answer.verdict.culprits.ranks), set(written.job.culprits)

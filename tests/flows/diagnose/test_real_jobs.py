@@ -24,7 +24,7 @@ TRUTH = {
     RealJob("healthy"): ((), "healthy"),
 }
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.job]
 
 
 @pytest.fixture(scope="module")

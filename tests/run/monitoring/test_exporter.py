@@ -97,11 +97,11 @@ def test_slow_clients_are_dropped_and_hold_up_nobody(exporter: Exporter) -> None
             connection.send(b"GET /metr")
         began = time.monotonic()
         assert get(exporter.url)[0] == 200
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 10  # one after the other they would take a minute
         for connection in crowd:
             with contextlib.suppress(ConnectionError):
                 assert connection.recv(100) == b""
-        assert time.monotonic() - began < 4.0
+        assert time.monotonic() - began < 20
     finally:
         for connection in crowd:
             connection.close()

@@ -60,6 +60,7 @@ def hang(hosts: TwoHosts) -> object:
 
 
 def kill(hosts: TwoHosts) -> object:
+    hosts.forked = True
     return ended(*hosts.start("kill"))
 
 
@@ -100,6 +101,7 @@ def shared(hosts: TwoHosts) -> object:
 
 
 def wrong_token(hosts: TwoHosts) -> object:
+    hosts.forked = True
     wrong = hosts.folder / "wrong"
     wrong.write_text("another-secret\n")
     wrong.chmod(0o600)

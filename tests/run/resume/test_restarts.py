@@ -54,7 +54,7 @@ def start(folder: Path, how: str, *options: str, agent: tuple[str, ...] = (), by
     folder.mkdir(parents=True)
     handed = ["--resume-env", "RESUME_FROM"] if by == "--resume-env" else ["--resume-arg", "--resume {path}"]
     asked = ["--checkpoints", str(folder / "checkpoints"), *handed, "--no-history", *options]
-    forked = watched.forked(SCRIPT, folder, how, world=2, options=("--preload", "torch._dynamo"))
+    forked = watched.forked(SCRIPT, folder, how, world=2)
     return watched.run(launcher(folder, how, *agent) if agent else forked, folder / "out", *asked, limit_s=240)
 
 
@@ -205,7 +205,7 @@ def test_a_signal_in_the_pause_ends_it(tmp_path: Path) -> None:
     while "once more in" not in job.stderr.readline():
         assert job.poll() is None
     job.send_signal(signal.SIGTERM)
-    stdout, _ = job.communicate(timeout=30)
+    stdout, _ = job.communicate(timeout=120)
     assert (job.returncode, stdout) == (3, "x")
 
 

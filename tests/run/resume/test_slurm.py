@@ -58,7 +58,7 @@ def hang(lab: Cluster, folder: Path) -> Ended:
     command = f"exec {WATCHED} --policy end -- {launch} --port {watched.free_port()} 2 {watched.JOB} stuck"
     script = f"{HEAD}srun --cpus-per-task=2 bash -c '{command}'\n"
     job = lab.submit(folder, script, "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2")
-    return Ended(job, folder, lab.wait(job, 150))
+    return Ended(job, folder, lab.wait(job, 240))
 
 
 def limit(lab: Cluster, folder: Path) -> Ended:
@@ -67,7 +67,7 @@ def limit(lab: Cluster, folder: Path) -> Ended:
     job = lab.submit(folder, f"{HEAD}exec {WATCHED} -- {launch}\n", "--ntasks=1", "--cpus-per-task=2")
     await_file(folder / "ready.1")
     lab.call("scontrol", "update", f"JobId={job}", "EndTime=now+3")
-    return Ended(job, folder, lab.wait(job, 100))
+    return Ended(job, folder, lab.wait(job, 240))
 
 
 def again(lab: Cluster, folder: Path) -> Ended:
@@ -103,10 +103,10 @@ def tasks(lab: Cluster, folder: Path) -> Ended:
     )
     script = f"{HEAD}srun --cpus-per-task=1 {WATCHED} --policy end -- {sys.executable} {folder / 'train.py'}\n"
     job = lab.submit(folder, script, "--nodes=1", "--ntasks=2", "--cpus-per-task=1")
-    return Ended(job, folder, lab.wait(job, 180))
+    return Ended(job, folder, lab.wait(job, 240))
 
 
-def await_file(path: Path, limit_s: float = 90) -> None:
+def await_file(path: Path, limit_s: float = 180) -> None:
     deadline = time.monotonic() + limit_s
     while not path.exists():
         assert time.monotonic() < deadline, f"no {path.name} within {limit_s} s"

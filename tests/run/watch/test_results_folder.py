@@ -128,7 +128,7 @@ def test_two_runs_at_a_time_do_not_share_a_folder(tmp_path: Path) -> None:
         assert f"another run writes to {out} (process {first.pid})" in done.stderr
     finally:
         first.send_signal(signal.SIGTERM)
-        first.wait(30)
+        first.wait(120)
 
 
 def test_a_job_that_is_queued_again_goes_on_in_its_folder() -> None:

@@ -60,7 +60,7 @@ def test_a_killed_watcher_and_what_it_leaves(tmp_path: Path) -> None:
     left = folder_of(job)
     assert left.stat().st_mode & 0o777 == 0o700
     job.process.kill()
-    job.process.wait(30)
+    job.process.wait(120)
     private.sweep()
     assert left.is_dir(), "its job lives"
     (job.folder / "end").touch()
@@ -271,7 +271,7 @@ dist.destroy_process_group()
 def test_what_a_rank_has_detached_is_left_alone(tmp_path: Path) -> None:
     script = tmp_path / "daemons.py"
     script.write_text(DAEMONS)
-    done = watched.run(small.torchrun(tmp_path, script=script), tmp_path / "out", "--no-history", "--policy", "end")
+    done = watched.run(small.forked(tmp_path, script=script), tmp_path / "out", "--no-history", "--policy", "end")
     children = [int(line) for line in (tmp_path / "children").read_text().split()]
     try:
         assert done.code == 0, done.stderr

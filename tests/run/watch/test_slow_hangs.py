@@ -95,7 +95,7 @@ def test_attach_ends_with_a_key(tmp_path: Path) -> None:
         watcher = subprocess.Popen(command, stdout=-3, stderr=-1, text=True, env=watched.environment())
         running.until("it watches", (tmp_path / "out" / "run.json").exists)
         watcher.send_signal(signal.SIGINT)
-        _, told = watcher.communicate(timeout=30)
+        _, told = watcher.communicate(timeout=120)
         assert "Traceback" not in told
         assert job.poll() is None, "the job goes on"
     finally:

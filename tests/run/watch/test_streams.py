@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from pathlib import Path
 
 import pytest
@@ -91,7 +90,7 @@ def test_a_terminal_of_the_same_size_that_follows_the_window(tmp_path: Path) -> 
         view.read_until("True True True 100 ready")
         fcntl.ioctl(view.end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 55, 0, 0))
         view.read_until("now 55")
-        assert view.process.wait(30) == 0
+        assert view.process.wait(120) == 0
         assert "\r\r" not in view.text
     finally:
         view.close()
@@ -133,10 +132,8 @@ def test_a_child_that_outlives_the_job_is_still_heard(tmp_path: Path) -> None:
     code = f"(while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo late) & echo early"
     job = subprocess.Popen(line(tmp_path / "out", "sh", "-c", code), stdout=-1, env=watched.environment())
     assert job.stdout is not None
-    began = time.monotonic()
     assert job.stdout.readline() == b"early\n"
-    assert job.wait(30) == 0
-    assert time.monotonic() - began < 25
+    assert job.wait(120) == 0
     (tmp_path / "go").touch()
     assert job.stdout.read() == b"late\n"
 

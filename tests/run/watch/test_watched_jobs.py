@@ -178,7 +178,7 @@ def test_signals_reach_the_job(tmp_path: Path) -> None:
     job.send_signal(signal.SIGUSR1)
     assert job.stdout.readline() == "usr1\n"
     job.send_signal(signal.SIGTERM)
-    assert job.wait(30) == 7
+    assert job.wait(120) == 7
 
 
 def test_a_job_that_dies_by_a_signal(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_watcher_that_is_killed_takes_nobody_along(tmp_path: Path) -> None:
     assert job.stdout is not None
     assert job.stdout.readline() == "ready\n"
     job.kill()
-    job.wait(30)
+    job.wait(120)
     deadline = time.monotonic() + 30
     while not marker.exists() and time.monotonic() < deadline:
         time.sleep(0.1)

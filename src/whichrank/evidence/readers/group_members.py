@@ -6,12 +6,11 @@ import json
 
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
-from whichrank.records.dump import GroupMembers
+from whichrank.records.dump import GroupMembers, ranks_of_spans
 
 NAME = "group_members"
 
 _MOST = 1 << 22
-_MOST_RANKS = 1 << 20
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -26,18 +25,7 @@ def read(item: Item) -> Reading:
     try:
         document = json.loads(item.read())
         rank, groups = int(document["rank"]), dict(document["groups"])
-        members = {str(name): _ranks(str(text)) for name, text in groups.items()}
+        members = {str(name): ranks_of_spans(str(text)) for name, text in groups.items()}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnreadableError(f"{item.label}: not a list of groups: {error}") from error
     return Reading([GroupMembers(rank, {name: ranks for name, ranks in members.items() if ranks})])
-
-
-def _ranks(text: str) -> tuple[int, ...]:
-    found: list[int] = []
-    for span in filter(None, text.split(",")):
-        first, _, last = span.partition("-")
-        begin, end = int(first), int(last or first)
-        if not 0 <= begin <= end < _MOST_RANKS or len(found) + end - begin > _MOST_RANKS:
-            raise ValueError(f"no ranks: {span[:40]}")
-        found.extend(range(begin, end + 1))
-    return tuple(found)

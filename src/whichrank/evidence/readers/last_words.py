@@ -10,6 +10,7 @@ from typing import Any
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref
+from whichrank.records.dump import ranks_of_spans
 from whichrank.records.log import LogEvent, Value
 
 NAME = "last_words"
@@ -17,7 +18,7 @@ NAME = "last_words"
 _MOST = 64 << 20
 _BEFORE = ("started", "importing torch", "torch imported")
 _MOST_RANKS = 1 << 20
-_INSIDE = re.compile(r"([a-z_]{1,40}) (from|to) (\d{1,7})$")
+_INSIDE = re.compile(r"([a-z_]{1,40})(?: (from|to) (\d{1,7}))?(?: of ([\d,-]{1,64}))?$")
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -82,8 +83,12 @@ def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> li
         ref = Ref(label, f"process {index}", f"rank {rank} (process {pid}) {how}", rank, host)
         found.append(LogEvent("process_left", ref, _whole(row, "ended_ns"), rank, pid=pid, host=host))
     inside = _INSIDE.match(str(row.get("in") or "")) if row.get("alive") is True else None
-    if inside is not None:
-        said: dict[str, Value] = {"op": inside[1], "word": inside[2], "whom": int(inside[3])}
+    if inside is not None and (inside[3] or inside[4]):
+        said: dict[str, Value] = {"op": inside[1]}
+        if inside[3]:
+            said.update(word=inside[2], whom=int(inside[3]))
+        if inside[4]:
+            said["ranks"] = list(_members(inside[4]))
         if (step := _whole(row, "step")) is not None:
             said["step"] = step
         place = str(row.get("place") or "?")[:200]
@@ -95,7 +100,7 @@ def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> li
 
 def _left(row: dict[str, Any], code: int | None, number: int | None) -> str:
     """How a process went that had nothing more to do; empty where it had."""
-    if code == 0 and row.get("phase") in ("leaving", "ended"):
+    if code == 0 and row.get("phase") in ("joined", "leaving", "ended"):
         return "ended by exit code 0"
     # Its launcher ended it with the others, after its script had come to an end.
     over = number == signal.SIGTERM and row.get("phase") == "ended" and not row.get("error")
@@ -130,3 +135,10 @@ def _ended(
 def _whole(row: dict[str, Any], key: str, most: int = 1 << 62) -> int | None:
     value = row.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < most else None
+
+
+def _members(spans: str) -> tuple[int, ...]:
+    try:
+        return ranks_of_spans(spans)
+    except ValueError:
+        return ()

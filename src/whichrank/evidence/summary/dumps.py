@@ -25,7 +25,9 @@ LAST_OF_GROUP = 12
 UNFINISHED = 512
 """How far back a group is kept for the sake of a call that is not finished."""
 _INTS = ("record_id", "group", "call", "seq", "p2p_seq", "state", "retired")
+_TYPES = (np.int32, np.int16, np.int32, np.int32, np.int32, np.int8, np.bool_)
 _MOST = 1 << 20
+_MOST_COLUMNS = 4096
 
 
 def shortened(dump: Dump) -> Dump:
@@ -142,8 +144,22 @@ class Tables:
     calls: dict[bytes, Call] = field(default_factory=dict)
     groups: dict[bytes, LocalGroup] = field(default_factory=dict)
     members: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
+    columns: dict[tuple[Any, ...], npt.NDArray[Any]] = field(default_factory=dict)
+    """Ranks that run one program differ in times alone."""
     budget: int = 1 << 23
     """Members of all different groups together."""
+
+    def column(self, kind: type[Any], packed: Any, count: int) -> npt.NDArray[Any]:
+        """A column of this type; the same one for all ranks that have the same."""
+        key = (kind, count, *packed)
+        found = self.columns.get(key)
+        if found is None:
+            if len(self.columns) >= _MOST_COLUMNS:
+                self.columns.clear()
+            found = _floats(packed[0], count) if kind is np.float32 else _large(packed, count).astype(kind)
+            found.flags.writeable = False
+            self.columns[key] = found
+        return found
 
     def call(self, data: bytes) -> Call:
         if data not in self.calls:
@@ -192,8 +208,12 @@ def unpacked(values: Any, shared: Sequence[bytes], tables: Tables) -> tuple[Dump
     """The dump of such values, and how many calls the whole one had."""
     try:
         given = msgspec.convert(values, _Packed)
-        *ints, created, took = (_large(column, given.count) for column in given.columns[:-1])
-        columns = dict(zip(_INTS, ints, strict=True))
+        *ints, created, took = given.columns[:-1]
+        columns: dict[str, Any] = {
+            name: tables.column(kind, column, given.count)
+            for name, kind, column in zip(_INTS, _TYPES, ints, strict=True)
+        }
+        created, took = _large(created, given.count), _large(took, given.count)
         groups = [tables.group(shared[number]) for number in given.groups]
         calls = [tables.call(shared[number]) for number in given.calls]
         for name, size in (("group", len(groups)), ("call", len(calls))):
@@ -203,16 +223,9 @@ def unpacked(values: Any, shared: Sequence[bytes], tables: Tables) -> tuple[Dump
             given.source, given.rank, given.version, given.comm_lib, groups, calls,
             {number: GroupStatus(*counts) for number, counts in given.status.items()}, given.has_frames, given.host,
             given.mtime_ns, given.newest_ns, given.wrapped,
-            record_id=columns["record_id"].astype(np.int32),
-            group=columns["group"].astype(np.int16),
-            call=columns["call"].astype(np.int32),
-            seq=columns["seq"].astype(np.int32),
-            p2p_seq=columns["p2p_seq"].astype(np.int32),
             created_ns=1000 * created,
             completed_ns=np.where(took == -1, 0, 1000 * (created + took // 2)),
-            duration_ms=_floats(given.columns[-1], given.count),
-            state=columns["state"].astype(np.int8),
-            retired=columns["retired"].astype(np.bool_),
+            duration_ms=tables.column(np.float32, [given.columns[-1]], given.count), **columns,
         )  # fmt: skip
     except (msgspec.MsgspecError, ValueError, IndexError, TypeError, KeyError, OverflowError) as error:
         raise UnreadableError(f"a damaged dump in a summary: {error}"[:200]) from error
@@ -229,7 +242,8 @@ def _large(column: Any, count: int) -> npt.NDArray[np.int64]:
     ):
         raise ValueError("a column of another size")
     turned = np.frombuffer(data, np.uint8).reshape(int(name[-1]), count).T.copy()
-    summed: npt.NDArray[np.int64] = turned.view(name).ravel().astype(np.int64).cumsum() + first
+    summed: npt.NDArray[np.int64] = turned.view(name).ravel().cumsum(dtype=np.int64)
+    summed += first
     return summed
 
 

@@ -23,7 +23,7 @@ from whichrank.records.dump import Dump
 from whichrank.records.nccl import NcclLog
 from whichrank.records.network import TcpSocket
 
-_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 20}]
+_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "pb": 0, "dict_size": 1 << 20}]
 _MEMORY = 64 << 20
 _MOST = 512 << 20
 """Unpacked; a node's summary has some 100 KB."""
@@ -38,7 +38,7 @@ class Part:
 
     item: Item
     readings: list[tuple[str, Reading]] = field(default_factory=list)
-    mark: str = ""
+    mark: bytes = b""
     """The print of the file that it was made from."""
 
 
@@ -60,7 +60,7 @@ class Taken:
     """Rank -> its whole dump, where only the end of it is in a summary."""
 
 
-def mark_of(item: Item) -> str:
+def mark_of(item: Item) -> bytes:
     """The same for a copy of a file, wherever it lies: by its size, its beginning and its end."""
     digest = hashlib.sha256(str(item.size).encode())
     try:
@@ -69,8 +69,8 @@ def mark_of(item: Item) -> str:
             stream.seek(max(0, item.size - _ENDS))
             digest.update(stream.read(_ENDS))
     except OSError:
-        return ""
-    return digest.hexdigest()[:24]
+        return b""
+    return digest.digest()[:8]
 
 
 def pack(summary: Summary) -> bytes:
@@ -90,7 +90,8 @@ def pack(summary: Summary) -> bytes:
     ]  # fmt: skip
     refused = [[source.path, source.reader, source.quality, source.note] for source in summary.refused]
     document = {"parts": parts, "shared": shared.packed, "refused": refused}
-    return MAGIC + lzma.compress(msgspec.msgpack.encode(document), format=lzma.FORMAT_XZ, filters=_FILTERS)
+    packed = msgspec.msgpack.encode(document)
+    return MAGIC + lzma.compress(packed, format=lzma.FORMAT_XZ, check=lzma.CHECK_CRC32, filters=_FILTERS)
 
 
 def _packed(record: Any, shared: dumps.Shared) -> list[Any]:
@@ -115,7 +116,8 @@ class _Part(msgspec.Struct):
     size: int
     mtime_ns: int
     job: str
-    mark: str
+    mark: Any
+    """Bytes; text in summaries of earlier versions, which matches no file."""
     readings: list[_Reading]
 
 
@@ -141,7 +143,7 @@ def unpack(data: bytes, path: Path, tables: dumps.Tables) -> Summary:
     for part in document.parts:
         item = Item(path, part.path, part.size, part.mtime_ns, part.job)
         readings = [(reading.reader, _restored(reading, document.shared, tables)) for reading in part.readings]
-        found.parts.append(Part(item, readings, part.mark))
+        found.parts.append(Part(item, readings, part.mark if isinstance(part.mark, bytes) else b""))
     return found
 
 

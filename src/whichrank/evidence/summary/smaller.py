@@ -10,6 +10,10 @@ from whichrank.records.nccl import CommCalls, KeptLines, NcclLog
 from whichrank.records.network import TcpSocket
 
 _THOUSANDTHS = "~"
+_HERE, _THERE = ":<", ":>"
+"""Ports in a quote: they are among the values already."""
+_MORE = "bytes_acked", "bytes_sent"
+"""The first is kept as what it has beyond the second: mostly one."""
 _ENDS = 5
 """Words of a line of ss up to the other end of the connection."""
 CALLS = 1024
@@ -25,8 +29,20 @@ def connection(socket: TcpSocket) -> TcpSocket:
     """A quiet one is nobody's proof, only what others are compared with: its ends are quoted, and little is kept."""
     quiet = not (socket.send_queue or socket.recv_queue or socket.timer)
     values = dict(_shorter(name, value) for name, value in socket.values.items() if not quiet or name in ASKED)
-    quote = " ".join(socket.ref.quote.split(" ")[:_ENDS]) if quiet else socket.ref.quote
+    if _MORE[0] in values and _MORE[1] in values:
+        values[_MORE[0]] -= values[_MORE[1]]
+    words = socket.ref.quote.split(" ")
+    if len(words) >= _ENDS:
+        words[_ENDS - 2 : _ENDS] = (
+            _without(words[_ENDS - 2], socket.local_port, _HERE),
+            _without(words[_ENDS - 1], socket.peer_port, _THERE),
+        )
+    quote = " ".join(words[:_ENDS] if quiet else words)
     return replace(socket, ref=replace(socket.ref, quote=quote), values=values)
+
+
+def _without(end: str, port: int, sign: str) -> str:
+    return end.removesuffix(f":{port}") + sign if end.endswith(f":{port}") else end
 
 
 def _shorter(name: str, value: float) -> tuple[str, float]:
@@ -43,7 +59,14 @@ def whole_connection(socket: TcpSocket) -> TcpSocket:
         name.rstrip(_THOUSANDTHS): value / 1000 if name.endswith(_THOUSANDTHS) else float(value)
         for name, value in socket.values.items()
     }
-    return replace(socket, values=values)
+    if _MORE[0] in values and _MORE[1] in values:
+        values[_MORE[0]] += values[_MORE[1]]
+    words = socket.ref.quote.split(" ")
+    if len(words) >= _ENDS:
+        for at, port, sign in ((_ENDS - 2, socket.local_port, _HERE), (_ENDS - 1, socket.peer_port, _THERE)):
+            if words[at].endswith(sign):
+                words[at] = words[at].removesuffix(sign) + f":{port}"
+    return replace(socket, ref=replace(socket.ref, quote=" ".join(words)), values=values)
 
 
 def nccl_log(log: NcclLog) -> NcclLog:

@@ -27,6 +27,8 @@ def kinds() -> dict[str, type]:
     """Name -> class of everything that readers give."""
     package = import_module("whichrank.records")
     modules = [import_module(f"{package.__name__}.{entry.name}") for entry in iter_modules(package.__path__)]
+    for module in modules:  # types are looked up by name, and some modules import this one for type checkers alone
+        vars(module).setdefault("npt", npt)
     return {
         name: value
         for module in modules
@@ -36,8 +38,18 @@ def kinds() -> dict[str, type]:
 
 
 def plain(record: Any) -> list[Any]:
-    """A record as its kind and its values."""
-    return [type(record).__name__, msgspec.to_builtins(record, enc_hook=_column, builtin_types=(bytes,))]
+    """A record as its kind and its values; what is as the kind has it by default is left out."""
+    values = msgspec.to_builtins(record, enc_hook=_column, builtin_types=(bytes,))
+    kind: type = type(record)
+    for name, value in _defaults(kind).items():
+        if values[name] == value and type(values[name]) is type(value):
+            del values[name]
+    return [kind.__name__, values]
+
+
+@cache
+def _defaults(kind: type) -> dict[str, Any]:
+    return {f.name: f.default for f in dataclasses.fields(kind) if isinstance(f.default, str | int | float | None)}
 
 
 def restored(value: Any) -> Any:

@@ -15,7 +15,7 @@ from whichrank.fleet.local import Failure
 from whichrank.flows.diagnose.next_steps import filled, with_wanted
 from whichrank.flows.diagnose.reading import Outcome, Progress, is_prose, outcomes_of
 from whichrank.flows.diagnose.several_jobs import together
-from whichrank.flows.discovery import discover_rules
+from whichrank.flows.discovery import rules_for
 from whichrank.model.contracts import Item, Reading, Rule
 from whichrank.model.evidence import Coverage, Skipped, Source
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
@@ -153,12 +153,13 @@ def conclude(
     case: Case, sources: Sequence[Source], *, why: bool = False, progress: Progress | None = None
 ) -> Diagnosis:
     """Judge a case and put the answer together; `why` keeps the hypotheses."""
-    rules = discover_rules()
+    rules, known = rules_for(case)
     said, found, clear, skipped = judge(case, rules, progress)
+    skipped = sorted([*skipped, *known], key=lambda one: one.code)
     if site.plugins() or site.problems():
         from whichrank.flows.plugins import run as plugins
 
-        more = plugins.judged(case, [rule.CODE for rule in rules])
+        more = plugins.judged(case, [*(rule.CODE for rule in rules), *(one.code for one in known)])
         said, found, clear, skipped = said + more[0], found + more[1], clear + more[2], skipped + more[3]
         said = [plugins.with_site_fixes(finding) for finding in said]
         sources = [*sources, *plugins.left_out()]

@@ -148,7 +148,8 @@ class Tally:
     def _wait(self, number: int, rank: Rank, waited: float) -> None:
         self.waiting_s[number] = self.waiting_s.get(number, 0.0) + waited
         if waited:
-            name = (rank.words.operation if rank.words.flags & IN_COLLECTIVE else "") or "background"
+            name = rank.words.operation.partition(" of ")[0] if rank.words.flags & IN_COLLECTIVE else ""
+            name = name or "background"
             name = name if name in self.waiting_in or len(self.waiting_in) < MOST_OPERATIONS else "other"
             self.waiting_in[name] = self.waiting_in.get(name, 0.0) + waited
 

@@ -64,7 +64,7 @@ def settle(lineup: Lineup, issued: Bools) -> None:
     rows = np.flatnonzero(issued & ~lineup.p2p & (lineup.group >= 0))
     came = np.unique(np.stack([lineup.group[rows], lineup.seq[rows], lineup.rank[rows]], axis=1), axis=0)
     meetings, count = np.unique(came[:, :2], axis=0, return_counts=True)
-    dumped = np.array([len(set(group.members) & set(lineup.first)) for group in lineup.groups], np.int64)
+    dumped = np.array([sum(rank in lineup.first for rank in group.members) for group in lineup.groups], np.int64)
     whole = {(int(g), int(s)) for (g, s), n in zip(meetings, count, strict=True) if n >= dumped[g]}
     keys = zip(lineup.group[rows].tolist(), lineup.seq[rows].tolist(), strict=True)
     lineup.done[rows] = [key in whole for key in keys]

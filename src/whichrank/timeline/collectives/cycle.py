@@ -62,6 +62,7 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
     if all(meeting.p2p for meeting in meetings):
         sits = {rank: m for rank in part if (m := _sits(graph, rank, inside)) is not None and rank in m.joined}
         past = [rank for rank, m in sits.items() if left_out(lineup, rank, m.joined[rank])]
+        past = past or _past_the_message(meetings, sits)
         if len(past) == 1:
             missed = next((m for m in meetings if past[0] in m.absent), meetings[0])
             rest = tuple(sorted({*victims, *part} - set(past)))
@@ -89,6 +90,17 @@ def judge_cycle(programs: Programs, graph: WaitGraph, part: Sequence[int], victi
         tie=True,
         sure=0.6,
     )
+
+
+def _past_the_message(meetings: Sequence[Meeting], sits: dict[int, Meeting]) -> list[int]:
+    """Who waits in a collective to which the others have come behind the message of it that they wait for."""
+    return [
+        rank
+        for message in meetings
+        for rank in message.absent
+        if rank in sits and not sits[rank].p2p
+        if all(sits[rank].joined.get(other, -1) > row for other, row in message.joined.items())
+    ]
 
 
 def left_out(lineup: Lineup, rank: int, row: int) -> bool:

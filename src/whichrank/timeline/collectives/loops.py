@@ -28,8 +28,8 @@ def _parted_at_loop(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Call
     if trouble.shape not in _OTHER_SHAPES or trouble.acted is None or trouble.due is None or not trouble.ranks:
         return False
     theirs = lineup.call_of(trouble.due).stack
-    if not any(map(is_user_frame, theirs)) and trouble.victims:
-        theirs = tuple(stands(trouble.victims[0]))
+    if not any(map(is_user_frame, theirs)) and trouble.victims and trouble.hangs:
+        theirs = tuple(stands(trouble.victims[0]))  # it still waits there
     there = _fork(lineup.call_of(trouble.acted).stack, theirs)
     if there is None:
         return False

@@ -14,25 +14,29 @@ from whichrank.timeline.collectives.signature import proves_all_joined
 from whichrank.timeline.collectives.trouble import Trouble
 from whichrank.timeline.collectives.waits import WaitGraph
 
+RANKS_OF_A_HOST = 16
+
 
 def _went_past(lineup: Lineup, meeting: Meeting) -> set[int]:
     """Unseen ranks that took part in something that a member issued after this meeting and finished."""
     cleared: set[int] = set()
+    unseen, known = set(meeting.unseen), set[int]()
     for rank, row in meeting.joined.items():
         stop = lineup.rows(rank).stop
         for later in range(row + 1, stop):
             group = int(lineup.group[later])
-            if group < 0 or not lineup.done[later] or lineup.p2p[later]:
+            if group < 0 or group in known or not lineup.done[later] or lineup.p2p[later]:
                 continue
             if proves_all_joined(lineup.signature_of(later).op):
-                cleared.update(set(lineup.groups[group].members) & set(meeting.unseen))
-        if cleared >= set(meeting.unseen):
+                known.add(group)
+                cleared |= unseen.intersection(lineup.groups[group].members)
+        if len(cleared) == len(unseen):
             break
     return cleared
 
 
-def _without_witness(lineup: Lineup, rank: int) -> set[int]:
-    """Other ranks without a dump that may share a group with `rank` of which nobody left one.
+def _uncovered(lineup: Lineup) -> list[set[int]]:
+    """Ranks without a dump that may share a group of which nobody left one, for each kind of group.
 
     Such a group is in no dump at all; it shows as ranks that no group of an otherwise complete kind covers.
     """
@@ -40,12 +44,13 @@ def _without_witness(lineup: Lineup, rank: int) -> set[int]:
     for group in lineup.groups:
         if 1 < len(group.members) < lineup.world:
             covered.setdefault(group.kind, set()).update(group.members)
-    found: set[int] = set()
-    for members in covered.values():
-        bare = set(range(lineup.world)) - members
-        if rank in bare and not bare & set(lineup.first):
-            found |= bare
-    return found - {rank}
+    bare = [set(range(lineup.world)) - members for members in covered.values()]
+    return [ranks for ranks in bare if ranks and ranks.isdisjoint(lineup.first)]
+
+
+def _without_witness(lineup: Lineup, rank: int) -> set[int]:
+    """Other ranks without a dump that may share such a group with `rank`."""
+    return set[int]().union(*(ranks for ranks in _uncovered(lineup) if rank in ranks)) - {rank}
 
 
 def _may_wait_elsewhere(lineup: Lineup, rank: int, meeting: Meeting) -> bool:
@@ -132,9 +137,13 @@ def _deserter(programs: Programs, graph: WaitGraph, waiting: tuple[int, ...]) ->
 
 
 def _one_lost_group(lineup: Lineup, ranks: tuple[int, ...]) -> bool:
-    """Whether these are all ranks without a dump, and together a group (a host, a tp pair) that vanished as one."""
+    """Whether these are all ranks without a dump, and together a group (a host, a tp pair) that vanished as one.
+
+    Where more are missing than a host has, it is evidence that was not collected: it accuses nobody."""
     missing = set(range(lineup.world)) - set(lineup.first)
-    return set(ranks) == missing and len(ranks) > 1 and all(_without_witness(lineup, r) == missing - {r} for r in ranks)
+    if not 1 < len(ranks) <= RANKS_OF_A_HOST or set(ranks) != missing:
+        return False
+    return all(_without_witness(lineup, rank) == missing - {rank} for rank in ranks)
 
 
 def _somebody_else(programs: Programs, meetings: list[Meeting], waiting: tuple[int, ...]) -> Trouble:

@@ -12,6 +12,8 @@ from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.waits import WaitGraph, build_graph
 
 # Waits are listed for at most so many ranks: a reader needs the pattern, not 4,096 lines of it.
+MOST_NAMED = 1 << 19
+"""Ranks that are waited for, in all waits: where half of a large job is missing, everybody waits for thousands."""
 MANY = 4096
 
 
@@ -89,11 +91,14 @@ def waits(case: Case) -> tuple[Wait, ...]:
     if lineup is None or not case.troubles:
         return ()
     graph = build_graph(case.meetings)
-    found = []
+    found: list[Wait] = []
+    named = 0
+    parties = {id(m): [frozenset(p) for p in m.parties] for m in graph.meetings if len(m.parties) > 1}
     for rank in sorted(graph.heads)[:MANY]:
-        for meeting in graph.heads[rank]:
-            others = {other for party in meeting.parties if rank not in party for other in party}
+        for meeting in graph.heads[rank] if named < MOST_NAMED else ():
+            others = {other for party in parties.get(id(meeting), ()) if rank not in party for other in party}
             missing = tuple(sorted({*meeting.absent, *meeting.unseen, *others}))
             position = _position(lineup, meeting.joined[rank])
             found.append(Wait(rank, position.group, position.seq, position.op, missing))
+            named += len(missing)
     return tuple(found)

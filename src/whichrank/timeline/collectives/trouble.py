@@ -5,7 +5,8 @@ Rules turn a trouble into a finding; nothing here knows causes, texts or fixes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from whichrank.timeline.collectives.meetings import Meeting
@@ -34,6 +35,8 @@ Shape = Literal[
 
 # The same operation with other arguments: NCCL goes on with wrong numbers.
 ARGUMENTS = ("size", "dtype", "root", "reduce-op")
+# One operation more or less than the others, or in another order.
+_SHIFTS = ("added", "alone", "skipped", "left-loop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +74,21 @@ def calls_alone(trouble: Trouble, members: tuple[int, ...]) -> bool:
     if trouble.shape not in ("alone", "added") or len(trouble.ranks) != 1:
         return False
     return trouble.shape == "alone" or trouble.ranks[0] in (0, members[0])
+
+
+def after_the_shift(troubles: Sequence[Trouble]) -> list[Trouble]:
+    """The troubles, without a hang that an earlier one of the same group made: that one hangs instead.
+
+    NCCL matches whatever comes next. Who has issued one operation more or less meets the others one place off from then
+    on, nothing is said, and only the last of them is missed.
+    """
+    shifts = [t for t in troubles if not t.hangs and t.shape in _SHIFTS]
+    for shift in sorted(shifts, key=lambda trouble: trouble.meeting.seq):
+        later = [t for t in troubles if t.hangs and _in_group(t, shift) and t.meeting.seq > shift.meeting.seq]
+        if later:
+            return [replace(shift, hangs=True), *(t for t in troubles if t is not shift and t not in later)]
+    return list(troubles)
+
+
+def _in_group(one: Trouble, other: Trouble) -> bool:
+    return one.meeting.group == other.meeting.group and not one.meeting.p2p and not other.meeting.p2p

@@ -30,7 +30,11 @@ class WaitGraph:
     @property
     def waiting(self) -> tuple[int, ...]:
         """Ranks that wait for somebody."""
-        return tuple(sorted(r for r, numbers in self.waits_in.items() if any(self.awaited[n] - {r} for n in numbers)))
+        return tuple(sorted(rank for rank in self.waits_in if self._waits(rank)))
+
+    def _waits(self, rank: int) -> bool:
+        sets = (self.awaited[number] for number in self.waits_in[rank])
+        return any(len(awaited) > (rank in awaited) for awaited in sets)
 
     def awaited_by(self, rank: int) -> list[tuple[Meeting, set[int]]]:
         """The meetings that a rank sits in, with those it waits for there."""

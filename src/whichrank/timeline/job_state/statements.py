@@ -90,14 +90,15 @@ class Index:
         self.sightings: dict[str, list[tuple[int, Sighting]]] = {}
         for number, sighting in enumerate(case.sightings):
             self.sightings.setdefault(sighting.signature, []).append((number, sighting))
-        self.roots = [s for s in case.sightings if signatures()[s.signature].role == "root"]
+        table = signatures() if case.sightings else {}  # a tenth of the time of a short run
+        self.roots = [s for s in case.sightings if table[s.signature].role == "root"]
         # Most phrases are nowhere: that is seen in one search.
         self.words_of_roots = "\n".join({s.ref.quote for s in self.roots})
         self.words_of_nccl = "\n".join({warning.text for process in case.nccl for warning in process.warnings})
-        table = signatures()
-        hangs = table["told-hang"]
         self.said_to_hang = [
-            s for s in case.sightings if table[s.signature].library == REPORT and hangs.affirmed(s.ref.quote)
+            s
+            for s in case.sightings
+            if table[s.signature].library == REPORT and table["told-hang"].affirmed(s.ref.quote)
         ]
         self.by_local: dict[int, list[int]] = {}
         for process in case.people.by_rank.values():

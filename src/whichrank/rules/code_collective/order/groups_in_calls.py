@@ -1,0 +1,85 @@
+"""Ranks wait for each other in calls of different groups that were never recorded.
+
+## What it finds
+Ranks that are each in the first call of a group, and wait for a member that is in a call of another group.
+
+## Why it happens
+Groups of some ranks are entered in an order that depends on the rank, or a member of such a group takes another branch
+and never enters it.
+
+## How it decides
+NCCL makes the communicator of a group inside its first call: until every member has come it does not return, and the
+recorder holds nothing of it. Processes under `whichrank run` say which group they are in. Where these waits, with the
+recorded ones between them, form a circle, its ranks wait for each other for ever. If all of them are in such first
+calls, the order of groups differs. If one is in a recorded operation instead, either it left the group's call out or
+the other has one too many: both are candidates.
+
+## Example
+Rank 0 is in `all_reduce` of ranks 0 and 3, rank 3 in `broadcast` of all ranks.
+
+## Fix
+Enter groups in one global order on every rank, and let every member of a group take the same branches around its calls.
+
+## Limits
+Which of two ranks took the wrong branch the waits don't say.
+"""
+
+from __future__ import annotations
+
+from whichrank.facts.fixes import fix
+from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.rules import wording
+from whichrank.timeline.case import Case
+from whichrank.timeline.collectives import unrecorded
+from whichrank.timeline.collectives.unrecorded import GroupCycle
+
+CODE = "COLL137"
+CAUSE = "process-group-order"
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.of_kind("in_operation"):
+        return NotEvaluated("which group each rank is in (whichrank run)")
+    found = unrecorded.cycle(case)
+    return [] if found is None else [_finding(case, found)]
+
+
+def _finding(case: Case, cycle: GroupCycle) -> Finding:
+    groups = unrecorded.waits(case)
+    parts = [_part(case, rank, groups.get(rank)) for rank in cycle.ranks[:4]]
+    places = (case.activities[rank].place for rank in cycle.ranks[:4] if rank in case.activities)
+    ranks = tuple(sorted(cycle.ranks if cycle.all_in_groups else _around_the_call(cycle, groups)))
+    cause = CAUSE if cycle.all_in_groups else "conditional-collective"
+    other = "conditional-collective" if cycle.all_in_groups else CAUSE
+    return Finding(
+        code=CODE,
+        cause=cause,
+        category="hang",
+        severity="error",
+        confidence=0.75 if cycle.all_in_groups else 0.62,
+        subject=Subject(
+            ranks=ranks if cycle.all_in_groups else (),
+            candidates=() if cycle.all_in_groups else ranks,
+            code=tuple(dict.fromkeys(place for place in places if place)),
+        ),
+        message=f"Ranks wait for each other in different groups: {'; '.join(parts)}.",
+        evidence=wording.sat(case, cycle.ranks[:4]),
+        victims=tuple(rank for rank in range(case.world) if rank not in ranks),
+        alternatives=(Alternative(other, 0.2, "a member may have left the call out, or come to it in another order"),),
+        fix=fix(cause),
+    )
+
+
+def _around_the_call(cycle: GroupCycle, groups: dict[int, tuple[int, ...]]) -> set[int]:
+    """Who is in a group's first call, and who of the circle it waits for there: the others only wait."""
+    following = zip(cycle.ranks, (*cycle.ranks[1:], cycle.ranks[0]), strict=True)
+    return {rank for one, other in following if one in groups for rank in (one, other)}
+
+
+def _part(case: Case, rank: int, members: tuple[int, ...] | None) -> str:
+    doing = case.activities.get(rank)
+    where = f" at {doing.place}" if doing is not None and doing.place is not None else ""
+    if members is None:
+        return f"rank {rank} waits in a recorded operation{where}"
+    op = next(e.text("op") for e in case.of_kind("in_operation") if e.rank == rank)
+    return f"rank {rank} is in {op} of {wording.ranks_text(members)}{where}"

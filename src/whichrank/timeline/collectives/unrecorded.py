@@ -1,0 +1,78 @@
+"""Ranks that wait in the first call of a group, of which no recorder holds anything.
+
+NCCL makes the communicator of a group in its first call, inside that call: until every member has come, the call does
+not return and is not recorded. Processes under `whichrank run` say in which group they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from whichrank.timeline.collectives.waits import build_graph
+from whichrank.timeline.job_state.activity import MESSAGES
+
+if TYPE_CHECKING:
+    from whichrank.timeline.case import Case
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCycle:
+    """Ranks that wait for each other in different groups: each for the next, the last for the first."""
+
+    ranks: tuple[int, ...]
+    all_in_groups: bool
+    """Every one of them waits in the first call of a group of some ranks; otherwise one is in a recorded operation."""
+
+
+def waits(case: Case) -> dict[int, tuple[int, ...]]:
+    """Rank -> members of the group in whose call it is, by its own words and its stack, where nothing was recorded."""
+    if case.goes_on:
+        return {}
+    pending = {rank for meeting in case.meetings.pending for rank in meeting.pending}
+    found = {}
+    for event in case.of_kind("in_operation"):
+        members, rank = event.numbers("ranks"), event.rank
+        if rank is None or rank not in members or rank in pending or event.text("op") in MESSAGES:
+            continue
+        doing = case.activities.get(rank)
+        if doing is None or (doing.doing, doing.collective) == ("waiting", event.text("op")):
+            found[rank] = members
+    return found
+
+
+def cycle(case: Case) -> GroupCycle | None:
+    """The shortest circle of such waits, with those in recorded operations between them."""
+    unrecorded = waits(case)
+    awaited = {rank: {m for m in members if unrecorded.get(m) != members} for rank, members in unrecorded.items()}
+    if not unrecorded:
+        return None
+    graph = build_graph(case.meetings)
+    for rank in graph.waits_in:
+        awaited.setdefault(rank, set()).update(*(others for _, others in graph.awaited_by(rank)))
+    best: tuple[int, ...] | None = None
+    for start in unrecorded:
+        path = _way_back(awaited, start)
+        if path and (best is None or len(path) < len(best)):
+            best = path
+    return GroupCycle(best, all(rank in unrecorded for rank in best)) if best else None
+
+
+def _way_back(awaited: dict[int, set[int]], start: int) -> tuple[int, ...]:
+    """The shortest path along the waits from a rank to itself."""
+    before: dict[int, int] = {}
+    front = [start]
+    while front:
+        following = []
+        for rank in front:
+            for other in sorted(awaited.get(rank, ())):
+                if other == start:
+                    path = [rank]
+                    while path[-1] != start:
+                        path.append(before[path[-1]])
+                    return tuple(reversed(path))
+                if other not in before:
+                    before[other] = rank
+                    following.append(other)
+        front = following
+    return ()
