@@ -5,11 +5,15 @@
 Prints one JSON text: seconds of a step without the guard, what it adds, and the 95 % interval of the difference. On a
 CPU the time is that of the process's CPU, all threads, so that a busy machine does not blur it; on a GPU it is the
 time of the step by the clock. The first steps, in which the guard measures how often it may look, don't count.
+`memory_mb` is what the process holds more once the guard is at work than before its first look, with what it imports.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
+import gc
 import json
 import os
 import statistics
@@ -44,7 +48,10 @@ def main() -> None:
     torch.set_num_threads(1)
     folder = os.environ.get("GUARD_FOLDER") or f"{tempfile.gettempdir()}/guard-overhead-{os.environ['MASTER_PORT']}"
     Path(folder).mkdir(exist_ok=True)
+    torch.optim.AdamW([torch.zeros(1)])  # what an optimizer imports is the job's own
+    before = resident()
     guard = arrival.begin(folder, f"rank{rank}", "on")
+    guard.imported = resident() - before
     dist.init_process_group("nccl" if given.device == "cuda" else "gloo")
     run(given, rank, guard, Path(folder))
     dist.destroy_process_group()
@@ -62,8 +69,14 @@ def run(given: argparse.Namespace, rank: int, guard, folder: Path) -> None:
         model(inputs).pow(2).mean().backward()
         optimizer.step()
 
+    guard.paused = True
     for _ in range(WARM):
         step()
+    before = resident()
+    guard.paused = False
+    for _ in range(WARM):
+        step()
+    memory = guard.imported + resident() - before
     seconds: dict[bool, list[float]] = {False: [], True: []}
     for block in range(2 * given.blocks):
         on = bool((block + block // 2) % 2)  # off on on off …: a drift weighs on both alike
@@ -75,11 +88,19 @@ def run(given: argparse.Namespace, rank: int, guard, folder: Path) -> None:
     guard.paused = guard.collectives.muted = False
     if rank == 0:
         print(json.dumps({**told(seconds), "parameters": sum(p.numel() for p in model.parameters()),
-                          "plan": guard.plan._asdict(), "problems": guard.problems,
+                          "memory_mb": round(memory / 1e6, 2), "plan": guard.plan._asdict(), "problems": guard.problems,
                           "parts": next(iter(guard.watched.values())).layout.parts}), flush=True)  # fmt: skip
     dist.barrier()
     for path in folder.glob(f"rank{rank}*"):
         path.unlink()
+
+
+def resident() -> int:
+    """Bytes of this process in memory, without what the allocator keeps for later."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def clock(device: str) -> float:

@@ -19,7 +19,8 @@ HERE = Path(__file__).resolve().parent.parent.parent
 LIMIT_S = float(os.environ.get("GUARD_LIMIT_S", "235"))
 FAULTS = [
     "flipped_bit_parameter", "flipped_bit_state", "flipped_bit_gradient", "flipped_bit_activation",
-    "gpu_multiplies_wrong", "missed_broadcast", "other_seed", "other_learning_rate", "other_schedule",
+    "gpu_multiplies_wrong", "gpu_always_wrong", "missed_broadcast", "other_seed", "other_learning_rate",
+    "other_schedule",
     "other_batch_order", "stale_parameter", "nan_in_batch", "guarded_reduce_op",
 ]  # fmt: skip
 BEGAN = time.monotonic()

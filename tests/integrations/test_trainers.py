@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.run.watched import Done, free_port, run
+from tests.run.watched import Done, environment, free_port, run, whichrank
 
 HERE = Path(__file__).parent / "trainers"
 TRAINERS = ("accelerate", "lightning", "transformers", "ray")
@@ -83,3 +84,26 @@ def test_the_error_of_a_hang_carries_the_verdict(trainer: str, tmp_path: Path) -
     note = re.search(r"whichrank: (.*)\(([a-z-]+), \d+ % sure\)", done.stdout + done.stderr, re.DOTALL)
     assert note, done.stderr
     assert note.group(2) == done.verdict["cause"]
+
+
+@pytest.mark.parametrize("trainer", [each_one for each_one in each(quick="accelerate") if each_one.values[0] != "ray"])
+@pytest.mark.parametrize("mode", ["flip", "fine"])
+def test_the_guard_of_a_trainer_names_the_replica(trainer: str, mode: str, tmp_path: Path) -> None:
+    records = tmp_path / "guard"
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=3", f"--master_port={free_port()}",
+               str(HERE / "guarded_job.py"), trainer, mode, str(records)]  # fmt: skip
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    judged = subprocess.run(
+        whichrank("guard", "--format", "json", records), env=environment(), capture_output=True, text=True, check=False
+    )
+    document = json.loads(judged.stdout)
+    assert document["compared"]["slices"] > 0, document
+    if mode == "fine":
+        assert (judged.returncode, document["findings"]) == (0, []), judged.stdout
+        return
+    verdict = document["verdict"]
+    assert (verdict["cause"], verdict["culprits"]["ranks"]) == ("replica-divergence", [1]), judged.stdout
+    assert verdict["certificate"][0]["module"].endswith("body.weight")
+    if trainer != "accelerate":  # which saves nothing by itself
+        assert document["checkpoints"], document

@@ -7,6 +7,7 @@ Torch is imported once; every run forks its ranks. One JSON text per run.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ from whichrank.lab.truth import mark, of_verdict
 from whichrank.lab.workloads import plan as plans
 from whichrank.report.json import as_document
 
-STEPS_AFTER = 24
+STEPS_AFTER = 16
 PACE_S = 0.02
 
 
@@ -77,6 +78,8 @@ def main() -> None:
     from whichrank.worker.guard import arrival
 
     torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()  # ranks look at what is new alone, and share the pages of the rest
     with tempfile.TemporaryDirectory() as folder:
         guard = arrival.begin(folder, "parent", "on")
         first, _, last = seeds.partition("-")

@@ -11,12 +11,14 @@ import copy
 import os
 import sys
 import tempfile
+import time
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel as DDP  # noqa: N817
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
@@ -276,8 +278,8 @@ def heavy_tail() -> nn.Module:
     return model
 
 
-KINDS = (ddp, bucket_views, batch_norm, dropout, accumulation, amp, ema, moe, lora, uneven_last_batch, resumed, fsdp2,
-         hsdp, tensor_parallel, local_steps, two_optimizers, heavy_tail)  # fmt: skip
+KINDS = (ddp, fsdp2, hsdp, accumulation, amp, dropout, ema, moe, lora, uneven_last_batch, resumed, bucket_views,
+         batch_norm, tensor_parallel, local_steps, two_optimizers, heavy_tail)  # fmt: skip
 
 
 def digest(model: nn.Module) -> str:
@@ -292,6 +294,8 @@ def digest(model: nn.Module) -> str:
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
+    if pace_s := float(os.environ.get("HEALTHY_PACE_S", "0")):
+        register_optimizer_step_post_hook(lambda *_: time.sleep(pace_s))
     wanted = sys.argv[2].split(",") if len(sys.argv) > 2 else [kind.__name__ for kind in KINDS]
     kept = []
     for kind in KINDS:

@@ -51,7 +51,10 @@ def since(wrong: Wrong) -> str:
 def replayed_otherwise(case: Case, wrong: Wrong) -> bool:
     """Whether one of these ranks computed the micro-batch of that step again and got something else."""
     replays = case.guarded.replays if case.guarded is not None else []
-    return any(f.rank in wrong.odd and n.said["s"] == wrong.step and not n.said["same"] for f, n in replays)
+    return any(
+        f.rank in wrong.odd and n.said["s"] == wrong.step and not n.said["same"] and n.said.get("means") != "code"
+        for f, n in replays
+    )
 
 
 def last_good(guarded: Comparison, wrong: Wrong) -> Saved | None:

@@ -204,3 +204,31 @@ def test_ranks_that_are_behind_are_waited_for():
     common = (GROUP, sig("a"), sig("b"))
     files = [rank_file(rank, *common, calls(0, "a", times=1 + rank)) for rank in range(4)]
     assert wrongs(files) == []
+
+
+def drawn(states: dict[int, str], batches: str, replicas: str = "0"):
+    """Looks of ranks: a letter per look for the random state; ranks of one digit in `batches` get the same batch."""
+    files = []
+    for rank, letters in states.items():
+        looks = [
+            {"t": "grad", "o": 0, "s": step, "b": [f"{batches[rank]}{step}"], "r": letter}
+            for step, letter in enumerate(letters)
+        ]
+        files.append(rank_file(rank, layout(replicas), *looks))
+    return [wrong for wrong in wrongs(files) if wrong.kind == "random"]
+
+
+def test_ranks_that_share_a_batch_share_their_random_numbers():
+    good = "abcdefghijkl"
+    (found,) = drawn({0: good, 1: good, 2: "abcdefghxyzw", 3: good}, "0000")
+    assert (found.odd, found.step, found.good) == ((2,), 8, 7)
+
+
+def test_random_numbers_that_always_differed_or_never_changed_are_nobodys_fault():
+    assert drawn({rank: "abcdefghijkl"[rank:] + "m" * rank for rank in range(4)}, "0000") == []
+    assert drawn({0: "a" * 12, 1: "a" * 12, 2: "aaaaaaaabbbb", 3: "a" * 12}, "0000") == []
+
+
+def test_ranks_with_data_of_their_own_may_draw_what_they_like():
+    good = "abcdefghijkl"
+    assert drawn({0: good, 1: good, 2: "abcdefghxyzw", 3: good}, "0123") == []

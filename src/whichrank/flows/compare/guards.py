@@ -13,6 +13,7 @@ from typing import Any
 from whichrank.flows.guard import read
 from whichrank.model.difference import Difference
 from whichrank.records.guard import GuardFile
+from whichrank.timeline.guard.resumes import Resumes
 
 ROUNDING = 1e-3
 """Relative difference of losses and norms that another order of sums may cause within the first steps."""
@@ -24,7 +25,8 @@ def holds(path: Path) -> bool:
 
 
 def compare(a: Path, b: Path) -> tuple[list[Difference], list[str]]:
-    ours, theirs = _by_rank(read([a])[0]), _by_rank(read([b])[0])
+    first, second = read([a])[0], read([b])[0]
+    ours, theirs = _by_rank(first), _by_rank(second)
     ranks = sorted(set(ours) & set(theirs))
     found: list[Difference] = []
     looked = 0
@@ -36,6 +38,7 @@ def compare(a: Path, b: Path) -> tuple[list[Difference], list[str]]:
         firsts += _first_sums(rank, mine, other)
         found += _first_numbers(rank, mine, other)
     found += _told(firsts, bool(found))
+    found += _resumed(first, second)
     if set(ours) != set(theirs):
         found.append(Difference("ranks", _few(ours), _few(theirs), 0.9, "the runs have other ranks"))
     return found, [f"guard records of {len(ranks)} ranks: {looked:,} values at the same steps"]
@@ -120,6 +123,20 @@ def _told(firsts: list[tuple[int, str, int, str, str]], beyond: bool) -> list[Di
         suspicion = (0.9 if beyond else 0.3) + (0.05 if tensor.startswith("batch") else 0)
         found.append(Difference(f"{tensor} {when} on rank {ranks}", rows[0][1], rows[0][2], round(suspicion, 2), why))
     return found
+
+
+def _resumed(saved: list[GuardFile], loaded: list[GuardFile]) -> list[Difference]:
+    """Where one run has loaded what the other has saved: tensors that did not come back."""
+    return [
+        Difference(f"{wrong.module} after loading {wrong.detail['path']}", "as saved", "another value", 0.95,
+                   f"{wrong.detail['count']} tensors are not what the checkpoint held, on rank {_few_ranks(wrong.odd)}")
+        for one, other in ((saved, loaded), (loaded, saved))
+        for wrong in Resumes.of(one).resumed(other)
+    ]  # fmt: skip
+
+
+def _few_ranks(ranks: tuple[int, ...]) -> str:
+    return ", ".join(map(str, ranks[:16]))
 
 
 def _starts(rank: int, a: _Run, b: _Run) -> list[Difference]:  # noqa: ARG001

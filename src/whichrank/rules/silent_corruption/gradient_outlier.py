@@ -10,9 +10,15 @@ part of what such faults cause; most leave finite, wrong numbers that the reduct
 
 ## How it decides
 Norms before the reduction, compared with the other ranks and the steps before: 64 times as large, and more than twice
-as far off as ever. On that suspicion the guard of this rank computes the following micro-batches twice with the same
-inputs and random state. Another result: the hardware (or a kernel that is not deterministic) is to blame. The same
-result: the data were unusual, and nothing is reported.
+as far off as ever. On that suspicion the guard of this rank computes the micro-batch again with the same inputs and
+random state, and once more on another device (another GPU of the host, another core of a CPU).
+
+| here, again | on the other device | what it is |
+|---|---|---|
+| the same | the same | unusual data: nothing is reported |
+| another result | one of the two | hardware that is wrong now and then |
+| the same | another result, twice | hardware that is always wrong |
+| any | a different result each time | code that is not deterministic: the hardware is not accused |
 
 ## Example
     norm of the local gradient 1.2e+19 at step 40     (rank 2; 0.31 to 0.34 on the others)
@@ -21,10 +27,13 @@ result: the data were unusual, and nothing is reported.
 Take that GPU out and test it. Go back to a checkpoint from before.
 
 ## Limits
-Without a replay (sharded models, compiled models) an outlier alone is a warning. A small error is not seen.
+Without a replay (sharded models, compiled models) an outlier alone is a warning. A small error is not seen. Where no
+other device has room, hardware that is always wrong can't be told from unusual data.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated
 from whichrank.rules import guard_findings
@@ -49,24 +58,30 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _outlier(case: Case, comparison: Comparison, wrong: Wrong) -> Finding | None:
-    replays = [note.said for file, note in comparison.replays if file.rank in wrong.odd]
+    everything = [note.said for file, note in comparison.replays if file.rank in wrong.odd]
+    replays = [said for said in everything if said.get("means") != "code"]
+    at_once = [said for said in everything if said["s"] == wrong.step]
+    always = next((said for said in replays if said.get("means") == "always"), None)
     differing = sum(not said["same"] for said in replays)
-    at_once = [said for said in replays if said["s"] == wrong.step]
-    if at_once and all(said["same"] for said in at_once) and not differing:
-        return None  # the same batch gives the same gradient again: unusual data
+    if at_once and always is None and not differing:
+        return None  # the same batch gives the same gradient again: unusual data; or the code gives any
     times = f"{wrong.detail['ratio']:.3g} times"
     where = f", most of it in {wrong.module}" if wrong.module else ""
     who = guard_findings.who(wrong)
     message = f"The local gradient of {who.lower()} was {times} that of the others at step {wrong.step}{where}"
     if differing:
-        message += f"; computed again, {differing} of {len(replays)} micro-batches gave another result."
+        message += f"; computed again, {differing} of {len(replays)} micro-batches gave another result"
+        message += ": it computes wrongly now and then."
+    elif always is not None:
+        message += f"; {_place(always)} the same micro-batch gives another result, twice: it is wrong each time."
     else:
         message += "." if not replays else f"; {len(replays)} later micro-batches gave the same result twice."
-    confidence = 0.9 if differing else 0.55
-    other = () if differing else (Alternative("data-order", 0.1, "an unusual batch can do the same"),)
+    sure = bool(differing) or always is not None
+    confidence = 0.9 if sure else 0.55
+    other = () if sure else (Alternative("data-order", 0.1, "an unusual batch can do the same"),)
     fix = (guard_findings.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
     return guard_findings.found(
-        case, wrong, CODE, CAUSE, message, confidence, fix, severe=bool(differing), gpu=True, alternatives=other,
+        case, wrong, CODE, CAUSE, message, confidence, fix, severe=sure, gpu=True, alternatives=other,
         next=(_TEST,),
     )  # fmt: skip
 
@@ -76,11 +91,13 @@ def _replays(comparison: Comparison) -> list[Wrong]:
     by_rank: dict[int, list[Wrong]] = {}
     for file, note in comparison.replays:
         said = note.said
-        if not said["same"]:
-            quote = f"the micro-batch of step {said['s']} gave another result the second time"
+        if said.get("means") == "always" or (not said["same"] and said.get("means") != "code"):
+            when = _place(said) if said["same"] else "the second time"
+            quote = f"the micro-batch of step {said['s']} gave another result {when}"
             by_rank.setdefault(file.rank, []).append(
                 Wrong("outlier", said["s"], (file.rank,), tuple(range(comparison.world)), str(said.get("module", "")),
-                      "gradient", None, {file.rank: "differs"}, [file.ref(note.line, quote)])
+                      "gradient", None, {file.rank: "differs"}, [file.ref(note.line, quote)],
+                      {"where": _place(said) if said["same"] else ""})
             )  # fmt: skip
     if not by_rank or len(by_rank) * 2 > comparison.world:
         return []  # everybody's: code that is not deterministic, not a GPU
@@ -88,7 +105,17 @@ def _replays(comparison: Comparison) -> list[Wrong]:
 
 
 def _replayed(case: Case, wrong: Wrong) -> Finding:
-    who = guard_findings.who(wrong)
+    who, where = guard_findings.who(wrong), wrong.detail["where"]
     message = f"{who} computed the same micro-batch twice at step {wrong.step} and got different results."
+    if where:
+        message = f"{who} gets another result for the micro-batch of step {wrong.step} {where}, each time."
     fix = (guard_findings.go_back(case, wrong), "Take that GPU out of the job and run dcgmi diag -r 4 on it.")
-    return guard_findings.found(case, wrong, CODE, CAUSE, message, 0.9, fix, gpu=True, next=(_TEST,))
+    # Two devices that differ: nothing says which of them is right, but for what others find.
+    sure = 0.6 if where else 0.9
+    return guard_findings.found(
+        case, wrong, CODE, CAUSE, message, sure, fix, severe=not where, gpu=True, next=(_TEST,)
+    )  # fmt: skip
+
+
+def _place(said: dict[str, Any]) -> str:
+    return f"on {str(said.get('on') or 'another device')[:40]}"

@@ -2,7 +2,9 @@
 
 ## What it finds
 A parameter, a tensor of the optimizer's state, a constant buffer, a learning rate or another setting of the optimizer
-that is not the same on all ranks that hold a copy: which rank is the odd one, in which tensor, since which step.
+that is not the same on all ranks that hold a copy: which rank is the odd one, in which tensor, since which step. Or a
+resumed job that does not hold what the checkpoint held when it was saved. Or random numbers that differ between ranks
+that work on one batch together (tensor parallel) and drew the same ones before.
 
 ## Why it happens
 A rank missed the broadcast at the start, was seeded differently or did not load the checkpoint; its schedule has
@@ -12,7 +14,9 @@ another length; a bit flipped in its memory; its GPU computed an update wrongly;
 `whichrank run --guard` has every rank write down checksums of rotating slices, weighted by position. Which ranks must
 agree is read off DistributedDataParallel, FSDP and the placements of DTensors. For plain modules it is learned: tensors
 that stayed equal while their values changed at three looks are taken for replicas. The majority names the odd rank; of
-two replicas both are candidates. Where the learning rate differs too, that is told as the reason.
+two replicas both are candidates. Where the learning rate differs too, that is told as the reason. After a load, the
+parameters before the first step are compared with those at the save of the same file, where the guard saw both; half of
+them must be as saved, or the file was meant for something else.
 
 ## Example
     0.weight (parameter), checksum 37e27740 at step 18     (rank 1)
@@ -38,17 +42,19 @@ CODE = "SILE301"
 CAUSE = "replica-divergence"
 
 _SURE, _LEARNED = 0.95, 0.8
+_ORDER = ("rate", "setting", "replica", "random", "resume")
+"""What explains more first."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    differing = guard_findings.wrongs(case, "replica", "rate", "setting")
+    differing = guard_findings.wrongs(case, "replica", "rate", "setting", "resume", "random")
     if isinstance(differing, NotEvaluated):
         return differing
     findings = []
     explained: set[tuple[int, ...]] = set()
     # A setting that differs explains the tensors that do.
-    for wrong in sorted(differing, key=lambda w: (w.kind == "replica", w.step)):
-        if wrong.odd in explained and wrong.kind == "replica":
+    for wrong in sorted(differing, key=lambda w: (_ORDER.index(w.kind), w.step)):
+        if wrong.odd in explained and wrong.kind not in ("rate", "setting"):
             continue
         explained.add(wrong.odd)
         tensors = next((w for w in differing if w.kind == "replica" and w.odd == wrong.odd and w is not wrong), None)
@@ -72,6 +78,18 @@ def _finding(case: Case, wrong: Wrong, tensors: Wrong | None) -> Finding:
 
 def _message(wrong: Wrong, tensors: Wrong | None) -> str:
     who = guard_findings.who(wrong)
+    if wrong.kind == "random":
+        verb = "draws" if len(wrong.odd) == 1 else "draw"
+        return (
+            f"{who} {verb} other random numbers {guard_findings.since(wrong)} than the ranks that work on the same "
+            "batch: their dropout masks differ now."
+        )
+    if wrong.kind == "resume":
+        verb, path = "holds" if len(wrong.odd) == 1 else "hold", wrong.detail["path"]
+        return (
+            f"{who} {verb} another {wrong.module} than the checkpoint {path} did when it was saved, after loading it: "
+            f"{wrong.detail['count']} tensors."
+        )
     if wrong.kind != "replica":
         theirs = {value for rank, value in wrong.values.items() if rank not in wrong.odd}
         mine = {value for rank, value in wrong.values.items() if rank in wrong.odd}
@@ -92,6 +110,15 @@ def _message(wrong: Wrong, tensors: Wrong | None) -> str:
 def _advice(wrong: Wrong) -> tuple[str, ...]:
     if wrong.kind == "rate":
         return ("Compute the length of the schedule from a number that all ranks share: all_reduce it first.",)
+    if wrong.kind == "random":
+        return (
+            "Give random numbers that one rank alone draws (for logging, for an evaluation) a generator of their own.",
+        )
+    if wrong.kind == "resume":
+        return (
+            "Load with strict=True, and look at what load_state_dict returns: names that are missing or unexpected.",
+            "Look for code that initializes, ties or casts tensors after the load.",
+        )
     if wrong.kind == "setting":
         return ("Set the optimizer up from the same values on every rank.",)
     if wrong.step < 0:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from whichrank.model.last_words import JOINED, Words
 from whichrank.model.verdict import Diagnosis
-from whichrank.run.nodes import nodes_file, protocol
+from whichrank.run.nodes import guard_mirror, nodes_file, protocol
 from whichrank.run.nodes.condensing import count_of
+from whichrank.run.nodes.follower import Follower
 from whichrank.run.nodes.joining import Link
 from whichrank.run.nodes.judgement import Judgement, restored, shortened
 from whichrank.run.nodes.node_tree import Passing, assemble
 from whichrank.run.nodes.peers import Peers
 from whichrank.run.nodes.protocol import Request
+from whichrank.run.nodes.shared import Shared
 from whichrank.run.nodes.snapshot import Distant, Snapshot, lost, rows_of
 from whichrank.run.watch.capture import ANSWER_S
 from whichrank.run.watch.job_processes import Member, rank_state
@@ -137,6 +139,18 @@ class AllNodes:
             return [lost(Distant(pattern._replace(rank=r), str(r))) for r in self.peers.ranks_of_lost_leader]
         return []
 
+    def guard(self, folder: Path) -> Callable[[], list[Path]]:
+        """The records of this node's guards go to whoever leads; gives those of other nodes where this one does."""
+        launch = self.record.base
+        if isinstance(self.link.side, (Follower, Shared)):
+            self.link.side.guards.places = [(f"{guard_mirror.prefix_of(launch)}{self.link.own}", folder)]
+
+        def elsewhere() -> list[Path]:
+            leading = self.link.leading
+            return guard_mirror.copies(leading.guard_folders(), launch) if leading is not None else []
+
+        return elsewhere
+
     # -- what the leader asks for
 
     def obey(self) -> None:
@@ -165,8 +179,9 @@ class AllNodes:
             leader = self.link.following.leader if self.link.following is not None else "the leader"
             self.watcher.tell(f"the verdict on all nodes, by {leader}: {request.verdict.summary}")
             self.record.audience.on_verdict(restored(request.verdict))
-        elif request.what == "end" and self.watcher.policy == "end":
-            self.watcher.tell("ending the job, as the leader asks by --policy end")
+        elif request.what == "end" and (self.watcher.policy == "end" or self.watcher.guard_stops):
+            option = "--policy end" if self.watcher.policy == "end" else "--guard-stop"
+            self.watcher.tell(f"ending the job, as the leader asks by {option}")
             self.watcher.end_job()
 
     def _deliver(self, request: Request, *, final: bool = False) -> None:

@@ -19,6 +19,7 @@ import msgspec
 from whichrank.run.nodes import protocol, wire
 from whichrank.run.nodes.clock import Offset
 from whichrank.run.nodes.evidence_transfer import pack
+from whichrank.run.nodes.guard_mirror import FOLDER, Outgoing
 from whichrank.run.nodes.leader import FAN_IN, Leader
 from whichrank.run.nodes.protocol import Answer, Beat, Closing, Leads, Listing, Opening, Receipt, Request
 from whichrank.run.nodes.snapshot import Below, Snapshot
@@ -93,6 +94,8 @@ class Follower:
     below: Leader | None = None
     """Where this node takes others in its leader's place."""
     fan_in: int = FAN_IN
+    guards: Outgoing = field(default_factory=Outgoing)
+    """Records of guards that the leader compares."""
     _uploads_at: Path = Path()
     _referred: Referral | None = None
     _above: list[str] = field(default_factory=list)
@@ -190,6 +193,7 @@ class Follower:
             self.goodbye = self.closed = False
             self.heard, self.heard_ns = time.monotonic(), time.time_ns()
             self._fresh, self._told_below = self._last, []
+            self.guards.again()
             try:
                 for kind, payload in early:
                     self._hear(line, kind, payload)
@@ -250,6 +254,7 @@ class Follower:
                 raise WireError("it does not answer any more")
             urgent = self._rung(line, max(0.0, due - now))
             if urgent or time.monotonic() >= due:
+                self._send_guards(line)
                 self._beat(line)
                 due = time.monotonic() + BEAT_S
             self._load(line)
@@ -306,7 +311,14 @@ class Follower:
             self.below = Leader(listener, self.known or self.name, self.token, self.tell, fan_in=self.fan_in)
             self.below.above = self._above
             self.below.start(self._uploads_at)
+            self.guards.passed_on = self._uploads_at / FOLDER
         line.say(Kind.LEADS, protocol.write(Leads(self.below.port)))
+
+    def _send_guards(self, line: _Line) -> None:
+        """Before the beat: whoever hears that the job has ended here has its records."""
+        if self.guards.places and len(line.outbox) < FULL:
+            for piece in self.guards.pieces():
+                line.say(Kind.GUARD, protocol.write(piece))
 
     def _beat(self, line: _Line) -> None:
         snapshot, self._fresh = self._fresh, None

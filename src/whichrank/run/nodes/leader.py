@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from whichrank.run.nodes import protocol, wire
+from whichrank.run.nodes import guard_mirror, protocol, wire
 from whichrank.run.nodes.protocol import Answer, Beat, Closing, Leads, Listing, Opening, Receipt, Request
 from whichrank.run.nodes.receiving import Receiving
 from whichrank.run.nodes.roster import Node, Roster
@@ -116,6 +116,10 @@ class Leader:
     def ask(self, request: Request) -> None:
         """Ask every node that is there."""
         self._later(lambda: self._all(Kind.REQUEST, protocol.write(request)))
+
+    def guard_folders(self) -> list[Path]:
+        """Where the records of other nodes' guards are."""
+        return [self.uploads / guard_mirror.FOLDER]
 
     def announce(self, listed: Listing) -> None:
         """Tell everybody who is where; those that come later hear it too."""
@@ -236,6 +240,8 @@ class Leader:
             self._close_upload(client, client.node, payload)
         elif kind is Kind.LEADS:
             self._leads(client.node, payload)
+        elif kind is Kind.GUARD:
+            self._keep_guard(payload)
         elif kind is Kind.BYE:
             self._drop(client, closed=True)
         else:
@@ -335,6 +341,12 @@ class Leader:
         with self.roster.lock:
             node.upload = upload
         self._send(client, Kind.RECEIPT, protocol.write(Receipt(upload.token, upload.why)))
+
+    def _keep_guard(self, payload: bytes) -> None:
+        piece = protocol.read(guard_mirror.GuardPiece, payload)
+        if piece is None:
+            raise WireError("its records of a guard can't be read")
+        guard_mirror.keep(self.uploads / guard_mirror.FOLDER, piece)
 
     def _abandon(self, client: _Client) -> None:
         if client.receiving is not None:

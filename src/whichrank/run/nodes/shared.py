@@ -21,7 +21,7 @@ from typing import IO
 
 from whichrank.model.errors import UsageError
 from whichrank.model.files import private_folder
-from whichrank.run.nodes import protocol
+from whichrank.run.nodes import guard_mirror, protocol
 from whichrank.run.nodes.clock import Offset
 from whichrank.run.nodes.evidence_transfer import MOST as MOST_UPLOAD
 from whichrank.run.nodes.evidence_transfer import pack
@@ -60,6 +60,8 @@ class Shared:
     heard_ns: int = 0
     turn_s: float = TURN_S
     lease_s: float = LEASE_S
+    guards: guard_mirror.Outgoing = field(default_factory=guard_mirror.Outgoing)
+    """Records of guards that whoever leads compares."""
     _instance: str = field(default_factory=lambda: secrets.token_hex(8))
     _lease: Counted = field(default_factory=Counted)
     _count: int = 0
@@ -82,6 +84,8 @@ class Shared:
         prepare(self.folder)
         self._known = {path.name for path in (self.folder / "requests").iterdir()}
         self.name = self._own_name()
+        for path in (self._home / guard_mirror.FOLDER).glob("*"):  # of an earlier job
+            path.unlink(missing_ok=True)
         lease = self._read(self.folder / "leader", Lease)
         if lease is None or lease.ended:
             self._take(None)
@@ -141,6 +145,12 @@ class Shared:
         self._orders.append(request)
         self._bell.set()
 
+    def guard_folders(self) -> list[Path]:
+        """Where the records of other nodes' guards are."""
+        with self.roster.lock:
+            names = list(self.roster.nodes)
+        return [self.folder / "nodes" / name / guard_mirror.FOLDER for name in names]
+
     def announce(self, listed: Listing) -> None:
         self._told = listed
 
@@ -181,6 +191,8 @@ class Shared:
             self._take(lease)
 
     def _beat(self) -> None:
+        for piece in self.guards.pieces():
+            guard_mirror.keep(self._home / guard_mirror.FOLDER, piece)
         self._count += 1
         ahead, error = self.offset.best or (None, None)
         sign = Heartbeat(self._instance, self._count, Beat(time.time_ns(), self._last, ahead, error))

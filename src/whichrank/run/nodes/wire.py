@@ -17,7 +17,7 @@ from typing import Annotated
 
 import msgspec
 
-VERSION = 2
+VERSION = 3
 NONCE = 32
 _HEAD = struct.Struct("!IB")
 _PROOF = 32
@@ -42,12 +42,13 @@ class Kind(IntEnum):
     BYE = 13
     LEAD = 14
     LEADS = 15
+    GUARD = 16
 
 
 MOST = {
     Kind.HELLO: 512, Kind.JOIN: 2048, Kind.WELCOME: 2048, Kind.REFUSED: 1024, Kind.BEAT: 8 << 20, Kind.ANSWER: 512,
     Kind.ROSTER: 4 << 20, Kind.REQUEST: 512 << 10, Kind.OPENING: 4096, Kind.PIECE: PIECE, Kind.CLOSING: 512,
-    Kind.RECEIPT: 4096, Kind.BYE: 512, Kind.LEAD: 512, Kind.LEADS: 512,
+    Kind.RECEIPT: 4096, Kind.BYE: 512, Kind.LEAD: 512, Kind.LEADS: 512, Kind.GUARD: PIECE,
 }  # fmt: skip
 """Bytes that a frame may have."""
 

@@ -54,11 +54,16 @@ class GuardWatch(Silent):
     found: Callable[[str], None] = lambda _why: None
     """Called with the first difference of each kind and rank."""
     on_state: Callable[[GuardState], None] = lambda _state: None
+    elsewhere: Callable[[], list[Path]] = list
+    """Records of the ranks of other nodes."""
+    judges: Callable[[], bool] = lambda: True
+    """Whether it is for this node to say what is wrong: the ranks of one node may be too few to tell."""
     comparison: Comparison | None = None
     _sources: dict[str, _Source] = field(default_factory=dict)
     _told: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
     _next: float = 0.0
     _planned: bool = False
+    _not_deterministic: bool = False
 
     def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:  # noqa: ARG002
         if now_s >= self._next:
@@ -67,7 +72,7 @@ class GuardWatch(Silent):
 
     def look(self, *, last: bool = False) -> None:
         """Read on; with `last` no more will come."""
-        for path in sorted(self.folder.glob(f"*{SUFFIX}")):
+        for path in self.records():
             self._follow(path)
         comparison = self.comparison
         if comparison is None:
@@ -80,8 +85,12 @@ class GuardWatch(Silent):
                 comparison.steps, comparison.compared, comparison.replicas.window, len(wrongs), len(comparison.off)
             )
         )
-        for wrong in wrongs:
+        for wrong in wrongs if self.judges() else ():
             self._raise(wrong, comparison, last=last)
+
+    def records(self) -> list[Path]:
+        """All records that are at hand."""
+        return [*sorted(self.folder.glob(f"*{SUFFIX}")), *self.elsewhere()]
 
     @property
     def alarming(self) -> bool:
@@ -98,9 +107,9 @@ class GuardWatch(Silent):
         self.found(why(wrong))
 
     def _follow(self, path: Path) -> None:
-        source = self._sources.get(path.name)
+        source = self._sources.get(str(path))
         if source is None:
-            source = self._sources[path.name] = _Source(Lines(path.name))
+            source = self._sources[str(path)] = _Source(Lines(path.name))
         try:
             status = path.stat()
             if source.inode not in (0, status.st_ino):  # the guard began a new file
@@ -121,7 +130,10 @@ class GuardWatch(Silent):
             return
         file.notes.clear()  # what has been compared need not be kept
         if self.comparison is None or file.attempt > self.comparison.attempt:
-            self.comparison = Comparison(file.world, file.attempt)
+            before = self.comparison.resumes if self.comparison is not None else None
+            self.comparison = Comparison(
+                file.world, file.attempt, resumes=before.again(file.world) if before is not None else None
+            )
             self._told.clear()
         if file.attempt == self.comparison.attempt:
             self.comparison.add(file, fresh)
@@ -130,6 +142,12 @@ class GuardWatch(Silent):
                 self.tell(f"the guard of rank {file.rank} is off: {note.said['why'][:200]}")
             elif note.kind == "plan":
                 self._plan(note.said)
+            elif note.kind == "replay" and note.said.get("means") == "code" and not self._not_deterministic:
+                self._not_deterministic = True
+                self.tell(
+                    f"guard: a micro-batch of rank {file.rank} gives another result on every device and each time: the "
+                    "code is not deterministic, so that a replay can't prove a fault of the hardware"
+                )
 
     def _plan(self, said: dict[str, object]) -> None:
         """K and the cost, as measured by rank 0."""
@@ -173,6 +191,8 @@ def why(wrong: Wrong) -> str:
         "outlier": "has a local gradient far from all others",
         "batch": "get the same batches",
         "sampler": f"samples with another {wrong.tensor}",
+        "random": "draws other random numbers than the ranks that get the same batch",
+        "resume": f"holds another {wrong.module} than the checkpoint that it loaded",
         "signature": f"brought another {wrong.detail.get('aspect')} to {wrong.detail.get('op')}",
     }.get(wrong.kind, "differs")
     return f"{who(wrong).lower()} {what}" + (
@@ -180,9 +200,8 @@ def why(wrong: Wrong) -> str:
     )
 
 
-def keep_aside(folder: Path, out: Path) -> None:
+def keep_aside(files: Sequence[Path], out: Path) -> None:
     """The records of a job that ended well, for `whichrank compare`."""
-    files = sorted(folder.glob(f"*{SUFFIX}"))
     if files:
         private_folder(out / "guard")
     for path in files:
@@ -190,5 +209,5 @@ def keep_aside(folder: Path, out: Path) -> None:
         first = Lines(path.name)
         first.feed(data.split(b"\n", 1)[:1])
         if first.file is not None:
-            name = f"rank_{first.file.rank}.{path.name.partition('.')[0]}.guard.jsonl"
+            name = f"rank_{first.file.rank}.{first.file.pid or 0}.guard.jsonl"
             replace_file(out / "guard" / name, data, mode=0o600)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from whichrank.model.verdict import Diagnosis
@@ -32,6 +33,9 @@ class Scope(Protocol):
         """After a look at the ranks of this host: those to be weighed now."""
 
     def ranks_ended(self) -> None: ...
+
+    def guard(self, folder: Path) -> Callable[[], list[Path]]:
+        """Guards of this host write into this folder; gives the records of those on other hosts that are at hand."""
 
     def shows_each(self, ranks: Sequence[Member]) -> bool:
         """Whether each of these is one rank, and does not stand for many."""
@@ -77,6 +81,9 @@ class ThisHost:
         return ranks
 
     def ranks_ended(self) -> None: ...
+
+    def guard(self, folder: Path) -> Callable[[], list[Path]]:  # noqa: ARG002 - nobody else needs them
+        return list
 
     def shows_each(self, ranks: Sequence[Member]) -> bool:  # noqa: ARG002 - always
         return True

@@ -322,7 +322,10 @@ class Watcher:
     def guard_with(self, folder: Path, *, stop: bool) -> None:
         """Compare what the guards of the ranks write into this folder."""
         self.guard_stops = stop
-        self.guard = GuardWatch(folder, self.tell, self.went_wrong, self.record.audience.on_guard)
+        self.guard = GuardWatch(
+            folder, self.tell, self.went_wrong, self.record.audience.on_guard, self.scope.guard(folder),
+            lambda: self.scope.judges,
+        )  # fmt: skip
         self.record.audience.listeners.append(self.guard)
 
     def went_wrong(self, why: str) -> None:
@@ -335,6 +338,7 @@ class Watcher:
         self._judge_after(lambda: self.gather(self.record.job_processes))
         if self.guard_stops:
             self.tell("ending the job before it writes another checkpoint, as asked by --guard-stop")
+            self.scope.ask("end")
             self.end_job()
 
     def begin_attempt(self, number: int) -> None:
@@ -396,7 +400,7 @@ class Watcher:
             return True
         self.tell(self.guard.summary())
         try:
-            keep_aside(self.guard.folder, self.record.out)
+            keep_aside(self.guard.records(), self.record.out)
         except OSError as error:
             self.record.journal.complain(f"can't keep the records of the guard ({error})")
         return False

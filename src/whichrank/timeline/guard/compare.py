@@ -8,7 +8,9 @@ from typing import Any
 
 from whichrank.records.guard import GuardFile, GuardNote
 from whichrank.timeline.guard.gradients import Gradients
+from whichrank.timeline.guard.random_states import RandomStates
 from whichrank.timeline.guard.replicas import Replicas
+from whichrank.timeline.guard.resumes import Resumes
 from whichrank.timeline.guard.settings import Settings
 from whichrank.timeline.guard.signatures import Signatures
 from whichrank.timeline.guard.wrong import Wrong, ranks_of
@@ -39,17 +41,22 @@ class Comparison:
     gradients: Gradients = field(init=False)
     signatures: Signatures = field(init=False)
     settings: Settings = field(init=False)
+    random_states: RandomStates = field(init=False)
+    resumes: Resumes | None = None
+    """What earlier attempts have saved."""
     _told: dict[str, Callable[[GuardFile, GuardNote], None]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.replicas, self.gradients = Replicas(self.world), Gradients(self.world)
         self.signatures, self.settings = Signatures(), Settings(self.world)
+        self.random_states = RandomStates(self.world)
+        resumes = self.resumes = self.resumes or Resumes(self.world)
         self._told = {
-            "start": self.settings.start, "layout": self._layout, "slice": self._slice, "full": self.replicas.full,
+            "start": self.settings.start, "layout": self._layout, "slice": self._slice, "full": self._full,
             "grad": self._gradient, "loss": self.gradients.loss, "group": self.signatures.group,
             "sig": self.signatures.signature, "calls": self.signatures.calls, "save": self._save,
             "scheduler": self.settings.scheduler, "sampler": self.settings.sampler, "off": self._off,
-            "replay": self._replay,
+            "replay": self._replay, "load": resumes.load,
         }  # fmt: skip
 
     def add(self, file: GuardFile, notes: Iterable[GuardNote]) -> None:
@@ -61,7 +68,11 @@ class Comparison:
 
     def wrongs(self) -> list[Wrong]:
         """Everything so far, in order of the step."""
-        found = [*self.replicas.found, *self.settings.found, *self.signatures.found, *self.gradients.settle()]
+        resumed = self.resumes.found if self.resumes is not None else []
+        found = [
+            *self.replicas.found, *self.settings.found, *self.signatures.found, *self.gradients.settle(),
+            *self.random_states.found, *resumed,
+        ]  # fmt: skip
         return sorted(found, key=lambda wrong: wrong.step)
 
     def settle(self) -> None:
@@ -76,6 +87,8 @@ class Comparison:
         units: list[list[Any]] = note.said["units"]
         optimizer: int = note.said["o"]
         self.replicas.layout(file, note)
+        if self.resumes is not None:
+            self.resumes.layout(file, note)
         self.gradients.parameters(optimizer, units)
         names = "|".join(str(unit[0]) for unit in units if unit[1] == "parameter")
         self.settings.models.setdefault(optimizer, {})[file.rank] = names
@@ -87,10 +100,16 @@ class Comparison:
         self.steps = max(self.steps, note.said["s"])
         self.replicas.slice(file, note)
 
+    def _full(self, file: GuardFile, note: GuardNote) -> None:
+        self.replicas.full(file, note)
+        if self.resumes is not None:
+            self.resumes.full(file, note)
+
     def _gradient(self, file: GuardFile, note: GuardNote) -> None:
         self.steps = max(self.steps, note.said["s"])
         self.gradients.gradient(file, note)
         self.settings.gradient(file, note)
+        self.random_states.gradient(file, note, self.gradients.apart.get(note.said["o"], ()))
 
     def _save(self, file: GuardFile, note: GuardNote) -> None:
         self.saves.append(Saved(note.said["s"], note.said["path"][:1000], file.rank))
@@ -111,7 +130,9 @@ def compare(files: Iterable[GuardFile]) -> Comparison | None:
     if not fit:
         return None
     chosen = attempts[max(fit)]
-    comparison = Comparison(max(file.world for file in chosen), max(fit))
+    world = max(file.world for file in chosen)
+    earlier = [file for attempt in sorted(attempts) if attempt < max(fit) for file in attempts[attempt]]
+    comparison = Comparison(world, max(fit), resumes=Resumes.of(earlier).again(world))
     # Layouts and groups first: what a rank says is understood by them.
     for file in sorted(chosen, key=lambda f: f.rank):
         comparison.add(file, (note for note in file.notes if note.kind in ("layout", "group", "sig", "start")))

@@ -64,7 +64,7 @@ class Gradients:
             told = {"what": "gradient", "bad": bad, "of": len(codes), "sharded": said.get("sharded"),
                     "value": "nan" if NAN in codes else "inf", "batch": said.get("i")}  # fmt: skip
             self._bad.setdefault((said["o"], said["s"]), {})[file.rank] = (file, note.line, told)
-        self._see(file, said["o"], said["s"], finite=not bad)
+        self._see(file, said["o"], said["s"], finite=bool(codes) and not bad)
         waiting = self._pending.setdefault((said["o"], said["s"]), {})
         waiting[file.rank] = (file, note.line, said)
         if len(waiting) == self.world:

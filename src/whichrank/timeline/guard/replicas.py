@@ -29,6 +29,8 @@ class _History:
     sides: frozenset[frozenset[int]] = frozenset()
     looks: int = 0
     """At which the sides were the same and the values had changed."""
+    since: int = -1
+    """The first step at which the sides were these."""
     last: dict[int, str] = field(default_factory=dict)
     good: int | None = None
 
@@ -128,14 +130,16 @@ class Replicas:
         """Nothing says who should be equal: those who were while their values changed should stay so."""
         known = self._known[key]
         if sides == known.sides:
-            # A buffer that nobody writes to is known as soon as it was equal once.
-            known.looks += changed or key[2] == "buffer"
+            # What nobody writes to is known as soon as it was equal once.
+            known.looks += changed or key[2] in ("buffer", "frozen")
             if known.looks == LEARNED_AFTER and len(sides) > 1 and minority(values):
                 # Most are replicas of each other; who was never equal to them missed the start.
-                self._wrong(step, key, told, values, tuple(sorted(values)), learned=True)
+                whole = self._known.get((*key[:4], WHOLE))
+                first = -1 if whole is not None and whole.sides == sides else known.since
+                self._wrong(first, key, told, values, tuple(sorted(values)), learned=True)
             return
         before, looks = known.sides, known.looks
-        known.sides, known.looks = sides, 0
+        known.sides, known.looks, known.since = sides, 0, step
         if looks < LEARNED_AFTER:
             return
         if len(sides) == len(values) > 2:

@@ -89,7 +89,8 @@ class Settings:
                 odd = minority(values)
             self._told.add(("sampler", place))  # type: ignore[arg-type]
             refs = [file.ref(line, f"DistributedSampler {key} {values[r]}") for r, (file, line, _) in pile.items()]
-            self.found.append(Wrong("sampler", 0, odd, tuple(sorted(pile)), "", key, None, values, spread(refs, odd),
+            step = max((s for _, _, said in pile.values() if isinstance(s := said.get("s"), int)), default=0)
+            self.found.append(Wrong("sampler", step, odd, tuple(sorted(pile)), "", key, None, values, spread(refs, odd),
                                     {"turn": turn, "place": place}))  # fmt: skip
             return
 

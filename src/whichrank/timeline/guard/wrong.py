@@ -9,7 +9,20 @@ from typing import Any, Literal
 
 from whichrank.model.evidence import Ref
 
-Kind = Literal["replica", "rate", "setting", "start", "nan", "outlier", "batch", "sampler", "signature", "launch"]
+Kind = Literal[
+    "replica",
+    "rate",
+    "setting",
+    "start",
+    "nan",
+    "outlier",
+    "batch",
+    "sampler",
+    "signature",
+    "launch",
+    "resume",
+    "random",
+]
 
 
 @dataclass(slots=True)

@@ -50,6 +50,9 @@ CALLS: dict[str, Call] = {
     "barrier": Call((-1, ""), (0, "group"), sized=False),
 }
 
+RENAMED = {"all_gather_into_tensor": "all_gather_single", "reduce_scatter_tensor": "reduce_scatter_single"}
+"""What torch calls them since 2.13: the old names call the new ones, and both count as one."""
+
 
 class Collectives:
     """Counts the calls of every group, and keeps what was brought until it is written."""
@@ -187,13 +190,15 @@ def wrap(collectives: Collectives, problem: Callable[[BaseException], None]) -> 
     """Put our functions in the place of torch's, in both modules that have them."""
     is_compiling = torch.compiler.is_compiling
     for name in CALLS:
-        original = getattr(c10d, name, None)
+        here = RENAMED.get(name, name)
+        here = here if hasattr(c10d, here) else name
+        original = getattr(c10d, here, None)
         if original is None:
             continue
         ours = _wrapped(name, original, collectives, problem, is_compiling)
         for module in (c10d, dist):
-            if getattr(module, name, None) is original:
-                setattr(module, name, ours)
+            if getattr(module, here, None) is original:
+                setattr(module, here, ours)
 
 
 def _wrapped(name: str, original: Any, collectives: Collectives, problem: Any, is_compiling: Any) -> Any:

@@ -17,6 +17,8 @@ SLICE_BYTES = {"cpu": 256 << 10}
 SLICE_BYTES_DEVICE = 16 << 20
 """What is summed at one look: on a CPU about 0.1 ms, on a GPU far less."""
 FEWEST, MOST = 2, 512
+FROZEN = "frozen"
+"""The kind of a parameter that no optimizer steps."""
 MOVED = "--------"
 """Stands for the sum of a buffer that code has changed: it is nobody's business."""
 
@@ -26,7 +28,7 @@ class Unit(NamedTuple):
 
     name: str
     kind: str
-    """"parameter", "buffer", or the key of the optimizer's state."""
+    """"parameter", "frozen", "buffer", or the key of the optimizer's state."""
     replicas: str
     size: int
     owner: Any
@@ -47,9 +49,10 @@ class Layout:
     """Pieces by part; made anew when tensors come, go or move."""
 
     def __init__(
-        self, optimizer: Any, names: dict[int, str], replicas: Replicas, buffers: list[tuple[str, Any]]
-    ) -> None:
-        self.units = list(_units(optimizer, names, replicas, buffers))
+        self, optimizer: Any, names: dict[int, str], replicas: Replicas, buffers: list[tuple[str, Any]],
+        frozen: list[Any],
+    ) -> None:  # fmt: skip
+        self.units = [*_units(optimizer, names, replicas, buffers), *_frozen(optimizer, names, replicas, frozen)]
         size = sum(unit.size for unit in self.units)
         device = next((unit.tensor.device.type for unit in self.units if unit.kind == "parameter"), "cpu")
         most = SLICE_BYTES.get(device, SLICE_BYTES_DEVICE)
@@ -73,12 +76,12 @@ class Layout:
         """The pieces that are due, flat, each with whether it counts."""
         return [(self._piece(index, piece), self._counts(index)) for index, piece in self.pieces[part]]
 
-    def everything(self, kind: str) -> list[tuple[int, Any]]:
-        """All pieces of all units of a kind: index of the unit, and the piece."""
+    def everything(self, *kinds: str) -> list[tuple[int, Any]]:
+        """All pieces of all units of these kinds: index of the unit, and the piece."""
         return [
             (index, self._piece(index, piece))
             for index, unit in enumerate(self.units)
-            if unit.kind == kind
+            if unit.kind in kinds
             for piece in range(-(-unit.size // checksum.PIECE_BYTES))
         ]
 
@@ -117,6 +120,16 @@ def _units(optimizer: Any, names: dict[int, str], replicas: Replicas, buffers: l
         unit = _unit(name, "buffer", "", buffer)
         if unit is not None:
             yield unit
+
+
+def _frozen(optimizer: Any, names: dict[int, str], replicas: Replicas, frozen: list[Any]) -> Iterator[Unit]:
+    taken = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    for parameter in frozen:
+        if id(parameter) not in taken:
+            taken.add(id(parameter))
+            unit = _unit(names.get(id(parameter), ""), FROZEN, replicas.of(parameter), parameter)
+            if unit is not None and unit.name:
+                yield unit
 
 
 def _unit(name: str, kind: str, who: str, owner: Any, optimizer: Any = None) -> Unit | None:

@@ -1,8 +1,10 @@
 """One micro-batch computed a second time: with the same inputs, random state and output gradients.
 
-The same result means that the data were unusual. Another result means that the first or the second was computed
-wrongly, or that a kernel is not deterministic. Nothing of the job is changed: buffers and random state are put back,
-gradients are not accumulated, and a collective inside of the forward pass ends the replay before it is issued.
+Another result means that the first or the second was computed wrongly, or that a kernel is not deterministic. The same
+result means that the data were unusual, or that the device is wrong each time. Another device decides.
+
+Nothing of the job is changed: buffers and random state are put back, gradients are not accumulated, and a collective
+inside of the forward pass ends the replay before it is issued.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whichrank.worker.guard import elsewhere
 from whichrank.worker.guard.batches import tensors_in
 from whichrank.worker.guard.collectives import RefusedError
 from whichrank.worker.guard.gradients import norms_of
@@ -26,6 +29,10 @@ CLOSE = 0.02
 """Relative difference of norms below which results are taken for the same: sums in another order differ less."""
 LEARNED, REMEMBERED, JUMP = 4, 8, 8.0
 """A gradient that is JUMP times the largest of the last steps is computed again, once LEARNED steps are known."""
+FAR = 64.0
+"""On a GPU, the jump from which on the same result is checked on another GPU: a process takes some of its memory."""
+MOST = 64
+"""Micro-batches that are computed twice on suspicion, in the life of a job: what goes on longer is known by then."""
 AFTERWARDS = 3
 """Micro-batches that are computed twice after a suspicion: what happens now and then may happen again."""
 
@@ -41,6 +48,8 @@ class Pass:
         self.device_random = torch.cuda.get_rng_state(self.device) if self.device is not None else None
         kind = self.device.type if self.device is not None else "cpu"
         self.autocast = (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
+        self.draws = False
+        """Whether the pass draws random numbers on the device; known once it was computed again."""
         self.outputs: list[Any] = []
         """Gradients of the outputs, in order; None for those that had none."""
 
@@ -63,8 +72,9 @@ class Pass:
         same = all(tensor._version == version for tensor, version in self.inputs)  # noqa: SLF001
         return same and bool(self.outputs) and any(gradient is not None for gradient in self.outputs)
 
-    def again(self, parameters: list[Any], guard: Any) -> list[float] | None:
-        """The norms of the local gradients, computed anew; None where that can't be done."""
+    def again(self, parameters: list[Any], guard: Any, target: Any = None) -> list[float] | None:
+        """The norms of the local gradients, computed anew, on another device if one is given; None where that can't be
+        done."""
         inner = getattr(self.module, "module", self.module)
         wanted = [p for p in parameters if p.requires_grad]
         buffers = [(buffer, buffer.detach().clone()) for buffer in inner.buffers()]
@@ -72,23 +82,55 @@ class Pass:
             stack.callback(_put_back, buffers)
             stack.callback(torch.set_rng_state, torch.get_rng_state())
             torch.set_rng_state(self.random)
-            if self.device_random is not None:
-                stack.callback(torch.cuda.set_rng_state, torch.cuda.get_rng_state(self.device), self.device)
-                torch.cuda.set_rng_state(self.device_random, self.device)
+            device = self.device if target is None else target
+            if self.device_random is not None and device.type == "cuda":
+                stack.callback(torch.cuda.set_rng_state, torch.cuda.get_rng_state(device), device)
+                torch.cuda.set_rng_state(self.device_random, device)
             guard.collectives.refused = True
             stack.callback(setattr, guard.collectives, "refused", False)
             try:
+                if target is not None:
+                    return self._there(inner, wanted, parameters, target)
                 with torch.enable_grad(), torch.autocast(*self.autocast):
                     output = inner(*self.args, **self.kwargs)
+                if self.device_random is not None:
+                    self.draws = not torch.equal(self.device_random, torch.cuda.get_rng_state(device))
                 found = [tensor for tensor in tensors_in(output, 3) if tensor.requires_grad]
                 pairs = [(t, g) for t, g in zip(found, self.outputs) if g is not None]  # noqa: B905
                 gradients = torch.autograd.grad([t for t, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True)
             except RefusedError:
                 return None
-        by_id = {id(p): gradient for p, gradient in zip(wanted, gradients)}  # noqa: B905
-        held = [by_id.get(id(p)) for p in parameters]
-        norms = iter(torch.stack(norms_of([g for g in held if g is not None])).tolist())
-        return [next(norms) if gradient is not None else 0.0 for gradient in held]
+        return _norms(parameters, wanted, gradients)
+
+    def _there(self, inner: Any, wanted: list[Any], parameters: list[Any], target: Any) -> list[float]:
+        """With copies of parameters, buffers and inputs; the module itself stays where it is."""
+        copies = {id(t): t.detach().to(target).requires_grad_(t.requires_grad) for t in inner.parameters()}
+        state = {name: copies[id(t)] for name, t in inner.named_parameters(remove_duplicate=False)}
+        state |= {name: t.detach().to(target, copy=True) for name, t in inner.named_buffers()}
+        args, kwargs = _moved((self.args, self.kwargs), target)
+        _, dtype, enabled = self.autocast
+        with torch.enable_grad(), torch.autocast(target.type, dtype, enabled):
+            output = torch.func.functional_call(inner, state, args, kwargs)
+        found = [tensor for tensor in tensors_in(output, 3) if tensor.requires_grad]
+        pairs = [(t, g.to(target)) for t, g in zip(found, self.outputs) if g is not None]  # noqa: B905
+        mine = [copies[id(p)] for p in wanted]
+        gradients = torch.autograd.grad([t for t, _ in pairs], mine, [g for _, g in pairs], allow_unused=True)
+        return _norms(parameters, wanted, gradients)
+
+
+def _norms(parameters: list[Any], wanted: list[Any], gradients: Any) -> list[float]:
+    by_id = {id(p): gradient for p, gradient in zip(wanted, gradients)}  # noqa: B905
+    held = [by_id.get(id(p)) for p in parameters]
+    norms = iter(torch.stack(norms_of([g for g in held if g is not None])).tolist())
+    return [next(norms) if gradient is not None else 0.0 for gradient in held]
+
+
+def _moved(value: Any, target: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().to(target)
+    if type(value) in (list, tuple):
+        return type(value)(_moved(each, target) for each in value)
+    return {key: _moved(each, target) for key, each in value.items()} if type(value) is dict else value
 
 
 def _put_back(buffers: list[tuple[Any, Any]]) -> None:
@@ -103,15 +145,23 @@ class Replays:
     def __init__(self, watched: Watched, every: int = 0) -> None:
         self.watched, self.every = watched, every
         self.due = 0
-        self.possible = not watched.gradients.sharded and not any(
-            type(module).__name__ in ("OptimizedModule", "SyncBatchNorm")
-            for root in watched.roots
-            for module in root.modules()
+        # Without an optimizer's step there is no moment between a gradient and the update that it makes.
+        self.possible = (
+            hasattr(watched.optimizer, "step")
+            and not watched.gradients.sharded
+            and not any(
+                type(module).__name__ in ("OptimizedModule", "SyncBatchNorm")
+                for root in watched.roots
+                for module in root.modules()
+            )
         )
         self.last: Pass | None = None
         self._passes = 0
         """Forward passes with gradients since the last step: of several, the gradients are the sum."""
         self._usual: list[list[float]] = []
+        self._replayed = 0
+        self._far = False
+        """Whether the last suspicion was a strong one."""
 
     def forward(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._passes += 1
@@ -137,17 +187,25 @@ class Replays:
             return
         self.due = AFTERWARDS if strange else max(0, self.due - 1)
         second = last.again(self.watched.parameters, self.watched.guard)
+        self._replayed += 1
+        self.possible = second is not None and (bool(self.every) or self._replayed < MOST)
         if second is None:
-            self.possible = False
             return
+        same = _close(first, second)
+        third, where = elsewhere.NOWHERE
+        if not same or norms.device.type == "cpu" or self._turn(step) or self._far:
+            third, where = elsewhere.run(last, self.watched.parameters, self.watched.guard)
+        means = elsewhere.meaning(first, second, third, _close)
+        self.last, self._passes = None, 0  # the replay went through the same hooks
+        if means == elsewhere.DATA:
+            self._learn(first)  # gradients are that large now
         worst = max(range(len(first)), key=lambda i: _distance(first[i], second[i]))
-        same = _distance(first[worst], second[worst]) <= CLOSE
         module = self.watched.names.get(id(self.watched.parameters[worst]), "")
         self.watched.guard.later(
             {
                 "t": "replay", "o": self.watched.index, "s": step, "same": same, "exact": first == second,
                 "first": f"{first[worst]:.6g}", "second": f"{second[worst]:.6g}", "module": module,
-                "why": "suspicion" if strange else "turn",
+                "why": "suspicion" if strange else "turn", "means": means, "on": where,
             }
         )  # fmt: skip
 
@@ -162,14 +220,22 @@ class Replays:
     def _strange(self, norms: list[float]) -> bool:
         """Whether a gradient is not finite, or far larger than this rank has seen it lately. A replay costs little."""
         if not all(map(isfinite, norms)):
+            self._far = True
             return True
-        strange = len(self._usual) >= LEARNED and any(
-            norm > JUMP * most > 0
-            for norm, most in zip(norms, map(max, zip(*self._usual)))  # noqa: B905
-        )
+        most = list(map(max, zip(*self._usual))) if len(self._usual) >= LEARNED else []  # noqa: B905
+        jumps = [norm / usual for norm, usual in zip(norms, most) if usual > 0]  # noqa: B905
+        strange, self._far = max(jumps, default=0.0) > JUMP, max(jumps, default=0.0) > FAR
         if not strange:
-            self._usual = [*self._usual[1 - REMEMBERED :], norms]
+            self._learn(norms)
         return strange
+
+    def _learn(self, norms: list[float]) -> None:
+        if all(map(isfinite, norms)):
+            self._usual = [*self._usual[1 - REMEMBERED :], norms]
+
+
+def _close(one: list[float], other: list[float]) -> bool:
+    return all(_distance(a, b) <= CLOSE for a, b in zip(one, other))  # noqa: B905
 
 
 def _distance(a: float, b: float) -> float:

@@ -25,6 +25,17 @@ def wrap(guard: Guard) -> None:
     _around(samplers, "__iter__", lambda args, _: _sampled(guard, args[0]), guard)
 
 
+def wrap_late(guard: Guard) -> bool:
+    """Torch's distributed checkpoints, once the job has imported them; whether that is done."""
+    files = sys.modules.get("torch.distributed.checkpoint.filesystem")
+    writer, reader = getattr(files, "_FileSystemWriter", None), getattr(files, "FileSystemReader", None)
+    if writer is None or reader is None:
+        return False
+    _around(writer, "set_up_storage_writer", lambda args, _: _note_save(guard, _path(args[0].path)), guard)
+    _around(reader, "set_up_storage_reader", lambda args, _: _note_load(guard, _path(args[0].path)), guard)
+    return True
+
+
 def _around(owner: Any, name: str, told: Any, guard: Guard) -> None:
     original = getattr(owner, name)
 
@@ -40,7 +51,10 @@ def _around(owner: Any, name: str, told: Any, guard: Guard) -> None:
 
 
 def _saved(guard: Guard, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    path = _path(args[1] if len(args) > 1 else kwargs.get("f"))
+    _note_save(guard, _path(args[1] if len(args) > 1 else kwargs.get("f")) or _meant())
+
+
+def _note_save(guard: Guard, path: str) -> None:
     if guard.notes is None or not path:
         return
     step = max((watched.count for watched in guard.watched.values()), default=0)
@@ -50,7 +64,10 @@ def _saved(guard: Guard, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _loaded(guard: Guard, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    path = _path(args[0] if args else kwargs.get("f"))
+    _note_load(guard, _path(args[0] if args else kwargs.get("f")))
+
+
+def _note_load(guard: Guard, path: str) -> None:
     if path:
         step = max((watched.count for watched in guard.watched.values()), default=0)
         guard.queue.append(({"t": "load", "s": step, "path": path}, {}, None))
@@ -64,6 +81,18 @@ def _path(target: Any) -> str:
     return os.path.abspath(os.fspath(name))[:1000]  # noqa: PTH100
 
 
+def _meant() -> str:
+    """Where what is saved to memory goes next, as trainers do: the name that the caller has for it."""
+    frame: Any = sys._getframe(4)  # noqa: SLF001
+    for _ in range(2):
+        for name in ("filepath", "checkpoint_path", "ckpt_path"):
+            path = _path(frame.f_locals.get(name)) if frame is not None else ""
+            if path:
+                return path
+        frame = frame.f_back if frame is not None else None
+    return ""
+
+
 def _scheduled(guard: Guard, args: tuple[Any, ...]) -> None:
     place = _place()
     kind = type(args[0]).__name__
@@ -75,7 +104,8 @@ def _sampled(guard: Guard, sampler: Any) -> None:
         name: getattr(sampler, name, None) for name in ("num_replicas", "rank", "epoch", "seed", "shuffle", "drop_last")
     }
     size = len(sampler.dataset) if hasattr(sampler.dataset, "__len__") else None
-    guard.queue.append(({"t": "sampler", "size": size, "at": _place(), **said}, {}, None))
+    step = max((watched.count for watched in guard.watched.values()), default=0)
+    guard.queue.append(({"t": "sampler", "s": step, "size": size, "at": _place(), **said}, {}, None))
 
 
 def _place() -> str:

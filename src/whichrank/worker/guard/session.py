@@ -7,19 +7,20 @@ device has got there. The job never waits for it.
 from __future__ import annotations
 
 import atexit
-import json
 import math
 import os
 import threading
 from collections import deque
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from whichrank.worker.guard import checksum, models, start
+from whichrank.worker.guard import checksum, models, saving, start
+from whichrank.worker.guard.by_hand import PASSES, ByHand
 from whichrank.worker.guard.collectives import Collectives
 from whichrank.worker.guard.notes import Notes
+from whichrank.worker.guard.plan import Channel, Plan
 from whichrank.worker.guard.watched import SETTLED, Watched
 
 BEAT_S = 0.25
@@ -31,14 +32,6 @@ EARLY_SCANS, MOST_SCANS = 3, 64
 """Looks at the heap before an optimizer has stepped, and in all."""
 FORGOTTEN = 4096
 """Steps of others after which an optimizer that does not step any more is let go, with its model."""
-PLAN = "guard.plan"
-
-
-class Plan(NamedTuple):
-    """How many steps lie between two looks; rank 0 decides."""
-
-    gradients: int = 1
-    slices: int = 1
 
 
 class Guard:
@@ -58,9 +51,12 @@ class Guard:
         self.watched: dict[int, Watched] = {}
         self.rank = -1
         self.notes: Notes | None = None
+        self.channel = Channel(folder)
         self.queue: deque[tuple[dict[str, Any], dict[str, Any], Any]] = deque(maxlen=4096)
         self.problems = 0
-        self._scans = self._numbered = self._steps = 0
+        self._scans = self._numbered = self._steps = self._passes = 0
+        self._by_hand: ByHand | None = None
+        self._captured = self._late = False
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._loss: Any = None
@@ -90,8 +86,10 @@ class Guard:
         loss = tensors[0] if isinstance(tensors, (tuple, list)) and tensors else tensors
         if self.idle or not isinstance(loss, torch.Tensor) or not loss.requires_grad or not self.on:
             return
+        self._passes += 1
         if not self.watched and self._scans < EARLY_SCANS:
             self.find()
+        self._update_by_hand()
         if loss.numel() == 1:
             self._loss = loss.detach()
         if not any(watched.looks for watched in self.watched.values()):
@@ -125,6 +123,9 @@ class Guard:
         if self.idle or not self.on:
             return
         watched = self.watched.get(id(optimizer))
+        if watched is not None and not watched.count and not watched.roots:
+            del self.watched[id(optimizer)]  # found while modules held whole parameters, not the optimizer's shards
+            watched = None
         if watched is None:
             self.find()
             watched = self.watched.get(id(optimizer))
@@ -136,6 +137,9 @@ class Guard:
     def after_step(self, optimizer: Any) -> None:
         watched = self.watched.get(id(optimizer))
         if watched is None or _capturing():
+            if watched is not None and not self._captured:
+                self._captured = True
+                self.off("the optimizer's step is captured in a CUDA graph: its replays are not looked at")
             return
         if self.paused:
             watched.count += 1
@@ -150,6 +154,20 @@ class Guard:
         if self.rank == 0 and not self.planned and watched.count == SETTLED and watched.index == 0:
             self.decide(watched)
 
+    def _update_by_hand(self) -> None:
+        """Before a backward pass: a script without an optimizer may have updated its parameters since the last."""
+        if self._by_hand is not None:
+            if self._by_hand.stepped():
+                self.before_step(self._by_hand)
+                self.after_step(self._by_hand)
+        elif self._passes == PASSES and not self.watched:
+            found = models.scan()
+            by_hand = ByHand(found.roots)
+            if by_hand.parameters and not found.optimizers:
+                self._by_hand = by_hand
+                self._watch(by_hand, found)
+                self.watched[id(by_hand)].count = PASSES - 1  # the updates so far
+
     # -- what is there
 
     def find(self) -> None:
@@ -158,14 +176,15 @@ class Guard:
             return
         self._scans += 1
         found = models.scan()
-        names, replicas = models.names_of(found.roots), models.Replicas(found)
         for optimizer in found.optimizers:
-            parameters = [p for group in optimizer.param_groups for p in group["params"]]
-            if id(optimizer) in self.watched or not parameters:
-                continue
-            mine = {id(parameter) for parameter in parameters}
-            roots = [root for root in found.roots if any(id(p) in mine for p in root.parameters())]
-            self.watched[id(optimizer)] = Watched(self, optimizer, names, replicas, roots)
+            if id(optimizer) not in self.watched and any(group["params"] for group in optimizer.param_groups):
+                self._watch(optimizer, found)
+
+    def _watch(self, optimizer: Any, found: models.Found) -> None:
+        mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        roots = [root for root in found.roots if any(id(p) in mine for p in root.parameters())]
+        names, replicas = models.names_of(found.roots), models.Replicas(found)
+        self.watched[id(optimizer)] = Watched(self, optimizer, names, replicas, roots)
 
     def decide(self, watched: Watched) -> None:
         """How often to look: the time that it takes over the time that a step takes."""
@@ -174,14 +193,7 @@ class Guard:
         self.plan, self.planned = plan, True
         self.later({"t": "plan", "gradients": plan.gradients, "slices": plan.slices, "step_s": round(step_s, 6),
                     "look_s": round(look_s, 6), "slice_s": round(slice_s, 6)})  # fmt: skip
-        self.tell(PLAN, json.dumps(plan))
-
-    def tell(self, name: str, text: str) -> None:
-        """To the other ranks, through the folder that they share."""
-        draft = f"{self.folder}/{name}.{self.pid}"
-        with open(draft, "w", encoding="ascii") as stream:  # noqa: PTH123
-            stream.write(text)
-        os.replace(draft, f"{self.folder}/{name}")  # noqa: PTH105
+        self.channel.tell(plan)
 
     # -- written by the thread
 
@@ -198,14 +210,18 @@ class Guard:
         """Something of ours failed: said once in a while, and the job goes on."""
         self.problems += 1
         if self.problems <= 8 and self.notes is not None:
-            self.queue.append(({"t": "off", "why": f"{type(error).__name__}: {error}"[:300]}, {}, None))
+            self.off(f"{type(error).__name__}: {error}")
         if self.problems > 64:
             self.collectives.muted = True
             self.watched.clear()
 
+    def off(self, why: str) -> None:
+        """Say what is not looked at."""
+        self.queue.append(({"t": "off", "why": why[:300]}, {}, None))
+
     def _begin(self) -> None:
         self.rank = torch.distributed.get_rank()
-        self.notes = Notes(self.path)
+        self.notes, self.channel = Notes(self.path), Channel(self.folder)
         self.notes.write([start.record(self.rank, torch.distributed.get_world_size())])
         if self.mode == "strict":
             from whichrank.worker.guard import strict
@@ -241,6 +257,7 @@ class Guard:
             records.append(_finished(record, held))
             if event is not None and "g" in held:
                 self._heard(record["o"], held["g"])
+        self._late = self._late or saving.wrap_late(self)
         records = self.collectives.drain() + records
         if self.notes is not None:
             self.notes.write(records)
@@ -254,9 +271,9 @@ class Guard:
                 watched.replays.heard(norms.tolist())
 
     def _hear(self) -> None:
-        with suppress(OSError, ValueError), open(f"{self.folder}/{PLAN}", encoding="ascii") as stream:  # noqa: PTH123
-            gradients, slices = json.load(stream)
-            self.plan, self.planned = Plan(int(gradients), int(slices)), True
+        plan = self.channel.hear()
+        if plan is not None:
+            self.plan, self.planned = plan, True
 
     def end(self) -> None:
         if self._thread is None or os.getpid() != self.pid:
@@ -266,6 +283,8 @@ class Guard:
         with suppress(Exception):
             for watched in self.watched.values():
                 watched.flush()
+            if self._passes >= PASSES and not self._steps:
+                self.off("no step of an optimizer was seen, as when it is compiled: parameters were not compared")
         with suppress(Exception):
             self.write(last=True)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whichrank.worker.guard import checksum
+from whichrank.worker.guard import checksum, random_state
 from whichrank.worker.guard.batches import Batch
 from whichrank.worker.guard.gradients import MOST_SHARDED, Gradients
-from whichrank.worker.guard.layout import MOVED, Layout
+from whichrank.worker.guard.layout import FROZEN, MOVED, Layout
 from whichrank.worker.guard.models import Replicas, clean
 from whichrank.worker.guard.replay import Replays
 
@@ -39,7 +39,7 @@ class Watched:
         self.gradients = Gradients(self.parameters, replicas.ddp)
         self.batch = Batch()
         self.count = self.stepped = 0
-        self.joined = False
+        self.joined = self._started = False
         self._on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters)
         self.layout: Layout | None = None
         self._shape: tuple[int, int] = (-1, -1)
@@ -83,7 +83,8 @@ class Watched:
     def before_step(self) -> None:
         if self.gradients.pending:
             self.gradients.look()
-        if not self.count:
+        if not self._started:
+            self._started = True
             self.everything("start")
         if not self.gradients.sharded:
             self.replays.before_step(self.count, self.gradients.norms)
@@ -113,7 +114,7 @@ class Watched:
             self.joined = any(getattr(config, "enable", False) for config in configs)
             if self.joined:
                 why = "the ranks step different numbers of times (torch's Join): replicas are not compared"
-                self.guard.later({"t": "off", "why": why})
+                self.guard.off(why)
         return self.joined
 
     def flush(self) -> None:
@@ -148,6 +149,8 @@ class Watched:
             held["i"] = total
         if getattr(self.optimizer, "found_inf", None) is not None:
             record["scaled"] = True
+        if self.parameters:
+            record["r"] = random_state.digest(self.parameters[0].device)
         self._settings(record)
         self.guard.later(record, held)
 
@@ -181,16 +184,20 @@ class Watched:
         if self.layout is None or shape != self._shape:
             self._shape = shape
             buffers = [(clean(name), each) for root in self.roots for name, each in root.named_buffers()]
-            layout = Layout(self.optimizer, self.names, self.replicas, buffers)
+            layout = Layout(self.optimizer, self.names, self.replicas, buffers, self._frozen())
             if self.layout is None or layout.id != self.layout.id:
                 self.guard.later({**layout.record(), "o": self.index})
             self.layout = layout
         return self.layout
 
+    def _frozen(self) -> list[Any]:
+        """Parameters of the model that are not trained, as beneath an adapter: all ranks must have the same."""
+        return [p for root in self.roots for p in root.parameters() if not p.requires_grad]
+
     def everything(self, why: str, **more: Any) -> None:
         """The sums of all parameters as they are now."""
         layout = self._laid_out()
-        pieces = layout.everything("parameter")
+        pieces = layout.everything("parameter", FROZEN)
         sums, waiting, size = [], [], 0
         for _, piece in pieces:
             waiting.append(piece)
