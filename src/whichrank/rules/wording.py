@@ -12,7 +12,7 @@ from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.program import place_of
 from whichrank.timeline.collectives.stuck import stack_ref
-from whichrank.timeline.collectives.trouble import Trouble
+from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 STACK_OF_THE_MISSING = NextStep(
     "py-spy dump --nonblocking --pid PID",

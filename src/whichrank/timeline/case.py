@@ -33,8 +33,8 @@ from whichrank.timeline.collectives.lineup import Lineup, line_up
 from whichrank.timeline.collectives.meetings import Meetings, find_meetings
 from whichrank.timeline.collectives.nccl_calls import calls_as_dumps
 from whichrank.timeline.collectives.point_to_point import left_exchange
-from whichrank.timeline.collectives.root import find_troubles, in_progress
-from whichrank.timeline.collectives.trouble import ARGUMENTS, Trouble, after_the_shift
+from whichrank.timeline.collectives.troubles.root import find_troubles, in_progress
+from whichrank.timeline.collectives.troubles.trouble import ARGUMENTS, Trouble, after_the_shift
 from whichrank.timeline.collectives.unrecorded import cycle
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
 from whichrank.timeline.identity.coords import coordinates
@@ -126,7 +126,7 @@ class Case:
     def troubles(self) -> list[Trouble]:
         found = find_troubles(self.lineup, self.meetings) if self.lineup else []
         if self.lineup is not None and self.loops:
-            from whichrank.timeline.collectives.loops import at_the_end
+            from whichrank.timeline.collectives.troubles.loops import at_the_end
 
             found = at_the_end(self.lineup, found, self.loops, self._stands)
         if circle := cycle(self):  # who waits where nothing is recorded has not stopped

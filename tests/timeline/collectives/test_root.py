@@ -9,8 +9,8 @@ import pytest
 from tests.timeline.by_hand import MILLISECOND, Did, dump, lined_up, steps
 from whichrank.records.dump import Dump
 from whichrank.timeline.collectives.meetings import find_meetings
-from whichrank.timeline.collectives.root import find_troubles
-from whichrank.timeline.collectives.trouble import Trouble
+from whichrank.timeline.collectives.troubles.root import find_troubles
+from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 WORLD = {"0": (0, 1, 2)}
 

@@ -33,7 +33,7 @@ from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import unrecorded
 from whichrank.timeline.collectives.unrecorded import GroupCycle
 
-CODE = "COLL137"
+CODE = "COLL139"
 CAUSE = "process-group-order"
 
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
-from whichrank.timeline.collectives.trouble import Trouble
+from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 CODE = "COLL110"
 CAUSE = "collective-desync"

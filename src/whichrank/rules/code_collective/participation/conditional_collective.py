@@ -31,7 +31,7 @@ from whichrank.model.findings import Alternative, CodePlace, Finding, NotEvaluat
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.lineup import Lineup
-from whichrank.timeline.collectives.trouble import Trouble, calls_alone
+from whichrank.timeline.collectives.troubles.trouble import Trouble, calls_alone
 
 CODE = "COLL101"
 CAUSE = "conditional-collective"

@@ -28,7 +28,7 @@ from __future__ import annotations
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
-from whichrank.timeline.collectives.trouble import Trouble, calls_alone
+from whichrank.timeline.collectives.troubles.trouble import Trouble, calls_alone
 
 CODE = "COLL102"
 CAUSE = "rank0-only-collective"

@@ -24,7 +24,7 @@ from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
-from whichrank.timeline.collectives.trouble import Trouble
+from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 CODE = "COLL107"
 CAUSE = "p2p-unmatched"

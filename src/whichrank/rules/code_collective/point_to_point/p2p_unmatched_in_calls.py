@@ -31,7 +31,7 @@ from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import point_to_point
 from whichrank.timeline.collectives.point_to_point import Circle
-from whichrank.timeline.collectives.trouble import Trouble
+from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 CODE = "COLL132"
 CAUSE = "p2p-unmatched"

@@ -26,7 +26,7 @@ from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
-from whichrank.timeline.collectives.trouble import Trouble
+from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 CODE = "COLL103"
 CAUSE = "uneven-inputs"

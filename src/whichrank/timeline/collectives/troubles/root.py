@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from whichrank.records.dump import SCHEDULED, STARTED
-from whichrank.timeline.collectives.cycle import judge_cycle, left_out, open_meetings
-from whichrank.timeline.collectives.disagreement import judge_disagreement
 from whichrank.timeline.collectives.lineup import Lineup
-from whichrank.timeline.collectives.lost import judge_lost, judge_unknown
 from whichrank.timeline.collectives.meetings import Meeting, Meetings
 from whichrank.timeline.collectives.program import TAIL, Programs, pool_programs
-from whichrank.timeline.collectives.trouble import Trouble
+from whichrank.timeline.collectives.troubles.cycle import judge_cycle, left_out, open_meetings
+from whichrank.timeline.collectives.troubles.disagreement import judge_disagreement
+from whichrank.timeline.collectives.troubles.lost import judge_lost, judge_unknown
+from whichrank.timeline.collectives.troubles.trouble import Trouble
 from whichrank.timeline.collectives.waits import WaitGraph, build_graph, reached_by, sinks
 
 # An unfinished operation is nothing unusual up to three times as long as nearly all earlier ones took, within these

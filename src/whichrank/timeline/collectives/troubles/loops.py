@@ -9,7 +9,7 @@ from whichrank.records.dump import Frame
 from whichrank.records.outline import Loop
 from whichrank.records.stack import is_user_frame
 from whichrank.timeline.collectives.lineup import Lineup
-from whichrank.timeline.collectives.trouble import Trouble
+from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 Loops = Mapping[str, Sequence[Loop]]
 _OTHER_SHAPES = ("added", "swapped", "skipped", "alone")

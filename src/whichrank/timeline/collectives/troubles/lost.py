@@ -6,12 +6,12 @@ where nobody else is missing, and cleared where others have finished later opera
 
 from __future__ import annotations
 
-from whichrank.timeline.collectives.disagreement import LOOK_BACK
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.program import Deviation, Programs
 from whichrank.timeline.collectives.signature import proves_all_joined
-from whichrank.timeline.collectives.trouble import Trouble
+from whichrank.timeline.collectives.troubles.disagreement import LOOK_BACK
+from whichrank.timeline.collectives.troubles.trouble import Trouble
 from whichrank.timeline.collectives.waits import WaitGraph
 
 RANKS_OF_A_HOST = 16

@@ -11,7 +11,7 @@ from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.program import Programs
 from whichrank.timeline.collectives.signature import is_barrier
-from whichrank.timeline.collectives.trouble import Shape, Trouble
+from whichrank.timeline.collectives.troubles.trouble import Shape, Trouble
 
 # How many of a rank's last operations are searched for a departure from its earlier path.
 LOOK_BACK = 48

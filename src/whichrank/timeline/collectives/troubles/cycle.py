@@ -9,11 +9,11 @@ import numpy as np
 
 from whichrank.records.dump import Call
 from whichrank.records.stack import is_user_frame
-from whichrank.timeline.collectives.disagreement import LOOK_BACK, sibling_votes
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meeting
 from whichrank.timeline.collectives.program import Deviation, Programs
-from whichrank.timeline.collectives.trouble import Shape, Trouble
+from whichrank.timeline.collectives.troubles.disagreement import LOOK_BACK, sibling_votes
+from whichrank.timeline.collectives.troubles.trouble import Shape, Trouble
 from whichrank.timeline.collectives.waits import WaitGraph
 
 

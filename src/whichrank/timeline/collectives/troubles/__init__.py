@@ -1,0 +1,1 @@
+"""From meetings that did not end well to troubles: what is wrong, and who is behind it."""
