@@ -15,10 +15,6 @@ from whichrank.source.code.paths.differences import place
 from whichrank.source.nodes import walk
 
 _SETS = re.compile(r"environ\s*\[[^\]]*\]\s*=[^=]|environ\.(?:setdefault|update)|putenv|environ\s*\|=")
-_SYNCS = frozenset({
-    "DistributedDataParallel", "DDP", "FullyShardedDataParallel", "FSDP", "broadcast", "prepare", "initialize",
-    "sync_module_states", "load_state_dict", "broadcast_parameters", "fully_shard", "setup",
-})  # fmt: skip
 
 
 def called_names(module: Module) -> Iterator[str]:
@@ -31,8 +27,8 @@ def called_names(module: Module) -> Iterator[str]:
                 yield module.imports[name].rpartition(".")[2]
 
 
-def habits(module: Module, called: frozenset[str], seeded: frozenset[str]) -> Iterator[Habit]:
-    """All that is found in one file of a project: with the names of all that it calls, and what it seeds alike."""
+def habits(module: Module, called: frozenset[str]) -> Iterator[Habit]:
+    """All that is found in one file of a project: with the names of all that the project calls."""
     calls: dict[str, list[ast.Call]] = {}
     for node in module.nodes:
         if isinstance(node, ast.Call):
@@ -44,8 +40,6 @@ def habits(module: Module, called: frozenset[str], seeded: frozenset[str]) -> It
     yield from _no_set_epoch(module, calls, called)
     yield from _no_timeout(module, calls)
     yield from _no_device(module, calls)
-    yield from _never_destroyed(module, calls, called)
-    yield from _unseeded(module, calls, called, seeded)
     yield from _late(module)
 
 
@@ -105,48 +99,6 @@ def _groups_on_cpu(module: Module) -> set[str]:
         if any(isinstance(part, ast.Constant) and part.value in {"gloo", "mpi"} for part in walk(node.value))
         for target in node.targets
     }
-
-
-def _is_program(module: Module) -> bool:
-    """A file that is run, not imported."""
-    return any(
-        isinstance(node, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in walk(node.test))
-        for node in module.tree.body
-    )
-
-
-def _never_destroyed(module: Module, calls: dict[str, list[ast.Call]], called: frozenset[str]) -> Iterator[Habit]:
-    """A process group that is never destroyed: torch warns, and ranks may leave out of step."""
-    if not _is_program(module) or "destroy_process_group" in called or "spawn" in called:
-        return
-    for call in calls.get("init_process_group", [])[:1]:
-        full = resolve(module, dotted(call.func)) if dotted(call.func) else ""
-        if full.startswith("torch.distributed"):
-            said = "no call of destroy_process_group() ends this process group"
-            yield Habit("never destroyed", place(module, call.lineno), said)
-
-
-def _unseeded(
-    module: Module, calls: dict[str, list[ast.Call]], called: frozenset[str], seeded: frozenset[str]
-) -> Iterator[Habit]:
-    """Replicas that start from different random weights and are averaged by hand; `manual_seed(rank)` is no help."""
-    if "init_process_group" not in called or "torch" in seeded or called & _SYNCS or "broadcast_object_list" in called:
-        return
-    if not any(_makes_model(module, name) for name in calls):
-        return
-    steps = [c for c in calls.get("all_reduce", []) if "grad" in ast.unparse(c)]
-    if steps and "backward" in calls:
-        said = "gradients are averaged by hand, and nothing makes the ranks start from the same weights"
-        yield Habit("unseeded", place(module, steps[0].lineno), said)
-
-
-def _makes_model(module: Module, name: str) -> bool:
-    """Whether this name is a module of torch, or a class of this file that derives from one."""
-    owner = module.classes.get(name)
-    bases = owner.bases if owner is not None else ()
-    full = module.imports.get(name, "")
-    torch_nn = f"torch.nn.{name}" == full or (name[:1].isupper() and name in {"Linear", "Sequential", "Transformer"})
-    return torch_nn or any(base.rpartition(".")[2] == "Module" for base in bases)
 
 
 def _late(module: Module) -> Iterator[Habit]:

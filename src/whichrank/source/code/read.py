@@ -12,6 +12,8 @@ from whichrank.source.code.index import Module, Project, dotted, last_name, reso
 from whichrank.source.code.paths.differences import operation, place
 from whichrank.source.code.paths.pairings import pairings
 from whichrank.source.code.paths.partings import Judge
+from whichrank.source.code.process_groups import never_destroyed
+from whichrank.source.code.replicas import unseeded
 from whichrank.source.code.values import Origin
 
 _DECISIONS = frozenset({"file", "host", "time", "random", "memory", "queue"})
@@ -38,7 +40,9 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
     case.disagreements += _disagreements(analysis)
     called = frozenset(name for module in project.modules.values() for name in called_names(module))
     for module in project.modules.values():
-        case.habits += habits(module, called, analysis.seeded)
+        case.habits += habits(module, called)
+    case.habits += never_destroyed(analysis, called)
+    case.habits += unseeded(project, called, analysis.seeded)
     case.habits += _schedules(analysis)
     return case, analysis
 

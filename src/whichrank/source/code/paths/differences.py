@@ -67,12 +67,17 @@ def first_difference(here: list[Step], there: list[Step]) -> Step | None:
     else:
         chosen, source = (one[0], one) if one else (two[0], two)
     if chosen.op.name in {"forward", "prepare"} and chosen.op.tag == "ddp":
-        # The ranks that go on wait in backward: a forward pass alone blocks only where buffers are broadcast.
         whole = here if source is one or chosen in here else there
-        for step in whole[whole.index(chosen) :] if chosen in whole else source:
-            if step.op.name == "backward" and step.op.function is chosen.op.function:
-                return step
+        return _where_it_waits(chosen, whole[whole.index(chosen) :] if chosen in whole else source)
     return chosen
+
+
+def _where_it_waits(forward: Step, behind: list[Step]) -> Step:
+    """A forward pass alone blocks only where buffers are broadcast: backward does, or what the program calls itself."""
+    near = [step for step in behind if step.op.function is forward.op.function]
+    backward = next((step for step in near if step.op.name == "backward"), None)
+    named = next((s for s in near if s.op.kind == "collective" and s.op.name not in {"forward", "prepare"}), None)
+    return backward or named or forward
 
 
 def level(events: list[Event]) -> Iterator[Event]:
