@@ -11,6 +11,7 @@ from whichrank.source.nodes import walk
 
 Pair: TypeAlias = tuple[str, ast.expr, ast.AST]
 """Name, value, and the node whose line is meant."""
+_DEEPEST = 4
 
 
 def environ_names(tree: ast.AST) -> frozenset[str]:
@@ -62,7 +63,7 @@ def _keyed(key: ast.expr, value: ast.expr, node: ast.AST, constants: Constants |
 
 
 def _resolved(node: ast.expr, constants: Constants | None) -> Iterator[Pair]:
-    yield from pairs(constants.resolve(node) if constants is not None else node)
+    yield from pairs(constants.resolve(node) if constants is not None else node, constants)
 
 
 def _loop(node: ast.For, names: frozenset[str], constants: Constants) -> Iterator[Pair]:
@@ -72,20 +73,25 @@ def _loop(node: ast.For, names: frozenset[str], constants: Constants) -> Iterato
         return
     if not isinstance(node.target, ast.Tuple) or len(node.target.elts) != 2:
         return
-    key = node.target.elts[0]
+    if set_in_loop(node, names) is not None:
+        yield from pairs(constants.resolve(method.value), constants)
+
+
+def set_in_loop(node: ast.For, names: frozenset[str]) -> ast.AST | None:
+    """The statement or call in a loop that puts its first variable into the environment as a name."""
+    key = node.target.elts[0] if isinstance(node.target, ast.Tuple) and node.target.elts else node.target
     for inner in walk(node):
         target = inner.targets[0] if isinstance(inner, ast.Assign) else None
-        direct = isinstance(target, ast.Subscript) and is_environ(target.value, names) and _same(target.slice, key)
-        default = (
-            isinstance(inner, ast.Call)
-            and isinstance(inner.func, ast.Attribute)
-            and inner.func.attr in {"setdefault", "putenv"}
-            and bool(inner.args)
-            and _same(inner.args[0], key)
-        )
-        if direct or default:
-            yield from pairs(constants.resolve(method.value))
-            return
+        if isinstance(target, ast.Subscript) and is_environ(target.value, names) and _same(target.slice, key):
+            return inner
+        calls = isinstance(inner, ast.Call) and _method(inner.func) in {"setdefault", "putenv"} and bool(inner.args)
+        if calls and isinstance(inner, ast.Call) and _same(inner.args[0], key):
+            return inner
+    return None
+
+
+def _method(func: ast.expr) -> str:
+    return func.attr if isinstance(func, ast.Attribute) else ""
 
 
 def _same(a: ast.expr, b: ast.expr) -> bool:
@@ -128,10 +134,25 @@ def named(key: ast.expr, value: ast.expr, node: ast.AST) -> Iterator[Pair]:
         yield key.value, value, node
 
 
-def pairs(node: ast.expr) -> Iterator[Pair]:
+def pairs(node: ast.expr, constants: Constants | None = None, depth: int = 0) -> Iterator[Pair]:
+    """What a dictionary holds, as a display, by `dict(…)`, or merged of several: `{**a, **b}`, `a | b`, `a or b`."""
+    if depth > _DEEPEST:
+        return
+    inner: list[ast.expr] = []
     if isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
             if key is not None:
                 yield from named(key, value, key)
+            else:
+                inner.append(value)
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
         yield from ((k.arg, k.value, k.value) for k in node.keywords if k.arg)
+        inner = [*node.args, *(k.value for k in node.keywords if k.arg is None)]
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        inner = [node.left, node.right]
+    elif isinstance(node, ast.BoolOp):
+        inner = node.values
+    elif isinstance(node, ast.IfExp):
+        inner = [node.body, node.orelse]
+    for each in inner:
+        yield from pairs(constants.resolve(each) if constants is not None else each, constants, depth + 1)

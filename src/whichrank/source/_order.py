@@ -1,23 +1,34 @@
 """In which order a program does things: settings that come after what reads them.
 
-The statements are followed as they would run, calls of functions of the same file included. Both sides of
-a branch are followed, each without the other; what one of them did may have happened afterwards.
+The statements are followed as they would run, calls of functions of the same file included, and of other files
+where they are at hand. Both sides of a branch are followed, each without the other; what one of them did may have
+happened afterwards.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
 
 from whichrank.facts.environment import catalogue
 from whichrank.source._constants import Constants
-from whichrank.source._environ import sets
+from whichrank.source._environ import set_in_loop, sets
 from whichrank.source.nodes import walk
 
 IMPORT, GROUP, CUDA = "torch is imported", "the process group is made", "CUDA is in use"
-State: TypeAlias = dict[str, ast.AST]
+
+
+class Seen(NamedTuple):
+    """Something that happened, and the file that it is in."""
+
+    node: ast.AST
+    label: str
+
+
+State: TypeAlias = dict[str, Seen]
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 # Read while torch is imported (tried on 2.13.0): setting them afterwards changes nothing.
 AT_IMPORT = frozenset({"TORCH_DISTRIBUTED_DEBUG", "TORCH_CPP_LOG_LEVEL"})
@@ -79,49 +90,68 @@ class Found:
     node: ast.AST
     event: str
     event_node: ast.AST
-
-
-def too_late(tree: ast.Module, environ: frozenset[str], constants: Constants | None = None) -> list[Found]:
-    """Settings that come too late, in the order of their lines."""
-    walk = _Walk(tree, environ, constants)
-    end = walk.block(tree.body, {}) or {}
-    # Functions that other files call run after this module's imports, and after nothing else that is known.
-    imported: State = {IMPORT: end[IMPORT]} if IMPORT in end else {}
-    hooks = dict(_hooks(tree))
-    for function in list(walk.functions.values()):
-        if function not in walk.entered and function not in hooks:
-            walk.enter(function, dict(imported))
-    for function, event in hooks.items():
-        walk.enter(function, {**imported, GROUP: event})
-    return sorted(walk.found.values(), key=lambda found: getattr(found.node, "lineno", 0))
-
-
-Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+    label: str = ""
+    event_label: str = ""
 
 
 @dataclass(slots=True)
-class _Walk:
+class File:
+    """A file that is followed: its functions, and what its names stand for."""
+
     tree: ast.Module
     environ: frozenset[str]
     constants: Constants | None = None
+    label: str = ""
     functions: dict[str, Function] = field(default_factory=dict)
-    entered: set[Function] = field(default_factory=set)
-    active: list[Function] = field(default_factory=list)
-    returned: list[list[State]] = field(default_factory=list)
-    found: dict[tuple[int, str], Found] = field(default_factory=dict)
-    starts_processes: bool = False
-    steps: int = 0
 
     def __post_init__(self) -> None:
-        for node in walk(self.tree):
+        for node in walk(self.tree) if not self.functions else ():
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 self.functions.setdefault(node.name, node)
             elif isinstance(node, ast.ClassDef):
                 for inner in node.body:
                     if isinstance(inner, ast.FunctionDef) and inner.name == "__init__":
                         self.functions.setdefault(node.name, inner)
-            elif isinstance(node, ast.Call) and last_name(node.func) in _NEW_PROCESS:
-                self.starts_processes = True
+
+
+Elsewhere: TypeAlias = Callable[[str, str], "tuple[File, Function] | None"]
+"""The function of another file that a call means: by the label of the calling file, and the name as written."""
+
+
+def too_late(tree: ast.Module, environ: frozenset[str], constants: Constants | None = None) -> list[Found]:
+    """Settings that come too late, in the order of their lines."""
+    return late_in(File(tree, environ, constants))
+
+
+def late_in(file: File, elsewhere: Elsewhere | None = None) -> list[Found]:
+    """Settings that come too late in a file, or in what it calls."""
+    walk = _Walk(file, elsewhere)
+    end = walk.block(file.tree.body, {}) or {}
+    # Functions that other files call run after this module's imports, and after nothing else that is known.
+    imported: State = {IMPORT: end[IMPORT]} if IMPORT in end else {}
+    hooks = dict(_hooks(file.tree))
+    for function in list(file.functions.values()):
+        if function not in walk.entered and function not in hooks:
+            walk.enter(function, dict(imported))
+    for function, event in hooks.items():
+        walk.enter(function, {**imported, GROUP: Seen(event, file.label)})
+    return sorted(walk.found.values(), key=lambda found: getattr(found.node, "lineno", 0))
+
+
+@dataclass(slots=True)
+class _Walk:
+    file: File
+    elsewhere: Elsewhere | None = None
+    entered: set[Function] = field(default_factory=set)
+    active: list[Function] = field(default_factory=list)
+    returned: list[list[State]] = field(default_factory=list)
+    found: dict[tuple[str, int, str], Found] = field(default_factory=dict)
+    starts_processes: bool = False
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        calls = (node for node in walk(self.file.tree) if isinstance(node, ast.Call))
+        self.starts_processes = any(last_name(node.func) in _NEW_PROCESS for node in calls)
 
     def block(self, body: list[ast.stmt], state: State) -> State | None:
         """Follow statements; None where the path ends."""
@@ -141,6 +171,7 @@ class _Walk:
         if isinstance(node, ast.For | ast.AsyncFor | ast.While):
             head = node.test if isinstance(node, ast.While) else node.iter
             state = self.expression(head, state)
+            self.check(node, state)
             return _either(state, self.block(node.body, dict(state)), self.block(node.orelse, dict(state)))
         if isinstance(node, ast.Try):
             return self.attempt(node, state)
@@ -158,7 +189,7 @@ class _Walk:
         if isinstance(node, ast.Import | ast.ImportFrom):
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
             if any(module.split(".")[0] == "torch" for module in modules):
-                state.setdefault(IMPORT, node)
+                state.setdefault(IMPORT, Seen(node, self.file.label))
             return state
         state = self.expression(node, state)
         if isinstance(node, ast.Return) and self.returned:
@@ -199,13 +230,19 @@ class _Walk:
         if name == "destroy_process_group":
             state.pop(GROUP, None)
         elif name in _MAKES_GROUP or _makes_group(dotted) or _is_collective(name, dotted):
-            state.setdefault(GROUP, node)
+            state.setdefault(GROUP, Seen(node, self.file.label))
         elif _touches_cuda(node, name, dotted):
-            state.setdefault(CUDA, node)
-        function = self.functions.get(name)
+            state.setdefault(CUDA, Seen(node, self.file.label))
         own = isinstance(node.func, ast.Name) or dotted.startswith(("self.", "cls."))
-        if function is not None and own and function not in self.active and len(self.active) < CALL_DEPTH:
-            return self.enter(function, state)
+        function, file = self.file.functions.get(name) if own else None, self.file
+        if function is None and self.elsewhere is not None and (found := self.elsewhere(file.label, dotted)):
+            file, function = found
+        if function is None or function in self.active or len(self.active) >= CALL_DEPTH:
+            return state
+        kept, given = self.file, _given(node, function, self.file.constants)
+        self.file = _with(file, given)
+        state = self.enter(function, state)
+        self.file = kept
         return state
 
     def enter(self, function: Function, state: State) -> State:
@@ -219,13 +256,39 @@ class _Walk:
         return state if merged is None else merged
 
     def check(self, node: ast.AST, state: State) -> None:
-        for name, _value, place in sets(node, self.environ, self.constants):
+        names = self.file.environ
+        for name, _value, place in sets(node, names, self.file.constants):
             event = IMPORT if name in AT_IMPORT else CUDA if name in AT_CUDA else GROUP
             if event == CUDA and self.starts_processes:
                 continue
             if event in state and (name in catalogue() or event == CUDA):
-                key = (getattr(place, "lineno", 0), name)
-                self.found.setdefault(key, Found(name, place, event, state[event]))
+                here = (set_in_loop(node, names) or place) if isinstance(node, ast.For) else place
+                key = (self.file.label, getattr(here, "lineno", 0), name)
+                seen = state[event]
+                self.found.setdefault(key, Found(name, here, event, seen.node, self.file.label, seen.label))
+
+
+def _given(call: ast.Call, function: Function, constants: Constants | None) -> dict[str, ast.expr]:
+    """What a call passes that is spelled out: texts, and dictionaries of them."""
+    if constants is None:
+        return {}
+    params = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+    params = params[1:] if params[:1] in (["self"], ["cls"]) else params
+    passed = dict(zip(params, call.args, strict=False))
+    passed.update((k.arg, k.value) for k in call.keywords if k.arg)
+    known = {name: constants.resolve(value) for name, value in passed.items()}
+    return {name: value for name, value in known.items() if isinstance(value, _SPELLED_OUT)}
+
+
+_SPELLED_OUT = (ast.Constant, ast.Dict, ast.BinOp, ast.BoolOp, ast.IfExp, ast.Call)
+
+
+def _with(file: File, given: dict[str, ast.expr]) -> File:
+    """The file as a function of it sees it that was passed this."""
+    if not given or file.constants is None:
+        return file
+    assigned = {**file.constants.assigned, **{name: [value] for name, value in given.items()}}
+    return replace(file, constants=replace(file.constants, assigned=assigned))
 
 
 def _either(*states: State | None) -> State | None:
@@ -235,8 +298,8 @@ def _either(*states: State | None) -> State | None:
         return None
     merged: State = {}
     for state in going_on:
-        for event, node in state.items():
-            merged.setdefault(event, node)
+        for event, seen in state.items():
+            merged.setdefault(event, seen)
     return merged
 
 

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
-from whichrank.facts.environment import catalogue
 from whichrank.records.code import Habit
-from whichrank.source._environ import environ_names
-from whichrank.source._order import too_late
 from whichrank.source.code.index import Module, dotted, last_name, resolve
 from whichrank.source.code.paths.differences import place
 from whichrank.source.nodes import walk
-
-_SETS = re.compile(r"environ\s*\[[^\]]*\]\s*=[^=]|environ\.(?:setdefault|update)|putenv|environ\s*\|=")
 
 
 def called_names(module: Module) -> Iterator[str]:
@@ -40,7 +34,6 @@ def habits(module: Module, called: frozenset[str]) -> Iterator[Habit]:
     yield from _no_set_epoch(module, calls, called)
     yield from _no_timeout(module, calls)
     yield from _no_device(module, calls)
-    yield from _late(module)
 
 
 def _keyword(call: ast.Call, name: str) -> ast.expr | None:
@@ -99,19 +92,3 @@ def _groups_on_cpu(module: Module) -> set[str]:
         if any(isinstance(part, ast.Constant) and part.value in {"gloo", "mpi"} for part in walk(node.value))
         for target in node.targets
     }
-
-
-def _late(module: Module) -> Iterator[Habit]:
-    if not any(_SETS.search(line) for line in module.lines):
-        return
-    try:
-        found = too_late(module.tree, environ_names(module.tree))
-    except RecursionError:
-        return
-    for late in found:
-        variable = catalogue().get(late.name)
-        if variable is not None and variable.when_read == "every communicator init":
-            continue  # groups that are made later still see it
-        line, event = getattr(late.node, "lineno", 1), getattr(late.event_node, "lineno", 1)
-        said = f"{late.name} is set too late: {late.event} on line {event}, before this line"
-        yield Habit("set late", place(module, line), said, (place(module, event),))

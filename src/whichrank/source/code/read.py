@@ -9,6 +9,7 @@ from whichrank.records.code import Disagreement, Habit, Parting, ProgramCase, Re
 from whichrank.source.code.analysis import Analysis, Noted
 from whichrank.source.code.habits import called_names, habits
 from whichrank.source.code.index import Module, Project, dotted, last_name, resolve
+from whichrank.source.code.late_settings import set_late
 from whichrank.source.code.paths.differences import operation, place
 from whichrank.source.code.paths.pairings import pairings
 from whichrank.source.code.paths.partings import Judge
@@ -41,6 +42,7 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
     called = frozenset(name for module in project.modules.values() for name in called_names(module))
     for module in project.modules.values():
         case.habits += habits(module, called)
+    case.habits += set_late(project)
     case.habits += never_destroyed(analysis, called)
     case.habits += unseeded(project, called, analysis.seeded)
     case.habits += _schedules(analysis)

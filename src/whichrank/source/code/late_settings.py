@@ -1,0 +1,98 @@
+"""Variables of the environment that a program sets after they were read, also by a helper in another file."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from whichrank.facts.environment import catalogue
+from whichrank.records.code import Habit
+from whichrank.source._constants import Constants
+from whichrank.source._environ import environ_names
+from whichrank.source._order import File, Found, late_in
+from whichrank.source._order import Function as Node
+from whichrank.source.code.index import Class, Function, Module, Project, resolve
+from whichrank.source.code.paths.differences import place
+
+_SETS = re.compile(r"environ\s*\[[^\]]*\]\s*=[^=]|environ\.(?:setdefault|update)|putenv|environ\s*\|=")
+
+
+def set_late(project: Project) -> Iterator[Habit]:
+    """What each file that sets variables, or that calls one which does, sets too late."""
+    setters = {name for name, module in project.modules.items() if any(map(_SETS.search, module.lines))}
+    reading = _Reading(project)
+    seen: set[tuple[str, int, str]] = set()
+    for name, module in project.modules.items():
+        if name not in setters and not any(_meant(project, full) in setters for full in module.imports.values()):
+            continue
+        try:
+            found = late_in(reading.file(module), reading.elsewhere)
+        except RecursionError:
+            continue
+        for late in found:
+            key = (late.label, getattr(late.node, "lineno", 1), late.name)
+            if key not in seen and not _read_again(late.name):
+                seen.add(key)
+                yield reading.habit(late)
+
+
+def _meant(project: Project, full: str) -> str:
+    """The module that an imported name is, or is in."""
+    return full if full in project.modules else full.rpartition(".")[0]
+
+
+def _read_again(name: str) -> bool:
+    """Groups that are made later still see it."""
+    variable = catalogue().get(name)
+    return variable is not None and variable.when_read == "every communicator init"
+
+
+class _Reading:
+    """The files of a project as they are followed from one to the other."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.modules = {module.label: module for module in project.modules.values()}
+        self.files: dict[str, File] = {}
+
+    def file(self, module: Module) -> File:
+        if module.label not in self.files:
+            constants = Constants.of(module.tree)
+            for name, full in module.imports.items():
+                if (value := self._imported(full)) is not None:
+                    constants.assigned.setdefault(name, [value])
+            self.files[module.label] = File(module.tree, environ_names(module.tree), constants, module.label)
+        return self.files[module.label]
+
+    def _imported(self, full: str) -> ast.expr | None:
+        """The dictionary or text of another file that a name stands for."""
+        head, _, last = full.rpartition(".")
+        holder = self.project.modules.get(head)
+        for statement in holder.tree.body if holder is not None else ():
+            if isinstance(statement, ast.Assign) and any(_is(target, last) for target in statement.targets):
+                return statement.value
+        return None
+
+    def elsewhere(self, label: str, dotted: str) -> tuple[File, Node] | None:
+        """The function of another file that a call means."""
+        module = self.modules[label]
+        if not dotted or dotted.partition(".")[0] not in module.imports:
+            return None
+        found = self.project.find(resolve(module, dotted))
+        if isinstance(found, Class):
+            found = self.project.method(found, "__init__")
+        if not isinstance(found, Function) or found.node is None:
+            return None
+        return self.file(found.module), found.node
+
+    def habit(self, late: Found) -> Habit:
+        line, event = getattr(late.node, "lineno", 1), getattr(late.event_node, "lineno", 1)
+        where = f"on line {event}" if late.label == late.event_label else f"in {late.event_label}, line {event}"
+        said = f"{late.name} is set too late: {late.event} {where}, before this line"
+        read = place(self.modules[late.event_label], event)
+        return Habit("set late", place(self.modules[late.label], line), said, (read,))
+
+
+def _is(target: ast.expr, name: str) -> bool:
+    return isinstance(target, ast.Name) and target.id == name
