@@ -262,10 +262,16 @@ class _Walk:
             if event == CUDA and self.starts_processes:
                 continue
             if event in state and (name in catalogue() or event == CUDA):
-                here = (set_in_loop(node, names) or place) if isinstance(node, ast.For) else place
+                here = (set_in_loop(node, names) or place) if isinstance(node, ast.For) else _inside(node, place)
                 key = (self.file.label, getattr(here, "lineno", 0), name)
                 seen = state[event]
                 self.found.setdefault(key, Found(name, here, event, seen.node, self.file.label, seen.label))
+
+
+def _inside(node: ast.AST, place: ast.AST) -> ast.AST:
+    """The line of one setting in a call, or the call where what it sets is written elsewhere."""
+    first, line = getattr(node, "lineno", 0), getattr(place, "lineno", 0)
+    return place if first <= line <= (getattr(node, "end_lineno", None) or first) else node
 
 
 def _given(call: ast.Call, function: Function, constants: Constants | None) -> dict[str, ast.expr]:

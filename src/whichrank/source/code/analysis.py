@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from whichrank.source.code.calling.signals import Interrupted
 from whichrank.source.code.evaluating.choices import other_type
 from whichrank.source.code.evaluating.disks import local_options
+from whichrank.source.code.evaluating.ordering import other_order
 from whichrank.source.code.events import Event, Exit, Fork, Op, blocks
 from whichrank.source.code.frame import Frame
 from whichrank.source.code.index import Class, Function, Module, Project, dotted, last_name, resolve
@@ -235,7 +236,10 @@ class Analysis:
         if frame.left and any(v.ranks is not None and v.ranks[0] is None for v in frame.returns):
             value = value._replace(tags=value.tags | {"optional"})
         if frame.left and any(other_type(frame.returns[0], other) for other in frame.returns[1:]):
-            return value._replace(cast=union(value.cast, frame.left))
+            value = value._replace(cast=union(value.cast, frame.left))
+        back = frame.given_back
+        if frame.left and any(other_order(back[0], other) for other in back[1:]):
+            value = value._replace(order=union(value.order, frame.left))
         return value
 
     def brought(self, function: Function, name: str) -> Value:
@@ -288,7 +292,7 @@ class Analysis:
         return self.attributes[key]
 
     def _written(self, owner: Class, name: str, depth: int) -> Value | None:
-        values = [self.summary(method).writes.get(name, UNKNOWN) for method in owner.writers.get(name, ())]
+        values = [self._writes(method).get(name, UNKNOWN) for method in owner.writers.get(name, ())]
         if (given := self.known.get((owner, name))) is not None:
             values.append(given)
         if not values and (own := self.class_attribute(owner, name)) is not None:
@@ -302,6 +306,12 @@ class Analysis:
             for heir in self.project.heirs(owner):
                 values += [self.summary(method).writes.get(name, UNKNOWN) for method in heir.writers.get(name, ())]
         return join(values) if values else None
+
+    def _writes(self, method: Function) -> Mapping[str, Value]:
+        """The attributes that a method assigns; those so far where it is being read, and calls what asks for them."""
+        done = self.summary(method).writes
+        reading = self.frames.get(method)
+        return reading.writes if reading is not None else done
 
     def class_attribute(self, owner: Class, name: str) -> Value | None:
         """What the body of a class assigns."""

@@ -72,6 +72,8 @@ class Frame:
         """Attributes that this function assigned: `self.x`, `state.y`."""
         self.out: list[Event] = []
         self.returns: list[Value] = []
+        self.given_back: list[Value] = []
+        """What it returns, without the conditions under which it does."""
         self.left: Taint = CLEAN
         """Conditions under which some ranks have returned already."""
         self.control: list[Taint] = []
@@ -361,6 +363,7 @@ class Frame:
                 value = value.tagged("optional")
             if not self.alone:  # what a world of one returns differs from nobody's
                 apart = union(*self.control, self.left)
+                self.given_back.append(value)
                 items = value.items
                 if items is not None and apart:
                     items = tuple(item._replace(taint=union(item.taint, apart)) for item in items)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from whichrank.facts.collectives import collectives, rank_sources
 from whichrank.source.code.calling import implicit
 from whichrank.source.code.calling.sources import KEYS, asked_environment, is_setting, rank_value, setting_name
+from whichrank.source.code.evaluating import neighbours
 from whichrank.source.code.evaluating.choices import CARRIED, chosen, in_doubt, logic
 from whichrank.source.code.evaluating.comparing import COMPARE, chain, not_by_chance, within_world
 from whichrank.source.code.evaluating.containers import EACH, each_of, equal_chunk, item_at, looked_up, part_of
@@ -205,6 +206,8 @@ def _binary(frame: Frame, node: ast.BinOp) -> Value:
         length = union(left.length, right.length)
     if isinstance(node.op, ast.Div) and "path" in left.tags:
         return result.tagged("path")
+    if ranks is None and (way := neighbours.shift(node.op, left, right)):
+        return result.tagged(way)._replace(length=length)
     if isinstance(node.op, _SET_OPERATORS):
         result = result.tagged(*((left.tags | right.tags) & {"set", "mask"}))
     return result._replace(ranks=ranks, length=length) if ranks is not None or length else result

@@ -72,6 +72,8 @@ def _set_order(frame: Frame, node: ast.expr, why: Taint) -> None:
     where = frame.env if text in frame.env else frame.paths
     if why and text in where:
         where[text] = where[text]._replace(order=union(where[text].order, why), ranks=None, items=None)
+        if text.startswith("self.") and text[5:] in frame.writes:
+            frame.writes[text[5:]] = where[text]
 
 
 def order_of(value: Value) -> Taint:
@@ -87,7 +89,9 @@ def other_order(one: Value, two: Value) -> bool:
         return True
     if one.items and two.items and len(one.items) == len(two.items):
         mine, other = [id(item) for item in one.items], [id(item) for item in two.items]
-        return mine != other and len(set(mine)) > 1 and sorted(mine) == sorted(other)
+        if mine != other and len(set(mine)) > 1 and sorted(mine) == sorted(other):
+            return True
+        return one.items != two.items and all(one.items.count(each) == two.items.count(each) for each in one.items)
     first, second = (value.ranks[0] if value.ranks is not None else None for value in (one, two))
     if isinstance(first, list) and isinstance(second, list):
         return first != second and sorted(map(str, first)) == sorted(map(str, second))

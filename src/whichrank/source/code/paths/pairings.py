@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from whichrank.records.code import Pairing
 from whichrank.source.code.analysis import Analysis
+from whichrank.source.code.evaluating.neighbours import neighbour
 from whichrank.source.code.events import Attempt, Enter, Event, First, Fork, Leave, Loop, Op
 from whichrank.source.code.index import Function
 from whichrank.source.code.paths.differences import operation
@@ -97,7 +98,9 @@ class _Player:
             return None
         while _progress(ranks):
             pass
-        return _stuck(ranks)
+        result = _stuck(ranks)
+        guessed = any(neighbour(op.peer, 0) is not None for rank in ranks for op, _ in rank.todo)
+        return None if guessed and result is not None and result.shape != "cycle" else result
 
     def _follow(self, events: list[Event], rank: int, todo: list[tuple[Op, int]], depth: int) -> bool:
         """What this rank does, in order; True where it leaves the function."""
@@ -142,7 +145,7 @@ def _take(op: Op, rank: int, todo: list[tuple[Op, int]]) -> None:
         if op.kind == "collective" and not op.group:
             todo.append((op, -1))
         return
-    peer = op.peer.ranks[rank] if op.peer.ranks is not None else None
+    peer = op.peer.ranks[rank] if op.peer.ranks is not None else neighbour(op.peer, rank)
     if not isinstance(peer, int) or isinstance(peer, bool) or not 0 <= peer < WORLD or op.group or peer == rank:
         raise UnknownPathError
     todo.append((op, peer))
