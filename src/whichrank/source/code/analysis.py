@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from whichrank.source.code.calling.binding import default_of_field
 from whichrank.source.code.calling.signals import Interrupted
 from whichrank.source.code.evaluating.choices import other_type
 from whichrank.source.code.evaluating.disks import local_options
+from whichrank.source.code.evaluating.expressions import WRAPPERS
 from whichrank.source.code.evaluating.ordering import other_order
 from whichrank.source.code.events import Event, Exit, Fork, Op, blocks
 from whichrank.source.code.frame import Frame
@@ -21,6 +23,7 @@ from whichrank.source.code.unsure import Unsure
 from whichrank.source.code.values import (
     CLEAN,
     UNKNOWN,
+    Callee,
     Origin,
     ParamOrigin,
     Taint,
@@ -124,8 +127,11 @@ class Analysis:
     """Options whose default is a path on a disk of this host."""
     raised: dict[str, set[Taint]] = field(default_factory=dict)
     """Errors of the project, with the conditions under which they are raised."""
-    members: dict[Class, set[Taint]] = field(default_factory=dict)
+    members: dict[Callee, set[Taint]] = field(default_factory=dict)
+    registering: dict[Callee, set[Taint]] = field(default_factory=dict)
     """Classes whose objects are collected in containers, with the conditions under which that happens."""
+    placed: set[Callee] = field(default_factory=set)
+    """Functions that a list is made with: `[save, show]`."""
     noted: list[Noted] = field(default_factory=list)
     laters: list[Later] = field(default_factory=list)
     threaded: list[Op] = field(default_factory=list)
@@ -167,6 +173,7 @@ class Analysis:
 
     def _read_all(self) -> None:
         self.summaries.clear()
+        self.members, self.registering = self.registering, {}
         self.unsure = Unsure()
         self.attributes.clear()
         self.noted.clear()
@@ -188,15 +195,23 @@ class Analysis:
 
     def _new_functions(self, *, objects: bool) -> bool:
         """Whether functions or objects were passed on to where they were not known: callbacks through several hands."""
+        if objects and self.registering != self.members:
+            return True
         for key, values in self.gathering.items():
             known = self.known.get(key, UNKNOWN)
             if not set(functions_of(values)) <= set(functions_of([known])):
+                return True
+            if self._new_wrappers(values, known):
                 return True
             if objects and known.thing is None and not set(objects_of(values)) <= set(known.kinds):
                 return True
             if objects and isinstance(key[0], Class) and union(*(value.taint for value in values)) != known.taint:
                 return True
         return False
+
+    def _new_wrappers(self, values: list[Value], known: Value) -> bool:
+        """Whether a wrapped model was passed on to where it was not known to be one."""
+        return any((value.tags & WRAPPERS) - known.tags for value in values)
 
     def summary(self, function: Function) -> Summary:
         known = self.summaries.get(function)
@@ -320,7 +335,7 @@ class Analysis:
                 continue
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             if owner.module.body is not None and any(last_name(target) == name for target in targets):
-                return Frame(self, owner.module.body).aside(statement.value)[1]
+                return Frame(self, owner.module.body).aside(default_of_field(statement.value))[1]
         return None
 
     def global_value(self, module: Module, name: str) -> Value | None:
@@ -411,15 +426,19 @@ class Analysis:
         found = self.raised.get(name)
         return found is not None and not any(self.resolve(by) for by in found)
 
-    def registered(self, kinds: Iterable[Class], by: Taint) -> None:
-        """Objects of these classes are put into a container, on the ranks that a condition lets through."""
+    def registered(self, kinds: Iterable[Callee], by: Taint) -> None:
+        """Functions, or objects of these classes, are put into a container where a condition lets ranks through."""
         for kind in kinds:
-            self.members.setdefault(kind, set()).add(by)
+            self.registering.setdefault(kind, set()).add(by)
 
-    def some_have(self, kind: Class) -> Taint:
-        """Why only some ranks have put an object of a class into a container; nothing where all have."""
-        found = self.members.get(kind, set())
+    def some_have(self, kind: Callee) -> Taint:
+        """Why only some ranks have put a function, or an object of a class, into a container; empty where all have."""
+        found = self.members.get(kind, set()) if kind not in self.placed else set()
         return union(*found) if found and all(any(isinstance(o, Origin) for o in by) for by in found) else CLEAN
+
+    def all_registered(self, kinds: Iterable[Callee]) -> bool:
+        """Whether it is known of each on which ranks it is put into containers."""
+        return all(kind in self.members and kind not in self.placed for kind in kinds)
 
     def later(self, kind: str, target: object, function: Function, line: int) -> None:
         if isinstance(target, Function):

@@ -223,6 +223,7 @@ class Frame:
             for number, each in enumerate(target.elts):
                 inner = each.value if isinstance(each, ast.Starred) else each
                 whole = Value(value.taint, tags=value.tags & {"wrapped_output", "ddp", "loader", AGREED_TAG})
+                whole = whole._replace(holds=value.holds)
                 self.bind(inner, items[number] if items is not None else whole)
         elif isinstance(target, ast.Subscript):
             index = evaluate(self, target.slice)
@@ -281,6 +282,8 @@ class Frame:
             self.grows.add(text[5:])
         if grows and value.kinds and not any(isinstance(origin, ParamOrigin) for origin in value.taint):
             self.analysis.registered(value.kinds, union(*self.control, self.left))
+        if grows and value.holds and not self._were_passed(value.holds):
+            self.analysis.registered(value.holds, union(*self.control, self.left))
         if value.holds or (grows and value.kinds):
             self._registered(text, Value(holds=value.holds, kinds=value.kinds if grows else ()))
         elif text.startswith("self.") and text.count(".") == 1 and self.owner is not None:
@@ -303,6 +306,13 @@ class Frame:
         length = union(known.length, *self.control, *self.loops, *self.skips) if grows else known.length
         if value.taint or length != known.length or grows:
             where[text] = known._replace(taint=union(known.taint, value.taint), length=length, ranks=None, items=None)
+
+    def _were_passed(self, functions: tuple[Callee, ...]) -> bool:
+        """Whether functions came from the caller: it says on which ranks they are put somewhere."""
+        names = list(self.function.params)
+        if self.function.node is not None and self.function.node.args.vararg is not None:
+            names.append(self.function.node.args.vararg.arg)
+        return not set(functions).isdisjoint(functions_of(self.env[name] for name in names if name in self.env))
 
     def _container(self, holder: ast.expr) -> str:
         """The container behind `d[key]` and `d.setdefault(key, [])`, as written."""

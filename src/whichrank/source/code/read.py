@@ -10,6 +10,7 @@ from whichrank.source.code.analysis import Analysis, Noted
 from whichrank.source.code.habits import called_names, habits
 from whichrank.source.code.index import Module, Project, dotted, last_name, resolve
 from whichrank.source.code.late_settings import set_late
+from whichrank.source.code.paths import groups
 from whichrank.source.code.paths.differences import operation, place
 from whichrank.source.code.paths.pairings import pairings
 from whichrank.source.code.paths.partings import Judge
@@ -91,8 +92,9 @@ def _reduction(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
 
 def _payload(analysis: Analysis, noted: Noted) -> Iterator[Disagreement]:
     payload, op = noted.payload, noted.op
-    reasons = [o for o in analysis.resolve(payload.cast) if o.kind in {"rank", "data"}]
-    if reasons and op.kind == "collective" and not op.group:
+    reasons = [o for o in analysis.resolve(payload.cast) if o.kind in {"rank", "data", "part"}]
+    apart = groups.parts(reasons, op.group) if op.group else bool(reasons)
+    if apart and op.kind == "collective":
         yield Disagreement("dtype", operation(op), _reasons(analysis, reasons), "its type differs between ranks")
     reasons = [o for o in analysis.resolve(payload.length) if o.kind in {"rank", "data"}]
     if reasons and op.kind == "collective" and not op.group:

@@ -14,6 +14,9 @@ from whichrank.source.nodes import walk
 if TYPE_CHECKING:
     from whichrank.source.code.calling.calls import Call
 
+_FIELDS = frozenset({"field", "Field", "attrib", "ib"})
+"""What makes a field of a data class, in dataclasses, pydantic and attrs."""
+
 
 def bound(made: Call, target: Function) -> dict[str, Value]:
     """What each parameter gets."""
@@ -76,6 +79,16 @@ def declared(owner: Class) -> list[str]:
     """The fields of a data class, in order."""
     body = owner.node.body
     return [s.target.id for s in body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
+
+
+def default_of_field(node: ast.expr) -> ast.expr:
+    """What a field of a data class is by default: `field(default_factory=make)` is what `make()` returns."""
+    if not isinstance(node, ast.Call) or last_name(node.func) not in _FIELDS:
+        return node
+    given = {keyword.arg: keyword.value for keyword in node.keywords}
+    if (maker := given.get("default_factory") or given.get("factory")) is not None:
+        return maker.body if isinstance(maker, ast.Lambda) else ast.copy_location(ast.Call(maker, [], []), node)
+    return given.get("default", node)
 
 
 def takes_anything(init: Function) -> bool:

@@ -23,6 +23,7 @@ from whichrank.source.code.randomness import library_of
 from whichrank.source.code.values import (
     UNKNOWN,
     WORLD,
+    Callee,
     Origin,
     Value,
     constant,
@@ -180,9 +181,10 @@ def _several(frame: Frame, made: Call) -> Value | None:
     if "dispatched" in callee.tags:
         return _dispatched(frame, made, callee, functions)
     param = _param(frame, made.node.func)
-    if len(functions) == 1 and not param and "partial" not in callee.tags and isinstance(made.node.func, ast.Name):
+    plain = not param and "partial" not in callee.tags and isinstance(made.node.func, ast.Name)
+    if len(functions) == 1 and plain and not callee.holds:
         return None
-    return join([entering.enter(frame, made, function, param) for function in functions])
+    return join([_one_of(frame, made, function, param) for function in functions])
 
 
 def _of_each_kind(frame: Frame, made: Call) -> Value | None:
@@ -203,13 +205,23 @@ def _of_each_kind(frame: Frame, made: Call) -> Value | None:
 
 def _of_kind(frame: Frame, made: Call, kind: Class, method: Function) -> Value:
     """A method of one of the objects in a container: a branch where only some ranks have put it there."""
+    return _where_it_is(frame, made, method, kind)
+
+
+def _one_of(frame: Frame, made: Call, function: Function, param: str) -> Value:
+    """One of the functions in a container, or that were passed in."""
+    return _where_it_is(frame, made, function, function) if not param else entering.enter(frame, made, function, param)
+
+
+def _where_it_is(frame: Frame, made: Call, function: Function, kind: Callee) -> Value:
+    """A call of something in a container: a branch where only some ranks have put it there."""
     by = frame.analysis.some_have(kind)
     if not by:
-        return entering.enter(frame, made, method)
+        return entering.enter(frame, made, function)
     kept, frame.out = frame.out, []
-    result = entering.enter(frame, made, method)
+    result = entering.enter(frame, made, function)
     events, frame.out = frame.out, kept
-    frame.emit(Fork(Value(by), f"has a {kind.name}", made.node.lineno, events, []))
+    frame.emit(Fork(Value(by), f"{kind.name} is registered", made.node.lineno, events, []))
     return result
 
 

@@ -20,6 +20,7 @@ from whichrank.source.code.values import (
     UNKNOWN,
     ParamOrigin,
     Value,
+    functions_of,
     join,
     objects_of,
     per_rank,
@@ -119,7 +120,8 @@ def _changed_here(frame: Frame, target: Function, summary: Summary, bound: dict[
         return
     if summary.grows:
         given = [item for value in bound.values() for item in (value.items or (value,))]
-        frame.analysis.registered(objects_of(given), union(*frame.control, frame.left))
+        by = union(*frame.control, frame.left)
+        frame.analysis.registered((*objects_of(given), *functions_of(given)), by)
     apart = frozenset(
         origin
         for origin in union(*frame.control, *frame.skips, frame.left)

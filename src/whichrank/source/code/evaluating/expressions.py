@@ -305,7 +305,10 @@ def _sequence(frame: Frame, node: ast.List | ast.Tuple) -> Value:
     kind: Callable[..., Any] = list if isinstance(node, ast.List) else tuple
     ranks = per_rank(lambda *each: kind(each), *items) if len(items) <= 64 else None
     known = mixed(list(items))._replace(items=items, ranks=ranks if items else (kind(()),) * WORLD)
-    return known._replace(holds=functions_of(items))
+    held = functions_of(items)
+    if held and isinstance(node, ast.List):
+        frame.analysis.placed.update(held)
+    return known._replace(holds=held)
 
 
 def _set(frame: Frame, node: ast.Set) -> Value:

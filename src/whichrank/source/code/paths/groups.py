@@ -20,12 +20,14 @@ _GROUP_NAME = re.compile(r"(?:^|_)(?:group|pg)$")
 # One way to cut the ranks, by the words that people use in names of groups and of ranks in them.
 _AXES = {
     "tensor": re.compile(r"tensor|(?:^|[^a-z])tp(?:[^a-z]|$)"),
-    "pipeline": re.compile(r"pipeline|(?:^|[^a-z])pp(?:[^a-z]|$)"),
+    "pipeline": re.compile(r"pipe|(?:^|[^a-z])pp(?:[^a-z]|$)"),
     "data": re.compile(r"data|(?:^|[^a-z])(?:dp|ddp|fsdp)(?:[^a-z]|$)"),
     "context": re.compile(r"context|(?:^|[^a-z])cp(?:[^a-z]|$)"),
     "expert": re.compile(r"expert|(?:^|[^a-z])ep(?:[^a-z]|$)"),
     "sequence": re.compile(r"sequence|(?:^|[^a-z])sp(?:[^a-z]|$)"),
 }
+# Megatron's group of the first and the last stage of a pipeline, which hold the same matrix.
+_EMBEDDING = re.compile(r"embed|embd|tied|shared_weight")
 
 
 def is_world(text: str) -> bool:
@@ -68,10 +70,23 @@ def splits(reasons: Iterable[Origin], group: str) -> bool:
     return any(reason.kind == "part" and _same_axis(reason.what, group) for reason in reasons)
 
 
+def parts(reasons: Iterable[Origin], group: str) -> bool:
+    """Whether a place in one group tells the members of another apart: first and last stage share the embeddings."""
+    places = [reason for reason in reasons if reason.kind == "part"]
+    if splits(places, group):
+        return True
+    along = _axes(group) or ({"pipeline"} if _EMBEDDING.search(group.lower()) else set())
+    return len(places) == 1 and len(along) == 1 and _axes(places[0].what) == along
+
+
+def _axes(text: str) -> set[str]:
+    return {axis for axis, words in _AXES.items() if words.search(text.lower())}
+
+
 def _same_axis(what: str, group: str) -> bool:
     inside = what.partition("(")[2].rpartition(")")[0]
     if inside:
         same = inside.rpartition(".")[2] == group.rpartition(".")[2]  # `group` became `self.group`
         return same or group.startswith(f"{inside}.") or f'"{inside}"' in group or f"'{inside}'" in group
-    axes = [{axis for axis, words in _AXES.items() if words.search(text.lower())} for text in (what, group)]
-    return len(axes[0]) == 1 and axes[0] == axes[1]
+    axes = _axes(what)
+    return len(axes) == 1 and axes == _axes(group)

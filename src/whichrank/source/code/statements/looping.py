@@ -63,7 +63,7 @@ def for_loop(frame: Frame, node: ast.For | ast.AsyncFor) -> bool:
             loop = Loop("for", text, node.lineno, events, length, joined=frame.joined > 0)
             order = order_of(source)
             loop.test = Value(ranks=counted.ranks, tags=source.tags, order=order if picks(order, node) else CLEAN)
-            frame.emit(loop if not source.holds else _chosen(loop))
+            frame.emit(loop if not source.holds else _chosen(frame, loop, source))
     left = frame.loops.pop() - counted.length
     frame.ran_out.pop()
     _after_breaks(frame)
@@ -132,11 +132,11 @@ def while_loop(frame: Frame, node: ast.While) -> bool:
     return isinstance(node.test, ast.Constant) and bool(node.test.value) and "break" not in exits(events)
 
 
-def _chosen(loop: Loop) -> Event:
+def _chosen(frame: Frame, loop: Loop, source: Value) -> Event:
     """A list of callbacks that some ranks have and others lack is a choice, not uneven data."""
-    if not loop.length:
-        return loop
     taint, loop.length = loop.length, CLEAN
+    if not taint or frame.analysis.all_registered(source.holds):  # each of them is judged where it is called
+        return loop
     return Fork(Value(taint), loop.text, loop.line, [loop], [])
 
 
