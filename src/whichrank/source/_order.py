@@ -116,6 +116,8 @@ class File:
 
 Elsewhere: TypeAlias = Callable[[str, str], "tuple[File, Function] | None"]
 """The function of another file that a call means: by the label of the calling file, and the name as written."""
+Known: TypeAlias = dict[tuple[Function, frozenset[str]], State]
+"""What had happened after a function, by what had happened before."""
 
 
 def too_late(tree: ast.Module, environ: frozenset[str], constants: Constants | None = None) -> list[Found]:
@@ -123,15 +125,16 @@ def too_late(tree: ast.Module, environ: frozenset[str], constants: Constants | N
     return late_in(File(tree, environ, constants))
 
 
-def late_in(file: File, elsewhere: Elsewhere | None = None) -> list[Found]:
-    """Settings that come too late in a file, or in what it calls."""
-    walk = _Walk(file, elsewhere)
+def late_in(file: File, elsewhere: Elsewhere | None = None, known: Known | None = None) -> list[Found]:
+    """Settings that come too late in a file, or in what it calls; functions that are known are not followed again."""
+    walk = _Walk(file, elsewhere, known if known is not None else {})
     end = walk.block(file.tree.body, {}) or {}
     # Functions that other files call run after this module's imports, and after nothing else that is known.
     imported: State = {IMPORT: end[IMPORT]} if IMPORT in end else {}
     hooks = dict(_hooks(file.tree))
     for function in list(file.functions.values()):
-        if function not in walk.entered and function not in hooks:
+        followed = function in walk.entered or (function, frozenset(imported)) in walk.known
+        if not followed and function not in hooks:
             walk.enter(function, dict(imported))
     for function, event in hooks.items():
         walk.enter(function, {**imported, GROUP: Seen(event, file.label)})
@@ -142,6 +145,8 @@ def late_in(file: File, elsewhere: Elsewhere | None = None) -> list[Found]:
 class _Walk:
     file: File
     elsewhere: Elsewhere | None = None
+    known: Known = field(default_factory=dict)
+    setters: dict[Function, bool] = field(default_factory=dict)
     entered: set[Function] = field(default_factory=set)
     active: list[Function] = field(default_factory=list)
     returned: list[list[State]] = field(default_factory=list)
@@ -239,11 +244,24 @@ class _Walk:
             file, function = found
         if function is None or function in self.active or len(self.active) >= CALL_DEPTH:
             return state
-        kept, given = self.file, _given(node, function, self.file.constants)
+        kept = self.file
+        given = _given(node, function, kept.constants) if self._sets(function) else {}
+        key = (function, frozenset(state))
+        if self.elsewhere is not None and not given and key in self.known:
+            return {event: state.get(event, seen) for event, seen in self.known[key].items()}
         self.file = _with(file, given)
         state = self.enter(function, state)
         self.file = kept
+        if not given:
+            self.known[key] = state
         return state
+
+    def _sets(self, function: Function) -> bool:
+        """Whether a function itself may set variables: what it is passed may be their names."""
+        if function not in self.setters:
+            names = (last_name(n) for n in walk(function) if isinstance(n, ast.Name | ast.Attribute))
+            self.setters[function] = any(name in {"environ", "putenv"} for name in names)
+        return self.setters[function]
 
     def enter(self, function: Function, state: State) -> State:
         """Follow a function's body; the caller goes on with what any of its ends left."""

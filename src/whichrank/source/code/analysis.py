@@ -201,17 +201,13 @@ class Analysis:
             known = self.known.get(key, UNKNOWN)
             if not set(functions_of(values)) <= set(functions_of([known])):
                 return True
-            if self._new_wrappers(values, known):
+            if key[0] in self.registering and _new_wrappers(values, known):
                 return True
             if objects and known.thing is None and not set(objects_of(values)) <= set(known.kinds):
                 return True
             if objects and isinstance(key[0], Class) and union(*(value.taint for value in values)) != known.taint:
                 return True
         return False
-
-    def _new_wrappers(self, values: list[Value], known: Value) -> bool:
-        """Whether a wrapped model was passed on to where it was not known to be one."""
-        return any((value.tags & WRAPPERS) - known.tags for value in values)
 
     def summary(self, function: Function) -> Summary:
         known = self.summaries.get(function)
@@ -455,6 +451,11 @@ _WEIGHT = {"rank": 0, "part": 1, "data": 2, "exception": 3, "time": 4}
 def _asks_data(test: Value) -> bool:
     kinds = {origin.kind for origin in test.taint if isinstance(origin, Origin)}
     return bool(kinds) and "rank" not in kinds
+
+
+def _new_wrappers(values: list[Value], known: Value) -> bool:
+    """Whether a callback was passed a wrapped model that it did not know to be one."""
+    return any((value.tags & WRAPPERS) - known.tags for value in values)
 
 
 def _wraps(module: Module) -> bool:

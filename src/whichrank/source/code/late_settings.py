@@ -10,7 +10,7 @@ from whichrank.facts.environment import catalogue
 from whichrank.records.code import Habit
 from whichrank.source._constants import Constants
 from whichrank.source._environ import environ_names
-from whichrank.source._order import File, Found, late_in
+from whichrank.source._order import File, Found, Known, late_in
 from whichrank.source._order import Function as Node
 from whichrank.source.code.index import Class, Function, Module, Project, resolve
 from whichrank.source.code.paths.differences import place
@@ -27,7 +27,7 @@ def set_late(project: Project) -> Iterator[Habit]:
         if name not in setters and not any(_meant(project, full) in setters for full in module.imports.values()):
             continue
         try:
-            found = late_in(reading.file(module), reading.elsewhere)
+            found = late_in(reading.file(module), reading.elsewhere, reading.known)
         except RecursionError:
             continue
         for late in found:
@@ -55,6 +55,7 @@ class _Reading:
         self.project = project
         self.modules = {module.label: module for module in project.modules.values()}
         self.files: dict[str, File] = {}
+        self.known: Known = {}
 
     def file(self, module: Module) -> File:
         if module.label not in self.files:

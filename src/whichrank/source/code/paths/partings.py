@@ -232,12 +232,13 @@ class Judge:
         if self._mixed_up(reasons):
             return []
         files = [reason for reason in reasons if reason.kind == "file"]
-        if len(files) < len(reasons):
+        if not files or any(reason.kind not in {"file", "exception"} for reason in reasons):
             return reasons
         files = [reason for reason in files if direct or not _LISTING.search(reason.what)]
         node, label = self.function.node, self.function.module.label
         first, last = (node.lineno, node.end_lineno or node.lineno) if node is not None else (1, 1 << 30)
-        return reasons if any(r.file == label and first <= r.line <= last for r in files) else []
+        near = [*files, *(reason for reason in reasons if reason.kind == "exception")]
+        return reasons if any(r.file == label and first <= r.line <= last for r in near) else []
 
     def _mixed_up(self, reasons: list[Origin]) -> bool:
         """Reasons of several kinds from several other files: values of many callers were taken together."""
