@@ -37,7 +37,8 @@ def test_a_guarded_collective(tmp_path, guard):
     ],
 )
 def test_a_collective_that_only_one_rank_comes_to(tmp_path, guard):
-    code = f"def save(self):\n    {guard}\n        return\n    write(self)\n    if dist.is_initialized():\n        dist.barrier()\n"
+    head = f"def save(self):\n    {guard}\n        return\n    write(self)\n"
+    code = f"{head}    if dist.is_initialized():\n        dist.barrier()\n"
     (clue,) = read(tmp_path, code)
     assert (clue.kind, clue.calls) == ("guarded", ("barrier",))
     assert clue.guard.startswith("not (")
