@@ -13,6 +13,7 @@ from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.verdict import Diagnosis
 
 SAMPLES = ROOT / "tests" / "samples" / "gloo_waits"
+NCCL = ROOT / "tests" / "samples" / "nccl_waits"
 
 
 def judged(folder: Path) -> Diagnosis:
@@ -36,6 +37,35 @@ def test_who_is_behind_it(name, code, cause, ranks):
     found = judged(SAMPLES / name)
     assert (found.findings[0].code, found.verdict.cause, found.verdict.culprits.ranks) == (code, cause, ranks)
     assert not set(found.verdict.victims) & set(ranks)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "cause", "ranks", "candidates"),
+    [
+        ("pairs_in_a_ring", "COLL139", "process-group-order", (0, 1, 2), ()),
+        ("member_elsewhere", "COLL139", "conditional-collective", (), (0, 3)),
+        ("send_left_out", "COLL107", "p2p-unmatched", (3,), ()),
+        ("extra_gather_long_ago", "COLL102", "rank0-only-collective", (0,), ()),
+        ("left_by_os_exit", "COLL112", "teardown-hang", (2,), ()),
+    ],
+)
+def test_who_is_behind_it_on_nccl(name, code, cause, ranks, candidates):
+    found = judged(NCCL / name)
+    verdict = found.verdict
+    assert (found.findings[0].code, verdict.cause, verdict.culprits.ranks) == (code, cause, ranks)
+    assert verdict.culprits.candidates == candidates
+    assert verdict.category == ("crash" if name == "left_by_os_exit" else "hang")
+
+
+def test_without_the_groups_of_their_calls_nobody_is_accused_of_a_circle(tmp_path):
+    shutil.copytree(NCCL / "pairs_in_a_ring", tmp_path / "case")
+    path = tmp_path / "case" / "last_words.json"
+    document = json.loads(path.read_text())
+    for row in document["processes"]:
+        row["in"] = "all_reduce"
+    path.write_text(json.dumps(document))
+    found = judged(tmp_path / "case")
+    assert (found.verdict.category, found.verdict.cause, found.verdict.culprits.ranks) == ("hang", "unknown", ())
 
 
 def test_a_server_and_its_client_that_both_receive():

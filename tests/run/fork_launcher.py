@@ -5,6 +5,7 @@ Optimizers import torch._dynamo, which takes as long as torch: jobs of tests tha
 """
 
 import argparse
+import importlib
 import os
 import runpy
 import socket
@@ -17,6 +18,7 @@ from whichrank.lab.workloads.forking import fork_ranks
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--preload", action="append", default=[], help="a module to import before the fork")
     parser.add_argument("--node", type=int, default=0)
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--address", default="127.0.0.1", help="of the store: the first node's")
@@ -25,6 +27,8 @@ def main():
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
+    for module in options.preload:
+        importlib.import_module(module)
     local, sys.argv = options.world, [options.script, *options.arguments]
     os.environ.update(
         MASTER_ADDR=options.address, MASTER_PORT=str(options.port or free_port()),

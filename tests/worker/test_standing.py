@@ -6,10 +6,12 @@ import importlib.util
 import json
 import subprocess
 import sys
+import types
 
 import pytest
 
 from tests.run import watched
+from whichrank.worker.standing import BINDING, Standing
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
@@ -50,3 +52,36 @@ def test_a_number_that_stays_behind_is_no_wait() -> None:
     first, second, last = looks
     assert first[0] == second[0] == 1, "as torch counts"
     assert last == [0, 0, 0], "as its entries say"
+
+
+class Recorder:
+    """NCCL's recorder after sends and receives: it counts them among the completed, with numbers of their own."""
+
+    def __init__(self, entries: list[dict[str, object]]) -> None:
+        self.entries, self.asked = entries, 0
+
+    def _dump_nccl_trace_json(self, *, includeCollectives: bool) -> str:  # noqa: N803
+        self.asked += includeCollectives
+        status = {"0": {"last_enqueued_collective": 1, "last_completed_collective": 648}}
+        return json.dumps({"pg_status": status, "entries": self.entries if includeCollectives else []})
+
+
+@pytest.mark.parametrize(
+    ("last", "pending"),
+    [
+        ({"pg_id": 0, "retired": False, "state": "scheduled"}, 1),
+        ({"pg_id": 0, "retired": True, "state": "completed"}, 0),
+        ({"pg_id": 0, "retired": False, "state": "completed"}, 0),
+    ],
+)
+def test_messages_that_nccl_counts_apart(monkeypatch, last, pending) -> None:
+    # A message of a batch is never retired itself.
+    recorder = Recorder([{"pg_id": 0, "retired": False, "state": "scheduled"}, last])
+    monkeypatch.setitem(sys.modules, BINDING, recorder)
+    group = types.SimpleNamespace(rank=lambda: 3, size=lambda: 4)
+    c10d = types.SimpleNamespace(_world=types.SimpleNamespace(default_pg=group))
+    standing = Standing()
+    looks = [standing.look(c10d, second * 10**9, in_collective=False) for second in (1, 2, 4, 5, 6)]
+    assert [look["pending"] for look in looks] == [0, 0, pending, pending, pending]
+    assert looks[-1]["stuck_ns"] == (10**9 if pending else 0)
+    assert recorder.asked == 1, "it costs milliseconds"

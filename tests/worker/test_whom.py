@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import types
 
 import pytest
 
@@ -43,3 +45,28 @@ def seen_in(definition: str, call: str) -> str:
 )
 def test_whom_a_collective_is_with(definition, call, said):
     assert seen_in(definition, call) == said
+
+
+class Group:
+    """Like a process group: known by itself."""
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        ((0, 3), "all_reduce of 0,3"),
+        ((4, 5, 6, 7), "all_reduce of 4-7"),
+        (tuple(range(0, 4096, 2)), "all_reduce"),
+        ((), "all_reduce"),
+    ],
+)
+def test_the_group_of_a_collective(ranks, said, monkeypatch):
+    group, every = Group(), Group()
+    world = types.SimpleNamespace(default_pg=every, pg_group_ranks={group: ranks, every: (0, 1, 2, 3)})
+    module = types.SimpleNamespace(_world=world)
+    monkeypatch.setitem(sys.modules, "torch.distributed.distributed_c10d", module)
+    module.group, module.every = group, every
+    name = "__import__('sys').modules['torch.distributed.distributed_c10d']"
+    assert seen_in("def all_reduce(tensor, group=None):", f"all_reduce(0, {name}.group)") == said
+    assert seen_in("def all_reduce(tensor, group=None):", f"all_reduce(0, {name}.every)") == "all_reduce"
+    assert seen_in("def all_reduce(tensor, group=None):", "all_reduce(0, [])") == "all_reduce"

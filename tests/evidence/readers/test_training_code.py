@@ -29,8 +29,27 @@ def test_a_guarded_collective(tmp_path, guard):
 
 
 @pytest.mark.parametrize(
+    "guard",
+    [
+        "if rank != 0:",
+        "if not self.is_main_process:",
+        "if (\n        dist.is_initialized()\n        and rank > 0\n    ):",
+    ],
+)
+def test_a_collective_that_only_one_rank_comes_to(tmp_path, guard):
+    head = f"def save(self):\n    {guard}\n        return\n    write(self)\n"
+    code = f"{head}    if dist.is_initialized():\n        dist.barrier()\n"
+    (clue,) = read(tmp_path, code)
+    assert (clue.kind, clue.calls) == ("guarded", ("barrier",))
+    assert clue.guard.startswith("not (")
+
+
+@pytest.mark.parametrize(
     "code",
     [
+        "def save():\n    if rank != 0:\n        return\n    write()\n\ndef load():\n    dist.barrier()\n",
+        "if rank != 0:\n    log()\ndist.barrier()\n",
+        "def save():\n    if rank != 0:\n        dist.barrier()\n        return\n    write()\n    dist.barrier()\n",
         "if rank == 0:\n    save(model)\ndist.barrier()\n",
         "if rank == 0:\n    dist.barrier()\nelse:\n    dist.barrier()\n",
         "if step == 0:\n    dist.barrier()\n",

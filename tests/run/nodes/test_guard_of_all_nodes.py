@@ -32,7 +32,7 @@ def run(folder: Path, mode: str, steps: int, *options: object) -> list[tuple[int
 
 @needs_torch
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["leader", "shared"])
+@pytest.mark.parametrize("way", ["leader", pytest.param("shared", marks=pytest.mark.bars)])
 def test_a_replica_of_another_node_is_named_and_the_job_ends_on_both(tmp_path: Path, way: str) -> None:
     places = ("--leader", f"127.0.0.1:{watched.free_port()}") if way == "leader" else ("--shared", tmp_path / "shared")
     (tmp_path / "shared").mkdir(mode=0o700)
@@ -45,7 +45,7 @@ def test_a_replica_of_another_node_is_named_and_the_job_ends_on_both(tmp_path: P
 
 
 @needs_torch
-@pytest.mark.slow
+@pytest.mark.bars
 def test_a_healthy_job_of_two_nodes_is_compared_as_one(tmp_path: Path) -> None:
     ends = run(tmp_path, "none", 60, "--leader", f"127.0.0.1:{watched.free_port()}")
     assert [code for code, _ in ends] == [0, 0], ends

@@ -53,6 +53,9 @@ _COLLECTIVE = re.compile(
     r"(?<=dist\.)(?:reduce|gather|scatter)|(?<=distributed\.)(?:reduce|gather|scatter)|(?<=accelerator\.)(?:reduce|gather))"
     r"\s{0,2}\("
 )
+_LEAVES = re.compile(r"return\b|continue\b")
+_DEFINES = re.compile(r"(?:async )?def |class |@")
+_OPENED_IF = re.compile(r"(?:if|elif)\b[^#\n]{0,80}\($")
 _SHARDED = re.compile(r"FSDP|fully_shard|FULL_STATE_DICT|StateDictType|FullyShardedDataParallel")
 _TAKES_STATE = re.compile(r"\.(?P<name>(?:optim_)?state_dict)\s{0,2}\(")
 _P2P = re.compile(r"\b(?P<name>isend|irecv|send|recv)\s{0,2}\(")
@@ -81,9 +84,24 @@ def read(item: Item) -> Reading:
 
 def clues_of(label: str, numbered: Iterable[tuple[int, str]]) -> list[CodeClue]:
     """The same for lines of code with their numbers."""
-    lines = [_Line(number, text[:_LONGEST]) for number, text in numbered if text.strip()]
+    lines = _joined([_Line(number, text[:_LONGEST]) for number, text in numbered if text.strip()])
     sharded = any(_SHARDED.search(line.text) for line in lines)
     return _Reader(label, [line for line in lines if not line.text.startswith("#")], sharded=sharded).clues()[:_MOST]
+
+
+def _joined(lines: list[_Line]) -> list[_Line]:
+    """Conditions in parentheses over several lines as one."""
+    found: list[_Line] = []
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        end = next((i for i in range(at + 1, min(at + 12, len(lines))) if lines[i].text == "):"), at)
+        if _OPENED_IF.match(line.text) and end > at:
+            line.text = " ".join(part.text for part in lines[at : end + 1])
+            at = end
+        found.append(line)
+        at += 1
+    return found
 
 
 def _lines(item: Item) -> list[str]:
@@ -125,7 +143,7 @@ class _Reader:
         found += around
         used = {clue.line for clue in around}
         found = found or [c for chain in chains for c in self._guarded(chain) if c.line not in used]
-        return found or self._by_data()
+        return found or self._past_a_return(chains) or self._by_data()
 
     def _chains(self) -> list[list[_Branch]]:
         """Each if-elif-else whose conditions speak of the rank."""
@@ -232,6 +250,22 @@ class _Reader:
             if branch.first and alone:
                 found.append(self._clue("guarded", branch, alone[0][1], tuple(name for name, _ in alone)))
         return found
+
+    def _past_a_return(self, chains: list[list[_Branch]]) -> list[CodeClue]:
+        """A collective behind a branch in which all but the first rank leave the function."""
+        for branch in (chain[0] for chain in chains if len(chain) == 1 and chain[0].others and not chain[0].calls):
+            at = self._lines.index(branch.line)
+            body = [line for line in self._lines[at + 1 :] if line.number <= branch.end]
+            if not body or not _LEAVES.match(body[-1].text):
+                continue
+            rest = _Branch(branch.line, f"not ({branch.condition.strip('() ')})", first=True, others=False)
+            for line in self._lines[at + 1 + len(body) :]:
+                if line.indent < branch.line.indent or _DEFINES.match(line.text):
+                    break
+                rest.calls += [(m["name"], line, False) for m in _COLLECTIVE.finditer(line.text)]
+            if rest.calls:
+                return [self._clue("guarded", rest, rest.calls[0][1], _names(rest))]
+        return []
 
     def _clue(
         self, kind: str, branch: _Branch, line: _Line, calls: tuple[str, ...], other: tuple[str, ...] = ()

@@ -108,10 +108,14 @@ def minority(brought: dict[int, str]) -> tuple[int, ...]:
 
 
 def is_world(case: Case, told: list[LogEvent], members: int = 0) -> bool:
-    """Whether ranks within the group of these events are global: equal where both are known, or all are there."""
+    """Whether ranks within the group of these events are global: it is the default one, they are equal where both are
+    known, or all are there."""
     both = [(e.rank, e.group_rank) for e in told if e.rank is not None and e.group_rank is not None]
     if any(rank != inside for rank, inside in both):
         return False
+    named = {name for e in told if (name := e.text("pg_desc"))}
+    if named == {"default_pg"}:
+        return True
     # Where nothing says how many ranks there are, a group of which every member is accounted for is the whole job.
     whole = members > 1 and (members == case.world or (members > 2 and not case.world))
     return whole or any(rank == inside and rank > 0 for rank, inside in both)
