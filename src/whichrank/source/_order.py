@@ -232,18 +232,22 @@ class _Walk:
 
     def call(self, node: ast.Call, state: State) -> State:
         name, dotted = last_name(node.func), _dotted(node.func)
+        own = isinstance(node.func, ast.Name) or dotted.startswith(("self.", "cls."))
+        function, file = self.file.functions.get(name) if own else None, self.file
+        if function is None and self.elsewhere is not None and (found := self.elsewhere(file.label, dotted)):
+            file, function = found
+        if function is not None and function not in self.active and len(self.active) < CALL_DEPTH:
+            state = self._followed(node, file, function, state)
         if name == "destroy_process_group":
             state.pop(GROUP, None)
         elif name in _MAKES_GROUP or _makes_group(dotted) or _is_collective(name, dotted):
             state.setdefault(GROUP, Seen(node, self.file.label))
         elif _touches_cuda(node, name, dotted):
             state.setdefault(CUDA, Seen(node, self.file.label))
-        own = isinstance(node.func, ast.Name) or dotted.startswith(("self.", "cls."))
-        function, file = self.file.functions.get(name) if own else None, self.file
-        if function is None and self.elsewhere is not None and (found := self.elsewhere(file.label, dotted)):
-            file, function = found
-        if function is None or function in self.active or len(self.active) >= CALL_DEPTH:
-            return state
+        return state
+
+    def _followed(self, node: ast.Call, file: File, function: Function, state: State) -> State:
+        """What has happened after a call of a function of the program."""
         kept = self.file
         given = _given(node, function, kept.constants) if self._sets(function) else {}
         key = (function, frozenset(state))
@@ -253,7 +257,7 @@ class _Walk:
         state = self.enter(function, state)
         self.file = kept
         if not given:
-            self.known[key] = state
+            self.known[key] = dict(state)
         return state
 
     def _sets(self, function: Function) -> bool:
