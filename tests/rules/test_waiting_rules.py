@@ -57,6 +57,18 @@ def test_who_is_behind_it_on_nccl(name, code, cause, ranks, candidates):
     assert verdict.category == ("crash" if name == "left_by_os_exit" else "hang")
 
 
+@pytest.mark.parametrize("kept", [("dumps", "groups", "last_words.json", "stacks"), ("dumps", "groups")])
+def test_one_of_two_members_does_not_come_to_the_first_call(kept, tmp_path):
+    """Whether the call is one too many or was left out, nothing says: also not that only one rank did something new."""
+    for name in kept:
+        source = SAMPLES / "member_elsewhere" / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
+    verdict = judged(tmp_path).verdict
+    assert (verdict.category, verdict.cause) == ("hang", "conditional-collective")
+    assert (verdict.culprits.ranks, verdict.culprits.candidates) == ((), (0, 3))
+    assert verdict.confidence < 0.7
+
+
 def test_without_the_groups_of_their_calls_nobody_is_accused_of_a_circle(tmp_path):
     shutil.copytree(NCCL / "pairs_in_a_ring", tmp_path / "case")
     path = tmp_path / "case" / "last_words.json"

@@ -35,7 +35,7 @@ from whichrank.timeline.collectives.nccl_calls import calls_as_dumps
 from whichrank.timeline.collectives.point_to_point import left_exchange
 from whichrank.timeline.collectives.troubles.root import find_troubles, in_progress
 from whichrank.timeline.collectives.troubles.trouble import ARGUMENTS, Trouble, after_the_shift
-from whichrank.timeline.collectives.unrecorded import cycle
+from whichrank.timeline.collectives.unrecorded import BY_ABSENCE, cycle
 from whichrank.timeline.hardware import Hardware, gather, read_by_others
 from whichrank.timeline.identity.coords import coordinates
 from whichrank.timeline.identity.file_hosts import hosts_of_files
@@ -130,7 +130,7 @@ class Case:
 
             found = at_the_end(self.lineup, found, self.loops, self._stands)
         if circle := cycle(self):  # who waits where nothing is recorded has not stopped
-            found = [t for t in found if t.shape != "stopped" or not set(t.ranks) & set(circle.ranks)]
+            found = [t for t in found if t.shape not in BY_ABSENCE or not set(t.ranks) & set(circle.ranks)]
         if (left := left_exchange(self)) is not None:
             found = [replace(t, shape="left-messages", ranks=(left,)) if left in t.meeting.joined else t for t in found]
         if self.stands_still:

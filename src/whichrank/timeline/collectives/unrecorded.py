@@ -1,4 +1,4 @@
-"""Ranks that wait in the first call of a group, of which no recorder holds anything.
+"""Ranks that wait in the first call of a group, of which no recorder of NCCL holds anything.
 
 NCCL makes the communicator of a group in its first call, inside that call: until every member has come, the call does
 not return and is not recorded. Processes under `whichrank run` say in which group they are.
@@ -15,6 +15,9 @@ from whichrank.timeline.job_state.activity import MESSAGES
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
+BY_ABSENCE = ("stopped", "added", "alone", "skipped", "crossed")
+"""Shapes of troubles that a circle through first calls explains better."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupCycle:
@@ -30,7 +33,7 @@ def waits(case: Case) -> dict[int, tuple[int, ...]]:
     if case.goes_on:
         return {}
     pending = {rank for meeting in case.meetings.pending for rank in meeting.pending}
-    found = {}
+    found = _even_first_calls(case)
     for event in case.of_kind("in_operation"):
         members, rank = event.numbers("ranks"), event.rank
         if rank is None or rank not in members or rank in pending or event.text("op") in MESSAGES:
@@ -38,6 +41,19 @@ def waits(case: Case) -> dict[int, tuple[int, ...]]:
         doing = case.activities.get(rank)
         if doing is None or (doing.doing, doing.collective) == ("waiting", event.text("op")):
             found[rank] = members
+    return found
+
+
+def _even_first_calls(case: Case) -> dict[int, tuple[int, ...]]:
+    """The same where a recorder holds the first call of a group (Gloo's does) and half of its members have come.
+
+    Nothing was ever different before, and no majority says whether the call is one too many or was left out."""
+    found = {}
+    for meeting in case.meetings.pending:
+        if case.lineup is not None and meeting.seq == 1 and not meeting.p2p and not meeting.unseen:
+            members = tuple(sorted((*meeting.joined, *meeting.absent)))
+            if len(members) < case.world and len(meeting.joined) == len(meeting.absent):
+                found.update(dict.fromkeys(meeting.pending, members))
     return found
 
 

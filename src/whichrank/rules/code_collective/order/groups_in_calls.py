@@ -12,7 +12,8 @@ NCCL makes the communicator of a group inside its first call: until every member
 recorder holds nothing of it. Processes under `whichrank run` say which group they are in. Where these waits, with the
 recorded ones between them, form a circle, its ranks wait for each other for ever. If all of them are in such first
 calls, the order of groups differs. If one is in a recorded operation instead, either it left the group's call out or
-the other has one too many: both are candidates.
+the other has one too many: both are candidates. On Gloo, whose recorder holds such calls, the same is said of the first
+call of a group to which half of its members have come: no majority speaks for either.
 
 ## Example
 Rank 0 is in `all_reduce` of ranks 0 and 3, rank 3 in `broadcast` of all ranks.
@@ -27,6 +28,7 @@ Which of two ranks took the wrong branch the waits don't say.
 from __future__ import annotations
 
 from whichrank.facts.fixes import fix
+from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -38,8 +40,8 @@ CAUSE = "process-group-order"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not case.of_kind("in_operation"):
-        return NotEvaluated("which group each rank is in (whichrank run)")
+    if not case.of_kind("in_operation") and case.lineup is None:
+        return NotEvaluated("which group each rank is in (whichrank run), or flight-recorder dumps")
     found = unrecorded.cycle(case)
     return [] if found is None else [_finding(case, found)]
 
@@ -63,7 +65,7 @@ def _finding(case: Case, cycle: GroupCycle) -> Finding:
             code=tuple(dict.fromkeys(place for place in places if place)),
         ),
         message=f"Ranks wait for each other in different groups: {'; '.join(parts)}.",
-        evidence=wording.sat(case, cycle.ranks[:4]),
+        evidence=(*wording.sat(case, cycle.ranks[:4]), *_last_entries(case, cycle.ranks[:4])),
         victims=tuple(rank for rank in range(case.world) if rank not in ranks),
         alternatives=(Alternative(other, 0.2, "a member may have left the call out, or come to it in another order"),),
         fix=fix(cause),
@@ -76,10 +78,18 @@ def _around_the_call(cycle: GroupCycle, groups: dict[int, tuple[int, ...]]) -> s
     return {rank for one, other in following if one in groups for rank in (one, other)}
 
 
+def _last_entries(case: Case, ranks: tuple[int, ...]) -> list[Ref]:
+    """What the recorder holds last of each."""
+    if case.lineup is None:
+        return []
+    return [ref for rank in ranks if (ref := wording.last_entry(case.lineup, rank)) is not None]
+
+
 def _part(case: Case, rank: int, members: tuple[int, ...] | None) -> str:
     doing = case.activities.get(rank)
     where = f" at {doing.place}" if doing is not None and doing.place is not None else ""
     if members is None:
         return f"rank {rank} waits in a recorded operation{where}"
-    op = next(e.text("op") for e in case.of_kind("in_operation") if e.rank == rank)
+    said = (e.text("op") for e in case.of_kind("in_operation") if e.rank == rank and e.numbers("ranks"))
+    op = next(said, "the first call")
     return f"rank {rank} is in {op} of {wording.ranks_text(members)}{where}"
