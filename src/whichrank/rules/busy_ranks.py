@@ -105,7 +105,11 @@ def _sure(case: Case, claim: Claim, mine: list[KnownMessage], told: list[Stateme
 def _last(case: Case, waiting: list[Statement]) -> list[KnownMessage]:
     """Of each file, the activity that was told last before its first timeout."""
     stops: dict[str, int] = {}
+    # A title may repeat the message above the log; the log says which rank it was.
+    with_rank = {sign.ref.source for sign in waiting if sign.rank is not None}
     for sign in waiting:
+        if sign.rank is None and sign.ref.source in with_rank:
+            continue
         line = int(sign.ref.locator.removeprefix("line ")) if sign.ref.locator.startswith("line ") else 0
         stops[sign.ref.source] = min(line, stops.get(sign.ref.source, line))
     last: dict[str, KnownMessage] = {}
