@@ -143,6 +143,7 @@ FIRE: list[tuple[str, str, texts.Files]] = [
     ("LNCH203", "two averages", {"a.log": "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.75\n#\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.68\n"}),
     ("SLOW201", "half an hour, then somebody raised", {"a.log": 'Running tokenizer on dataset:  47%|████▊     | 169/363 [30:09<33:25, 96.30 examples/s]Traceback (most recent call last):\n  File "/x/train.py", line 14, in <module>\n'}),
     ("SLOW201", "waited at the store", {"a.log": "Tokenizing Prompts (num_proc=64):  92%|█████████▏| 328/359 [29:58<12:05, 41.59 examples/s]\n[rank1]:[W516 14:34:56.854597329 socket.cpp:489] [c10d] waitForInput: socket SocketImpl(fd=79, addr=[localhost]:41170, remote=[localhost]:29500) timed out after 1800000ms\n"}),
+    ("SLOW203", "a title that repeats the message", {"issue.md": "Watchdog caught collective operation timeout\n\n```\nEvaluating the results...\n[E ProcessGroupNCCL.cpp:821] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4178, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1803391 milliseconds before timing out.\n```\n"}),
     ("SLOW203", "a few words alone", {"a.log": "start running validation\nSome NCCL operations have failed or timed out.\n"}),
     ("SLOW202", "saving", {"a.log": "Saving model checkpoint to output/checkpoint-500\n" + TIMED_OUT}),
     ("SLOW202", "saving the latest", {"a.log": "Saving latest checkpoint model to /ckpt\n" + TIMED_OUT}),
