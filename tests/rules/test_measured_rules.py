@@ -126,3 +126,12 @@ def test_steps_that_wait_for_data(tmp_path, text):
 )
 def test_steps_that_do_not(tmp_path, text):
     assert verdict(tmp_path, text).cause != "input-bound"
+
+
+def test_the_line_of_a_long_log_is_the_one_in_the_file(tmp_path):
+    """Of a long text only the end is read."""
+    text = averages(0.63, 0.94) + "an ordinary line of the log\n" * 80_000 + averages(0.63, 0.94)
+    (tmp_path / "out.log").write_text(text)
+    finding = next(f for f in diagnose([tmp_path], jobs=1).findings if f.code == "SLOW113")
+    (ref,) = finding.evidence
+    assert text.splitlines()[int(ref.locator.removeprefix("line ")) - 1].strip() == ref.quote

@@ -1,4 +1,4 @@
-"""What people and progress bars call the parts of a job in which one rank may keep the others waiting."""
+"""What people call the parts of a job in which one rank may keep the others waiting."""
 
 from __future__ import annotations
 

@@ -18,3 +18,5 @@ class StepParts:
     line: int
     quote: str
     """The last of them."""
+    is_mean: bool = False
+    """The times are means over all steps so far, as the loop prints them in parentheses."""

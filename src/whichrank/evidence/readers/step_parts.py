@@ -10,6 +10,7 @@ import re
 from dataclasses import replace
 
 from whichrank.evidence.text.prefixes import Clock, listen
+from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.records.step_parts import StepParts
@@ -35,19 +36,14 @@ def sniff(head: bytes, name: str) -> bool:
 
 def read(item: Item) -> Reading:
     """One record for each rank."""
-    if item.is_small:
-        data, first = item.read()[-_LARGEST:], 1
-    else:
-        with item.path.open("rb") as stream:
-            stream.seek(max(0, item.size - _LARGEST))
-            data, first = stream.read(_LARGEST), 0
+    first, data = tail(item, _LARGEST)
     found: dict[int | None, StepParts] = {}
     for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), first):
         parts = _of_line(item.label, number, line)
         if parts is None or (parts.rank not in found and len(found) >= _RANKS):
             continue
         before = found.get(parts.rank)
-        found[parts.rank] = parts if before is None or _has_mean(line) else _sum(before, parts)
+        found[parts.rank] = parts if before is None or parts.is_mean else _sum(before, parts)
     return Reading(list(found.values()), "complete" if found else "ignored", "" if found else "no data times in it")
 
 
@@ -63,12 +59,7 @@ def _of_line(label: str, number: int, line: str) -> StepParts | None:
     voice = listen(line.encode(), Clock(0))
     said = _RANK.search(line)
     rank = voice.rank if voice.rank is not None else int(said[1]) if said else None
-    return StepParts(label, rank, whole, part, 1, number, line.strip())
-
-
-def _has_mean(line: str) -> bool:
-    found = _DATA.search(line)
-    return found is not None and found[2] is not None
+    return StepParts(label, rank, whole, part, 1, number, line.strip(), is_mean=data[2] is not None)
 
 
 def _sum(one: StepParts, other: StepParts) -> StepParts:

@@ -39,7 +39,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.step_parts:
         return NotEvaluated("data times of steps in the output")
     # A mean stands for many steps, however many lines of it there are.
-    enough = [parts for parts in case.step_parts if parts.count >= _LINES or "(" in parts.quote]
+    enough = [parts for parts in case.step_parts if parts.count >= _LINES or parts.is_mean]
     worst = max(enough, key=lambda parts: parts.data_s / parts.step_s, default=None)
     if worst is None or worst.data_s / worst.step_s < _LEAST:
         return []

@@ -116,7 +116,7 @@ def _is_rank(pid: int, everyone: Mapping[int, Stat], environs: Mapping[int, Mapp
 def _without_daemons(
     ranks: Iterable[int], everyone: Mapping[int, Stat], environs: Mapping[int, Mapping[str, str]]
 ) -> list[int]:
-    """What a rank has set free has its environment, and lives below one of the rank's ancestors: it is no rank."""
+    """What a rank has set free has its environment, and lives below one of the rank's ancestors: it is not a rank."""
     first: dict[tuple[object, ...], int] = {}
     kept = []
     for pid in sorted(ranks, key=lambda pid: (everyone[pid].start_ticks, pid)):

@@ -18,12 +18,9 @@ _TOOLS = re.compile(
     r"|py-?spy|stacks?|gdb|env\b",
     re.IGNORECASE,
 )
-_TOOL_FIRST = re.compile(
-    r"(dmesg|kern(?:el)?(?:[_-]?log)?|journal(?:ctl)?|syslog|nvidia-smi|ibstat|ethtool)[_-](?=\w)", re.IGNORECASE
-)
-_TOOL_LAST = re.compile(
-    r"[_-](dmesg|kern(?:el)?(?:[_-]?log)?|journal(?:ctl)?|syslog|nvidia-smi|ibstat|ethtool)$", re.IGNORECASE
-)
+_HOST_TOOL = r"(dmesg|kern(?:el)?(?:[_-]?log)?|journal(?:ctl)?|syslog|nvidia-smi|ibstat|ethtool)"
+_TOOL_FIRST = re.compile(rf"{_HOST_TOOL}[_-](?=\w)", re.IGNORECASE)
+_TOOL_LAST = re.compile(rf"[_-]{_HOST_TOOL}$", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+")
 _NO_HOST = re.compile(
     r"(?:.*[_.-])?(?:rank|local|global|gpu|cuda|device|step|epoch|iter\w{0,8}|default|trainer|task|proc\w{0,4}|part|logs?"

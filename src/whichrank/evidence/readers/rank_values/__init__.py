@@ -11,6 +11,7 @@ import re
 from whichrank.evidence.readers.rank_values.rows import MOST, rows
 from whichrank.evidence.readers.rank_values.tables import tables
 from whichrank.evidence.text.prefixes import Clock, clock_of
+from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.records.rank_values import RankValues
@@ -36,12 +37,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 def read(item: Item) -> Reading:
     """Every value with whom it belongs to."""
-    first, data = 1, item.read() if item.is_small else b""
-    if not item.is_small:
-        with item.path.open("rb") as stream:
-            while stream.tell() < item.size - _LARGEST:
-                first += stream.read(min(1 << 20, item.size - _LARGEST - stream.tell())).count(b"\n")
-            data = stream.read(_LARGEST)
+    first, data = tail(item, _LARGEST)
     if not _WORTH.search(data):
         return Reading([], "ignored", "no values by rank")
     lines = list(enumerate(data.decode("utf-8", "replace").split("\n"), first))

@@ -173,7 +173,7 @@ def _words() -> Words:
 
 
 _SHAPES: dict[bytes, bool] = {}
-"""Shapes of lines, and whether they are worth to be parsed; of all files: logs repeat theirs."""
+"""Shapes of lines, and whether they are worth parsing; shared by all files, which repeat them."""
 
 
 def _may_be_progress(line: bytes) -> bool:

@@ -25,6 +25,8 @@ candidates.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
 from whichrank.rules import wording
@@ -51,65 +53,54 @@ def _left(case: Case, trouble: Trouble) -> Finding:
     (rank,) = trouble.ranks
     waiting = tuple(sorted(sits))
     first = next(other for other in waiting if sits[other].number("whom") == rank)
-    places = (case.activities[each].place for each in (rank, first))
-    return Finding(
-        code=CODE,
-        cause=CAUSE,
-        category="hang",
-        severity="error",
-        confidence=0.75,
-        subject=Subject(ranks=(rank,), code=tuple(place for place in places if place)),
-        message=(
-            f"{wording.who(case, first).capitalize()} waits in {point_to_point.told(sits[first])}, but "
-            f"{wording.who(case, rank)} has gone on to {case.activities[rank].collective}: a message was left out."
-        ),
-        evidence=wording.sat(case, (first, rank)),
-        victims=waiting,
-        onset_ns=wording.onset(case, trouble),
-        alternatives=(Alternative("uneven-inputs", 0.2, "it may have had fewer batches than the others"),),
-        fix=fix(CAUSE),
+    message = (
+        f"{wording.who(case, first).capitalize()} waits in {point_to_point.told(sits[first])}, but "
+        f"{wording.who(case, rank)} has gone on to {case.activities[rank].collective}: a message was left out."
     )
+    other = Alternative("uneven-inputs", 0.2, "it may have had fewer batches than the others")
+    found = _found(case, (rank, first), Subject(ranks=(rank,)), message, 0.75, waiting, other)
+    return replace(found, evidence=wording.sat(case, (first, rank)), onset_ns=wording.onset(case, trouble))
 
 
 def _finding(case: Case, circle: Circle, past: int) -> Finding:
     sits = point_to_point.sitting(case)
     left = next(rank for rank in circle.ranks if rank != past)
-    places = (case.activities[rank].place for rank in (past, left))
-    return Finding(
-        code=CODE,
-        cause=CAUSE,
-        category="hang",
-        severity="error",
-        confidence=0.7,
-        subject=Subject(ranks=(past,), code=tuple(place for place in places if place)),
-        message=(
-            f"{wording.who(case, left).capitalize()} waits in {point_to_point.told(sits[left])} for a half that "
-            f"{wording.who(case, past)} never posted: it has gone on to {point_to_point.told(sits[past])}."
-        ),
-        evidence=wording.sat(case, (past, left)),
-        victims=tuple(sorted((left, *circle.victims))),
-        alternatives=(Alternative("p2p-deadlock", 0.2, "both may post their halves in the wrong order"),),
-        fix=fix(CAUSE),
+    message = (
+        f"{wording.who(case, left).capitalize()} waits in {point_to_point.told(sits[left])} for a half that "
+        f"{wording.who(case, past)} never posted: it has gone on to {point_to_point.told(sits[past])}."
     )
+    other = Alternative("p2p-deadlock", 0.2, "both may post their halves in the wrong order")
+    victims = tuple(sorted((left, *circle.victims)))
+    return _found(case, (past, left), Subject(ranks=(past,)), message, 0.7, victims, other)
 
 
 def _lost(case: Case, circle: Circle) -> Finding:
     sits = point_to_point.sitting(case)
     one, other = sorted(circle.ranks)
-    places = (case.activities[rank].place for rank in (one, other))
+    message = (
+        f"A message between ranks {one} and {other} was left out: rank {one} is in "
+        f"{point_to_point.told(sits[one])}, rank {other} in {point_to_point.told(sits[other])}, and neither sends."
+    )
+    deadlock = Alternative("p2p-deadlock", 0.25, "both may post their halves in the wrong order")
+    return _found(case, (one, other), Subject(candidates=(one, other)), message, 0.6, circle.victims, deadlock)
+
+
+def _found(
+    case: Case, shown: tuple[int, int], subject: Subject, message: str, sure: float, victims: tuple[int, ...],
+    other: Alternative,
+) -> Finding:  # fmt: skip
+    """With the places and the words of the two ranks that are shown."""
+    places = (case.activities[rank].place for rank in shown)
     return Finding(
         code=CODE,
         cause=CAUSE,
         category="hang",
         severity="error",
-        confidence=0.6,
-        subject=Subject(candidates=(one, other), code=tuple(place for place in places if place)),
-        message=(
-            f"A message between ranks {one} and {other} was left out: rank {one} is in "
-            f"{point_to_point.told(sits[one])}, rank {other} in {point_to_point.told(sits[other])}, and neither sends."
-        ),
-        evidence=wording.sat(case, (one, other)),
-        victims=circle.victims,
-        alternatives=(Alternative("p2p-deadlock", 0.25, "both may post their halves in the wrong order"),),
+        confidence=sure,
+        subject=replace(subject, code=tuple(place for place in places if place)),
+        message=message,
+        evidence=wording.sat(case, shown),
+        victims=victims,
+        alternatives=(other,),
         fix=fix(CAUSE),
     )

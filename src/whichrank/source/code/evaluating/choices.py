@@ -106,7 +106,7 @@ def _is_none(value: Value) -> bool:
 
 
 def _elements(shape: str) -> object:
-    """The number of elements of a shape as written, `shape:4, 2`; the text itself where it is no number."""
+    """The number of elements of a shape as written, `shape:4, 2`; the text itself where it is not a number."""
     try:
         return math.prod(math.ceil(float(part)) for part in shape.partition(":")[2].split(","))
     except ValueError:
