@@ -11,7 +11,8 @@ _WORDS: dict[str, str] = {
         r"(?:model|weights|adapters?|shards?|states?)"
     ),
     "rank-stuck-in-evaluation": (
-        r"evaluat(?:e|es|ion|ing)|validat(?:e|es|ion|ing)|(?:generat|predict)(?:es|ion|ing)|beam search|inference"
+        r"evaluat(?:e|es|ion|ing)|validat(?:e|es|ion|ing)|predict(?:s|ion|ing)"
+        r"|generat(?:es|ing)|generation (?:loop|phase|step|of)|beam search|inference"
         r"|test(?:ing)? (?:set|loop|epoch)"
     ),
     "rank-stuck-in-preprocessing": (

@@ -15,7 +15,7 @@ from heapq import heappush, heappushpop
 from whichrank.evidence.text import shared_pass
 from whichrank.evidence.text.chunks import PADDING, Chunk
 from whichrank.evidence.text.prefixes import PathHint, Voice, clock_of, hint_of_path, listen
-from whichrank.evidence.text.quotations import DOCUMENTS, Quotations
+from whichrank.evidence.text.quotations import DOCUMENTS, Quotations, set_off
 from whichrank.evidence.text.repeated_lines import Held, Often, look
 from whichrank.evidence.text.text_file import bounded, is_text
 from whichrank.evidence.text.words import Place, Words
@@ -266,17 +266,17 @@ class Listener:
         for signature in alike.signatures if alike.count >= _SURE else self._fitting(line, met.words):
             if signature.library == REPORT and printed:
                 continue  # a program's words, not a person's
-            if self._prose and signature.library != REPORT:
-                continue  # a person speaks of what programs print
             if voice is None:
                 voice = listen(line, self._clock)
                 whole = voice.text
             found = signature.search(whole)
             if found is None:
                 continue
-            alike.found[signature.id] = signature
             start = whole.find(found[0])
             span = (start, start + len(found[0]))
+            if self._prose and signature.library != REPORT and not set_off(whole, *span):
+                continue  # a person speaks of what programs print
+            alike.found[signature.id] = signature
             if any(begin < span[1] and span[0] < end for begin, end in taken):
                 continue
             taken.append(span)
