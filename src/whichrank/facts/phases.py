@@ -59,7 +59,9 @@ _HELD_UP: dict[str, str] = {
 }
 """What a rank that is late may say about itself: more than people write, the surest first."""
 _ON_ITS_WAY = {cause: re.compile(rf"(?<![\w-])(?:{words})", re.IGNORECASE) for cause, words in _HELD_UP.items()}
-_PHASES = {cause: re.compile(rf"(?<![\w-])(?:{words})(?!\w)", re.IGNORECASE) for cause, words in _WORDS.items()}
+_PHASES = {
+    cause: re.compile(rf"(?:(?<![\w-])|(?<=mid-))(?:{words})(?!\w)", re.IGNORECASE) for cause, words in _WORDS.items()
+}
 
 
 def phase_in(text: str) -> str | None:
