@@ -17,7 +17,7 @@ from whichrank.source.code.evaluating.ordering import other_order
 from whichrank.source.code.events import Event, Exit, Fork, Op, blocks
 from whichrank.source.code.frame import Frame
 from whichrank.source.code.index import Class, Function, Module, Project, dotted, last_name, resolve
-from whichrank.source.code.randomness import seeds
+from whichrank.source.code.randomness import LIBRARIES, seeds
 from whichrank.source.code.statements.leaving import how_it_ends, quits
 from whichrank.source.code.unsure import Unsure
 from whichrank.source.code.values import (
@@ -106,6 +106,10 @@ class Analysis:
     project: Project
     seeded: frozenset[str] = frozenset()
     """The libraries whose random numbers the program seeds alike on all ranks."""
+    seedings: list[tuple[str, Taint]] = field(default_factory=list)
+    """Seeds that are set, with the library and why they may differ."""
+    cuts: bool = False
+    """Whether models are cut into DTensors by fully_shard()."""
     local_gradients: bool = False
     """Whether models are sharded, so that each rank sees a part of the gradients."""
     known: dict[tuple[Holder, str], Value] = field(default_factory=dict)
@@ -159,6 +163,7 @@ class Analysis:
         self.averages = any(map(_averages, modules))
         self.log_handlers = tuple(self._handlers_of_records())
         self.local_options = frozenset(name for module in modules for name in local_options(module))
+        self.cuts = any(name.endswith(".fully_shard") for module in modules for name in module.imports.values())
         self.local_gradients = any(map(_shards, modules)) or not any(map(_wraps, modules))
         for module in self.project.modules.values():
             self.interrupted.add(module)
@@ -167,6 +172,7 @@ class Analysis:
         for number in range(MOST_READINGS):
             self.known = {key: join(values) for key, values in self.gathering.items()}
             self.gathering.clear()
+            self.seeded &= self._seeded_alike()
             self._read_all()
             if not self._new_functions(objects=number == 0):
                 break
@@ -183,6 +189,7 @@ class Analysis:
         self.local_groups.clear()
         self.half_splits.clear()
         self.other_groups.clear()
+        self.seedings.clear()
         self.operations = 0
         for module in self.project.modules.values():
             if module.body is not None:
@@ -192,6 +199,14 @@ class Analysis:
         for module in self.project.modules.values():  # again what was read before what it depends on
             for function in module.everything:
                 self.summary(function)
+
+    def _seeded_alike(self) -> frozenset[str]:
+        """The libraries that get one seed on all ranks, through the helpers that set it."""
+        alike: set[str] = set()
+        for library, taint in self.seedings:
+            if not any(origin.kind in {"rank", "host"} for origin in self.resolve(taint)):
+                alike.update((library,) if library else LIBRARIES)
+        return frozenset(alike)
 
     def _new_functions(self, *, objects: bool) -> bool:
         """Whether functions or objects were passed on to where they were not known: callbacks through several hands."""

@@ -19,6 +19,8 @@ def called_names(module: Module) -> Iterator[str]:
             yield name
             if isinstance(node.func, ast.Name) and name in module.imports:
                 yield module.imports[name].rpartition(".")[2]
+            if name == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+                yield str(node.args[1].value)  # got here, called later
 
 
 def habits(module: Module, called: frozenset[str]) -> Iterator[Habit]:

@@ -16,6 +16,7 @@ from whichrank.source.code.evaluating.tensors import tensor
 from whichrank.source.code.events import Op
 from whichrank.source.code.index import Class, dotted, last_name
 from whichrank.source.code.paths.groups import WORLD_GROUP
+from whichrank.source.code.randomness import seeding
 from whichrank.source.code.statements.loops import QUEUES, rounds
 from whichrank.source.code.values import CLEAN, UNKNOWN, WORLD, Origin, Value, per_rank, union
 
@@ -159,6 +160,7 @@ def special(frame: Frame, made: Call) -> Value | None:
     if isinstance(made.node.func, ast.Subscript) and (tags := made.receiver.tags & {"ddp", "fsdp", "deepspeed"}):
         return _forward(frame, made, min(tags))
     _schedule(frame, made)
+    seeding(frame, made)
     for known in (_collection, _object, _wrapped, spawned, _clipped, tensor, _unwrapped, arranged):
         value = known(frame, made)
         if value is not None:
@@ -344,11 +346,20 @@ def _schedule(frame: Frame, made: Call) -> None:
 def _clipped(frame: Frame, made: Call) -> Value | None:
     """The norm over parameters that fully_shard() cut into DTensors is reduced over the ranks."""
     name = made.name in {"clip_grad_norm_", "get_total_norm"} and made.full.startswith("torch.nn.utils")
-    if not name or not made.args or "fsdp2" not in made.args[0].tags:
+    if not name or not made.args or not _cut(frame, made):
         return None
     frame.emit(Op(made.name, "collective", frame.function, made.node.lineno, tag="fsdp"))
     frame.analysis.operations += 1
     return Value(tags=frozenset({"agreed"}))
+
+
+def _cut(frame: Frame, made: Call) -> bool:
+    """Whether parameters are DTensors: those of a sharded model, or of one of which nothing is known here."""
+    given = made.args[0]
+    if "fsdp2" in given.tags:
+        return True
+    unknown = not given.tags and given.thing is None and not any(isinstance(o, Origin) for o in given.taint)
+    return unknown and frame.analysis.cuts and ast.unparse(made.node.args[0]).endswith("parameters()")
 
 
 def _unwrapped(_frame: Frame, made: Call) -> Value | None:

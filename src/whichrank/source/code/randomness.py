@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.index import Module, dotted, last_name, resolve
 from whichrank.source.nodes import walk
+
+if TYPE_CHECKING:
+    from whichrank.source.code.calling.calls import Call
+    from whichrank.source.code.frame import Frame
 
 LIBRARIES = ("torch", "numpy", "random")
 _SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "manual_seed_all", "init_seeds", "fix_seed"})
@@ -28,3 +33,9 @@ def library_of(full: str) -> str:
     """The library whose generator a function uses; empty where no seed helps: `uuid.uuid4`."""
     root = full.partition(".")[0]
     return root if root in LIBRARIES else ""
+
+
+def seeding(frame: Frame, made: Call) -> None:
+    """A seed is set: what it is made of may differ between ranks."""
+    if made.name in _SEEDS and made.args:
+        frame.analysis.seedings.append((library_of(made.full), made.args[0].taint))

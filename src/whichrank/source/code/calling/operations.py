@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from whichrank.source.code.calling.calls import Call
     from whichrank.source.code.frame import Frame
 
+_OWN_PART = frozenset({"reduce_scatter", "reduce_scatter_tensor", "_reduce_scatter_base", "scatter"})
+"""Operations after which every rank holds another part in the first argument."""
+
 
 def row_of(frame: Frame, made: Call) -> Collective | None:
     """The row of the table that this call is, if it is one."""
@@ -88,6 +91,9 @@ def operation(frame: Frame, made: Call, spec: Collective) -> Value:
     frame.emit(backward(frame, event, made.node) if spec.call in {"backward", "manual_backward"} else event)
     frame.analysis.note_call(event, made, spec, (root, op))
     _make_uniform(frame, made, spec)
+    if spec.call in _OWN_PART and spec.on == "torch.distributed" and made.node.args:
+        part = Origin("data", f"this rank's part of what {spec.call} gave", *frame.at(made.node))
+        frame.put_into(made.node.args[0], Value(frozenset({part})))
     if spec.call == "init_process_group":
         _told_rank(frame, made)
     if spec.call == "all_to_all_single":
