@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 # Calls are followed this deep; functions below are still read on their own.
 DEEPEST = 25
 MOST_READINGS = 3
+HANDED_ON = WRAPPERS | {"fsdp2", "metric", "accelerator", "group"}
+"""Kinds of things that stay what they are when a function hands them on."""
 Holder: TypeAlias = Function | Class | Module
 
 
@@ -172,6 +174,7 @@ class Analysis:
         for number in range(MOST_READINGS):
             self.known = {key: join(values) for key, values in self.gathering.items()}
             self.gathering.clear()
+            self._hand_on()
             self.seeded &= self._seeded_alike()
             self._read_all()
             if not self._new_functions(objects=number == 0):
@@ -199,6 +202,21 @@ class Analysis:
         for module in self.project.modules.values():  # again what was read before what it depends on
             for function in module.everything:
                 self.summary(function)
+
+    def _hand_on(self) -> None:
+        """What wraps a model is known through any number of functions that hand the model on as it came."""
+        handed = [(key, _as_it_came(value)) for key, value in self.known.items()]
+        ways = {key: (origin.function, origin.name) for key, origin in handed if origin is not None}
+        for _ in range(DEEPEST):
+            changed = False
+            for key, giver in ways.items():
+                value = self.known[key]
+                more = (self.known.get(giver, UNKNOWN).tags & HANDED_ON) - value.tags
+                if more:
+                    self.known[key] = value._replace(tags=value.tags | more)
+                    changed = True
+            if not changed:
+                return
 
     def _seeded_alike(self) -> frozenset[str]:
         """The libraries that get one seed on all ranks, through the helpers that set it."""
@@ -461,6 +479,15 @@ _AVERAGING = frozenset({
     "apex", "parallel", "transformers",
 })  # fmt: skip
 _WEIGHT = {"rank": 0, "part": 1, "data": 2, "exception": 3, "time": 4}
+
+
+def _as_it_came(value: Value) -> ParamOrigin | None:
+    """The parameter that a value is, unchanged."""
+    if len(value.taint) != 1 or len(value.length) != 1:
+        return None
+    (origin,), (size,) = value.taint, value.length
+    same = isinstance(origin, ParamOrigin) and isinstance(size, ParamOrigin) and size.name == origin.name
+    return origin if same and isinstance(origin, ParamOrigin) and not origin.length else None
 
 
 def _asks_data(test: Value) -> bool:
