@@ -110,6 +110,16 @@ class Analysis:
     """The libraries whose random numbers the program seeds alike on all ranks."""
     seedings: list[tuple[str, Taint]] = field(default_factory=list)
     """Seeds that are set, with the library and why they may differ."""
+    past_wrapper: list[tuple[Function, int]] = field(default_factory=list)
+    """Backward passes of what was computed past a wrapper."""
+    inner_calls: list[tuple[Function, int]] = field(default_factory=list)
+    """Calls of the module inside a wrapper."""
+    foreign_roots: list[tuple[Op, Origin, str]] = field(default_factory=list)
+    """Operations whose root is a member of one of several groups only."""
+    types_apart: list[tuple[Op, Origin, str]] = field(default_factory=list)
+    """Operations that receive into tensors of another type than they send."""
+    own_types: bool = False
+    """Whether the program sets the type that new tensors have."""
     cuts: bool = False
     """Whether models are cut into DTensors by fully_shard()."""
     local_gradients: bool = False
@@ -165,6 +175,7 @@ class Analysis:
         self.averages = any(map(_averages, modules))
         self.log_handlers = tuple(self._handlers_of_records())
         self.local_options = frozenset(name for module in modules for name in local_options(module))
+        self.own_types = any("set_default_" in line for module in modules for line in module.lines)
         self.cuts = any(name.endswith(".fully_shard") for module in modules for name in module.imports.values())
         self.local_gradients = any(map(_shards, modules)) or not any(map(_wraps, modules))
         for module in self.project.modules.values():
@@ -193,6 +204,10 @@ class Analysis:
         self.half_splits.clear()
         self.other_groups.clear()
         self.seedings.clear()
+        self.past_wrapper.clear()
+        self.inner_calls.clear()
+        self.foreign_roots.clear()
+        self.types_apart.clear()
         self.operations = 0
         for module in self.project.modules.values():
             if module.body is not None:

@@ -368,8 +368,14 @@ def _unwrapped(_frame: Frame, made: Call) -> Value | None:
     return None
 
 
-def group_value(made: Call) -> Value:
+ONE_OF_SEVERAL = "one of several groups"
+"""Marks a group that has sisters: the ranks are cut into groups in a loop."""
+
+
+def group_value(made: Call, *, inside_loop: bool = False) -> Value:
     """A group: for each rank its members, where the list of ranks is known."""
+    if made.name in {"new_subgroups", "new_subgroups_by_enumeration"}:
+        return Value(items=(Value(tags=frozenset({"group", ONE_OF_SEVERAL})), UNKNOWN))
     if made.name in {"init_device_mesh", "DeviceMesh"}:
         shape = made.keywords.get("mesh_shape") or (made.args[1] if len(made.args) > 1 else UNKNOWN)
         whole = shape.items is not None and len(shape.items) == 1
@@ -378,7 +384,8 @@ def group_value(made: Call) -> Value:
     members = per_rank(list, ranks) if ranks.ranks is not None and ranks.ranks[0] is not None else None
     if not made.args and "ranks" not in made.keywords:
         members = (list(range(WORLD)),) * WORLD
-    return Value(tags=frozenset({"group"}), ranks=members)
+    several = {ONE_OF_SEVERAL} if members is None and inside_loop else set()
+    return Value(tags=frozenset({"group"} | several), ranks=members)
 
 
 def result(_frame: Frame, made: Call, spec: Collective) -> Value:

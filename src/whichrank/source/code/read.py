@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from whichrank.records.code import Disagreement, Habit, Parting, ProgramCase, Reason
 from whichrank.source.code.analysis import Analysis, Noted
+from whichrank.source.code.calling.past_wrapper import past_wrappers
 from whichrank.source.code.habits import called_names, habits
 from whichrank.source.code.index import Module, Project, dotted, last_name, resolve
 from whichrank.source.code.late_settings import set_late
@@ -46,6 +47,7 @@ def read_project(modules: Iterable[Module]) -> tuple[ProgramCase, Analysis]:
     case.habits += set_late(project)
     case.habits += never_destroyed(analysis, called)
     case.habits += unseeded(project, called, analysis.seeded)
+    case.habits += past_wrappers(analysis, called)
     case.habits += _schedules(analysis)
     return case, analysis
 
@@ -66,6 +68,10 @@ def _disagreements(analysis: Analysis) -> Iterator[Disagreement]:
             yield Disagreement("size", operation(op), _reasons(analysis, reasons), said)
     for op, taint, said in analysis.other_groups:
         yield Disagreement("group", operation(op), _reasons(analysis, analysis.resolve(taint)), said)
+    for op, origin, said in analysis.foreign_roots:
+        yield Disagreement("root", operation(op), _reasons(analysis, [origin]), said)
+    for op, origin, said in analysis.types_apart:
+        yield Disagreement("dtype", operation(op), _reasons(analysis, [origin]), said)
     for noted in analysis.noted:
         yield from _root(analysis, noted)
         yield from _reduction(analysis, noted)

@@ -53,6 +53,11 @@ def _makes_model(project: Project, module: Module) -> bool:
     return False
 
 
+def averages_by_hand(module: Module) -> bool:
+    """Whether a file reduces gradients over the ranks itself."""
+    return next(_averaged(module), 0) > 0
+
+
 def _averaged(module: Module) -> Iterator[int]:
     """The lines where gradients are reduced over the ranks."""
     for function in [*module.everything, *([module.body] if module.body is not None else [])]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whichrank.source.code.calling.implicit import operator_method
-from whichrank.source.code.evaluating.expressions import evaluate, mixed
+from whichrank.source.code.evaluating.expressions import AMOUNT, evaluate, mixed
 from whichrank.source.code.evaluating.ordering import REVERSED
 from whichrank.source.code.events import Risk
 from whichrank.source.code.index import Function
@@ -97,7 +97,8 @@ def _kept(function: Callable[..., Any] | None) -> Callable[[Frame, Call], Value]
 
 def _number(function: Callable[..., Any]) -> Callable[[Frame, Call], Value]:
     def compute(_frame: Frame, made: Call) -> Value:
-        return mixed(made.args)._replace(ranks=per_rank(function, *made.args) if made.args else None)
+        value = mixed(made.args)._replace(ranks=per_rank(function, *made.args) if made.args else None)
+        return value.tagged(AMOUNT) if value.taint else value
 
     return compute
 

@@ -10,12 +10,14 @@ from whichrank.facts.collectives import Argument, RankSource, rank_sources
 from whichrank.source.code import libraries
 from whichrank.source.code.calling import entering, operations, targets
 from whichrank.source.code.calling.builtin_calls import BUILTINS, FILTERS
+from whichrank.source.code.calling.handed_over import noted_put, waited_for
+from whichrank.source.code.calling.past_wrapper import passed_by
 from whichrank.source.code.calling.silencing import switched
 from whichrank.source.code.calling.sources import asked_environment, rank_value
 from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED, PRESENT
 from whichrank.source.code.evaluating.containers import looked_up
 from whichrank.source.code.evaluating.disks import NODE_LOCAL, host_state, on_this_host
-from whichrank.source.code.evaluating.expressions import ALIAS, WRAPPERS, evaluate, mixed
+from whichrank.source.code.evaluating.expressions import ALIAS, AMOUNT, WRAPPERS, evaluate, mixed
 from whichrank.source.code.events import Enter, Event, Fork, Risk
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
 from whichrank.source.code.paths import groups
@@ -66,6 +68,7 @@ _TRANSLATES = frozenset({"get_global_rank", "get_group_rank"})
 _LOGS = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
 _NOT_FINITE = frozenset({"isnan", "isinf", "isfinite"})
 _REDUCED = re.compile(r"reduced|global|synced|gathered|avg|mean|total|config|args")
+_MEASURES = frozenset({"item", "max", "amax", "sum", "count_nonzero"})
 LOOKUPS = frozenset({"get", "pop", "setdefault"})
 READS = frozenset({"open", "read_text", "read_bytes", "urlopen", "load", "loads", "read_csv", "imread", "load_image"})
 
@@ -97,6 +100,10 @@ class Call(NamedTuple):
 def call(frame: Frame, node: ast.Call) -> Value:
     """Evaluate a call: its parts first, then what it does."""
     made = _parts(frame, node)
+    return passed_by(frame, made, _done(frame, made))
+
+
+def _done(frame: Frame, made: Call) -> Value:
     several = _several(frame, made)
     if several is not None:
         return several
@@ -115,6 +122,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
     if source is not None:
         return source
     switched(frame, made)
+    noted_put(frame, made)
     plain = isinstance(made.node.func, ast.Name) or made.full in QUALIFIED
     builtin = BUILTINS.get(made.name) if plain else None
     if builtin is not None:
@@ -308,6 +316,8 @@ def _method_source(frame: Frame, made: Call) -> Value | None:
         named = any(word in hint for word in words[:-1]) or hint == words[-1] or hint.endswith(f"_{words[-1]}")
         local = method is not None and method.kind == "file" and on_this_host([made.receiver])
         if method is not None and (named or local or how.split()[0] in made.receiver.tags):
+            if how == "queue method" and (waited := waited_for(frame, made)) is not None:
+                return waited
             what = f"{made.receiver_text}.{made.name}()" + (" on a disk of this host" if local else "")
             value = rank_value(frame, made.node, what, "host" if local else method.kind, method.axis)
             return value.tagged("optional") if how == "queue method" else value
@@ -410,6 +420,8 @@ def _computed(frame: Frame, made: Call, value: Value) -> Value:
         value = value._replace(length=made.args[0].length)
     if made.name == "size" and made.receiver.length and made.args and made.args[0].ranks not in (None, (0,) * WORLD):
         return UNKNOWN  # a filter keeps fewer rows, not fewer columns
+    if made.name in _MEASURES and value.taint:
+        return value.tagged(AMOUNT)
     if made.name in libraries.COUNTS:
         return Value(union(value.taint, made.receiver.length))
     if made.name == "bool" and isinstance(made.node.func, ast.Attribute):

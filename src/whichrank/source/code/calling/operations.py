@@ -10,9 +10,8 @@ from whichrank.source.code import libraries
 from whichrank.source.code.calling.silencing import backward
 from whichrank.source.code.calling.sources import rank_value
 from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED
-from whichrank.source.code.events import (
-    Op,
-)
+from whichrank.source.code.evaluating.types import RECEIVES, type_of
+from whichrank.source.code.events import Op
 from whichrank.source.code.index import dotted
 from whichrank.source.code.paths import groups
 from whichrank.source.code.values import (
@@ -90,6 +89,9 @@ def operation(frame: Frame, made: Call, spec: Collective) -> Value:
         return UNKNOWN
     frame.emit(backward(frame, event, made.node) if spec.call in {"backward", "manual_backward"} else event)
     frame.analysis.note_call(event, made, spec, (root, op))
+    if spec.on == "torch.distributed":
+        _foreign_root(frame, made, event, group)
+        _types_apart(frame, made, event)
     _make_uniform(frame, made, spec)
     if spec.call in _OWN_PART and spec.on == "torch.distributed" and made.node.args:
         part = Origin("data", f"this rank's part of what {spec.call} gave", *frame.at(made.node))
@@ -105,7 +107,7 @@ def operation(frame: Frame, made: Call, spec: Collective) -> Value:
             alike = alike or members.ranks == tuple([rank] for rank in range(WORLD))  # a group of its own for each
             if (members.taint or members.length) and not alike:
                 frame.analysis.local_groups.append((event, union(members.taint, members.length)))
-        return libraries.group_value(made)
+        return libraries.group_value(made, inside_loop=bool(frame.loops))
     return libraries.result(frame, made, spec)
 
 
@@ -120,6 +122,32 @@ def _foreign_member(frame: Frame, event: Op, group: Value) -> None:
                 said = f"rank {rank} waits in a group with rank {other}, which uses the group {members[other]}"
                 frame.analysis.other_groups.append((event, group.taint, said))
                 return
+
+
+def _foreign_root(frame: Frame, made: Call, event: Op, group: Value) -> None:
+    """`broadcast(x, src=0, group=mine)`: a rank of the world, which is in one of several groups only."""
+    roots = event.peer.ranks
+    by_place = any((keyword.arg or "").startswith("group_") for keyword in made.node.keywords)
+    if event.kind != "collective" or not event.group or not event.root or roots is None or by_place:
+        return
+    if not group.tags & {libraries.ONE_OF_SEVERAL, "mesh"} or group.ranks is not None or frame.control or frame.left:
+        return
+    if isinstance(roots[0], int) and len(set(roots)) == 1:
+        said = f"the root is rank {roots[0]} of the whole job, which is a member of one of several groups only"
+        origin = Origin("part", f"the group {event.group} is another one on other ranks", *frame.at(made.node))
+        frame.analysis.foreign_roots.append((event, origin, said))
+
+
+def _types_apart(frame: Frame, made: Call, event: Op) -> None:
+    """What is received has to be of the type that is sent."""
+    sides = RECEIVES.get(made.name)
+    if sides is None or frame.analysis.own_types:
+        return
+    received, sent = (type_of(made.argument(Argument(*side))[0]) for side in sides)
+    if received and sent and received != sent:
+        said = f"it sends {sent} and receives into {received}"
+        origin = Origin("rank", said, *frame.at(made.node))
+        frame.analysis.types_apart.append((event, origin, said))
 
 
 def _told_rank(frame: Frame, made: Call) -> None:

@@ -21,7 +21,9 @@ from whichrank.source.code.values import (
 
 AGREED_TAG = "agreed"
 """Marks what came out of a collective and is the same on all ranks."""
-CARRIED = frozenset({"wrapped_output", AGREED_TAG, NODE_LOCAL})
+PAST_WRAPPER = "past wrapper"
+"""Marks what was computed by the module inside a wrapped model."""
+CARRIED = frozenset({"wrapped_output", AGREED_TAG, NODE_LOCAL, PAST_WRAPPER})
 """Tags that what is computed from a value keeps."""
 PRESENT = object()
 """Something of which only that it is there is known."""

@@ -16,6 +16,7 @@ from whichrank.source.code.evaluating.comparing import COMPARE, chain, not_by_ch
 from whichrank.source.code.evaluating.containers import EACH, each_of, equal_chunk, item_at, looked_up, part_of
 from whichrank.source.code.evaluating.disks import NODE_LOCAL, is_local_path
 from whichrank.source.code.evaluating.ordering import REVERSED
+from whichrank.source.code.evaluating.types import of_types
 from whichrank.source.code.events import Fork
 from whichrank.source.code.index import Class, Function, Module, dotted, from_lambda, last_name, resolve
 from whichrank.source.code.paths.groups import SIZE_NAME, WORLD_GROUP, is_world
@@ -47,6 +48,14 @@ WORLD_NAMES = frozenset(
     {"world_size", "world", "num_processes", "nprocs", "n_ranks", "num_ranks", "ngpus", "WORLD_SIZE"}
 )
 WRAPPERS = frozenset({"ddp", "fsdp", "deepspeed"})
+INNER = "inner model"
+"""Marks what `model.module` of DistributedDataParallel or FSDP is."""
+_COLLECTED = frozenset({
+    "preds", "target", "targets", "labels", "scores", "indexes", "total", "correct", "tp", "fp", "tn", "fn", "confmat",
+    "value", "weight", "values", "sum_value", "mean_value", "update_called", "update_count", "_update_called",
+    "_update_count", "detection_scores", "detection_labels", "groundtruth_labels", "num_samples", "count",
+})  # fmt: skip
+"""States of torchmetrics: each rank has its own until compute() gathers them."""
 ALIAS = "alias:"
 """Marks a variable that stands for a function of a library: `reduce = dist.all_reduce`."""
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -56,6 +65,8 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 _SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 _MASK = frozenset({"mask"})
 DEVICE_NUMBER = "device number"
+AMOUNT = "amount"
+"""Marks a number that was taken from data: `lengths.max().item()`."""
 COLUMNS = "columns"
 """Marks a place in a shape that is not the first: a filter keeps fewer rows, not fewer columns."""
 _SMALL = 1 << 20
@@ -132,10 +143,23 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
         return base.fields[node.attr]
     if (same := _same_for_all(text, node.attr)) is not None:
         return same
+    if base.tags and (seen := _of_object(frame, node, base)) is not None:
+        return seen
     if text and is_setting(text) and (told := _setting(frame, text, node.attr, base)) is not None:
         return told
     known = not own and not base.taint and text and node.attr != "grad"
     return reference(frame, text) if known else _part(frame, node, base)
+
+
+def _of_object(frame: Frame, node: ast.Attribute, base: Value) -> Value | None:
+    """The model inside a wrapper, and what a metric has collected on this rank."""
+    if node.attr == "module" and base.tags & WRAPPERS:
+        inner = base._replace(tags=base.tags - WRAPPERS)
+        return inner.tagged(INNER) if base.tags & {"ddp", "fsdp"} and "prepared" not in base.tags else inner
+    if "metric" in base.tags and node.attr in _COLLECTED:
+        own = frozenset({Origin("data", "what this rank's metric has seen", *frame.at(node))})
+        return Value(own, own)
+    return None
 
 
 def _setting(frame: Frame, text: str, name: str, base: Value) -> Value | None:
@@ -180,8 +204,6 @@ def _part(frame: Frame, node: ast.Attribute, base: Value) -> Value:
     name = node.attr
     if name in AGREED:
         return UNKNOWN
-    if name == "module" and base.tags & WRAPPERS:
-        return base._replace(tags=(base.tags - WRAPPERS) | {"unwrapped"})
     if name == "grad" and frame.analysis.local_gradients:
         return Value(frozenset({Origin("data", "this rank's part of the gradients", *frame.at(node))}))
     if base.taint or base.tags & CARRIED:
@@ -196,6 +218,8 @@ def _binary(frame: Frame, node: ast.BinOp) -> Value:
     if isinstance(node.op, ast.Mult):
         ranks = per_rank(_times, left, right)
         length = union(left.length, right.length, right.taint if left.items is not None else CLEAN)
+        if types := of_types(left.items or ()):
+            result = result.tagged(*types)
     else:
         function = _BINARY.get(type(node.op))
         ranks = per_rank(function, left, right) if function is not None and _plain(left, right) else None
@@ -308,6 +332,7 @@ def _sequence(frame: Frame, node: ast.List | ast.Tuple) -> Value:
     held = functions_of(items)
     if held and isinstance(node, ast.List):
         frame.analysis.placed.update(held)
+    known = known.tagged(*types) if (types := of_types(items)) else known
     return known._replace(holds=held)
 
 
@@ -348,11 +373,20 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
         return held
     ranks = per_rank(lambda a, b: a[b], base, index)
     masked = bool(isinstance(node.slice, ast.Compare) or "mask" in index.tags) and bool(base.taint or index.taint)
-    length = union(base.taint, index.taint) if masked else index.length
+    length = union(base.taint, index.taint) if masked else union(index.length, _cut_columns(frame, node.slice))
     if masked and not any(isinstance(origin, Origin) for origin in length):
         length |= {Origin("data", "a mask keeps another number of elements on every rank", *frame.at(node))}
     taint = union(base.taint, index.taint)
     return Value(taint, length, base.tags & CARRIED, ranks) if taint or ranks is not None or length else UNKNOWN
+
+
+def _cut_columns(frame: Frame, index: ast.expr) -> Taint:
+    """`x[:, :longest]` where each rank has worked out its own number: why there are other columns elsewhere."""
+    ends = index.elts if isinstance(index, ast.Tuple) else []
+    cuts = [end for end in ends if isinstance(end, ast.Slice) and not equal_chunk(frame, end)]
+    nodes = [side for cut in cuts for side in (cut.lower, cut.upper) if side is not None]
+    values = [frame.aside(node)[1] for node in nodes if not isinstance(node, ast.Constant)]
+    return union(*(value.taint for value in values if AMOUNT in value.tags))
 
 
 def _says_kind(node: ast.expr) -> bool:
@@ -399,6 +433,7 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generato
     functions = functions_of([value])
     tags = (value.tags & CARRIED) | ({"set"} if isinstance(node, ast.SetComp) else set())
     tags |= {f"{EACH}{tag}" for tag in value.tags & WRAPPERS if "itself" not in value.tags}
+    tags |= of_types([value])
     own = value.taint if isinstance(node, ast.GeneratorExp) and _says_kind(node.elt) else union(value.taint, taint)
     return Value(union(own, length), length, frozenset(tags), holds=functions)
 

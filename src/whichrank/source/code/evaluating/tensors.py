@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from whichrank.source.code.evaluating.types import type_of
 from whichrank.source.code.index import last_name
 from whichrank.source.code.values import (
     CLEAN,
@@ -26,7 +27,7 @@ _SHAPED = frozenset({
 _INTEGERS = frozenset({"randperm", "randint", "arange"})
 _RANDOM = frozenset({"randn", "rand", "randperm", "randint"})
 _ALIASES = {"long": "int64", "int": "int32", "float": "float32", "double": "float64", "half": "float16"}
-_FROM_DATA = frozenset({"torch.tensor", "torch.as_tensor", "torch.full_like", "torch.zeros_like", "torch.ones_like"})
+_FROM_DATA = frozenset({"torch.tensor", "torch.as_tensor", "torch.full_like", "torch.zeros_like", "torch.ones_like", "torch.empty_like"})
 _COUNTS = frozenset({"bincount", "histc"})
 _DTYPES = {
     "half": "float16",
@@ -58,7 +59,7 @@ def _made(frame: Frame, made: Call) -> Value:
     sizes = made.args[:1] if made.name == "full" else made.args
     length = union(*(value.taint for value in sizes if "columns" not in value.tags))
     shape = ", ".join(map(ast.unparse, made.node.args))[:80]
-    tags = frozenset({f"dtype:{_dtype(made)}", f"shape:{shape}"})
+    tags = frozenset({f"dtype:{kind}" for kind in (_dtype(made),) if kind} | {f"shape:{shape}"})
     own = made.keywords.get("generator", UNKNOWN).taint
     if made.name in _RANDOM and "torch" not in frame.analysis.seeded:
         own = union(own, frozenset({Origin("random", f"torch.{made.name}()", *frame.at(made.node))}))
@@ -75,6 +76,8 @@ def _cast(made: Call) -> Value:
     names = (node.attr for node in given if isinstance(node, ast.Attribute))
     types += [name for name in names if name.startswith(("float", "bfloat", "int", "half", "double"))]
     tags = made.receiver.tags
+    if not types and any(_may_be_type(node) for node in given):
+        tags = frozenset(tag for tag in tags if not tag.startswith(("dtype:", "cast:")))
     for name in types:
         tags = frozenset(tag for tag in tags if not tag.startswith(("dtype:", "cast:"))) | {f"cast:{name}"}
     return made.receiver._replace(tags=tags, ranks=None)
@@ -84,7 +87,7 @@ def _from_data(made: Call) -> Value:
     """`torch.tensor(numbers)`: as long as what it is made of."""
     first, cast = made.args[0], _local_type(made)
     typed = made.full != "torch.tensor" or "dtype" in made.keywords  # else as its elements are
-    tags = {f"dtype:{_dtype(made)}"} if typed else set()
+    tags = {f"dtype:{kind}" for kind in (_dtype(made),) if kind} if typed else set()
     if first.items and not any(item.items is not None for item in first.items):
         tags.add(f"shape:{len(first.items)}")
     return Value(union(first.taint, cast), first.length, frozenset(tags), cast=cast)
@@ -106,9 +109,24 @@ def _local_type(made: Call) -> Taint:
     return next((value.taint for name, value in given if "dtype" in name and value.taint), CLEAN)
 
 
+def _may_be_type(node: ast.expr) -> bool:
+    """`x.dtype`, `dtype`, another tensor: not a device by its name."""
+    if isinstance(node, ast.Constant | ast.Call | ast.JoinedStr):
+        return False
+    name = last_name(node).lower()
+    return not any(word in name for word in ("device", "rank", "gpu", "cuda", "cpu"))
+
+
 def _dtype(made: Call) -> str:
+    """The type that a call makes; empty where it follows another tensor or the number given."""
     for keyword in made.node.keywords:
         if keyword.arg == "dtype":
             return _ALIASES.get(last_name(keyword.value), last_name(keyword.value))
+    if made.name.endswith("_like"):
+        return type_of(made.args[0])
+    if made.name.startswith("new_"):
+        return type_of(made.receiver)
+    if made.name == "full" or made.full == "torch.as_tensor":
+        return ""
     fractions = any(isinstance(n, ast.Constant) and isinstance(n.value, float) for n in made.node.args)
     return "int64" if made.name in _INTEGERS and not fractions else "float32"

@@ -1,0 +1,38 @@
+"""Types of tensors, of those in a list too, and what a collective needs them to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from whichrank.source.code.values import Value
+
+_OF = "of "
+_KNOWN = frozenset({
+    "float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool",
+})  # fmt: skip
+_SAME = {"half": "float16", "float": "float32", "double": "float64", "long": "int64", "int": "int32", "short": "int16"}
+RECEIVES: Mapping[str, tuple[tuple[str, int], tuple[str, int]]] = {
+    "all_gather": (("tensor_list", 0), ("tensor", 1)),
+    "all_gather_into_tensor": (("output_tensor", 0), ("input_tensor", 1)),
+    "_all_gather_base": (("output_tensor", 0), ("input_tensor", 1)),
+    "reduce_scatter": (("output", 0), ("input_list", 1)),
+    "reduce_scatter_tensor": (("output", 0), ("input", 1)),
+    "all_to_all": (("output_tensor_list", 0), ("input_tensor_list", 1)),
+    "all_to_all_single": (("output", 0), ("input", 1)),
+    "gather": (("gather_list", 1), ("tensor", 0)),
+    "scatter": (("tensor", 0), ("scatter_list", 1)),
+}
+"""Where an operation receives, and what it sends."""
+
+
+def type_of(value: Value) -> str:
+    """The type of a tensor, or of those in a list; empty where it is not known for certain."""
+    named = {tag.removeprefix(_OF) for tag in value.tags if tag.removeprefix(_OF).startswith(("dtype:", "cast:"))}
+    names = {_SAME.get(name, name) for name in (tag.partition(":")[2] for tag in named)}
+    return names.pop() if len(names) == 1 and names <= _KNOWN else ""
+
+
+def of_types(values: Iterable[Value]) -> frozenset[str]:
+    """The mark of a list whose tensors are all of one type."""
+    names = {type_of(value) for value in values}
+    return frozenset(f"{_OF}dtype:{name}" for name in names) if len(names) == 1 and names != {""} else frozenset()
