@@ -127,9 +127,12 @@ def _went_on(case: Case, seen: Seen) -> bool:
     """Whether steps beyond the one before it were made after that: then it was over."""
     for progress in case.progress:
         if progress.source == seen.sign.ref.source:
-            before = progress.step[progress.line < seen.event.line]
-            after = progress.step[progress.line > seen.event.line]
-            if len(before) and len(np.unique(after[after > before.max()])) > 1:
+            before = np.flatnonzero(progress.line < seen.event.line)
+            if not len(before):
+                continue
+            alike = (progress.line > seen.event.line) & (progress.total == progress.total[before[-1]])
+            after = progress.step[alike & (progress.loss_state == progress.loss_state[before[-1]])]
+            if len(np.unique(after[after > progress.step[before].max()])) > 1:
                 return True
     return False
 
