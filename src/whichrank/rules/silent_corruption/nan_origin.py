@@ -69,13 +69,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.progress and not case.events(LossNonfinite):
         return NotEvaluated("progress lines with a loss")
     told = [e for e in case.events(LossNonfinite) if e.what == "loss" and not _recovered(case, e)]
-    if told and (first_value := _before_the_loss(case, told)) is not None:
-        who = building.who(case, (first_value.rank,), []) if first_value.rank is not None else "A rank"
-        message = f"{who} was the first with a value that is not finite, at step {first_value.step}: {{}}."
-        signs = [statements.statement(case, e) for e in (first_value, *told[:2])]
-        return [
-            building.found(case, _CLAIM, signs, message.format(building.short(signs[0].text)), 0.8, (first_value.rank,))
-        ]
+    if told and (local := _before_the_loss(case, told)) is not None and local.rank is not None:
+        signs = [statements.statement(case, e) for e in (local, *told[:2])]
+        who, what = building.who(case, (local.rank,), []), building.short(signs[0].text)
+        message = f"{who} was the first with a value that is not finite, at step {local.step}: {what}."
+        return [building.found(case, _CLAIM, signs, message, 0.8, (local.rank,))]
     if not told:
         return _norm_alone(case)
     steps = {e.rank: step for e in told if e.rank is not None and (step := e.step) is not None and step >= 0}
