@@ -166,6 +166,11 @@ FIRE: list[tuple[str, str, texts.Files]] = [
     ("SLOW202", "told", {"a.log": TIMED_OUT, "note.txt": "The barrier expires while rank 0 consolidates the checkpoint into one file.\n"}),
     ("SLOW203", "told", {"a.log": TIMED_OUT, "note.txt": "Rank 0 runs the validation with beam search, which takes more than 30 minutes.\n"}),
     ("SLOW204", "tuning", {"a.log": "AUTOTUNE mm(4096x4096, 4096x4096)\n" + TIMED_OUT}),
+    ("LNCH205", "slots", {"a.log": "There are not enough slots available in the system to satisfy the 16\n"}),
+    ("LNCH205", "sizes", {"a.log": texts.traceback("RuntimeError: The sizes `data_parallel_size=4` and `tensor_parallel_size=4` multiplied should equal the world size (8).")}),
+    ("LNCH206", "torchrun", {"a.log": texts.traceback("ValueError: port is missing in endpoint: node1. Try to specify --master-port")}),
+    ("SOFT213", "records of another size", {"a.log": warn("Message truncated : received 1024 bytes instead of 256", place="bootstrap.cc:77")}),
+    ("NETI205", "out of band", {"a.log": warn("no device found matching =eth7, verify NCCL_OOB_NET_IFNAME", place="bootstrap.cc:90")}),
 ]  # fmt: skip
 
 STILL: list[tuple[str, str, texts.Files]] = [
@@ -235,6 +240,10 @@ STILL: list[tuple[str, str, texts.Files]] = [
     ("SLOW201", "five minutes, and an exception", {"a.log": 'Running tokenizer on dataset:  47%|████▊     | 169/363 [05:09<33:25, 96.30 examples/s]Traceback (most recent call last):\n  File "/x/train.py", line 14, in <module>\n'}),
     ("SLOW201", "the store was lost, nobody waited", {"a.log": texts.traceback("RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Connection reset by peer", "/x/site-packages/transformers/training_args.py", 1891, "main_process_first")}),
     ("SLOW202", "saved long before", {"a.log": "Saving model checkpoint to output/checkpoint-500\n***** Running Evaluation *****\n" + TIMED_OUT}),
+    ("LNCH205", "nobody is too many", {"a.log": barrier(0, 3)}),
+    ("LNCH206", "the agent is told twice", {"a.log": "ValueError: port is missing in endpoint: node1. Try to specify --master-port\n" + texts.steps(40)}),
+    ("SOFT213", "a transfer, not the start", {"a.log": warn("NET/Socket : peer 10.1.2.4<34501> message truncated : receiving 1048576 bytes instead of 65536")}),
+    ("NETI205", "the interface of the bootstrap", {"a.log": info("Bootstrap : Using eth0:10.1.2.3<0>")}),
 ]  # fmt: skip
 
 
