@@ -46,8 +46,10 @@ _NO_EVIDENCE = (".py", ".pyi", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".ipynb
 # host:pid:tid [device], as NCCL and its plug-ins begin their lines.
 _PROCESS = re.compile(r"(?:^|[\s>\]])((?!\d\d:)[A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):(\d{1,10}) (?:\[-?\d{1,9}\] )?")
 _EXTRA = 80
-_OUTPUT = re.compile(rb"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|[Ww]arning: |WARNING|ERROR|\bINFO\b|\.py:\d")
-_MARKS = (b"NCCL ", b"arning: ", b"WARNING", b"ERROR", b"INFO", b".py:")
+_OUTPUT = re.compile(
+    rb"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|[Ww]arning: |WARNING|ERROR|\bINFO\b|\.(?:py|cpp|cc|cu):\d"
+)
+_MARKS = (b"NCCL ", b"arning: ", b"WARNING", b"ERROR", b"INFO", b".py:", b".cpp:", b".cc:", b".cu:")
 """Marks of lines that a program printed, and what stands in each of them."""
 _BEGINS = re.compile(rb"\s{0,8}File |\[|\d{4}-\d\d")
 

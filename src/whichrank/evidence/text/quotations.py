@@ -26,7 +26,7 @@ _PRINTED = re.compile(
 
 
 _RAISED = re.compile(r"(?:[A-Z]\w{1,40}(?:Error|Exception)|\b[Ee]rror|ERROR)\W{0,4}$")
-_QUOTES = ("``", "''", '""', "“”", "«»")
+_QUOTES = (("`", "`"), ("'", "'"), ('"', '"'), ("“", "”"), ("«", "»"))
 _CLAUSE = 60
 
 
