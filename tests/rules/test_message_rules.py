@@ -35,6 +35,7 @@ def barrier(rank: int, joined: int) -> str:
 
 
 TIMED_OUT = texts.TIMED_OUT.format(1)
+NAN_CHECK = "/pytorch/torch/csrc/distributed/c10d/NanCheck.cu:208: checkForNaN: block: [0,0,0], thread: [21,0,0] Assertion `!isnan(data[i])` failed.\n"
 ROOT_OF_EXTENSIONS = "Using /root/.cache/torch_extensions/py310_cu121 as PyTorch extensions root...\n"
 EARLY = TIMED_OUT.replace("SeqNum=15", "SeqNum=2")
 STARTED = info("Channel 00/0 : 0[0] -> 1[1] via P2P/IPC") + info("Connected all rings")
@@ -243,6 +244,7 @@ STILL: list[tuple[str, str, texts.Files]] = [
     ("LNCH205", "nobody is too many", {"a.log": barrier(0, 3)}),
     ("LNCH206", "the agent is told twice", {"a.log": "ValueError: port is missing in endpoint: node1. Try to specify --master-port\n" + texts.steps(40)}),
     ("SOFT213", "a transfer, not the start", {"a.log": warn("NET/Socket : peer 10.1.2.4<34501> message truncated : receiving 1048576 bytes instead of 65536")}),
+    ("CUDA102", "torch's check for NaN", {"a.log": NAN_CHECK + texts.traceback("RuntimeError: CUDA error: device-side assert triggered")}),
     ("NETI205", "the interface of the bootstrap", {"a.log": info("Bootstrap : Using eth0:10.1.2.3<0>")}),
 ]  # fmt: skip
 

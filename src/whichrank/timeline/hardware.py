@@ -215,13 +215,13 @@ def _output(records: Iterable[Any]) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for record in records:
         if isinstance(record, LogEvent) and record.line:
-            source, lines = record.ref.source, (record.line,)
+            source, lines = record.ref.source, (record.line, record.line)
         elif isinstance(record, Progress) and len(record):
             source, lines = record.source, (int(record.line[0]), int(record.line[-1]))
         else:
             continue
         known = found.get(source, lines)
-        found[source] = (min(*known, *lines), max(*known, *lines))
+        found[source] = (min(known[0], lines[0]), max(known[1], lines[1]))
     return found
 
 
