@@ -22,13 +22,17 @@ class LossNonfinite(Event, kw_only=True):
     """The first NaN or infinity of a rank."""
 
     what: str = ""
-    """loss or grad_norm."""
+    """loss, grad_norm, or another value."""
     value: str = ""
     step: int | None = None
 
 
+NCCL_PACKAGE = "nvidia-nccl"
+"""The version of that package, among the variables of an environment."""
+
+
 class Environment(Event, kw_only=True):
-    """What a rank was started with."""
+    """What a rank, or the ranks of a host, were started with."""
 
     variables: dict[str, str] = field(default_factory=dict)
 
