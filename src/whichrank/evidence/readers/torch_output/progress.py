@@ -51,7 +51,7 @@ _PER_STEP = re.compile(
 _RANK = re.compile(r"rank(?<![a-z_]rank)(?<!local rank)(?<!group rank)[ :=#]{0,3}(\d{1,7})(?!\d)")
 _NONFINITE = re.compile(
     rb"(?:loss|norm)[\"']?\s{0,8}[:=]?\s{0,8}(?:tensor\()?[\"'(]?[-+]?(?:nan|inf)"
-    rb"|(?<![\w.])(?:nan|inf|non-?finite|not finite)(?![\w.])"
+    rb"|(?:[:=] ?|\s)[-+]?(?:nan|inf)\s{0,4}(?:$|[,;|)\]}])|(?<!no )(?:non-?finite|not finite)(?!\W{0,4}0\b)"
 )
 STEMS = (b"loss", b"step", b"iter", b"it/s", b"s/it", b"epoch")
 # A value that is not a number, with what may stand before it; " inf" alone would find every INFO line.
