@@ -68,7 +68,8 @@ _TRANSLATES = frozenset({"get_global_rank", "get_group_rank"})
 _LOGS = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
 _NOT_FINITE = frozenset({"isnan", "isinf", "isfinite"})
 _REDUCED = re.compile(r"reduced|global|synced|gathered|avg|mean|total|config|args")
-_MEASURES = frozenset({"item", "max", "amax", "sum", "count_nonzero"})
+_MARKS = {"bool": "mask", **dict.fromkeys(("item", "max", "amax", "sum", "count_nonzero"), AMOUNT)}
+"""What methods of tensors make of what this rank has: masks, and numbers."""
 LOOKUPS = frozenset({"get", "pop", "setdefault"})
 READS = frozenset({"open", "read_text", "read_bytes", "urlopen", "load", "loads", "read_csv", "imread", "load_image"})
 
@@ -420,12 +421,10 @@ def _computed(frame: Frame, made: Call, value: Value) -> Value:
         value = value._replace(length=made.args[0].length)
     if made.name == "size" and made.receiver.length and made.args and made.args[0].ranks not in (None, (0,) * WORLD):
         return UNKNOWN  # a filter keeps fewer rows, not fewer columns
-    if made.name in _MEASURES and value.taint:
-        return value.tagged(AMOUNT)
     if made.name in libraries.COUNTS:
         return Value(union(value.taint, made.receiver.length))
-    if made.name == "bool" and isinstance(made.node.func, ast.Attribute):
-        return value.tagged("mask")
+    if isinstance(made.node.func, ast.Attribute) and (mark := _MARKS.get(made.name)) and value.taint:
+        return value.tagged(mark)
     if made.name in READS or made.name in _LISTS:  # what lies under a name of this rank's own
         own = union(*(value.taint for value in made.args))
         return value._replace(length=union(value.length, own)) if own else value

@@ -27,7 +27,9 @@ _SHAPED = frozenset({
 _INTEGERS = frozenset({"randperm", "randint", "arange"})
 _RANDOM = frozenset({"randn", "rand", "randperm", "randint"})
 _ALIASES = {"long": "int64", "int": "int32", "float": "float32", "double": "float64", "half": "float16"}
-_FROM_DATA = frozenset({"torch.tensor", "torch.as_tensor", "torch.full_like", "torch.zeros_like", "torch.ones_like", "torch.empty_like"})
+_FROM_DATA = frozenset(
+    {"torch.tensor", "torch.as_tensor", "torch.full_like", "torch.zeros_like", "torch.ones_like", "torch.empty_like"}
+)
 _COUNTS = frozenset({"bincount", "histc"})
 _DTYPES = {
     "half": "float16",
