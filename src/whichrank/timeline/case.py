@@ -29,6 +29,7 @@ from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
 from whichrank.records.outline import Loop, Outline
 from whichrank.records.own_line import OwnLine
 from whichrank.records.placement import Placement
+from whichrank.records.posted_fault import PostedFault
 from whichrank.records.rank_values import RankValues
 from whichrank.records.ras import RasReport
 from whichrank.records.stack import ProcessStack, main_thread
@@ -91,6 +92,8 @@ class Case:
     step_parts: list[StepParts] = field(default_factory=list)
     closest: list[ClosestCause] = field(default_factory=list)
     """Causes whose wording the evidence comes close to; looked for only where nothing else tells."""
+    posted: list[PostedFault] = field(default_factory=list)
+    """Faults of code in notes or beside the logs; looked for only where nothing else tells, or only what is generic."""
     own_lines: list[OwnLine] = field(default_factory=list)
     """What late ranks alone printed; looked for only where nothing else says what holds them up."""
     nccl: list[NcclProcess] = field(default_factory=list)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from whichrank.evidence.intake import collect
 from whichrank.facts import site
+from whichrank.facts.taxonomy import causes
 from whichrank.fleet.local import Failure
 from whichrank.flows.diagnose.next_steps import filled, with_wanted
 from whichrank.flows.diagnose.reading import Outcome, Progress, is_prose, outcomes_of
@@ -84,6 +85,11 @@ def _judged(
     case = build_case(records)
     sources = _with_aside(sources, case.set_aside)
     answer = conclude(case, sources, why=why, progress=progress)
+    if _generic(answer):
+        from whichrank.flows.diagnose.posted_code import posted_faults
+
+        case.posted = posted_faults(item for item, _ in outcomes if item.job in ("", job))
+        answer = conclude(case, sources, why=why, progress=progress) if case.posted else answer
     if answer.verdict.cause == "unknown":
         from whichrank.flows.diagnose.unexplained import closest_causes
 
@@ -96,6 +102,11 @@ def _judged(
         case.own_lines = own_lines(texts, case, answer.verdict)
         answer = conclude(case, sources, why=why, progress=progress) if case.own_lines else answer
     return case, with_views(case, answer) if views else answer
+
+
+def _generic(answer: Diagnosis) -> bool:
+    """Whether the verdict says at most what the job does, not why."""
+    return answer.verdict.cause == "unknown" or causes()[answer.verdict.cause].role == "generic"
 
 
 def with_views(case: Case, answer: Diagnosis) -> Diagnosis:

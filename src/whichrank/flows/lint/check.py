@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tokenize
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -87,6 +87,19 @@ def lint(
     kept, suppressed = _without_ignored(_distinct(findings), lines)
     coverage = Coverage(noted, tuple(found), tuple(clear), tuple(skipped))
     return CodeLint(kept, coverage, suppressed, {file.label: file for file in files}, lines)
+
+
+def lint_texts(texts: Mapping[str, str]) -> list[Finding]:
+    """The same for code that is in no files, by label; what does not parse is left out."""
+    modules = []
+    for label, text in texts.items():
+        try:
+            modules.append(read_module(text, label, Path(label).stem))
+        except PARSE_ERRORS:
+            continue
+    case, _ = read_project(modules)
+    lines = {module.label: module.lines for module in modules}
+    return _without_ignored(_distinct(_judge(case, chosen_rules((), ()))[0]), lines)[0]
 
 
 def chosen_rules(select: Sequence[str], ignore: Sequence[str]) -> list[ModuleType]:

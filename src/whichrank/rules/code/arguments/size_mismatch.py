@@ -6,8 +6,9 @@ needs equal shapes.
 Why it happens: all_reduce, broadcast and all_gather need the same number of elements everywhere. NCCL does
 not check: it hangs or returns wrong data.
 
-How it decides: sizes are followed from constructors, slices (of columns too) and masks to the operation. all_to_all_single with
-sizes of this rank's own data on one side only is found too: each side has to be told what the other sends.
+How it decides: sizes are followed from constructors, slices (of columns too) and masks to the operation.
+all_to_all_single with sizes of this rank's own data on one side only is found too: each side has to be told what the
+other sends.
 
 Example: `dist.all_gather(out, scores[mask])`.
 

@@ -1,0 +1,81 @@
+"""The posted code has a fault that fits what the job does.
+
+## What it finds
+Training code in a note, or beside the logs, in which ranks part ways around a collective, call it with other arguments,
+or train past a wrapper; where the logs alone don't tell why.
+
+## Why it happens
+A report holds a few lines of output and the script. The output says that ranks wait; the script says why.
+
+## How it decides
+Only where all else leaves the cause unknown or generic. `whichrank lint` reads the Python blocks of notes and the
+Python files beside the logs (up to 64 KiB). An error that it finds supports its cause; a warning supports it with less
+confidence, and only where ranks wait.
+
+## Example
+    if rank == 0:
+        metric = accelerator.gather(metric)
+
+## Fix
+That of the lint rule: `whichrank explain LINT101`.
+
+## Limits
+The posted code may not be what ran. The confidence stays at 0.6 or below, and a rank is named only where the code
+names it.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from whichrank.facts.fixes import fix
+from whichrank.model.findings import Alternative, Category, CodePlace, Finding, NotEvaluated, Subject
+from whichrank.records.posted_fault import PostedFault
+from whichrank.timeline.case import Case
+from whichrank.timeline.job_state import known_messages
+from whichrank.timeline.job_state.outcome import observed
+
+CODE = "CODE211"
+CAUSE = "unknown"
+
+_SURE, _LESS_SURE, _LISTED = 0.6, 0.45, 0.15
+_MOST = 3
+
+
+def judge(case: Case) -> list[Finding] | NotEvaluated:
+    if not case.posted:
+        return NotEvaluated("posted code with a fault in it, and no surer verdict")
+    seen = observed(case)
+    waits = seen == "hang" or bool(known_messages.stands_still(case))
+    fitting = [fault for fault in case.posted if _fits(fault, seen, waits)]
+    if not fitting:
+        return []
+    first = fitting[0]
+    others = {fault.cause: fault for fault in reversed(fitting) if fault.cause != first.cause}
+    listed = tuple(
+        Alternative(cause, _LISTED, f"the posted code at {fault.file}:{fault.line} has this fault too")
+        for cause, fault in list(others.items())[:_MOST]
+    )
+    message = f"The posted code shows it at {first.file}:{first.line}: {first.message}"
+    sure = _SURE if first.severity == "error" else _LESS_SURE
+    return [
+        Finding(
+            code=CODE,
+            cause=first.cause,
+            category=seen or cast(Category, first.category),
+            severity="error",
+            confidence=min(sure, first.confidence),
+            subject=Subject(code=(CodePlace(first.file, first.line),)),
+            message=message,
+            evidence=first.refs[:6],
+            alternatives=listed,
+            fix=(*first.fix, *fix(first.cause)),
+        )
+    ]
+
+
+def _fits(fault: PostedFault, seen: Category | None, waits: bool) -> bool:
+    """Whether a fault does what the job did: hangs where ranks wait, and no hang where a job crashed or was slow."""
+    if fault.category == "hang" or fault.cause.endswith("-mismatch"):
+        return waits or (seen is None and fault.severity == "error")
+    return fault.severity == "error" and seen in (None, fault.category)
