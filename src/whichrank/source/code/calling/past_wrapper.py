@@ -38,6 +38,10 @@ def passed_by(frame: Frame, made: Call, value: Value) -> Value:
         if "wrapped_output" not in made.receiver.tags:
             frame.analysis.past_wrapper.append((frame.function, made.node.lineno))
         return value
+    if made.name == "detach" and PAST_WRAPPER in made.receiver.tags:
+        calls = frame.analysis.inner_calls
+        calls[:] = [call for call in calls if call != (frame.function, made.node.lineno)]
+        return value._replace(tags=value.tags - {PAST_WRAPPER})
     if not (made.args or made.keywords) or made.name in _NO_PASS or not _on_inner(frame, made):
         return value
     given = (*made.args, *made.keywords.values())

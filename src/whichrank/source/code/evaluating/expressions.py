@@ -130,6 +130,8 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
         return frame.paths[text]
     own = isinstance(node.value, ast.Name) and node.value.id == "self" and frame.owner is not None
     base = Value(thing=frame.owner) if own else evaluate(frame, node.value)
+    if base.tags and (seen := _of_object(frame, node, base)) is not None:
+        return seen
     source = rank_sources("attribute").get(node.attr)
     held = _member(frame, base, node)
     if held is not None and (held.taint or source is None):
@@ -143,8 +145,6 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
         return base.fields[node.attr]
     if (same := _same_for_all(text, node.attr)) is not None:
         return same
-    if base.tags and (seen := _of_object(frame, node, base)) is not None:
-        return seen
     if text and is_setting(text) and (told := _setting(frame, text, node.attr, base)) is not None:
         return told
     known = not own and not base.taint and text and node.attr != "grad"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from whichrank.source.code.evaluating.choices import CARRIED
 from whichrank.source.code.evaluating.types import type_of
 from whichrank.source.code.index import last_name
 from whichrank.source.code.values import (
@@ -30,6 +31,7 @@ _ALIASES = {"long": "int64", "int": "int32", "float": "float32", "double": "floa
 _FROM_DATA = frozenset(
     {"torch.tensor", "torch.as_tensor", "torch.full_like", "torch.zeros_like", "torch.ones_like", "torch.empty_like"}
 )
+_JOINED = frozenset({"torch.stack", "torch.cat", "torch.concat", "torch.vstack", "torch.hstack"})
 _COUNTS = frozenset({"bincount", "histc"})
 _DTYPES = {
     "half": "float16",
@@ -51,6 +53,9 @@ def tensor(frame: Frame, made: Call) -> Value | None:
         return _from_data(made)
     if made.name in _COUNTS:
         return _counted(frame, made)
+    if made.full in _JOINED and made.args and made.args[0].length:
+        tags = frozenset().union(*(value.tags & CARRIED for value in made.args))
+        return Value(union(*(value.taint for value in made.args)), made.args[0].length, tags)
     if made.name == "chunk":
         return Value(made.receiver.taint, CLEAN, made.receiver.tags & {"wrapped_output"})
     return None
