@@ -57,6 +57,16 @@ HABITS = {
             "    dist.destroy_process_group()\n"
         ),
     ),
+    "LINT208": (
+        (
+            "def main(net, batch):\n    model = torch.nn.parallel.DistributedDataParallel(net)\n"
+            "    model.module(batch).sum().backward()\n"
+        ),
+        (
+            "def main(net, batch):\n    model = torch.nn.parallel.DistributedDataParallel(net)\n"
+            "    model(batch).sum().backward()\n"
+        ),
+    ),
     "LINT206": (
         "def main():\n    dist.init_process_group('gloo')\n",
         "def main():\n    dist.init_process_group('gloo')\n    dist.destroy_process_group()\n",
