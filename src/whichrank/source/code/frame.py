@@ -11,8 +11,10 @@ from whichrank.source.code.calling.silencing import SWITCHES, set_by
 from whichrank.source.code.calling.sources import is_setting, rank_value, setting_name
 from whichrank.source.code.calling.stopping import STOPS, stopped
 from whichrank.source.code.evaluating.choices import AGREED_TAG
+from whichrank.source.code.evaluating.containers import EACH
 from whichrank.source.code.evaluating.disks import default_tags
 from whichrank.source.code.evaluating.expressions import WORLD_NAMES, evaluate, reference
+from whichrank.source.code.evaluating.types import OF
 from whichrank.source.code.events import (
     Event,
     Exit,
@@ -305,7 +307,9 @@ class Frame:
             self.fills[text] = union(self.fills.get(text, CLEAN), value.taint)
         length = union(known.length, *self.control, *self.loops, *self.skips) if grows else known.length
         if value.taint or length != known.length or grows:
-            where[text] = known._replace(taint=union(known.taint, value.taint), length=length, ranks=None, items=None)
+            marks = {tag for tag in value.tags if tag.startswith((EACH, OF))} if grows else set()
+            taint, tags = union(known.taint, value.taint), known.tags | marks
+            where[text] = known._replace(taint=taint, length=length, tags=tags, ranks=None, items=None)
 
     def _were_passed(self, functions: tuple[Callee, ...]) -> bool:
         """Whether functions came from the caller: it says on which ranks they are put somewhere."""

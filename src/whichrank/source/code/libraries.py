@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.collectives import rank_sources
 from whichrank.source.code.calling.spawning import spawned
+from whichrank.source.code.evaluating.containers import ONE_OF_SEVERAL
 from whichrank.source.code.evaluating.disks import NODE_LOCAL
 from whichrank.source.code.evaluating.expressions import mixed
 from whichrank.source.code.evaluating.ordering import arranged
@@ -366,10 +367,6 @@ def _unwrapped(_frame: Frame, made: Call) -> Value | None:
     if made.name in {"unwrap_model", "unwrap", "get_base_model"} and made.args:
         return made.args[0]._replace(tags=made.args[0].tags - {"ddp", "fsdp", "deepspeed"})
     return None
-
-
-ONE_OF_SEVERAL = "one of several groups"
-"""Marks a group that has sisters: the ranks are cut into groups in a loop."""
 
 
 def group_value(made: Call, *, inside_loop: bool = False) -> Value:

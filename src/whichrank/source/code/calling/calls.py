@@ -15,9 +15,10 @@ from whichrank.source.code.calling.past_wrapper import passed_by
 from whichrank.source.code.calling.silencing import switched
 from whichrank.source.code.calling.sources import asked_environment, rank_value
 from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED, PRESENT
-from whichrank.source.code.evaluating.containers import looked_up
+from whichrank.source.code.evaluating.containers import groups_of, looked_up
 from whichrank.source.code.evaluating.disks import NODE_LOCAL, host_state, on_this_host
 from whichrank.source.code.evaluating.expressions import ALIAS, AMOUNT, WRAPPERS, evaluate, mixed
+from whichrank.source.code.evaluating.types import of_types
 from whichrank.source.code.events import Enter, Event, Fork, Risk
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
 from whichrank.source.code.paths import groups
@@ -360,7 +361,8 @@ def _unknown(frame: Frame, made: Call) -> Value:
             if made.name == "extend":
                 inside = [item for value in made.args for item in (value.items or (value,))]
             put = mixed(made.args)._replace(holds=functions_of(inside), kinds=objects_of(inside))
-            frame.put_into(made.node.func.value, put, grows=True)
+            marks = of_types(inside) | frozenset().union(*(groups_of(value) for value in inside))
+            frame.put_into(made.node.func.value, put.tagged(*marks), grows=True)
     elif made.name.endswith("_") and made.args and isinstance(made.node.func, ast.Attribute):
         frame.put_into(made.node.func.value, mixed(made.args))  # add_(), copy_() and the like
     _logged(frame, made)
@@ -400,7 +402,8 @@ def _from_container(made: Call) -> Value | None:
         return looked_up(made.receiver, *(made.args[:2] or [UNKNOWN]))
     if made.name in {"values", "items", "copy"} and (made.receiver.holds or made.receiver.fields):
         held = made.receiver if made.receiver.holds else join((made.receiver.fields or {}).values())
-        kept = Value(made.receiver.taint, made.receiver.length, thing=held.thing, holds=held.holds, kinds=held.kinds)
+        taint, length, tags = made.receiver.taint, made.receiver.length, made.receiver.tags & CARRIED
+        kept = Value(taint, length, tags, thing=held.thing, holds=held.holds, kinds=held.kinds)
         return kept.tagged("pairs") if made.name == "items" else kept
     return None
 

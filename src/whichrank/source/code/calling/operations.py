@@ -10,6 +10,7 @@ from whichrank.source.code import libraries
 from whichrank.source.code.calling.silencing import backward
 from whichrank.source.code.calling.sources import rank_value
 from whichrank.source.code.evaluating.choices import AGREED_TAG, CARRIED
+from whichrank.source.code.evaluating.containers import ONE_OF_SEVERAL
 from whichrank.source.code.evaluating.types import RECEIVES, type_of
 from whichrank.source.code.events import Op
 from whichrank.source.code.index import dotted
@@ -130,7 +131,7 @@ def _foreign_root(frame: Frame, made: Call, event: Op, group: Value) -> None:
     by_place = any((keyword.arg or "").startswith("group_") for keyword in made.node.keywords)
     if event.kind != "collective" or not event.group or not event.root or roots is None or by_place:
         return
-    if not group.tags & {libraries.ONE_OF_SEVERAL, "mesh"} or group.ranks is not None or frame.control or frame.left:
+    if not group.tags & {ONE_OF_SEVERAL, "mesh"} or group.ranks is not None or frame.control or frame.left:
         return
     if isinstance(roots[0], int) and len(set(roots)) == 1:
         said = f"the root is rank {roots[0]} of the whole job, which is a member of one of several groups only"

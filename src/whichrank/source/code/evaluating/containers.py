@@ -21,8 +21,16 @@ _ROUNDED_UP = re.compile(r"\bceil\b|- 1\) *// *\w|-\(-|cdiv|div_up|divup")
 _PADDED = re.compile(r"pad|extend\(|\+=? *\w+\[:|cycle|repeat|% *len")
 
 
+ONE_OF_SEVERAL = "one of several groups"
+"""Marks a group that has sisters: the ranks are cut into groups in a loop."""
 EACH = "each "
 """Marks a container by what its elements are: `[DDP(m) for m in models]`."""
+
+
+def groups_of(value: Value) -> frozenset[str]:
+    """The marks of a container that such a group is put into: one of several by then."""
+    several = "group" in value.tags and value.ranks is None
+    return frozenset({f"{EACH}group", f"{EACH}{ONE_OF_SEVERAL}"}) if several else frozenset()
 
 
 def each_of(base: Value) -> Value | None:

@@ -13,7 +13,15 @@ from whichrank.source.code.calling.sources import KEYS, asked_environment, is_se
 from whichrank.source.code.evaluating import neighbours
 from whichrank.source.code.evaluating.choices import CARRIED, chosen, in_doubt, logic
 from whichrank.source.code.evaluating.comparing import COMPARE, chain, not_by_chance, within_world
-from whichrank.source.code.evaluating.containers import EACH, each_of, equal_chunk, item_at, looked_up, part_of
+from whichrank.source.code.evaluating.containers import (
+    EACH,
+    each_of,
+    equal_chunk,
+    groups_of,
+    item_at,
+    looked_up,
+    part_of,
+)
 from whichrank.source.code.evaluating.disks import NODE_LOCAL, is_local_path
 from whichrank.source.code.evaluating.ordering import REVERSED
 from whichrank.source.code.evaluating.types import of_types
@@ -368,7 +376,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Value:
     if drawn is not None and drawn.thing is not None:
         return drawn
     if (wrapped := each_of(base)) is not None:
-        return wrapped
+        return wrapped._replace(taint=union(wrapped.taint, index.taint)) if "group" in wrapped.tags else wrapped
     if (held := part_of(base, index, key) or looked_up(base, index) or item_at(base, index)) is not None:
         return held
     ranks = per_rank(lambda a, b: a[b], base, index)
@@ -433,7 +441,7 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generato
     functions = functions_of([value])
     tags = (value.tags & CARRIED) | ({"set"} if isinstance(node, ast.SetComp) else set())
     tags |= {f"{EACH}{tag}" for tag in value.tags & WRAPPERS if "itself" not in value.tags}
-    tags |= of_types([value])
+    tags |= of_types([value]) | groups_of(value)
     own = value.taint if isinstance(node, ast.GeneratorExp) and _says_kind(node.elt) else union(value.taint, taint)
     return Value(union(own, length), length, frozenset(tags), holds=functions)
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from whichrank.source.code.values import Value
 
-_OF = "of "
+OF = "of "
+"""Marks a list by the type of its tensors."""
 _KNOWN = frozenset({
     "float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool",
 })  # fmt: skip
@@ -27,7 +28,7 @@ RECEIVES: Mapping[str, tuple[tuple[str, int], tuple[str, int]]] = {
 
 def type_of(value: Value) -> str:
     """The type of a tensor, or of those in a list; empty where it is not known for certain."""
-    named = {tag.removeprefix(_OF) for tag in value.tags if tag.removeprefix(_OF).startswith(("dtype:", "cast:"))}
+    named = {tag.removeprefix(OF) for tag in value.tags if tag.removeprefix(OF).startswith(("dtype:", "cast:"))}
     names = {_SAME.get(name, name) for name in (tag.partition(":")[2] for tag in named)}
     return names.pop() if len(names) == 1 and names <= _KNOWN else ""
 
@@ -35,4 +36,4 @@ def type_of(value: Value) -> str:
 def of_types(values: Iterable[Value]) -> frozenset[str]:
     """The mark of a list whose tensors are all of one type."""
     names = {type_of(value) for value in values}
-    return frozenset(f"{_OF}dtype:{name}" for name in names) if len(names) == 1 and names != {""} else frozenset()
+    return frozenset(f"{OF}dtype:{name}" for name in names) if len(names) == 1 and names != {""} else frozenset()

@@ -263,7 +263,7 @@ class Judge:
         if op.kind in {"group", "init"}:
             return False
         everybody = set(range(WORLD))
-        if op.members is not None and all(isinstance(m, list) and everybody <= set(m) for m in op.members):
+        if op.members is not None and all(isinstance(m, list) and everybody == set(m) for m in op.members):
             return False
         if op.members is not None and test.ranks is not None:
             return all(
