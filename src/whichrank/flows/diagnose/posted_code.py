@@ -39,8 +39,6 @@ _SEVERITIES = ("error", "warning")
 
 def posted_faults(items: Iterable[Item]) -> list[PostedFault]:
     """What lint finds in the code of all items, the surest first."""
-    from whichrank.flows.lint.check import lint_texts
-
     texts: dict[str, str] = {}
     left = _MOST_CODE
     for item in items:
@@ -52,6 +50,8 @@ def posted_faults(items: Iterable[Item]) -> list[PostedFault]:
             left -= size
     if not texts:
         return []
+    from whichrank.flows.lint.check import lint_texts
+
     found = [f for f in lint_texts(texts) if f.cause and f.severity in _SEVERITIES and f.subject.code]
     found.sort(key=lambda f: (_SEVERITIES.index(f.severity), -f.confidence))
     return [

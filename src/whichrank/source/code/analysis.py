@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from whichrank.source.code.calling.binding import default_of_field
 from whichrank.source.code.calling.signals import Interrupted
 from whichrank.source.code.evaluating.choices import other_type
+from whichrank.source.code.evaluating.containers import ONE_OF_SEVERAL
 from whichrank.source.code.evaluating.disks import local_options
 from whichrank.source.code.evaluating.expressions import WRAPPERS
 from whichrank.source.code.evaluating.ordering import other_order
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 # Calls are followed this deep; functions below are still read on their own.
 DEEPEST = 25
 MOST_READINGS = 3
-HANDED_ON = WRAPPERS | {"fsdp2", "metric", "accelerator", "group"}
+HANDED_ON = WRAPPERS | {"fsdp2", "metric", "accelerator", "group", ONE_OF_SEVERAL}
 """Kinds of things that stay what they are when a function hands them on."""
 Holder: TypeAlias = Function | Class | Module
 

@@ -53,12 +53,17 @@ def tensor(frame: Frame, made: Call) -> Value | None:
         return _from_data(made)
     if made.name in _COUNTS:
         return _counted(frame, made)
-    if made.full in _JOINED and made.args and made.args[0].length:
+    if made.full in _JOINED and made.args and (length := _filtered(made.args[0])):
         tags = frozenset().union(*(value.tags & CARRIED for value in made.args))
-        return Value(union(*(value.taint for value in made.args)), made.args[0].length, tags)
+        return Value(union(*(value.taint for value in made.args)), length, tags)
     if made.name == "chunk":
         return Value(made.receiver.taint, CLEAN, made.receiver.tags & {"wrapped_output"})
     return None
+
+
+def _filtered(value: Value) -> Taint:
+    """Why a list is longer here than elsewhere: what this rank's own data let through."""
+    return frozenset(o for o in value.length if isinstance(o, Origin) and o.kind == "data")
 
 
 def _made(frame: Frame, made: Call) -> Value:

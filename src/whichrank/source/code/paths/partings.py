@@ -40,6 +40,8 @@ from whichrank.source.code.values import UNKNOWN, WORLD, Origin, Value, differs
 _WITHIN_REPLICA = re.compile(
     r"tp|tensor|model_parallel|pp|pipeline|cp|context|sp_|sequence|intra|local|node", re.IGNORECASE
 )
+_LAZY = frozenset({"mark_step"})
+"""Runs what was collected so far: it communicates only where that does, and so only plain cases are told."""
 _LISTING = re.compile(r"scandir|listdir|glob|iterdir")
 """What a job resumes from is read from a list of files: all ranks see the same one."""
 _LEAVING: tuple[Exit, ...] = ("return", "break", "continue", "exit")
@@ -235,10 +237,8 @@ class Judge:
         if not files or any(reason.kind not in {"file", "exception"} for reason in reasons):
             return reasons
         files = [reason for reason in files if direct or not _LISTING.search(reason.what)]
-        node, label = self.function.node, self.function.module.label
-        first, last = (node.lineno, node.end_lineno or node.lineno) if node is not None else (1, 1 << 30)
         near = [*files, *(reason for reason in reasons if reason.kind == "exception")]
-        return reasons if any(r.file == label and first <= r.line <= last for r in near) else []
+        return reasons if self._asked_here(near) else []
 
     def _mixed_up(self, reasons: list[Origin]) -> bool:
         """Reasons of several kinds from several other files: values of many callers were taken together."""
@@ -250,11 +250,18 @@ class Judge:
     def concerned(self, steps: list[Step], test: Value, reasons: list[Origin]) -> list[Step]:
         """Without the operations whose group lies on one side of the condition as a whole."""
         found = [s for s in steps if not far(s) and (not s.key or not self._within(s.op, test, reasons))]
+        if not self._asked_here(reasons):
+            found = [s for s in found if s.op.name not in _LAZY]
         if all(reason.kind == "file" for reason in reasons):
             # All ranks see one file system as a rule, and resume from what they find: only plain cases are told.
             plain = self.analysis.summary(self.function).splits < 2
             return [s for s in found if not (plain and s.via) and not s.op.name.startswith(("load", "set_"))]
         return found
+
+    def _asked_here(self, reasons: list[Origin]) -> bool:
+        node, label = self.function.node, self.function.module.label
+        first, last = (node.lineno, node.end_lineno or node.lineno) if node is not None else (1, 1 << 30)
+        return any(r.file == label and first <= r.line <= last for r in reasons)
 
     def _within(self, op: Op, test: Value, reasons: list[Origin]) -> bool:
         kinds = {reason.kind for reason in reasons}
