@@ -22,7 +22,9 @@ def measure(place: Place) -> dict[str, Any]:
         raise Missing("a recorded tree has no processes to ask")
     everyone = processes.everybody()
     own = {os.getpid(), *ancestors(os.getpid(), everyone)}
-    inodes = listening(place.launch.port)
+    # A launcher that started this check listens for its own job.
+    ours = {name for pid in own for name in _handles(pid) or ()}
+    inodes = listening(place.launch.port) - ours
     orphans, on_gpus, listeners, blind = [], [], [], 0
     for pid, row in everyone.items():
         if pid in own:
