@@ -191,6 +191,31 @@ def test_segments_in_use_by_now_are_kept(tmp_path, monkeypatch):
     assert not segment.exists()
 
 
+def test_a_segment_of_a_process_that_can_not_be_seen_is_kept(monkeypatch):
+    """A job in another container that shares /dev/shm: its processes are not in our table, the kernel knows them."""
+    monkeypatch.setattr(memory, "YOUNG_S", -1.0)
+    segment = Path("/dev/shm") / f"nccl-{os.getpid()}Unseen"
+    segment.write_bytes(b"x" * 4096)
+    hold = f"import mmap; f = open({str(segment)!r}, 'r+b'); m = mmap.mmap(f.fileno(), 4096); f.close(); input()"
+    job = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 20
+        while segment.name in stale(Path("/proc/self")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert segment.name not in stale(Path("/proc/self"))
+        job.communicate(b"\n", timeout=20)
+        assert segment.name in stale(Path("/proc/self"))
+    finally:
+        job.kill()
+        job.wait()
+        segment.unlink()
+
+
+def stale(proc):
+    """As somebody sees it who sees no process at all."""
+    return {found["name"] for found in memory.stale_segments(Path("/dev/shm"), proc)}
+
+
 def test_clean_asks_nobody_without_a_terminal(whichrank):
     done = whichrank("preflight", "--clean")
     assert done.returncode in (0, 1)
