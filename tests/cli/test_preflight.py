@@ -15,9 +15,12 @@ import pytest
 
 from tests.conftest import command_environment
 from tests.preflight import trees
+from whichrank.cli.during import _gate
 from whichrank.evidence import leftovers
 from whichrank.evidence.collectors import processes
 from whichrank.evidence.probes import memory
+from whichrank.flows.preflight import check as flow
+from whichrank.records.inspection import Inspection
 from whichrank.report import _preflight as report
 
 SCHEMA = json.loads((Path(report.__file__).parent / "schemas/preflight.schema.json").read_text())
@@ -103,6 +106,19 @@ def test_run_is_gated(whichrank, tmp_path):
     done = whichrank("run", "--preflight", "--out", tmp_path / "out", "--", sys.executable, "-c", "print('trained')")
     assert done.returncode == 0, done.stderr
     assert "trained" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "ranks"),
+    [("torchrun --nproc-per-node 8 train.py", 8), ("torchrun --nproc_per_node=4 train.py", 4),
+     ("torchrun --nproc_per_node=gpu train.py", None), ("python train.py", None)],
+)  # fmt: skip
+def test_the_gate_knows_what_will_be_started(monkeypatch, command, ranks):
+    asked = []
+    monkeypatch.setattr(flow, "preflight", lambda _engine, wishes: asked.append(wishes) or flow.judge(Inspection()))
+    assert not _gate.refuses(command.split(), print)
+    assert asked[0].launch.ranks_per_host == ranks
+    assert asked[0].quick
 
 
 @pytest.mark.job

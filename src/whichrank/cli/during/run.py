@@ -69,7 +69,7 @@ def command(
     if gate:
         from whichrank.cli.during._gate import refuses
 
-        if refuses(tell):
+        if refuses(command_line, tell):
             ctx.exit(1)
     plan = plan_of(wishes)
     peers = peers_of(wishes, command_line, tell, out)
