@@ -24,6 +24,7 @@ def measure(everyone: HostHelpers, engine: Engine, launch: Launch, token: str, w
         {host: r.result for host, r in served.items() if isinstance(r.result, dict)}, found,
     )  # fmt: skip
     _learn_addresses(peers, launch)
+    _replace_aliases(peers)
     connections.connect(peers, wishes.connect_s)
     datagrams.volleys(peers, thorough=wishes.thorough)
     if wishes.full:
@@ -86,3 +87,16 @@ def _learn_addresses(peers: Peers, launch: Launch) -> None:
         used = used or [i for a, i in own if i.get("name") != "lo"]
         if used and isinstance(used[0].get("mtu"), int):
             peers.mtu[host] = used[0]["mtu"]
+
+
+def _replace_aliases(peers: Peers) -> None:
+    """A name that no host resolves is an alias of ssh or Slurm, which no job uses: the host's address stands for it."""
+    found = peers.found
+    for host in peers.listening:
+        if any(answers.get(host) for answers in found.names.values()) or not found.addresses.get(host):
+            continue
+        reached = str(peers.ports[host].get("reached_at") or "")
+        own = found.addresses[host]
+        peers.name[host] = reached if reached in own else next((a for a in own if ":" not in a), own[0])
+        for answers in found.names.values():
+            answers.pop(host, None)
