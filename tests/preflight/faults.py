@@ -60,6 +60,12 @@ FAULTS = {
     "rejected_port": Planted(
         lambda c: wires.reject_ports(c.host("node5"), "29500"), ("PREF102",), frozenset({"node5"})
     ),
+    "reset_port": Planted(
+        lambda c: wires.reset_ports(c.host("node2"), "30000-65535"), ("PREF102",), frozenset({"node2"})
+    ),
+    "some_high_ports": Planted(
+        lambda c: wires.close_ports(c.host("node7"), "40000-50000"), ("PREF102",), frozenset({"node7"})
+    ),
     "dropped_pair": Planted(
         lambda c: wires.drop(c.network, c.host("node2"), c.host("node6")),
         ("PREF102",),
