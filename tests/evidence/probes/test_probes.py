@@ -204,9 +204,7 @@ def test_the_port_of_the_launcher_that_started_the_check_is_not_taken():
     with socket.create_server(("127.0.0.1", 0)) as own:
         port = own.getsockname()[1]
         assert not PROBES["processes"].measure(Place(launch=Launch(port=port)))["port_taken"]
-    stranger = (
-        "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); input()"
-    )
+    listen = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", listen], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         port = int(other.stdout.readline())
         told = PROBES["processes"].measure(Place(launch=Launch(port=port)))

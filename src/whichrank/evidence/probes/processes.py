@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +71,16 @@ def ancestors(pid: int, everyone: dict[int, processes.Stat]) -> list[int]:
 
 
 def _handles(pid: int) -> set[str] | None:
+    found = set()
     try:
-        return {str(handle.readlink()) for handle in Path(f"/proc/{pid}/fd").iterdir()}
+        for handle in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                found.add(str(handle.readlink()))
     except PermissionError:
         return None
     except OSError:
-        return set()
+        pass
+    return found
 
 
 def listening(port: int) -> set[str]:
