@@ -90,6 +90,12 @@ FAULTS = {
         frozenset({"node5"}),
         also=frozenset({"PREF106"}),
     ),
+    "path_mtu_of_ssh": Planted(
+        lambda c: wires.shrink_path_mtu(c.network, c.host("node2"), 1414),
+        ("PREF105",),
+        frozenset({"node2"}),
+        also=frozenset({"PREF106"}),
+    ),
     "rate_limit": Planted(
         lambda c: wires.limit(c.network, c.host("node6"), "50mbit"), ("PREF106",), frozenset({"node6"})
     ),

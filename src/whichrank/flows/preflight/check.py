@@ -102,6 +102,7 @@ def measure(everyone: HostHelpers, engine: Engine, wishes: Wishes, progress: Pro
     launch = replace(wishes.launch, hosts=len(engine.hosts), load=wishes.full)
     progress("starting", 0, 4)
     hello = everyone.ask_all({"do": "hello"}, _START_S)
+    hello |= everyone.ask({host: {"do": "hello"} for host in everyone.try_again()}, _START_S)
     progress("host checks", 1, 4)
     answers = everyone.ask_all({"do": "probe", "launch": asdict(launch)}, _PROBES_S)
     token = secrets.token_hex(16)
