@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from sys import intern
 
 from whichrank.flows.preflight.peers import ASK_S, Peers
 from whichrank.records.inspection import Attempt
@@ -59,8 +60,8 @@ def _attempts(peers: Peers, targets: Mapping[str, Sequence[Target]], limit_s: fl
     for host, reply in peers.host_helpers.ask(requests, ASK_S + limit_s * batches).items():
         for (other, port, kind), result in zip(targets[host], reply.result or [], strict=False):
             rtt = result.get("rtt_us")
-            told.append(
-                Attempt(host, other, port, kind, str(result.get("outcome")), str(result.get("detail", "")),
-                        str(result.get("address", "")), rtt if isinstance(rtt, int) else None)
-            )  # fmt: skip
+            # A thousand hosts make two million of them, in few different words.
+            outcome, detail, address = (intern(str(result.get(name, ""))) for name in ("outcome", "detail", "address"))
+            rtt_us = rtt if isinstance(rtt, int) else None
+            told.append(Attempt(host, other, port, kind, outcome, detail, address, rtt_us))
     return told
