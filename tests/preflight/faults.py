@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,14 @@ class Planted:
 def _one_way(cluster: Cluster) -> None:
     for other in cluster.names:
         if other != "node4":
-            wires.one_way(cluster.network, cluster.host("node4"), cluster.host(other))
+            _one_way_pair(cluster, "node4", other)
+
+
+def _one_way_pair(cluster: Cluster, sender: str, receiver: str) -> None:
+    """Between hosts that have spoken before: without each other's link address neither direction would work."""
+    meet = f"import socket; socket.create_connection(('{cluster.host(receiver).address}', 22), 5)"
+    cluster.inside(sender, sys.executable, "-S", "-c", meet)
+    wires.one_way(cluster.network, cluster.host(sender), cluster.host(receiver))
 
 
 def _shm(cluster: Cluster) -> None:
@@ -73,7 +81,7 @@ FAULTS = {
     ),
     "one_way": Planted(_one_way, ("PREF103",), frozenset({"node4"}), also=frozenset({"PREF102"})),
     "one_way_pair": Planted(
-        lambda c: wires.one_way(c.network, c.host("node7"), c.host("node1")),
+        lambda c: _one_way_pair(c, "node7", "node1"),
         ("PREF103",),
         link=frozenset({"node7", "node1"}),
         also=frozenset({"PREF102"}),

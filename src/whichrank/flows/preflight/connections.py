@@ -28,8 +28,9 @@ def connect(peers: Peers, limit_s: float) -> None:
     # A connection that got no answer is tried once more: a lost packet is not a closed port.
     failed = {(a.a, a.b, a.port) for a in first if a.outcome not in _DEFINITE}
     again = {host: [t for t in own if (host, *t[:2]) in failed] for host, own in targets.items()}
-    later = {(a.a, a.b, a.port): a for a in _attempts(peers, {h: own for h, own in again.items() if own}, limit_s)}
-    peers.found.attempts += [later.get((a.a, a.b, a.port), a) for a in first]
+    later = _attempts(peers, {h: own for h, own in again.items() if own}, limit_s)
+    connected = {(a.a, a.b, a.port): a for a in later if a.outcome == "connected"}
+    peers.found.attempts += [connected.get((a.a, a.b, a.port), a) for a in first]
     for attempt in peers.found.attempts:
         if attempt.address:
             peers.reach[attempt.a, attempt.b] = attempt.address

@@ -25,8 +25,9 @@ def measure(everyone: HostHelpers, engine: Engine, launch: Launch, token: str, w
     )  # fmt: skip
     _learn_addresses(peers, launch)
     _replace_aliases(peers)
-    connections.connect(peers, wishes.connect_s)
+    # Datagrams first: where only one direction works, neighbours soon forget each other's link address, and both end.
     datagrams.volleys(peers, thorough=wishes.thorough)
+    connections.connect(peers, wishes.connect_s)
     if wishes.full:
         throughput.rates(peers, thorough=wishes.thorough, iperf=wishes.iperf)
         _rdma(peers, thorough=wishes.thorough)

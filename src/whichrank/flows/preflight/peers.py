@@ -53,7 +53,8 @@ class Peers:
 
     def way(self, a: str, b: str) -> str | None:
         """The address of b for a: the one it really has, so that a wrong name is not also called a bad link."""
-        address = self.reach.get((a, b), "")
+        resolved = (x for x in self.found.names.get(a, {}).get(b, []) if ":" not in x)
+        address = self.reach.get((a, b)) or next(resolved, "")
         own = self.found.addresses.get(b, [])
         if own and address not in own:
             agreed = [x for answers in self.found.names.values() for x in answers.get(b, [])]
