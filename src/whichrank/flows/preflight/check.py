@@ -203,13 +203,14 @@ def judge(inspection: Inspection) -> Preflight:
     checks: dict[str, list[HostCheck]] = {}
     states: dict[str, set[str]] = {}
     missing: dict[str, str] = {}
+    launch = replace(inspection.launch, hosts=1) if _one_machine(inspection) else inspection.launch
     for host in inspection.hosts:
         own = checks.setdefault(host.host, [])
         if host.unreached and not host.results:
             own.append(HostCheck("reach", "PREF101", "unhealthy", None, host.unreached))
             continue
         for rule in rules_below("preflight_host"):
-            check = _ask(rule, host, inspection.launch)
+            check = _ask(rule, host, launch)
             if check is None:
                 missing.setdefault(rule.CODE, host.missing(rule.PROBE) if host.absent(rule.PROBE) else NOTHING_TO_CHECK)
                 continue
@@ -230,6 +231,13 @@ def judge(inspection: Inspection) -> Preflight:
         tuple(sorted(skipped, key=lambda s: s.code)),
     )  # fmt: skip
     return Preflight(checks, link_states.states(inspection), findings, _exclude(findings), coverage, inspection)
+
+
+def _one_machine(inspection: Inspection) -> bool:
+    """Whether all hosts are parts of one machine that share its name, such as bare network namespaces."""
+    told = [host.values("names") for host in inspection.reached()]
+    machines = {(values.get("hostname"), values.get("boot_id")) for values in told if values}
+    return len(told) > 1 and all(told) and len(machines) == 1 and all(next(iter(machines)))
 
 
 def _ask(rule: ModuleType, host: HostProbes, launch: Launch) -> Check | None:
