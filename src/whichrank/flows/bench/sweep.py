@@ -234,8 +234,8 @@ def _rematch(race: _Race, finalists: Sequence[int], results: dict[int, list[floa
 
 
 def _speed(runs: Sequence[float]) -> float:
-    """Of several runs: the mean of the upper three quarters. What disturbs a run makes it slower, never faster."""
-    upper = sorted(runs)[len(runs) // 4 :]
+    """Of several runs: the mean of the upper half. What disturbs a run makes it slower, never faster."""
+    upper = sorted(runs)[len(runs) // 2 :]
     return sum(upper) / len(upper) if upper else 0.0
 
 
