@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
+from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whichrank.report._environment import findings_document
@@ -39,6 +40,7 @@ class Told(Protocol):
     def coverage(self) -> Coverage: ...
 
 
+_FEW = 8
 _FIELDS = (
     "collective",
     "bytes",
@@ -97,9 +99,21 @@ def text(told: Told) -> Iterator[str]:
         )
     for name, why in run.failures.items():
         yield f"{name}: not measured: {safe(why)}\n"
+    yield from _work(run.stragglers)
     if run.results:
         yield "algbw and busbw in GB/s (10^9 bytes), as nccl-tests defines them; noise: quartiles apart"
         yield "; change: of the time, against the earlier run.\n" if before else ".\n"
+
+
+def _work(stragglers: Mapping[str, Sequence[Sequence[float]]]) -> Iterator[str]:
+    """Of each kind of work what every rank took; of many ranks the slowest."""
+    for kind, ranks in stragglers.items():
+        took = {rank: 1000 * median(rounds) for rank, rounds in enumerate(ranks) if rounds}
+        if not took:
+            continue
+        shown = took if len(took) <= _FEW else dict(sorted(took.items(), key=lambda one: -one[1])[:3])
+        each = ", ".join(f"rank {rank} {ms:.2f} ms" for rank, ms in shown.items())
+        yield f"{kind}: median {median(took.values()):.2f} ms; {'' if shown is took else 'slowest: '}{each}\n"
 
 
 def _gb(value: float | None) -> str:
