@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import median
 from typing import Any
 
 from whichrank.fleet.pairing import Pair, in_rounds, settle
 from whichrank.flows.preflight.datagrams import has_hole
 from whichrank.flows.preflight.peers import ASK_S, Peers
 from whichrank.model.preflight import Blame
-from whichrank.records.inspection import Rate
+from whichrank.records.inspection import Rate, usual_gbits
 
 _SECONDS = 0.5
 _SLOW, _CLEARLY = 0.5, 0.2
-"""Below this share of the median a pair is slow; below the second one no busy moment explains it."""
+"""Below this share of what is usual a pair is slow; below the second one no busy moment explains it."""
 _ALONE, _TURNS = 4, 3
 """How many slow pairs are measured again alone, and how often at most."""
 
@@ -35,12 +34,12 @@ def rates(peers: Peers, *, thorough: bool, iperf: bool) -> None:
         there = _one_way(peers, usable, number, iperf=iperf)
         back = _one_way(peers, [p[::-1] for p in usable], number, iperf=iperf)
         found.rates += [*there, *back]
-        usual = median([r.gbits for r in found.rates if r.gbits is not None] or [0.0])
+        usual = usual_gbits(found.rates)
         both = {p: [r for r in (*there, *back) if {r.a, r.b} == set(p)] for p in usable}
         told = {p: [r.gbits for r in own if r.gbits is not None] for p, own in both.items()}
         return {p: min(own) >= _SLOW * usual for p, own in told.items() if own}
 
-    # The median is known only at the end: then all pairs are judged by the same.
+    # What is usual is known only at the end: then all pairs are judged by the same.
     rounds = in_rounds(hosts, test, thorough=thorough)
     blame = settle(hosts, judged(found.rates), rounds)
     suspects = _suspects(blame, judged(found.rates))
@@ -91,8 +90,8 @@ def _lowest(rates: Sequence[Rate]) -> float:
 
 
 def judged(rates: Sequence[Rate]) -> dict[Pair, list[bool]]:
-    """Every measurement of every pair against the median of all."""
-    usual = median([r.gbits for r in rates if r.gbits is not None] or [0.0])
+    """Every measurement of every pair against what is usual."""
+    usual = usual_gbits(rates)
     tests: dict[tuple[Pair, int], list[bool]] = {}
     for rate in rates:
         pair = (min(rate.a, rate.b), max(rate.a, rate.b))
