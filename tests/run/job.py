@@ -70,7 +70,14 @@ def beat(group):
     threading.Thread(target=forever, daemon=True).start()
 
 
+def note_the_moment():
+    """For whoever measures how long the hang goes unnoticed."""
+    if RANK == CULPRIT and "HANG_MOMENT" in os.environ:
+        Path(os.environ["HANG_MOMENT"]).write_text(str(time.time()))
+
+
 def fault(what, some):
+    note_the_moment()
     if what == "skip":
         evaluate(some)
     if RANK != CULPRIT:

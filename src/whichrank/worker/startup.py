@@ -205,7 +205,7 @@ class Watch:
         self.write_stacks(token)
         self.dump(token, frames=False)
         if kind == "full" and (self.aside is None or not self.aside.is_alive()):
-            # The first look-up of frames takes seconds, without the interpreter's lock: the beat goes on meanwhile.
+            # A look-up of many frames takes a while, without the interpreter's lock: the beat goes on meanwhile.
             self.aside = threading.Thread(target=self.dump_frames, args=(token,), name="whichrank-frames", daemon=True)
             self.aside.start()
 
@@ -225,6 +225,7 @@ class Watch:
 
     def dump(self, token: str, *, frames: bool) -> None:
         """The flight recorders of this process; nothing where torch has none or no group was made."""
+        from whichrank.worker.recorder_frames import without_compiler
         from whichrank.worker.standing import BINDING, RECORDERS
 
         binding = sys.modules.get(BINDING)
@@ -235,7 +236,8 @@ class Watch:
             if taken is None:
                 continue
             began_ns = time.time_ns()
-            data = taken(True, frames, False)
+            with without_compiler():
+                data = taken(True, frames, False)
             draft = f"{self.folder}/{self.name}.{token}.part"
             with open(draft, "wb") as stream:  # noqa: PTH123
                 stream.write(data)

@@ -156,6 +156,8 @@ class RunRecord:
         from whichrank.report import load
 
         self.open_bundle()
+        if self.alarms:
+            self.alarms[-1]["evidence"] = now()
         self.diagnosis = diagnose([self.case_folder()], jobs=1, views=True)
         for name, file in REPORTS:
             self.journal.write(file, "".join(load(name).render(self.diagnosis)))
