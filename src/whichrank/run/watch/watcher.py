@@ -68,6 +68,8 @@ class Watcher:
     """When it was first seen that the job was asked to end."""
     _resumed: float | None = None
     """When what had been confirmed as a hang went on."""
+    _to_end: bool = False
+    """A hang was reported, and the job is ended when it has lasted long enough."""
     _stood: dict[int, int] = field(default_factory=dict)
     """How far each rank was when the hang was confirmed."""
     _blind: set[int] = field(default_factory=set)
@@ -186,6 +188,8 @@ class Watcher:
         self.slow(now_s, ranks)
         if level != before:
             self.turn(before, level)
+        elif self._to_end and level == "confirmed" and self.record.alarm.sure:
+            self.enforce()
         elif self._resumed is not None and now_s - self._resumed > RESUMED_S and self._goes_on(ranks):
             self.resume()
 
@@ -234,7 +238,7 @@ class Watcher:
                 self.record.alarms[-1]["withdrawn"] = now()
                 self.record.save("running")
             elif before == "confirmed":
-                self._resumed = time.monotonic()
+                self._resumed, self._to_end = time.monotonic(), False
         except OSError as error:
             self.record.journal.complain(f"can't keep the evidence ({error}); the job goes on")
 
@@ -302,7 +306,8 @@ class Watcher:
         self.tell(f"the job makes no progress: {self.record.alarm.why}; taking the evidence")
         self._judge_after(lambda: self.take(ANSWER_S, pauses=True, gdb=self.gdb))
         self.confirmed()
-        if self.policy == "end":
+        self._to_end = self.policy == "end"
+        if self._to_end and self.record.alarm.sure:
             self.enforce()
 
     def _judge_after(self, taking: Callable[[], None]) -> None:
@@ -315,6 +320,7 @@ class Watcher:
             self.tell(f"can't say what is wrong ({why}); the evidence is in {self.record.out}")
 
     def enforce(self) -> None:
+        self._to_end = False
         self.scope.ask("end")
         self.tell("ending the job, as asked by --policy end")
         self.end_job()
