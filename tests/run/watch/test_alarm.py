@@ -262,7 +262,8 @@ def loops(number: int, since: float):
 
 
 def sleeps(number: int, **more):
-    return [*waiters(ranks=[r for r in range(4) if r != number]), replace(away(number, 300), **{"asleep": True, **more})]
+    seen = replace(away(number, 300), **{"asleep": True, **more})
+    return [*waiters(ranks=[r for r in range(4) if r != number]), seen]
 
 
 def test_a_rank_in_one_sleep_is_reported_soon_and_the_job_not_ended_for_it_yet():
