@@ -15,7 +15,6 @@ a later call makes the runs that are missing, so that 20 of each (an hour on two
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import platform
@@ -33,8 +32,11 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-JOB = ROOT / "tests" / "run" / "job.py"
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+
+from benchmarks import _watched  # noqa: E402
+
+JOB = _watched.ROOT / "tests" / "run" / "job.py"
 MEDIAN_S, WORST_S = 10.0, 20.0
 EACH = 1
 CULPRIT = 2
@@ -49,13 +51,6 @@ KINDS = {
     "spin": {"rank-stuck-in-user-code"},
 }
 """A kind of hang, and the causes that are right for it."""
-# The same call as the command's own, for a machine without click and rich.
-PLAIN = """
-import sys
-from pathlib import Path
-from whichrank.run.watch.session import Wish, run
-sys.exit(run(sys.argv[2:], Path(sys.argv[1]), Wish(policy="end"), tell=lambda line: print(line, file=sys.stderr)) & 255)
-"""
 
 
 @dataclass(frozen=True)
@@ -94,15 +89,11 @@ class Run:
 
 def one(kind: str, folder: Path) -> Run:
     """Start a job, wait until it hangs, was judged and has ended."""
-    unwanted = ("TORCH_", "NCCL_", "GLOO_")
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-    source = os.pathsep.join([str(ROOT / "src"), *filter(None, [environ.get("PYTHONPATH")])])
     job = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "4", "--master_port", str(free_port())]
     with (folder.parent / f"{folder.name}.log").open("wb") as log:
         watched = subprocess.Popen(
-            [*watch(folder), *job, str(JOB), kind],
-            env={**environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", "HANG_MOMENT": str(moment(folder))},
-            stdout=log, stderr=log,
+            [*_watched.command(folder, "end"), *job, str(JOB), kind],
+            env=_watched.environment(HANG_MOMENT=str(moment(folder))), stdout=log, stderr=log,
         )  # fmt: skip
         try:
             watched.wait(LIMIT_S)
@@ -115,12 +106,6 @@ def one(kind: str, folder: Path) -> Run:
 def moment(folder: Path) -> Path:
     """Where the job says when it began to hang."""
     return folder.parent / f"{folder.name}.moment"
-
-
-def watch(folder: Path) -> list[str]:
-    if importlib.util.find_spec("click") is None:
-        return [sys.executable, "-c", PLAIN, str(folder)]
-    return [sys.executable, "-m", "whichrank", "run", "--no-history", "--out", str(folder), "--policy", "end", "--"]
 
 
 def free_port() -> int:

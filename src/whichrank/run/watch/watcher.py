@@ -264,7 +264,10 @@ class Watcher:
         self.record.note_alarm("suspect", self.record.alarm.why)
         self.take(FIRST_LOOK_S)
         self.record.save("suspect")
-        load_rules()  # while the second look is due
+        # While the second look is due: what a first verdict imports and reads takes a second and more.
+        load_rules()
+        if self.scope.judges:
+            self.record.rehearse_verdict()
 
     def take(self, patience_s: float, *, pauses: bool = False, gdb: bool = False) -> None:
         """Capture all ranks while they live."""
