@@ -122,6 +122,8 @@ def free_port() -> int:
 
 
 def read(kind: str, folder: Path) -> Run:
+    if not (folder / "run.json").exists():
+        return Run(kind, "the job was not watched", [])
     state = json.loads((folder / "run.json").read_text())
     alarms = {alarm["level"]: alarm for alarm in state["alarms"]}
     told = folder / "verdict.json"
