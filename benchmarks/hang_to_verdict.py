@@ -18,7 +18,6 @@ import argparse
 import json
 import os
 import platform
-import signal
 import socket
 import statistics
 import subprocess
@@ -41,7 +40,7 @@ MEDIAN_S, WORST_S = 10.0, 20.0
 EACH = 1
 CULPRIT = 2
 LIMIT_S = 150.0
-"""For a job with its hang and its end."""
+"""For a job and its verdict."""
 KINDS = {
     "stuck": {"rank-stuck-in-user-code", "rank-stuck-in-data-loading"},
     "stop": {"rank-frozen"},
@@ -88,19 +87,28 @@ class Run:
 
 
 def one(kind: str, folder: Path) -> Run:
-    """Start a job, wait until it hangs, was judged and has ended."""
+    """Start a job, wait until it hangs and was judged, and end it."""
     job = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "4", "--master_port", str(free_port())]
     with (folder.parent / f"{folder.name}.log").open("wb") as log:
         watched = subprocess.Popen(
-            [*_watched.command(folder, "end"), *job, str(JOB), kind],
+            [*_watched.command(folder), *job, str(JOB), kind],
             env=_watched.environment(HANG_MOMENT=str(moment(folder))), stdout=log, stderr=log,
         )  # fmt: skip
         try:
-            watched.wait(LIMIT_S)
-        except subprocess.TimeoutExpired:
-            watched.send_signal(signal.SIGTERM)
-            watched.wait(60)
+            deadline = time.monotonic() + LIMIT_S
+            while watched.poll() is None and not judged(folder) and time.monotonic() < deadline:
+                time.sleep(0.5)
+        finally:
+            _watched.end(watched)
     return read(kind, folder)
+
+
+def judged(folder: Path) -> bool:
+    try:
+        alarms = json.loads((folder / "run.json").read_text())["alarms"]
+    except (OSError, ValueError):
+        return False
+    return any("verdict" in alarm for alarm in alarms)
 
 
 def moment(folder: Path) -> Path:
