@@ -47,12 +47,14 @@ class Standing:
 
     def __init__(self) -> None:
         self.groups: dict[str, _Group] = {}
+        self.used: set[str] = set()
+        """The recorders that count something; a GPU process has two."""
 
     def pending(self) -> bool:
         """Whether something was issued and is not complete; cheaper than a look, and nothing is remembered."""
         for function, _ in RECORDERS:
             status = getattr(sys.modules.get(BINDING), f"{function}_json", None)
-            if status is None or not self.groups:
+            if status is None or function not in self.used:
                 continue
             for name, each in json.loads(status(includeCollectives=False)).get("pg_status", {}).items():
                 known = self.groups.get(f"{function} {name}")
@@ -73,6 +75,7 @@ class Standing:
             if status is None:
                 continue
             for name, each in json.loads(status(includeCollectives=False)).get("pg_status", {}).items():
+                self.used.add(function)
                 group = self.groups.setdefault(f"{function} {name}", _Group())
                 group.count(int(each["last_enqueued_collective"]), int(each["last_completed_collective"]), now_ns)
                 stands_still = now_ns - group.since_ns > SETTLE_NS
