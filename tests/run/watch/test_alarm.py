@@ -359,3 +359,13 @@ def test_a_debugger_has_time():
     assert play(alarm, 20, 120, lambda _t: [*waiters(ranks=(0, 1, 3)), stopped]) == {}
     assert play(alarm, 140, 5, lambda t: [rank(r, int(t * 20)) for r in range(4)]) == {}
     assert play(alarm, 145, 120, lambda _t: sleeps(2, work="debugger")) == {}
+
+
+@pytest.mark.parametrize(("more", "soon"), [({"busy": True}, True), ({"asleep": True}, True), ({}, False)])
+def test_a_held_interpreter_is_reported_soon(more, soon):
+    """One that waits for a disk or a device may be answered yet."""
+    alarm = Alarm()
+    steady(alarm)
+    held = replace(away(2, 300), beating=False, **more)
+    levels = play(alarm, 20, 11, lambda _t: [*waiters(ranks=(0, 1, 3)), held])
+    assert ("confirmed" in levels) == soon

@@ -349,7 +349,9 @@ def _others_wait(away: tuple[RankState, ...]) -> Silence:
     held = [seen.rank for seen in away if not seen.beating]
     if held:
         why = f"the interpreter of {_named(held)} does not run while others wait"
-        soon = None if working or leads else SOON_HELD_S / _share(away)
+        # One that waits for a disk with the lock held may be answered yet.
+        known = all(seen.busy or seen.asleep for seen in away if not seen.beating)
+        soon = SOON_HELD_S / _share(away) if known and not working and not leads else None
         return Silence("held", LONG_WORK_S if working else GIL_S / _share(away), why, away, soon)
     busy = [seen for seen in away if seen.busy is not False]
     if not busy:
