@@ -30,9 +30,9 @@ class _Refuses:
 def without_compiler() -> Iterator[None]:
     """The calling thread can't import the compiler in here; other threads can, and one that was imported stays."""
     refuses = _Refuses()
-    sys.meta_path.insert(0, refuses)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, refuses)
     try:
         yield
     finally:
         with suppress(ValueError):  # the job has put other finders there meanwhile
-            sys.meta_path.remove(refuses)  # type: ignore[arg-type]
+            sys.meta_path.remove(refuses)

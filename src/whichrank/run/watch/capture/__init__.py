@@ -59,9 +59,10 @@ def capture(
     asked = ask(job_processes, [m for m in living if not m.stopped and not m.blind], "full", token)
     asked_ns = time.time_ns() - 50_000_000  # times of files are coarser than the clock
     rung = ring_torch(places, living)
-    spied = spy_on_all([m.words.pid for m in living]) if not asked else {}
+    # Whose interpreter is held does not answer: it is looked at from outside at once.
+    spied = spy_on_all([m.words.pid for m in living if not asked or m.holds_gil])
     questions = Questions(ranks)
-    native = begin_native(living) if pauses else []
+    native = begin_native(living, spied) if pauses else []
     for member in living:
         step(bundle, "process state", host_view, bundle, member, rank=member.rank)
     bundle.add("host/processes.txt", processes.table(m.words.pid for m in living).encode(), "processes")

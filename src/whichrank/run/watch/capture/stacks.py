@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -75,16 +76,28 @@ def stacks_of(
         bundle.lacks("stacks", f"{'the process is stopped; ' if member.stopped else 'it did not answer; '}{why}", rank)
 
 
-def begin_native(members: Sequence[Member]) -> list[tuple[Member, Aside[tuple[bytes, str]]]]:
+def begin_native(
+    members: Sequence[Member], before: Mapping[int, Aside[tuple[bytes, str]]]
+) -> list[tuple[Member, Aside[tuple[bytes, str]]]]:
     """Begin to read the C frames of ranks that others wait for: those who wait all show the same."""
     meant = [m for m in members if not m.stopped and (not m.words.waiting or m.holds_gil)]
-    spies = spy_on_all([m.words.pid for m in meant], tools.native_stack, time.monotonic() + NATIVE_S)
+
+    def look(pid: int) -> tuple[bytes, str]:
+        if pid in before:
+            with suppress(Exception):  # told by the one who asked for it
+                before[pid].result(SPIED_S)
+        return tools.native_stack(pid)
+
+    spies = spy_on_all([m.words.pid for m in meant], look, time.monotonic() + NATIVE_S)
     return [(member, spies[member.words.pid]) for member in meant]
 
 
 def keep_native(bundle: Bundle, member: Member, spy: Aside[tuple[bytes, str]]) -> None:
     with_c, why = spy.result(SPIED_S)
     _keep(bundle, member, "native", with_c, why)
+    path = f"stacks/rank_{member.rank}.txt"
+    if with_c and not (bundle.folder / path).exists():
+        bundle.add(path, with_c, "stacks", rank=member.rank, pid=member.words.pid, note="py-spy --native")
 
 
 def debugged_stacks(bundle: Bundle, members: Sequence[Member]) -> None:
