@@ -296,7 +296,7 @@ def _now(diagnosis: Diagnosis) -> Iterator[str]:
         if verdict.cause == "unknown":
             yield "Find the rank that failed first: the errors of the others follow from it."
         else:
-            who = f"rank {ranges(verdict.culprits.ranks)}" if verdict.culprits.ranks else "the proof above"
+            who = f"rank {ranges(verdict.culprits.ranks)}" if verdict.culprits.ranks else "the proof"
             yield f"Look at {who} only: the errors of the other ranks follow from it."
     elif verdict.category == "slow":
         yield "The job goes on; nothing has to be stopped to act on this."

@@ -13,10 +13,11 @@ from tests import standin
 from tests.conftest import ROOT
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative
-from whichrank.model.verdict import RankInfo, Wait
+from whichrank.model.findings import Alternative, Subject
+from whichrank.model.verdict import Position, RankInfo, Wait
 from whichrank.model.views import Slice, StackNode, Track
 from whichrank.report.html import diagnosis as html
+from whichrank.report.html.ranks_over_time import kinds
 
 webdriver = pytest.importorskip("selenium.webdriver")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -122,6 +123,74 @@ def test_hostile_words_are_text(browser, tmp_path):
     assert "<script>document.title='owned'</script>" in seen
     whole = path.read_text(encoding="utf-8")
     assert not any(sign in whole for sign in "\x00\x1b\u202e\u2066\U000e0041")
+
+
+def test_a_hostile_log_is_text(browser, tmp_path):
+    """From the file to the page: HTML, scripts, control characters and lines of 10 MB."""
+    (tmp_path / "logs").mkdir()
+    lines = [
+        "start " + HOSTILE,
+        "[rank0]: " + "<b>A</b>" * 1_250_000,
+        "[rank1]: Traceback (most recent call last):",
+        '[rank1]:   File "/srv/<b>/train.py", line 7, in <script>alert(1)',
+        f"[rank1]: ValueError: {HOSTILE.strip()}",
+        "[rank1]: ValueError: " + "<i>" * 3_400_000,
+    ]
+    (tmp_path / "logs" / "<script>alert(2)<.log").write_text("\n".join(lines), encoding="utf-8")
+    told = diagnose([tmp_path / "logs"], views=True)
+    assert told.verdict.culprits.ranks == (1,)
+    path = shown(browser, told, tmp_path)
+    assert path.stat().st_size < 200_000
+    assert browser.title.startswith("CRASH")
+    assert browser.execute_script("return document.images.length + document.querySelectorAll('b i, h1 *').length") == 0
+    assert "<script>document.title='owned'</script>" in browser.execute_script("return document.body.innerText")
+    quoted = browser.execute_script("return [...document.querySelectorAll('pre')].map((each) => each.textContent)")
+    assert any("Traceback (most recent call last)" in text for text in quoted), "a zero byte does not hide the context"
+
+
+@pytest.mark.parametrize("width", [360, 390])
+def test_a_phone_needs_no_sideways_scrolling(browser, tmp_path, width):
+    shown(browser, diagnose([ROOT / "examples" / "skipped_collective"], views=True), tmp_path, width, 740)
+    wide = (
+        "return [...document.querySelectorAll('.scroll')].filter((each) => each.scrollWidth > each.clientWidth).length"
+    )
+    assert browser.execute_script(wide) == 0
+    assert bottom(browser, ".facts") < 740
+
+
+def test_a_tap_says_what_a_hover_says(browser, tmp_path):
+    shown(browser, diagnose([ROOT / "examples" / "skipped_collective"], views=True), tmp_path, 360, 740)
+    browser.execute_script("document.querySelector('canvas').scrollIntoView({block: 'center'})")
+    box = "return (({x, y}) => [x, y])(document.querySelector('canvas').getBoundingClientRect())"
+    x, y = browser.execute_script(box)
+    place = [{"x": x + 250, "y": y + 40}]
+    browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": place})
+    browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    tip = "const tip = document.querySelector('.tip'); return tip.hidden ? '' : tip.textContent"
+    assert browser.execute_script(tip).startswith("rank 0: ")
+    edge = browser.execute_script("return document.querySelector('.tip').getBoundingClientRect().right")
+    assert edge <= 360
+
+
+def test_where_a_rank_is_and_the_line_it_is_about(browser, tmp_path):
+    """Rank 2 waits at line 30 since it skipped line 25."""
+    shown(browser, diagnose([ROOT / "examples" / "skipped_collective"], views=True), tmp_path)
+    who = browser.execute_script("return document.querySelector('.facts .card').innerText")
+    assert "at train.py:30 in train_step" in who
+    assert "code: train.py:25 in sync_grads" in who
+
+
+def test_ranks_whose_waits_are_not_listed_wait_like_the_others():
+    told = standin.hang()
+    at = Position("g", 7, "all_reduce")
+    ranks = tuple(
+        RankInfo(rank, state="stuck" if rank == 5 else "waiting", at=None if rank == 5 else at) for rank in range(9)
+    )
+    waits = tuple(Wait(rank, "g", 7, "all_reduce", (5,)) for rank in range(4))
+    told = replace(told, ranks=ranks, waits=waits, verdict=replace(told.verdict, culprits=Subject(ranks=(5,))))
+    assert [(kind.ranks, kind.waits_for) for kind in kinds(told)] == [((5,), ""), ((0, 1, 2, 3, 4, 6, 7, 8), "rank 5")]
+    torn = (*waits, Wait(6, "g", 7, "all_reduce", (1,)))  # two parties: nobody knows to which the rest belongs
+    assert ((4, 7, 8), "") in [(kind.ranks, kind.waits_for) for kind in kinds(replace(told, waits=torn))]
 
 
 def large(world: int = 16_384):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from whichrank.model.verdict import Diagnosis, RankInfo, Wait
+from whichrank.model.verdict import Diagnosis, Position, RankInfo, Wait
 from whichrank.model.views import Slice, Track
 from whichrank.report._words import counted, listed, ranges, shortened
 from whichrank.report.html.rank_map import Row, State
@@ -47,7 +47,7 @@ def rows(diagnosis: Diagnosis) -> list[Row]:
         return []
     begin, last = min(times), max(times)
     edge = last + max((last - begin) // 5, 1_000)
-    waits = {wait.rank: wait for wait in diagnosis.waits}
+    waits = _waits(diagnosis)
     known = {info.rank: info for info in diagnosis.ranks}
     return [_row(track, diagnosis, waits, colour, (begin, edge), known) for track in diagnosis.tracks[:MOST_ROWS]]
 
@@ -103,6 +103,24 @@ def _points(slices: Sequence[Slice], colour: dict[str, int], begin: int, edge: i
             yield max(one.end_ns, start) - begin, BETWEEN, f"between collectives, after {one.op} {one.seq}"
 
 
+def _waits(diagnosis: Diagnosis) -> dict[int, Wait]:
+    """The first wait of every rank. A diagnosis lists them for some thousand ranks only: who stands in the same
+    operation as those waits for the same ranks, as far as all that are listed agree."""
+    listed = {wait.rank: wait for wait in reversed(diagnosis.waits)}
+    alike: dict[Position, Wait | None] = {}
+    for wait in listed.values():
+        place = Position(wait.group, wait.seq, wait.op)
+        same = alike.setdefault(place, wait)
+        if same is not None and same.waits_for != wait.waits_for:
+            alike[place] = None
+    for info in diagnosis.ranks:
+        if info.rank not in listed and info.state == "waiting" and info.at is not None:
+            same = alike.get(info.at)
+            if same is not None and info.rank not in same.waits_for:
+                listed[info.rank] = same
+    return listed
+
+
 def _ranks(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {ranges(ranks, 6)}"
 
@@ -128,7 +146,7 @@ class Kind:
 def kinds(diagnosis: Diagnosis) -> list[Kind]:
     """Who stands where: the named ranks first, then the largest groups."""
     names = {group.id: group.desc or group.name for group in diagnosis.groups}
-    waits: dict[int, Wait] = {wait.rank: wait for wait in reversed(diagnosis.waits)}
+    waits = _waits(diagnosis)
     who = {*diagnosis.verdict.culprits.ranks, *diagnosis.verdict.culprits.candidates}
     together: dict[tuple[str, str, str, bool], list[RankInfo]] = {}
     for info in diagnosis.ranks:
