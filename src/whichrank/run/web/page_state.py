@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from whichrank.run.watch.capture.files import document, tail
+from whichrank.run.watch.capture.files import document
 from whichrank.run.watch.rank_table import Row
 from whichrank.run.watch.samples import NAME
 
@@ -24,12 +24,50 @@ _LETTERS = {
 
 
 @dataclass(slots=True)
+class LastSamples:
+    """The last line of the history of each rank: memory and GPU. Only what was added since the last look is read."""
+
+    path: Path
+    _read_to: int = 0
+    _last: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def newest(self) -> dict[int, dict[str, Any]]:
+        try:
+            with self.path.open("rb") as stream:
+                size = stream.seek(0, 2)
+                if size < self._read_to:  # another attempt began it anew
+                    self._read_to, self._last = 0, {}
+                begin = stream.seek(max(self._read_to, size - HISTORY))
+                data = stream.read(HISTORY)
+        except OSError:
+            return self._last
+        lines, _, half = data.rpartition(b"\n")
+        self._read_to = begin + len(data) - len(half)
+        for line in lines.splitlines():
+            self._note(line)
+        return self._last
+
+    def _note(self, line: bytes) -> None:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            return
+        if isinstance(row, dict) and isinstance(row.get("rank"), int):
+            before = self._last.get(row["rank"], {}).get("gpu")
+            self._last[row["rank"]] = {**row, "gpu": row["gpu"] if isinstance(row.get("gpu"), dict) else before}
+
+
+@dataclass(slots=True)
 class State:
     """Keeps what was read from files until they change."""
 
     out: Path
     job: str = ""
     _seen: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    _samples: LastSamples = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._samples = LastSamples(self.out / NAME)
 
     def document(self, rows: Sequence[Row], hosts: dict[int, str] | None = None, now: str = "") -> str:
         """One line of JSON; `now` is the state of the job where the caller knows better than run.json."""
@@ -62,7 +100,7 @@ class State:
 
     def _rows(self, rows: Sequence[Row], hosts: dict[int, str]) -> list[list[Any]]:
         shown = rows if len(rows) <= MOST_ROWS else sorted(rows, key=lambda row: (-row.late_s, row.rank))[:MOST_ROWS]
-        samples = self._samples()
+        samples = self._samples.newest()
         found = []
         for row in sorted(shown, key=lambda row: (not row.late_s, row.rank)):
             sample = samples.get(row.rank, {})
@@ -76,22 +114,9 @@ class State:
             ])  # fmt: skip
         return found
 
-    def _samples(self) -> dict[int, dict[str, Any]]:
-        """The last line of the history of each rank: memory and GPU."""
-
-        def read(path: Path) -> dict[int, dict[str, Any]]:
-            found: dict[int, dict[str, Any]] = {}
-            for line in tail(path, HISTORY).splitlines():
-                try:
-                    row = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(row, dict) and isinstance(row.get("rank"), int):
-                    before = found.get(row["rank"], {}).get("gpu")
-                    found[row["rank"]] = {**row, "gpu": row["gpu"] if isinstance(row.get("gpu"), dict) else before}
-            return found
-
-        return dict(self._kept(NAME, read) or {})
+    @property
+    def ended(self) -> bool:
+        return self._read("run.json").get("state") == "ended"
 
     def _verdict(self) -> dict[str, Any] | None:
         said = self._read("verdict.json")
