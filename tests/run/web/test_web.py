@@ -194,6 +194,17 @@ def test_of_many_ranks_the_late_ones_are_shown(tmp_path: Path) -> None:
     assert said["tiles"][9000] == "l"
 
 
+def test_the_job_has_the_name_of_its_script(tmp_path: Path) -> None:
+    assert json.loads(State(tmp_path).document(rows(1)))["job"] == tmp_path.name
+    (tmp_path / "conditions.json").write_text('{"command": ["torchrun", "--nproc_per_node=4", "/srv/train.py"]}')
+    assert json.loads(State(tmp_path).document(rows(1)))["job"] == "train.py"
+
+
+def test_a_rank_that_nothing_is_heard_of_keeps_its_tile(tmp_path: Path) -> None:
+    said = json.loads(State(tmp_path).document([row for row in rows(8, 5) if row.rank not in (2, 3)]))
+    assert (said["seen"], said["tiles"], said["first"]) == (6, "wwuuwlww", 0)
+
+
 def test_memory_and_gpu_are_those_of_the_last_sample(tmp_path: Path) -> None:
     """The history is read on from where the last look ended, half a line is waited for, and a new file begins anew."""
     file, samples = tmp_path / "history.jsonl", LastSamples(tmp_path / "history.jsonl")

@@ -10,13 +10,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from whichrank.evidence.collectors import conditions
+from whichrank.run.monitoring.monitors import job_name
 from whichrank.run.watch.capture.files import document
 from whichrank.run.watch.rank_table import Row
 from whichrank.run.watch.samples import NAME
 
 MOST_ROWS = 128
 """Ranks that are told one by one; of more than these, the first ones. Who keeps others waiting comes first."""
-MOST_GROUPS, MOST_ALARMS = 12, 8
+MOST_GROUPS, MOST_ALARMS, MOST_TILES = 12, 8, 1 << 17
+UNHEARD = "u"
 HISTORY = 1 << 20
 _LETTERS = {
     "stopped": "s", "interpreter held": "s", "ended": "e", "gone": "g", "running": "r", "working": "r", "idle": "i",
@@ -75,7 +78,7 @@ class State:
         world = run.get("world_size")
         found = {
             "t": round(time.time(), 1),
-            "job": self.job or self.out.name,
+            "job": self.job or self._command() or self.out.name,
             "out": str(self.out),
             "state": now or str(run.get("state") or "unknown"),
             "exit_code": run.get("exit_code"),
@@ -86,7 +89,7 @@ class State:
             "steps": _middle([row.step_rate for row in rows]),
             "step": max((row.step for row in rows), default=0),
             "issued": max((row.issued for row in rows), default=0),
-            "tiles": "".join(map(letter, rows)),
+            "tiles": tiles(rows),
             "first": rows[0].rank if rows else 0,
             "groups": groups(rows),
             "rows": self._rows(rows, hosts or {}),
@@ -113,6 +116,11 @@ class State:
                 bool(gpu.get("slowed_by")), _short(row.place), row.pid,
             ])  # fmt: skip
         return found
+
+    def _command(self) -> str:
+        """The script of the job that somebody else started."""
+        words = self._read(conditions.FILE).get("command")
+        return job_name([str(word) for word in words]) if isinstance(words, list) else ""
 
     @property
     def ended(self) -> bool:
@@ -158,6 +166,15 @@ def letter(row: Row) -> str:
     if row.doing.startswith("waiting in"):
         return "w"
     return _LETTERS.get(row.doing, "r" if row.doing.startswith("in ") else "b")
+
+
+def tiles(rows: Sequence[Row]) -> str:
+    """A letter per rank from the first to the last; a rank that nothing is heard of has a place all the same."""
+    if not rows:
+        return ""
+    known = {row.rank: letter(row) for row in rows}
+    first, last = rows[0].rank, min(rows[-1].rank, rows[0].rank + MOST_TILES)
+    return "".join(known.get(rank, UNHEARD) for rank in range(first, last + 1))
 
 
 def groups(rows: Sequence[Row]) -> list[dict[str, Any]]:
