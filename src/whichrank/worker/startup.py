@@ -356,6 +356,12 @@ def _told_of_end(error: BaseException) -> None:
         _watch.failed(error)
 
 
+def _told_of_counts(error: BaseException) -> None:  # noqa: ARG001 - what ends it is for attempts with more evidence
+    """Somebody ends this process without an exception: the last beat may be some steps old."""
+    if _watch is not None:
+        _watch.recorder.note(**_watch.last_counts())
+
+
 def _ended() -> None:
     try:
         if _watch is not None:
@@ -380,10 +386,10 @@ def begin() -> None:
             from whichrank.worker.guard.arrival import await_torch
 
             await_torch(folder, _watch.name)
-        if os.environ.get("WHICHRANK_EXITS"):
-            from whichrank.worker.exits import trace
+        if how := os.environ.get("WHICHRANK_EXITS"):
+            from whichrank.worker.exits import COUNTS, trace
 
-            trace(_told_of_end, _has_group)
+            trace(_told_of_counts if how == COUNTS else _told_of_end, _has_group)
         if os.path.exists(f"{folder}/resume"):  # noqa: PTH110
             from whichrank.worker.resume import take_up
 

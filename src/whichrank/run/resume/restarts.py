@@ -81,8 +81,10 @@ class Restarts(Silent):
     def _more_evidence(self) -> dict[str, str]:
         """The variables of this launch's level; what it costs is told."""
         before = next((a for a in reversed(self.attempts[:-1]) if not a.by_agent), None)
-        if not self.plan.escalate or before is None:
+        if not self.plan.escalate:
             return {}
+        if before is None:
+            return escalation.added(self.level, os.environ)[0]
         self.current.level = escalation.next_level(before.level, before.explained_by)
         level = self.level
         found, kept = escalation.added(level, os.environ)
