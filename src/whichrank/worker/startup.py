@@ -62,6 +62,7 @@ class Watch:
         """Called when torch is about to be imported."""
         if self.thread is not None:
             return
+        _import_all()
         self.recorder.note(phase=max(self.recorder.words.phase, layout.IMPORTING))
         path = f"{self.folder}/{self.name}.ask"
         if os.path.lexists(path):  # the process has replaced its program (exec) and starts anew
@@ -88,7 +89,6 @@ class Watch:
     def run(self) -> None:
         """Beat, and answer when asked; whatever goes wrong ends this thread and nothing else."""
         try:
-            # Imported in the thread: a process that never needs them does not pay for them.
             from whichrank.worker import surroundings
             from whichrank.worker.children import hear_the_end
             from whichrank.worker.main_thread import MainThread
@@ -290,6 +290,12 @@ class Watch:
             self.thread.join(LAST_BEAT_S)
         if self.aside is not None:
             self.aside.join(LAST_FRAMES_S)
+
+
+def _import_all() -> None:
+    """What the thread uses, imported before it runs: a fork in the midst of an import would leave the child half a
+    module for good. A process without torch does not pay for it."""
+    from whichrank.worker import children, main_thread, marks, standing, steps, surroundings, waiting  # noqa: F401
 
 
 def _guess(flags: int) -> dict[str, int]:

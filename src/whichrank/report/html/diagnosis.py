@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from whichrank.model.findings import NextStep, Subject
 from whichrank.model.verdict import Diagnosis, RankInfo
 from whichrank.model.views import Context
-from whichrank.report._outline import DISTURBS, Outline, Point, Section, candidates, outline
+from whichrank.report._outline import DISTURBS, Outline, Point, Section, candidates, link_name, outline
 from whichrank.report._words import listed, percent, ranges, shortened
 from whichrank.report.html import ranks_over_time
 from whichrank.report.html.events_over_hosts import events_over_hosts
@@ -95,8 +95,7 @@ def _who(diagnosis: Diagnosis) -> str:
     elif who.gpus:
         name, about = f"GPU {who.gpus[0].index} of {who.gpus[0].host}", _more(len(who.gpus))
     elif who.links:
-        link = who.links[0]
-        name, about = f"{link.a.host} {link.a.device} – {link.b.host} {link.b.device}", _more(len(who.links))
+        name, about = link_name(who.links[0]), _more(len(who.links))
     elif who.hosts:
         name, about = listed(who.hosts, 2), ""
     elif who.code:

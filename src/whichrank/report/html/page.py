@@ -66,7 +66,8 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], words: Sequenc
         css = " ".join(["n"] * (i not in words) + ["none"] * (cell == NOTHING))
         return (f' class="{css}"' if css else "") + labels[i]
 
-    head = "".join(f"<th{'' if i in words else ' class=n'}>{text(cell)}</th>" for i, cell in enumerate(headings))
+    right = ["" if i in words else " class=n" for i in range(len(headings))]
+    head = "".join(f"<th scope=col{css}>{text(cell)}</th>" for css, cell in zip(right, headings, strict=True))
     body = "".join(
         f"<tr>{''.join(f'<td{attributes(i, cell)}>{text(cell)}</td>' for i, cell in enumerate(row))}</tr>"
         for row in rows
