@@ -24,7 +24,7 @@ _TAGGED = re.compile(
     rf"|[rR](\d{{1,6}})(?:(?= {{1,3}}{_LEVEL}\b)| ?\|)) ?"
 )
 _IN_BRACKET = re.compile(r"\[[\w. -]{1,60}[ ,:]rank[ _=:]?(\d{1,6})\]:? ?")
-_OTHER_TAG = re.compile(r"\[[\w.:@/-]{1,60}\] (?=\[(?:rank|RANK) ?\d)")
+_OTHER_TAG = re.compile(r"\[[\w.:@/-]{1,60}\] (?=\[(?:rank|RANK) ?\d|\[?20\d\d-\d\d-\d\d[T _]\d\d:)")
 _BEHIND_LOGGER = re.compile(rf"{_LEVEL}\b[\w.:<>|/ -]{{0,100}}?\[rank[ _=:]?(\d{{1,6}})\]")
 _BARE = re.compile(r"\[(\d{1,4})\] (?=[A-Za-z])")
 _HOST_TOKEN = re.compile(
@@ -52,7 +52,7 @@ _DATED = re.compile(
 # Without a year: `12-03 12:05:02`, `03/12 12:05:02.5`.
 _DAY = re.compile(r"[\[(]?(\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?[\])]?(?=[\s:,|-]|$)")
 _GLOG = re.compile(
-    r"\[?([IWEF])(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6,9}) (?:(\d{1,10}) )?"
+    r"\[?([IWEFV])(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6,9}) (?:(\d{1,10}) )?"
     r"([\w./-]{1,200}\.\w{1,4}):\d{1,9}\] ?"
 )
 _GLOG_OLD = re.compile(r"\[([IWEF]) [\w./-]{1,100}\.\w{1,4}:\d+\] ?")
@@ -253,9 +253,10 @@ def _bracket(voice: Voice, text: str) -> re.Match[str] | None:
         voice.rank = int(match[2]) if match[2] else voice.rank
     elif match := _POD.match(text):
         voice.host = match[1]
-    elif voice.rank is None and not voice.by_torch:
-        match = _IN_BRACKET.match(text) or (_BARE.match(text) if voice.time_ns is not None else None)
-        voice.rank = int(match[1]) if match else None
+    elif not voice.by_torch:
+        if voice.rank is None:
+            match = _IN_BRACKET.match(text) or (_BARE.match(text) if voice.time_ns is not None else None)
+            voice.rank = int(match[1]) if match else None
         match = match or _OTHER_TAG.match(text)
     return match
 
@@ -287,7 +288,7 @@ def _peel_when(voice: Voice, clock: Clock) -> bool:
         clocked = (match[3], match[4], match[5])
         stamp = clock.at((0, int(match[1]), int(match[2])), clocked, match[6] or "", "")
         rest = text[match.end() :]
-    elif text[0] not in "[IWEFADJMNOS":
+    elif text[0] not in "[IWEFVADJMNOS":
         return False
     elif match := _GLOG.match(text):
         stamp = clock.at((0, int(match[2]), int(match[3])), (match[4], match[5], match[6]), match[7], "")

@@ -30,8 +30,8 @@ _LINES = at_line_start(
     rb"(?:<\d{1,3}>)?Linux version \d",
 )
 _KERN_LINES = at_line_start(
-    rb"(?:[\w./-]{1,200}:)?\w{3} {1,2}\d{1,2} [\d:]{8} [\w.-]{1,253} kernel: ",
-    rb"\S{19,35} [\w.-]{1,253} kernel: ",
+    rb"(?:[\w./-]{1,200}: ?| {0,6}\d{1,6}: )?\w{3} {1,2}\d{1,2} [\d:]{8} [\w.-]{1,253} kernel: ",
+    rb"(?: {0,6}\d{1,6}: )?\S{19,35} [\w.-]{1,253} kernel: ",
     rb"kern {0,6}:\w{1,7} {0,6}: \[",
     rb'\{.{0,3000}"_TRANSPORT" ?: ?"kernel"',
 )
