@@ -65,6 +65,10 @@ def test_files_that_do_not_say_whose_they_are_count_once_each(whichrank, tmp_pat
         "     save (/srv/train.py:9)",
     ]
     assert json.loads(whichrank("stacks", tmp_path, "--format", "json").stdout)["pids"] == [0, 0]
+    done = whichrank("stacks", tmp_path, "--output", tmp_path / "stacks.html")
+    assert done.stderr == (
+        f"Stacks of 2 processes without a known rank. The report is in {tmp_path / 'stacks.html'}.\n"
+    )
 
 
 def test_no_stack_is_said(whichrank, tmp_path):
