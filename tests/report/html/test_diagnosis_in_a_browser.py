@@ -178,6 +178,7 @@ def test_where_a_rank_is_and_the_line_it_is_about(browser, tmp_path):
     who = browser.execute_script("return document.querySelector('.facts .card').innerText")
     assert "at train.py:30 in train_step" in who
     assert "code: train.py:25 in sync_grads" in who
+    assert "Where no end was recorded, as with Gloo" in browser.execute_script("return document.body.innerText")
 
 
 def test_ranks_whose_waits_are_not_listed_wait_like_the_others():

@@ -180,6 +180,8 @@ def _map(diagnosis: Diagnosis) -> Iterator[str]:
             f"{each}, with its last collectives on one clock, coloured by process group. What reaches the right edge "
             "has not ended. Hover or tap for the operation; the wheel zooms, dragging moves, 0 shows everything."
         )
+        if any(one.end_ns is None for track in diagnosis.tracks for one in track.slices[:-1]):
+            hint += " Where no end was recorded, as with Gloo, a collective is drawn until the next one begins."
         left = len(diagnosis.tracks) - len(rows)
         more = f'<p class="hint">{left:,} more kinds of behaviour are not drawn.</p>' if left else ""
         inner = rank_map(rows, ranks_over_time.states(diagnosis)) + more
