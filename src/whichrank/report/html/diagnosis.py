@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from whichrank.model.findings import NextStep, Subject
 from whichrank.model.verdict import Diagnosis, RankInfo
@@ -180,7 +181,7 @@ def _map(diagnosis: Diagnosis) -> Iterator[str]:
             f"{each}, with its last collectives on one clock, coloured by process group. What reaches the right edge "
             "has not ended. Hover or tap for the operation; the wheel zooms, dragging moves, 0 shows everything."
         )
-        if any(one.end_ns is None for track in diagnosis.tracks for one in track.slices[:-1]):
+        if any(one.end_ns == then.start_ns for track in diagnosis.tracks for one, then in pairwise(track.slices)):
             hint += " Where no end was recorded, as with Gloo, a collective is drawn until the next one begins."
         left = len(diagnosis.tracks) - len(rows)
         more = f'<p class="hint">{left:,} more kinds of behaviour are not drawn.</p>' if left else ""
