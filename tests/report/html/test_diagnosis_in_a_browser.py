@@ -211,6 +211,8 @@ def large(world: int = 16_384):
 def test_16384_ranks_stay_usable(browser, tmp_path):
     path = shown(browser, large(), tmp_path)
     assert path.stat().st_size < 2 << 20
+    labels = "return JSON.parse(document.querySelector('[data-map] script').textContent).rows.map((row) => row.label)"
+    assert browser.execute_script(labels)[:3] == ["rank 7", "43 ranks · 0, …", "43 ranks · 1, …"]
     took = browser.execute_script("""
         const canvas = document.querySelector('canvas'), box = canvas.getBoundingClientRect(), times = [];
         for (let i = 0; i < 20; i++) {

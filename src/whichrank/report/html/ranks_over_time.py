@@ -76,8 +76,10 @@ def _row(
         points = [(at, state, f"{word} [ranks {ranges(track.ranks)}]") for at, state, word in points]
     infos = [known[rank] for rank in track.ranks if rank in known]
     shared = _shared(infos)
-    if shared and len(track.ranks) > 1:
-        label += f" · {' '.join(f'{axis}={place}' for axis, place in shared.items() if axis != 'host')}".rstrip(" ·")
+    if len(track.ranks) > 1:
+        coords = " ".join(f"{axis}={place}" for axis, place in shared.items() if axis != "host")
+        some, and_more, _ = ranges(track.ranks, 1).partition(" and ")
+        label += f" · {coords or some + (', …' if and_more else '')}"
     return Row(
         label,
         [*(at / 1000 for at, _, _ in points), (edge - begin) / 1000],
