@@ -229,6 +229,34 @@ def test_16384_ranks_stay_usable(browser, tmp_path):
     assert 0 < begin < end
 
 
+@pytest.mark.parametrize("world", [1024, 16_384])
+def test_ranks_that_all_did_something_else_stay_below_2_mb(world):
+    def track(rank):
+        place = f"{'a_long_name_' * 10}{rank}.py:7 in {'f' * 40}_{rank}"
+        return Track(
+            (rank,),
+            tuple(Slice(f"group_{rank}", n, "all_reduce", n * 1000, n * 1000 + 600, f"{place}{n}") for n in range(16)),
+        )
+
+    def stack(rank):
+        return StackNode("/srv/a/long/path/" * 5 + f"m{rank}.py", rank, f"function_{rank}" * 4, (rank,), own=True)
+
+    told = replace(
+        standin.large(world),
+        tracks=tuple(map(track, range(world))),
+        stacks=tuple(map(stack, range(world))),
+        ranks=tuple(
+            RankInfo(rank, f"a-host-with-a-long-name-{rank}", coords={"tp": rank % 8}) for rank in range(world)
+        ),
+        waits=tuple(Wait(rank, f"g{rank}", rank, "all_reduce", (rank - 1,)) for rank in range(1, world)),
+    )
+    whole = "".join(html.render(told))
+    assert len(whole.encode()) < 2_000_000
+    assert "more kinds of behaviour are not drawn" in whole
+    named = told.verdict.culprits.ranks[0]
+    assert f'"label":"rank {named}","flag":"culprit"' in whole
+
+
 def test_stacks_of_all_ranks_are_one_tree(browser, tmp_path):
     inner = (
         StackNode("torch/c10d.py", 9, "all_reduce", tuple(range(1023))),

@@ -59,7 +59,7 @@ def filled(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)) -> str:
-    """A table; columns with words are aligned left, numbers right. On a phone a row becomes lines of its own."""
+    """A table; columns with words are aligned left, numbers right. Cells carry their heading, for narrow screens."""
     labels = [f' data-of="{text(heading)}"' for heading in headings]
 
     def attributes(i: int, cell: str) -> str:

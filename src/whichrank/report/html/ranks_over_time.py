@@ -22,6 +22,8 @@ STATES = (
 COLOURS = ("--compute", "--overlap", "--memory", "--loader")
 """Of the process groups that most collectives belong to."""
 MOST_ROWS, MOST_KINDS = 400, 60
+MOST_CHARACTERS = 800_000
+"""Of all that the rows say: a page of thousands of ranks that all did something else stays below 2 MB."""
 
 
 def states(diagnosis: Diagnosis) -> list[State]:
@@ -49,7 +51,19 @@ def rows(diagnosis: Diagnosis) -> list[Row]:
     edge = last + max((last - begin) // 5, 1_000)
     waits = _waits(diagnosis)
     known = {info.rank: info for info in diagnosis.ranks}
-    return [_row(track, diagnosis, waits, colour, (begin, edge), known) for track in diagnosis.tracks[:MOST_ROWS]]
+    drawn = (_row(track, diagnosis, waits, colour, (begin, edge), known) for track in diagnosis.tracks[:MOST_ROWS])
+    return list(_within(drawn, MOST_CHARACTERS))
+
+
+def _within(rows: Iterable[Row], characters: int) -> Iterator[Row]:
+    """The rows whose words fit on the page; those that the verdict names always do."""
+    said: set[str] = set()
+    for row in rows:
+        new = set(row.words) - said
+        characters -= sum(map(len, new))
+        if characters > 0 or row.flag:
+            said |= new
+            yield row
 
 
 def _row(
