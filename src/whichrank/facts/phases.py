@@ -6,7 +6,7 @@ import re
 
 _WORDS: dict[str, str] = {
     "rank-stuck-in-checkpoint": (
-        r"checkpoint\w{0,3}|ckpts?|consolidat\w{1,4}|state_dict|safetensors|save_pretrained|save_state|save_model"
+        r"checkpoint\w{0,3}|ckpts?|\w{0,20}\.?distcp|consolidat\w{1,4}|state_dict|safetensors|save_pretrained|save_state|save_model"
         r"|(?:sav|writ|export|upload|merg)(?:e|es|ing)(?: of)? (?:\w{1,12} ){0,2}"
         r"(?:model|weights|adapters?|shards?|states?)"
     ),
@@ -22,8 +22,8 @@ _WORDS: dict[str, str] = {
         r"|build(?:s|ing)?(?: of)? (?:\w{1,12} ){0,2}(?:index\w{0,2}|cache|datasets?|vocab\w{0,6})"
     ),
     "rank-stuck-in-compile": (
-        r"torch\.compile|re-?compil\w{1,5}|compil(?:es|ing|ation)|autotun\w{1,4}|CUDA graph captur\w{1,3}"
-        r"|triton kernels?"
+        r"torch\.compile|re-?compil\w{1,5}|compil(?:es|ed|ing|ation)|autotun\w{1,4}|CUDA graph captur\w{1,3}"
+        r"|triton kernels?|inductor|(?:auto-?)?tun(?:es|ed|ing) (?:\w{1,12} ){0,2}kernels?"
     ),
 }
 _HELD_UP: dict[str, str] = {
@@ -38,6 +38,7 @@ _HELD_UP: dict[str, str] = {
     "conditional-collective": (
         r"skip(?:s|ped|ping)? (?:the |this |an? )?(?:\w{1,16} ){0,2}"
         r"(?:step|update|backward|sync\w{0,8}|iteration|reduc\w{1,4})"
+        r"|(?:batch|step|update|iteration)(?:es|s)? (?:is |was |were )?(?:ignored|skipped|dropped|discarded)"
         r"|(?:bad|empty|invalid|corrupt\w{0,3}|zero[- ]length) (?:micro-?)?batch\b.{0,40}skip\w{0,4}"
         r"|(?:early[- ]stop\w{0,4}|patience) .{0,40}(?:reached|triggered|exhausted|stopping)"
     ),

@@ -17,3 +17,5 @@ class OwnLine:
     line: int
     of_host: bool = False
     """The host printed it, not the rank itself."""
+    missing: bool = False
+    """It is what nearly all other ranks printed, and this one did not."""

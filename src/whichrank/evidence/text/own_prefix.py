@@ -25,7 +25,7 @@ _SHAPES = tuple(
         rf"{_HOST}\[{_RANK}\]:? ",
     )
 )
-_NAMED_RANK = rf"(?:r|R|rank[ _=:]?|RANK[ _=:]?){_RANK}"
+_NAMED_RANK = rf"(?:r|R|rank[ _=:]{{0,3}}|RANK[ _=:]{{0,3}}){_RANK}"
 _TELLING = tuple(
     re.compile(shape)
     for shape in (
@@ -71,6 +71,13 @@ def learn(edges: bytes) -> re.Pattern[str] | None:
     by_rank = next((shape for shape in _SHAPES if _fits(shape, speaking)), None) if several else None
     by_rank = by_rank or next((shape for shape in _TELLING if _one_host_each(shape, lines)), None)
     return by_rank or next((shape for shape in _HOSTS if _names_hosts(shape, lines)), None)
+
+
+def hosts_named(prefix: re.Pattern[str], edges: bytes) -> frozenset[str]:
+    """The hosts in the prefixes of these lines."""
+    lines = (_unstamped(line[:_LONGEST]) for line in edges.decode("utf-8", "replace").split("\n")[:_LINES])
+    found = (match.groupdict().get("host") for line in lines if (match := prefix.match(line)))
+    return frozenset(host for host in found if host)
 
 
 def _unstamped(line: str) -> str:

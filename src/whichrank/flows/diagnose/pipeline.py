@@ -86,7 +86,7 @@ def _judged(
 
         case.closest = closest_causes(item for item, outcome in outcomes if item.job in ("", job) and is_prose(outcome))
         answer = conclude(case, sources, why=why, progress=progress) if case.closest else answer
-    if answer.verdict.category == "hang" and answer.verdict.culprits.ranks:
+    if answer.verdict.category == "hang":
         from whichrank.flows.diagnose.own_lines import own_lines
 
         texts = (item for item, outcome in outcomes if item.job in ("", job) and is_prose(outcome))

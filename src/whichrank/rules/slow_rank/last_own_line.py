@@ -9,8 +9,9 @@ One rank compiles again for a new shape, waits for a file server or a lock, writ
 step on its own, or has no more data. It says so in one quiet line; the others time out loudly.
 
 ## How it decides
-Only where the ranks that are late are known, and nothing else says by what. Lines that differ from those of other ranks
-in more than numbers are compared with known messages and with the words for the parts of a job; the last one counts.
+Only where ranks are known or suspected to be late, and nothing else says by what. A rank that never printed what nearly
+all others did is the late one. Lines that differ from those of other ranks in more than numbers are compared with known
+messages and with the words for the parts of a job; the last one counts.
 
 ## Example
     [rank11]: [__recompiles] Recompiling function forward in model.py:288
@@ -27,6 +28,7 @@ from __future__ import annotations
 from whichrank.facts.fixes import fix
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.records.own_line import OwnLine
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 
@@ -41,7 +43,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return NotEvaluated("lines that only the late ranks printed, and no other reason why they are late")
     last = case.own_lines[0]
     ranks = tuple(sorted({one.rank for one in case.own_lines if one.cause == last.cause}))
-    whose = "its host" if last.of_host else "it"
     others = dict.fromkeys(one.cause for one in case.own_lines if one.cause != last.cause)
     return [
         Finding(
@@ -51,10 +52,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             severity="error",
             confidence=_SURE,
             subject=Subject(ranks=ranks),
-            message=(
-                f"{wording.culprits_text(case, ranks).capitalize()} did not reach the collective, and {whose} alone "
-                f"said before: “{last.ref.quote[:120]}”."
-            ),
+            message=f"{wording.culprits_text(case, ranks).capitalize()} {_words(last)}: “{last.ref.quote[:120]}”.",
             evidence=tuple(dict.fromkeys(one.ref for one in case.own_lines if one.cause == last.cause))[:4],
             fix=fix(last.cause),
             alternatives=tuple(
@@ -64,3 +62,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             next=(NextStep("whichrank stacks", "the stack of that rank shows what it is in", (last.cause,), "none"),),
         )
     ]
+
+
+def _words(line: OwnLine) -> str:
+    if line.missing:
+        return "did not get as far as the others, which all said"
+    return f"is not where the others are, and {'its host' if line.of_host else 'it'} alone said before"
