@@ -130,8 +130,11 @@ def test_drills_that_the_first_run_leaves_unknown_are_settled(
     pytest.importorskip("torch")
     done = silent_job(tmp_path, how)
     attempts = done.document("run.json")["restart"]["attempts"]
-    told = [(each["evidence"], each["cause"]) for each in attempts]
-    assert told == [("normal", "unknown"), ("more evidence", "rank-exception")], json.dumps(attempts, indent=1)
+    assert [each["evidence"] for each in attempts] == ["normal", "more evidence"], json.dumps(attempts, indent=1)
+    # Whoever is seen to end first may be guessed at, without a line and with little confidence.
+    assert attempts[0]["cause"] == "unknown" or attempts[0]["place"] is None, json.dumps(attempts, indent=1)
+    assert "the failure is unexplained" in done.stderr
+    assert attempts[1]["cause"] == "rank-exception"
     assert attempts[0]["position"] == attempts[1]["position"], "both are known to the last collective"
     assert done.verdict["culprits"]["ranks"] == ranks
     assert done.verdict["culprits"]["code"][0]["function"] == line
