@@ -122,19 +122,19 @@ def _points(slices: Sequence[Slice], colour: dict[str, int], begin: int, edge: i
 def _waits(diagnosis: Diagnosis) -> dict[int, Wait]:
     """The first wait of every rank. A diagnosis lists them for some thousand ranks only: who stands in the same
     operation as those waits for the same ranks, as far as all that are listed agree."""
-    listed = {wait.rank: wait for wait in reversed(diagnosis.waits)}
+    told = {wait.rank: wait for wait in reversed(diagnosis.waits)}
     alike: dict[Position, Wait | None] = {}
-    for wait in listed.values():
+    for wait in told.values():
         place = Position(wait.group, wait.seq, wait.op)
         same = alike.setdefault(place, wait)
         if same is not None and same.waits_for != wait.waits_for:
             alike[place] = None
     for info in diagnosis.ranks:
-        if info.rank not in listed and info.state == "waiting" and info.at is not None:
+        if info.rank not in told and info.state == "waiting" and info.at is not None:
             same = alike.get(info.at)
             if same is not None and info.rank not in same.waits_for:
-                listed[info.rank] = same
-    return listed
+                told[info.rank] = same
+    return told
 
 
 def _ranks(ranks: Sequence[int]) -> str:
