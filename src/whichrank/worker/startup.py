@@ -31,7 +31,8 @@ LAUNCHER = "torch.distributed.launcher.api"
 """What torchrun and those that build on it have imported."""
 BEAT_S = 0.5
 KEEP_S = 30.0
-"""Between two dumps that are kept in reserve; longer where one takes long (a thousandth of the time at most)."""
+KEEP_SHARE = 1e-4
+"""Between two dumps that are kept in reserve at least, and of the time at most: one of 2,000 entries takes 20 ms."""
 KEEP_FIRST_S = 1.0
 """At the beginning less, since a job that hangs early has none yet."""
 LAST_BEAT_S, LAST_FRAMES_S = 10.0, 60.0
@@ -191,7 +192,7 @@ class Watch:
             self.kept_ns = time.time_ns()
             self.dump("kept", frames=False)
         now = time.monotonic()
-        self.keep_next = now + max(self.keep_s, 1000 * (now - began))
+        self.keep_next = now + max(self.keep_s, (now - began) / KEEP_SHARE)
         self.keep_s = min(2 * self.keep_s, KEEP_S)
 
     def answer(self, request: str) -> None:
@@ -205,7 +206,7 @@ class Watch:
         self.write_stacks(token)
         self.dump(token, frames=False)
         if kind == "full" and (self.aside is None or not self.aside.is_alive()):
-            # The first look-up of frames takes seconds, without the interpreter's lock: the beat goes on meanwhile.
+            # A look-up of many frames takes a while, without the interpreter's lock: the beat goes on meanwhile.
             self.aside = threading.Thread(target=self.dump_frames, args=(token,), name="whichrank-frames", daemon=True)
             self.aside.start()
 
@@ -225,6 +226,7 @@ class Watch:
 
     def dump(self, token: str, *, frames: bool) -> None:
         """The flight recorders of this process; nothing where torch has none or no group was made."""
+        from whichrank.worker.recorder_frames import without_compiler
         from whichrank.worker.standing import BINDING, RECORDERS
 
         binding = sys.modules.get(BINDING)
@@ -235,7 +237,8 @@ class Watch:
             if taken is None:
                 continue
             began_ns = time.time_ns()
-            data = taken(True, frames, False)
+            with without_compiler():
+                data = taken(True, frames, False)
             draft = f"{self.folder}/{self.name}.{token}.part"
             with open(draft, "wb") as stream:  # noqa: PTH123
                 stream.write(data)

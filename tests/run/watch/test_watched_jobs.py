@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
     pytest.mark.slow,
 ]
-FAULTS = ("pauses", "absent", "skip", "stuck", "stop", "gil", "kill", "raise", "none", "three")
+FAULTS = ("pauses", "alone", "absent", "skip", "stuck", "stop", "gil", "kill", "raise", "none", "three")
 RANKS = range(4)
 
 
@@ -127,6 +127,16 @@ def test_checkpoints_and_evaluations_are_no_hangs(jobs: Mapping[str, Done]) -> N
     assert job.code == 0, job.stderr
     assert job.document("run.json")["alarms"] == []
     assert job.stderr == ""
+
+
+@pytest.mark.bars
+def test_what_one_rank_does_alone_ends_no_job(jobs: Mapping[str, Done]) -> None:
+    """Only the long sleep at the end may be reported; the report is withdrawn, and --policy end waits longer."""
+    job = jobs["alone"]
+    assert job.code == 0, job.stderr
+    assert all("withdrawn" in alarm for alarm in job.document("run.json")["alarms"])
+    reported = [alarm for alarm in job.document("run.json")["alarms"] if alarm["level"] == "confirmed"]
+    assert len(reported) <= 1, reported
 
 
 def test_its_code_is_passed_on(tmp_path: Path) -> None:

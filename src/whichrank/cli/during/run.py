@@ -24,7 +24,10 @@ from whichrank.model.settings import PURPOSES, Purpose
 @rules_option
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where verdict and evidence go.")
 @click.option(
-    "--policy", type=click.Choice(["report", "end"]), default="report", help="What to do when a hang is confirmed."
+    "--policy",
+    type=click.Choice(["report", "end"]),
+    default="report",
+    help="What to do when a hang is confirmed; `end` waits longer than a report.",
 )
 @click.option(
     "--for", "purpose", type=click.Choice(PURPOSES), default="production", help="Settings to run with (see env)."
