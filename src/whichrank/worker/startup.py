@@ -63,6 +63,7 @@ class Watch:
         """Called when torch is about to be imported."""
         if self.thread is not None:
             return
+        _import_all()
         self.recorder.note(phase=max(self.recorder.words.phase, layout.IMPORTING))
         path = f"{self.folder}/{self.name}.ask"
         if os.path.lexists(path):  # the process has replaced its program (exec) and starts anew
@@ -89,7 +90,6 @@ class Watch:
     def run(self) -> None:
         """Beat, and answer when asked; whatever goes wrong ends this thread and nothing else."""
         try:
-            # Imported in the thread: a process that never needs them does not pay for them.
             from whichrank.worker import surroundings
             from whichrank.worker.children import hear_the_end
             from whichrank.worker.main_thread import MainThread
@@ -295,6 +295,12 @@ class Watch:
             self.aside.join(LAST_FRAMES_S)
 
 
+def _import_all() -> None:
+    """What the thread uses, imported before it runs: a fork in the midst of an import would leave the child half a
+    module for good. A process without torch does not pay for it."""
+    from whichrank.worker import children, main_thread, marks, standing, steps, surroundings, waiting  # noqa: F401
+
+
 def _guess(flags: int) -> dict[str, int]:
     """A launcher is not a rank, though it runs in a task; and whoever says its rank need not be guessed at."""
     if LAUNCHER in sys.modules:
@@ -359,6 +365,12 @@ def _told_of_end(error: BaseException) -> None:
         _watch.failed(error)
 
 
+def _told_of_counts(error: BaseException) -> None:  # noqa: ARG001 - what ends it is for attempts with more evidence
+    """Somebody ends this process without an exception: the last beat may be some steps old."""
+    if _watch is not None:
+        _watch.recorder.note(**_watch.last_counts())
+
+
 def _ended() -> None:
     try:
         if _watch is not None:
@@ -383,10 +395,10 @@ def begin() -> None:
             from whichrank.worker.guard.arrival import await_torch
 
             await_torch(folder, _watch.name)
-        if os.environ.get("WHICHRANK_EXITS"):
-            from whichrank.worker.exits import trace
+        if how := os.environ.get("WHICHRANK_EXITS"):
+            from whichrank.worker.exits import COUNTS, trace
 
-            trace(_told_of_end, _has_group)
+            trace(_told_of_counts if how == COUNTS else _told_of_end, _has_group)
         if os.path.exists(f"{folder}/resume"):  # noqa: PTH110
             from whichrank.worker.resume import take_up
 

@@ -18,7 +18,7 @@ from whichrank import report
 from whichrank.cli.options.evidence import FINDINGS, HEALTHY, NOT_ENOUGH, evidence
 from whichrank.cli.options.remote import fetched
 from whichrank.cli.options.site_rules import rules_option
-from whichrank.cli.terminal.output import write
+from whichrank.cli.terminal.output import tell, write
 from whichrank.cli.terminal.progress import ProgressLine
 from whichrank.model.errors import UsageError, WhichrankError
 from whichrank.model.verdict import Diagnosis
@@ -101,10 +101,11 @@ def command(
             diagnosis = diagnose(read, source=source, jobs=jobs, progress=progress, why=why, views=name in DRAWN)
     write(rendered(diagnosis, name, output, verbose=verbose), output)
     if output is not None and not quiet:
-        click.echo(f"{diagnosis.verdict.summary}\nThe report is in {output}.", err=True)
+        tell(diagnosis.verdict.summary)
+        tell(f"The report is in {output}.")
     if remember:
         for line in _remembered(diagnosis, given):
-            click.echo(f"whichrank: {line}", err=True)
+            tell(f"whichrank: {line}")
     ctx.exit(exit_code(diagnosis))
 
 

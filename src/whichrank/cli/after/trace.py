@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from whichrank.cli.options.evidence import FINDINGS, HEALTHY, NOT_ENOUGH, evidence
-from whichrank.cli.terminal.output import write
+from whichrank.cli.terminal.output import tell, write
 from whichrank.cli.terminal.progress import ProgressLine
 from whichrank.model.step_report import StepReport
 from whichrank.report.steps import FORMATS
@@ -81,9 +81,8 @@ def command(
     if output is not None and not quiet:
         from whichrank.report.steps._outline import headline
 
-        click.echo(
-            f"{headline(report) if report.ranks else 'No profile could be read.'}\nThe report is in {output}.", err=True
-        )
+        tell(headline(report) if report.ranks else "No profile could be read.")
+        tell(f"The report is in {output}.")
     ctx.exit(exit_code(report))
 
 

@@ -9,6 +9,7 @@ import click
 
 from whichrank.cli.options.monitors import monitor_options
 from whichrank.cli.options.site_rules import rules_option
+from whichrank.cli.terminal import output
 
 
 @click.command(name="attach")
@@ -30,7 +31,10 @@ def command(pid: int | None, out: Path | None, quiet: bool, **wishes: Any) -> No
 
     def tell(text: str) -> None:
         if not quiet:
-            click.echo(text if "\n" in text else f"whichrank: {text}", err=True)
+            if "\n" in text:  # a report, which is safe and may have colours
+                click.echo(text, err=True)
+            else:
+                output.tell(f"whichrank: {text}")
 
     audience = Monitors(Wishes(**wishes), f"process {pid}" if pid is not None else "attached", tell)
     try:

@@ -16,6 +16,7 @@ from whichrank.cli.options.monitors import monitor_options
 from whichrank.cli.options.nodes import node_options, part, peers_of
 from whichrank.cli.options.restart import plan_of, restart_options
 from whichrank.cli.options.site_rules import rules_option
+from whichrank.cli.terminal import output
 from whichrank.model.settings import PURPOSES, Purpose
 
 
@@ -67,7 +68,10 @@ def command(
 
     def tell(text: str) -> None:
         if not quiet:
-            click.echo(text if "\n" in text else f"whichrank: {text}", err=True)
+            if "\n" in text:  # a report, which is safe and may have colours
+                click.echo(text, err=True)
+            else:
+                output.tell(f"whichrank: {text}")
 
     if gate:
         from whichrank.cli.during._gate import refuses

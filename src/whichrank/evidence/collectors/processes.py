@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import platform
 import struct
 from collections.abc import Iterable
@@ -38,12 +39,21 @@ class Stat:
 def stat(pid: int) -> Stat | None:
     """The row of one process; None where it is gone."""
     try:
-        fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        fields = start_of(f"{PROC}/{pid}/stat", 4096).rpartition(b")")[2].split()
         state = fields[0].decode()
         status = int(fields[49]) if state in "ZX" and len(fields) > 49 else None
         return Stat(pid, state, int(fields[1]), int(fields[11]) + int(fields[12]), int(fields[19]), status)
     except (OSError, ValueError, IndexError):
         return None
+
+
+def start_of(path: str, size: int) -> bytes:
+    """The first bytes of a small file: what is read for every rank every second is read by plain calls."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        return os.read(handle, size)
+    finally:
+        os.close(handle)
 
 
 def everybody() -> dict[int, Stat]:

@@ -81,8 +81,10 @@ class Restarts(Silent):
     def _more_evidence(self) -> dict[str, str]:
         """The variables of this launch's level; what it costs is told."""
         before = next((a for a in reversed(self.attempts[:-1]) if not a.by_agent), None)
-        if not self.plan.escalate or before is None:
+        if not self.plan.escalate:
             return {}
+        if before is None:
+            return escalation.added(self.level, os.environ)[0]
         self.current.level = escalation.next_level(before.level, before.explained_by)
         level = self.level
         found, kept = escalation.added(level, os.environ)
@@ -129,6 +131,15 @@ class Restarts(Silent):
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
         self.current.judged(diagnosis)
+        self.current.position = self._issued() or self.current.position
+
+    def _issued(self) -> int:
+        """Collectives of the furthest rank by its own last words: dumps in reserve may be some steps old."""
+        if self.job_processes is None:
+            return 0
+        self.job_processes.look()
+        words = [member.words for member in self.job_processes.members.values()]
+        return max((each.enqueued for each in words if each.is_rank and each.attempt == self._agent), default=0)
 
     def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:  # noqa: ARG002 - a listener's call
         """Count the ranks; and where the launcher has started them anew, see whether that leads anywhere."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -134,12 +136,8 @@ class JobProcesses:
 
     def look(self) -> list[Member]:
         """Read the words anew; returns the ranks, one process each (the newest), in order."""
-        for path in self.folder.glob(f"*{layout.SUFFIX}"):
-            name = path.name[: -len(layout.SUFFIX)]
-            try:
-                words = layout.newest(path.read_bytes()[: layout.SIZE])
-            except OSError:
-                continue
+        for name, data in self._written():
+            words = layout.newest(data)
             if words is None:
                 continue
             if name in self.members:
@@ -150,6 +148,17 @@ class JobProcesses:
             if member.alive:
                 self.check(member)
         return self.ranks()
+
+    def _written(self) -> Iterator[tuple[str, bytes]]:
+        """The files of words. Read twice a second for each rank, so by plain calls of the system."""
+        try:
+            names = os.listdir(self.folder)  # noqa: PTH208
+        except OSError:
+            return
+        for name in names:
+            if name.endswith(layout.SUFFIX):
+                with suppress(OSError):
+                    yield name[: -len(layout.SUFFIX)], processes.start_of(f"{self.folder}/{name}", layout.SIZE)
 
     def ranks(self) -> list[Member]:
         """The ranks of the newest attempt; helpers that carry the number of their rank are left out."""

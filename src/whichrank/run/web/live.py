@@ -16,7 +16,7 @@ from whichrank.run.monitoring.listeners import Silent
 from whichrank.run.token import load_token
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.job_processes import JobProcesses, Member
-from whichrank.run.watch.rank_table import Pace, following, open_view, read_state, rows, rows_of
+from whichrank.run.watch.rank_table import Pace, following, open_view, rows, rows_of
 from whichrank.run.web.page_state import State
 from whichrank.run.web.server import Server
 
@@ -108,5 +108,5 @@ class Onlooker:
 
     def ended(self) -> bool:
         """Whether the job is over; asked now and then while nobody looks."""
-        self.over = self.over or read_state(self.out).get("state") == "ended"
+        self.over = self.over or self._state.ended
         return self.over
