@@ -6,9 +6,10 @@ import os
 
 import pytest
 
-pytest.importorskip("torch")
+from tests import needs
 
-from whichrank.worker.guard import elsewhere
+needs.package("torch")
+elsewhere = needs.later("whichrank.worker.guard.elsewhere")
 
 
 def close(one: list[float], other: list[float]) -> bool:
