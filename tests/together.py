@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import CodeType
 from typing import Generic, TypeVar
 
 import pytest
@@ -76,9 +78,14 @@ def _asked_for(request: pytest.FixtureRequest, names: set[str]) -> set[str]:
     for item in request.session.items:
         if isinstance(item, pytest.Function) and item.path == request.path:
             given = {value for value in _parameters(item) if isinstance(value, str)} & names
-            used = {constant for constant in item.function.__code__.co_consts if isinstance(constant, str)} & names
-            found |= given or used
+            found |= given or (_used(item.function.__code__) & names)
     return found
+
+
+def _used(code: CodeType) -> set[str]:
+    """Texts and functions that a test mentions; not what it calls on others, as `os.kill`."""
+    functions = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+    return functions | {constant for constant in code.co_consts if isinstance(constant, str)}
 
 
 def _parameters(item: pytest.Function) -> Iterable[object]:
