@@ -101,7 +101,7 @@ def guardian() -> subprocess.Popen[bytes]:
 
 
 def _members(folder: Path) -> tuple[list[int], bool]:
-    """The processes of a drill; and whether some process is just starting a program, and does not say yet whose it is."""
+    """The processes of a drill; and whether some process is just starting its program: whose it is shows later."""
     me, mark = os.getpid(), str(folder)
     members, starting = [], False
     for pid, row in processes.everybody().items():
