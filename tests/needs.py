@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from typing import Any
 
 import pytest
 
 
 class later:  # noqa: N801 - it stands for a module
-    """A module that is imported when something of it is first used."""
+    """A module that is imported when a test first uses something of it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
+        if "PYTEST_CURRENT_TEST" not in os.environ:  # pytest looks at everything in a file that it collects
+            raise AttributeError(attribute)
         return getattr(importlib.import_module(self._name), attribute)
 
 
