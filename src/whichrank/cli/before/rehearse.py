@@ -22,7 +22,7 @@ HEALTHY, FINDINGS, NOT_ENOUGH = 0, 1, 3
     type=click.FloatRange(min=10),
     default=110,
     show_default=True,
-    help="Seconds for everything.",
+    help="Seconds at most.",
 )
 @click.option(
     "--explore", type=click.IntRange(0, 200), default=6, show_default=True, help="Variations to try, 0 for none."
