@@ -15,7 +15,7 @@ def monitor_options(command: F) -> F:
     """Add the options; their values are what `Wishes` is made of."""
     for option in reversed(
         (
-            click.option("--metrics", metavar="[ADDR:]PORT", default="", help="Serve metrics for Prometheus (port 0: any)."),
+            click.option("--metrics", metavar="[ADDR:]PORT", default="", help="Serve metrics (port 0: any free one)."),
             click.option(
                 "--web", metavar="[ADDR:]PORT", default="",
                 help="Show the job as a live page in a browser (port 0: any); its address, with a token, is printed.",
