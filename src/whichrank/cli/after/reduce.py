@@ -51,7 +51,7 @@ def command(
     from whichrank.model.files import replace_file
 
     if out is None and "://" in paths[0]:
-        raise UsageError("a summary of files elsewhere needs a place", "Give --out FILE.")
+        raise UsageError("say where the summary should go", "Give --out FILE.")
     first = Path(paths[0])
     target = out or (first / NAME if first.is_dir() else first.with_name(NAME))
     with closing(ProgressLine(quiet=quiet)) as progress, fetched(paths, progress) as here:

@@ -156,7 +156,7 @@ def _shown(plan: Plan, *, quiet: bool) -> Iterator[Callable[[BenchResult], None]
 
 def _writable(path: Path | None) -> None:
     if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-        raise UsageError(f"can't write {path}", "The folder must be there, and yours to write.")
+        raise UsageError(f"can't write {path}", "The folder must exist and be writable.")
 
 
 def _print(result: BenchResult) -> None:

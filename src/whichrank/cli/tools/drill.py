@@ -215,9 +215,9 @@ def _chosen(name: str | None, file: Path | None, seed: int | None, *, quiz: bool
 
     chance = SystemRandom()
     if file is not None and name is not None:
-        raise UsageError("a name and a file are given", "Give FAULT or --fault FILE.")
+        raise UsageError("both a name and a file are given", "Give FAULT or --fault FILE.")
     if file is None and name is None and not quiz:
-        raise UsageError("no fault is named", "whichrank drill list shows them; --quiz takes one by chance.")
+        raise UsageError("no fault is named", "whichrank drill list shows them; --quiz picks one at random.")
     if file is not None:
         fault = catalogue.from_file(file)
     elif name is not None:

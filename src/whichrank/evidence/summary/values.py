@@ -55,7 +55,7 @@ def _defaults(kind: type) -> dict[str, Any]:
 def restored(value: Any) -> Any:
     """The record of such values; UnreadableError where they are not those of one."""
     if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str) or value[0] not in kinds():
-        raise UnreadableError("a record of no known kind")
+        raise UnreadableError("a record of an unknown kind")
     try:
         return _restored(kinds()[value[0]], value[1])
     except (msgspec.ValidationError, TypeError, ValueError) as error:

@@ -174,7 +174,7 @@ def _place(out: Path | None, slurm: Slurm | None, peers: Peers | None, tell: Tel
         try:
             return fresh_folder()
         except OSError as error:
-            raise UsageError(f"can't make a folder for results: {error.strerror}", "Give one by --out.") from error
+            raise UsageError(f"can't create a folder for results: {error.strerror}", "Give one by --out.") from error
     out = (out or (slurm.folder if slurm is not None else fresh_folder())).absolute()
     if peers is not None and peers.link.side is not None:
         out = peers.place(out)
@@ -257,7 +257,7 @@ def _prepare(out: Path, wish: Wish, tell: Tell, *, given: bool) -> tuple[dict[st
         private_folder(out / "torch")
     except OSError as error:
         if given:
-            raise UsageError(f"can't make the folder {out}: {error.strerror}", "Give --out another place.") from error
+            raise UsageError(f"can't create the folder {out}: {error.strerror}", "Give --out another place.") from error
         tell(f"there is no place for evidence ({error}): the job runs unwatched")
         return {}, None
     variables = {
