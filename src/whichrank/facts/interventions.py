@@ -30,6 +30,8 @@ class Intervention(NamedTuple):
 
 ONE_HOST = "one host only"
 """Not a change but a smaller job: that it works there speaks against causes within a host."""
+SMALLER = (ONE_HOST, "one GPU only")
+"""Smaller jobs: what works there speaks for nothing but what was seen."""
 
 
 @cache

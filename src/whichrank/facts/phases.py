@@ -6,12 +6,13 @@ import re
 
 _WORDS: dict[str, str] = {
     "rank-stuck-in-checkpoint": (
-        r"checkpoint\w{0,3}|ckpts?|consolidat\w{1,4}|state_dict|safetensors|save_pretrained|save_state|save_model"
+        r"checkpoint\w{0,3}|ckpts?|\w{0,20}\.?distcp|consolidat\w{1,4}|state_dict|safetensors|save_pretrained|save_state|save_model"
         r"|(?:sav|writ|export|upload|merg)(?:e|es|ing)(?: of)? (?:\w{1,12} ){0,2}"
         r"(?:model|weights|adapters?|shards?|states?)"
     ),
     "rank-stuck-in-evaluation": (
-        r"evaluat(?:e|es|ion|ing)|validat(?:e|es|ion|ing)|(?:generat|predict)(?:es|ion|ing)|beam search|inference"
+        r"evaluat(?:e|es|ion|ing)|validat(?:e|es|ion|ing)|predict(?:s|ion|ing)"
+        r"|generat(?:es|ing)|generation (?:loop|phase|step|of)|beam search|inference"
         r"|test(?:ing)? (?:set|loop|epoch)"
     ),
     "rank-stuck-in-preprocessing": (
@@ -21,14 +22,57 @@ _WORDS: dict[str, str] = {
         r"|build(?:s|ing)?(?: of)? (?:\w{1,12} ){0,2}(?:index\w{0,2}|cache|datasets?|vocab\w{0,6})"
     ),
     "rank-stuck-in-compile": (
-        r"torch\.compile|re-?compil\w{1,5}|compil(?:es|ing|ation)|autotun\w{1,4}|CUDA graph captur\w{1,3}"
-        r"|triton kernels?"
+        r"torch\.compile|re-?compil\w{1,5}|compil(?:es|ed|ing|ation)|autotun\w{1,4}|CUDA graph captur\w{1,3}"
+        r"|triton kernels?|inductor|(?:auto-?)?tun(?:es|ed|ing) (?:\w{1,12} ){0,2}kernels?"
     ),
 }
-_PHASES = {cause: re.compile(rf"(?<![\w-])(?:{words})(?!\w)", re.IGNORECASE) for cause, words in _WORDS.items()}
+_HELD_UP: dict[str, str] = {
+    "storage-stall": (
+        r"(?:nfs|lustre|gpfs|ceph|beegfs|weka|fuse|mount\w{0,3}|file ?system|server)\b.{0,60}"
+        r"(?:not responding|still trying|timed out|timeout|unreachable|unavailable|hung|stale)"
+        r"|stale (?:nfs )?file handle|blocked for more than \d+ seconds|(?:waiting|wait) for (?:the )?(?:mount|storage)"
+    ),
+    "stale-lock-or-store": (
+        r"wait(?:s|ing)? (?:for|on|to acquire) (?:\S{1,60} ){0,3}(?:file ?)?lock|lock (?:is )?held by"
+    ),
+    "conditional-collective": (
+        r"skip(?:s|ped|ping)? (?:the |this |an? )?(?:\w{1,16} ){0,2}"
+        r"(?:step|update|backward|sync\w{0,8}|iteration|reduc\w{1,4})"
+        r"|(?:batch|step|update|iteration)(?:es|s)? (?:is |was |were )?(?:ignored|skipped|dropped|discarded)"
+        r"|(?:bad|empty|invalid|corrupt\w{0,3}|zero[- ]length) (?:micro-?)?batch\b.{0,40}skip\w{0,4}"
+        r"|(?:early[- ]stop\w{0,4}|patience) .{0,40}(?:reached|triggered|exhausted|stopping)"
+    ),
+    "uneven-inputs": (
+        r"(?:exhausted|ran out of|out of|no more|fewer|short(?:er)? (?:by|of)|only \d+ of \d+)"
+        r" (?:\w{1,16} ){0,3}(?:data|batch\w{0,2}|samples?|examples?|shards?|records?|items)"
+        r"|(?:data\w{0,6}|iterator|loader|shards?|epoch|samples?) .{0,30}(?:exhausted|ended early|is empty|truncated)"
+        r"|\b0 (?:samples|batches|examples|records)\b|StopIteration"
+        r"|(?:drop|skip|discard|filter)(?:s|p?ed|p?ing)? (?:\w{1,16} ){0,3}"
+        r"(?:samples?|batch(?:es)?|examples?|shards?|records?)"
+    ),
+    "rank-stuck-in-data-loading": (
+        r"(?:read|fetch|load|open|stream|download|prefetch|decod)\w{0,4} .{0,80}"
+        r"(?:shard|tar|parquet|arrow|bucket|blob|object|sample|batch|file|segment|data\w{0,6})"
+        r"|(?:data ?loader|prefetch\w{0,4}|shard|s3|gcs|bucket|dataset)\b.{0,60}"
+        r"(?:retr(?:y|ies|ying)|slow|wait\w{0,3}|stall\w{0,3}|timed? ?out|attempt|backoff|behind)"
+        r"|(?:retr(?:y|ies|ying)|attempt \d)\b.{0,60}(?:read|get|fetch|download|shard|s3|http|object)"
+    ),
+}
+"""What a rank that is late may say about itself: more than people write, the surest first."""
+_ON_ITS_WAY = {cause: re.compile(rf"(?<![\w-])(?:{words})", re.IGNORECASE) for cause, words in _HELD_UP.items()}
+_PHASES = {
+    cause: re.compile(rf"(?:(?<![\w-])|(?<=mid-))(?:{words})(?!\w)", re.IGNORECASE) for cause, words in _WORDS.items()
+}
 
 
 def phase_in(text: str) -> str | None:
     """The cause whose part of a job a sentence speaks of; None where it is none of them, or several."""
     found = [cause for cause, words in _PHASES.items() if words.search(text)]
     return found[0] if len(found) == 1 else None
+
+
+def activity_in(line: str) -> str | None:
+    """The cause that fits what a rank says it is in, or what happened to it; None where it says nothing of the kind."""
+    sure = ("storage-stall", "stale-lock-or-store", "conditional-collective")
+    told = next((cause for cause in sure if _ON_ITS_WAY[cause].search(line)), None) or phase_in(line)
+    return told or next((cause for cause, words in _ON_ITS_WAY.items() if words.search(line)), None)

@@ -17,6 +17,7 @@ from whichrank.records.host import HostClock
 from whichrank.records.log import EventKind, LogEvent, Progress
 from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
 from whichrank.records.outline import Loop, Outline
+from whichrank.records.own_line import OwnLine
 from whichrank.records.placement import Placement
 from whichrank.records.rank_values import RankValues
 from whichrank.records.ras import RasReport
@@ -78,6 +79,8 @@ class Case:
     step_parts: list[StepParts] = field(default_factory=list)
     closest: list[ClosestCause] = field(default_factory=list)
     """Causes whose wording the evidence comes close to; looked for only where nothing else tells."""
+    own_lines: list[OwnLine] = field(default_factory=list)
+    """What late ranks alone printed; looked for only where nothing else says what holds them up."""
     nccl: list[NcclProcess] = field(default_factory=list)
     nccl_versions: list[str] = field(default_factory=list)
     """Versions that any line names, with a process or without."""

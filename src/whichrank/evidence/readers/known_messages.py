@@ -15,7 +15,7 @@ from heapq import heappush, heappushpop
 from whichrank.evidence.text import shared_pass
 from whichrank.evidence.text.chunks import PADDING, Chunk
 from whichrank.evidence.text.prefixes import PathHint, Voice, clock_of, hint_of_path, listen
-from whichrank.evidence.text.quotations import DOCUMENTS, Quotations
+from whichrank.evidence.text.quotations import DOCUMENTS, Quotations, set_off
 from whichrank.evidence.text.repeated_lines import Held, Often, look
 from whichrank.evidence.text.text_file import bounded, is_text
 from whichrank.evidence.text.words import Place, Words
@@ -46,8 +46,10 @@ _NO_EVIDENCE = (".py", ".pyi", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".ipynb
 # host:pid:tid [device], as NCCL and its plug-ins begin their lines.
 _PROCESS = re.compile(r"(?:^|[\s>\]])((?!\d\d:)[A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):(\d{1,10}) (?:\[-?\d{1,9}\] )?")
 _EXTRA = 80
-_OUTPUT = re.compile(rb"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|[Ww]arning: |WARNING|ERROR|\bINFO\b|\.py:\d")
-_MARKS = (b"NCCL ", b"arning: ", b"WARNING", b"ERROR", b"INFO", b".py:")
+_OUTPUT = re.compile(
+    rb"NCCL (?:INFO|WARN|VERSION|TRACE|CALL)|[Ww]arning: |WARNING|ERROR|\bINFO\b|\.(?:py|cpp|cc|cu):\d"
+)
+_MARKS = (b"NCCL ", b"arning: ", b"WARNING", b"ERROR", b"INFO", b".py:", b".cpp:", b".cc:", b".cu:")
 """Marks of lines that a program printed, and what stands in each of them."""
 _BEGINS = re.compile(rb"\s{0,8}File |\[|\d{4}-\d\d")
 
@@ -266,17 +268,17 @@ class Listener:
         for signature in alike.signatures if alike.count >= _SURE else self._fitting(line, met.words):
             if signature.library == REPORT and printed:
                 continue  # a program's words, not a person's
-            if self._prose and signature.library != REPORT:
-                continue  # a person speaks of what programs print
             if voice is None:
                 voice = listen(line, self._clock)
                 whole = voice.text
             found = signature.search(whole)
             if found is None:
                 continue
-            alike.found[signature.id] = signature
             start = whole.find(found[0])
             span = (start, start + len(found[0]))
+            if self._prose and signature.library != REPORT and not set_off(whole, *span):
+                continue  # a person speaks of what programs print
+            alike.found[signature.id] = signature
             if any(begin < span[1] and span[0] < end for begin, end in taken):
                 continue
             taken.append(span)

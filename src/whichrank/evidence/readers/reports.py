@@ -90,6 +90,10 @@ _STATE = _any(
     r"\b(?:is|are|was|were|inactive)\b", r"^(?:firewall|ufw|iptables|iommu|acs|vt-d)", r"^--(?:ipc|shm-size|cap-add)"
 )
 _SWITCHED_OFF = _any(r"\b(?:off|disabled?|disabling|without|skip\w{0,4}|removed?|removing|no)\b", r"=? ?False\b")
+_THAN = _any(r"\b(?:slower|longer|worse|less|lower|fewer|hang\w{0,3}|fail\w{0,3})\b[^.]{0,24}\bthan (?:\w{1,8} ){0,3}$")
+"""Worse than with the change that follows."""
+_ONLY_LARGER = _any(r"only\b[^.]{0,60}\b(?:multi|several|two|2|more|\d)")
+"""It fails only in a larger job: it works in the smaller one."""
 _UNDONE = _any(r"\b(?:without|unset\w{0,4}|remov\w{1,3}|dropp\w{1,3}|delet\w{1,3}) (?:the )?[\"'`]?$")
 
 _SEEN: dict[Symptom, re.Pattern[str]] = {
@@ -262,6 +266,9 @@ def tried(text: str, heading: Outcome = "unknown") -> list[tuple[str, Outcome]]:
     for number, name, words in spoken:
         near = [outcomes[number], *outcomes[number + 1 :], *reversed(outcomes[:number]), heading]
         outcome: Outcome = next((o for o in near if o != "unknown"), "unknown")
+        before = clauses[number][: clauses[number].find(words)]
+        if _THAN.search(before) or _ONLY_LARGER.match(words):
+            outcome = "helped"
         if _STATE.search(words) and outcomes[number] == "unknown" and not _NO_OUTCOME.search(text):
             outcome = "did not help"  # it is so, and the job fails all the same
         if found.get(name, "unknown") == "unknown":

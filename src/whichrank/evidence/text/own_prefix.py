@@ -2,8 +2,8 @@
 
 Collectors and scripts put all kinds of things before a line: `[9] `, `[c8:11] `, `5|train|`, `(3) `. Such a number is
 the rank if lines with it say so themselves (`[9] rank 9 ready`, `[c8:11] [rank11]: …`): at least two ranks agree, and
-nobody disagrees. Where no number is the rank, a name that begins nearly every line and differs in its number only is
-the host.
+nobody disagrees. A number behind an `r` or `rank` is the rank by itself, if no rank is on two hosts. Where no number is
+the rank, a name that begins nearly every line and differs in its number or last letter only is the host.
 """
 
 from __future__ import annotations
@@ -25,13 +25,26 @@ _SHAPES = tuple(
         rf"{_HOST}\[{_RANK}\]:? ",
     )
 )
+_NAMED_RANK = rf"(?:r|R|rank[ _=:]{{0,3}}|RANK[ _=:]{{0,3}}){_RANK}"
+_TELLING = tuple(
+    re.compile(shape)
+    for shape in (
+        rf"\[{_HOST}[:/| ,]{{1,2}}{_NAMED_RANK}\]:? ?",
+        rf"\(?{_HOST}[:/ ]{_NAMED_RANK}\)?(?:: | ?\| |> |\) )",
+        rf"{_HOST} \[{_NAMED_RANK}\]:? ?",
+        rf"[\[(<][rR]{_RANK}[\])>]:? ?",
+    )
+)
+"""Prefixes that call the rank by its name."""
 _HOSTS = tuple(
     re.compile(shape)
     for shape in (
         r"\[(?P<host>[A-Za-z][A-Za-z_.-]{0,40}\d[\w.-]{0,40})\]:? ",
         r"(?P<host>[A-Za-z][A-Za-z_.-]{0,40}\d[\w.-]{0,40})(?:: | ?\| )",
+        r"(?P<host>[A-Za-z][\w.]{0,40}-[\w.-]{0,40}[A-Za-z\d])(?: |: | ?\| )",
     )
 )
+_STEM = re.compile(r"\d+|(?<=[-_.])[a-z](?![a-z])")
 _NO_HOST = re.compile(
     r"(?:(?:local|global)_?)?(?:rank|gpu|cuda|step|epoch|iter\w{0,8}|default|trainer|task|proc\w{0,4}|[wr])[_:-]?\d+$",
     re.IGNORECASE,
@@ -41,7 +54,7 @@ _STAMP = re.compile(
 )
 _STAMPED = frozenset("[(0123456789")
 """A date and a time of day may stand before the prefix."""
-_MOSTLY = 0.9
+_MOSTLY, _PARTLY = 0.9, 0.1
 _SAYS = re.compile(r"\[rank(\d{1,5})\]|\brank[ :=](\d{1,5})(?=:|/\d| of | on | ready| up\b| init)", re.IGNORECASE)
 _ANY_RANK = re.compile(rb"rank[ :=]?(\d{1,5})")
 """In lower case: every rank that a line may say, and some numbers besides."""
@@ -56,7 +69,15 @@ def learn(edges: bytes) -> re.Pattern[str] | None:
     several = len(set(_ANY_RANK.findall(edges.lower()))) >= _AGREED
     speaking = [line for line in lines if "rank" in line.lower()] if several else []
     by_rank = next((shape for shape in _SHAPES if _fits(shape, speaking)), None) if several else None
+    by_rank = by_rank or next((shape for shape in _TELLING if _one_host_each(shape, lines)), None)
     return by_rank or next((shape for shape in _HOSTS if _names_hosts(shape, lines)), None)
+
+
+def hosts_named(prefix: re.Pattern[str], edges: bytes) -> frozenset[str]:
+    """The hosts in the prefixes of these lines."""
+    lines = (_unstamped(line[:_LONGEST]) for line in edges.decode("utf-8", "replace").split("\n")[:_LINES])
+    found = (match.groupdict().get("host") for line in lines if (match := prefix.match(line)))
+    return frozenset(host for host in found if host)
 
 
 def _unstamped(line: str) -> str:
@@ -73,9 +94,21 @@ def _names_hosts(shape: re.Pattern[str], lines: Sequence[str]) -> bool:
             names.append(match["host"])
         elif (others := others - 1) < 0:
             return False
-    stems = {re.sub(r"\d+", "", name) for name in set(names)}
+    stems = {_STEM.sub("", name) for name in set(names)}
     several = len(set(names)) >= _AGREED and len(stems) == 1
     return several and len(names) >= _MOSTLY * len(said) and not any(_NO_HOST.match(name) for name in set(names))
+
+
+def _one_host_each(shape: re.Pattern[str], lines: Sequence[str]) -> bool:
+    """Whether a good part of the lines begins so, with several ranks, each on one host."""
+    hosts: dict[int, set[str]] = {}
+    begun = 0
+    for line in lines:
+        if match := shape.match(line):
+            begun += 1
+            hosts.setdefault(int(match["rank"]), set()).add(match.groupdict().get("host") or "")
+    said = sum(1 for line in lines if line.strip())
+    return len(hosts) >= _AGREED and begun >= _PARTLY * said and all(len(names) == 1 for names in hosts.values())
 
 
 def _fits(shape: re.Pattern[str], lines: Iterable[str]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 
-from whichrank.evidence.text.own_prefix import learn
+from whichrank.evidence.text.own_prefix import hosts_named, learn
 from whichrank.model.contracts import Item
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_])")
@@ -24,11 +24,20 @@ _TAGGED = re.compile(
     rf"|[rR](\d{{1,6}})(?:(?= {{1,3}}{_LEVEL}\b)| ?\|)) ?"
 )
 _IN_BRACKET = re.compile(r"\[[\w. -]{1,60}[ ,:]rank[ _=:]?(\d{1,6})\]:? ?")
-_OTHER_TAG = re.compile(r"\[[\w.:@/-]{1,60}\] (?=\[(?:rank|RANK) ?\d)")
+_OTHER_TAG = re.compile(r"\[[\w.:@/-]{1,60}\] (?=\[(?:rank|RANK) ?\d|\[?20\d\d-\d\d-\d\d[T _]\d\d:)")
 _BEHIND_LOGGER = re.compile(rf"{_LEVEL}\b[\w.:<>|/ -]{{0,100}}?\[rank[ _=:]?(\d{{1,6}})\]")
+# Behind time, host, logger and level: `gh01 trainer[rank0]: `, `[rank 3/16 @p5-a] `, `- root - INFO - [rank6] `.
+_HEAD_RANK = re.compile(
+    rf"(?:(?:-|\||{_LEVEL}:?|root|[\w.@:/-]{{0,60}}[\d._:@/-][\w.@:/-]{{0,60}}) {{1,3}}){{0,6}}"
+    r"[A-Za-z_.]{0,30}\[rank[ _=:]{0,2}(\d{1,6})(?:/\d{1,6})?(?: ?@ ?([\w.-]{1,60}))?\]:? ?"
+)
+_END_OF_BRACKET = re.compile(r"[\w.]{0,60} ?rank ?(\d{1,6})\]:? ?")
+"""What is left of `[03/12 06:10:01 trainer rank5]: ` behind its time."""
+_SPEAKS_FOR = re.compile(r"([A-Za-z][\w.-]{0,60}) [A-Za-z_.]{1,30}\[rank")
 _BARE = re.compile(r"\[(\d{1,4})\] (?=[A-Za-z])")
 _HOST_TOKEN = re.compile(
-    rf"([A-Za-z][\w.-]{{0,60}}\d[\w.-]{{0,20}}) (?={_LEVEL}\b|\[?rank[ _=]?\d|[rR]\d{{1,6}} {{1,3}}{_LEVEL}\b)"
+    rf"([A-Za-z][\w.-]{{0,60}}\d[\w.-]{{0,20}}) "
+    rf"(?={_LEVEL}\b|\[?rank[ _=]?\d|[rR]\d{{1,6}} {{1,3}}{_LEVEL}\b|[a-z][\w./-]{{1,40}}(?:\[\d{{1,10}}\])?: )"
 )
 _LEVEL_BEFORE_RANK = re.compile(rf"{_LEVEL} ?:? {{0,8}}(?:[-|] )?(?=\[?rank[ _=]?\d)")
 _TEE = re.compile(r"\[(?!node|host|nid)[A-Za-z_]{1,40}(\d{1,4})(?:\|(\d{1,7}))?\]:")
@@ -52,12 +61,13 @@ _DATED = re.compile(
 # Without a year: `12-03 12:05:02`, `03/12 12:05:02.5`.
 _DAY = re.compile(r"[\[(]?(\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?[\])]?(?=[\s:,|-]|$)")
 _GLOG = re.compile(
-    r"\[?([IWEF])(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6,9}) (?:(\d{1,10}) )?"
+    r"\[?([IWEFV])(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6,9}) (?:(\d{1,10}) )?"
     r"([\w./-]{1,200}\.\w{1,4}):\d{1,9}\] ?"
 )
 _GLOG_OLD = re.compile(r"\[([IWEF]) [\w./-]{1,100}\.\w{1,4}:\d+\] ?")
 _YEAR = re.compile(rb"20(?<!\w20)\d\d(?=-[01]\d-[0-3]\d[ T_]\d\d:)")
 _BUILD = re.compile(r"\s{0,24}\| ")
+_FIRST_WORD = re.compile(r"\[?([A-Za-z][\w.-]{0,60})\]?(?:: | ?\| | )")
 _KMSG = re.compile(r"<\d{1,2}>(?=\S)")
 """The level that syslog and the kernel put before a line."""
 _CUT_JSON = re.compile(r'\{"(?:log|message|msg|text)" ?: ?"(.{20,}?)(?:(?<!\\)",|$)')
@@ -106,6 +116,8 @@ class Clock:
         """The lines heard last: several readers listen to the same."""
         self.prefix: re.Pattern[str] | None = None
         """What the file puts before its lines to tell its ranks apart, where that was learned."""
+        self.hosts: frozenset[str] = frozenset()
+        """The hosts that such prefixes name: others of their lines begin with the host alone."""
 
     def at(self, day: tuple[int, int, int], clock: tuple[str, str, str], fraction: str, zone: str) -> int | None:
         """Year 0 means: not stated."""
@@ -146,6 +158,7 @@ def clock_of(item: Item) -> Clock:
             edges += b"\n" + stream.read(_EDGE)
     clock = Clock(item.mtime_ns, stated_year(edges))
     clock.prefix = learn(edges)
+    clock.hosts = hosts_named(clock.prefix, edges) if clock.prefix is not None else frozenset()
     return clock
 
 
@@ -181,9 +194,11 @@ def _peeled(line: bytes, clock: Clock) -> Voice:
             told = match.groupdict()
             voice.rank, voice.host = int(told["rank"]) if "rank" in told else None, told.get("host")
             voice.speaker, voice.text = match[0].strip(), voice.text[match.end() :]
+        elif clock.hosts and (token := _FIRST_WORD.match(voice.text)) and token[1] in clock.hosts:
+            voice.host, voice.text = token[1], voice.text[token.end() :]
     for _ in range(8):
         text = voice.text
-        if not text or not (_peel_who(voice) or _peel_when(voice, clock)):
+        if not text or not (_peel_who(voice) or _peel_when(voice, clock) or _peel_head(voice)):
             break
     if voice.rank is None and "[rank" in voice.text[:140] and (match := _BEHIND_LOGGER.match(voice.text)):
         voice.rank = int(match[1])
@@ -226,6 +241,23 @@ def _peel_who(voice: Voice) -> bool:
     return True
 
 
+def _peel_head(voice: Voice) -> bool:
+    """A rank in brackets behind what a logger or a collector of logs puts first."""
+    if voice.rank is not None or voice.by_torch or "rank" not in voice.text[:160]:
+        return False
+    match = _HEAD_RANK.match(voice.text)
+    host = _SPEAKS_FOR.match(voice.text) if match else None
+    named = (match[2] if match else None) or (host[1] if host else None)
+    if match is None and voice.time_ns is not None:
+        match = _END_OF_BRACKET.match(voice.text)
+    if match is None:
+        return False
+    voice.rank, voice.host = int(match[1]), voice.host or named
+    voice.speaker += match[0].strip()[:200]
+    voice.text = voice.text[match.end() :]
+    return True
+
+
 def _tag(voice: Voice, text: str) -> re.Match[str] | None:
     """The rank or the host that a script or its logger puts before the words."""
     first = text[0]
@@ -253,9 +285,10 @@ def _bracket(voice: Voice, text: str) -> re.Match[str] | None:
         voice.rank = int(match[2]) if match[2] else voice.rank
     elif match := _POD.match(text):
         voice.host = match[1]
-    elif voice.rank is None and not voice.by_torch:
-        match = _IN_BRACKET.match(text) or (_BARE.match(text) if voice.time_ns is not None else None)
-        voice.rank = int(match[1]) if match else None
+    elif not voice.by_torch:
+        if voice.rank is None:
+            match = _IN_BRACKET.match(text) or (_BARE.match(text) if voice.time_ns is not None else None)
+            voice.rank = int(match[1]) if match else None
         match = match or _OTHER_TAG.match(text)
     return match
 
@@ -287,7 +320,7 @@ def _peel_when(voice: Voice, clock: Clock) -> bool:
         clocked = (match[3], match[4], match[5])
         stamp = clock.at((0, int(match[1]), int(match[2])), clocked, match[6] or "", "")
         rest = text[match.end() :]
-    elif text[0] not in "[IWEFADJMNOS":
+    elif text[0] not in "[IWEFVADJMNOS":
         return False
     elif match := _GLOG.match(text):
         stamp = clock.at((0, int(match[2]), int(match[3])), (match[4], match[5], match[6]), match[7], "")

@@ -13,16 +13,35 @@ _INDENTED = (b"    ", b"\t")
 _HEAD = 160
 _PRINTED = re.compile(
     rb"[\s>]{0,8}(?:`(?![^`]*`))?(?:"
-    rb"(?:[\w.-]{1,60}:\d{1,10}:\d{1,10} )?(?:\[-?\d{1,4}\] )?(?:[\w/.-]{1,60}\.(?:cc|cu|h|cpp):\d{1,6} )?"
-    rb"NCCL (?:INFO|WARN)\b"
+    rb"(?:\[?\d{4}-\d\d-\d\d[ T_][\d:.,]{4,16}\]? )?(?:[\w.-]{1,60}:\d{1,10}:\d{1,10} )?(?:\[-?\d{1,4}\] )?"
+    rb"(?:[\w/.-]{1,60}:\d{1,6} )?NCCL (?:INFO|WARN)\b"
     rb"|\[(?:default)?rank ?\d{1,6}\]:|\[[EWIF]\d{0,4} ?[\d:. ]{0,24} ?\w{1,40}\.cpp:\d"
-    rb"|[EWIF]\d{4} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[ T_]\d\d:\d\d"
+    rb"|[EWIF]\d{4} \d\d:\d\d:\d\d|\[?\d{4}-\d\d-\d\d[ T_]\d\d:\d\d"
     rb"|\[ {0,8}\d{1,9}\.\d{6}\] |(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}\d{1,2} \d\d:\d\d:\d\d "
     rb"|Traceback \(most recent|File \"[^\"]{1,120}\", line \d|(?:[\w.]{1,60}\.)?[A-Z]\w{1,40}(?:Error|Exception): "
     rb"|(?:srun|slurmstepd|torchrun|mpirun): (?:error|warning)"
     rb")"
 )
 """How lines begin that a program printed: people paste them without a fence, too."""
+
+
+_RAISED = re.compile(r"(?:[A-Z]\w{1,40}(?:Error|Exception)|\b[Ee]rror|ERROR)\W{0,4}$")
+_QUOTES = (("`", "`"), ("'", "'"), ('"', '"'), ("“", "”"), ("«", "»"))
+_CLAUSE = 60
+
+
+def set_off(line: str, start: int, end: int) -> bool:
+    """Whether a person quotes `line[start:end]`: it is between quotation marks, or behind an `Error:`."""
+    for opening, closing in _QUOTES:
+        if opening == closing:
+            if opening in "'\"" and not line[:start].rstrip().endswith(opening):
+                continue  # apostrophes
+            inside = line.count(opening, 0, start) % 2 == 1
+        else:
+            inside = line.rfind(opening, 0, start) > line.rfind(closing, 0, start)
+        if inside and closing in line[end:]:
+            return True
+    return _RAISED.search(line[max(0, start - _CLAUSE) : start]) is not None
 
 
 class Quotations:

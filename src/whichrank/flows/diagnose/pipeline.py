@@ -86,6 +86,12 @@ def _judged(
 
         case.closest = closest_causes(item for item, outcome in outcomes if item.job in ("", job) and is_prose(outcome))
         answer = conclude(case, sources, why=why, progress=progress) if case.closest else answer
+    if answer.verdict.category == "hang":
+        from whichrank.flows.diagnose.own_lines import own_lines
+
+        texts = (item for item, outcome in outcomes if item.job in ("", job) and is_prose(outcome))
+        case.own_lines = own_lines(texts, case, answer.verdict)
+        answer = conclude(case, sources, why=why, progress=progress) if case.own_lines else answer
     return case, with_views(case, answer) if views else answer
 
 

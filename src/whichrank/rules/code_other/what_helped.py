@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from whichrank.facts.interventions import ONE_HOST, interventions
+from whichrank.facts.interventions import SMALLER, interventions
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Alternative, Category, Finding, NotEvaluated, Subject
 from whichrank.records.trial import Trial
@@ -66,7 +66,7 @@ def _fitting(case: Case, trial: Trial) -> list[str]:
     standing = [c for c in interventions()[trial.change].helped if trials.ruled_out(case, c) is None]
     seen = observed(case)
     of_it = [c for c in standing if _alike(causes()[c].usual_category, seen)]
-    return of_it if trial.change == ONE_HOST else of_it or standing
+    return of_it if trial.change in SMALLER else of_it or standing
 
 
 def _alike(usual: str, seen: str | None) -> bool:

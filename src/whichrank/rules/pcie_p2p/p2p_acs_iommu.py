@@ -77,6 +77,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     sure += (
         0.12 * bool(found.virtual and found.stalled)
         + 0.1 * bool(found.stalled)
+        + 0.12 * bool(found.tested and found.hangs)
         - 0.25 * bool(found.model)
         - 0.3 * bool(found.iommu_off)
     )

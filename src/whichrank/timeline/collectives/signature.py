@@ -74,14 +74,27 @@ def signature(call: Call) -> Signature:
     elif name in _OUTPUT_AT_ROOT:
         outputs = None
     elif name in _INPUT_AT_ROOT:
-        inputs = None
-        dtypes = call.output_dtypes or call.input_dtypes
+        inputs, outputs, dtypes = None, *_received(call)
     return Signature(name, inputs, outputs, tuple(sorted(set(dtypes))), call.root, call.reduce)
+
+
+def _received(call: Call) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """What a member of a scatter gets: one tensor. NCCL's recorder has it among the inputs, Gloo's among the outputs;
+    the tensors of the root are on the other side, where other members have an empty one of no type."""
+    inputs, outputs = numels(call.input_sizes), numels(call.output_sizes)
+    if len(inputs) == 1 and inputs[0] > 0 and (len(outputs) != 1 or outputs[0] == 0):
+        return inputs, call.input_dtypes
+    return outputs, call.output_dtypes or call.input_dtypes
 
 
 def proves_all_joined(name: str) -> bool:
     """Whether one member's completion of this operation shows that all members joined it."""
     return name.startswith(_SYNCHRONISING)
+
+
+def has_root(name: str) -> bool:
+    """Whether one member of this operation is the root."""
+    return name in ("broadcast", "reduce", "gather", "scatter")
 
 
 def is_barrier(call: Call) -> bool:

@@ -32,7 +32,7 @@ class Clues:
     direct: bool
     """NCCL uses them."""
     tested: list[KnownMessage]
-    """A test of such copies was run."""
+    """A test of such copies was run, or NCCL's own test on several GPUs of one host: no training code is involved."""
 
     @property
     def any(self) -> bool:
@@ -56,7 +56,7 @@ def clues(case: Case) -> Clues:
         virtual=known_messages.seen(case, "told-virtual"),
         hangs=bool(known_messages.stands_still(case)),
         direct="P2P" in within,
-        tested=known_messages.seen(case, "p2p-test-table"),
+        tested=known_messages.seen(case, "p2p-test-table", "nccl-tests-one-host"),
     )
 
 

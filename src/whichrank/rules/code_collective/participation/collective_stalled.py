@@ -18,24 +18,55 @@ All 16 ranks are in `all_reduce #301`, none has finished after 600 s.
 Not in the training code: look at the network counters, kernel logs and GPUs of the members.
 
 ## Limits
+The recorder of NCCL keeps no roots. On one host, where no network can fail, an operation with a root that stalls so is
+reported as ranks that name different roots.
 The dumps don't hold what the transport does; NCCL's log and the fabric counters do.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
+from whichrank.timeline.collectives.signature import has_root
 from whichrank.timeline.collectives.troubles.trouble import Trouble
 
 CODE = "COLL111"
 CAUSE = "collective-stalled"
+_ROOTS_UNKNOWN = 0.5
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if case.lineup is None:
         return NotEvaluated("flight-recorder dumps")
-    return [_finding(case, t) for t in case.troubles if t.shape == "stalled"]
+    return [_by_root(case, t, _finding(case, t)) for t in case.troubles if t.shape == "stalled"]
+
+
+def _by_root(case: Case, trouble: Trouble, finding: Finding) -> Finding:
+    """The same of an operation whose roots are not recorded: ranks that name different ones wait for each other so."""
+    row = next(iter(trouble.meeting.joined.values()))
+    called = wording.lineup_of(case).signature_of(row)
+    if not has_root(called.op) or called.root is not None:
+        return finding
+    if len(case.people.hosts()) > 1:
+        unseen = Alternative("root-mismatch", 0.2, "the recorder keeps no roots; they may differ between ranks")
+        return replace(finding, alternatives=(unseen, *finding.alternatives))
+    return replace(
+        finding,
+        cause="root-mismatch",
+        confidence=min(_ROOTS_UNKNOWN, finding.confidence),
+        message=(
+            f"All members have joined {wording.step(wording.lineup_of(case), row)}, and it does not finish. "
+            "The recorder keeps no roots: ranks that name different roots wait for each other like this."
+        ),
+        fix=(
+            "Log the root that every rank passes to this call: it must be the same global rank on all members.",
+            "Run again with whichrank run --guard=strict: it compares the roots and names the rank.",
+        ),
+        alternatives=(Alternative(CAUSE, 0.3, "the network or a GPU may not move the data"), *finding.alternatives),
+    )
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:

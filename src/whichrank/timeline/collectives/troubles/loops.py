@@ -35,7 +35,7 @@ def _parted_at_loop(lineup: Lineup, trouble: Trouble, loops: Loops, stands: Call
         return False
     mine, other, within = there
     between = [loop for loop in loops.get(mine.file, ()) if loop.holds(mine.line) != loop.holds(other.line)]
-    if _had_left(lineup, trouble.acted, mine, between):
+    if _had_left(lineup, trouble.acted, mine, between) or _passed_before(lineup, trouble.acted, mine):
         return False
     if not between and within is not None and mine.line > other.line:
         # It has come back from the function in whose loop the others are.
@@ -51,6 +51,13 @@ def _had_left(lineup: Lineup, acted: int, mine: Frame, loops: Sequence[Loop]) ->
     before = lineup.call_of(acted - 1).stack
     same = (frame for frame in before if (frame.file, frame.function) == (mine.file, mine.function))
     return any(loop.last < frame.line for frame in same for loop in loops)
+
+
+def _passed_before(lineup: Lineup, acted: int, mine: Frame) -> bool:
+    """Whether the rank had been at this line before: it has gone through the loop in step with the others until now."""
+    start, _ = lineup.first[int(lineup.rank[acted])]
+    earlier = {int(call) for call in lineup.call[start:acted]}
+    return any(mine in lineup.calls[call].stack for call in earlier)
 
 
 def _fork(mine: Sequence[Frame], theirs: Sequence[Frame]) -> tuple[Frame, Frame, Frame | None] | None:
