@@ -73,7 +73,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     hosts = tuple(sorted({host for event in lost for host in _hosts(event)}))
     ranks = tuple(sorted(r for r, p in case.people.by_rank.items() if p.host is not None and p.host in hosts))
     where = ", ".join(hosts) if hosts else "A host"
-    how = "the scheduler reports a node failure" if failed else "its agent sent no heartbeat any more"
+    how = "the scheduler reports a node failure" if failed else "its agent stopped sending heartbeats"
     signs = [statements.statement(case, event) for event in lost]
     finding = building.found(case, _CLAIM, signs, f"{where} stopped answering: {how}.", 0.85 if failed else 0.7, ranks)
     return [_with_hosts(finding, hosts)]
@@ -94,7 +94,7 @@ def _unheard(case: Case) -> Finding | None:
     ranks = tuple(sorted(told | {r for r, p in case.people.by_rank.items() if p.host in hosts}))
     in_vain = [flow for flow in flows if not flow.target.seen]
     confidence = 0.9 if in_vain else 0.8 if any(event.text("how") == "no answer" for event in silent) else 0.6
-    how = "its watcher is not heard any more"
+    how = "its watcher no longer answers"
     if any(event.text("how") == "unreachable" for event in silent):
         # A login that fails says less: the network for people may be another one.
         how, confidence = "it can't be reached from here", 0.9 if in_vain else 0.5

@@ -1,4 +1,4 @@
-"""A host does not answer any more: all connections to it stand still, and nothing was heard of it.
+"""A host no longer answers: all connections to it stand still, and nothing was heard of it.
 
 ## What it finds
 Connections of ranks that lead to one host and on which data is retransmitted without an answer, where that host
@@ -61,7 +61,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     ranks = tuple(rank for rank in range(case.world) if case.people.host_of(rank) == place.name)
     since = f"{paths.standing_s(flows):.0f} s"
-    message = f"{place.name} does not answer any more: data to it is retransmitted without an answer (for {since})."
+    message = f"{place.name} no longer answers: data to it is retransmitted without an answer (for {since})."
     subject = Subject(ranks=ranks, hosts=(place.name,))
     return [
         hardware_findings.found(

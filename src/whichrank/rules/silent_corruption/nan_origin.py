@@ -82,7 +82,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return [building.found(case, _CLAIM, signs, message, 0.78, named)]
     at = f" at step {first}" if first is not None else ""
     why = "all ranks turned together" if len(steps) > 1 else "the losses of other ranks are not at hand"
-    return [building.found(case, _CLAIM, signs, f"The loss is not finite any more{at}; {why}.", 0.6)]
+    return [building.found(case, _CLAIM, signs, f"The loss is no longer finite{at}; {why}.", 0.6)]
 
 
 def _norm_alone(case: Case) -> list[Finding]:

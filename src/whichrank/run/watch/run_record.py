@@ -208,7 +208,7 @@ class RunRecord:
         if self.diagnosis is not None:
             from whichrank.report import load
 
-            cleared = _withdrawn(self.diagnosis, f"{went[0].upper()}{went[1:]}: nothing is wrong any more.")
+            cleared = _withdrawn(self.diagnosis, f"{went[0].upper()}{went[1:]}: nothing is wrong now.")
             for name, file in REPORTS:
                 self.journal.write(file, "".join(load(name).render(cleared)))
         self.diagnosis = None
