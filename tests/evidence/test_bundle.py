@@ -77,7 +77,7 @@ def test_last_words_as_evidence(tmp_path):
         ("process_exit", 1),
         ("comm_init", 8),
     ]
-    assert (events[2].data["signal"], events[2].time_ns, events[2].pid) == (9, 99, 11)
+    assert (events[2].signal, events[2].time_ns, events[2].pid) == (9, 99, 11)
     assert "t.py:3 f" in events[2].ref.quote
 
 

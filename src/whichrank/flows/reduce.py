@@ -12,7 +12,7 @@ from whichrank.fleet.local import Failure
 from whichrank.flows.diagnose.reading import outcomes_of
 from whichrank.model.contracts import Item, Reading
 from whichrank.records.dump import Dump
-from whichrank.records.log import LogEvent
+from whichrank.records.events.base import Event
 from whichrank.records.network import TcpSocket
 from whichrank.records.stack import ProcessStack
 
@@ -56,7 +56,7 @@ def reduce(
         for part in parts
         for _, reading in part.readings
         for record in reading.records
-        if isinstance(record, Dump | ProcessStack | TcpSocket | LogEvent) and record.rank is not None
+        if isinstance(record, Dump | ProcessStack | TcpSocket | Event) and record.rank is not None
     }
     return Reduced(pack(summary), len(parts), sum(part.item.size for part in parts), len(ranks))
 

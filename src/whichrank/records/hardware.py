@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Literal
 
 from whichrank.model.evidence import Ref
-from whichrank.records.log import Value
+
+Value = str | int | float | list[int] | list[str]
 
 KernelKind = Literal[
     "xid", "sxid", "gpu_lost", "gpu_page_fault", "gpu_process", "gpu_init_failed", "gpu_name", "pcie_error",

@@ -127,7 +127,7 @@ def whose(case: Case, ranks: tuple[int, ...], signs: Sequence[Statement] = ()) -
 
 def others(case: Case, ranks: tuple[int, ...]) -> str:
     """`; ranks 0-2 only lost their peer`, where there are others."""
-    heard = {event.rank for event in case.events} | set(case.people.by_rank)
+    heard = {event.rank for event in case.log_events} | set(case.people.by_rank)
     rest = [rank for rank in range(case.world) if rank not in ranks and rank in heard]
     return f"; what {wording.ranks_text(rest)} report{'s' if len(rest) == 1 else ''} follows from it" if (
         rest and ranks
@@ -145,8 +145,8 @@ def judged(
     claim: Claim,
     tell: str,
     *,
-    found: Sequence[known_messages.KnownMessage] | None = None,
-    sure: Callable[[Sequence[known_messages.KnownMessage]], float] | None = None,
+    found: Sequence[known_messages.Seen] | None = None,
+    sure: Callable[[Sequence[known_messages.Seen]], float] | None = None,
 ) -> list[Finding] | NotEvaluated:
     """The finding that the messages of the claim's cause make, if there is a root among them.
 
@@ -162,9 +162,7 @@ def judged(
     return [tell_of(case, claim, tell, speaking, sure(speaking) if sure else known_messages.sure(speaking))]
 
 
-def tell_of(
-    case: Case, claim: Claim, tell: str, speaking: Sequence[known_messages.KnownMessage], sure: float
-) -> Finding:
+def tell_of(case: Case, claim: Claim, tell: str, speaking: Sequence[known_messages.Seen], sure: float) -> Finding:
     """The finding itself."""
     roots = [s for s in speaking if s.signature.role == "root"] or list(speaking)
     first = statements.first_to_fail([s.sign for s in roots])
@@ -190,13 +188,13 @@ def about(finding: Finding, subject: Subject) -> Finding:
     return replace(finding, subject=subject)
 
 
-def _ranks(case: Case, blamed: Sequence[known_messages.KnownMessage]) -> tuple[int, ...]:
+def _ranks(case: Case, blamed: Sequence[known_messages.Seen]) -> tuple[int, ...]:
     if blamed[0].signature.who not in ("printer", "host"):
         return ()
     return statements.unless_all(case, statements.ranks_of([s.sign for s in blamed]))
 
 
-def _who(case: Case, ranks: tuple[int, ...], blamed: Sequence[known_messages.KnownMessage]) -> str:
+def _who(case: Case, ranks: tuple[int, ...], blamed: Sequence[known_messages.Seen]) -> str:
     if not ranks and blamed[0].signature.who == "host":
         hosts = sorted({s.sign.host for s in blamed if s.sign.host})
         if len(hosts) == 1:
@@ -204,9 +202,9 @@ def _who(case: Case, ranks: tuple[int, ...], blamed: Sequence[known_messages.Kno
     return who(case, ranks, [s.sign for s in blamed])
 
 
-def _what(lead: known_messages.KnownMessage) -> str:
+def _what(lead: known_messages.Seen) -> str:
     """The message itself, without what a launcher, a logger or a table put before it in the same line."""
-    quote = lead.sighting.ref.quote
+    quote = lead.event.ref.quote
     found = lead.signature.search(quote)
     text = short(quote[quote.find(found[0]) :] if found else quote)
     return text.rstrip("'") if text.count("'") % 2 else text

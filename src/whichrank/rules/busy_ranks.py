@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 
 from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
+from whichrank.records.events.processes import CudaError
+from whichrank.records.events.startup import StoreError
+from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.records.trial import Complaint
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
-from whichrank.timeline.job_state.known_messages import KnownMessage
+from whichrank.timeline.job_state.known_messages import Seen
 from whichrank.timeline.job_state.statements import Statement
 
 _TROUBLE = re.compile(
@@ -57,7 +61,7 @@ def _of_one_phase(case: Case) -> list[Complaint]:
     return told if len({complaint.phase for complaint in told}) == 1 else []
 
 
-def _who(case: Case, mine: list[KnownMessage]) -> tuple[int, ...]:
+def _who(case: Case, mine: list[Seen]) -> tuple[int, ...]:
     """The one rank that said what it does; who timed out only waits, and then it is who did not come."""
     waited = _waited(case)
     spoke = [rank for rank in statements.ranks_of([s.sign for s in mine]) if rank not in waited]
@@ -68,7 +72,7 @@ def _who(case: Case, mine: list[KnownMessage]) -> tuple[int, ...]:
 
 
 def _waited(case: Case) -> set[int | None]:
-    return {event.rank for event in statements.events(case, "watchdog_timeout", "gloo_timeout")}
+    return {event.rank for event in case.events(WatchdogTimeout, GlooTimeout)}
 
 
 def _main_process(case: Case, signs: list[Statement]) -> tuple[int, ...]:
@@ -79,30 +83,28 @@ def _main_process(case: Case, signs: list[Statement]) -> tuple[int, ...]:
 
 def _waited_elsewhere(case: Case) -> list[Statement]:
     """What else says that ranks timed out: in the store, for NCCL's id, in the start barrier, in a few words."""
-    told = [s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") in _STORE]
+    told = statements.of_kind(case, StoreError, where=lambda e: e.what in _STORE)
     gave_up = [s for s in told if not _CUT_OFF.search(s.text)]
     named = ["torch-unique-id"]
-    if not statements.events(case, "nccl_error", "cuda_error", "peer_closed"):
+    if not case.events(NcclError, CudaError, PeerClosed):
         named.append("torch-failed-or-timed-out")  # then it was a timeout, of which the first line is not at hand
     return gave_up + [s.sign for s in known_messages.seen(case, *named) if not _CUT_OFF.search(s.sign.text)]
 
 
 def _cut_off(case: Case) -> bool:
     """Whether ranks lost their store instead of timing out."""
-    told = [
-        s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") in (*_STORE, "closed")
-    ]
+    told = statements.of_kind(case, StoreError, where=lambda e: e.what in (*_STORE, "closed"))
     return any(_CUT_OFF.search(s.text) for s in told)
 
 
-def _sure(case: Case, claim: Claim, mine: list[KnownMessage], told: list[Statement]) -> float:
+def _sure(case: Case, claim: Claim, mine: list[Seen], told: list[Statement]) -> float:
     sure = 0.5 + 0.06 * bool(mine) + 0.08 * bool(told)
     if claim.cause == "rank-stuck-in-preprocessing" and at_a_barrier_of_the_start(case):
         sure += 0.1
     return min(sure, 0.7)
 
 
-def _last(case: Case, waiting: list[Statement]) -> list[KnownMessage]:
+def _last(case: Case, waiting: list[Statement]) -> list[Seen]:
     """Of each file, the activity that was told last before its first timeout."""
     stops: dict[str, int] = {}
     # A title may repeat the message above the log; the log says which rank it was.
@@ -112,9 +114,9 @@ def _last(case: Case, waiting: list[Statement]) -> list[KnownMessage]:
             continue
         line = int(sign.ref.locator.removeprefix("line ")) if sign.ref.locator.startswith("line ") else 0
         stops[sign.ref.source] = min(line, stops.get(sign.ref.source, line))
-    last: dict[str, KnownMessage] = {}
+    last: dict[str, Seen] = {}
     for s in known_messages.seen(case, *known_messages.activities()):
-        if s.sighting.line <= stops.get(s.sign.ref.source, s.sighting.line):
+        if s.event.line <= stops.get(s.sign.ref.source, s.event.line):
             last[s.sign.ref.source] = s
     return list(last.values())
 
@@ -122,6 +124,5 @@ def _last(case: Case, waiting: list[Statement]) -> list[KnownMessage]:
 def at_a_barrier_of_the_start(case: Case) -> bool:
     """One extra clue decides: a reduction of barrier size with a low sequence number."""
     return any(
-        (event.number("numel_in") or 0) <= _SMALL and (event.number("seq") or _EARLY) < _EARLY
-        for event in statements.events(case, "watchdog_timeout")
+        (event.numel_in or 0) <= _SMALL and (event.seq or _EARLY) < _EARLY for event in case.events(WatchdogTimeout)
     )

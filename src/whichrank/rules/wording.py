@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, Hold, NextStep, Subject
 from whichrank.model.moments import rfc3339_ns
+from whichrank.records.events.collectives import InOperation
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.lineup import Lineup
 from whichrank.timeline.collectives.meetings import Meeting
@@ -52,7 +53,7 @@ def culprits_text(case: Case, ranks: tuple[int, ...]) -> str:
 
 def sat(case: Case, ranks: Iterable[int]) -> tuple[Ref, ...]:
     """Where ranks say they are, and their stacks: the proof of what no recorder holds."""
-    said = {event.rank: event.ref for event in case.of_kind("in_operation")}
+    said = {event.rank: event.ref for event in case.events(InOperation)}
     refs = [said[rank] for rank in ranks if rank in said]
     return (*refs, *(stack_ref(case, rank) for rank in ranks if rank in case.stacks))
 

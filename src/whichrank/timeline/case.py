@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import structs
 
 from whichrank.model.evidence import Source
 from whichrank.records.closest_cause import ClosestCause
 from whichrank.records.clue import CodeClue
 from whichrank.records.dump import Dump, Frame, GroupMembers
+from whichrank.records.events.base import Event
+from whichrank.records.events.collectives import DesyncReport, MonitoredBarrierFailed, StallReport
+from whichrank.records.events.communication import GlooTimeout
+from whichrank.records.events.messages import KnownMessage
+from whichrank.records.events.processes import Traceback
+from whichrank.records.events.watchdog import DumpSignal, WatchdogTimeout
 from whichrank.records.guard import GuardFile
 from whichrank.records.hardware import KernelEvent
 from whichrank.records.host import HostClock
-from whichrank.records.log import EventKind, LogEvent, Progress
+from whichrank.records.log import Progress
 from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
 from whichrank.records.outline import Loop, Outline
 from whichrank.records.own_line import OwnLine
 from whichrank.records.placement import Placement
 from whichrank.records.rank_values import RankValues
 from whichrank.records.ras import RasReport
-from whichrank.records.sighting import Sighting
 from whichrank.records.stack import ProcessStack, main_thread
 from whichrank.records.step_parts import StepParts
 from whichrank.records.steps import RankSteps
@@ -56,6 +65,9 @@ from whichrank.timeline.job_state.statements import Index
 
 _GPUS_OF_A_NODE = 16
 
+E = TypeVar("E", bound=Event)
+_Told = Event | KernelEvent | ProcessStack
+
 if TYPE_CHECKING:
     from whichrank.timeline.guard.compare import Comparison
     from whichrank.timeline.job_state.activity import Activity
@@ -72,7 +84,7 @@ class Case:
     calls: Lineup | None = None
     """The calls of NCCL's log: they alone hold roots and reductions."""
     people: People = field(default_factory=People)
-    events: list[LogEvent] = field(default_factory=list)
+    log_events: list[Event] = field(default_factory=list)
     """What logs say, with global ranks filled in and years completed, in order of time where it is known."""
     progress: list[Progress] = field(default_factory=list)
     rank_values: list[RankValues] = field(default_factory=list)
@@ -85,7 +97,7 @@ class Case:
     nccl_versions: list[str] = field(default_factory=list)
     """Versions that any line names, with a process or without."""
     ras: list[RasReport] = field(default_factory=list)
-    sightings: list[Sighting] = field(default_factory=list)
+    sightings: list[KnownMessage] = field(default_factory=list)
     """Known messages in any text, with global ranks filled in."""
     trials: list[Trial] = field(default_factory=list)
     """What people say that they tried, and whether it helped."""
@@ -118,7 +130,7 @@ class Case:
 
     @cached_property
     def index(self) -> Index:
-        """Events by kind, and whose statements are whose."""
+        """What makes telling quick who said what."""
         return Index(self)
 
     @cached_property
@@ -152,9 +164,9 @@ class Case:
     def stands_still(self) -> bool:
         """Whether something besides the dumps says that the job hangs."""
         waiting = sum(activity.doing == "waiting" for activity in self.activities.values())
-        timed_out = self.of_kind(
-            "watchdog_timeout", "gloo_timeout", "monitored_barrier_failed", "desync_report", "dump_signal",
-            "stall_report",
+        timed_out = self.events(
+            WatchdogTimeout, GlooTimeout, MonitoredBarrierFailed, DesyncReport, DumpSignal,
+            StallReport,
         )  # fmt: skip
         return bool(timed_out) or waiting > 1
 
@@ -236,14 +248,24 @@ class Case:
     @cached_property
     def on_one_node(self) -> bool:
         """Whether nothing speaks of a second host, and the ranks fit on one: then local ranks are ranks."""
-        told = {e.host for e in self.events} | {s.host for s in self.sightings} | {p.host for p in self.nccl}
+        told = {e.host for e in self.log_events} | {s.host for s in self.sightings} | {p.host for p in self.nccl}
         named = self.people.hosts() | {short_name(host) for host in told if host and host != "localhost"}
         many = any(node.nodes > 1 for process in self.nccl for node in process.nodes)
         return len(named) <= 1 and not many and 0 < self.world <= _GPUS_OF_A_NODE
 
-    def of_kind(self, *kinds: EventKind) -> list[LogEvent]:
-        """Events of these kinds, in order."""
-        return [event for event in self.events if event.kind in kinds]
+    def events(self, *kinds: type[E]) -> list[E]:
+        """Events of these kinds, in order: `log_events`, then `sightings`."""
+        found = [numbered for kind in kinds for numbered in self._by_kind.get(kind, ())]
+        if len(kinds) > 1:
+            found.sort(key=itemgetter(0))
+        return [event for _, event in found]
+
+    @cached_property
+    def _by_kind(self) -> dict[type[Event], list[tuple[int, Any]]]:
+        kinds: dict[type[Event], list[tuple[int, Any]]] = defaultdict(list)
+        for number, event in enumerate((*self.log_events, *self.sightings)):
+            kinds[type(event)].append((number, event))
+        return kinds
 
 
 def build_case(records: Iterable[Any]) -> Case:
@@ -254,7 +276,10 @@ def build_case(records: Iterable[Any]) -> Case:
     nccl = [process for log in logs for process in log.processes]
     ras = [r for r in pile if isinstance(r, RasReport)]
     stacks = [r for r in pile if isinstance(r, ProcessStack)]
-    events = with_year([r for r in pile if isinstance(r, LogEvent)], [dump.newest_ns for dump in run.dumps])
+    events = with_year(
+        [r for r in pile if isinstance(r, Event) and not isinstance(r, KnownMessage)],
+        [dump.newest_ns for dump in run.dumps],
+    )
     lineup = line_up(with_members(run.dumps, [r for r in pile if isinstance(r, GroupMembers)]), release=True)
     events = with_likely_ranks(with_ranks_of_only_group(events), lineup.world if lineup else 0)
     stacks = [replace(s, rank=None) if (s.rank or 0) > LARGEST_WORLD else s for s in stacks]
@@ -268,7 +293,7 @@ def build_case(records: Iterable[Any]) -> Case:
         lineup=lineup or calls,
         calls=calls,
         people=people,
-        events=on_one_clock(_placed(events, people), clocks),
+        log_events=on_one_clock(_placed(events, people), clocks),
         progress=[r for r in pile if isinstance(r, Progress)],
         rank_values=[r for r in pile if isinstance(r, RankValues)],
         step_parts=[r for r in pile if isinstance(r, StepParts)],
@@ -276,7 +301,7 @@ def build_case(records: Iterable[Any]) -> Case:
         nccl_versions=[version for log in logs for version in log.versions],
         ras=ras,
         loops={file: loops for r in pile if isinstance(r, Outline) for file, loops in r.loops.items()},
-        sightings=_sighted(_as_raised(read_by_others(pile), events), people),
+        sightings=_blamed(_placed(_as_raised(read_by_others(pile), events), people), people),
         trials=[r for r in pile if isinstance(r, Trial)],
         complaints=[r for r in pile if isinstance(r, Complaint)],
         clues=[r for r in pile if isinstance(r, CodeClue)],
@@ -293,7 +318,7 @@ def build_case(records: Iterable[Any]) -> Case:
 
 def _with_hosts_of_files(pile: Sequence[Any]) -> list[Any]:
     """Statements and stacks with the host that their file is of, where they don't name one."""
-    told = [r for r in pile if isinstance(r, LogEvent | Sighting | KernelEvent | ProcessStack)]
+    told = [r for r in pile if isinstance(r, _Told)]
     named = {r.host for r in told if r.host} | {
         p.host for r in pile if isinstance(r, NcclLog) for p in r.processes if p.host
     }
@@ -301,14 +326,16 @@ def _with_hosts_of_files(pile: Sequence[Any]) -> list[Any]:
     if not hosts:
         return list(pile)
     return [
-        replace(r, host=hosts[_source(r)])
-        if isinstance(r, LogEvent | Sighting | KernelEvent | ProcessStack) and r.host is None and _source(r) in hosts
-        else r
+        _on_host(r, hosts[_source(r)]) if isinstance(r, _Told) and r.host is None and _source(r) in hosts else r
         for r in pile
     ]
 
 
-def _source(record: LogEvent | Sighting | KernelEvent | ProcessStack) -> str:
+def _on_host(record: _Told, host: str) -> _Told:
+    return structs.replace(record, host=host) if isinstance(record, Event) else replace(record, host=host)
+
+
+def _source(record: _Told) -> str:
     return record.source if isinstance(record, ProcessStack) else record.ref.source
 
 
@@ -322,13 +349,13 @@ def _profiles(pile: Iterable[Any]) -> Steps | None:
     return together(profiles)
 
 
-def _signs_of_life(lineup: Lineup | None, events: Iterable[LogEvent], pile: Iterable[Any]) -> list[int]:
+def _signs_of_life(lineup: Lineup | None, events: Iterable[Event], pile: Iterable[Any]) -> list[int]:
     """Times at which the job did or said something."""
     times = [int(t) for t in (lineup.created.min(), lineup.created.max())] if lineup and len(lineup) else []
     for event in events:
         if event.time_ns:
             # Who timed out had begun to wait as long before.
-            times += [event.time_ns, event.time_ns - (event.number("ran_ms") or event.number("ms") or 0) * 10**6]
+            times += [event.time_ns, event.time_ns - event.waited_ms * 10**6]
     return times + [int(t) for r in pile if isinstance(r, Progress) and len(r) for t in (r.time_ns[0], r.time_ns[-1])]
 
 
@@ -340,44 +367,42 @@ def _line_up_calls(calls: Sequence[CommCalls], people: People) -> Lineup | None:
     return lineup
 
 
-def _placed(events: Sequence[LogEvent], people: People) -> list[LogEvent]:
+def _placed(events: Sequence[E], people: People) -> list[E]:
     """Fill in global ranks by pid, and hosts by rank."""
     placed = []
     for event in events:
         rank = event.rank if event.rank is not None else people.rank_of(event.pid, event.host)
         host = event.host or (people.host_of(rank) if rank is not None else None)
-        placed.append(replace(event, rank=rank, host=host) if (rank, host) != (event.rank, event.host) else event)
+        placed.append(
+            structs.replace(event, rank=rank, host=host) if (rank, host) != (event.rank, event.host) else event
+        )
     return placed
 
 
-def _as_raised(sightings: Sequence[Sighting], events: Sequence[LogEvent]) -> list[Sighting]:
+def _as_raised(sightings: Sequence[KnownMessage], events: Sequence[Event]) -> list[KnownMessage]:
     """Messages within a traceback that one rank printed for another are of the rank that raised it."""
     raised: dict[tuple[str, int], int] = {}
     for event in events:
-        if event.kind == "traceback" and event.rank is not None and event.number("of_another"):
+        if isinstance(event, Traceback) and event.rank is not None and event.of_another:
             span = range(event.line, event.line + 2 * len(event.frames) + 3)
             raised.update({(event.ref.source, line): event.rank for line in span})
     if not raised:
         return list(sightings)
-    return [replace(s, rank=raised.get((s.ref.source, s.line), s.rank)) for s in sightings]
+    return [structs.replace(s, rank=raised.get((s.ref.source, s.line), s.rank)) for s in sightings]
 
 
-def _sighted(sightings: Sequence[Sighting], people: People) -> list[Sighting]:
-    placed = []
-    for seen in sightings:
-        rank = seen.rank if seen.rank is not None else people.rank_of(seen.pid, seen.host)
-        host = seen.host or (people.host_of(rank) if rank is not None else None)
-        groups = seen.groups
-        if (meant := _rank_by_pid(groups, people)) is not None:
-            groups = {**groups, "culprit": str(meant)}
-        same = (rank, host) == (seen.rank, seen.host) and groups is seen.groups
-        placed.append(seen if same else replace(seen, rank=rank, host=host, groups=groups))
-    return placed
+def _blamed(messages: Sequence[KnownMessage], people: People) -> list[KnownMessage]:
+    """Fill in the rank that a message is about, where it names the process."""
+    ranks = [_rank_by_pid(message.captures, people) for message in messages]
+    return [
+        message if rank is None else structs.replace(message, captures={**message.captures, "culprit": str(rank)})
+        for message, rank in zip(messages, ranks, strict=True)
+    ]
 
 
-def _rank_by_pid(groups: dict[str, str], people: People) -> int | None:
+def _rank_by_pid(captures: dict[str, str], people: People) -> int | None:
     """The rank whose process a message names as the one it is about."""
-    pid = groups.get("culprit_pid", "")
+    pid = captures.get("culprit_pid", "")
     return people.rank_of(int(pid)) if pid.isdigit() else None
 
 

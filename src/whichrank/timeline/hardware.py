@@ -9,10 +9,10 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from whichrank.model.findings import Gpu
+from whichrank.records.events.messages import KnownMessage
 from whichrank.records.hardware import GpuState, GpuTopology, KernelEvent, KernelKind, address
 from whichrank.records.host import HostState
 from whichrank.records.network import PortState, TcpCounters, TcpFlow, TcpSocket
-from whichrank.records.sighting import Sighting
 from whichrank.timeline.clocks.log_times import moved_to_year
 from whichrank.timeline.identity.who import People, Process, by_short_name, host_in_name, short_name
 
@@ -202,15 +202,15 @@ def gather(pile: Iterable[Any], people: People, times: Sequence[int]) -> Hardwar
     return found
 
 
-def read_by_others(pile: Iterable[Any]) -> list[Sighting]:
-    """Sightings without those in lines of the kernel or of nvidia-smi: these are judged with their times and GPUs."""
+def read_by_others(pile: Iterable[Any]) -> list[KnownMessage]:
+    """Known messages, but not in lines of the kernel or of nvidia-smi: these are judged with their times and GPUs."""
     records = list(pile)
     told = {(r.ref.source, r.line) for r in records if isinstance(r, KernelEvent | GpuState)}
     logs = {r.ref.source for r in records if isinstance(r, KernelEvent)}
     return [
         r
         for r in records
-        if isinstance(r, Sighting)
+        if isinstance(r, KnownMessage)
         and (r.ref.source, r.line) not in told
         and not (r.ref.source in logs and "NVRM: " in r.ref.quote)
     ]

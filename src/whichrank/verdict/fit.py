@@ -10,7 +10,7 @@ from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding
 from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Argument
-from whichrank.records.log import LogEvent
+from whichrank.records.events.base import Event
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import trials
 from whichrank.timeline.job_state.outcome import at_work
@@ -37,7 +37,7 @@ def against(case: Case, finding: Finding) -> Argument | None:
     return None
 
 
-def _before(finding: Finding, working: LogEvent) -> bool:
+def _before(finding: Finding, working: Event) -> bool:
     """Whether all of it stands in the same file, above the lines of a job at work."""
     lines = [_LINE.match(ref.locator) for ref in finding.evidence if ref.source == working.ref.source]
     return len(lines) == len(finding.evidence) > 0 and all(m and int(m[1]) < working.line for m in lines)

@@ -12,8 +12,9 @@ from whichrank.evidence.readers import known_messages, torch_output
 from whichrank.evidence.readers.nccl_log import scan
 from whichrank.evidence.readers.torch_output import progress
 from whichrank.model.contracts import Item
-from whichrank.records.log import LogEvent, Progress
-from whichrank.records.sighting import Sighting
+from whichrank.records.events.base import Event
+from whichrank.records.events.messages import KnownMessage
+from whichrank.records.log import Progress
 from whichrank.records.stack import ProcessStack
 
 RETRY = """Traceback (most recent call last):
@@ -30,14 +31,14 @@ def read_torch(folder: Path, text: str, name: str = "job.log") -> list[object]:
     return torch_output.read(Item(path, name, path.stat().st_size, 0)).records
 
 
-def read_messages(folder: Path, text: str) -> list[Sighting]:
+def read_messages(folder: Path, text: str) -> list[KnownMessage]:
     path = folder / "job.log"
     path.write_text(text)
     return known_messages.read(Item(path, "job.log", path.stat().st_size, 0)).records
 
 
-def of_kind(records: list[object], kind: str) -> list[LogEvent]:
-    return [record for record in records if isinstance(record, LogEvent) and record.kind == kind]
+def of_kind(records: list[object], kind: str) -> list[Event]:
+    return [record for record in records if isinstance(record, Event) and record.kind == kind]
 
 
 def test_a_traceback_between_thousands_of_others_is_heard(tmp_path: Path) -> None:
@@ -47,8 +48,8 @@ def test_a_traceback_between_thousands_of_others_is_heard(tmp_path: Path) -> Non
     found = of_kind(
         read_torch(tmp_path, often + other.format(line=7, url=1) + known.format(line=8, url=2) + often), "traceback"
     )
-    assert [e.data["type"] for e in found if "model.py" in e.frames[-1].file] == ["ValueError"]
-    assert sum("illegal memory access" in str(e.data["message"]) for e in found) == 1
+    assert [e.type for e in found if "model.py" in e.frames[-1].file] == ["ValueError"]
+    assert sum("illegal memory access" in str(e.message) for e in found) == 1
     lines = [e.line for e in found]
     assert lines == sorted(lines)
     assert (lines[0], lines[-1]) == (1, 5 * 6001 + 1)
@@ -134,7 +135,7 @@ def test_a_loss_that_is_no_number_far_from_the_end(tmp_path: Path, words: str, v
     lines = [f"[rank2]: step {n} {words.format(1.5)} level=info\n" for n in range(9000)]
     lines[17] = f"[rank2]: step 17 {words.format(value)} level=info\n"
     (found,) = of_kind(read_torch(tmp_path, "".join(lines)), "loss_nonfinite")
-    assert (found.rank, found.data["step"], found.line) == (2, 17, 18)
+    assert (found.rank, found.step, found.line) == (2, 17, 18)
 
 
 CHATTER = (

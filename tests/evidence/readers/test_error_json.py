@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from whichrank.evidence.readers import error_json
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
-from whichrank.records.log import LogEvent
+from whichrank.records.events.base import Event
 
 LABEL = "logs/none_abc/attempt_1/3/error.json"
 STACK = """\
@@ -35,10 +35,10 @@ def test_a_recorded_exception(tmp_path: Path) -> None:
     extra = {"py_callstack": STACK, "timestamp": "1794701375"}
     reading = read(tmp_path, {"message": {"message": "ValueError: bad: batch", "extraInfo": extra}})
     (event,) = reading.records
-    assert isinstance(event, LogEvent)
+    assert isinstance(event, Event)
     assert (event.kind, event.time_ns) == ("traceback", 1794701375 * 10**9)
-    assert (event.rank, event.local_rank, event.data["attempt"]) == (None, 3, 1)
-    assert (event.data["type"], event.data["message"], event.data["truncated"]) == (
+    assert (event.rank, event.local_rank, event.attempt) == (None, 3, 1)
+    assert (event.type, event.message, event.truncated) == (
         "ValueError",
         "bad: batch",
         0,
@@ -49,8 +49,8 @@ def test_a_recorded_exception(tmp_path: Path) -> None:
 
 def test_a_bare_message(tmp_path: Path) -> None:
     reading = read(tmp_path, {"message": "RuntimeError: no stack"})
-    assert reading.records[0].data["type"] == "RuntimeError"
-    assert reading.records[0].data["message"] == "no stack"
+    assert reading.records[0].type == "RuntimeError"
+    assert reading.records[0].message == "no stack"
     assert (reading.quality, reading.note) == ("partial", "no call stack, no time")
 
 

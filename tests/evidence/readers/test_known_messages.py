@@ -9,12 +9,12 @@ import pytest
 
 from whichrank.evidence.readers import known_messages
 from whichrank.model.contracts import Item
-from whichrank.records.sighting import Sighting
+from whichrank.records.events.messages import KnownMessage
 
 WARNING = "NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory"
 
 
-def read(folder: Path, text: str | bytes, name: str = "job.log") -> list[Sighting]:
+def read(folder: Path, text: str | bytes, name: str = "job.log") -> list[KnownMessage]:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -36,7 +36,7 @@ def test_whose_it_is(tmp_path, prefix, rank, pid, host):
     (found,) = read(tmp_path, f"first line\n{prefix}{WARNING}\n")
     assert (found.signature, found.line) == ("nccl-ib-memory-registration", 2)
     assert (found.rank, found.pid, found.host) == (rank, pid, host)
-    assert found.groups["call"] == "reg_mr"
+    assert found.captures["call"] == "reg_mr"
     assert WARNING.split("WARN ")[1] in found.ref.quote
 
 

@@ -23,6 +23,7 @@ from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.flows.reduce import reduce
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref
+from whichrank.records.events.base import Event
 from whichrank.records.nccl import NcclLog
 from whichrank.records.network import TcpSocket
 
@@ -176,6 +177,27 @@ def test_a_log_of_nccl_keeps_its_calls_without_what_stands_between(tmp_path):
     assert f"opCount {2999:x} " in calls.quote(-1)
 
 
+def test_a_summary_of_an_earlier_version_is_read():
+    """The first summaries had one record for all kinds of events, and another for known messages."""
+
+    def events(data):
+        parts = file.unpack(data, Path("x"), dumps.Tables()).parts
+        return [
+            record
+            for part in parts
+            for _, reading in part.readings
+            for record in reading.records
+            if isinstance(record, Event)
+        ]
+
+    earlier = events((SAMPLES / "earlier_summary.whichrank").read_bytes())
+    assert earlier == events(reduce([SAMPLES / "torch_output/exception"], jobs=1).data)
+    assert {event.kind for event in earlier} == {
+        "collective_stack", "comm_init", "cuda_error", "group_init", "group_teardown", "known_message", "nccl_error",
+        "peer_closed", "torch_env", "traceback", "watchdog_progress",
+    }  # fmt: skip
+
+
 def test_two_nodes_are_told_apart(tmp_path):
     log = tmp_path / "job" / "output.log"
     log.parent.mkdir()
@@ -220,7 +242,7 @@ def test_a_damaged_or_hostile_summary_costs_itself(data, tmp_path):
 
 
 def test_only_records_come_back():
-    for value in (["Popen", {}], [1], "x", ["LogEvent", {"kind": "x", "ref": ["a"], "data": {"a": {}}}]):
+    for value in (["Popen", {}], [1], "x", ["LogEvent", {"kind": "x", "data": {}}], ["traceback", {"type": 7}]):
         with pytest.raises(UnreadableError):
             values.restored(value)
 

@@ -14,6 +14,9 @@ from whichrank.model.contracts import Item
     [
         ("[0] rank 0 ready\n[9] rank 9 ready\n", "[9] Exception in thread prefetch-0:", 9),
         ("[c7:3] [rank3]: x\n[c8:11] [rank11]: y\n", "[c8:11] WARNING cache.py:88 disk full", 11),
+        ("[gpu-b1 r0] step 1\n[gpu-b2 r6] step 1\n", "[gpu-b2 r6] 19:49:38 amax inf", 6),
+        ("mk-a [rank 0] INFO x\nmk-b [rank 9] INFO y\n", "mk-b [rank 9] INFO loader: 2103 batches", 9),
+        ("bn07 rank  0 | 02:20:04 | init\nbn09 rank 11 | 02:20:06 | init\n", "bn09 rank 11 | 02:21:00 | done", 11),
         ("0|data|INFO|rank 0: 1024 batches\n5|data|INFO|rank 5: 1011 batches\n", "5|train|INFO|epoch 0 finished", 5),
     ],
 )
@@ -43,6 +46,10 @@ def test_what_does_not_agree_is_not_learned(lines):
         ('{"level": "error", "rank": 2, "message": "CUDA error: device-side x"}', 2, "CUDA error: device-side x"),
         ('{"log":"[rank1]: NCCL error: remote process exited or th', 1, "NCCL error: remote process exited or th"),
         ('2026-02-20T15:33:11.120Z,trainer-6,stderr,"[rank6]: torch.SomeError: x"', 6, "torch.SomeError: x"),
+        ("2026-02-11 04:03:36 gh01 trainer[rank0]: step 5100 loss 1.8", 0, "step 5100 loss 1.8"),
+        ("20:21:21 [rank 12/16 @p5-b] part 31/212: SlowDown", 12, "part 31/212: SlowDown"),
+        ("[titan] 2025-11-21 14:20:14,902 - root - INFO - [rank6] tuning", 6, "tuning"),
+        ("[03/12 06:10:01 trainer rank5]: batch ignored", 5, "batch ignored"),
         ("[10:05:02] ERROR    rank 3: torch.OutOfMemoryError: y", 3, "torch.OutOfMemoryError: y"),
     ],
 )  # fmt: skip
@@ -54,3 +61,19 @@ def test_collectors_are_unwrapped(line, rank, text):
 def test_short_words_stay_with_their_values():
     voice = listen(b'{"msg": "step", "rank": 0, "step": 100, "loss": 3.6}', Clock(0))
     assert '"step": 100' in voice.text
+
+
+def test_a_rank_on_two_hosts_is_no_rank():
+    assert learn(b"[node1 r0] step 1\n[node1 r1] step 1\n[node2 r0] step 1\n[node2 r1] step 1\n") is None
+
+
+def test_lines_with_the_host_alone(tmp_path):
+    path = tmp_path / "job.log"
+    path.write_text("bn07 rank 0 | init\nbn09 rank 8 | init\nbn09: slurmstepd: error: x\n")
+    voice = listen(b"bn09: slurmstepd: error: x", clock_of(Item(path, "job.log", path.stat().st_size, 0)))
+    assert (voice.host, voice.rank) == ("bn09", None)
+
+
+def test_who_is_spoken_of_does_not_speak():
+    voice = listen(b"Waiting for [rank 3] to answer", Clock(0))
+    assert voice.rank is None

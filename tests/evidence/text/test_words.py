@@ -15,8 +15,8 @@ from whichrank.evidence.text.chunks import CHUNK, Chunks, Decoded
 from whichrank.evidence.text.words import Automaton, Engine, Plain, Words
 from whichrank.facts.messages import KNOWN, REPORT, recognise, signatures
 from whichrank.model.contracts import Item
-from whichrank.records.log import LogEvent
-from whichrank.records.sighting import Sighting
+from whichrank.records.events.base import Event
+from whichrank.records.events.messages import KnownMessage
 
 ALL = sorted(torch_output.Listener.words | set(KNOWN.anchors))
 NOISE = (
@@ -112,7 +112,7 @@ def test_planted_messages_are_found_in_a_large_noisy_file(engine: type[Engine], 
     text, places = noisy([example.encode() for _, example in shapes], 6 * CHUNK)
     path = tmp_path / "job.log"
     path.write_bytes(text)
-    sightings: list[Sighting] = known_messages.read(Item(path, path.name, len(text), 0)).records
+    sightings: list[KnownMessage] = known_messages.read(Item(path, path.name, len(text), 0)).records
     found = {(s.line, s.signature) for s in sightings}
     expected = {
         (number, signature.id)
@@ -144,12 +144,12 @@ def test_planted_events_are_found_in_a_large_noisy_file(engine: type[Engine], tm
     text, _ = noisy(planted, 5 * CHUNK)
     path = tmp_path / "job.log"
     path.write_bytes(text)
-    events = [r for r in torch_output.read(Item(path, path.name, len(text), 0)).records if isinstance(r, LogEvent)]
+    events = [r for r in torch_output.read(Item(path, path.name, len(text), 0)).records if isinstance(r, Event)]
     lines = text.split(b"\n")
     assert {event.kind for event in events} == {
         "watchdog_timeout", "traceback", "cuda_error", "native_crash", "loss_nonfinite", "job_ended",
     }  # fmt: skip
-    assert [e.data["type"] for e in events if e.kind == "traceback"] == ["RuntimeError"] * 4
+    assert [e.type for e in events if e.kind == "traceback"] == ["RuntimeError"] * 4
     assert sum(e.kind == "native_crash" for e in events) == 8
     for event in events:
         words_of_it = event.ref.quote.split(": ")[-1].encode()

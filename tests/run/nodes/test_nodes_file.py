@@ -19,8 +19,11 @@ from whichrank.model.contracts import Item
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding
+from whichrank.records.events.base import Event
+from whichrank.records.events.communication import GlooTimeout
+from whichrank.records.events.launchers import NodeSilent, ProcessExit
+from whichrank.records.events.startup import GroupInit
 from whichrank.records.host import HostClock
-from whichrank.records.log import LogEvent
 from whichrank.records.network import TcpSocket
 from whichrank.rules.host_resources import host_lost
 from whichrank.run.nodes import nodes_file
@@ -73,8 +76,8 @@ def test_a_silent_node_and_the_clocks_are_read(tmp_path: Path) -> None:
     reader = claim(item(path))
     assert reader is nodes or (reader is not None and reader.NAME == "nodes")
     records = nodes.read(item(path)).records
-    events = [r for r in records if isinstance(r, LogEvent)]
-    assert [(e.kind, e.host, e.numbers("ranks"), e.time_ns) for e in events] == [("node_silent", "b", (2, 3), NOW)]
+    events = [r for r in records if isinstance(r, Event)]
+    assert [(e.kind, e.host, e.ranks, e.time_ns) for e in events] == [("node_silent", "b", (2, 3), NOW)]
     clocks = {r.host: (r.ahead_ns, r.error_ns) for r in records if isinstance(r, HostClock)}
     assert clocks == {"a": (0, 0), "b": (-S // 4, S // 1000)}
 
@@ -88,14 +91,16 @@ def test_a_folder_of_a_node_names_its_host() -> None:
 # -- the rule
 
 
-def silence(how: str = "no answer") -> LogEvent:
-    return LogEvent("node_silent", Ref("nodes.json", "node 1", "nothing is heard of b"), NOW, host="b",
-                    data={"how": how, "ranks": [2, 3]})  # fmt: skip
+def silence(how: str = "no answer") -> Event:
+    return NodeSilent(ref=Ref("nodes.json", "node 1", "nothing is heard of b"), time_ns=NOW, host="b", how=how,
+                      ranks=(2, 3))  # fmt: skip
 
 
-def waiting(*ranks: int) -> list[LogEvent]:
-    found = [LogEvent("gloo_timeout", Ref("log", f"line {r}", "timed out"), NOW + 20 * S, r, host="a") for r in ranks]
-    return [*found, LogEvent("group_init", Ref("log", "line 9", "joined"), NOW - S, 0, host="a", data={"size": 4})]
+def waiting(*ranks: int) -> list[Event]:
+    found = [
+        GlooTimeout(ref=Ref("log", f"line {r}", "timed out"), time_ns=NOW + 20 * S, rank=r, host="a") for r in ranks
+    ]
+    return [*found, GroupInit(ref=Ref("log", "line 9", "joined"), time_ns=NOW - S, rank=0, host="a", size=4)]
 
 
 def judged(case: Case) -> list[Finding]:
@@ -113,7 +118,7 @@ def test_a_silent_node_that_others_wait_for_is_lost() -> None:
 
 
 def test_a_silent_node_of_a_job_that_goes_on_is_not_lost() -> None:
-    joined = LogEvent("group_init", Ref("log", "line 1", "joined"), NOW, 0, host="a", data={"size": 4})
+    joined = GroupInit(ref=Ref("log", "line 1", "joined"), time_ns=NOW, rank=0, host="a", size=4)
     assert judged(build_case([silence(), joined])) == []
 
 
@@ -131,8 +136,8 @@ def test_a_node_that_still_answers_the_ranks_is_not_lost() -> None:
 
 
 def test_events_are_put_on_one_clock() -> None:
-    early = LogEvent("process_exit", Ref("a", "", "a"), NOW, 0, host="a")
-    late = LogEvent("process_exit", Ref("b", "", "b"), NOW + 3 * S, 2, host="b")
+    early = ProcessExit(ref=Ref("a", "", "a"), time_ns=NOW, rank=0, host="a")
+    late = ProcessExit(ref=Ref("b", "", "b"), time_ns=NOW + 3 * S, rank=2, host="b")
     clock = HostClock(Ref("nodes.json", "", ""), "b", 5 * S, S // 100)
     moved = on_one_clock([early, late, silence()], {"b": clock})
     assert [(e.host, e.time_ns) for e in moved] == [("b", NOW - 2 * S), ("a", NOW), ("b", NOW)]
@@ -165,4 +170,4 @@ def test_odd_lists_of_nodes(tmp_path: Path, rows: str) -> None:
     path = tmp_path / "nodes.json"
     path.write_text('{"whichrank_nodes": 1, "nodes": ' + rows + "}")
     with contextlib.suppress(UnreadableError):
-        assert all(isinstance(r, LogEvent) for r in nodes.read(item(path)).records)
+        assert all(isinstance(r, Event) for r in nodes.read(item(path)).records)

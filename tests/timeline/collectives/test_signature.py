@@ -52,6 +52,16 @@ def test_only_the_root_of_a_gather_has_outputs_and_of_a_scatter_inputs() -> None
         assert differs_in(signature(root), signature(other)) == ""
 
 
+def test_nccls_recorder_has_what_a_scatter_brings_among_the_inputs() -> None:
+    base = call(Did("0", "scatter", 1))
+    root = replace(
+        base, input_sizes=((8,),), output_sizes=((8,), (8,)), input_dtypes=("Byte",), output_dtypes=("Byte", "Byte")
+    )
+    member = replace(root, output_sizes=((0,),), output_dtypes=("UNKNOWN_SCALAR",))
+    assert differs_in(signature(root), signature(member)) == ""
+    assert differs_in(signature(root), signature(replace(member, input_sizes=((9,),)))) == "size"
+
+
 def test_a_zero_dimensional_tensor_has_one_element() -> None:
     scalar = replace(call(Did("0", "all_reduce", 1)), input_sizes=((),), output_sizes=((),))
     assert signature(scalar).inputs == (1,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whichrank.model.evidence import Ref
 from whichrank.records.dump import Frame
-from whichrank.records.log import LogEvent
+from whichrank.records.events.launchers import ElasticFailure
 from whichrank.records.nccl import CommInit, NcclProcess
 from whichrank.records.stack import ProcessStack, ThreadStack
 from whichrank.timeline.identity.who import is_launcher, meet, short_name
@@ -53,7 +53,7 @@ def test_two_processes_without_a_rank_are_not_guessed():
 
 
 def test_the_agents_table_names_ranks():
-    rows = [LogEvent("elastic_failure", REF, rank=5, local_rank=1, pid=99, host="node3")]
+    rows = [ElasticFailure(ref=REF, rank=5, local_rank=1, pid=99, host="node3")]
     people = meet([], 8, [], [], rows, [])
     assert people.rank_of(99) == 5
     assert people.host_of(5) == "node3"

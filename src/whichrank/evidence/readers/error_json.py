@@ -10,7 +10,7 @@ from whichrank.evidence.text.prefixes import hint_of_path
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref
-from whichrank.records.log import LogEvent, Value
+from whichrank.records.events.processes import Traceback
 
 NAME = "error_json"
 
@@ -47,26 +47,17 @@ def _reading(item: Item, message: str, extra: dict[str, Any]) -> Reading:
     name, colon, words = message.partition(":")
     stated = name if colon and name.replace(".", "").isidentifier() else ""
     kind = trace.type if trace and trace.type else stated
-    data: dict[str, Value] = {
-        "type": kind,
-        "message": (words if colon and kind.endswith(name) else message).strip()[:4000],
-        "thread": "",
-        "ignored": 0,
-        "truncated": int(trace is None or trace.truncated),
-        "headless": 0,
-        "chained_from": "",
-    }
-    if hint.attempt is not None:
-        data["attempt"] = hint.attempt
-    event = LogEvent(
-        "traceback",
-        Ref(item.label, "key message.message", message[:400], hint.rank),
-        _stamp(extra.get("timestamp")),
-        hint.rank,
-        local_rank=hint.local_rank,
-        data=data,
-        frames=tuple(trace.frames) if trace else (),
+    event = Traceback(
+        ref=Ref(item.label, "key message.message", message[:400], hint.rank),
         line=1,
+        time_ns=_stamp(extra.get("timestamp")),
+        rank=hint.rank,
+        local_rank=hint.local_rank,
+        frames=tuple(trace.frames) if trace else (),
+        type=kind,
+        message=(words if colon and kind.endswith(name) else message).strip()[:4000],
+        truncated=trace is None or trace.truncated,
+        attempt=hint.attempt,
     )
     missing = [] if trace else ["no call stack"]
     missing += [] if event.time_ns is not None else ["no time"]

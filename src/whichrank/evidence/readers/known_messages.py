@@ -22,13 +22,13 @@ from whichrank.evidence.text.words import Place, Words
 from whichrank.facts.messages import KNOWN, REPORT, Signature, order
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
+from whichrank.records.events.messages import KnownMessage
 from whichrank.records.nccl import NcclLog
-from whichrank.records.sighting import Sighting
 
 NAME = "known_messages"
 
 FIRST, LAST = 50, 50
-"""Sightings kept per signature and process."""
+"""KnownMessages kept per signature and process."""
 _SURE, _LOOKS = 16, 4096
 """Lines that look alike and are searched for everything, and looks that are told apart."""
 _SPEAKERS, _MOST = 4096, 16384
@@ -110,26 +110,26 @@ def of_records(item: Item, logs: Iterable[NcclLog]) -> Reading:
         for process in log.processes:
             for warning in (*process.warnings, *process.notes):
                 search.see(f"{process.label}:0 [0] NCCL {warning.level} {warning.text}".encode(), warning.line)
-    return Reading(list(search.sightings()), "complete" if search.sightings() else "ignored")
+    return Reading(list(search.messages()), "complete" if search.messages() else "ignored")
 
 
 class _Kept:
-    """Sightings of one signature by one process: the first and the last."""
+    """Messages of one signature by one process: the first and the last."""
 
     __slots__ = ("count", "first", "last")
 
     def __init__(self) -> None:
         self.count = 0
-        self.first: list[Sighting] = []
-        self.last: list[tuple[int, int, Sighting]] = []
+        self.first: list[KnownMessage] = []
+        self.last: list[tuple[int, int, KnownMessage]] = []
         """A heap: lines that look alike are read later than others, and the nearest to the end are kept."""
 
-    def add(self, sighting: Sighting) -> bool:
+    def add(self, message: KnownMessage) -> bool:
         """Keep it; whether more is kept than before."""
         self.count += 1
-        item = (sighting.line, self.count, sighting)
+        item = (message.line, self.count, message)
         if len(self.first) < FIRST:
-            self.first.append(sighting)
+            self.first.append(message)
         elif len(self.last) < LAST:
             heappush(self.last, item)
         else:
@@ -211,7 +211,7 @@ class Listener:
         if self._ignored:
             return Reading([], "ignored", "code or a document, not output")
         self._see_all(self._again())
-        records = self.sightings()
+        records = self.messages()
         if not records:
             return Reading([], "ignored", "no known message in it")
         if self._spent_s >= _BUDGET_S:
@@ -288,7 +288,7 @@ class Listener:
         alike.count += 1
 
     def _keep(
-        self, signature: Signature, voice: Voice, number: int, span: tuple[int, int], groups: dict[str, str]
+        self, signature: Signature, voice: Voice, number: int, span: tuple[int, int], captures: dict[str, str]
     ) -> _Kept:
         text = voice.text
         host, pid = _process(text[: span[0] + 1]) or (voice.host, voice.pid)
@@ -310,12 +310,14 @@ class Listener:
         if self._total >= _MOST and 0 < kept.count < FIRST + LAST:
             kept.count += 1
             return kept
-        self._total += kept.add(
-            Sighting(signature.id, ref, number, rank, local, pid, host, voice.time_ns, after, groups, kept.count + 1)
-        )
+        message = KnownMessage(
+            signature=signature.id, captures=captures, ref=ref, line=number, rank=rank, local_rank=local, pid=pid,
+            host=host, time_ns=voice.time_ns, after_ns=after, count=kept.count + 1,
+        )  # fmt: skip
+        self._total += kept.add(message)
         return kept
 
-    def sightings(self) -> list[Sighting]:
+    def messages(self) -> list[KnownMessage]:
         found = [s for kept in self._kept.values() for s in (*kept.first, *(item[2] for item in kept.last))]
         return sorted(found, key=lambda s: s.line)
 

@@ -11,7 +11,10 @@ from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref
 from whichrank.records.dump import ranks_of_spans
-from whichrank.records.log import LogEvent, Value
+from whichrank.records.events.base import Event
+from whichrank.records.events.collectives import InOperation
+from whichrank.records.events.launchers import LauncherEnded, ProcessExit, ProcessLeft
+from whichrank.records.events.startup import CommInit, GroupInit, NotJoined
 
 NAME = "last_words"
 
@@ -38,7 +41,7 @@ def read(item: Item) -> Reading:
     if not isinstance(rows, list):
         raise UnreadableError(f"{item.label}: no processes in it")
     host = content.get("host") if isinstance(content.get("host"), str) else None
-    events: list[LogEvent] = []
+    events: list[Event] = []
     for index, row in enumerate(rows[:65_536]):
         if isinstance(row, dict) and _whole(row, "rank", _MOST_RANKS) is not None:
             events += _events(item.label, index, row, host)
@@ -49,52 +52,47 @@ def read(item: Item) -> Reading:
     return Reading([*events], "complete")
 
 
-def _launcher(label: str, index: int, row: dict[str, Any], host: str | None) -> list[LogEvent]:
+def _launcher(label: str, index: int, row: dict[str, Any], host: str | None) -> list[Event]:
     """A launcher that was ended by a signal."""
     pid, number = _whole(row, "pid"), _whole(row, "signal", 128)
     if row.get("alive") is not False or not number:
         return []
     ref = Ref(label, f"launcher {index}", f"the launcher (process {pid}) ended by signal {number}", None, host)
-    data: dict[str, Value] = {"signal": number}
-    return [LogEvent("launcher_ended", ref, _whole(row, "ended_ns"), None, pid=pid, host=host, data=data)]
+    return [LauncherEnded(ref=ref, time_ns=_whole(row, "ended_ns"), pid=pid, host=host, signal=number)]
 
 
-def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> list[LogEvent]:
+def _events(label: str, index: int, row: dict[str, Any], host: str | None) -> list[Event]:
     rank, pid = _whole(row, "rank", _MOST_RANKS), _whole(row, "pid")
-    found = []
-    size = _whole(row, "world_size", _MOST_RANKS)
-    data: dict[str, Value] = {"size": size} if size else {}
+    found: list[Event] = []
+    size = _whole(row, "world_size", _MOST_RANKS) or None
     if size and str(row.get("phase")) in ("joined", "leaving", "ended", "failed"):
         ref = Ref(label, f"process {index}", f"rank {rank} is process {pid}, one of {size}", rank, host)
-        found.append(LogEvent("group_init", ref, _whole(row, "started_ns"), rank, pid=pid, host=host, data=data))
+        found.append(GroupInit(ref=ref, time_ns=_whole(row, "started_ns"), rank=rank, pid=pid, host=host, size=size))
     elif row.get("phase") == "joining":
         words = f"rank {rank} (process {pid}) is making its process group"
         ref = Ref(label, f"process {index}", words, rank, host)
-        found.append(LogEvent("comm_init", ref, _whole(row, "changed_ns"), rank, pid=pid, host=host, data=data))
+        found.append(CommInit(ref=ref, time_ns=_whole(row, "changed_ns"), rank=rank, pid=pid, host=host, size=size))
     elif row.get("phase") in _BEFORE:
         state = "has ended" if row.get("alive") is False else "lives"
         quote = f"rank {rank} (process {pid}) {state} and never began to make a process group ({row['phase']})"
         ref = Ref(label, f"process {index}", quote, rank, host)
-        found.append(LogEvent("not_joined", ref, _whole(row, "changed_ns"), rank, pid=pid, host=host, data=data))
+        found.append(NotJoined(ref=ref, time_ns=_whole(row, "changed_ns"), rank=rank, pid=pid, host=host, size=size))
     code, number = _whole(row, "exit_code"), _whole(row, "signal", 128)
     if row.get("alive") is False and (code or number):
         found.append(_ended(label, index, row, (rank, pid, host), (code, number)))
     if row.get("alive") is False and (how := _left(row, code, number)):
         ref = Ref(label, f"process {index}", f"rank {rank} (process {pid}) {how}", rank, host)
-        found.append(LogEvent("process_left", ref, _whole(row, "ended_ns"), rank, pid=pid, host=host))
+        found.append(ProcessLeft(ref=ref, time_ns=_whole(row, "ended_ns"), rank=rank, pid=pid, host=host))
     inside = _INSIDE.match(str(row.get("in") or "")) if row.get("alive") is True else None
     if inside is not None and (inside[3] or inside[4]):
-        said: dict[str, Value] = {"op": inside[1]}
-        if inside[3]:
-            said.update(word=inside[2], whom=int(inside[3]))
-        if inside[4]:
-            said["ranks"] = list(_members(inside[4]))
-        if (step := _whole(row, "step")) is not None:
-            said["step"] = step
-        place = str(row.get("place") or "?")[:200]
+        place, step = str(row.get("place") or "?")[:200], _whole(row, "step")
         quote = f"rank {rank} (process {pid}) is in {inside[0]}, at {place}" + (f", step {step}" if step else "")
         ref = Ref(label, f"process {index}", quote, rank, host)
-        found.append(LogEvent("in_operation", ref, _whole(row, "heard_ns"), rank, pid=pid, host=host, data=said))
+        event = InOperation(ref=ref, time_ns=_whole(row, "heard_ns"), rank=rank, pid=pid, host=host, op=inside[1])
+        if inside[3]:
+            event.word, event.peer = inside[2], int(inside[3])
+        event.ranks, event.step = _members(inside[4]) if inside[4] else (), step
+        found.append(event)
     return found
 
 
@@ -110,26 +108,22 @@ def _left(row: dict[str, Any], code: int | None, number: int | None) -> str:
 def _ended(
     label: str, index: int, row: dict[str, Any], who: tuple[int | None, int | None, str | None],
     how: tuple[int | None, int | None],
-) -> LogEvent:  # fmt: skip
+) -> Event:  # fmt: skip
     rank, pid, host = who
     code, number = how
     # Who comes to the end of its script without an exception left by its own decision, whatever it did a moment before.
     # By 1 also the processes of torch.multiprocessing end that have put their exception into a queue.
     left = row.get("phase") == "ended" and not row.get("error") and code is not None and code > 1
-    data: dict[str, Value] = {"by": "whichrank", "waiting": int(row.get("waiting") is True and not left)}
-    if left:
-        data["how"] = "sys.exit"
-    if code is not None:
-        data["exitcode"] = code
-    if number is not None:
-        data.update(signal=number, exitcode=-number)
     words = f"signal {number}" if number is not None else f"exit code {code}"
     place = str(row.get("place") or "")[:200]
     ended, heard = _whole(row, "ended_ns"), _whole(row, "heard_ns")
     age = f" {max(0, ended - heard) / 1e9:.1f} s before" if ended and heard else ""
     quote = f"rank {rank} (process {pid}) ended by {words}" + (f", last seen at {place}{age}" if place else "")
     ref = Ref(label, f"process {index}", quote, rank, host)
-    return LogEvent("process_exit", ref, _whole(row, "ended_ns"), rank, pid=pid, host=host, data=data)
+    event = ProcessExit(ref=ref, time_ns=ended, rank=rank, pid=pid, host=host, by="whichrank", signal=number)
+    event.exitcode = -number if number is not None else code
+    event.waiting, event.how = row.get("waiting") is True and not left, "sys.exit" if left else ""
+    return event
 
 
 def _whole(row: dict[str, Any], key: str, most: int = 1 << 62) -> int | None:

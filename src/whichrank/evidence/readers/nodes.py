@@ -9,8 +9,8 @@ from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref
 from whichrank.model.moments import rfc3339_ns
+from whichrank.records.events.launchers import NodeSilent
 from whichrank.records.host import HostClock
-from whichrank.records.log import LogEvent, Value
 
 NAME = "nodes"
 
@@ -43,7 +43,7 @@ def read(item: Item) -> Reading:
     return Reading(records, "complete")
 
 
-def _silence(label: str, index: int, row: dict[str, Any], by: str) -> list[LogEvent]:
+def _silence(label: str, index: int, row: dict[str, Any], by: str) -> list[NodeSilent]:
     if row.get("state") != "silent":
         return []
     name, heard = row["name"][:100], row.get("heard_ns")
@@ -52,8 +52,8 @@ def _silence(label: str, index: int, row: dict[str, Any], by: str) -> list[LogEv
     ranks = row.get("ranks")
     numbers = [r for r in ranks if isinstance(r, int) and 0 <= r < _MOST_RANKS] if isinstance(ranks, list) else []
     quote = f"{by}: nothing is heard of {name} any more{last} ({row.get('how') or 'no answer'})"
-    data: dict[str, Value] = {"how": str(row.get("how") or "")[:40], "ranks": numbers[:_MOST_NODES]}
-    return [LogEvent("node_silent", Ref(label, f"node {index}", quote, None, name), heard_ns, host=name, data=data)]
+    ref, how = Ref(label, f"node {index}", quote, None, name), str(row.get("how") or "")[:40]
+    return [NodeSilent(ref=ref, time_ns=heard_ns, host=name, how=how, ranks=tuple(numbers[:_MOST_NODES]))]
 
 
 def _clock(label: str, index: int, row: dict[str, Any]) -> list[HostClock]:

@@ -14,7 +14,7 @@ from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
-from whichrank.records.log import LogEvent
+from whichrank.records.events.run_state import AtWork
 
 NAME = "pulse"
 BESIDE = True
@@ -73,7 +73,7 @@ def read(item: Item) -> Reading:
     if len(beats) < _OFTEN or behind >= _AT_THE_END or len({lines[at] for at in beats}) < len(beats) // 2:
         return Reading([], "ignored", "does not end with the lines of a job at work")
     ref = Ref(item.label, f"line {first + beats[-1]}", lines[beats[-1]].strip()[:300])
-    return Reading([LogEvent("at_work", ref, line=first + beats[-_OFTEN])], "complete")
+    return Reading([AtWork(ref=ref, line=first + beats[-_OFTEN])], "complete")
 
 
 def _at_work(line: str) -> bool:

@@ -9,7 +9,7 @@ from whichrank.facts.environment import catalogue
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref
-from whichrank.records.log import LogEvent, Value
+from whichrank.records.events.run_state import Environment
 
 NAME = "rank_environment"
 
@@ -27,15 +27,15 @@ def read(item: Item) -> Reading:
     """The variables that libraries of training read, with the rank that had them."""
     if item.size > _MOST:
         raise UnreadableError(f"{item.label}: {item.size >> 20} MiB are no environment")
-    data: dict[str, Value] = {}
+    variables: dict[str, str] = {}
     rank = rank_from_name(item.label.rpartition("/")[2])
     for line in item.read().decode("utf-8", "replace").splitlines():
         name, equals, value = line.partition("=")
         if equals and name == "RANK" and value.isdigit() and len(value) < 8:
             rank = int(value)
         if equals and (name in catalogue() or name in _LAUNCH):
-            data[name] = value[:300]
+            variables[name] = value[:300]
     if rank is None:
         return Reading(quality="ignored", note="the settings of a process that is not a rank")
-    ref = Ref(item.label, "whole file", f"rank {rank} was started with {len(data)} settings", rank)
-    return Reading([LogEvent("environment", ref, None, rank, data=data)])
+    ref = Ref(item.label, "whole file", f"rank {rank} was started with {len(variables)} settings", rank)
+    return Reading([Environment(ref=ref, rank=rank, variables=variables)])

@@ -9,7 +9,8 @@ from whichrank.model.contracts import Item, Reading
 from whichrank.model.errors import UnreadableError
 from whichrank.model.evidence import Ref
 from whichrank.model.moments import rfc3339_ns
-from whichrank.records.log import LogEvent, Value
+from whichrank.records.events.base import Event
+from whichrank.records.events.launchers import JobEnded, SchedulerJob
 
 NAME = "scheduler"
 
@@ -33,7 +34,7 @@ def read(item: Item) -> Reading:
     if not isinstance(content, dict):
         raise UnreadableError(f"{item.label}: no object in it")
     host = _text(content, "host") or None
-    events: list[LogEvent] = []
+    events: list[Event] = []
     job, ended = content.get("scheduler"), content.get("ended")
     if isinstance(job, dict):
         events.append(_job(item.label, job, host))
@@ -42,25 +43,27 @@ def read(item: Item) -> Reading:
     return Reading([*events], "complete")
 
 
-def _job(label: str, job: dict[str, Any], host: str | None) -> LogEvent:
-    data: dict[str, Value] = {key: _text(job, key) for key in ("kind", "job", "name", "step", "node", "ends")}
+def _job(label: str, job: dict[str, Any], host: str | None) -> SchedulerJob:
     told = job.get("nodes")
-    nodes = [str(node)[:255] for node in told[:_MOST_NODES]] if isinstance(told, list) else []
-    data |= {"nodes": nodes, "restarts": _whole(job, "restarts") or 0}
+    nodes = tuple(str(node)[:255] for node in told[:_MOST_NODES]) if isinstance(told, list) else ()
     quote = f"{_text(job, 'kind')} job {_text(job, 'job')} on {len(nodes)} nodes"
-    return LogEvent("scheduler_job", Ref(label, "scheduler", quote, None, host), host=host, data=data)
+    return SchedulerJob(
+        ref=Ref(label, "scheduler", quote, None, host), host=host, scheduler=_text(job, "kind"), job=_text(job, "job"),
+        name=_text(job, "name"), step=_text(job, "step"), node=_text(job, "node"), nodes=nodes,
+        restarts=_whole(job, "restarts") or 0, ends=_text(job, "ends"),
+    )  # fmt: skip
 
 
-def _end(label: str, ended: dict[str, Any], host: str | None) -> LogEvent:
+def _end(label: str, ended: dict[str, Any], host: str | None) -> JobEnded:
     name, sender = _text(ended, "signal_name") or "a signal", _text(ended, "sender")
     reason, time_ns, limit_ns = _text(ended, "reason"), _whole(ended, "time_ns"), _whole(ended, "limit_ns")
-    data: dict[str, Value] = {"by": sender or "outside", "reason": reason, "signal": name}
     words = f"{name} from {sender or 'outside this host'}" + (f", {reason}" if reason else "")
     if time_ns is not None and limit_ns is not None:
         late = (time_ns - limit_ns) / 1e9
         words += f"; the limit was {rfc3339_ns(limit_ns)}, {abs(late):.0f} s {'before' if late >= 0 else 'after'} it"
     time = rfc3339_ns(time_ns) if time_ns is not None else None
-    return LogEvent("job_ended", Ref(label, "ended", words, None, host, time), time_ns, host=host, data=data)
+    ref = Ref(label, "ended", words, None, host, time)
+    return JobEnded(ref=ref, time_ns=time_ns, host=host, by=sender or "outside", reason=reason, signal=name)
 
 
 def _text(row: dict[str, Any], key: str) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -14,10 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from whichrank.model.errors import UnreadableError
+from whichrank.records.events.base import Event, name_of
+from whichrank.records.events.messages import KnownMessage
+from whichrank.records.events.run_state import Environment, TorchEnv
 from whichrank.records.nccl import NcclLog
 
 MOST_ITEMS = 1 << 22
 """Of one column."""
+_EARLIER = ("LogEvent", "Sighting")
+_RENAMED = {"class": "error", "whom": "peer", "kind": "scheduler", "host": "server"}
+"""Values of events that had other names."""
 _FEW = 8
 """Values of a column that are not worth to be packed."""
 
@@ -26,15 +32,23 @@ _FEW = 8
 def kinds() -> dict[str, type]:
     """Name -> class of everything that readers give."""
     package = import_module("whichrank.records")
-    modules = [import_module(f"{package.__name__}.{entry.name}") for entry in iter_modules(package.__path__)]
+    modules = [import_module(entry.name) for entry in walk_packages(package.__path__, f"{package.__name__}.")]
     for module in modules:  # types are looked up by name, and some modules import this one for type checkers alone
         vars(module).setdefault("npt", npt)
     return {
-        name: value
+        _name(value): value
         for module in modules
-        for name, value in vars(module).items()
-        if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == module.__name__
+        for value in vars(module).values()
+        if isinstance(value, type) and _is_record(value) and value.__module__ == module.__name__
     }
+
+
+def _is_record(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind) or issubclass(kind, Event)
+
+
+def _name(kind: type) -> str:
+    return name_of(kind) if issubclass(kind, Event) else kind.__name__
 
 
 def plain(record: Any) -> list[Any]:
@@ -44,27 +58,43 @@ def plain(record: Any) -> list[Any]:
     for name, value in _defaults(kind).items():
         if values[name] == value and type(values[name]) is type(value):
             del values[name]
-    return [kind.__name__, values]
+    return [_name(kind), values]
 
 
 @cache
 def _defaults(kind: type) -> dict[str, Any]:
+    if not dataclasses.is_dataclass(kind):
+        return {}  # msgspec leaves them out
     return {f.name: f.default for f in dataclasses.fields(kind) if isinstance(f.default, str | int | float | None)}
 
 
 def restored(value: Any) -> Any:
     """The record of such values; UnreadableError where they are not those of one."""
-    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str) or value[0] not in kinds():
+    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str):
         raise UnreadableError("a record of an unknown kind")
     try:
-        return _restored(kinds()[value[0]], value[1])
-    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        name, values = _renewed(*value) if value[0] in _EARLIER else value
+        if not isinstance(name, str) or name not in kinds():
+            raise UnreadableError("a record of an unknown kind")
+        return _restored(kinds()[name], values, strict=value[0] not in _EARLIER)
+    except (msgspec.ValidationError, TypeError, ValueError, AttributeError) as error:
         raise UnreadableError(f"a damaged record of kind {value[0]}: {error}"[:200]) from error
 
 
-def _restored(kind: type, values: Any) -> Any:
+def _renewed(name: str, values: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """An event as earlier versions wrote it: one record for all kinds, with what they differ in under `data`."""
+    shared = {key: value for key, value in values.items() if key not in ("kind", "data", "groups")}
+    if name == "Sighting":
+        return name_of(KnownMessage), shared | {"captures": values.get("groups", {})}
+    data = {_RENAMED.get(key, key): value for key, value in values.get("data", {}).items()}
+    if values.get("kind") in (name_of(Environment), name_of(TorchEnv)):
+        data["variables"] = {k: v for k, v in data.items() if isinstance(v, str) and not k.startswith("pg_")}
+    return values.get("kind"), data | shared
+
+
+def _restored(kind: type, values: Any, *, strict: bool) -> Any:
     shape = _shape(kind)
-    found = msgspec.convert(values, shape, dec_hook=_uncolumn)
+    found = msgspec.convert(values, shape, dec_hook=_uncolumn, strict=strict)
     if isinstance(found, NcclLog):
         _relink(found)
     if shape is kind:
@@ -102,7 +132,7 @@ def _shape(kind: type) -> Any:
 
 
 def _is_value(value: Any) -> bool:
-    """What an event's `data` may hold (`records.log.Value`)."""
+    """What an event's `data` may hold (`records.hardware.Value`)."""
     if isinstance(value, list):
         return all(isinstance(item, int | str) for item in value)
     return isinstance(value, str | int | float)

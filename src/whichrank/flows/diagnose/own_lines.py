@@ -15,10 +15,10 @@ from whichrank.facts.taxonomy import causes
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
 from whichrank.model.verdict import Verdict
+from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.records.own_line import OwnLine
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.who import short_name
-from whichrank.timeline.job_state import statements
 
 _LATE = ("rank-stuck-in-user-code", "collective-order")
 """Besides the generic causes: they say that a rank went another way, not why."""
@@ -75,7 +75,7 @@ def own_lines(items: Iterable[Item], case: Case, verdict: Verdict) -> list[OwnLi
 
 def _not_timed_out(case: Case, heard: _Heard) -> set[int]:
     """Where some ranks say that they timed out: the others, of which nothing shows that they waited."""
-    waited = {event.rank for event in statements.events(case, "watchdog_timeout") if event.rank is not None}
+    waited = {event.rank for event in case.events(WatchdogTimeout) if event.rank is not None}
     known = {*heard.places, *range(max(waited, default=-1) + 1), *range(case.world)}
     return known - waited if waited and len(known - waited) <= max(_MOST_RANKS, len(known) // 2) else set()
 

@@ -21,6 +21,9 @@ from whichrank.model.evidence import Coverage, Skipped, Source
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Diagnosis, JobInfo, ScheduledJob
+from whichrank.records.events.communication import GlooTimeout, PeerClosed
+from whichrank.records.events.launchers import ElasticFailure, ProcessExit, SchedulerJob
+from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.timeline.case import Case, build_case
 from whichrank.timeline.collectives import positions
 from whichrank.timeline.job_state.joined import joined
@@ -197,7 +200,7 @@ def conclude(
 
 def _enough(case: Case) -> bool:
     """Whether silence means something: the collectives of half of the ranks were seen, and no sign of an end."""
-    failed = case.of_kind("peer_closed", "gloo_timeout", "watchdog_timeout", "process_exit", "elastic_failure")
+    failed = case.events(PeerClosed, GlooTimeout, WatchdogTimeout, ProcessExit, ElasticFailure)
     if failed or (case.stands_still and not case.goes_on):
         return False  # the job did not go on, and nothing said why
     return case.lineup is not None and 2 * len(case.lineup.dumped) >= case.world
@@ -213,8 +216,8 @@ def _looked_at(case: Case, sources: Sequence[Source]) -> str:
         parts.append(f"the {what} of {dumped} of {world} ranks ({count:,} {'entries' if case.has_dumps else 'calls'})")
     if case.stacks:
         parts.append(f"the stacks of {len(case.stacks)} ranks")
-    if case.events:
-        parts.append(f"{len(case.events)} events of logs")
+    if case.log_events:
+        parts.append(f"{len(case.log_events)} events of logs")
     if parts:
         return ", ".join(parts)
     read = {source.path for source in sources if source.quality in ("complete", "partial")}
@@ -271,16 +274,15 @@ def _job(case: Case, choice: Choice) -> JobInfo:
 
 def _scheduled(case: Case) -> ScheduledJob | None:
     """The job as its scheduler knows it; all nodes of one job say the same."""
-    event = next(iter(case.of_kind("scheduler_job")), None)
-    if event is None or not event.text("job"):
+    event = next(iter(case.events(SchedulerJob)), None)
+    if event is None or not event.job:
         return None
-    nodes = event.data.get("nodes")
     return ScheduledJob(
-        kind=event.text("kind"),
-        id=event.text("job"),
-        name=event.text("name") or None,
-        step=event.text("step") or None,
-        nodes=tuple(map(str, nodes)) if isinstance(nodes, list) else (),
-        restarts=event.number("restarts") or 0,
-        ends=next((text for e in case.of_kind("scheduler_job") if (text := e.text("ends"))), None),
+        kind=event.scheduler,
+        id=event.job,
+        name=event.name or None,
+        step=event.step or None,
+        nodes=event.nodes,
+        restarts=event.restarts,
+        ends=next((text for e in case.events(SchedulerJob) if (text := e.ends)), None),
     )

@@ -42,7 +42,7 @@ def _matters(verdict: Verdict) -> float:
 
 def _span(case: Case) -> tuple[int, int]:
     """First and last sign of life."""
-    times = [event.time_ns for event in case.events if event.time_ns]
+    times = [event.time_ns for event in case.log_events if event.time_ns]
     times += [int(t) for progress in case.progress for t in progress.time_ns if t]
     times += [s.time_ns for s in case.sightings if s.time_ns]
     return (min(times), max(times)) if times else (0, 0)

@@ -31,7 +31,7 @@ from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
-from whichrank.timeline.job_state.known_messages import KnownMessage
+from whichrank.timeline.job_state.known_messages import Seen
 from whichrank.timeline.job_state.own_reports import BEGIN, END
 
 CODE = "CODE203"
@@ -48,7 +48,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ]
     if not told:
         return []
-    last = max(told, key=lambda s: (s.sighting.ref.source, s.sighting.line))
+    last = max(told, key=lambda s: (s.event.ref.source, s.event.line))
     cause, ranks = last.group("cause"), tuple(map(int, last.group("ranks").split(",") if last.group("ranks") else ()))
     place = _place(case, last)
     claim = Claim(
@@ -63,8 +63,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [building.found(case, claim, [last.sign], message, sure, ranks)]
 
 
-def _place(case: Case, verdict: KnownMessage) -> str:
+def _place(case: Case, verdict: Seen) -> str:
     """The folder that the report names at its end."""
-    line, source = verdict.sighting.line, verdict.sighting.ref.source
-    after = [s for s in known_messages.seen(case, END) if s.sighting.ref.source == source and s.sighting.line > line]
-    return min(after, key=lambda s: s.sighting.line).group("place").strip() if after else "FOLDER"
+    line, source = verdict.event.line, verdict.event.ref.source
+    after = [s for s in known_messages.seen(case, END) if s.event.ref.source == source and s.event.line > line]
+    return min(after, key=lambda s: s.event.line).group("place").strip() if after else "FOLDER"

@@ -29,6 +29,7 @@ from typing import cast
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Category, Finding, NotEvaluated, Subject
+from whichrank.records.events.processes import Traceback
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -67,7 +68,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _says_more(case: Case) -> bool:
     """Whether anything else tells of a job, or the evidence is more than an excerpt."""
-    told = any(event.kind != "traceback" or event.text("type") for event in case.events)  # not one that was cut
+    told = any(not isinstance(event, Traceback) or event.type for event in case.log_events)  # not one that was cut
     if case.goes_on or told or case.progress or case.lineup is not None or case.stacks or case.unplaced:
         return True
     if case.index.roots or any(s.line > _EXCERPT for s in case.sightings):

@@ -35,6 +35,8 @@ from dataclasses import replace
 
 from whichrank.facts.messages import signatures
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.events.launchers import ProcessExit
+from whichrank.records.events.processes import Traceback
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -123,9 +125,7 @@ def _finding(case: Case, group: list[Statement], *, first: bool) -> Finding:
 def _in_a_thread(case: Case) -> list[Finding]:
     """A thread of the rank that did not come ended with an exception: what it fed ran dry."""
     told = [
-        e
-        for e in statements.events(case, "traceback")
-        if e.text("thread") and not e.number("ignored") and exceptions.nature(e) in ("own", "known")
+        e for e in case.events(Traceback) if e.thread and not e.ignored and exceptions.nature(e) in ("own", "known")
     ]
     missing = tuple(case.first_to_fail)
     fitting = [e for e in told if e.rank is None or e.rank in missing]
@@ -155,11 +155,11 @@ def _by_exit_code(case: Case) -> list[Finding]:
 def _by_the_first_end(case: Case) -> list[Finding]:
     """One process ended before all others, and theirs was that a peer had gone: who spawns shows only one of them."""
     first = deaths.first_to_end(case)
-    told = [event for event in statements.events(case, "traceback") if exceptions.nature(event) == "loss"]
+    told = [event for event in case.events(Traceback) if exceptions.nature(event) == "loss"]
     if first is None or first.sign.rank is None or all(event.rank == first.sign.rank for event in told):
         return []
     rank = (first.sign.rank,)
-    by_choice = first.sign.event is not None and first.sign.event.text("how") == "sys.exit"
+    by_choice = isinstance(first.sign.event, ProcessExit) and first.sign.event.how == "sys.exit"
     how, sure = ("called sys.exit with", 0.7) if by_choice else ("ended by itself with exit", 0.5)
     message = (
         f"{building.who(case, rank)} {how} code {first.code} before all others"
@@ -173,13 +173,13 @@ def _by_its_last_line(case: Case) -> list[Finding]:
     """The type and the words of an exception, where the rest of it, and everything surer, is missing."""
     lines = [s for s in case.sightings if s.signature in _LAST_LINES]
     lines = [s for s in lines if not statements.survived_at(case, s.ref.source, s.line, s.rank)]
-    told = any(exceptions.nature(event) in ("own", "known", "loss") for event in statements.events(case, "traceback"))
+    told = any(exceptions.nature(event) in ("own", "known", "loss") for event in case.events(Traceback))
     if not lines or told or case.index.roots:
         return []
     first = lines[0]
     signs = [Statement(s.ref.quote, s.ref, s.rank, s.local_rank, s.time_ns, s.after_ns, s.host) for s in lines[:4]]
     ranks = statements.unless_all(case, statements.ranks_of(signs[:1]))
-    what = f"{first.groups['type']}: {first.groups['words']}"
+    what = f"{first.captures['type']}: {first.captures['words']}"
     message = (
         f"{building.who(case, ranks, signs[:1])} raised {building.short(what)}; where, the lines at hand do not say."
     )
@@ -189,17 +189,17 @@ def _by_its_last_line(case: Case) -> list[Finding]:
 
 def _by_one_task(case: Case) -> list[Finding]:
     """One task of Slurm failed and the others were ended, where nothing tells which ranks the tasks are."""
-    ends = [e for e in statements.events(case, "process_exit") if e.text("by") == "slurm"]
-    failed = [e for e in ends if 0 < (e.number("exitcode") or 0) < 128]
-    ended = [e for e in ends if e.number("signal") in (deaths.TERMINATE, deaths.KILL)]
+    ends = [e for e in case.events(ProcessExit) if e.by == "slurm"]
+    failed = [e for e in ends if 0 < (e.exitcode or 0) < 128]
+    ended = [e for e in ends if e.signal in (deaths.TERMINATE, deaths.KILL)]
     if len(failed) != 1 or len(failed) + len(ended) != len(ends) or not ended or exceptions.any_raised(case):
         return []
-    tasks = failed[0].numbers("tasks")
+    tasks = failed[0].tasks
     if len(tasks) != 1 or case.index.roots:
         return []
     where = f" on {failed[0].host}" if failed[0].host else ""
     message = (
-        f"Task {tasks[0]}{where} ended by itself with exit code {failed[0].number('exitcode')} and Slurm ended the "
+        f"Task {tasks[0]}{where} ended by itself with exit code {failed[0].exitcode} and Slurm ended the "
         "others; its own output is not at hand."
     )
     return [building.found(case, _BARE, [statements.statement(case, failed[0])], message, 0.45)]

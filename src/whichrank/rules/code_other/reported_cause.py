@@ -33,7 +33,7 @@ from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
-from whichrank.timeline.job_state.known_messages import KnownMessage
+from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "CODE201"
 CAUSE = "unknown"
@@ -56,7 +56,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
     names = [s.id for s in signatures().values() if s.library == REPORT and s.id.startswith(_PREFIX)]
-    told: dict[str, list[KnownMessage]] = {}
+    told: dict[str, list[Seen]] = {}
     for s in known_messages.seen(case, *names):
         if _is_sentence(s.sign.text) and s.signature.affirmed(s.sign.text):
             told.setdefault(s.signature.cause, []).append(s)
@@ -68,7 +68,7 @@ def _is_sentence(text: str) -> bool:
     return not _NO_SENTENCE.search(text) and sum(word.strip(".,;:!?()").isalpha() for word in text.split()) >= _WORDS
 
 
-def _finding(case: Case, cause: str, seen: list[KnownMessage]) -> Finding:
+def _finding(case: Case, cause: str, seen: list[Seen]) -> Finding:
     lead = max(seen, key=lambda s: s.signature.weight)
     category = causes()[cause].usual_category
     claim = Claim(

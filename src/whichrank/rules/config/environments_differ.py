@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from whichrank.facts.environment import catalogue
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.records.events.run_state import Environment
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import kernel_events
 
@@ -59,11 +60,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _captured(case: Case) -> list[_Environment]:
-    events = {event.rank: event for event in case.of_kind("environment") if event.rank is not None}
-    return [
-        _Environment(rank, e.host, {n: v for n in e.data if (v := e.variable(n)) is not None}, e.ref.source, "variable")
-        for rank, e in events.items()
-    ]
+    events = {event.rank: event for event in case.events(Environment) if event.rank is not None}
+    return [_Environment(rank, e.host, e.variables, e.ref.source, "variable") for rank, e in events.items()]
 
 
 def _printed_by_nccl(case: Case) -> list[_Environment]:

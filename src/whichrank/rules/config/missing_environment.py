@@ -23,6 +23,7 @@ Variables that are set but wrong are checked by `whichrank env lint`.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.events.startup import InitError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -35,13 +36,11 @@ CAUSE = "wrong-environment"
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    told = statements.of_kind(case, "init_error")
-    signs = [s for s in told if s.event and s.event.text("what") in ("env_missing", "bad_env")]
-    if not signs:
+    signs = statements.of_kind(case, InitError, where=lambda e: e.what in ("env_missing", "bad_env"))
+    event = signs[0].event if signs else None
+    if not isinstance(event, InitError):
         return []
-    event = signs[0].event
-    name = (event.text("name") if event else "") or "a variable"
-    missing = event is not None and event.text("what") == "env_missing"
+    name, missing = event.name or "a variable", event.what == "env_missing"
     fix = (
         (f"Start the script with torchrun, or export {name} where the ranks start.",)
         if missing

@@ -26,6 +26,7 @@ from dataclasses import replace
 
 from whichrank.facts.environment import unread
 from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -40,12 +41,12 @@ _SETTING = "env-timeout-unread"
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    waited = statements.events(case, "watchdog_timeout")
+    waited = case.events(WatchdogTimeout)
     found = [s for s in known_messages.seen(case, _SETTING) if s.group("name") in unread()]
     if not waited or not found:
         return []
     lore = unread()[found[0].group("name")]
-    limit = next((ms for event in waited if (ms := event.number("timeout_ms")) is not None), None)
+    limit = next((ms for event in waited if (ms := event.timeout_ms) is not None), None)
     held = f"; the ranks gave up after {limit / 1000:g} s" if limit is not None else ""
     claim = Claim(CODE, CAUSE, fix=(f"Remove it. Use instead: {lore.instead}.",), category="hang", severity="warning")
     signs = [found[0].sign, *(statements.statement(case, event) for event in waited[:2])]

@@ -28,7 +28,10 @@ import numpy as np
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.log import LogEvent, Progress
+from whichrank.records.events.base import Event
+from whichrank.records.events.communication import GlooTimeout
+from whichrank.records.events.watchdog import WatchdogTimeout
+from whichrank.records.log import Progress
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -58,7 +61,8 @@ _ENOUGH = 3
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    waits = [(e, limit) for e in statements.events(case, "watchdog_timeout", "gloo_timeout") if (limit := _limit(e))]
+    told: list[WatchdogTimeout | GlooTimeout] = [*case.events(WatchdogTimeout), *case.events(GlooTimeout)]
+    waits = [(event, limit) for event in told if (limit := _limit(event))]
     if not waits:
         return []
     if not case.progress:
@@ -78,8 +82,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [building.found(case, _CLAIM, [statements.statement(case, event), *busy], message, 0.45, ranks)]
 
 
-def _limit(event: LogEvent) -> int | None:
-    return event.number("timeout_ms") or event.number("ms")
+def _limit(event: WatchdogTimeout | GlooTimeout) -> int | None:
+    return event.timeout_ms if isinstance(event, WatchdogTimeout) else event.ms
 
 
 def _line(progress: Progress, row: int, words: str) -> Statement:
@@ -107,11 +111,11 @@ def _long_step(progress: Progress, limit_ms: int) -> tuple[Statement, float] | N
     return _line(progress, row, f"step {int(progress.step[row])} took {took[long[-1]]:.1f} s"), float(took[long].max())
 
 
-def _still_working(case: Case, event: LogEvent, limit_ms: int) -> list[Statement]:
+def _still_working(case: Case, event: Event, limit_ms: int) -> list[Statement]:
     """Ranks without a timeout of their own that printed new steps through the whole wait."""
     if event.time_ns is None:
         return []
-    timed_out = {e.rank for e in statements.events(case, "watchdog_timeout", "gloo_timeout")}
+    timed_out = {e.rank for e in case.events(WatchdogTimeout, GlooTimeout)}
     begin, length = event.time_ns - limit_ms * _MILLISECOND, limit_ms * _MILLISECOND
     found = []
     for progress in case.progress:

@@ -26,6 +26,7 @@ culprit's.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.events.processes import CudaError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -55,15 +56,14 @@ _CLAIM = Claim(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    told = statements.of_kind(case, "cuda_error")
-    lines = [s for s in told if s.event and s.event.text("what") == "assert_line"]
-    errors = [s for s in told if s.event and s.event.text("what") == "device_assert"]
+    lines = statements.of_kind(case, CudaError, where=lambda e: e.what == "assert_line")
+    errors = statements.of_kind(case, CudaError, where=lambda e: e.what == "device_assert")
     errors += statements.said_by_nccl(case, "device-side assert")
     signs = statements.first_to_fail([*errors, *lines])
     if not signs:
         return []
     ranks = statements.ranks_of(signs) or deaths.only_one_failed(case)
-    reason = next((f" ({building.short(s.event.text('reason'), 100)})" for s in lines if s.event), "")
+    reason = f" ({building.short(lines[0].text, 100)})" if lines else ""
     whose, rest = building.whose(case, ranks, signs), building.others(case, ranks)
     message = f"A kernel of {whose} hit a device-side assertion{reason}{rest}."
     return [building.found(case, _CLAIM, signs, message, 0.92 if errors else 0.8, ranks)]

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.events.processes import CudaError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -51,7 +52,7 @@ _WORDS = ("illegal memory access", "misaligned address", "unspecified launch fai
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    told = [s for s in statements.of_kind(case, "cuda_error") if s.event and s.event.text("what") in _KINDS]
+    told = statements.of_kind(case, CudaError, where=lambda e: e.what in _KINDS)
     told += statements.said_by_nccl(case, *_WORDS)
     signs = statements.first_to_fail([*told, *statements.beside(told, statements.known(case, CAUSE))])
     if not signs:

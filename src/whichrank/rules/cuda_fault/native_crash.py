@@ -29,7 +29,13 @@ An exit code alone says nothing of the reason.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.records.log import EventKind
+from whichrank.records.events.base import Event
+from whichrank.records.events.collectives import FingerprintMismatch
+from whichrank.records.events.communication import GlooInitError, GlooMismatch, GlooTimeout, NcclError, PeerClosed
+from whichrank.records.events.launchers import ElasticFailure, ElasticSignal, JobEnded, ProcessExit, ProcessLeft
+from whichrank.records.events.processes import CudaError, DataloaderWorkerDied, NativeCrash
+from whichrank.records.events.startup import StoreError
+from whichrank.records.events.watchdog import WatchdogStuck, WatchdogTerminated, WatchdogTimeout
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -49,9 +55,9 @@ _NEXT = (
 )
 _SHM = ("shm-too-small", 0.25, "a bus error is what a full /dev/shm looks like")
 _HOOKED = ("library-interposer", 0.5, "a library that intercepts CUDA calls is loaded")
-_EXPLAINED: tuple[EventKind, ...] = (
-    "watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "peer_closed", "gloo_timeout",
-    "gloo_mismatch", "cuda_error", "store_error", "gloo_init_error", "fingerprint_mismatch",
+_EXPLAINED: tuple[type[Event], ...] = (
+    WatchdogTimeout, WatchdogTerminated, WatchdogStuck, NcclError, PeerClosed, GlooTimeout,
+    GlooMismatch, CudaError, StoreError, GlooInitError, FingerprintMismatch,
 )  # fmt: skip
 _NOT_OWN = ("DistBackendError", "DistNetworkError", "DistStoreError", "gloo::", "bad_alloc")
 _NEAR = 60
@@ -64,7 +70,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return building.SILENT
     lost = lost_a_peer(case)
     spared, thrown = _without_loss(case, lost), _thrown(case)
-    told = [s for s in statements.of_kind(case, "native_crash") if _is_own(case, s, spared, thrown)]
+    told = [s for s in statements.of_kind(case, NativeCrash) if _is_own(case, s, spared, thrown)]
     died = [d for d in deaths.deaths(case) if d.signal in _CRASHES]
     # An agent tells all to end, also those that have died already.
     dead = [d.sign for d in died if not d.by_launcher or d.sign.rank in spared]
@@ -92,7 +98,7 @@ def _on_their_own(case: Case, signs: list[Statement], lost: set[int]) -> list[St
     ends = deaths.deaths(case)
     crashed = {d.sign.rank for d in ends if d.signal in deaths.NATIVE}
     by_themselves = [d for d in ends if d.sign.rank in crashed or not (d.by_launcher or d.signal == deaths.TERMINATE)]
-    if len(by_themselves) == 1 and not statements.events(case, "process_left"):
+    if len(by_themselves) == 1 and not case.events(ProcessLeft):
         return signs  # nobody else has gone whom it could have lost
     followed = bool(crashed) and crashed <= lost
     return [s for s in signs if s.rank not in lost and not (s.rank is None and followed)]
@@ -101,13 +107,13 @@ def _on_their_own(case: Case, signs: list[Statement], lost: set[int]) -> list[St
 def _without_loss(case: Case, lost: set[int]) -> set[int]:
     """The one rank that did not lose a peer, where all others did: of it that would be known as well."""
     rest = set(range(case.world)) - lost
-    told = {event.rank for event in statements.events(case, *_EXPLAINED)}
+    told = {event.rank for event in case.events(*_EXPLAINED)}
     return rest - told if len(rest) == 1 and case.world > 1 else set()
 
 
 def _is_hooked(case: Case) -> bool:
     """Whether a library that intercepts CUDA calls has announced itself, and no step was made with it."""
-    announced = any(s.signature == "interposer-vgpu" and s.groups.get("library") for s in case.sightings)
+    announced = any(s.signature == "interposer-vgpu" and s.captures.get("library") for s in case.sightings)
     return announced and not any(len(progress) > 1 for progress in case.progress)
 
 
@@ -118,9 +124,12 @@ def _confidence(number: int, words: bool) -> float:
 
 
 def _signal(sign: Statement) -> int | None:
-    if sign.event is None:
+    event = sign.event
+    if isinstance(event, NativeCrash):
+        return event.signal
+    if not isinstance(event, ProcessExit | ElasticFailure | DataloaderWorkerDied):
         return None
-    number, code = sign.event.number("signal"), sign.event.number("exitcode")
+    number, code = event.signal, event.exitcode
     return code - 128 if number is None and code is not None and code > 128 else number
 
 
@@ -134,15 +143,15 @@ def _is_own(case: Case, sign: Statement, spared: set[int], thrown: dict[str, lis
     line = sign.event.line if sign.event is not None else 0
     if any(0 <= line - above <= _NEAR for above in thrown.get(sign.ref.source, ())):
         return False
-    if sign.event is not None and sign.event.kind != "native_crash" and not _output_at_hand(case, sign.rank):
+    if sign.event is not None and not isinstance(sign.event, NativeCrash) and not _output_at_hand(case, sign.rank):
         return False
-    return not any(e.rank in (None, sign.rank) or sign.rank is None for e in statements.events(case, *_EXPLAINED))
+    return not any(e.rank in (None, sign.rank) or sign.rank is None for e in case.events(*_EXPLAINED))
 
 
 def _thrown(case: Case) -> dict[str, list[int]]:
     """By file, the lines that tell of an exception over a loss that nobody caught; the shell then says how it ended."""
     found: dict[str, list[int]] = {}
-    for event in statements.events(case, "native_crash"):
+    for event in case.events(NativeCrash):
         if any(words in event.ref.quote for words in _NOT_OWN):
             found.setdefault(event.ref.source, []).append(event.line)
     return found
@@ -150,5 +159,5 @@ def _thrown(case: Case) -> dict[str, list[int]]:
 
 def _output_at_hand(case: Case, rank: int | None) -> bool:
     """Whether the rank's own words are there: without them an abort may well be the watchdog's."""
-    agents = ("elastic_failure", "elastic_signal", "process_exit", "job_ended")
-    return rank is not None and any(event.rank == rank and event.kind not in agents for event in case.events)
+    agents = (ElasticFailure, ElasticSignal, ProcessExit, JobEnded)
+    return rank is not None and any(event.rank == rank and not isinstance(event, agents) for event in case.log_events)

@@ -26,6 +26,7 @@ The monitor does not know which call blocks.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.events.watchdog import GilHeld, WatchdogStuck, WatchdogTimeout
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -59,18 +60,19 @@ _CLAIM = Claim(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    stuck = statements.of_kind(case, "watchdog_stuck")
-    held = statements.of_kind(case, "gil_held")
+    stuck = statements.of_kind(case, WatchdogStuck)
+    held = statements.of_kind(case, GilHeld)
     if not stuck and not held:
         return []
     signs = statements.first_to_fail(stuck) if stuck else held
     ranks = statements.unless_all(case, statements.ranks_of(signs))
-    seconds = next((n for s in signs if s.event and (n := s.event.number("seconds")) is not None), None)
+    told = [s.event.seconds for s in signs if isinstance(s.event, WatchdogStuck)]
+    seconds = next((n for n in told if n is not None), None)
     how = f" for {seconds} seconds" if seconds else ""
     what = f"The NCCL watchdog of {_whose(case, ranks)} was stuck{how}" if stuck else (
         f"A thread of {_whose(case, ranks)} held Python's interpreter lock"
     )  # fmt: skip
-    timed_out = bool(statements.events(case, "watchdog_timeout"))
+    timed_out = bool(case.events(WatchdogTimeout))
     sure = (0.6 if timed_out else 0.8) if stuck else 0.35
     return [building.found(case, _CLAIM, signs, f"{what}: a CUDA call or the interpreter lock blocks it.", sure, ranks)]
 

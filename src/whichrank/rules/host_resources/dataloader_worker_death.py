@@ -25,6 +25,7 @@ The message does not say what the worker was doing.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.events.processes import DataloaderWorkerDied
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -57,12 +58,12 @@ _NEXT = (
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    signs = statements.first_to_fail(statements.of_kind(case, "dataloader_worker_died"))
+    signs = statements.first_to_fail(statements.of_kind(case, DataloaderWorkerDied))
     if not signs:
         return []
     ranks = statements.ranks_of(signs) or deaths.only_one_failed(case)
     event = signs[0].event
-    number = event.number("signal") if event else None
+    number = event.signal if isinstance(event, DataloaderWorkerDied) else None
     how = f" by {deaths.SIGNALS.get(number, f'signal {number}')}" if number else ""
     offered = (_REASONS[number],) if number in _REASONS else ()
     claim = Claim(CODE, CAUSE, fix=_FIX, blames="host", alternatives=offered, next=_NEXT)

@@ -26,6 +26,7 @@ does.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.events.processes import CudaError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -59,9 +60,9 @@ _GIB = 1 << 30
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    plain = [s for s in statements.of_kind(case, "cuda_error") if s.event and s.event.text("what") == "out_of_memory"]
+    plain = statements.of_kind(case, CudaError, where=lambda e: e.what == "out_of_memory")
     plain += statements.said_by_nccl(case, "'out of memory'", "Failed to CUDA calloc", "Failed to CUDA malloc")
-    library = [s for s in statements.of_kind(case, "cuda_error") if "STATUS_ALLOC_FAILED" in s.text]
+    library = [s for s in statements.of_kind(case, CudaError) if "STATUS_ALLOC_FAILED" in s.text]
     known = statements.beside([*plain, *library], statements.known(case, CAUSE))
     signs = statements.first_to_fail([*(plain or library), *known])
     if not signs:
@@ -75,7 +76,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _asked(signs: list[Statement]) -> str:
     for sign in signs:
-        tried = sign.event.number("tried_bytes") if sign.event else None
+        tried = sign.event.tried_bytes if isinstance(sign.event, CudaError) else None
         if tried is not None:
             return f": it asked for {tried / _GIB:.2f} GiB more"
     return ""

@@ -31,7 +31,9 @@ import re
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.records.log import LogEvent
+from whichrank.records.events.base import Event
+from whichrank.records.events.launchers import JobEnded, NodeSilent
+from whichrank.records.events.startup import RendezvousError
 from whichrank.rules import building, network_findings
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -65,8 +67,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     unheard = _unheard(case)
     if unheard is not None:
         return [unheard]
-    failed = [e for e in statements.events(case, "job_ended") if "NODE FAIL" in e.text("reason").upper()]
-    silent = [e for e in statements.events(case, "rendezvous_error") if e.text("class") == "no_heartbeat"]
+    failed = [e for e in case.events(JobEnded) if "NODE FAIL" in e.reason.upper()]
+    silent = [e for e in case.events(RendezvousError) if e.error == "no_heartbeat"]
     lost = failed or silent
     if not lost:
         return []
@@ -81,7 +83,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _unheard(case: Case) -> Finding | None:
     """A node of which its fellows hear nothing, while ranks that can be looked at wait."""
-    silent = statements.events(case, "node_silent")
+    silent = case.events(NodeSilent)
     if not silent or not kernel_events.failed(case):
         return None
     flows = paths.stuck(case)
@@ -90,12 +92,12 @@ def _unheard(case: Case) -> Finding | None:
     if any(paths.moving(flow) for flow in case.connections.flows if not flow.target.seen):
         return None  # it still answers the ranks: only its watcher does not
     hosts = tuple(sorted({event.host for event in silent if event.host}))
-    told = {rank for event in silent for rank in event.numbers("ranks")}
+    told = {rank for event in silent for rank in event.ranks}
     ranks = tuple(sorted(told | {r for r, p in case.people.by_rank.items() if p.host in hosts}))
     in_vain = [flow for flow in flows if not flow.target.seen]
-    confidence = 0.9 if in_vain else 0.8 if any(event.text("how") == "no answer" for event in silent) else 0.6
+    confidence = 0.9 if in_vain else 0.8 if any(event.how == "no answer" for event in silent) else 0.6
     how = "its watcher no longer answers"
-    if any(event.text("how") == "unreachable" for event in silent):
+    if any(event.how == "unreachable" for event in silent):
         # A login that fails says less: the network for people may be another one.
         how, confidence = "it can't be reached from here", 0.9 if in_vain else 0.5
     message = f"{', '.join(hosts)} stopped answering: {how}, and the other ranks wait."
@@ -106,10 +108,10 @@ def _unheard(case: Case) -> Finding | None:
     return replace(_with_hosts(finding, hosts), evidence=proof)
 
 
-def _hosts(event: LogEvent) -> list[str]:
-    if event.kind == "job_ended":
+def _hosts(event: Event) -> list[str]:
+    if isinstance(event, JobEnded):
         return [event.host] if event.host and "[" not in event.host and "," not in event.host else []
-    return [match[1] for match in _NODES.finditer(event.text("reason") or event.ref.quote)]
+    return [match[1] for match in _NODES.finditer(event.words)]
 
 
 def _with_hosts(finding: Finding, hosts: tuple[str, ...]) -> Finding:

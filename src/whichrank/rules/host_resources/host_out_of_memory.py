@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.events.launchers import HostOutOfMemory
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -51,7 +52,7 @@ _WORDS = ("DefaultCPUAllocator", "std::bad_alloc", "[Errno 12]", "MemoryError")
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    killer = statements.of_kind(case, "host_out_of_memory")
+    killer = statements.of_kind(case, HostOutOfMemory)
     killer += [d.sign for d in deaths.out_of_memory(case)]
     killer += statements.beside(killer, statements.known(case, CAUSE))
     failed = [s for s in statements.said(case, *_WORDS) if "OutOfMemoryError" not in s.text and "ibv_" not in s.text]

@@ -26,7 +26,9 @@ The agent does not say who sent the signal.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.log import LogEvent
+from whichrank.records.events.base import Event
+from whichrank.records.events.launchers import ElasticSignal, JobEnded
+from whichrank.records.events.processes import Traceback
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -56,10 +58,10 @@ _LAUNCHERS = (
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    ends = [e for e in deaths.ended_from_outside(case) if "NODE FAIL" not in e.text("reason").upper()]
+    ends = [e for e in deaths.ended_from_outside(case) if "NODE FAIL" not in _reason(e).upper()]
     if len(ends) < len(deaths.ended_from_outside(case)):  # what came without a reason came for that one
-        ends = [e for e in ends if e.text("reason")]
-    ends = ends or [e for e in statements.events(case, "traceback") if _interrupted(e)]
+        ends = [e for e in ends if _reason(e)]
+    ends = ends or [e for e in case.events(Traceback) if _interrupted(e)]
     if not ends:
         return _told(case)
     signs = statements.first_to_fail([statements.statement(case, event) for event in ends])
@@ -76,19 +78,23 @@ def _told(case: Case) -> list[Finding]:
     return [building.found(case, _CLAIM, signs, message, 0.85)]
 
 
-def _interrupted(event: LogEvent) -> bool:
+def _interrupted(event: Event) -> bool:
     """A launcher that was interrupted at the terminal."""
     ended = exceptions.nature(event) == "ended" and exceptions.short_type(event) != "SystemExit"
     return ended and event.rank is None and any(part in f.file for f in event.frames for part in _LAUNCHERS)
 
 
-def _how(ends: list[LogEvent]) -> str:
-    event = next((e for e in ends if e.text("reason")), ends[0])
-    if event.kind == "job_ended":
-        reason, heard = event.text("reason").lower(), event.text("signal")
-        sent = f"{event.text('by')} sent {heard}" if heard else "the scheduler cancelled it"
+def _reason(event: Event) -> str:
+    return event.reason if isinstance(event, JobEnded) else ""
+
+
+def _how(ends: list[Event]) -> str:
+    event = next((e for e in ends if _reason(e)), ends[0])
+    if isinstance(event, JobEnded):
+        reason, heard = event.reason.lower(), event.signal
+        sent = f"{event.by} sent {heard}" if heard else "the scheduler cancelled it"
         return f"the scheduler says '{reason}'" if reason else sent
-    if event.kind == "traceback":
+    if not isinstance(event, ElasticSignal):
         return "the launcher was interrupted"
-    number = event.number("signal_number")
+    number = event.signal_number
     return f"the launcher received {deaths.SIGNALS.get(number or 0, f'signal {number}')}"

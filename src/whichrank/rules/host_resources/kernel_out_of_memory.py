@@ -24,6 +24,8 @@ from __future__ import annotations
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.records.events.launchers import ProcessExit
+from whichrank.records.events.processes import DataloaderWorkerDied
 from whichrank.records.hardware import KernelEvent
 from whichrank.rules import hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -96,8 +98,8 @@ def _victim_unknown(case: Case) -> list[Finding]:
 
 def _of_another_job(case: Case, event: KernelEvent) -> bool:
     """Every rank is known by its process and was seen alive or to end otherwise, and no worker of theirs was killed."""
-    seen = {*case.stacks, *(e.rank for e in case.of_kind("process_exit") if e.number("exitcode") is not None)}
-    spared = seen.issuperset(range(case.world)) and not _killed(case) and not case.of_kind("dataloader_worker_died")
+    seen = {*case.stacks, *(e.rank for e in case.events(ProcessExit) if e.exitcode is not None)}
+    spared = seen.issuperset(range(case.world)) and not _killed(case) and not case.events(DataloaderWorkerDied)
     return spared and case.hardware.stranger(event.pid, event.host)
 
 

@@ -28,6 +28,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.events.launchers import HostOutOfMemory
+from whichrank.records.events.processes import NativeCrash
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -72,7 +74,7 @@ _UNSEEN = replace(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    if statements.events(case, "host_out_of_memory") or deaths.out_of_memory(case):
+    if case.events(HostOutOfMemory) or deaths.out_of_memory(case):
         return []
     signs = statements.first_to_fail(_killed(case) or statements.known(case, CAUSE))
     if not signs or statements.known(case, "host-out-of-memory"):
@@ -90,7 +92,5 @@ def _killed(case: Case) -> list[Statement]:
     dead = deaths.deaths(case)
     killed = [d.sign for d in dead if d.signal == deaths.KILL and not d.by_launcher]
     if not killed and not dead:  # a shell's own word, where no launcher says more
-        killed = [
-            s for s in statements.of_kind(case, "native_crash") if s.event and s.event.number("signal") == deaths.KILL
-        ]
+        killed = statements.of_kind(case, NativeCrash, where=lambda e: e.signal == deaths.KILL)
     return [s for s in killed if not deaths.follows_the_end(case, s)]

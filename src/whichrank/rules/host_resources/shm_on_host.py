@@ -25,6 +25,8 @@ from dataclasses import replace
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.records.events.launchers import ElasticFailure, ProcessExit
+from whichrank.records.events.processes import DataloaderWorkerDied, NativeCrash
 from whichrank.records.host import HostState
 from whichrank.rules import building, hardware_findings
 from whichrank.rules.hardware_findings import Claim
@@ -54,7 +56,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     state, size, free, ref = poor[0]
     words = [s for s in statements.said(case, "No space left on device", "shared memory", "Bus error") if _about(s)]
-    killed = [s for s in statements.of_kind(case, "native_crash", "dataloader_worker_died") if _bus(s)]
+    killed = [s for s in statements.of_kind(case, NativeCrash, DataloaderWorkerDied) if _bus(s)]
     signs = statements.first_to_fail([*words, *killed])
     weight = kernel_events.state_weight(case)
     if not signs and weight.severity == "error":
@@ -85,4 +87,7 @@ def _about(sign: statements.Statement) -> bool:
 
 
 def _bus(sign: statements.Statement) -> bool:
-    return sign.event is not None and sign.event.number("signal") == 7
+    return (
+        isinstance(sign.event, NativeCrash | ProcessExit | ElasticFailure | DataloaderWorkerDied)
+        and sign.event.signal == 7
+    )

@@ -25,6 +25,7 @@ Who sent the signal is not known.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.events.launchers import LauncherEnded
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -54,14 +55,12 @@ _MEANT = (2, deaths.TERMINATE)
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    ended = [
-        s for s in statements.of_kind(case, "launcher_ended") if s.event and s.event.number("signal") not in _MEANT
-    ]
-    if not case.events:
+    ended = statements.of_kind(case, LauncherEnded, where=lambda e: e.signal not in _MEANT)
+    if not case.log_events:
         return NotEvaluated("what became of the launcher")
     own = [d for d in deaths.deaths(case) if d.signal in (deaths.KILL, deaths.ABORT, *deaths.NATIVE)]
     if not ended or any(d for d in own if not d.by_launcher):
         return []
-    number = ended[0].event.number("signal") if ended[0].event else None
+    number = ended[0].event.signal if isinstance(ended[0].event, LauncherEnded) else None
     message = f"The launcher was killed (signal {number}), and the ranks lost their store and their parent with it."
     return [building.found(case, _CLAIM, ended, message, 0.7)]

@@ -26,6 +26,8 @@ from __future__ import annotations
 from collections import Counter
 
 from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.events.startup import GroupInit, MemberBegins, MembersMet
+from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -49,11 +51,11 @@ _CLAIM = Claim(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    signs = statements.of_kind(case, "member_begins")
+    signs = statements.of_kind(case, MemberBegins)
     begun = Counter(s.rank for s in signs if s.rank is not None)
-    size = max((s.event.number("size") or 0 for s in signs if s.event), default=0)
+    size = max((s.event.size or 0 for s in signs if isinstance(s.event, MemberBegins)), default=0)
     missing = [rank for rank in range(size) if rank not in begun]
-    if not missing or case.progress or statements.events(case, "members_met", "group_init", "watchdog_timeout"):
+    if not missing or case.progress or case.events(MembersMet, GroupInit, WatchdogTimeout):
         return []
     twice = [rank for rank, times in begun.items() if times > 1]
     again = f"; {wording.ranks_text(twice)} came twice" if twice else ""

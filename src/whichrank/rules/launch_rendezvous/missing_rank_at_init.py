@@ -30,7 +30,11 @@ import re
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, CodePlace, Finding, NextStep, NotEvaluated, Subject
-from whichrank.records.nccl import CommInit, NcclProcess
+from whichrank.records import nccl
+from whichrank.records.events.communication import NcclError, PeerClosed
+from whichrank.records.events.startup import CommInit, GroupInit, NotJoined, StoreError
+from whichrank.records.events.watchdog import DumpSignal, WatchdogProgress, WatchdogTimeout
+from whichrank.records.nccl import NcclProcess
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import stack_ref
@@ -51,8 +55,8 @@ _WAITED_IN_VAIN = ("clients_missing", "key_timeout", "barrier_timeout", "socket_
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    never = {e.rank: e.ref for e in case.of_kind("not_joined") if e.rank is not None}
-    joined = {e.rank for e in case.of_kind("comm_init", "group_init") if e.rank is not None}
+    never = {e.rank: e.ref for e in case.events(NotJoined) if e.rank is not None}
+    joined = {e.rank for e in case.events(CommInit, GroupInit) if e.rank is not None}
     if never and joined and not case.goes_on:
         # A watcher saw it: with NCCL the others meet, and record, only behind the making of the group.
         return [_finding(case, tuple(sorted(never)), tuple(sorted(joined - set(never))), list(never.values()))]
@@ -60,7 +64,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     started, refs = _started(case)
     starting = {rank for rank, activity in case.activities.items() if activity.doing == "starting"}
-    here = started | starting | {e.rank for e in case.of_kind("comm_init", "group_init") if e.rank is not None}
+    here = started | starting | {e.rank for e in case.events(CommInit, GroupInit) if e.rank is not None}
     if not here or not case.world:
         return NotEvaluated("NCCL's log, torch's log or stacks of ranks that are starting")
     elsewhere = {
@@ -98,7 +102,7 @@ def _came_up(case: Case) -> bool:
     )
 
 
-def _had_met(case: Case, process: NcclProcess, init: CommInit) -> bool:
+def _had_met(case: Case, process: NcclProcess, init: nccl.CommInit) -> bool:
     """Whether a rank that began is known to be past the bootstrap, which ends when all ranks came."""
     if any(node.nranks == init.nranks for node in process.nodes):
         return True
@@ -114,15 +118,13 @@ def _had_met(case: Case, process: NcclProcess, init: CommInit) -> bool:
 
 def _hangs(case: Case) -> bool:
     """Whether anything says that the ranks wait without an end."""
-    return bool(stands_still(case)) or any(
-        event.text("what") in _WAITED_IN_VAIN for event in case.of_kind("store_error")
-    )
+    return bool(stands_still(case)) or any(event.what in _WAITED_IN_VAIN for event in case.events(StoreError))
 
 
 def _stayed_at_init(case: Case) -> bool:
     """Communicators were begun and nothing of the training itself was ever printed."""
-    later = case.of_kind("watchdog_timeout", "watchdog_progress", "dump_signal", "nccl_error", "peer_closed")
-    return bool(case.of_kind("comm_init")) and not later and not any(len(progress) for progress in case.progress)
+    later = case.events(WatchdogTimeout, WatchdogProgress, DumpSignal, NcclError, PeerClosed)
+    return bool(case.events(CommInit)) and not later and not any(len(progress) for progress in case.progress)
 
 
 def _finding(case: Case, absent: tuple[int, ...], here: tuple[int, ...], refs: list[Ref]) -> Finding:
@@ -133,7 +135,7 @@ def _finding(case: Case, absent: tuple[int, ...], here: tuple[int, ...], refs: l
     verb = "has" if len(absent) == 1 else "have"
     # Of most ranks no line at all: rather their logs are missing than they themselves.
     unheard = not stacks and len(absent) > len(here)
-    evidence = (*stacks[:3], *refs[:3], *waiting) or tuple(e.ref for e in case.of_kind("comm_init", "group_init")[:3])
+    evidence = (*stacks[:3], *refs[:3], *waiting) or tuple(e.ref for e in case.events(CommInit, GroupInit)[:3])
     return Finding(
         code=CODE,
         cause=CAUSE,

@@ -25,6 +25,7 @@ from dataclasses import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.records.events.startup import StoreError, StorePassed
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -70,8 +71,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _counted(case: Case) -> tuple[int, int] | None:
     """How many joined, and how many must come, where the store counted."""
-    for event in statements.events(case, "store_error"):
-        joined, expected = event.number("joined"), event.number("expected")
+    for event in case.events(StoreError):
+        joined, expected = event.joined, event.expected
         if joined is not None and expected is not None and joined < expected:
             return joined, expected
     return None
@@ -79,7 +80,7 @@ def _counted(case: Case) -> tuple[int, int] | None:
 
 def _silent(case: Case, joined: int, expected: int) -> tuple[int, ...]:
     """The ranks of which nothing is heard, where just as many are heard as the store has counted."""
-    heard = {e.rank for e in case.events if e.rank is not None} | set(case.people.by_rank)
+    heard = {e.rank for e in case.log_events if e.rank is not None} | set(case.people.by_rank)
     if len(heard) != joined or not heard <= set(range(expected)):
         return ()
     return tuple(rank for rank in range(expected) if rank not in heard)
@@ -87,17 +88,17 @@ def _silent(case: Case, joined: int, expected: int) -> tuple[int, ...]:
 
 def _at_the_barrier(case: Case) -> list[Finding]:
     """The newest words about a barrier in the store that nobody has passed, by the number that had come."""
-    counted = [(s, s.event) for s in statements.of_kind(case, "store_error") if s.event is not None]
-    barriers = [(s, event) for s, event in counted if event.text("what") in _BARRIER]
+    counted = [(s, s.event) for s in statements.of_kind(case, StoreError) if isinstance(s.event, StoreError)]
+    barriers = [(s, event) for s, event in counted if event.what in _BARRIER]
     if not barriers or known_messages.has_run(case):
         return []
     newest = barriers[-1][1]
-    key, joined, world = newest.text("key"), newest.number("joined") or 0, newest.number("world_size") or 0
-    passed = {event.text("key") for event in statements.events(case, "store_passed")}
+    key, joined, world = newest.key, newest.joined or 0, newest.world_size or 0
+    passed = {event.key for event in case.events(StorePassed)}
     if joined >= world or key in passed:
         return []
-    here = [(s, event) for s, event in barriers if event.text("key") == key]
-    gave_up = any(event.text("what") == "barrier_timeout" for _, event in here)
+    here = [(s, event) for s, event in barriers if event.key == key]
+    gave_up = any(event.what == "barrier_timeout" for _, event in here)
     came = {event.group_rank for _, event in here}
     all_others = len(came) == joined and world >= case.world
     absent = tuple(rank for rank in range(world) if rank not in came) if all_others else ()

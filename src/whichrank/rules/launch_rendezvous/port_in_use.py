@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from whichrank.facts.shapes import BOUND
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.events.startup import StoreError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -53,7 +54,7 @@ def _claim(port: int | None) -> Claim:
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    store = [s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") == "port_in_use"]
+    store = statements.of_kind(case, StoreError, where=lambda e: e.what == "port_in_use")
     store = [s for s in store if not statements.went_on(case, s)]
     words = statements.said(case, "[Errno 98]", "Address already in use", "address already in use")
     words += statements.beside([*store, *words], statements.known(case, CAUSE))
@@ -69,6 +70,6 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _port(sign: Statement) -> int | None:
-    told = sign.event.number("port") if sign.event else None
+    told = sign.event.port if isinstance(sign.event, StoreError) else None
     bound = BOUND.search(sign.text) if told is None else None
     return int(bound[1]) if bound else told

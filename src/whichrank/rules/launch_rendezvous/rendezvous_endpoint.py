@@ -26,6 +26,8 @@ A blocked port, a host that is down and a wrong address look alike from here.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.events.processes import Traceback
+from whichrank.records.events.startup import CommInit, GroupInit, RendezvousError, StoreError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -72,36 +74,33 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _explained(case: Case) -> bool:
     """Whether the host of the rendezvous failed for a reason of its own, or the job had run."""
-    told = statements.events(case, "store_error")
-    taken = any(e.text("what") in ("port_in_use", "dns") for e in told)
+    told = case.events(StoreError)
+    taken = any(e.what in ("port_in_use", "dns") for e in told)
     # An endpoint that is right and behind a firewall: the rule on firewalls tells.
     taken = taken or any("No route to host" in e.ref.quote for e in told)
-    had_run = bool(case.progress or statements.events(case, "group_init", "comm_init"))
+    had_run = bool(case.progress or case.events(GroupInit, CommInit))
     return taken or had_run or exceptions.agent_had_workers(case) or bool(exceptions.own_exceptions(case))
 
 
 def _failed(case: Case) -> list[Statement]:
-    store = [
-        s
-        for s in statements.of_kind(case, "store_error")
-        if s.event and s.event.text("what") in ("connect_timeout", "connect_failed")
-    ]
+    store = statements.of_kind(case, StoreError, where=lambda e: e.what in ("connect_timeout", "connect_failed"))
     rendezvous = [
         s
-        for s in statements.of_kind(case, "rendezvous_error")
-        if s.event and s.event.text("class") in _CLASSES and not any(w in s.ref.quote.lower() for w in _AFTERWARDS)
+        for s in statements.of_kind(case, RendezvousError)
+        if isinstance(s.event, RendezvousError)
+        and s.event.error in _CLASSES
+        and not any(w in s.ref.quote.lower() for w in _AFTERWARDS)
     ]
-    plain = [s for s in statements.of_kind(case, "traceback") if s.event and exceptions.at_the_store(s.event)]
+    plain = [s for s in statements.of_kind(case, Traceback) if s.event and exceptions.at_the_store(s.event)]
     return [*store, *rendezvous, *plain]
 
 
 def _confidence(sign: Statement) -> float:
-    if sign.event is None or sign.event.kind in ("store_error", "traceback"):
-        return 0.62
-    return _CLASSES[sign.event.text("class")]
+    return _CLASSES[sign.event.error] if isinstance(sign.event, RendezvousError) else 0.62
 
 
 def _target(sign: Statement) -> str:
-    host = sign.event.text("host") if sign.event else ""
-    port = sign.event.number("port") if sign.event else None
+    if not isinstance(sign.event, StoreError):
+        return ""
+    host, port = sign.event.server, sign.event.port
     return f"{host}:{port}" if host and port is not None else host

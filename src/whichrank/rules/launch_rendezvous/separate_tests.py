@@ -30,7 +30,7 @@ from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
-from whichrank.timeline.job_state.known_messages import KnownMessage
+from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "LNCH203"
 CAUSE = "world-size-mismatch"
@@ -50,7 +50,7 @@ _CLAIM = Claim(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    files: dict[str, list[KnownMessage]] = {}
+    files: dict[str, list[Seen]] = {}
     for mark in known_messages.seen(case, "nccl-tests-mark"):
         files.setdefault(mark.sign.ref.source, []).append(mark)
     twice = [pair for marks in files.values() for pair in pairwise(marks) if _kind(pair[0]) == _kind(pair[1])]
@@ -60,5 +60,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [building.found(case, _CLAIM, [mark.sign for mark in twice[0]], message, 0.6)]
 
 
-def _kind(mark: KnownMessage) -> str:
+def _kind(mark: Seen) -> str:
     return "the list of devices" if "Using devices" in mark.sign.text else "the average"

@@ -32,11 +32,13 @@ from dataclasses import replace
 
 from whichrank.facts.messages import signatures
 from whichrank.model.findings import Finding, NextStep, NotEvaluated, Subject
+from whichrank.records.events.processes import Traceback
+from whichrank.records.events.startup import CommInit, GroupInit
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages
-from whichrank.timeline.job_state.known_messages import KnownMessage
+from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "LNCH201"
 CAUSE = "stale-lock-or-store"
@@ -101,23 +103,23 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return building.judged(case, _CLAIM, tell, found=speaking if told else ())
 
 
-def _went_on(case: Case, seen: KnownMessage) -> bool:
+def _went_on(case: Case, seen: Seen) -> bool:
     """Whether an extension was built or loaded later in the same output."""
     return any(_behind(later, seen) for later in known_messages.seen(case, *_GONE_ON))
 
 
-def _behind(later: KnownMessage, seen: KnownMessage) -> bool:
-    return later.sign.ref.source == seen.sign.ref.source and later.sighting.line > seen.sighting.line
+def _behind(later: Seen, seen: Seen) -> bool:
+    return later.sign.ref.source == seen.sign.ref.source and later.event.line > seen.event.line
 
 
-def _sought_in_vain(case: Case) -> list[KnownMessage]:
+def _sought_in_vain(case: Case) -> list[Seen]:
     """The last words of every output that speaks of extensions, where all end there."""
     sought = known_messages.seen(case, _SOUGHT)
     last = {s.sign.ref.source: s for s in sought}
     ends = [(s.ref.source, s.line) for s in case.sightings if signatures()[s.signature].role in ("root", "activity")]
-    ends += [(e.ref.source, e.line) for e in case.of_kind("traceback", "group_init", "comm_init")]
+    ends += [(e.ref.source, e.line) for e in case.events(Traceback, GroupInit, CommInit)]
     ends += [(p.source, int(p.line[-1])) for p in case.progress if len(p)]
-    if any(line > last[source].sighting.line for source, line in ends if source in last):
+    if any(line > last[source].event.line for source, line in ends if source in last):
         return []
     waiting = [s for s in sought if not _went_on(case, s)]
     return waiting if len(waiting) > 1 or known_messages.stands_still(case) else []

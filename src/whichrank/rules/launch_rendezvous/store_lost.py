@@ -24,7 +24,14 @@ from __future__ import annotations
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.records.log import EventKind, LogEvent
+from whichrank.records.events.base import Event
+from whichrank.records.events.collectives import FingerprintMismatch, MonitoredBarrierFailed
+from whichrank.records.events.communication import GlooMismatch, PeerClosed
+from whichrank.records.events.launchers import HostOutOfMemory
+from whichrank.records.events.processes import CudaError, DataloaderWorkerDied, DdpError, NativeCrash, Traceback
+from whichrank.records.events.run_state import LossNonfinite
+from whichrank.records.events.startup import RendezvousError, StoreError
+from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -52,9 +59,9 @@ _CLAIM = Claim(
         ),
     ),
 )
-_OTHERS: tuple[EventKind, ...] = (
-    "watchdog_timeout", "peer_closed", "cuda_error", "native_crash", "dataloader_worker_died", "ddp_error",
-    "fingerprint_mismatch", "monitored_barrier_failed", "host_out_of_memory", "gloo_mismatch", "loss_nonfinite",
+_OTHERS: tuple[type[Event], ...] = (
+    WatchdogTimeout, PeerClosed, CudaError, NativeCrash, DataloaderWorkerDied, DdpError,
+    FingerprintMismatch, MonitoredBarrierFailed, HostOutOfMemory, GlooMismatch, LossNonfinite,
 )  # fmt: skip
 _UNIQUE_ID = "retrieving ncclUniqueId from [0]"
 """The first collective of a group asks the store for NCCL's id."""
@@ -70,8 +77,8 @@ _WORDS = (
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    lost = [s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") == "closed"]
-    ended = [s for s in statements.of_kind(case, "traceback") if s.event and _at_the_store(s.event) and _closed(s.text)]
+    lost = statements.of_kind(case, StoreError, where=lambda e: e.what == "closed")
+    ended = [s for s in statements.of_kind(case, Traceback, where=_at_the_store) if _closed(s.text)]
     ended += _agents(case)
     gone = ended or deaths.deaths(case) or _lost_by_many(case, lost)
     if not (lost or ended) or not gone or _explained(case):
@@ -91,12 +98,11 @@ def _agents(case: Case) -> list[Statement]:
     """Agents that had been connected to the rendezvous, and are not any more."""
     if not exceptions.agent_had_workers(case):
         return []
-    told = statements.of_kind(case, "rendezvous_error")
-    return [s for s in told if s.event and s.event.text("class") == "RendezvousConnectionError"]
+    return statements.of_kind(case, RendezvousError, where=lambda e: e.error == "RendezvousConnectionError")
 
 
-def _at_the_store(event: LogEvent) -> bool:
-    return exceptions.short_type(event) in ("DistNetworkError", "DistStoreError") or _UNIQUE_ID in event.text("message")
+def _at_the_store(event: Traceback) -> bool:
+    return exceptions.short_type(event) in ("DistNetworkError", "DistStoreError") or _UNIQUE_ID in event.message
 
 
 def _closed(text: str) -> bool:
@@ -104,8 +110,8 @@ def _closed(text: str) -> bool:
 
 
 def _explained(case: Case) -> bool:
-    store = {(e.ref.source, e.line) for e in statements.events(case, "store_error")}
-    others = [e for e in statements.events(case, *_OTHERS) if (e.ref.source, e.line) not in store]
+    store = {(e.ref.source, e.line) for e in case.events(StoreError)}
+    others = [e for e in case.events(*_OTHERS) if (e.ref.source, e.line) not in store]
     if others or deaths.ended_from_outside(case) or exceptions.own_exceptions(case):
         return True
     own = (deaths.KILL, deaths.ABORT, *deaths.NATIVE)

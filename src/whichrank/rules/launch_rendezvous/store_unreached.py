@@ -29,6 +29,7 @@ from collections import Counter
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.records.events.run_state import Environment
 from whichrank.records.network import TcpSocket
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -78,7 +79,7 @@ def _store_elsewhere(
     case: Case, sockets: dict[int, list[TcpSocket]], hosts: set[int], others: tuple[int, ...]
 ) -> list[Finding]:
     """Nobody reached the store: its host has opened it where nobody looks, or the others look elsewhere."""
-    told = {port for e in case.of_kind("environment") if (port := e.variable("MASTER_PORT")) is not None}
+    told = {port for e in case.events(Environment) if (port := e.variables.get("MASTER_PORT")) is not None}
     if len(told) != 1 or len(hosts) != 1:
         return []
     (rank,), (port,) = hosts, told

@@ -26,7 +26,7 @@ After a restart the first failure is the cause, and stands earlier in the log.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.log import LogEvent
+from whichrank.records.events.startup import CommInit, GroupInit, NotJoined, StoreError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -55,14 +55,14 @@ _NCCL = (
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    crowded = [s for s in statements.of_kind(case, "store_error") if s.event and _too_many(s.event)]
+    crowded = statements.of_kind(case, StoreError, where=_too_many)
     refused = statements.said_by_nccl(case, *_NCCL)
     signs = statements.first_to_fail([*crowded, *refused])
     if not signs:
         return []
     event = crowded[0].event if crowded else None
-    if event is not None:
-        told = f"{event.number('joined')} processes joined a job of {event.number('world_size')}"
+    if isinstance(event, StoreError):
+        told = f"{event.joined} processes joined a job of {event.world_size}"
     else:
         told = f"the ranks disagree about who they are: {building.short(refused[0].text)}"
     absent = _absent(case) if refused else ()
@@ -72,11 +72,11 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _absent(case: Case) -> tuple[int, ...]:
     """The one number that no process has, where all others are known: another came twice in its place."""
-    known = {event.rank for event in statements.events(case, "group_init", "comm_init", "not_joined")}
+    known = {event.rank for event in case.events(GroupInit, CommInit, NotJoined)}
     missing = [rank for rank in range(case.world) if rank not in known]
     return tuple(missing) if len(missing) == 1 and len(known) > 1 else ()
 
 
-def _too_many(event: LogEvent) -> bool:
-    joined, world = event.number("joined"), event.number("world_size")
+def _too_many(event: StoreError) -> bool:
+    joined, world = event.joined, event.world_size
     return joined is not None and world is not None and joined > world

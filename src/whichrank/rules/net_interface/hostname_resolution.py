@@ -27,6 +27,7 @@ import re
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.events.startup import StoreError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -56,7 +57,7 @@ _GLOO_FIX = (
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    told = [s for s in statements.of_kind(case, "store_error") if s.event and s.event.text("what") == "dns"]
+    told = statements.of_kind(case, StoreError, where=lambda e: e.what == "dns")
     gloo = [s for s in statements.said(case, "Unable to find address for") if interface_names.host_name(s)]
     said = [*told, *statements.said(case, *_WORDS), *gloo]
     said += [s for s in statements.beside(said, statements.known(case, CAUSE)) if _LOOPBACK not in s.text]

@@ -23,6 +23,7 @@ Values that no error mentions are checked by `whichrank env lint`.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.events.communication import GlooInitError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -42,7 +43,7 @@ _CLAIM = Claim(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    told = statements.of_kind(case, "gloo_init_error")
+    told = statements.of_kind(case, GlooInitError)
     told += statements.beside(told, statements.said(case, "Unable to find address for"))
     signs = [s for s in told if interface_names.is_foreign(interface_names.wanted(s))]
     if not signs:

@@ -30,7 +30,7 @@ from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
-from whichrank.timeline.job_state.known_messages import KnownMessage
+from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "NETI201"
 CAUSE = "wrong-interface"
@@ -91,7 +91,7 @@ def _by_the_choice(case: Case) -> list[Finding]:
     return [building.found(case, claim, [s.sign for s in odd], message, sure)]
 
 
-def _doubt(s: KnownMessage, *, several: bool, broken: bool) -> float:
+def _doubt(s: Seen, *, several: bool, broken: bool) -> float:
     """How sure it is that this choice leads nowhere."""
     name, where = s.group("interface"), s.group("address")
     more = 0.1 if broken else 0.0

@@ -29,7 +29,7 @@ from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
-from whichrank.timeline.job_state.known_messages import KnownMessage
+from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "PCIE203"
 CAUSE = "p2p-silent-corruption"
@@ -72,7 +72,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [building.found(case, _CLAIM, [s.sign for s in printed[::-1]], message, 0.72)]
 
 
-def _lost(printed: list[KnownMessage]) -> list[KnownMessage]:
+def _lost(printed: list[Seen]) -> list[Seen]:
     """A tensor with values, and the zeros that another GPU shows for it."""
     for at, zeros in enumerate(printed):
         if any(_values(zeros)):
@@ -84,7 +84,7 @@ def _lost(printed: list[KnownMessage]) -> list[KnownMessage]:
     return []
 
 
-def _values(s: KnownMessage) -> list[float]:
+def _values(s: Seen) -> list[float]:
     found = []
     for word in s.group("values").split(","):
         try:

@@ -28,7 +28,9 @@ from __future__ import annotations
 import numpy as np
 
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
-from whichrank.records.log import FINITE, LogEvent
+from whichrank.records.events.base import Event
+from whichrank.records.events.run_state import LossNonfinite
+from whichrank.records.log import FINITE
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -62,14 +64,12 @@ _LAST_LINES = 3
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not case.progress and not statements.events(case, "loss_nonfinite"):
+    if not case.progress and not case.events(LossNonfinite):
         return NotEvaluated("progress lines with a loss")
-    told = [
-        e for e in statements.events(case, "loss_nonfinite") if e.text("what") == "loss" and not _recovered(case, e)
-    ]
+    told = [e for e in case.events(LossNonfinite) if e.what == "loss" and not _recovered(case, e)]
     if not told:
         return _norm_alone(case)
-    steps = {e.rank: step for e in told if e.rank is not None and (step := e.number("step")) is not None and step >= 0}
+    steps = {e.rank: step for e in told if e.rank is not None and (step := e.step) is not None and step >= 0}
     first = min(steps.values(), default=None)
     ranks = tuple(sorted(rank for rank, step in steps.items() if step == first))
     speaking = _speaking(case)
@@ -77,7 +77,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     named = ranks if alone and ranks else ()
     signs = [statements.statement(case, e) for e in told if not named or e.rank in named]
     if named:
-        whose, value = building.whose(case, named), told[0].text("value")
+        whose, value = building.whose(case, named), told[0].value
         message = f"The loss of {whose} was the first that turned {value}, at step {first}."
         return [building.found(case, _CLAIM, signs, message, 0.78, named)]
     at = f" at step {first}" if first is not None else ""
@@ -87,15 +87,15 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _norm_alone(case: Case) -> list[Finding]:
     """A norm that turned NaN in the last lines of the output; before that a scaler may have skipped a step."""
-    norms = [e for e in statements.events(case, "loss_nonfinite") if e.text("what") == "grad_norm"]
-    last = [e for e in norms if e.text("value") == "nan" and _lines_after(case, e) <= _LAST_LINES]
+    norms = [e for e in case.events(LossNonfinite) if e.what == "grad_norm"]
+    last = [e for e in norms if e.value == "nan" and _lines_after(case, e) <= _LAST_LINES]
     if not last:
         return []
     message = "The norm of the gradients is NaN at the end of the output; whose gradients turned first is not told."
     return [building.found(case, _CLAIM, [statements.statement(case, e) for e in last], message, 0.45)]
 
 
-def _lines_after(case: Case, event: LogEvent) -> int:
+def _lines_after(case: Case, event: Event) -> int:
     return sum(int((p.line > event.line).sum()) for p in case.progress if p.source == event.ref.source)
 
 
@@ -109,7 +109,7 @@ def _speaking(case: Case) -> set[int]:
     }
 
 
-def _recovered(case: Case, event: LogEvent) -> bool:
+def _recovered(case: Case, event: Event) -> bool:
     """Whether the same speaker printed finite losses again."""
     for progress in case.progress:
         if progress.source != event.ref.source:

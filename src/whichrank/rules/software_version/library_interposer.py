@@ -26,7 +26,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.log import EventKind
+from whichrank.records.events.base import Event
+from whichrank.records.events.communication import NcclError
+from whichrank.records.events.processes import CudaError, NativeCrash
+from whichrank.records.events.watchdog import WatchdogStuck, WatchdogTimeout
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -57,7 +60,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     loaded = any(s.signature.weight >= _LOADED for s in told)
     announced = any(s.id == "interposer-vgpu" and s.group("library") for s in told)
-    crashed = announced and bool(statements.events(case, "native_crash"))
+    crashed = announced and bool(case.events(NativeCrash))
     claim = replace(_CLAIM, category="crash", alternatives=_CRASHED) if crashed else _CLAIM
     sure = 0.62 if loaded else 0.42
     return [
@@ -66,9 +69,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 
 def _in_trouble(case: Case) -> bool:
-    kinds: tuple[EventKind, ...] = ("nccl_error", "cuda_error", "native_crash", "watchdog_timeout", "watchdog_stuck")
+    kinds: tuple[type[Event], ...] = (NcclError, CudaError, NativeCrash, WatchdogTimeout, WatchdogStuck)
     return bool(
-        statements.events(case, *kinds)
-        or known_messages.stands_still(case)
-        or known_messages.seen(case, "nccl-ipc-handle")
+        case.events(*kinds) or known_messages.stands_still(case) or known_messages.seen(case, "nccl-ipc-handle")
     )

@@ -28,7 +28,7 @@ from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages, statements
-from whichrank.timeline.job_state.known_messages import KnownMessage
+from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "SOFT201"
 CAUSE = "nccl-arch-support"
@@ -70,7 +70,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return []
 
 
-def _too_old(case: Case, s: KnownMessage) -> str:
+def _too_old(case: Case, s: Seen) -> str:
     needed = _NEEDS.get(int(s.group("capability")))
     versions = {v for process in case.nccl if process.version for v in (process.version,)} | set(case.nccl_versions)
     for version in sorted(versions):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
+
+from whichrank.records.events.base import Event
+from whichrank.records.events.launchers import NodeSilent
 from whichrank.records.host import HostClock
-from whichrank.records.log import LogEvent
 from whichrank.timeline.clocks.collectives import Clock
 
 # These are told by the clock that all others were measured against.
-_BY_THE_LEADER = ("node_silent",)
+_BY_THE_LEADER = (NodeSilent,)
 
 
-def on_one_clock(events: Sequence[LogEvent], clocks: Mapping[str, HostClock]) -> list[LogEvent]:
+def on_one_clock(events: Sequence[Event], clocks: Mapping[str, HostClock]) -> list[Event]:
     """Times of events as the leader's clock would have shown them, in that order; others stay as they are."""
     late = {host: clock.ahead_ns for host, clock in clocks.items() if abs(clock.ahead_ns) > clock.error_ns}
     if not late:
@@ -22,9 +24,9 @@ def on_one_clock(events: Sequence[LogEvent], clocks: Mapping[str, HostClock]) ->
     return sorted(moved, key=lambda event: event.time_ns if event.time_ns is not None else event.after_ns or -(1 << 62))
 
 
-def _moved(event: LogEvent, ahead: Mapping[str, int]) -> LogEvent:
+def _moved(event: Event, ahead: Mapping[str, int]) -> Event:
     by = ahead.get(event.host or "", 0)
-    if not by or event.kind in _BY_THE_LEADER:
+    if not by or isinstance(event, _BY_THE_LEADER):
         return event
     return replace(
         event,

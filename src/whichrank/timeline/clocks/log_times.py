@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 
-from whichrank.records.log import LogEvent
+from msgspec.structs import replace
+
+from whichrank.records.events.base import Event
 
 # Readers put times without a year into 1969, before every real one.
 _SECOND = 1_000_000_000
@@ -27,7 +28,7 @@ def moved_to_year(nanoseconds: int, reference: int) -> int:
     return min((_moved(nanoseconds, y) for y in (year - 1, year, year + 1)), key=lambda t: abs(t - reference))
 
 
-def with_year(events: Sequence[LogEvent], others: Iterable[int]) -> list[LogEvent]:
+def with_year(events: Sequence[Event], others: Iterable[int]) -> list[Event]:
     """Put times without a year into the year of the rest of the evidence, and sort by time where it is known."""
     known = [e.time_ns for e in events if e.time_ns and e.time_ns > 0] + [t for t in others if t > 0]
     if known:
@@ -37,14 +38,14 @@ def with_year(events: Sequence[LogEvent], others: Iterable[int]) -> list[LogEven
     return [event for _, event in sorted(enumerate(events), key=_key)]
 
 
-def _dated(event: LogEvent, year: int, reference: int) -> LogEvent:
+def _dated(event: Event, year: int, reference: int) -> Event:
     if event.time_ns is None or event.time_ns >= 0:
         return event
     near = min((_moved(event.time_ns, y) for y in (year - 1, year, year + 1)), key=lambda t: abs(t - reference))
     return replace(event, time_ns=near)
 
 
-def _key(numbered: tuple[int, LogEvent]) -> tuple[int, int]:
+def _key(numbered: tuple[int, Event]) -> tuple[int, int]:
     """Events without a time of their own stand at the newest time before them in their file, else first."""
     index, event = numbered
     return (event.time_ns if event.time_ns is not None else event.after_ns or -(1 << 62)), index

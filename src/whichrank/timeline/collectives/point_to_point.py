@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from whichrank.records.dump import Frame
-from whichrank.records.log import LogEvent
+from whichrank.records.events.collectives import InOperation
 from whichrank.records.stack import ProcessStack, is_user_frame, main_thread
 from whichrank.timeline.job_state.activity import MESSAGES, RECEIVES, SENDS
 
@@ -38,20 +38,20 @@ class Circle:
     begin with a recv, so a message between them was left out."""
 
 
-def sitting(case: Case) -> dict[int, LogEvent]:
+def sitting(case: Case) -> dict[int, InOperation]:
     """Ranks that are in a send or recv, by their own words, while their stack says so too."""
     found = {}
-    for event in case.of_kind("in_operation"):
-        rank, whom = event.rank, event.number("whom")
+    for event in case.events(InOperation):
+        rank, whom = event.rank, event.peer
         waits = rank is not None and (rank not in case.activities or case.activities[rank].doing == "waiting")
-        if rank is not None and waits and whom is not None and event.text("op") in SENDS | RECEIVES:
+        if rank is not None and waits and whom is not None and event.op in SENDS | RECEIVES:
             found[rank] = event
     return found
 
 
-def told(event: LogEvent) -> str:
+def told(event: InOperation) -> str:
     """`recv from rank 3`."""
-    return f"{event.text('op')} {event.text('word')} rank {event.number('whom')}"
+    return f"{event.op} {event.word} rank {event.peer}"
 
 
 def circles(case: Case) -> list[Circle]:
@@ -78,7 +78,7 @@ def _waits(case: Case) -> dict[int, int]:
     """Who waits for a message of whom (or for its receipt); empty while the job goes on."""
     if case.goes_on:
         return {}
-    return {rank: whom for rank, event in sitting(case).items() if (whom := event.number("whom")) is not None}
+    return {rank: whom for rank, event in sitting(case).items() if (whom := event.peer) is not None}
 
 
 def left_exchange(case: Case) -> int | None:
@@ -107,7 +107,7 @@ def _end(waits: dict[int, int], rank: int) -> int | None:
 def _they_match(case: Case, circle: Circle) -> bool:
     """A send and the recv that belongs to it: they wait for the network, not for each other."""
     sits = sitting(case)
-    sends = [sits[rank].text("op") in SENDS for rank in circle.ranks]
+    sends = [sits[rank].op in SENDS for rank in circle.ranks]
     return len(sends) == 2 and sends[0] != sends[1]
 
 
@@ -123,7 +123,7 @@ def _past(case: Case, members: list[int]) -> int | None:
     paths = _path(case.stacks[one]), _path(case.stacks[other])
     order = _compare(*paths)
     sits = sitting(case)
-    mine, theirs = sits[one].number("step"), sits[other].number("step")
+    mine, theirs = sits[one].step, sits[other].step
     if mine and theirs:
         # A rank cannot end a step whose messages are due. With several optimizers one step counts as many.
         ahead = mine - theirs
@@ -152,7 +152,7 @@ def _receivers_of_two_kinds(case: Case, members: list[int]) -> bool:
     """Both receive, in functions of their own: a server and its client, and not two neighbours with the same code."""
     sits = sitting(case)
     places = [case.activities[rank].place for rank in members if rank in case.activities]
-    if len(members) != 2 or len(places) != 2 or any(sits[rank].text("op") not in RECEIVES for rank in members):
+    if len(members) != 2 or len(places) != 2 or any(sits[rank].op not in RECEIVES for rank in members):
         return False
     functions = {(place.file, place.function) for place in places if place is not None}
     return len(functions) == 2

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from whichrank.records.log import LogEvent
+from whichrank.records.events.base import Event, OfGroup
+from whichrank.records.events.collectives import FingerprintMismatch
+from whichrank.records.events.watchdog import WatchdogProgress, WatchdogTimeout
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.stuck import of_all_ranks
-from whichrank.timeline.job_state.statements import Statement, events, statement
+from whichrank.timeline.job_state.statements import Statement, statement
 
 _BUCKET = 1_000_000
 """Elements: the first bucket of DDP holds 1 MiB, others 25."""
@@ -41,9 +44,9 @@ class Mismatch:
 
 def mismatches(case: Case) -> list[Mismatch]:
     """Disagreements that `TORCH_DISTRIBUTED_DEBUG=DETAIL` printed, one per sequence number; or the watchdogs."""
-    piles: dict[int | None, list[LogEvent]] = {}
-    for event in events(case, "fingerprint_mismatch"):
-        piles.setdefault(event.number("seq_a"), []).append(event)
+    piles: dict[int | None, list[FingerprintMismatch]] = {}
+    for event in case.events(FingerprintMismatch):
+        piles.setdefault(event.seq_a, []).append(event)
     return [found for pile in piles.values() if (found := _read(case, pile)) is not None] or _timed_out(case)
 
 
@@ -54,24 +57,23 @@ def _timed_out(case: Case) -> list[Mismatch]:
     """
     if case.lineup is not None:
         return []
-    told = [event for event in events(case, "watchdog_progress", "watchdog_timeout") if event.rank is not None]
+    told = [e for e in (*case.events(WatchdogProgress), *case.events(WatchdogTimeout)) if e.rank is not None]
     found = []
     for spoken in of_all_ranks(told).values():
-        piles: dict[int, dict[int, LogEvent]] = {}
-        for event in spoken:
-            seq = event.number("seq")
-            if event.rank is not None and seq is not None and event.text("op") not in _BETWEEN_TWO:
-                piles.setdefault(seq, {}).setdefault(event.rank, event)
+        piles: dict[int, dict[int, WatchdogTimeout]] = {}
+        for event in (event for event in spoken if isinstance(event, WatchdogTimeout)):
+            if event.rank is not None and event.seq is not None and event.op not in _BETWEEN_TWO:
+                piles.setdefault(event.seq, {}).setdefault(event.rank, event)
         found += [m for seq, pile in piles.items() if (m := _differing(case, seq, pile)) is not None]
     return found
 
 
-def _differing(case: Case, seq: int, pile: dict[int, LogEvent]) -> Mismatch | None:
-    ops = {rank: event.text("op") for rank, event in sorted(pile.items()) if event.text("op")}
+def _differing(case: Case, seq: int, pile: dict[int, WatchdogTimeout]) -> Mismatch | None:
+    ops = {rank: event.op for rank, event in sorted(pile.items()) if event.op}
     sizes = {
-        rank: str(event.number("numel_in"))
+        rank: str(event.numel_in)
         for rank, event in sorted(pile.items())
-        if event.number("numel_in") is not None and event.text("op") in _SAME_SIZE
+        if event.numel_in is not None and event.op in _SAME_SIZE
     }
     aspect, brought = ("op", ops) if len(set(ops.values())) > 1 else ("shape", sizes)
     if len(set(brought.values())) < 2:
@@ -81,22 +83,25 @@ def _differing(case: Case, seq: int, pile: dict[int, LogEvent]) -> Mismatch | No
     return Mismatch(aspect, brought, odd, odd, signs, next(iter(ops.values())), seq, hangs=True)
 
 
-def _read(case: Case, pile: list[LogEvent]) -> Mismatch | None:
+def _read(case: Case, pile: list[FingerprintMismatch]) -> Mismatch | None:
     prints: dict[int, dict[str, str]] = {}
     for event in pile:
-        for side, rank in (("a", event.number("rank_a")), ("b", event.number("rank_b"))):
+        sides = (
+            (event.rank_a, (event.seq_a, event.op_a, event.shape_a, event.dtype_a)),
+            (event.rank_b, (event.seq_b, event.op_b, event.shape_b, event.dtype_b)),
+        )
+        for rank, values in sides:
             if rank is not None:
-                prints.setdefault(rank, {a: str(event.data.get(f"{a}_{side}", "")) for a in ASPECTS})
-    aspect = next((a for a in ASPECTS if len({values[a] for values in prints.values()}) > 1), None)
+                said = ("" if value is None else str(value) for value in values)
+                prints.setdefault(rank, dict(zip(ASPECTS, said, strict=True)))
+    aspect = next((a for a in ASPECTS if len({told[a] for told in prints.values()}) > 1), None)
     if aspect is None:
         return None
-    brought = {rank: values[aspect] for rank, values in sorted(prints.items())}
+    brought = {rank: told[aspect] for rank, told in sorted(prints.items())}
     odd = minority(brought)
     ranks = odd if is_world(case, pile, len(brought)) else ()
     first = pile[0]
-    return Mismatch(
-        aspect, brought, odd, ranks, tuple(statement(case, e) for e in pile), first.text("op_a"), first.number("seq_a")
-    )
+    return Mismatch(aspect, brought, odd, ranks, tuple(statement(case, e) for e in pile), first.op_a, first.seq_a)
 
 
 def minority(brought: dict[int, str]) -> tuple[int, ...]:
@@ -107,13 +112,13 @@ def minority(brought: dict[int, str]) -> tuple[int, ...]:
     return tuple(rank for rank, value in brought.items() if value != counts[0][0])
 
 
-def is_world(case: Case, told: list[LogEvent], members: int = 0) -> bool:
+def is_world(case: Case, told: Sequence[Event], members: int = 0) -> bool:
     """Whether ranks within the group of these events are global: it is the default one, they are equal where both are
     known, or all are there."""
     both = [(e.rank, e.group_rank) for e in told if e.rank is not None and e.group_rank is not None]
     if any(rank != inside for rank, inside in both):
         return False
-    named = {name for e in told if (name := e.text("pg_desc"))}
+    named = {e.pg_desc for e in told if isinstance(e, OfGroup) and e.pg_desc}
     if named == {"default_pg"}:
         return True
     # Where nothing says how many ranks there are, a group of which every member is accounted for is the whole job.

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whichrank.model.evidence import Ref
-from whichrank.records.log import EventKind, LogEvent
+from whichrank.records.events.base import Event, OfGroup
+from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
+from whichrank.records.events.processes import Traceback
+from whichrank.records.events.watchdog import DumpSignal, WatchdogProgress, WatchdogTimeout
 from whichrank.records.stack import ProcessStack
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state.activity import Activity, of_frames
 
 DEFAULT = "default_pg"
-_WATCHDOG: tuple[EventKind, ...] = ("watchdog_progress", "dump_signal", "watchdog_timeout")
+_WATCHDOG: tuple[type[OfGroup], ...] = (WatchdogProgress, DumpSignal, WatchdogTimeout)
 # What keeps a rank from its next collective; "waiting" is what its victims do.
 HELD_UP = ("data", "checkpoint", "evaluation", "preprocessing", "compile", "storage", "user")
 
@@ -85,33 +88,34 @@ class Standings:
     group: str
     target: int
     """The work that most ranks wait in."""
-    waiting: dict[int, LogEvent]
+    waiting: dict[int, Event]
     """Ranks that wait in it."""
-    behind: dict[int, LogEvent]
+    behind: dict[int, Event]
     """Ranks that never enqueued it."""
-    ahead: dict[int, LogEvent]
+    ahead: dict[int, Event]
     """Ranks that wait in a later one: they must have finished it, which the others have not."""
 
 
 def standings(case: Case) -> Standings | None:
     """Compare the watchdogs' counters; None without their lines."""
-    timed_out = {event.rank for event in case.of_kind("watchdog_timeout")}
+    timed_out = {event.rank for event in case.events(WatchdogTimeout)}
     # A rank whose watchdog reports an error has lost a peer; it did not time out.
-    failed = {event.rank for event in case.of_kind("nccl_error", "peer_closed")} - timed_out
-    told = [e for e in case.of_kind(*_WATCHDOG) if e.rank is not None and e.rank not in failed]
+    failed = {event.rank for event in case.events(NcclError, PeerClosed)} - timed_out
+    told = [e for e in case.events(*_WATCHDOG) if e.rank is not None and e.rank not in failed]
     groups = of_all_ranks(told)
     found = [standing for group, events in groups.items() if (standing := _standing(group, events)) is not None]
     return max(found, key=lambda standing: (len(standing.waiting), standing.group == DEFAULT), default=None)
 
 
-def of_all_ranks(told: Sequence[LogEvent]) -> dict[str, list[LogEvent]]:
+def of_all_ranks(told: Sequence[OfGroup]) -> dict[str, list[OfGroup]]:
     """The watchdogs' lines by the group that they speak of, without groups of some ranks: their numbers differ."""
     # The line of a timeout may name no group; the next line of that rank about the same work does.
-    named = {(e.rank, e.number("work")): name for e in told if (name := _group(e)) and e.kind == "watchdog_progress"}
+    named = {(e.rank, e.work): name for e in told if (name := _group(e)) and isinstance(e, WatchdogProgress)}
     only = next(iter(names)) if len(names := set(named.values())) == 1 else DEFAULT
-    groups: dict[str, list[LogEvent]] = {}
+    groups: dict[str, list[OfGroup]] = {}
     for event in told:
-        name = _group(event) or named.get((event.rank, event.number("seq"))) or only
+        seq = event.seq if isinstance(event, WatchdogTimeout) else None
+        name = _group(event) or named.get((event.rank, seq)) or only
         groups.setdefault(name, []).append(event)
     return {
         name: events
@@ -120,16 +124,17 @@ def of_all_ranks(told: Sequence[LogEvent]) -> dict[str, list[LogEvent]]:
     }
 
 
-def _standing(group: str, told: Sequence[LogEvent]) -> Standings | None:
-    enqueued: dict[int, tuple[int, LogEvent]] = {}
-    waited: dict[int, tuple[int, LogEvent]] = {}
+def _standing(group: str, told: Sequence[OfGroup]) -> Standings | None:
+    enqueued: dict[int, tuple[int, Event]] = {}
+    waited: dict[int, tuple[int, Event]] = {}
     for event in told:
         if event.rank is None:
             continue
-        seq = event.number("seq") if event.kind == "watchdog_timeout" else event.number("work")
+        seq = event.seq if isinstance(event, WatchdogTimeout) else None
+        seq = event.work if isinstance(event, WatchdogProgress) else seq
         if seq is not None:
             waited.setdefault(event.rank, (seq, event))
-        last = event.number("enqueued")
+        last = event.enqueued if isinstance(event, WatchdogProgress | DumpSignal) else None
         if last is not None and last >= enqueued.get(event.rank, (-1, event))[0]:
             enqueued[event.rank] = (last, event)
     if not waited:
@@ -145,19 +150,17 @@ def _standing(group: str, told: Sequence[LogEvent]) -> Standings | None:
     )
 
 
-def silent_in_timeouts(case: Case) -> tuple[tuple[int, ...], tuple[LogEvent, ...], tuple[int, ...]]:
+def silent_in_timeouts(case: Case) -> tuple[tuple[int, ...], tuple[Event, ...], tuple[int, ...]]:
     """Ranks that printed no timeout where most others did: they were not waiting in that collective.
 
     On Gloo the rank that took another path only sees its peers leave when they time out.
     """
-    waited: dict[int, LogEvent] = {}
-    for event in case.of_kind("gloo_timeout"):
+    waited: dict[int, Event] = {}
+    for event in case.events(GlooTimeout):
         if event.rank is not None:
             waited.setdefault(event.rank, event)
     heard = {
-        event.rank: event
-        for event in case.of_kind("peer_closed")
-        if event.rank is not None and event.rank not in waited
+        event.rank: event for event in case.events(PeerClosed) if event.rank is not None and event.rank not in waited
     }
     silent = tuple(sorted(rank for rank in range(case.world) if rank not in waited))
     if len(waited) < 2 or not silent or len(silent) >= len(waited):
@@ -166,17 +169,17 @@ def silent_in_timeouts(case: Case) -> tuple[tuple[int, ...], tuple[LogEvent, ...
     return silent, tuple(shown), tuple(sorted(waited))
 
 
-def _group(event: LogEvent) -> str:
+def _group(event: OfGroup) -> str:
     """What a line calls its group; "" where it names none."""
-    number = event.number("pg_id")
-    name = event.text("pg_desc") or event.text("pg_name") or (str(number) if number is not None else "")
+    number = event.pg_id
+    name = event.pg_desc or event.pg_name or (str(number) if number is not None else "")
     return DEFAULT if name in ("0", "default_pg") or number == 0 else name
 
 
-def last_words(case: Case) -> dict[int, tuple[Activity, LogEvent]]:
+def last_words(case: Case) -> dict[int, tuple[Activity, Event]]:
     """Where each rank was when its communication failed: the stack of the exception that says so."""
-    found: dict[int, tuple[Activity, LogEvent]] = {}
-    for event in case.of_kind("traceback"):
+    found: dict[int, tuple[Activity, Event]] = {}
+    for event in case.events(Traceback):
         if event.rank is None or not event.frames or not _is_communication(event):
             continue
         found.setdefault(event.rank, (of_frames(tuple(reversed(event.frames))), event))
@@ -186,9 +189,9 @@ def last_words(case: Case) -> dict[int, tuple[Activity, LogEvent]]:
 _COMMUNICATION = ("DistBackendError", "DistNetworkError", "DistStoreError", "RuntimeError", "ChildFailedError")
 
 
-def _is_communication(event: LogEvent) -> bool:
+def _is_communication(event: Traceback) -> bool:
     """An exception that only reports a lost peer or a timeout."""
-    name, message = event.text("type").rsplit(".", 1)[-1], event.text("message").lower()
+    name, message = event.type.rsplit(".", 1)[-1], event.message.lower()
     words = (
         "gloo",
         "nccl",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from whichrank.records.events.collectives import InOperation
 from whichrank.timeline.collectives.waits import build_graph
 from whichrank.timeline.job_state.activity import MESSAGES
 
@@ -34,12 +35,12 @@ def waits(case: Case) -> dict[int, tuple[int, ...]]:
         return {}
     pending = {rank for meeting in case.meetings.pending for rank in meeting.pending}
     found = _even_first_calls(case)
-    for event in case.of_kind("in_operation"):
-        members, rank = event.numbers("ranks"), event.rank
-        if rank is None or rank not in members or rank in pending or event.text("op") in MESSAGES:
+    for event in case.events(InOperation):
+        members, rank = event.ranks, event.rank
+        if rank is None or rank not in members or rank in pending or event.op in MESSAGES:
             continue
         doing = case.activities.get(rank)
-        if doing is None or (doing.doing, doing.collective) == ("waiting", event.text("op")):
+        if doing is None or (doing.doing, doing.collective) == ("waiting", event.op):
             found[rank] = members
     return found
 

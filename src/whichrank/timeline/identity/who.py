@@ -11,7 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from whichrank.records.log import LogEvent
+from msgspec import structs
+
+from whichrank.records.events.base import Event, OfGroup
+from whichrank.records.events.launchers import ElasticFailure, ElasticSignal, ProcessExit
+from whichrank.records.events.startup import CommInit, GroupInit, NotJoined
 from whichrank.records.nccl import NcclProcess
 from whichrank.records.placement import Placement
 from whichrank.records.ras import RasReport
@@ -22,7 +26,7 @@ from whichrank.timeline.identity.runs import LARGEST_WORLD
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch/distributed/run", "accelerate", "deepspeed", "srun", "mpirun")
 _PART = re.compile(r"[a-z0-9]+")
 _MOST_PARTS, _LONGEST_LABEL = 8, 512
-_TELL_SIZE = ("group_init", "comm_init", "not_joined")
+_TELL_SIZE = (GroupInit, CommInit, NotJoined)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ def meet(
     world: int,
     nccl: Sequence[NcclProcess],
     ras: Sequence[RasReport],
-    events: Sequence[LogEvent],
+    events: Sequence[Event],
     stacks: Sequence[ProcessStack],
     placements: Sequence[Placement] = (),
     hosts: Iterable[str] = (),
@@ -130,7 +134,7 @@ def meet(
     _by_list(people, placements, {*hosts, *(e.host for e in events if e.host), *(p.host for p in nccl if p.host)})
     for event in events:
         if event.rank is not None:
-            people.note(event.rank, pid=event.pid if event.kind != "elastic_signal" else None, host=event.host)
+            people.note(event.rank, pid=event.pid if not isinstance(event, ElasticSignal) else None, host=event.host)
     for number in dumped:
         people.note(number)
     for stack in stacks:
@@ -142,13 +146,13 @@ def meet(
 
 
 def _by_launcher_and_nccl(
-    people: People, nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequence[LogEvent]
+    people: People, nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequence[Event]
 ) -> None:
     """The sources that tie a pid to a rank outright: the agent's table, communicators over the whole job."""
     for event in events:
-        if event.rank is not None and event.kind in ("elastic_failure", "process_exit"):
+        if event.rank is not None and isinstance(event, ElasticFailure | ProcessExit):
             people.note(event.rank, pid=event.pid, host=event.host, local_rank=event.local_rank)
-    _by_tasks(people, [event for event in events if event.kind == "process_exit"])
+    _by_tasks(people, [event for event in events if isinstance(event, ProcessExit)])
     for process in nccl:
         for init in process.inits:
             if init.nranks == people.world and process.pid is not None:
@@ -160,12 +164,12 @@ def _by_launcher_and_nccl(
                     people.note(member.rank, pid=member.pid, gpu=member.cuda_dev)
 
 
-def _by_tasks(people: People, exits: Sequence[LogEvent]) -> None:
+def _by_tasks(people: People, exits: Sequence[ProcessExit]) -> None:
     """Without torchrun below them the tasks of Slurm are the ranks."""
-    if any(event.text("by") == "elastic" for event in exits):
+    if any(event.by == "elastic" for event in exits):
         return
     for event in exits:
-        for task in event.numbers("tasks") if event.host else ():
+        for task in event.tasks if event.host else ():
             people.note(task, host=event.host)
 
 
@@ -183,26 +187,26 @@ def _listed(placements: Sequence[Placement]) -> list[int]:
     return [place.rank + 1 for place in placements if place.rank <= LARGEST_WORLD]
 
 
-def _sizes(nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequence[LogEvent]) -> list[int]:
+def _sizes(nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequence[Event]) -> list[int]:
     """World sizes that the sources speak of: the largest communicator, the first group made, the ranks named."""
     sizes = [init.nranks for process in nccl for init in process.inits]
     sizes += [comm.size for report in ras for comm in report.comms]
-    sizes += [size for e in events if e.kind in _TELL_SIZE and (size := e.number("size")) is not None]
+    sizes += [size for e in events if isinstance(e, _TELL_SIZE) and (size := e.size) is not None]
     sizes += [e.rank + 1 for e in events if e.rank is not None]
     return sizes
 
 
-def with_ranks_of_only_group(events: Sequence[LogEvent]) -> list[LogEvent]:
+def with_ranks_of_only_group(events: Sequence[Event]) -> list[Event]:
     """Old lines say `[Rank 3]` of a group without its name: where no group is named, it is the group of all ranks."""
-    if any(e.text("pg_name") or e.number("pg_id") for e in events):
+    if any(isinstance(e, OfGroup) and (e.pg_name or e.pg_id) for e in events):
         return list(events)
-    return [replace(e, rank=e.group_rank) if e.rank is None and e.group_rank is not None else e for e in events]
+    return [structs.replace(e, rank=e.group_rank) if e.rank is None and e.group_rank is not None else e for e in events]
 
 
-def with_likely_ranks(events: Sequence[LogEvent], stated: int) -> list[LogEvent]:
+def with_likely_ranks(events: Sequence[Event], stated: int) -> list[Event]:
     """The events, without ranks that no world has: a number in a name may be a pid or a date."""
     most = max(stated, LARGEST_WORLD)
-    return [replace(e, rank=None) if e.rank is not None and e.rank > most else e for e in events]
+    return [structs.replace(e, rank=None) if e.rank is not None and e.rank > most else e for e in events]
 
 
 def is_launcher(stack: ProcessStack) -> bool:

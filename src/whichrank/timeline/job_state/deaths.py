@@ -6,8 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from whichrank.records.log import EventKind, LogEvent
-from whichrank.timeline.job_state.statements import TIMED_OUT, Statement, events, rank_of, statement
+from whichrank.records.events.base import Event
+from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
+from whichrank.records.events.launchers import (
+    ElasticFailure,
+    ElasticRestart,
+    ElasticSignal,
+    JobEnded,
+    ProcessExit,
+    ProcessLeft,
+)
+from whichrank.records.events.watchdog import WatchdogStuck, WatchdogTerminated, WatchdogTimeout
+from whichrank.timeline.job_state.statements import TIMED_OUT, Statement, rank_of, statement
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
@@ -36,7 +46,8 @@ def deaths(case: Case) -> list[Death]:
     """One per process; a table's row and the line above it are the same."""
     ended = _ended_by_agent(case)
     found: dict[object, Death] = {}
-    for event in events(case, "elastic_failure", "process_exit"):
+    ends: list[ElasticFailure | ProcessExit] = [*case.events(ElasticFailure), *case.events(ProcessExit)]
+    for event in ends:
         for rank in _ranks(case, event):
             who: object = rank if rank is not None else (event.host, event.pid, event.local_rank, event.line)
             death = _death(case, event, rank, ended)
@@ -45,8 +56,8 @@ def deaths(case: Case) -> list[Death]:
     return list(found.values())
 
 
-def _death(case: Case, event: LogEvent, rank: int | None, ended: set[int]) -> Death | None:
-    code, number = event.number("exitcode"), event.number("signal")
+def _death(case: Case, event: ElasticFailure | ProcessExit, rank: int | None, ended: set[int]) -> Death | None:
+    code, number = event.exitcode, event.signal
     if number is None and code is not None and 128 < code < 160:  # a shell's way to tell a signal
         number = code - 128
     if (code in (None, 0)) and number is None:
@@ -61,26 +72,26 @@ def _ended_by_agent(case: Case) -> set[int]:
     """Pids that the elastic agent (or DeepSpeed's launcher) told to end."""
     return {
         pid
-        for event in events(case, "elastic_signal")
-        if event.text("what") in ("closing", "forced") and (pid := event.number("target_pid")) is not None
+        for event in case.events(ElasticSignal)
+        if event.what in ("closing", "forced") and (pid := event.target_pid) is not None
     }
 
 
-def _ranks(case: Case, event: LogEvent) -> Iterable[int | None]:
+def _ranks(case: Case, event: ElasticFailure | ProcessExit) -> Iterable[int | None]:
     """The ranks that a line is about. Slurm's tasks are ranks only where no agent runs below them."""
-    tasks = event.numbers("tasks")
-    if not tasks or "elastic" in {e.text("by") for e in events(case, "process_exit")}:
+    tasks = event.tasks if isinstance(event, ProcessExit) else ()
+    if not tasks or "elastic" in {e.by for e in case.events(ProcessExit)}:
         return (rank_of(case, event),)
-    plain = not events(case, "elastic_failure", "elastic_signal", "elastic_restart")
+    plain = not case.events(ElasticFailure, ElasticSignal, ElasticRestart)
     if plain and case.world > max(tasks):
         return tasks
     return (None,)
 
 
-def ended_from_outside(case: Case) -> list[LogEvent]:
+def ended_from_outside(case: Case) -> list[Event]:
     """Words of a scheduler that ends the job, and of an agent that was told to end."""
-    told = [e for e in events(case, "elastic_signal") if e.text("what") == "death"]
-    return [*events(case, "job_ended"), *told]
+    told = [e for e in case.events(ElasticSignal) if e.what == "death"]
+    return [*case.events(JobEnded), *told]
 
 
 def follows_the_end(case: Case, found: Statement) -> bool:
@@ -94,15 +105,19 @@ def follows_the_end(case: Case, found: Statement) -> bool:
 
 def waited(case: Case, rank: int | None) -> bool:
     """Whether this rank (or, unnamed, any) tells that it waited, lost a peer, or was taken down by its watchdog."""
-    kinds: tuple[EventKind, ...] = (
-        "watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "peer_closed", "gloo_timeout",
+    kinds: tuple[type[Event], ...] = (
+        WatchdogTimeout, WatchdogTerminated, WatchdogStuck, NcclError, PeerClosed, GlooTimeout,
     )  # fmt: skip
-    return any(rank is None or event.rank in (None, rank) for event in events(case, *kinds))
+    return any(rank is None or event.rank in (None, rank) for event in case.events(*kinds))
 
 
 def out_of_memory(case: Case) -> list[Death]:
     """Processes that Slurm says were ended for lack of memory."""
-    return [d for d in deaths(case) if d.sign.event and d.sign.event.text("reason").startswith("Out Of Memory")]
+    return [
+        d
+        for d in deaths(case)
+        if isinstance(d.sign.event, ProcessExit) and d.sign.event.reason.startswith("Out Of Memory")
+    ]
 
 
 def only_one_failed(case: Case) -> tuple[int, ...]:
@@ -117,27 +132,26 @@ def only_one_failed(case: Case) -> tuple[int, ...]:
 
 def _timed_out(case: Case, death: Death) -> bool:
     """Whether the rank was taken down by its own watchdog after it had waited for others."""
-    return death.sign.rank is not None and any(e.rank == death.sign.rank for e in events(case, *TIMED_OUT))
+    return death.sign.rank is not None and any(e.rank == death.sign.rank for e in case.events(*TIMED_OUT))
 
 
 def first_to_end(case: Case) -> Death | None:
     """The process that ended by itself, and not out of a wait, before all others did, as the watcher saw it."""
     ended = _ended_by_agent(case)
-    watched = [e for e in events(case, "process_exit") if e.text("by") == "whichrank" and e.time_ns is not None]
+    watched = [e for e in case.events(ProcessExit) if e.by == "whichrank" and e.time_ns is not None]
     told = [(event, death) for event in watched if (death := _death(case, event, rank_of(case, event), ended))]
     if len(told) < 2 or len({death.sign.host for _, death in told}) > 1:
         return None
     (event, first), (following, _) = sorted(told, key=lambda row: row[0].time_ns or 0)[:2]
     at, then = event.time_ns or 0, following.time_ns or 0
-    left_earlier = any((left.time_ns or at) <= at for left in events(case, "process_left"))
+    left_earlier = any((left.time_ns or at) <= at for left in case.events(ProcessLeft))
     by_itself = first.code is not None and 0 < first.code < 128 and not first.by_launcher
-    waiting = bool(event.number("waiting"))
-    return first if by_itself and not waiting and not left_earlier and then - at > _APART_NS else None
+    return first if by_itself and not event.waiting and not left_earlier and then - at > _APART_NS else None
 
 
 def left_to_crash(case: Case) -> tuple[int, ...]:
     """Ranks that ended well while every other rank crashed in native code: on NCCL an early leave does that."""
-    left = {event.rank for event in events(case, "process_left") if event.rank is not None}
+    left = {event.rank for event in case.events(ProcessLeft) if event.rank is not None}
     crashed = {d.sign.rank for d in deaths(case) if d.signal in (ABORT, *NATIVE)}
     others = set(range(case.world)) - left
     return tuple(sorted(left)) if left and len(others) > 1 and others <= crashed else ()

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 from whichrank.facts.messages import names_a_cause
 from whichrank.facts.shapes import LAUNCHED
-from whichrank.records.log import LogEvent
-from whichrank.timeline.job_state.statements import Statement, events, statement, survived
+from whichrank.records.events.base import Event
+from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
+from whichrank.records.events.launchers import ElasticSignal
+from whichrank.records.events.processes import CudaError, Traceback
+from whichrank.records.events.watchdog import WatchdogTimeout
+from whichrank.timeline.job_state.statements import Statement, statement, survived
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
@@ -65,25 +69,26 @@ _ERRNO = (
 _UNCLAIMED_CUDA = ("device_busy", "launch_timeout", "other", "library")
 
 
-def short_type(event: LogEvent) -> str:
+def short_type(event: Event) -> str:
     """The class of the exception without its package."""
-    return event.text("type").rsplit(".", 1)[-1]
+    return event.type.rsplit(".", 1)[-1] if isinstance(event, Traceback) else ""
 
 
-def at_the_store(event: LogEvent) -> bool:
+def at_the_store(event: Event) -> bool:
     """Whether torch raised it while it connected to its store: older versions tell errno's words and no more."""
     inner = event.frames[-1] if event.frames else None
     makes_store = inner is not None and (
         inner.file.endswith("distributed/rendezvous.py") or inner.function == "_create_tcp_store"
     )
-    return makes_store and event.text("message").startswith(_ERRNO)
+    return makes_store and isinstance(event, Traceback) and event.message.startswith(_ERRNO)
 
 
-def nature(event: LogEvent) -> Nature:
+def nature(event: Event) -> Nature:
     """What kind of thing a traceback tells of."""
-    name, words = short_type(event), f"{event.text('type')}: {event.text('message')}"
-    if not name:
+    name = short_type(event)
+    if not name or not isinstance(event, Traceback):
         return "unclear"
+    words = f"{event.type}: {event.message}"
     if name in _ENDED:
         return "ended"
     if name in _LAUNCHER and (name != "CalledProcessError" or LAUNCHED.search(words)):
@@ -97,7 +102,7 @@ def nature(event: LogEvent) -> Nature:
     return "own"
 
 
-def _is_known(event: LogEvent, name: str, words: str) -> bool:
+def _is_known(event: Event, name: str, words: str) -> bool:
     """Whether another rule tells what is behind it."""
     by_name = name in ("OutOfMemoryError", "MemoryError", "gaierror") or any(phrase in words for phrase in _KNOWN_WORDS)
     return by_name or any(frame.function in _CHECKS for frame in event.frames) or names_a_cause(words)
@@ -106,18 +111,18 @@ def _is_known(event: LogEvent, name: str, words: str) -> bool:
 def own_exceptions(case: Case) -> list[Statement]:
     """Exceptions that a rank raised by itself: uncaught, on its main thread, and the first of each rank."""
     taken: list[Statement] = []
-    before: dict[tuple[str, int | None], dict[str, LogEvent]] = {}
+    before: dict[tuple[str, int | None], dict[str, Event]] = {}
     settled: set[tuple[str, int]] = set()
     losses = _first_losses(case)
-    told = sorted(events(case, "traceback"), key=lambda e: (e.ref.source, e.line))
+    told = sorted(case.events(Traceback), key=lambda e: (e.ref.source, e.line))
     for number, event in enumerate(told):
-        if _CARRIED.match(event.text("message")) and _is_followed(told, number):
+        if _CARRIED.match(event.message) and _is_followed(told, number):
             continue
         earlier = before.setdefault((event.ref.source, event.rank), {})
-        parent = earlier.get(event.text("chained_from"))
+        parent = earlier.get(event.chained_from)
         kind = nature(event)
-        earlier[event.text("type")] = event
-        if event.number("ignored") or event.text("thread") or survived(case, event) or kind in ("ended", "launcher"):
+        earlier[event.type] = event
+        if event.ignored or event.thread or survived(case, event) or kind in ("ended", "launcher"):
             continue
         key = None if event.rank is None else (event.ref.source, event.rank)
         if key is not None and losses.get(key, event.line) < event.line:
@@ -133,11 +138,11 @@ def own_exceptions(case: Case) -> list[Statement]:
 
 def lost_a_peer(case: Case) -> set[int]:
     """Ranks that tell of a peer that had gone."""
-    raised = [event for event in events(case, "traceback") if nature(event) == "loss"]
-    return {event.rank for event in (*events(case, "peer_closed"), *raised) if event.rank is not None}
+    raised = [event for event in case.events(Traceback) if nature(event) == "loss"]
+    return {event.rank for event in (*case.events(PeerClosed), *raised) if event.rank is not None}
 
 
-def _is_followed(told: list[LogEvent], number: int) -> bool:
+def _is_followed(told: list[Traceback], number: int) -> bool:
     """Whether the next exception of the same rank stands close behind this one."""
     event = told[number]
     near = told[number + 1 : number + 1 + _NEXT]
@@ -149,14 +154,14 @@ def _is_followed(told: list[LogEvent], number: int) -> bool:
 def _first_losses(case: Case) -> dict[tuple[str, int], int]:
     """By file and rank, the line where the rank first tells that it timed out or lost a peer."""
     first: dict[tuple[str, int], int] = {}
-    for event in events(case, "watchdog_timeout", "nccl_error", "peer_closed", "gloo_timeout"):
+    for event in case.events(WatchdogTimeout, NcclError, PeerClosed, GlooTimeout):
         if event.rank is not None:
             key = (event.ref.source, event.rank)
             first[key] = min(event.line, first.get(key, event.line))
     return first
 
 
-def _raised_anew(parent: LogEvent, kind: Nature) -> bool:
+def _raised_anew(parent: Event, kind: Nature) -> bool:
     """Whether an exception raised while another was handled is the one to tell: a failed download is."""
     return kind == "own" and nature(parent) == "loss" and short_type(parent) in _PLAIN_LOSS
 
@@ -164,22 +169,20 @@ def _raised_anew(parent: LogEvent, kind: Nature) -> bool:
 def agent_had_workers(case: Case) -> bool:
     """Whether an elastic agent failed while it looked after its workers: then the rendezvous had been reached."""
     names = {s.signature for s in case.sightings}
-    stopped = any(event.text("what") == "closing" for event in events(case, "elastic_signal"))
+    stopped = any(event.what == "closing" for event in case.events(ElasticSignal))
     return "frame-agent-asks-store" in names or ("agent-heartbeat-failed" in names and stopped)
 
 
 def any_raised(case: Case) -> bool:
     """Whether any rank's exception, of whatever nature, is at hand."""
-    return any(nature(event) not in ("ended", "launcher") for event in events(case, "traceback", "cuda_error"))
+    return any(nature(event) not in ("ended", "launcher") for event in case.events(Traceback, CudaError))
 
 
 def unclaimed_cuda_errors(case: Case) -> list[Statement]:
     """CUDA errors whose text names no cause of its own."""
-    found = [e for e in events(case, "cuda_error") if e.text("what") in _UNCLAIMED_CUDA]
+    found = [e for e in case.events(CudaError) if e.what in _UNCLAIMED_CUDA]
     return [
         statement(case, event)
         for event in found
-        if not survived(case, event)
-        and "driver version" not in event.text("reason")
-        and not names_a_cause(event.ref.quote)
+        if not survived(case, event) and "driver version" not in event.reason and not names_a_cause(event.ref.quote)
     ]

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from whichrank.records.events.communication import PeerClosed
+from whichrank.records.events.processes import Traceback
 from whichrank.timeline.job_state import deaths, exceptions
 from whichrank.timeline.job_state.statements import TIMED_OUT
 
@@ -35,9 +37,9 @@ def _raised_alone(case: Case) -> set[int]:
 
 def _alone_lost_nobody(case: Case) -> set[int]:
     """Those whose exception has a known cause, while all others only lost a peer."""
-    raised = [event for event in case.of_kind("traceback") if not event.text("thread") and not event.number("ignored")]
+    raised = [event for event in case.events(Traceback) if not event.thread and not event.ignored]
     known = {e.rank for e in raised if e.rank is not None and exceptions.nature(e) in ("own", "known")}
-    lost = {event.rank for event in case.of_kind("peer_closed") if event.rank is not None}
+    lost = {event.rank for event in case.events(PeerClosed) if event.rank is not None}
     return known - lost if len(lost) >= 2 else set()
 
 
@@ -48,6 +50,6 @@ def _ended_alone(case: Case) -> set[int]:
 
 def _did_not_come(case: Case) -> set[int]:
     """Of a world that is known, those who did not time out while all others did."""
-    waited = {event.rank for event in case.of_kind(*TIMED_OUT) if event.rank is not None}
+    waited = {event.rank for event in case.events(*TIMED_OUT) if event.rank is not None}
     missing = set(range(case.world)) - waited
     return missing if len(waited) >= 2 and len(missing) < len(waited) else set()

@@ -7,8 +7,23 @@ from typing import NamedTuple
 
 from whichrank.model.evidence import Ref
 from whichrank.model.views import Moment
+from whichrank.records.events.base import Event
+from whichrank.records.events.collectives import MonitoredBarrierFailed, StallReport
+from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
+from whichrank.records.events.launchers import (
+    ElasticFailure,
+    ElasticRestart,
+    HostOutOfMemory,
+    JobEnded,
+    LauncherEnded,
+    NodeSilent,
+    ProcessExit,
+)
+from whichrank.records.events.processes import CudaError, DataloaderWorkerDied, NativeCrash, Traceback
+from whichrank.records.events.run_state import LossNonfinite, RunFinished
+from whichrank.records.events.startup import InitError, RendezvousError, StoreError
+from whichrank.records.events.watchdog import WatchdogStuck, WatchdogTimeout
 from whichrank.records.hardware import KernelEvent, KernelKind
-from whichrank.records.log import EventKind, LogEvent
 from whichrank.timeline.case import Case
 from whichrank.timeline.clocks.log_times import moved_to_year
 
@@ -24,16 +39,16 @@ _HOST: dict[KernelKind, str] = {
     "soft_lockup": "CPU lockup", "io_error": "I/O error", "cpu_throttled": "CPU throttled",
     "machine_check": "machine check", "boot": "boot",
 }  # fmt: skip
-_JOB: dict[EventKind, str] = {
-    "watchdog_timeout": "collective timed out", "gloo_timeout": "collective timed out",
-    "stall_report": "stall reported",
-    "monitored_barrier_failed": "barrier timed out", "watchdog_stuck": "watchdog stuck", "cuda_error": "CUDA error",
-    "nccl_error": "NCCL error", "traceback": "exception", "native_crash": "crash", "peer_closed": "lost a peer",
-    "dataloader_worker_died": "data loader worker died", "process_exit": "process ended", "store_error": "store error",
-    "rendezvous_error": "rendezvous error", "init_error": "could not start", "elastic_failure": "rank failed",
-    "elastic_restart": "restarted", "launcher_ended": "launcher ended", "job_ended": "job ended by the scheduler",
-    "node_silent": "node silent", "host_out_of_memory": "out of memory", "loss_nonfinite": "loss not finite",
-    "run_finished": "run finished",
+_JOB: dict[type[Event], str] = {
+    WatchdogTimeout: "collective timed out", GlooTimeout: "collective timed out",
+    StallReport: "stall reported",
+    MonitoredBarrierFailed: "barrier timed out", WatchdogStuck: "watchdog stuck", CudaError: "CUDA error",
+    NcclError: "NCCL error", Traceback: "exception", NativeCrash: "crash", PeerClosed: "lost a peer",
+    DataloaderWorkerDied: "data loader worker died", ProcessExit: "process ended", StoreError: "store error",
+    RendezvousError: "rendezvous error", InitError: "could not start", ElasticFailure: "rank failed",
+    ElasticRestart: "restarted", LauncherEnded: "launcher ended", JobEnded: "job ended by the scheduler",
+    NodeSilent: "node silent", HostOutOfMemory: "out of memory", LossNonfinite: "loss not finite",
+    RunFinished: "run finished",
 }  # fmt: skip
 
 
@@ -83,15 +98,15 @@ def _harmless(event: KernelEvent) -> bool:
 def _of_the_job(case: Case) -> Iterator[_Seen]:
     told: set[tuple[str, str]] = set()
     newest = max((event.time_ns or 0 for event in case.hardware.kernel), default=0)
-    for event in case.events:
-        what, place, time_ns = _JOB.get(event.kind), (event.ref.source, event.ref.locator), event.time_ns or 0
+    for event in case.log_events:
+        what, place, time_ns = _JOB.get(type(event)), (event.ref.source, event.ref.locator), event.time_ns or 0
         if time_ns < 0 and newest:  # torch writes no year; the kernel's log has one
             time_ns = moved_to_year(time_ns, newest)
-        if what and time_ns > 0 and place not in told and not event.data.get("ignored"):
+        if what and time_ns > 0 and place not in told and not (isinstance(event, Traceback) and event.ignored):
             told.add(place)  # one line may say several things
             yield _Seen(time_ns, _host(case, event), event.rank, what, event.ref, False)
 
 
-def _host(case: Case, event: LogEvent) -> str:
+def _host(case: Case, event: Event) -> str:
     known = case.people.host_of(event.rank) if event.rank is not None else None
     return known or event.host or event.ref.host or ""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Finding, Subject
+from whichrank.records.events.communication import NcclError
+from whichrank.records.events.processes import NativeCrash, Traceback
 from whichrank.timeline.identity.who import short_name
 from whichrank.timeline.job_state import deaths
 from whichrank.timeline.job_state.statements import TIMED_OUT
@@ -52,7 +54,7 @@ def _of_host(case: Case, finding: Finding) -> Finding:
 
 def _hosts(case: Case) -> set[str]:
     """Every host that the evidence speaks of."""
-    named = {e.host for e in case.events} | {s.host for s in case.sightings} | {p.host for p in case.nccl}
+    named = {e.host for e in case.log_events} | {s.host for s in case.sightings} | {p.host for p in case.nccl}
     return case.people.hosts() | {short_name(host) for host in named if host and host != "localhost"}
 
 
@@ -61,7 +63,7 @@ def _announced(case: Case, finding: Finding) -> set[str]:
     spoken = {address for ref in finding.evidence for address in _ADDRESS.findall(ref.quote)}
     owners: dict[str, set[str]] = {}
     for seen in case.sightings:
-        if seen.host and (address := seen.groups.get("address", "")) and seen.groups.get("interface"):
+        if seen.host and (address := seen.captures.get("address", "")) and seen.captures.get("interface"):
             owners.setdefault(address, set()).add(short_name(seen.host))
     found = {host for address in spoken for host in owners.get(address, ())}
     blamed = {host for address in _failed(finding) for host in owners.get(address, ())}
@@ -92,7 +94,7 @@ def _with_ranks_of_host(case: Case, finding: Finding) -> Finding:
 
 def _failed_themselves(case: Case) -> tuple[int, ...]:
     """The ranks of which NCCL says that a call of their own failed, where all others only lost a peer."""
-    said = {e.rank: e.text("text") for e in case.of_kind("nccl_error") if e.rank is not None}
+    said = {e.rank: e.text for e in case.events(NcclError) if e.rank is not None}
     lost = {rank for rank, text in said.items() if _REMOTE in text}
     own = said.keys() - lost
     return tuple(sorted(own)) if lost and len(own) < case.world and len(said) == case.world else ()
@@ -116,7 +118,7 @@ def _of_whom(case: Case, finding: Finding) -> Finding:
 
 def _observed(case: Case, finding: Finding) -> Finding:
     """A rank that is alive and does not come makes the others hang, also where its message is that of a crash."""
-    timed_out = [e for e in case.of_kind(*TIMED_OUT) if e.rank is not None and e.rank not in finding.subject.ranks]
+    timed_out = [e for e in case.events(*TIMED_OUT) if e.rank is not None and e.rank not in finding.subject.ranks]
     cause = causes().get(finding.cause)
     if finding.category != "crash" or not finding.subject.ranks or len(timed_out) < 2:
         return finding
@@ -125,7 +127,6 @@ def _observed(case: Case, finding: Finding) -> Finding:
     first = min((e.time_ns for e in timed_out if e.time_ns is not None), default=None)
     ended = [d for d in deaths.deaths(case) if d.sign.rank in finding.subject.ranks]
     ended_before = any(first is None or d.sign.time_ns is None or d.sign.time_ns < first for d in ended)
-    raised = any(
-        e.rank in finding.subject.ranks and not e.text("thread") for e in case.of_kind("traceback", "native_crash")
-    )
-    return finding if ended_before or raised else replace(finding, category="hang")
+    raised = [*(e for e in case.events(Traceback) if not e.thread), *case.events(NativeCrash)]
+    by_itself = any(e.rank in finding.subject.ranks for e in raised)
+    return finding if ended_before or by_itself else replace(finding, category="hang")

@@ -7,25 +7,30 @@ from dataclasses import dataclass, replace
 
 from whichrank.facts import xids
 from whichrank.model.findings import Severity
-from whichrank.records.hardware import KernelEvent, address
-from whichrank.records.log import EventKind, Value
+from whichrank.records.events.base import Event
+from whichrank.records.events.collectives import DesyncReport, MonitoredBarrierFailed, StallReport
+from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
+from whichrank.records.events.launchers import ElasticFailure, HostOutOfMemory, ProcessExit
+from whichrank.records.events.processes import CudaError, DataloaderWorkerDied, NativeCrash, Traceback
+from whichrank.records.events.startup import StoreError
+from whichrank.records.events.watchdog import WatchdogStuck, WatchdogTerminated, WatchdogTimeout
+from whichrank.records.hardware import KernelEvent, Value, address
 from whichrank.timeline.case import Case
 from whichrank.timeline.hardware import same_host
 from whichrank.timeline.identity.who import short_name
-from whichrank.timeline.job_state import statements
 
 _OLD_NS = 6 * 3600 * 10**9
 """Where nothing tells when the job ran, an event this much older than the end of its log is of another day's work."""
 _TOGETHER_NS = 10 * 10**9
 _SECOND_HAND = 0.7
 """What an Xid counts that is not in the log itself but named by one that follows from it."""
-_FAILURES = (
-    "watchdog_timeout", "watchdog_terminated", "watchdog_stuck", "nccl_error", "cuda_error", "native_crash",
-    "peer_closed", "gloo_timeout", "elastic_failure", "monitored_barrier_failed", "desync_report", "traceback",
-    "store_error", "dataloader_worker_died", "host_out_of_memory", "stall_report",
+_FAILURES: tuple[type[Event], ...] = (
+    WatchdogTimeout, WatchdogTerminated, WatchdogStuck, NcclError, CudaError, NativeCrash, PeerClosed, GlooTimeout,
+    ElasticFailure, MonitoredBarrierFailed, DesyncReport, Traceback, StoreError, DataloaderWorkerDied, HostOutOfMemory,
+    StallReport,
 )  # fmt: skip
-_PROGRAM_FAILED: tuple[EventKind, ...] = (
-    "cuda_error", "native_crash", "process_exit", "elastic_failure", "traceback", "nccl_error",
+_PROGRAM_FAILED: tuple[type[Event], ...] = (
+    CudaError, NativeCrash, ProcessExit, ElasticFailure, Traceback, NcclError,
 )  # fmt: skip
 _REFUSED = ("ncclInvalidUsage", "ncclInvalidArgument")
 """What NCCL says of a call that it does not begin."""
@@ -53,21 +58,21 @@ class Weight:
 
 def has_job(case: Case) -> bool:
     """Whether there is evidence of the job itself, not of its hosts alone."""
-    return bool(case.lineup or case.events or case.nccl or case.stacks or case.progress)
+    return bool(case.lineup or case.log_events or case.nccl or case.stacks or case.progress)
 
 
 def failed(case: Case) -> bool:
     """Whether the job's own evidence shows a failure or a hang."""
-    if any(event.kind in _FAILURES and not event.number("ignored") for event in case.events):
+    if any(not (isinstance(event, Traceback) and event.ignored) for event in case.events(*_FAILURES)):
         return True
-    if any(event.kind == "process_exit" and event.number("signal") not in (None, 15, 2) for event in case.events):
+    if any(event.signal not in (None, 15, 2) for event in case.events(ProcessExit)):
         return True
     return bool(case.troubles) or case.stands_still or any(process.warnings for process in case.nccl)
 
 
 def failing_since_ns(case: Case) -> int | None:
     """When the first failure began, by the clocks of the ranks: who timed out had begun to wait as long before."""
-    waited = ((e.time_ns, e.number("ran_ms") or e.number("ms") or 0) for e in case.events if e.kind in _FAILURES)
+    waited = ((e.time_ns, e.waited_ms) for e in case.events(*_FAILURES))
     return min((time_ns - ms * 10**6 for time_ns, ms in waited if time_ns), default=None)
 
 
@@ -164,28 +169,28 @@ def _of_another_job(case: Case, event: KernelEvent) -> bool:
     return (
         blame_of(event) == "application"
         and case.hardware.stranger(event.pid, event.host)
-        and (not statements.events(case, *_PROGRAM_FAILED) or _failed_otherwise(case))
+        and (not case.events(*_PROGRAM_FAILED) or _failed_otherwise(case))
     )
 
 
 def _failed_otherwise(case: Case) -> bool:
     """Whether the job itself says what it failed of, and that is no fault of a program on a GPU."""
-    if statements.events(case, "cuda_error", "native_crash"):
+    if case.events(CudaError, NativeCrash):
         return False
-    refused = any(event.text("class") in _REFUSED for event in statements.events(case, "nccl_error"))
-    raised = (event.text("type") for event in statements.events(case, "traceback"))
+    refused = any(event.error in _REFUSED for event in case.events(NcclError))
+    raised = (event.type for event in case.events(Traceback))
     return refused or any(kind and "." not in kind and kind != "RuntimeError" for kind in raised)
 
 
 def knows_a_job(case: Case) -> bool:
     """Whether anything but kernel logs and machines is at hand."""
-    return bool(case.people.by_rank or case.events) or case.lineup is not None
+    return bool(case.people.by_rank or case.log_events) or case.lineup is not None
 
 
 def _without_gpus(case: Case) -> bool:
     """Whether all that is known of the job says that it runs on CPUs: Gloo alone, and no process on any GPU."""
     calls = case.lineup.calls if case.lineup else []
-    if not calls or any(call.backend != "gloo" for call in calls) or case.nccl or statements.events(case, "cuda_error"):
+    if not calls or any(call.backend != "gloo" for call in calls) or case.nccl or case.events(CudaError):
         return False
     on_gpu = any(p.gpu is not None or p.bus_id for p in case.people.by_rank.values())
     seen = {pid for state in case.hardware.gpus for pid in state.pids}

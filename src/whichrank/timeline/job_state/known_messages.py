@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from whichrank.facts.messages import Role, Signature, signatures
-from whichrank.records.log import EventKind
-from whichrank.records.sighting import Sighting
+from whichrank.records.events.base import Event
+from whichrank.records.events.communication import NcclError, PeerClosed
+from whichrank.records.events.messages import KnownMessage
+from whichrank.records.events.startup import StoreError
+from whichrank.records.events.watchdog import WatchdogStuck
 from whichrank.timeline.job_state import statements
 from whichrank.timeline.job_state.statements import Statement
 
@@ -24,42 +27,42 @@ _MORE = 0.04
 
 _PORT = re.compile(r"(?:<\d{1,5}>|:\d{1,5}$).*")
 
-_TIMED_OUT: tuple[EventKind, ...] = (*statements.TIMED_OUT, "watchdog_stuck")
+_TIMED_OUT: tuple[type[Event], ...] = (*statements.TIMED_OUT, WatchdogStuck)
 
-_LOST: tuple[EventKind, ...] = ("peer_closed", "nccl_error", "store_error")
+_LOST: tuple[type[Event], ...] = (PeerClosed, NcclError, StoreError)
 
 
 @dataclass(frozen=True, slots=True)
-class KnownMessage:
-    """A sighting with what is known of its message."""
+class Seen:
+    """A known message that was seen, with what is known of it."""
 
     signature: Signature
     sign: Statement
-    sighting: Sighting
+    event: KnownMessage
 
     @property
     def id(self) -> str:
         return self.signature.id
 
     def group(self, name: str) -> str:
-        return self.sighting.groups.get(name, "")
+        return self.event.captures.get(name, "")
 
 
-def seen(case: Case, *names: str) -> list[KnownMessage]:
-    """Sightings of these signatures, whatever their role; those that training survived too."""
+def seen(case: Case, *names: str) -> list[Seen]:
+    """Messages of these signatures, whatever their role; those that training survived too."""
     if not case.sightings:
         return []
     table = signatures()
     found = sorted(at for name in {*names} for at in case.index.sightings.get(name, ()))
-    return [KnownMessage(table[s.signature], _sign(s), s) for _, s in found]
+    return [Seen(table[s.signature], statements.of_message(s), s) for _, s in found]
 
 
-def of_cause(case: Case, cause: str, roles: tuple[Role, ...] = ("root", "hint")) -> list[KnownMessage]:
-    """Sightings that speak for a cause and after which training did not simply go on."""
+def of_cause(case: Case, cause: str, roles: tuple[Role, ...] = ("root", "hint")) -> list[Seen]:
+    """Messages that speak for a cause and after which training did not simply go on."""
     if not case.sightings:
         return []
     names = [s.id for s in signatures().values() if s.cause == cause and s.role in roles]
-    return [s for s in seen(case, *names) if not statements.message_dismissed(case, s.sighting)]
+    return [s for s in seen(case, *names) if not statements.dismissed(case, s.event)]
 
 
 def activities() -> tuple[str, ...]:
@@ -67,7 +70,7 @@ def activities() -> tuple[str, ...]:
     return tuple(s.id for s in signatures().values() if s.role == "activity")
 
 
-def sure(speaking: Iterable[KnownMessage]) -> float:
+def sure(speaking: Iterable[Seen]) -> float:
     """The surest message, and a little for every other kind of message that says the same."""
     weights = {s.id: s.signature.weight for s in speaking}
     return min(SUREST, max(weights.values(), default=0.0) + _MORE * (len(weights) - 1))
@@ -80,14 +83,14 @@ def address(peer: str) -> str:
 
 def timed_out(case: Case) -> list[Statement]:
     """What says that ranks timed out."""
-    found = [statements.statement(case, event) for event in statements.events(case, *_TIMED_OUT)]
+    found = [statements.statement(case, event) for kind in _TIMED_OUT for event in case.events(kind)]
     return found + [s.sign for s in seen(case, "torch-watchdog-timeout", "gloo-timeout")]
 
 
 def stands_still(case: Case) -> list[Statement]:
     """What says that the job hangs: timeouts, or the words of a person."""
     told = [s.sign for s in seen(case, "told-gpu-busy", "doing-first-item")]
-    return timed_out(case) + told + [_sign(s) for s in case.index.said_to_hang]
+    return timed_out(case) + told + [statements.of_message(s) for s in case.index.said_to_hang]
 
 
 def many_hosts(case: Case) -> bool:
@@ -98,11 +101,3 @@ def many_hosts(case: Case) -> bool:
 def has_run(case: Case) -> bool:
     """Whether training steps are at hand: then the start had worked."""
     return any(len(progress) > 1 for progress in case.progress)
-
-
-def _sign(s: Sighting) -> Statement:
-    about = s.time_ns if s.time_ns is not None else s.after_ns
-    rank = statements.told_rank(s)
-    same = (s.ref.rank, s.ref.host) == (rank, s.host)  # mostly, and replacing costs as much as all else
-    ref = s.ref if same else replace(s.ref, rank=rank, host=s.host)
-    return Statement(s.ref.quote, ref, rank, s.local_rank, s.time_ns, about, s.host)

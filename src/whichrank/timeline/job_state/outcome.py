@@ -13,17 +13,24 @@ import numpy as np
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Category
-from whichrank.records.log import EventKind, LogEvent, Progress
+from whichrank.records.events.base import Event
+from whichrank.records.events.collectives import MonitoredBarrierFailed
+from whichrank.records.events.communication import GlooTimeout, NcclError
+from whichrank.records.events.launchers import ElasticFailure, HostOutOfMemory, JobEnded, NodeSilent, ProcessExit
+from whichrank.records.events.processes import CudaError, DataloaderWorkerDied, NativeCrash, Traceback
+from whichrank.records.events.run_state import AtWork, RunFinished
+from whichrank.records.events.watchdog import WatchdogTerminated, WatchdogTimeout
+from whichrank.records.log import Progress
 from whichrank.records.ras import RasReport
 from whichrank.timeline.job_state.trials import said_category
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
 
-_FATAL: tuple[EventKind, ...] = (
-    "traceback", "watchdog_timeout", "watchdog_terminated", "native_crash", "elastic_failure", "process_exit",
-    "monitored_barrier_failed", "gloo_timeout", "job_ended", "cuda_error", "nccl_error", "host_out_of_memory",
-    "dataloader_worker_died", "node_silent",
+_FATAL: tuple[type[Event], ...] = (
+    Traceback, WatchdogTimeout, WatchdogTerminated, NativeCrash, ElasticFailure, ProcessExit,
+    MonitoredBarrierFailed, GlooTimeout, JobEnded, CudaError, NcclError, HostOutOfMemory,
+    DataloaderWorkerDied, NodeSilent,
 )  # fmt: skip
 _TERMINATED = (15, 143)
 # Peers that leave one after the other: what the last ones print about the first ones.
@@ -42,21 +49,21 @@ class Finish:
 
 def finish(case: Case) -> Finish | None:
     """Where the newest attempt says that it ended well, if nothing contradicts it."""
-    said = [_of_event(event) for event in case.index.kinds.get("run_finished", ())]
+    said = [_of_event(event) for event in case.events(RunFinished)]
     said += [done for progress in case.progress if (done := _last_step(progress)) is not None]
-    fatal = [event for kind in _FATAL for event in case.index.kinds.get(kind, ()) if _fails(event)]
+    fatal = [event for kind in _FATAL for event in case.events(kind) if _fails(event)]
     fitting = [mark for mark in said if not any(_contradicts(event, mark) for event in fatal)]
     if not fitting or case.stands_still_now:
         return None
     return max(fitting, key=lambda mark: (mark.time_ns or 0, mark.source, mark.line))
 
 
-def at_work(case: Case) -> LogEvent | None:
+def at_work(case: Case) -> Event | None:
     """Where the output ends with a job at work, and nobody and nothing says that it stands still."""
     # Who only asks is answered by a report that all communicators run.
     complained = case.complaints and not any(_all_run(report) for report in case.ras)
     others = case.stands_still or case.stacks or case.unplaced or case.has_dumps or complained
-    return None if others else next(iter(case.index.kinds.get("at_work", ())), None)
+    return None if others else next(iter(case.events(AtWork)), None)
 
 
 def _all_run(report: RasReport) -> bool:
@@ -70,13 +77,13 @@ def observed(case: Case) -> Category | None:
     if case.stands_still and not case.goes_on:
         return "hang"
     working = at_work(case)
-    failed = [event for kind in _FATAL for event in case.index.kinds.get(kind, ()) if _fails(event)]
+    failed = [event for kind in _FATAL for event in case.events(kind) if _fails(event)]
     if any(working is None or e.ref.source != working.ref.source or e.line >= working.line for e in failed):
         return "crash"
     return said_category(case)
 
 
-def _of_event(event: LogEvent) -> Finish:
+def _of_event(event: Event) -> Finish:
     return Finish(event.ref, event.ref.source, event.line, event.time_ns or event.after_ns)
 
 
@@ -97,18 +104,18 @@ def _last_step(progress: Progress) -> Finish | None:
     return Finish(Ref(progress.source, f"line {line}", f"step {step}/{total}"), progress.source, line, time_ns)
 
 
-def _fails(event: LogEvent) -> bool:
+def _fails(event: Event) -> bool:
     """Whether this says that a process of the job failed, and not only that it left."""
-    if event.kind == "traceback":
-        kind = event.text("type").rsplit(".", 1)[-1]
-        return not event.number("ignored") and not event.text("thread") and kind not in _TEARDOWN_TYPES
-    if event.kind in ("process_exit", "elastic_failure"):
-        code, signal = event.number("exitcode"), event.number("signal")
+    if isinstance(event, Traceback):
+        kind = event.type.rsplit(".", 1)[-1]
+        return not event.ignored and not event.thread and kind not in _TEARDOWN_TYPES
+    if isinstance(event, ProcessExit | ElasticFailure):
+        code, signal = event.exitcode, event.signal
         return not (code in (None, 0) and signal is None) and not {code, signal} & set(_TERMINATED)
     return True
 
 
-def _contradicts(event: LogEvent, mark: Finish) -> bool:
+def _contradicts(event: Event, mark: Finish) -> bool:
     """Whether a failure came behind the words; of another file only where no time says that it came before."""
     if event.ref.source == mark.source and not (event.time_ns and mark.time_ns and event.time_ns != mark.time_ns):
         return event.line > mark.line

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from whichrank.records.log import LogEvent
-from whichrank.records.sighting import Sighting
+from whichrank.records.events.base import Event
+from whichrank.records.events.messages import KnownMessage
 
 BEGIN, END = "own-verdict", "own-report-end"
 _LONGEST = 400
@@ -17,11 +17,11 @@ _LONGEST = 400
 def without_own_reports(records: Iterable[Any]) -> list[Any]:
     """All records but the events and messages that were read inside of such a report."""
     pile = list(records)
-    reports = _reports(r for r in pile if isinstance(r, Sighting) and r.signature in (BEGIN, END))
+    reports = _reports(r for r in pile if isinstance(r, KnownMessage) and r.signature in (BEGIN, END))
     return [r for r in pile if not _quoted(r, reports)] if reports else pile
 
 
-def _reports(marks: Iterable[Sighting]) -> dict[str, list[range]]:
+def _reports(marks: Iterable[KnownMessage]) -> dict[str, list[range]]:
     """By file, the lines of its reports."""
     found: dict[str, list[range]] = defaultdict(list)
     ends: dict[str, list[int]] = defaultdict(list)
@@ -36,6 +36,6 @@ def _reports(marks: Iterable[Sighting]) -> dict[str, list[range]]:
 
 
 def _quoted(record: Any, reports: dict[str, list[range]]) -> bool:
-    if not isinstance(record, LogEvent | Sighting) or getattr(record, "signature", "") in (BEGIN, END):
+    if not isinstance(record, Event) or (isinstance(record, KnownMessage) and record.signature in (BEGIN, END)):
         return False
     return any(record.line in lines for lines in reports.get(record.ref.source, ()))

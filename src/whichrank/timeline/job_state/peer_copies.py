@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages
-from whichrank.timeline.job_state.known_messages import KnownMessage
+from whichrank.timeline.job_state.known_messages import Seen
 from whichrank.timeline.job_state.statements import Statement
 
 _WITHIN = ("P2P", "SHM")
@@ -16,22 +16,22 @@ _WITHIN = ("P2P", "SHM")
 class Clues:
     """What the evidence says of copies within a host."""
 
-    helped: list[KnownMessage]
+    helped: list[Seen]
     """It works without them."""
-    model: list[KnownMessage]
+    model: list[Seen]
     """GPUs of a model that has none."""
-    iommu_on: list[KnownMessage]
-    iommu_off: list[KnownMessage]
-    after_boot: list[KnownMessage]
+    iommu_on: list[Seen]
+    iommu_off: list[Seen]
+    after_boot: list[Seen]
     stalled: list[Statement]
     """The first transfer does not end."""
-    virtual: list[KnownMessage]
+    virtual: list[Seen]
     """Somebody says that this is a virtual machine: there the IOMMU is always on."""
     hangs: bool
     """Somebody says that the job hangs, or it timed out: an IOMMU alone is no fault."""
     direct: bool
     """NCCL uses them."""
-    tested: list[KnownMessage]
+    tested: list[Seen]
     """A test of such copies was run, or NCCL's own test on several GPUs of one host: no training code is involved."""
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from whichrank.records.log import LogEvent
+from whichrank.records.events.base import Event
 from whichrank.timeline.job_state.statements import Statement, is_traceback
 
 _LOCKS = tuple(
@@ -18,7 +18,7 @@ def about_shared_memory(found: Statement) -> bool:
     return any(words in found.text for words in _SEGMENT) or (found.event is not None and _makes_lock(found.event))
 
 
-def _makes_lock(event: LogEvent) -> bool:
+def _makes_lock(event: Event) -> bool:
     """Whether an exception comes out of Python's making of locks, queues and shared arrays: sem_open, shm_open."""
     return bool(event.frames) and event.frames[-1].file.endswith(_LOCKS)
 

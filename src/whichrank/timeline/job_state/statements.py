@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -12,9 +13,16 @@ from whichrank.facts.messages import REPORT, signatures
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import CodePlace
 from whichrank.records.dump import Frame
-from whichrank.records.log import EventKey, EventKind, LogEvent, Progress
+from whichrank.records.events.base import Event
+from whichrank.records.events.collectives import MonitoredBarrierFailed
+from whichrank.records.events.communication import GlooInitError, GlooTimeout, NcclError
+from whichrank.records.events.launchers import ElasticFailure, ElasticRestart, HostOutOfMemory, JobEnded, ProcessExit
+from whichrank.records.events.messages import KnownMessage
+from whichrank.records.events.processes import CudaError, NativeCrash, Traceback
+from whichrank.records.events.startup import CommInit, GroupInit, InitError, RendezvousError, StoreError
+from whichrank.records.events.watchdog import WatchdogTerminated, WatchdogTimeout
+from whichrank.records.log import Progress
 from whichrank.records.nccl import NcclProcess, NcclWarning
-from whichrank.records.sighting import Sighting
 
 if TYPE_CHECKING:
     from whichrank.timeline.case import Case
@@ -33,23 +41,24 @@ _SPAWN_LINES = 60
 
 """A traceback of `spawn` and the message below it are not longer than this."""
 
-_STATEMENTS: tuple[EventKind, ...] = (
-    "traceback", "nccl_error", "store_error", "init_error", "rendezvous_error", "gloo_init_error", "cuda_error",
-    "native_crash", "watchdog_terminated", "elastic_failure",
+_STATEMENTS: tuple[type[Event], ...] = (
+    Traceback, NcclError, StoreError, InitError, RendezvousError, GlooInitError, CudaError,
+    NativeCrash, WatchdogTerminated, ElasticFailure,
 )  # fmt: skip
 
-_ENDINGS: tuple[EventKind, ...] = (
-    "traceback", "native_crash", "cuda_error", "elastic_failure", "process_exit", "job_ended", "watchdog_terminated",
-    "host_out_of_memory", "nccl_error",
+_ENDINGS: tuple[type[Event], ...] = (
+    Traceback, NativeCrash, CudaError, ElasticFailure, ProcessExit, JobEnded, WatchdogTerminated,
+    HostOutOfMemory, NcclError,
 )  # fmt: skip
 
-TIMED_OUT: tuple[EventKind, ...] = ("watchdog_timeout", "gloo_timeout", "monitored_barrier_failed")
+TIMED_OUT: tuple[type[Event], ...] = (WatchdogTimeout, GlooTimeout, MonitoredBarrierFailed)
 
 """What says that a rank waited for others until it gave up."""
 
-_WORDS: tuple[EventKey, ...] = ("type", "message", "reason", "last_error", "text")
-
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "<frozen", "<string>", "importlib")
+
+
+E = TypeVar("E", bound=Event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,31 +74,31 @@ class Statement:
     """The statement's time, or else the newest time before it in its file."""
     host: str | None = None
     code: CodePlace | None = None
-    event: LogEvent | None = None
+    event: Event | None = None
     weight: float = 0.0
     """How sure a known message is of its cause."""
 
 
 class Index:
-    """The events of a case by kind, and what makes telling whose they are quick."""
+    """What makes telling quick whose the events of a case are."""
 
     def __init__(self, case: Case) -> None:
-        self.kinds: dict[EventKind, list[LogEvent]] = {}
-        for event in case.events:
-            self.kinds.setdefault(event.kind, []).append(event)
         self.progress = {progress.source: progress for progress in case.progress}
-        self.spawned: dict[str, list[LogEvent]] = {}
-        for event in self.kinds.get("process_exit", ()):
-            if event.text("by") == "spawn":
-                self.spawned.setdefault(event.ref.source, []).append(event)
+        self.spawned: dict[str, list[Event]] = {}
+        for ended in case.events(ProcessExit):
+            if ended.by == "spawn":
+                self.spawned.setdefault(ended.ref.source, []).append(ended)
         self.survived: dict[tuple[str, int, int | None], bool] = {}
         # Thousands of ranks say the same: their words are searched once.
-        self.statements: dict[str, list[tuple[int, LogEvent]]] = {}
-        for number, event in enumerate(e for kind in _STATEMENTS for e in self.kinds.get(kind, ())):
-            self.statements.setdefault(words_of(event), []).append((number, event))
-        self.sightings: dict[str, list[tuple[int, Sighting]]] = {}
+        self.statements: dict[str, list[tuple[int, Event]]] = {}
+        for number, event in enumerate(e for kind in _STATEMENTS for e in case.events(kind)):
+            self.statements.setdefault(event.words, []).append((number, event))
+        self.sightings: dict[str, list[tuple[int, KnownMessage]]] = {}
         for number, sighting in enumerate(case.sightings):
             self.sightings.setdefault(sighting.signature, []).append((number, sighting))
+        self.said_by: dict[object, set[int | None]] = defaultdict(set)
+        for event in (*case.log_events, *case.sightings):
+            self.said_by[_same(event)].add(told_rank(event))
         table = signatures() if case.sightings else {}  # a tenth of the time of a short run
         self.roots = [s for s in case.sightings if table[s.signature].role == "root"]
         # Most phrases are nowhere: that is seen in one search.
@@ -108,17 +117,13 @@ class Index:
 
 def heard(case: Case) -> bool:
     """Whether there is any log to judge by."""
-    return bool(case.events or case.nccl or case.sightings)
+    return bool(case.log_events or case.nccl or case.sightings)
 
 
-def events(case: Case, *kinds: EventKind) -> list[LogEvent]:
-    """Events of these kinds; of each kind in order of time."""
-    return [event for kind in kinds for event in case.index.kinds.get(kind, ())]
-
-
-def of_kind(case: Case, *kinds: EventKind) -> list[Statement]:
-    """Events of these kinds that were not survived, as statements."""
-    return [statement(case, event) for event in events(case, *kinds) if not dismissed(case, event)]
+def of_kind(case: Case, *kinds: type[E], where: Callable[[E], bool] = lambda _: True) -> list[Statement]:
+    """Events of these kinds that were not survived, as statements; of each kind in order of time."""
+    found = (event for kind in kinds for event in case.events(kind) if where(event))
+    return [statement(case, event) for event in found if not dismissed(case, event)]
 
 
 def said(case: Case, *phrases: str) -> list[Statement]:
@@ -140,11 +145,11 @@ def _said_elsewhere(case: Case, phrases: Sequence[str], told: set[tuple[str, str
     if not phrases:
         return []
     return [
-        Statement(s.ref.quote, s.ref, s.rank, s.local_rank, s.time_ns, s.time_ns or s.after_ns, s.host)
+        Statement(s.ref.quote, s.ref, s.rank, s.local_rank, s.time_ns, s.about_ns, s.host)
         for s in case.index.roots
         if any(phrase in s.ref.quote for phrase in phrases)
         and (s.ref.source, s.ref.locator) not in told
-        and not message_dismissed(case, s)
+        and not dismissed(case, s)
     ]
 
 
@@ -152,19 +157,17 @@ def known(case: Case, cause: str) -> list[Statement]:
     """Messages of the knowledge base that tell this cause and after which training did not simply go on."""
     table = signatures()
     return [
-        Statement(
-            s.ref.quote,
-            replace(s.ref, rank=told_rank(s), host=s.host),
-            told_rank(s),
-            s.local_rank,
-            s.time_ns,
-            s.time_ns or s.after_ns,
-            s.host,
-            weight=table[s.signature].weight,
-        )
+        of_message(s, table[s.signature].weight)
         for s in case.index.roots
-        if table[s.signature].cause == cause and not message_dismissed(case, s)
+        if table[s.signature].cause == cause and not dismissed(case, s)
     ]
+
+
+def of_message(s: KnownMessage, weight: float = 0.0) -> Statement:
+    rank = told_rank(s)
+    same = (s.ref.rank, s.ref.host) == (rank, s.host)  # mostly, and replacing costs as much as all else
+    ref = s.ref if same else replace(s.ref, rank=rank, host=s.host)
+    return Statement(s.words, ref, rank, s.local_rank, s.time_ns, s.about_ns, s.host, weight=weight)
 
 
 def beside(signs: Sequence[Statement], more: Sequence[Statement]) -> list[Statement]:
@@ -173,10 +176,10 @@ def beside(signs: Sequence[Statement], more: Sequence[Statement]) -> list[Statem
     return [s for s in more if (s.ref.source, s.ref.locator) not in told]
 
 
-def told_rank(s: Sighting) -> int | None:
+def told_rank(event: Event) -> int | None:
     """The rank that a message itself names as the one it is about, or that of the process that printed it."""
-    named = s.groups.get("culprit", "")
-    return int(named) if named else s.rank
+    named = event.captures.get("culprit", "") if isinstance(event, KnownMessage) else ""
+    return int(named) if named else event.rank
 
 
 def surest(signs: Sequence[Statement]) -> float:
@@ -197,17 +200,11 @@ def said_by_nccl(case: Case, *phrases: str) -> list[Statement]:
     ]
 
 
-def words_of(event: LogEvent) -> str:
-    """All that an event says, without its numbers."""
-    return "\n".join(word for key in _WORDS if (word := event.text(key))) or event.ref.quote
-
-
-def statement(case: Case, event: LogEvent) -> Statement:
-    about = event.time_ns if event.time_ns is not None else event.after_ns
+def statement(case: Case, event: Event) -> Statement:
     rank = rank_of(case, event)
     local = event.local_rank if event.local_rank is not None else _spawned(case, event)
     code = _place(event.frames, rank)
-    return Statement(words_of(event), event.ref, rank, local, event.time_ns, about, event.host, code, event)
+    return Statement(event.words, event.ref, rank, local, event.time_ns, event.about_ns, event.host, code, event)
 
 
 def nccl_statement(case: Case, process: NcclProcess, warning: NcclWarning) -> Statement:
@@ -223,7 +220,7 @@ def _place(frames: Sequence[Frame], rank: int | None) -> CodePlace | None:
     return CodePlace(chosen.file, chosen.line, chosen.function, rank) if chosen else None
 
 
-def rank_of(case: Case, event: LogEvent) -> int | None:
+def rank_of(case: Case, event: Event) -> int | None:
     """The global rank of an event; of a local rank only where one rank has it."""
     if event.rank is not None:
         return event.rank
@@ -236,32 +233,28 @@ def rank_of(case: Case, event: LogEvent) -> int | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _spawned(case: Case, event: LogEvent) -> int | None:
+def _spawned(case: Case, event: Event) -> int | None:
     """The process that `torch.multiprocessing.spawn` names in the line above a traceback."""
     told = [e for e in case.index.spawned.get(event.ref.source, ()) if 0 <= event.line - e.line <= _SPAWN_LINES]
     return told[-1].local_rank if told else None
 
 
-def survived(case: Case, event: LogEvent) -> bool:
+def survived(case: Case, event: Event) -> bool:
     """Whether training went on after it: then it was caught, retried, or only told."""
     return survived_at(case, event.ref.source, event.line, event.rank)
 
 
-def dismissed(case: Case, event: LogEvent) -> bool:
+def dismissed(case: Case, event: Event) -> bool:
     """Whether an event is no cause: training went on, and it is not what one rank alone said before it failed first."""
     if not survived(case, event):
         return False
-    return event.rank not in case.first_to_fail or any(e.rank != event.rank for e in case.index.kinds[event.kind])
+    rank = told_rank(event)
+    return rank not in case.first_to_fail or case.index.said_by[_same(event)] != {rank}
 
 
-def message_dismissed(case: Case, message: Sighting) -> bool:
-    """The same for a known message."""
-    rank = told_rank(message)
-    if not survived_at(case, message.ref.source, message.line, message.rank):
-        return False
-    return rank not in case.first_to_fail or any(
-        told_rank(s) != rank for s in case.sightings if s.signature == message.signature
-    )
+def _same(event: Event) -> object:
+    """What events have in common that say the same: their kind, or the message."""
+    return event.signature if isinstance(event, KnownMessage) else type(event)
 
 
 def survived_at(case: Case, source: str, line: int, rank: int | None) -> bool:
@@ -275,7 +268,7 @@ def survived_at(case: Case, source: str, line: int, rank: int | None) -> bool:
 
 def _survived(case: Case, source: str, line: int, rank: int | None) -> bool:
     progress = case.index.progress.get(source)
-    if progress is None or "elastic_restart" in case.index.kinds:
+    if progress is None or case.events(ElasticRestart):
         return False
     at = int(np.searchsorted(progress.line, line, side="right"))
     later = slice(0, at) if newest_first(progress) else slice(at, None)
@@ -302,7 +295,7 @@ def went_on(case: Case, found: Statement) -> bool:
         and found.event is not None
         and event.line > found.event.line
         and found.rank in (None, event.rank)
-        for event in events(case, "group_init", "comm_init")
+        for event in case.events(GroupInit, CommInit)
     )
 
 
@@ -326,9 +319,9 @@ def unless_all(case: Case, ranks: tuple[int, ...]) -> tuple[int, ...]:
 
 def only_hangs(case: Case) -> bool:
     """Whether somebody says that the job hangs, and nothing shows that a process ended."""
-    return bool(case.index.said_to_hang) and not any(kind in case.index.kinds for kind in _ENDINGS)
+    return bool(case.index.said_to_hang) and not case.events(*_ENDINGS)
 
 
 def is_traceback(found: Statement) -> bool:
     """Whether this is a whole traceback, not a line of it."""
-    return found.event is not None and found.event.kind == "traceback"
+    return isinstance(found.event, Traceback)

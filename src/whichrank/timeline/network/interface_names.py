@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from whichrank.records.events.communication import GlooInitError
 from whichrank.timeline.job_state.statements import Statement
 
 SIGNS = ("^", "=", "!")
@@ -16,7 +17,7 @@ _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 
 def wanted(sign: Statement) -> str:
     """The interface that Gloo looked for, where the message names it."""
-    told = sign.event.text("interface") if sign.event else ""
+    told = sign.event.interface if isinstance(sign.event, GlooInitError) else ""
     found = None if told else _NAMED.search(sign.text)
     return told or (found["name"] if found and not found["host"] else "")
 

@@ -7,14 +7,14 @@ from typing import Literal
 
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages
-from whichrank.timeline.job_state.known_messages import KnownMessage
+from whichrank.timeline.job_state.known_messages import Seen
 
 Reading = Literal["link", "gid", "rail", "partition"]
 
 _V4 = re.compile(r"::ffff:(\d{1,3}\.\d{1,3}\.\d{1,3})\.\d{1,3}", re.IGNORECASE)
 
 
-def unanswered(case: Case) -> tuple[list[KnownMessage], Reading]:
+def unanswered(case: Case) -> tuple[list[Seen], Reading]:
     """Completions with status 12, and what they speak of.
 
     In a run that had made steps the path had worked: the link went down. Before the first step the path never existed:
@@ -37,11 +37,11 @@ def _all_ethernet(case: Case) -> bool:
     return {port.layer for port in adapters if port.layer} == {"Ethernet"}
 
 
-def _went_on(case: Case, s: KnownMessage) -> bool:
+def _went_on(case: Case, s: Seen) -> bool:
     return s not in known_messages.of_cause(case, s.signature.cause)
 
 
-def _crosses(s: KnownMessage) -> bool:
+def _crosses(s: Seen) -> bool:
     """Whether the two ends are RoCE addresses of different networks."""
     mine, theirs = _V4.match(s.group("local_gid")), _V4.match(s.group("remote_gid"))
     return mine is not None and theirs is not None and mine[1] != theirs[1]

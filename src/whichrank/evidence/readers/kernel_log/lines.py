@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from whichrank.records.hardware import KernelKind
-from whichrank.records.log import Value
+from whichrank.records.hardware import KernelKind, Value
 
 
 @dataclass(slots=True)

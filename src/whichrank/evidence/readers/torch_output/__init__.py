@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from whichrank.evidence.readers.torch_output import communication, completion, exits, process, progress, watchdog
 from whichrank.evidence.readers.torch_output.bounded_events import FIRST
-from whichrank.evidence.readers.torch_output.found import Found, Matcher
+from whichrank.evidence.readers.torch_output.found import Matcher
 from whichrank.evidence.readers.torch_output.listener import MARKS, Hearing
 from whichrank.evidence.text import shared_pass, tracebacks
 from whichrank.evidence.text.chunks import Chunk
@@ -17,6 +17,7 @@ from whichrank.evidence.text.repeated_lines import Held, Often, speaker
 from whichrank.evidence.text.text_file import LONGEST, bounded, is_text
 from whichrank.evidence.text.words import Place
 from whichrank.model.contracts import Item, Reading
+from whichrank.records.events.run_state import LossNonfinite, RunFinished
 from whichrank.records.log import FINITE
 
 NAME = "torch_output"
@@ -151,7 +152,7 @@ class Listener:
 
     def _reading(self) -> Reading:
         for number, voice, how in completion.read(self._item, self._breaks, self._clock):
-            self._hearing.emit(number, voice, Found("run_finished", {"how": how}))
+            self._hearing.emit(number, voice, RunFinished(how=how))
         records: list[object] = [*self._hearing.keeper.events()]
         steps = progress.read(self._item, self._breaks, self._clock, self._rank)
         records += [steps] if steps is not None else []
@@ -186,9 +187,8 @@ class Listener:
             if abs(value) < float("inf") or (rank, what) in self._nonfinite:
                 continue
             self._nonfinite.add((rank, what))
-            found = Found("loss_nonfinite", {"what": what, "value": str(value), "step": step.step})
-            found.rank = rank if rank >= 0 else None
-            self._hearing.emit(number, voice, found)
+            event = LossNonfinite(what=what, value=str(value), step=step.step, rank=rank if rank >= 0 else None)
+            self._hearing.emit(number, voice, event)
 
 
 @lru_cache(maxsize=4096)

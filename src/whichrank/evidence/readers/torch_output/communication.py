@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import re
+from functools import partial
+from typing import NamedTuple
 
-from whichrank.evidence.readers.torch_output.found import Found, Matcher, Read, group_of, number_list
+from whichrank.evidence.readers.torch_output.found import Matcher, Read, group_rank_of, number_after, number_list
 from whichrank.facts.shapes import BOUND
-from whichrank.records.log import Value
+from whichrank.records.events.base import Event
+from whichrank.records.events.collectives import FingerprintMismatch, MonitoredBarrierFailed
+from whichrank.records.events.communication import GlooInitError, GlooMismatch, GlooTimeout, PeerClosed
+from whichrank.records.events.startup import (
+    InitError,
+    MemberBegins,
+    MembersMet,
+    RendezvousError,
+    StoreError,
+    StorePassed,
+)
 
 # Early versions print one side only; an operation without tensors may stand there by its bare name.
 _RUNNING = re.compile(
     r"Rank (\d{1,7}) is running (?:inconsistent )?collective: (?:CollectiveFingerPrint\(|(_?[A-Z][A-Z0-9_]{2,40})\b)"
 )
-_PRINT = {
-    "seq": re.compile(r"SequenceNumber=(\d{1,18})"),
-    "op": re.compile(r"OpType=(\w{1,64})"),
-    "shape": re.compile(r"TensorShape=\[([\d, ]{0,2000})\]"),
-    "dtype": re.compile(r"TensorDtypes=([\w, ]{1,200}?)(?:, TensorDevice|\)|$)"),
-}
+_SEQ = re.compile(r"SequenceNumber=(\d{1,18})")
+_OP = re.compile(r"OpType=(\w{1,64})")
+_SHAPE = re.compile(r"TensorShape=\[([\d, ]{0,2000})\]")
+_DTYPE = re.compile(r"TensorDtypes=([\w, ]{1,200}?)(?:, TensorDevice|\)|$)")
 _BARRIER = re.compile(r"\[Rank (\d{1,7})\]: Ranks? ([\d, ]{1,4000}) failed to pass monitoredBarrier")
 _REACHED = re.compile(r"Rank (\d{1,7}) successfully reached monitoredBarrier")
 _MS = re.compile(r"(\d{1,12}) ?ms")
@@ -44,52 +54,64 @@ _BAD_ENV = re.compile(r"Invalid value for environment variable: (\w{1,100})")
 _RENDEZVOUS = re.compile(r"(Rendezvous[A-Z]\w{0,30}Error)(?:: (.{1,500}))?")
 
 
-def _fingerprint(text: str) -> Found | None:
+class _Print(NamedTuple):
+    """What one rank runs."""
+
+    rank: int | None = None
+    op: str = ""
+    seq: int | None = None
+    shape: str = ""
+    dtype: str = ""
+
+
+def _fingerprint(text: str) -> Event | None:
     sides = list(_RUNNING.finditer(text))
     if not sides:
         return None
-    data: dict[str, Value] = {}
-    for name, side, end in zip("ab", sides[:2], [m.start() for m in sides[1:2]] + [len(text)], strict=False):
-        body = text[side.end() : end]
-        data[f"rank_{name}"] = int(side[1])
-        if side[2]:
-            data[f"op_{name}"] = side[2]
-        for key, pattern in _PRINT.items():
-            if match := pattern.search(body):
-                data[f"{key}_{name}"] = int(match[1]) if key == "seq" else match[1].strip()
-    data["aspects"] = text.partition("differ in the following aspects:")[2].strip()[:500]
-    return Found("fingerprint_mismatch", data, group_rank=int(sides[0][1]))
+    first, second = _print(text, sides[0], sides[1].start() if sides[1:] else len(text)), _Print()
+    if sides[1:]:
+        second = _print(text, sides[1], len(text))
+    return FingerprintMismatch(
+        rank_a=first.rank, op_a=first.op, seq_a=first.seq, shape_a=first.shape, dtype_a=first.dtype,
+        rank_b=second.rank, op_b=second.op, seq_b=second.seq, shape_b=second.shape, dtype_b=second.dtype,
+        aspects=text.partition("differ in the following aspects:")[2].strip()[:500], group_rank=first.rank,
+    )  # fmt: skip
 
 
-def _barrier(text: str) -> Found | None:
+def _print(text: str, side: re.Match[str], end: int) -> _Print:
+    body = text[side.end() : end]
+    op, shape, dtype = (pattern.search(body) for pattern in (_OP, _SHAPE, _DTYPE))
+    return _Print(
+        int(side[1]),
+        op[1] if op else side[2] or "",
+        number_after(body, _SEQ),
+        shape[1].strip() if shape else "",
+        dtype[1].strip() if dtype else "",
+    )
+
+
+def _barrier(text: str) -> Event | None:
     if match := _BARRIER.search(text):
-        data: dict[str, Value] = {"what": "missing", "ranks": number_list(match[2])}
-        if wait := _MS.search(text, match.end()):
-            data["ms"] = int(wait[1])
-        return Found("monitored_barrier_failed", data, group_rank=int(match[1]))
-    if match := _REACHED.search(text):
-        return Found("monitored_barrier_failed", {"what": "rank0"}, group_rank=int(match[1]))
-    return None
+        wait = _MS.search(text, match.end())
+        return MonitoredBarrierFailed(
+            what="missing", ranks=number_list(match[2]), ms=int(wait[1]) if wait else None, group_rank=int(match[1])
+        )
+    match = _REACHED.search(text)
+    return MonitoredBarrierFailed(what="rank0", group_rank=int(match[1])) if match else None
 
 
-def _gloo_timeout(text: str) -> Found:
-    data: dict[str, Value] = {}
-    if direction := _DIRECTION.search(text):
-        data["direction"] = direction[1]
-    if wait := _MS.search(text):
-        data["ms"] = int(wait[1])
-    return Found("gloo_timeout", data)
+def _gloo_timeout(text: str) -> Event:
+    direction = _DIRECTION.search(text)
+    return GlooTimeout(direction=direction[1] if direction else "", ms=number_after(text, _MS))
 
 
-def _closed(text: str) -> Found | None:
+def _closed(text: str) -> Event | None:
     # NCCL's own lines are another reader's; its "remote peer" stands below `Last error:`.
     # A question to the store that is cut off is no lost peer.
     if any(words in text for words in (" NCCL WARN ", " NCCL INFO ", "SocketImpl(", "remote peer", "ncclUniqueId")):
         return None
-    data: dict[str, Value] = {"via": "gloo"}
-    if match := _ADDRESS.search(text):
-        data["peer"] = match[1]
-    return Found("peer_closed", data)
+    match = _ADDRESS.search(text)
+    return PeerClosed(via="gloo", peer=match[1] if match else "")
 
 
 def remote_peer(text: str) -> str:
@@ -98,94 +120,116 @@ def remote_peer(text: str) -> str:
     return match[1] if match else ""
 
 
-def _gloo_init(text: str) -> Found:
-    data: dict[str, Value] = {"reason": text[:500].strip()}
+def _gloo_init(text: str) -> Event:
+    event = GlooInitError(reason=text[:500].strip())
     before, _, name = text.partition("Unable to find address for: ")
-    if name:
-        # Gloo looks an interface up among those of the host, or else a host name by the resolver.
-        data["hostname" if before.endswith("rp != nullptr. ") else "interface"] = name.strip()[:253]
-    return Found("gloo_init_error", data)
+    # Gloo looks an interface up among those of the host, or else a host name by the resolver.
+    if before.endswith("rp != nullptr. "):
+        event.hostname = name.strip()[:253]
+    else:
+        event.interface = name.strip()[:253]
+    return event
 
 
-def _gloo_who(text: str) -> Found | None:
+def _gloo_who(text: str) -> Event | None:
     match = _WHO.search(text)
-    if match is None:
-        return None
-    return Found("gloo_init_error", {"size": int(match[2]), "address": match[3]}, group_rank=int(match[1]))
+    return GlooInitError(size=int(match[2]), address=match[3], group_rank=int(match[1])) if match else None
 
 
-def _gloo_sizes(text: str) -> Found:
+def _gloo_sizes(text: str) -> Event:
     sizes = _SIZES.search(text)
-    return Found("gloo_mismatch", {"got": int(sizes[1]), "expected": int(sizes[2])} if sizes else {})
+    return GlooMismatch(got=int(sizes[1]), expected=int(sizes[2])) if sizes else GlooMismatch()
 
 
-def _store(what: str, pattern: re.Pattern[str] | None = None, *keys: str) -> Read:
-    def read(text: str) -> Found:
-        data: dict[str, Value] = {"what": what, "reason": text[-400:].strip()}
-        match = pattern.search(text) if pattern else None
-        for key, value in zip(keys, match.groups() if match else (), strict=False):
-            data[key] = int(value) if value.isdecimal() else value
-        return Found("store_error", data)
-
-    return read
+def _store(what: str, text: str) -> StoreError:
+    return StoreError(what=what, reason=text[-400:].strip())
 
 
-def _not_listening(text: str) -> Found | None:
-    if "EADDRINUSE" in text or "Address already in use" not in text:
-        return None
-    return _store("port_in_use", BOUND, "port")(text)
+def _unreached(text: str) -> Event:
+    event = _store("connect_failed", text)
+    if match := _CONNECT_FAILED.search(text):
+        event.server, event.port = match[1], int(match[2])
+    return event
 
 
-def _connect_timeout(text: str) -> Found:
-    data: dict[str, Value] = {"what": "connect_timeout"}
+def _clients_missing(text: str) -> Event:
+    event = _store("clients_missing", text)
+    if match := _JOINED.search(text):
+        event.seconds, event.joined, event.expected = int(match[1]), int(match[2]), int(match[3])
+    return event
+
+
+def _key_timeout(text: str) -> Event:
+    event = _store("key_timeout", text)
+    if match := _KEYS.search(text):
+        event.ms, event.key = int(match[1]), match[2]
+    return event
+
+
+def _wait_timeout(text: str) -> Event:
+    event = _store("wait_timeout", text)
+    event.ms = number_after(text, _WAITED)
+    return event
+
+
+def _port_taken(pattern: re.Pattern[str], text: str) -> Event:
+    event = _store("port_in_use", text)
+    event.port = number_after(text, pattern)
+    return event
+
+
+def _not_listening(text: str) -> Event | None:
+    taken = "Address already in use" in text and "EADDRINUSE" not in text
+    return _port_taken(BOUND, text) if taken else None
+
+
+def _connect_timeout(text: str) -> Event:
+    event = StoreError(what="connect_timeout", ms=number_after(text, _MS))
     if match := _CONNECT.search(text):
-        data |= {"host": match[1], "port": int(match[2])}
-    if wait := _MS.search(text):
-        data["ms"] = int(wait[1])
-    return Found("store_error", data)
+        event.server, event.port = match[1], int(match[2])
+    return event
 
 
-def _store_barrier(text: str) -> Found | None:
+def _store_barrier(text: str) -> Event | None:
     if passed := _STORE_PASSED.search(text):
-        return Found("store_passed", {"key": passed[2]}, group_rank=int(passed[1]))
+        return StorePassed(key=passed[2], group_rank=int(passed[1]))
     match = _STORE_BARRIER.search(text)
     if match is None:
         return None
-    data: dict[str, Value] = {
-        "what": "barrier_timeout" if "Timed out" in text else "barrier_wait",
-        "key": match[2],
-        "world_size": int(match[3]),
-        "joined": int(match[4]),
-        "timeout": match[5],
-    }
-    return Found("store_error", data, group_rank=int(match[1]))
+    return StoreError(
+        what="barrier_timeout" if "Timed out" in text else "barrier_wait",
+        key=match[2],
+        world_size=int(match[3]),
+        joined=int(match[4]),
+        timeout=match[5],
+        group_rank=int(match[1]),
+    )
 
 
-def _member(text: str) -> Found | None:
+def _member(text: str) -> Event | None:
     match = _MEMBER.search(text)
-    return Found("member_begins", {"size": int(match[2])}, rank=int(match[1])) if match else None
+    return MemberBegins(size=int(match[2]), rank=int(match[1])) if match else None
 
 
-def _unique_id(text: str) -> Found:
-    rank = _UNIQUE.search(text)
-    data: dict[str, Value] = {"what": "unique_id", "reason": text[-400:].strip()}
-    return Found("store_error", data, group_rank=int(rank[1]) if rank else group_of(text)[1])
+def _unique_id(text: str) -> Event:
+    event = _store("unique_id", text)
+    rank = number_after(text, _UNIQUE)
+    event.group_rank = rank if rank is not None else group_rank_of(text)
+    return event
 
 
-def _rendezvous(text: str) -> Found | None:
+def _rendezvous(text: str) -> Event | None:
     if match := _RENDEZVOUS.search(text):
-        return Found("rendezvous_error", {"class": match[1], "reason": (match[2] or "").strip('", ')})
+        return RendezvousError(error=match[1], reason=(match[2] or "").strip('", '))
     if "no heartbeat" in text:
-        return Found("rendezvous_error", {"class": "no_heartbeat", "reason": text[:500].strip()})
+        return RendezvousError(error="no_heartbeat", reason=text[:500].strip())
     return None
 
 
 def _init(what: str, pattern: re.Pattern[str] | None = None) -> Read:
-    def read(text: str) -> Found:
-        data: dict[str, Value] = {"what": what, "reason": text[:400].strip()}
-        if pattern and (match := pattern.search(text)):
-            data["name"] = match[1]
-        return Found("init_error", data)
+    def read(text: str) -> Event:
+        match = pattern.search(text) if pattern else None
+        return InitError(what=what, reason=text[:400].strip(), name=match[1] if match else "")
 
     return read
 
@@ -203,19 +247,19 @@ MATCHERS: tuple[Matcher, ...] = (
     ("(rank=", _gloo_who),
     ("Received data size doesn't match expected size", _gloo_sizes),
     ("client socket has timed out", _connect_timeout),
-    ("client socket has failed to connect", _store("connect_failed", _CONNECT_FAILED, "host", "port")),
-    ("waiting for clients", _store("clients_missing", _JOINED, "seconds", "joined", "expected")),
-    ("wait timeout after", _store("key_timeout", _KEYS, "ms", "key")),
-    ("Socket Timeout", _store("socket_timeout")),
-    ("EADDRINUSE", _store("port_in_use", _PORT, "port")),
+    ("client socket has failed to connect", _unreached),
+    ("waiting for clients", _clients_missing),
+    ("wait timeout after", _key_timeout),
+    ("Socket Timeout", partial(_store, "socket_timeout")),
+    ("EADDRINUSE", partial(_port_taken, _PORT)),
     ("failed to listen on any local network address", _not_listening),
-    ("Connection was likely closed", _store("closed")),
-    ("sendBytes failed", _store("closed")),
-    ("(gai error", _store("dns")),
-    ('Failed to check the "should dump" flag', _store("closed")),
-    ("waitForInput: ", _store("wait_timeout", _WAITED, "ms")),
+    ("Connection was likely closed", partial(_store, "closed")),
+    ("sendBytes failed", partial(_store, "closed")),
+    ("(gai error", partial(_store, "dns")),
+    ('Failed to check the "should dump" flag', partial(_store, "closed")),
+    ("waitForInput: ", _wait_timeout),
     ("GLOBAL_RANK: ", _member),
-    ("distributed processes registered", lambda _: Found("members_met")),
+    ("distributed processes registered", lambda _: MembersMet()),
     ("store_based_barrier", _store_barrier),
     ("retrieving ncclUniqueId from", _unique_id),
     ("endezvous", _rendezvous),

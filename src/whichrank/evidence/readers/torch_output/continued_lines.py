@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from whichrank.evidence.readers.torch_output.found import Found, group_of
-from whichrank.evidence.readers.torch_output.watchdog import work_values
+from whichrank.evidence.readers.torch_output.watchdog import of_work
 from whichrank.records.dump import Frame
-from whichrank.records.log import Value
+from whichrank.records.events.collectives import CollectiveStack
+from whichrank.records.events.communication import NcclError
 
 _WORDS = r"(.{1,200}?)(?: \(run with NCCL_DEBUG\S{0,20} for details\))?(?:, NCCL version ([\d.]{1,20})|$)"
 _SYNCHRONOUS = re.compile(r"NCCL error in: \S{1,500}, " + _WORDS)
@@ -22,12 +22,11 @@ _COLLECTIVE_STACK = "Stack trace of the failed collective"
 
 
 @dataclass(slots=True)
-class NcclError:
+class ErrorLines:
     """`NCCL error …`, then the class, then `Last error:` and NCCL's own words."""
 
     line: int
-    data: dict[str, Value]
-    group_rank: int | None
+    event: NcclError
     words: list[str] = field(default_factory=list)
     reading: bool = False
     age: int = 0
@@ -37,38 +36,34 @@ class NcclError:
         self.age += 1
         if self.age > 8 or _STRANGER.match(text):
             return False
-        if "class" not in self.data and (match := _CLASS.search(text)):
-            self.data["class"] = match[1]
+        if not self.event.error and (match := _CLASS.search(text)):
+            self.event.error = match[1]
         elif text.startswith("Last error:"):
             self.reading = True
             if rest := text.removeprefix("Last error:").strip():
                 self.words.append(rest[:500])
         elif self.reading:
             self.words.append(text.strip()[:500])
-        elif "class" in self.data:
+        elif self.event.error:
             return False
         return True
 
-    def found(self) -> Found:
-        data = self.data | ({"last_error": "\n".join(self.words)} if self.words else {})
-        return Found("nccl_error", data, group_rank=self.group_rank)
+    def end(self) -> NcclError:
+        self.event.last_error = "\n".join(self.words)
+        return self.event
 
 
-def nccl_error_begins(line: int, text: str) -> NcclError | None:
+def nccl_error_begins(line: int, text: str) -> ErrorLines | None:
     match = _SYNCHRONOUS.search(text) or _ASYNCHRONOUS.search(text)
     if match is None:
         return None
-    names, group_rank = group_of(text)
-    data: dict[str, Value] = names | work_values(text) | {"text": match[1].strip(" ,.")}
-    if match[2]:
-        data["version"] = match[2]
-    if inline := _CLASS.search(text):
-        data["class"] = inline[1]
-    return NcclError(line, data, group_rank)
+    inline = _CLASS.search(text)
+    event = NcclError(text=match[1].strip(" ,."), version=match[2] or "", error=inline[1] if inline else "")
+    return ErrorLines(line, of_work(event, text))
 
 
 @dataclass(slots=True)
-class CollectiveStack:
+class StackLines:
     """`Stack trace of the failed collective:` and the frames below it, innermost first."""
 
     line: int
@@ -82,9 +77,9 @@ class CollectiveStack:
         return True
 
 
-def collective_stack_begins(line: int, text: str) -> CollectiveStack | Found | None:
+def collective_stack_begins(line: int, text: str) -> StackLines | CollectiveStack | None:
     if _COLLECTIVE_STACK not in text:
         return None
     if "not found" in text:
-        return Found("collective_stack", {"missing": 1})
-    return CollectiveStack(line)
+        return CollectiveStack(missing=True)
+    return StackLines(line)

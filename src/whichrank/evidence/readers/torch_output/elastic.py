@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from whichrank.evidence.readers.torch_output.found import Found
-from whichrank.records.log import Value
+from whichrank.records.events.launchers import ElasticFailure
 
 _ROW = re.compile(r"^\s*\[(\d{1,7})\]:\s*$")
 _FIELD = re.compile(r"^\s+(time|host|rank|exitcode|error_file|traceback|msg)\s*: ?(.*)$")
@@ -20,7 +19,7 @@ _PATIENCE = 400
 @dataclass(slots=True)
 class Row:
     line: int
-    found: Found
+    event: ElasticFailure
     time: str = ""
     words: list[str] = field(default_factory=list)
 
@@ -41,7 +40,7 @@ class Table:
     @property
     def rank(self) -> int | None:
         """The rank of the row that is being read."""
-        return self._row.found.rank if self._row else None
+        return self._row.event.rank if self._row else None
 
     @staticmethod
     def opens(text: str) -> bool:
@@ -65,7 +64,7 @@ class Table:
             return self.end()
         if _ROW.match(text):
             ended = self.end()
-            self._row = Row(line, Found("elastic_failure", {"root": int(self._root)}), words=[bare])
+            self._row = Row(line, ElasticFailure(root=self._root), words=[bare])
             self._idle = 0
             return ended
         if self._row is not None and (match := _FIELD.match(text)):
@@ -79,28 +78,28 @@ class Table:
 
     @staticmethod
     def _fill(row: Row, key: str, value: str) -> None:
-        found, data = row.found, row.found.data
+        event = row.event
         row.words.append(f"{key}: {value[:200]}")
         if key == "time":
             row.time = value
         elif key == "host":
             # A full name from the resolver may end with the dot of the root zone.
-            found.host = value[:253].rstrip(".")
+            event.host = value[:253].rstrip(".")
         elif key == "rank" and (match := _RANK.match(value)):
-            found.rank, found.local_rank = int(match[1]), int(match[2])
+            event.rank, event.local_rank = int(match[1]), int(match[2])
         elif key == "exitcode" and (match := _EXIT.match(value)):
             code = int(match[1])
-            data["exitcode"], found.pid = code, int(match[2])
+            event.exitcode, event.pid = code, int(match[2])
             if code < 0:
-                data["signal"] = -code
+                event.signal = -code
         elif key == "error_file" and value != "<N/A>":
-            data["error_file"] = value[:1000]
+            event.error_file = value[:1000]
         elif key in ("traceback", "msg"):
-            _fill_words(data, value)
+            _fill_words(event, value)
 
 
-def _fill_words(data: dict[str, Value], value: str) -> None:
+def _fill_words(event: ElasticFailure, value: str) -> None:
     if match := _SIGNAL.match(value):
-        data["signal"] = int(match[1])
+        event.signal = int(match[1])
     elif value and not value.startswith("To enable traceback"):
-        data["message"] = value[:1000]
+        event.message = value[:1000]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-from whichrank.evidence.readers.torch_output.found import Found, Matcher, number_list
+from whichrank.evidence.readers.torch_output.found import Matcher, number_list
 from whichrank.evidence.readers.torch_output.process import signal_number
 from whichrank.facts.shapes import LAUNCHED
-from whichrank.records.log import Value
+from whichrank.records.events.base import Event
+from whichrank.records.events.launchers import ElasticRestart, ElasticSignal, HostOutOfMemory, JobEnded, ProcessExit
 
 _FAILED = re.compile(r"failed \(exitcode: (-?\d{1,9})\)(?: local_rank: (\d{1,7}))?(?: \(pid: (\d{1,10})\))?")
 _CLOSING = re.compile(r"Sending process (\d{1,10}) closing signal (\w{1,20})")
@@ -29,97 +30,89 @@ _DEEPSPEED_EXIT = re.compile(r"(?:Process (\d{1,10})|\]) exits with (?:return ?c
 _DIED_WITH = re.compile(r" died with (?:<Signals\.SIG\w{1,12}: (\d{1,3})>|unknown signal (\d{1,3}))")
 
 
-def _exit_of(by: str, code: int | None, number: int | None) -> dict[str, Value]:
-    data: dict[str, Value] = {"by": by}
-    if code is not None:
-        data["exitcode"] = code
-        number = -code if code < 0 else number
-    if number is not None:
-        data["signal"] = number
-    return data
+def _exit(by: str, code: str | None, number: int | None = None, pid: str | None = None) -> ProcessExit:
+    exitcode = int(code) if code else None
+    signal = -exitcode if exitcode is not None and exitcode < 0 else number
+    return ProcessExit(by=by, exitcode=exitcode, signal=signal, pid=int(pid) if pid else None)
 
 
-def _agent_failed(text: str) -> Found | None:
+def _agent_failed(text: str) -> Event | None:
     match = _FAILED.search(text)
     if match is None:
         return None
-    found = Found("process_exit", _exit_of("elastic", int(match[1]), None))
-    found.local_rank = int(match[2]) if match[2] else None
-    found.pid = int(match[3]) if match[3] else None
-    return found
+    event = _exit("elastic", match[1], pid=match[3])
+    event.local_rank = int(match[2]) if match[2] else None
+    return event
 
 
-def _agent_signal(text: str) -> Found | None:
-    data: dict[str, Value]
+def _agent_signal(text: str) -> Event | None:
     if match := _CLOSING.search(text):
-        data = {"what": "closing", "target_pid": int(match[1]), "signal": match[2]}
-    elif match := _DEATH.search(text):
-        data = {"what": "death", "signal": match[1].strip()}
-    elif match := _GOT.search(text):
-        data = {"what": "got", "target_pid": int(match[1]), "signal": match[2]}
-    elif match := _FORCED.search(text):
-        data = {"what": "forced", "target_pid": int(match[1]), "signal": match[2]}
-    elif match := re.search(r"Killing subprocess (\d{1,10})", text):
-        data = {"what": "closing", "target_pid": int(match[1]), "signal": "SIGTERM"}
-    else:
-        return None
-    number = signal_number(str(data["signal"]))
-    return Found("elastic_signal", data | ({"signal_number": number} if number is not None else {}))
+        return _signal("closing", match[2], match[1])
+    if match := _DEATH.search(text):
+        return _signal("death", match[1].strip())
+    if match := _GOT.search(text):
+        return _signal("got", match[2], match[1])
+    if match := _FORCED.search(text):
+        return _signal("forced", match[2], match[1])
+    match = re.search(r"Killing subprocess (\d{1,10})", text)
+    return _signal("closing", "SIGTERM", match[1]) if match else None
 
 
-def _restart(text: str) -> Found | None:
+def _signal(what: str, signal: str, pid: str = "") -> Event:
+    target = int(pid) if pid else None
+    return ElasticSignal(what=what, target_pid=target, signal=signal, signal_number=signal_number(signal))
+
+
+def _restart(text: str) -> Event | None:
     match = _RESTART.search(text)
-    return Found("elastic_restart", {"attempts_left": int(match[1])}) if match else None
+    return ElasticRestart(attempts_left=int(match[1])) if match else None
 
 
-def _spawned(text: str) -> Found | None:
+def _spawned(text: str) -> Event | None:
     match = _SPAWN.search(text)
     if match is None:
         return None
-    code = int(match[3]) if match[3] else None
-    found = Found("process_exit", _exit_of("spawn", code, signal_number(match[2]) if match[2] else None))
-    found.local_rank = int(match[1])
-    return found
+    event = _exit("spawn", match[3], signal_number(match[2]) if match[2] else None)
+    event.local_rank = int(match[1])
+    return event
 
 
-def _slurm(text: str) -> Found | None:
+def _slurm(text: str) -> Event | None:
     if match := _CANCELLED.search(text):
-        reason = match[2].strip() or "cancelled"
-        return Found("job_ended", {"reason": reason, "by": "slurm"}, host=match[1])
+        return JobEnded(reason=match[2].strip() or "cancelled", by="slurm", host=match[1])
     if "oom_kill" in text or "oom-kill" in text:
-        return Found("host_out_of_memory", {"by": "slurm", "reason": text[:300].strip()})
+        return HostOutOfMemory(by="slurm", reason=text[:300].strip())
     match = _SRUN.search(text)
     if match is None:
         return None
     code = _EXIT_CODE.search(match[3])
     # Slurm's word for a task that the kernel's out-of-memory killer ended.
     number = 9 if match[3].startswith("Out Of Memory") else signal_number(match[3])
-    data = _exit_of("slurm", int(code[1]) if code else None, None if code else number)
-    data |= {"tasks": number_list(match[2]), "reason": match[3].strip()}
-    return Found("process_exit", data, host=match[1])
+    event = _exit("slurm", code[1] if code else None, None if code else number)
+    event.tasks, event.reason, event.host = number_list(match[2]), match[3].strip(), match[1]
+    return event
 
 
-def _mpi(text: str) -> Found | None:
+def _mpi(text: str) -> Event | None:
     match = _MPI_EXIT.search(text)
     if match is None:
         return None
-    data = _exit_of("mpi", None, int(match[4]))
-    return Found("process_exit", data, rank=int(match[1]), pid=int(match[2]), host=match[3])
+    event = _exit("mpi", None, int(match[4]), pid=match[2])
+    event.rank, event.host = int(match[1]), match[3]
+    return event
 
 
-def _deepspeed(text: str) -> Found | None:
+def _deepspeed(text: str) -> Event | None:
     match = _DEEPSPEED_EXIT.search(text)
-    if match is None:
-        return None
-    return Found("process_exit", _exit_of("deepspeed", int(match[2]), None), pid=int(match[1]) if match[1] else None)
+    return _exit("deepspeed", match[2], pid=match[1]) if match else None
 
 
-def _died_with(text: str) -> Found | None:
+def _died_with(text: str) -> Event | None:
     """A launcher's exception for a worker that a signal ended; of other commands (compilers, say) nothing is told."""
     match = _DIED_WITH.search(text)
     if match is None or not LAUNCHED.search(text):
         return None
-    return Found("process_exit", _exit_of("subprocess", None, int(match[1] or match[2])))
+    return _exit("subprocess", None, int(match[1] or match[2]))
 
 
 MATCHERS: tuple[Matcher, ...] = (

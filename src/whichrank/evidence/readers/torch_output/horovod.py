@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from whichrank.evidence.readers.torch_output.found import Found, number_list
-from whichrank.records.log import Value
+from whichrank.evidence.readers.torch_output.found import number_list
+from whichrank.records.events.collectives import StallReport
 
 WORDS = ("broadcasted by subset of ranks", "Stalled ops:")
 """How it begins, and where only its list was kept."""
@@ -46,7 +46,7 @@ class Stall:
             return True
         return _HEADER.match(text) is not None
 
-    def found(self) -> Found:
+    def event(self) -> StallReport:
         """`missing` lack every tensor of the report, `some` only some; `ready` brought one."""
         lacking = self.lacking
         if self.tensors:
@@ -54,8 +54,7 @@ class Stall:
             lacking = [{rank for rank, missed in self.tensors.items() if name in missed} for name in sorted(names)]
         missing = set.intersection(*lacking) if lacking else set()
         some = set().union(*lacking) - missing
-        data: dict[str, Value] = {"missing": sorted(missing), "some": sorted(some), "ready": sorted(self.ready)}
-        return Found("stall_report", data)
+        return StallReport(missing=tuple(sorted(missing)), some=tuple(sorted(some)), ready=tuple(sorted(self.ready)))
 
 
 def begins(line: int, text: str, *, opened: bool) -> Stall | None:

@@ -10,12 +10,15 @@ from whichrank.evidence.readers.stacks import faulthandler
 from whichrank.evidence.readers.torch_output import communication, continued_lines, horovod
 from whichrank.evidence.readers.torch_output.bounded_events import BoundedEvents
 from whichrank.evidence.readers.torch_output.elastic import Row, Table
-from whichrank.evidence.readers.torch_output.found import Found, Matcher
+from whichrank.evidence.readers.torch_output.found import Matcher
 from whichrank.evidence.text import tracebacks
 from whichrank.evidence.text.prefixes import Clock, Voice, hint_of_path, listen
 from whichrank.model.evidence import Ref
-from whichrank.records.dump import Frame
-from whichrank.records.log import LogEvent, Value
+from whichrank.records.events.base import Event
+from whichrank.records.events.collectives import CollectiveStack
+from whichrank.records.events.communication import PeerClosed
+from whichrank.records.events.launchers import ElasticFailure, ElasticSignal, JobEnded, ProcessExit
+from whichrank.records.events.processes import Traceback
 from whichrank.records.stack import ProcessStack
 
 MARKS = (
@@ -28,7 +31,7 @@ _PATIENCE = 5000
 """Lines that a message may stay open without going on."""
 _MOST_VOICES = 4096
 """Messages open at once: one per rank of a big job; a hostile file could have a million."""
-_AGENTS_OWN = ("elastic_failure", "elastic_signal", "process_exit", "job_ended")
+_AGENTS_OWN = (ElasticFailure, ElasticSignal, ProcessExit, JobEnded)
 """Kinds that speak of another process than the one whose file it is."""
 
 _MEANT = re.compile(r"\(RANK (\d{1,7})\)\s*$")
@@ -61,8 +64,8 @@ class Hearing:
         self.stacks: list[ProcessStack] = []
         self.truncated = 0
         self._traces: dict[Key, tuple[tracebacks.Trace, Voice, int | None]] = {}
-        self._errors: dict[Key, tuple[continued_lines.NcclError, Voice]] = {}
-        self._calls: dict[Key, tuple[continued_lines.CollectiveStack, Voice]] = {}
+        self._errors: dict[Key, tuple[continued_lines.ErrorLines, Voice]] = {}
+        self._calls: dict[Key, tuple[continued_lines.StackLines, Voice]] = {}
         self._stalls: dict[Key, tuple[horovod.Stall, Voice]] = {}
         self._tables: dict[str, Table] = {}
         self._faults: dict[str, faulthandler.Builder] = {}
@@ -138,20 +141,21 @@ class Hearing:
         if trace.truncated and not trace.frames:
             return
         self.truncated += int(trace.truncated)
-        data: dict[str, Value] = {
-            "type": trace.type,
-            "message": "\n".join(trace.message).strip(),
-            "thread": trace.thread,
-            "ignored": int(trace.ignored),
-            "truncated": int(trace.truncated),
-            "headless": int(trace.headless),
-            "chained_from": trace.after,
-            "of_another": int(_MEANT.search(trace.quote) is not None),
-        }
+        event = Traceback(
+            type=trace.type,
+            message="\n".join(trace.message).strip(),
+            thread=trace.thread,
+            ignored=trace.ignored,
+            truncated=trace.truncated,
+            headless=trace.headless,
+            chained_from=trace.after,
+            of_another=_MEANT.search(trace.quote) is not None,
+            rank=rank,
+            frames=tuple(trace.frames),
+        )
         self._ended[key] = trace.type
         quote = f"{trace.type}: {trace.message[0]}" if trace.type else trace.quote
-        spoken = replace(voice, text=quote.strip(": "))
-        self.emit(trace.line, spoken, Found("traceback", data, rank=rank), tuple(trace.frames))
+        self.emit(trace.line, replace(voice, text=quote.strip(": ")), event)
 
     # -- messages of several lines
 
@@ -174,7 +178,7 @@ class Hearing:
             self._errors[key] = (error, voice)
             self._touched = number
         stack = continued_lines.collective_stack_begins(number, voice.text)
-        if isinstance(stack, Found):
+        if isinstance(stack, CollectiveStack):
             self.emit(number, voice, stack)
         elif stack is not None:
             self._close_call(key)
@@ -186,19 +190,16 @@ class Hearing:
         if opened is None:
             return
         error, voice = opened
-        found = error.found()
-        self.emit(error.line, voice, found)
-        peer = communication.remote_peer(str(found.data.get("last_error", "")))
-        if peer or found.data.get("class") == "ncclRemoteError":
-            lost = Found("peer_closed", {"via": "nccl"}, group_rank=found.group_rank)
-            if peer:
-                lost.data["peer"] = peer
-            self.emit(error.line, voice, lost)
+        event = error.end()
+        self.emit(error.line, voice, event)
+        peer = communication.remote_peer(event.last_error)
+        if peer or event.error == "ncclRemoteError":
+            self.emit(error.line, voice, PeerClosed(via="nccl", peer=peer, group_rank=event.group_rank))
 
     def _close_call(self, key: Key) -> None:
         opened = self._calls.pop(key, None)
         if opened is not None and opened[0].frames:
-            self.emit(opened[0].line, opened[1], Found("collective_stack"), tuple(opened[0].frames))
+            self.emit(opened[0].line, opened[1], CollectiveStack(frames=tuple(opened[0].frames)))
 
     def _feed_stalls(self, key: Key, voice: Voice) -> None:
         if not self._stalls:
@@ -215,7 +216,7 @@ class Hearing:
     def _close_stall(self, key: Key) -> None:
         opened = self._stalls.pop(key, None)
         if opened is not None:
-            self.emit(opened[0].line, opened[1], opened[0].found())
+            self.emit(opened[0].line, opened[1], opened[0].event())
 
     # -- the agent's table, faulthandler
 
@@ -237,7 +238,7 @@ class Hearing:
     def _emit_row(self, voice: Voice, row: Row) -> None:
         stamp = listen(f"{row.time} ".encode(), self._clock).time_ns if row.time else None
         said = replace(voice, text=", ".join(row.words), time_ns=stamp, rank=None, local_rank=None)
-        self.emit(row.line, said, row.found)
+        self.emit(row.line, said, row.event)
 
     def _feed_faults(self, number: int, voice: Voice) -> None:
         builder = self._faults.get(voice.speaker)
@@ -268,30 +269,20 @@ class Hearing:
 
     # -- events
 
-    def emit(self, number: int, voice: Voice, found: Found, frames: tuple[Frame, ...] = ()) -> None:
-        rank = voice.rank if voice.rank is not None else found.rank
-        if rank is None and found.kind not in _AGENTS_OWN:
+    def emit(self, number: int, voice: Voice, event: Event) -> None:
+        """Keep an event, with what is known of the line and its speaker."""
+        rank = voice.rank if voice.rank is not None else event.rank
+        if rank is None and not isinstance(event, _AGENTS_OWN):
             rank = self._hint.rank
-        local = found.local_rank if found.local_rank is not None else voice.local_rank
-        host = found.host or voice.host
-        if voice.task is not None:
-            found.data.setdefault("task", voice.task)
-        self.keeper.add(
-            LogEvent(
-                found.kind,
-                Ref(self._source, f"line {number}", voice.text.strip()[:400], rank, host),
-                voice.time_ns,
-                rank,
-                found.group_rank,
-                self._hint.local_rank if local is None else local,
-                found.pid if found.pid is not None else voice.pid,
-                host,
-                found.data,
-                frames,
-                None if voice.time_ns is not None else self.newest,
-                number,
-            )
-        )
+        local = event.local_rank if event.local_rank is not None else voice.local_rank
+        event.rank, event.host = rank, event.host or voice.host
+        event.local_rank = self._hint.local_rank if local is None else local
+        if event.pid is None:
+            event.pid = voice.pid
+        event.ref = Ref(self._source, f"line {number}", voice.text.strip()[:400], rank, event.host)
+        event.line, event.time_ns = number, voice.time_ns
+        event.after_ns = None if voice.time_ns is not None else self.newest
+        self.keeper.add(event)
 
     # -- what stays open
 

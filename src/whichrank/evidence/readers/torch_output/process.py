@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from whichrank.evidence.readers.torch_output.found import Found, Matcher, Read, number_list
-from whichrank.records.log import Value
+from whichrank.evidence.readers.torch_output.found import Matcher, Read, number_after, number_list
+from whichrank.records.events.base import Event
+from whichrank.records.events.processes import CudaError, DataloaderWorkerDied, DdpError, NativeCrash
 
 _GRAD_INDICES = re.compile(r"indices which did not receive grad for rank (\d{1,7}): ([\d ]{1,8000})")
 _GRAD_NAMES = re.compile(r"Parameters which did not receive grad for rank (\d{1,7}): (.{1,8000})")
@@ -13,18 +15,11 @@ _TWICE = re.compile(r"Parameter at index (\d{1,9})(?: with name (\S{1,500}))? ha
 _SHAPES = re.compile(r"\[(\d{1,7})\]: params\[(\d{1,9})\] in this process with sizes \[([\d, ]{0,500})\]")
 _COUNTS = re.compile(r"Rank (\d{1,7}) has (\d{1,20}) params, while rank (\d{1,7}) has inconsistent (\d{1,20})")
 _SIZE = r"([\d.]{1,20}) ([KMGT]?i?B|bytes)"
-_MEMORY = {
-    "tried_bytes": re.compile(rf"Tried to allocate {_SIZE}"),
-    "total_bytes": re.compile(rf"total capacity of {_SIZE}"),
-    "free_bytes": re.compile(rf"of which {_SIZE} is free"),
-    "allocated_bytes": re.compile(rf"{_SIZE} is allocated by PyTorch"),
-}
-# torch before 2.1: "(GPU 0; 79.15 GiB total capacity; 77.02 GiB already allocated; 12.00 MiB free; …".
-_MEMORY_OLD = {
-    "total_bytes": re.compile(rf"{_SIZE} total capacity"),
-    "allocated_bytes": re.compile(rf"{_SIZE} already allocated"),
-    "free_bytes": re.compile(rf"{_SIZE} free"),
-}
+_TRIED = (re.compile(rf"Tried to allocate {_SIZE}"),)
+# The second: torch before 2.1, "(GPU 0; 79.15 GiB total capacity; 77.02 GiB already allocated; 12.00 MiB free; …".
+_TOTAL = (re.compile(rf"total capacity of {_SIZE}"), re.compile(rf"{_SIZE} total capacity"))
+_FREE = (re.compile(rf"of which {_SIZE} is free"), re.compile(rf"{_SIZE} free"))
+_ALLOCATED = (re.compile(rf"{_SIZE} is allocated by PyTorch"), re.compile(rf"{_SIZE} already allocated"))
 _UNITS = {"B": 0, "bytes": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "KB": 1, "MB": 2, "GB": 3, "TB": 4}
 _GPU = re.compile(r"GPU (\d{1,4})(?: has|;)")
 # torch 1.x has its own words for it: once on stderr, then in the exception, with the place behind it.
@@ -82,81 +77,83 @@ _BAR = re.compile(
 )
 
 
-def _unused(text: str) -> Found | None:
+def _unused(text: str) -> Event | None:
     if match := _GRAD_INDICES.search(text):
-        data: dict[str, Value] = {"what": "unused_indices", "indices": number_list(match[2])}
-        return Found("ddp_error", data, group_rank=int(match[1]))
+        return DdpError(what="unused_indices", indices=number_list(match[2]), group_rank=int(match[1]))
     if match := _GRAD_NAMES.search(text):
         names = [name.strip() for name in match[2].split(",") if name.strip()]
-        return Found("ddp_error", {"what": "unused_names", "names": names[:1000]}, group_rank=int(match[1]))
+        return DdpError(what="unused_names", names=tuple(names[:1000]), group_rank=int(match[1]))
     return None
 
 
-def _twice(text: str) -> Found:
-    data: dict[str, Value] = {"what": "marked_twice"}
+def _twice(text: str) -> Event:
+    event = DdpError(what="marked_twice")
     if match := _TWICE.search(text):
-        data |= {"index": int(match[1]), "name": match[2] or ""}
-    return Found("ddp_error", data)
+        event.index, event.name = int(match[1]), match[2] or ""
+    return event
 
 
-def _param_shape(text: str) -> Found | None:
+def _param_shape(text: str) -> Event | None:
     match = _SHAPES.search(text)
     if match is None:
         return None
-    data: dict[str, Value] = {"what": "param_shape", "index": int(match[2]), "sizes": match[3]}
-    return Found("ddp_error", data, group_rank=int(match[1]))
+    return DdpError(what="param_shape", index=int(match[2]), sizes=match[3], group_rank=int(match[1]))
 
 
-def _param_count(text: str) -> Found | None:
+def _param_count(text: str) -> Event | None:
     match = _COUNTS.search(text)
     if match is None:
         return None
-    ranks, counts = [int(match[1]), int(match[3])], [int(match[2]), int(match[4])]
-    return Found("ddp_error", {"what": "param_count", "ranks": ranks, "counts": counts})
+    ranks, counts = (int(match[1]), int(match[3])), (int(match[2]), int(match[4]))
+    return DdpError(what="param_count", ranks=ranks, counts=counts)
 
 
-def _out_of_memory(text: str) -> Found:
-    data: dict[str, Value] = {"what": "out_of_memory", "reason": text[:600].strip()}
-    for key, pattern in [*_MEMORY.items(), *_MEMORY_OLD.items()]:
-        if key not in data and (match := pattern.search(text)):
+def _out_of_memory(text: str) -> Event:
+    return CudaError(
+        what="out_of_memory",
+        reason=text[:600].strip(),
+        tried_bytes=_bytes(text, _TRIED),
+        total_bytes=_bytes(text, _TOTAL),
+        free_bytes=_bytes(text, _FREE),
+        allocated_bytes=_bytes(text, _ALLOCATED),
+        gpu=number_after(text, _GPU),
+    )
+
+
+def _bytes(text: str, patterns: Sequence[re.Pattern[str]]) -> int | None:
+    for pattern in patterns:
+        if match := pattern.search(text):
             try:
-                data[key] = int(float(match[1]) * 1024 ** _UNITS.get(match[2], 0))
+                return int(float(match[1]) * 1024 ** _UNITS.get(match[2], 0))
             except ValueError:
                 continue
-    if gpu := _GPU.search(text):
-        data["gpu"] = int(gpu[1])
-    return Found("cuda_error", data)
+    return None
 
 
-def _device_error(text: str) -> Found | None:
+def _device_error(text: str) -> Event | None:
     match = _DEVICE_ERROR.search(text)
     if match is None:
         return None
     what = next((slug for words, slug in _DEVICE_ERRORS.items() if words in match[1]), "other")
-    return Found("cuda_error", {"what": what, "reason": match[1]})
+    return CudaError(what=what, reason=match[1])
 
 
-def _assert_line(text: str) -> Found | None:
+def _assert_line(text: str) -> Event | None:
     match = _ASSERT_LINE.search(text)
-    if match is None:
-        return None
-    data: dict[str, Value] = {"what": "assert_line", "file": match[1], "at": int(match[2])}
-    data["reason"] = match[3]
-    return Found("cuda_error", data)
+    return CudaError(what="assert_line", file=match[1], at=int(match[2]), reason=match[3]) if match else None
 
 
-def _gpu_node(text: str) -> Found | None:
+def _gpu_node(text: str) -> Event | None:
     """A GPU of AMD met a page that it must not touch; some reasons are the hardware's."""
     match = _GPU_NODE.search(text)
     if match is None or "hang recovery" in match[2]:
         return None
-    what = "ecc" if "ECC" in match[2] else "illegal_access"
-    return Found("cuda_error", {"what": what, "reason": match[0]})
+    return CudaError(what="ecc" if "ECC" in match[2] else "illegal_access", reason=match[0])
 
 
-def _math_library(text: str) -> Found | None:
+def _math_library(text: str) -> Event | None:
     match = _MATH_LIBRARY.search(text)
-    return Found("cuda_error", {"what": "library", "reason": match[1]}) if match else None
+    return CudaError(what="library", reason=match[1]) if match else None
 
 
 def signal_number(words: str) -> int | None:
@@ -167,56 +164,45 @@ def signal_number(words: str) -> int | None:
 
 
 def _crash(what: str) -> Read:
-    def read(text: str) -> Found:
-        data: dict[str, Value] = {"what": what, "reason": text[:400].strip()}
-        number = signal_number(text)
-        if number is not None:
-            data["signal"] = number
-        return Found("native_crash", data)
-
-    return read
+    return lambda text: NativeCrash(what=what, reason=text[:400].strip(), signal=signal_number(text))
 
 
-def _shell(text: str) -> Found | None:
+def _shell(text: str) -> Event | None:
     """`Killed` and the like as a shell prints it: the whole line, after its own place, or behind a progress bar."""
     line = text.strip()
     bar = _BAR.search(line[-600:])
     match = _KILLED_SHELL.match(line[-600:][bar.end() :] if bar else line)
     if match is None:
         return None
-    data: dict[str, Value] = {"what": "shell", "reason": match[2]}
-    if (number := signal_number(match[2])) is not None:
-        data["signal"] = number
-    return Found("native_crash", data, pid=int(match[1]) if match[1] else None)
+    pid = int(match[1]) if match[1] else None
+    return NativeCrash(what="shell", reason=match[2], signal=signal_number(match[2]), pid=pid)
 
 
-def _mpi_signal(text: str) -> Found | None:
+def _mpi_signal(text: str) -> Event | None:
     match = _MPI_SIGNAL.search(text)
     if match is None:
         return None
-    data: dict[str, Value] = {"what": "mpi", "reason": match[0].strip(), "signal": int(match[3])}
-    return Found("native_crash", data, pid=int(match[2]), host=match[1])
+    return NativeCrash(what="mpi", reason=match[0].strip(), signal=int(match[3]), pid=int(match[2]), host=match[1])
 
 
-def _heap(text: str) -> Found | None:
+def _heap(text: str) -> Event | None:
     return _crash("heap")(text) if _HEAP.match(text) else None
 
 
-def _worker_died(text: str) -> Found | None:
+def _worker_died(text: str) -> Event | None:
     match = _WORKER.search(text)
     if match is None:
         return None
-    data: dict[str, Value] = {"worker_pids": number_list(match[1])}
-    if match[2]:
-        number = signal_number(match[2])
-        data |= {"reason": match[2]} | ({"signal": number} if number is not None else {})
-    if match[3]:
-        data["exitcode"] = int(match[3])
-    return Found("dataloader_worker_died", data)
+    return DataloaderWorkerDied(
+        worker_pids=number_list(match[1]),
+        reason=match[2] or "",
+        signal=signal_number(match[2]) if match[2] else None,
+        exitcode=int(match[3]) if match[3] else None,
+    )
 
 
 MATCHERS: tuple[Matcher, ...] = (
-    ("Expected to have finished reduction", lambda _: Found("ddp_error", {"what": "unused"})),
+    ("Expected to have finished reduction", lambda _: DdpError(what="unused")),
     ("did not receive grad for rank", _unused),
     ("to mark a variable ready only once", _twice),
     ("appears not to match", _param_shape),

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import re
+from typing import TypeVar
 
-from whichrank.evidence.readers.torch_output.found import Found, Matcher, group_of, number_list, put_numbers
-from whichrank.records.log import EventKind, Value
+from whichrank.evidence.readers.torch_output.found import Matcher, number_after, number_list, of_group
+from whichrank.records.events.base import Event, OfWork
+from whichrank.records.events.collectives import DesyncReport
+from whichrank.records.events.run_state import TorchEnv
+from whichrank.records.events.startup import CommInit, DeviceGuess, GroupInit, GroupTeardown
+from whichrank.records.events.watchdog import (
+    DumpFailed,
+    DumpSignal,
+    DumpStarted,
+    DumpWritten,
+    GilHeld,
+    WatchdogProgress,
+    WatchdogStuck,
+    WatchdogTerminated,
+    WatchdogTimeout,
+)
 
-_WORK = {
-    "seq": re.compile(r"SeqNum=(\d{1,18})"),
-    "numel_in": re.compile(r"NumelIn=(\d{1,18})"),
-    "numel_out": re.compile(r"NumelOut=(\d{1,18})"),
-    "timeout_ms": re.compile(r"Timeout\(ms\)=(\d{1,18})"),
-    "ran_ms": re.compile(r"ran for (\d{1,18}) milliseconds"),
-}
+_SEQ = re.compile(r"SeqNum=(\d{1,18})")
+_NUMEL_IN = re.compile(r"NumelIn=(\d{1,18})")
+_NUMEL_OUT = re.compile(r"NumelOut=(\d{1,18})")
+_TIMEOUT = re.compile(r"Timeout\(ms\)=(\d{1,18})")
+_RAN = re.compile(r"ran for (\d{1,18}) milliseconds")
 _OP = re.compile(r"OpType=(\w{1,64})")
-_COUNTERS = {
-    "work": re.compile(r"(?:work sequence id|at (?:NCCL )?work): (\d{1,18})"),
-    "enqueued": re.compile(r"[Ll]ast enqueued (?:NCCL )?work: (-?\d{1,18})"),
-    "started": re.compile(r"[Ll]ast started (?:NCCL )?work: (-?\d{1,18})"),
-    "completed": re.compile(r"[Ll]ast completed (?:NCCL )?work: (-?\d{1,18})"),
-}
+_AT_WORK = re.compile(r"(?:work sequence id|at (?:NCCL )?work): (\d{1,18})")
+_ENQUEUED = re.compile(r"[Ll]ast enqueued (?:NCCL )?work: (-?\d{1,18})")
+_STARTED = re.compile(r"[Ll]ast started (?:NCCL )?work: (-?\d{1,18})")
+_COMPLETED = re.compile(r"[Ll]ast completed (?:NCCL )?work: (-?\d{1,18})")
 _FROM_RANK = re.compile(r"from  ?rank (-?\d{1,7})")
 _SECONDS = re.compile(r"got stuck for (\d{1,9}) seconds")
 _GIL = re.compile(r"within (\d{1,9}) ms")
-_OPTIONS = {
-    "size": re.compile(r"size: (\d{1,9})"),
-    "timeout_ms": re.compile(r"TIMEOUT\(ms\): (\d{1,18})"),
-}
+_SIZE = re.compile(r"size: (\d{1,9})")
+_GROUP_TIMEOUT = re.compile(r"TIMEOUT\(ms\): (\d{1,18})")
 _GLOBAL_RANK = re.compile(r"global rank: (\d{1,7})")
 _PG_NAME = re.compile(r"PG Name: (\S{1,200})")
 _SETTING = re.compile(r"([A-Z][A-Z0-9_ ]{3,80}|NCCL version)(?: \([^)]{0,100}\))?: ([^,\s]{1,200})")
@@ -40,119 +49,100 @@ _DESYNC = (
 )
 
 
-def work_values(text: str) -> dict[str, Value]:
-    """The values of `WorkNCCL(SeqNum=…, OpType=…)`, those that this version prints."""
-    data: dict[str, Value] = {}
-    put_numbers(data, text, _WORK)
+W = TypeVar("W", bound=OfWork)
+
+
+def of_work(event: W, text: str) -> W:
+    """The event with its group and the values of `WorkNCCL(SeqNum=…, OpType=…)`, those that this version prints."""
+    event.seq, event.numel_in = number_after(text, _SEQ), number_after(text, _NUMEL_IN)
+    event.numel_out, event.timeout_ms = number_after(text, _NUMEL_OUT), number_after(text, _TIMEOUT)
+    event.ran_ms = number_after(text, _RAN)
     if op := _OP.search(text):
-        data["op"] = op[1]
-    return data
+        event.op = op[1]
+    return of_group(event, text)
 
 
-def _timeout(text: str) -> Found:
-    names, group_rank = group_of(text)
+def _timeout(text: str) -> Event:
+    event = of_work(WatchdogTimeout(), text)
     if bare := re.search(r"\[Rank (\d{1,7})\] (?:Watchdog c|C)aught", text):
-        group_rank = int(bare[1])
-    return Found("watchdog_timeout", names | work_values(text), group_rank=group_rank)
+        event.group_rank = int(bare[1])
+    return event
 
 
-def _counters(text: str) -> Found | None:
-    names, group_rank = group_of(text)
-    put_numbers(names, text, _COUNTERS)
-    return Found("watchdog_progress", names, group_rank=group_rank) if "work" in names else None
+def _counters(text: str) -> Event | None:
+    work = number_after(text, _AT_WORK)
+    if work is None:
+        return None
+    counts = [number_after(text, pattern) for pattern in (_ENQUEUED, _STARTED, _COMPLETED)]
+    return of_group(WatchdogProgress(work=work, enqueued=counts[0], started=counts[1], completed=counts[2]), text)
 
 
-def _dump_signal(text: str) -> Found:
-    names, group_rank = group_of(text)
-    put_numbers(names, text, _COUNTERS)
-    names.pop("work", None)
-    names["own"] = int("this local rank" in text)
-    origin = _FROM_RANK.search(text)
-    if origin and int(origin[1]) >= 0:
-        names["from_rank"] = int(origin[1])
-    return Found("dump_signal", names, group_rank=group_rank)
+def _dump_signal(text: str) -> Event:
+    counts = [number_after(text, pattern) for pattern in (_ENQUEUED, _STARTED, _COMPLETED)]
+    event = DumpSignal(enqueued=counts[0], started=counts[1], completed=counts[2], own="this local rank" in text)
+    origin = number_after(text, _FROM_RANK)
+    event.from_rank = origin if origin is not None and origin >= 0 else None
+    return of_group(event, text)
 
 
-def _terminated(text: str) -> Found:
-    names, group_rank = group_of(text)
+def _terminated(text: str) -> Event:
     _, _, reason = text.partition("terminated with exception: ")
     if not reason:
         _, _, reason = text.partition("dump debug info, due to ")
-    return Found("watchdog_terminated", names | {"reason": reason[:2000].strip()}, group_rank=group_rank)
+    return of_group(WatchdogTerminated(reason=reason[:2000].strip()), text)
 
 
-def _stuck(text: str) -> Found:
-    names, group_rank = group_of(text)
-    if seconds := _SECONDS.search(text):
-        names["seconds"] = int(seconds[1])
-    return Found("watchdog_stuck", names, group_rank=group_rank)
+def _stuck(text: str) -> Event:
+    return of_group(WatchdogStuck(seconds=number_after(text, _SECONDS)), text)
 
 
-def _gil(text: str) -> Found:
-    wait = _GIL.search(text)
-    return Found("gil_held", {"ms": int(wait[1])} if wait else {})
+def _gil(text: str) -> Event:
+    return GilHeld(ms=number_after(text, _GIL))
 
 
-def _path(kind: EventKind, words: str) -> Matcher:
-    def read(text: str) -> Found | None:
+def _path(kind: type[DumpStarted | DumpWritten], words: str) -> Matcher:
+    def read(text: str) -> Event | None:
         path = text.partition(words)[2].strip()[:1000]
-        names, group_rank = group_of(text)
-        return Found(kind, names | {"path": path}, group_rank=group_rank) if path else None
+        return of_group(kind(path=path), text) if path else None
 
     return words, read
 
 
-def _dump_failed(text: str) -> Found:
+def _dump_failed(text: str) -> Event:
     path = re.search(r"(?:to file: |debug info: |for writing: )(\S{1,1000})", text)
-    found = Found("dump_failed", {"reason": text[-300:].strip()})
-    if path:
-        found.data["path"] = path[1]
-    return found
+    return DumpFailed(reason=text[-300:].strip(), path=path[1] if path else "")
 
 
-def _group_init(text: str) -> Found:
-    names, group_rank = group_of(text)
-    put_numbers(names, text, _OPTIONS)
-    if name := _PG_NAME.search(text):
-        names["name"] = name[1]
-    world = _GLOBAL_RANK.search(text)
-    return Found("group_init", names, rank=int(world[1]) if world else None, group_rank=group_rank)
+def _group_init(text: str) -> Event:
+    name = _PG_NAME.search(text)
+    event = GroupInit(size=number_after(text, _SIZE), timeout_ms=number_after(text, _GROUP_TIMEOUT))
+    event.name, event.rank = name[1] if name else "", number_after(text, _GLOBAL_RANK)
+    return of_group(event, text)
 
 
-def _environment(text: str) -> Found:
-    names, group_rank = group_of(text)
-    for name, value in _SETTING.findall(text):
-        names[name.strip()] = value
-    return Found("torch_env", names, group_rank=group_rank)
+def _environment(text: str) -> Event:
+    return of_group(TorchEnv(variables={name.strip(): value for name, value in _SETTING.findall(text)}), text)
 
 
-def _desync(text: str) -> Found | None:
+def _desync(text: str) -> Event | None:
     for what, pattern in _DESYNC:
         match = pattern.search(text)
         if match is None:
             continue
-        data: dict[str, Value] = {"what": what}
         if what == "timeout_at":
-            data |= {"op": match[2], "seq": int(match[3])}
-            return Found("desync_report", data, group_rank=int(match[1]))
-        data["ranks"] = number_list(match[1])
-        if what != "never_joined":
-            data["seq"] = int(match[2])
-        return Found("desync_report", data)
+            return DesyncReport(what=what, op=match[2], seq=int(match[3]), group_rank=int(match[1]))
+        seq = int(match[2]) if what != "never_joined" else None
+        return DesyncReport(what=what, ranks=number_list(match[1]), seq=seq)
     return None
 
 
-def _communicator(text: str) -> Found | None:
+def _communicator(text: str) -> Event | None:
     match = re.search(r"Rank (\d{1,7}): creating NCCL communicator", text)
-    return Found("comm_init", {}, group_rank=int(match[1])) if match else None
+    return CommInit(group_rank=int(match[1])) if match else None
 
 
 def _teardown(what: str, words: str) -> Matcher:
-    def read(text: str) -> Found:
-        names, group_rank = group_of(text)
-        return Found("group_teardown", names | {"what": what}, group_rank=group_rank)
-
-    return words, read
+    return words, lambda text: of_group(GroupTeardown(what=what), text)
 
 
 MATCHERS: tuple[Matcher, ...] = (
@@ -168,9 +158,9 @@ MATCHERS: tuple[Matcher, ...] = (
     ("watchdog got stuck for", _stuck),
     ("Heartbeat monitor timed out", _stuck),
     ("Could not acquire GIL", _gil),
-    _path("dump_started", "dumping nccl trace to "),
-    _path("dump_written", "Finished writing Flight Recorder debug info to "),
-    _path("dump_written", "Finished writing NCCLPG debug info to "),
+    _path(DumpStarted, "dumping nccl trace to "),
+    _path(DumpWritten, "Finished writing Flight Recorder debug info to "),
+    _path(DumpWritten, "Finished writing NCCLPG debug info to "),
     ("Error writing Flight Recorder debug info", _dump_failed),
     ("Error opening file for writing", _dump_failed),
     ("Flight recorder dump in heartbeatMonitor timed out", _dump_failed),
@@ -186,5 +176,5 @@ MATCHERS: tuple[Matcher, ...] = (
     _teardown("not_destroyed", "destroy_process_group() was not called"),
     _teardown("destroying", "Starting to destroy process group"),
     _teardown("flushed", "Operations flushed, joining watchdog"),
-    ("Guessing device ID based on global rank", lambda _: Found("device_guess")),
+    ("Guessing device ID based on global rank", lambda _: DeviceGuess()),
 )

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import CodePlace, Finding, NotEvaluated, Subject
-from whichrank.records.log import LogEvent
+from whichrank.records.events.collectives import InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives.meetings import Meeting
@@ -34,20 +34,20 @@ CAUSE = "root-mismatch"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    said = {e.rank: e for e in case.of_kind("in_operation") if e.rank is not None and e.text("op") not in MESSAGES}
+    said = {e.rank: e for e in case.events(InOperation) if e.rank is not None and e.op not in MESSAGES}
     if not said or case.lineup is None:
         return NotEvaluated("dumps, and words of the ranks about the roots that they gave (whichrank run)")
     if case.goes_on:
         return []
     for meeting in case.meetings.pending:
         told = {rank: said[rank] for rank in sorted(meeting.pending) if rank in said}
-        roots = {rank: f"{event.number('whom')}" for rank, event in told.items()}
+        roots = {rank: f"{event.peer}" for rank, event in told.items()}
         if not meeting.p2p and not meeting.disagrees and len(set(roots.values())) > 1:
             return [_finding(case, meeting, told, roots)]
     return []
 
 
-def _finding(case: Case, meeting: Meeting, told: dict[int, LogEvent], roots: dict[int, str]) -> Finding:
+def _finding(case: Case, meeting: Meeting, told: dict[int, InOperation], roots: dict[int, str]) -> Finding:
     lineup = wording.lineup_of(case)
     odd = minority(roots)
     sides = sorted({root: tuple(r for r in roots if roots[r] == root) for root in roots.values()}.items())

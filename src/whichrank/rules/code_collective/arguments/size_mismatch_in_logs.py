@@ -33,6 +33,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.events.communication import GlooMismatch
+from whichrank.records.events.processes import DdpError
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -99,15 +101,19 @@ def _finding(case: Case, mismatch: reported_mismatches.Mismatch) -> Finding:
     return building.found(case, building.hanging(_CLAIM, mismatch.hangs), mismatch.signs, message, sure, mismatch.ranks)
 
 
+def _counts(sign: Statement) -> tuple[int, ...]:
+    return sign.event.counts if isinstance(sign.event, DdpError) else ()
+
+
 def _models(case: Case) -> list[Finding]:
     """DDP compares every rank's parameters with those of rank 0."""
-    told = [s for s in statements.of_kind(case, "ddp_error") if s.event and s.event.text("what") == "param_shape"]
-    counts = [s for s in statements.of_kind(case, "ddp_error") if s.event and s.event.text("what") == "param_count"]
+    told = statements.of_kind(case, DdpError, where=lambda e: e.what == "param_shape")
+    counts = statements.of_kind(case, DdpError, where=lambda e: e.what == "param_count")
     if not told and not counts:
         return []
-    wild = [s for s in counts if s.event and not _is_plausible(s.event.numbers("counts"))]
+    wild = [s for s in counts if not _is_plausible(_counts(s))]
     if wild and not told:
-        numbers = " and ".join(str(n) for n in wild[0].event.numbers("counts")) if wild[0].event else ""
+        numbers = " and ".join(map(str, _counts(wild[0])))
         why = "one rank was in another collective, or its data did not arrive"
         message = f"DDP gathered {numbers} as numbers of parameters: {why}."
         return [building.found(case, _ELSEWHERE, wild, message, 0.5)]
@@ -127,13 +133,13 @@ def _is_plausible(counts: tuple[int, ...]) -> bool:
 
 def _plain(case: Case) -> list[Finding]:
     """Gloo's and NCCL's transports notice a size that they do not expect, and name nobody."""
-    plain = [*statements.of_kind(case, "gloo_mismatch"), *statements.said_by_nccl(case, *_TRUNCATED)]
+    plain = [*statements.of_kind(case, GlooMismatch), *statements.said_by_nccl(case, *_TRUNCATED)]
     more = statements.beside(plain, statements.known(case, CAUSE))
     signs: list[Statement] = [*plain, *more]
     if not signs:
         return []
     event = signs[0].event
-    got, expected = (event.number("got"), event.number("expected")) if event else (None, None)
+    got, expected = (event.got, event.expected) if isinstance(event, GlooMismatch) else (None, None)
     sizes = f": {got} bytes came where {expected} were expected" if got is not None else ""
     sure = 0.7 if plain else statements.surest(more)
     meeting = _all_but_one(case)

@@ -26,6 +26,7 @@ from dataclasses import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.events.collectives import FingerprintMismatch
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -59,7 +60,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
     told = reported_mismatches.mismatches(case)
-    if not told and (signs := statements.of_kind(case, "fingerprint_mismatch")):
+    if not told and (signs := statements.of_kind(case, FingerprintMismatch)):
         message = "Ranks are in different collectives, or bring different tensors; what the others are in is not told."
         return [building.found(case, _ONE_SIDE, signs, message, 0.5)]
     return [

@@ -30,6 +30,7 @@ from __future__ import annotations
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.records.events.collectives import InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import unrecorded
@@ -40,7 +41,7 @@ CAUSE = "process-group-order"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not case.of_kind("in_operation") and case.lineup is None:
+    if not case.events(InOperation) and case.lineup is None:
         return NotEvaluated("which group each rank is in (whichrank run), or flight-recorder dumps")
     found = unrecorded.cycle(case)
     return [] if found is None else [_finding(case, found)]
@@ -90,6 +91,6 @@ def _part(case: Case, rank: int, members: tuple[int, ...] | None) -> str:
     where = f" at {doing.place}" if doing is not None and doing.place is not None else ""
     if members is None:
         return f"rank {rank} waits in a recorded operation{where}"
-    said = (e.text("op") for e in case.of_kind("in_operation") if e.rank == rank and e.numbers("ranks"))
+    said = (e.op for e in case.events(InOperation) if e.rank == rank and e.ranks)
     op = next(said, "the first call")
     return f"rank {rank} is in {op} of {wording.ranks_text(members)}{where}"

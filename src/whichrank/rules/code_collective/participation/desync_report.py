@@ -26,7 +26,9 @@ Ranks that can't reach the store any more are not in the report.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.log import EventKind, LogEvent
+from whichrank.records.events.base import Event
+from whichrank.records.events.collectives import DesyncReport
+from whichrank.records.events.watchdog import WatchdogProgress, WatchdogTerminated, WatchdogTimeout
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -36,7 +38,7 @@ from whichrank.timeline.job_state import statements
 CODE = "COLL134"
 CAUSE = "collective-desync"
 
-_AROUND: tuple[EventKind, ...] = ("watchdog_timeout", "watchdog_progress", "watchdog_terminated")
+_AROUND: tuple[type[Event], ...] = (WatchdogTimeout, WatchdogProgress, WatchdogTerminated)
 _BEHIND = Claim(
     CODE,
     CAUSE,
@@ -74,9 +76,9 @@ _STALLED = Claim(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    told = statements.events(case, "desync_report")
+    told = case.events(DesyncReport)
     never, skipped, open_ = (_listed(told, what) for what in ("never_joined", "not_joined", "not_finished"))
-    timed_out = {e.group_rank for e in told if e.text("what") == "timeout_at" and e.group_rank is not None}
+    timed_out = {e.group_rank for e in told if e.what == "timeout_at" and e.group_rank is not None}
     everyone = timed_out | set(never) | set(skipped) | set(open_)
     behind = tuple(sorted(set(never) | set(skipped)))
     if behind:
@@ -87,14 +89,14 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [building.found(case, _STALLED, [statements.statement(case, e) for e in told], message, 0.6)]
 
 
-def _listed(told: list[LogEvent], what: str) -> tuple[int, ...]:
-    return tuple(sorted({rank for e in told if e.text("what") == what for rank in e.numbers("ranks")}))
+def _listed(told: list[DesyncReport], what: str) -> tuple[int, ...]:
+    return tuple(sorted({rank for e in told if e.what == what for rank in e.ranks}))
 
 
-def _who_is_behind(case: Case, told: list[LogEvent], behind: tuple[int, ...], everyone: set[int]) -> Finding:
+def _who_is_behind(case: Case, told: list[DesyncReport], behind: tuple[int, ...], everyone: set[int]) -> Finding:
     size = max(case.world, len(everyone), max(everyone) + 1)
     # The report has no name of its group; the lines around it tell whose numbers they are.
-    world = reported_mismatches.is_world(case, [*told, *statements.events(case, *_AROUND)], size)
+    world = reported_mismatches.is_world(case, [*told, *case.events(*_AROUND)], size)
     inside = "" if world else " (numbers within the group)"
     signs = [statements.statement(case, event) for event in told]
     ahead = tuple(rank for rank in range(size) if rank not in behind)

@@ -24,6 +24,7 @@ The order may change on all ranks alike, which costs time and no more; then the 
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated, Subject
+from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -50,7 +51,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return building.SILENT
     # At step 0 it changes in every run: what is gathered first is not what runs first.
     changed = [s for s in known_messages.seen(case, "deepspeed-trace-cache") if s.group("step") != "0"]
-    waits = [e for e in statements.events(case, "watchdog_timeout") if any(g in e.text("op").upper() for g in _GATHERS)]
+    waits = [e for e in case.events(WatchdogTimeout) if any(g in e.op.upper() for g in _GATHERS)]
     if not changed or not waits or case.has_dumps:
         return []
     signs = [*(s.sign for s in changed[-2:]), *(statements.statement(case, event) for event in waits)]

@@ -50,7 +50,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     told = [
         s
         for s in known_messages.seen(case, *_CHECKS)
-        if not statements.survived_at(case, s.sign.ref.source, s.sighting.line, s.sign.rank)
+        if not statements.survived_at(case, s.sign.ref.source, s.event.line, s.sign.rank)
     ]
     return [
         building.tell_of(

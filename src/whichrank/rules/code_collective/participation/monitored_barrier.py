@@ -24,7 +24,7 @@ Without `wait_all_ranks=True` only the first missing rank is listed.
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.log import LogEvent
+from whichrank.records.events.collectives import MonitoredBarrierFailed
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -59,13 +59,13 @@ _LEFT = "Rank 0 ended while the others waited for it in a monitored barrier; its
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    signs = statements.of_kind(case, "monitored_barrier_failed")
+    signs = statements.of_kind(case, MonitoredBarrierFailed)
     if not signs:
         return []
-    told = [s.event for s in signs if s.event is not None]
+    told = [s.event for s in signs if isinstance(s.event, MonitoredBarrierFailed)]
     if (gone := _rank_0_gone(case, told)) is not None:
         return [building.found(case, _GONE, [*signs, gone], _LEFT, 0.5, (0,))]
-    listed = sorted({rank for e in told if e.text("what") == "missing" for rank in e.numbers("ranks")})
+    listed = sorted({rank for e in told if e.what == "missing" for rank in e.ranks})
     missing = tuple(listed) if listed else (0,)
     members = {e.group_rank for e in told if e.group_rank is not None} | set(missing)
     ranks = missing if reported_mismatches.is_world(case, told, len(members)) else ()
@@ -76,9 +76,9 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [building.found(case, _CLAIM, signs, message, 0.75 if listed else 0.65, ranks)]
 
 
-def _rank_0_gone(case: Case, told: list[LogEvent]) -> Statement | None:
+def _rank_0_gone(case: Case, told: list[MonitoredBarrierFailed]) -> Statement | None:
     """The end of rank 0, where the others only say that they lost it."""
-    if any(event.text("what") == "missing" for event in told) or exceptions.own_exceptions(case):
+    if any(event.what == "missing" for event in told) or exceptions.own_exceptions(case):
         return None
     ended = [d.sign for d in deaths.deaths(case) if not d.by_launcher and d.signal != deaths.TERMINATE]
     return next((s for s in ended if s.rank == 0 or (s.rank is None and s.local_rank == 0)), None)

@@ -30,7 +30,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.log import LogEvent
+from whichrank.records.events.collectives import StallReport
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -65,26 +65,26 @@ _CROSSED = replace(
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    signs = statements.of_kind(case, "stall_report")
-    if not signs or signs[-1].event is None:
+    signs = statements.of_kind(case, StallReport)
+    report = signs[-1].event if signs else None
+    if not isinstance(report, StallReport):
         return []
-    report = signs[-1].event
     missing, waiting = _sides(case, report)
     if missing and (len(missing) == 1 or len(missing) < waiting):
         message = f"{wording.ranks_text(missing).capitalize()} did not bring a tensor with which the others wait."
         return [building.found(case, _CLAIM, signs[::-1], message, 0.72, missing)]
-    if report.numbers("some"):
-        message = f"{wording.ranks_text(report.numbers('some')).capitalize()} wait for one another with other tensors."
+    if report.some:
+        message = f"{wording.ranks_text(report.some).capitalize()} wait for one another with other tensors."
         return [building.found(case, _CROSSED, signs[::-1], message, 0.5)]
     few = f"; {wording.ranks_text(missing)} did not" if missing else ""
     message = f"Some ranks wait with a tensor that others did not bring{few}."
     return [building.found(case, _CROSSED, signs[::-1], message, 0.5)]
 
 
-def _sides(case: Case, report: LogEvent) -> tuple[tuple[int, ...], int]:
+def _sides(case: Case, report: StallReport) -> tuple[tuple[int, ...], int]:
     """Who lacks every tensor, and how many are known to wait."""
-    missing, ready = report.numbers("missing"), report.numbers("ready")
-    size = max((case.world, *(rank + 1 for rank in (*missing, *report.numbers("some"), *ready))))
+    missing, ready = report.missing, report.ready
+    size = max((case.world, *(rank + 1 for rank in (*missing, *report.some, *ready))))
     if ready:
         missing = tuple(rank for rank in range(size) if rank not in set(ready))
     return missing, size - len(missing)

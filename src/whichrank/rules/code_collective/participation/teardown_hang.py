@@ -30,6 +30,9 @@ from dataclasses import replace
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
+from whichrank.records.events.communication import PeerClosed
+from whichrank.records.events.launchers import ProcessExit, ProcessLeft
+from whichrank.records.events.startup import GroupTeardown
 from whichrank.records.stack import ProcessStack
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
@@ -44,7 +47,7 @@ CAUSE = "teardown-hang"
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     signs = _signs(case)
-    if not (case.stacks or case.unplaced or case.nccl or case.events):
+    if not (case.stacks or case.unplaced or case.nccl or case.log_events):
         return NotEvaluated("stacks or logs of the ranks")
     suspects, victims = suspects_by_record(case)
     leaving = {rank: signs[rank] for rank in suspects if rank in signs}
@@ -52,7 +55,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return [_finding(case, leaving, victims, 0.8)]
     left = _left(case)
     if left:
-        lost = tuple(sorted({e.rank for e in case.of_kind("peer_closed") if e.rank is not None} - set(left)))
+        lost = tuple(sorted({e.rank for e in case.events(PeerClosed) if e.rank is not None} - set(left)))
         lost = lost or tuple(rank for rank in range(case.world) if rank not in left)
         return [replace(_finding(case, left, lost, 0.8), category="crash")]
     in_stack = {rank: signs[rank] for rank, a in case.activities.items() if a.doing == "leaving" and rank in signs}
@@ -68,13 +71,13 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _left(case: Case) -> dict[int, Ref]:
     """Ranks that ended well while all others, and nobody died otherwise, lost a peer in a collective."""
-    left = {event.rank: event.ref for event in case.of_kind("process_left") if event.rank is not None}
+    left = {event.rank: event.ref for event in case.events(ProcessLeft) if event.rank is not None}
     if deaths.left_to_crash(case):
         return left
     lost = lost_a_peer(case) - set(left)
-    ends = [e for e in case.of_kind("process_exit") if e.number("signal") != deaths.TERMINATE]
+    ends = [e for e in case.events(ProcessExit) if e.signal != deaths.TERMINATE]
     # Who had lost a peer may crash on the way out; nobody is killed for that.
-    died = [e for e in ends if e.number("signal") == deaths.KILL or e.rank not in lost]
+    died = [e for e in ends if e.signal == deaths.KILL or e.rank not in lost]
     return left if lost and not died else {}
 
 
@@ -87,8 +90,8 @@ def _signs(case: Case) -> dict[int, Ref]:
         if rank is not None and end is not None:
             words = f"comm {end.comm} rank {end.rank} nranks {end.nranks} - Destroy {end.phase.upper()}"
             found[rank] = Ref(process.source, f"line {end.line}", words, rank, process.host, None)
-    for event in case.of_kind("group_teardown"):
-        if event.rank is not None and event.text("what") == "destroying":
+    for event in case.events(GroupTeardown):
+        if event.rank is not None and event.what == "destroying":
             found.setdefault(event.rank, event.ref)
     for rank, activity in case.activities.items():
         if activity.doing == "leaving":

@@ -25,6 +25,7 @@ Names of the parameters are printed with `TORCH_DISTRIBUTED_DEBUG=INFO` or DETAI
 from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
+from whichrank.records.events.processes import DdpError
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -51,7 +52,7 @@ _WORDS = ("Expected to have finished reduction in the prior iteration", "were no
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
-    told = [s for s in statements.of_kind(case, "ddp_error") if s.event and s.event.text("what").startswith("unused")]
+    told = statements.of_kind(case, DdpError, where=lambda e: e.what.startswith("unused"))
     told += [s for s in statements.said(case, *_WORDS) if s.event]
     told += statements.beside(told, statements.known(case, CAUSE))
     if not told:
@@ -64,8 +65,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _names(told: list[Statement]) -> str:
     for sign in told:
-        names = sign.event.data.get("names") if sign.event else None
-        if isinstance(names, list) and names:
+        names = sign.event.names if isinstance(sign.event, DdpError) else ()
+        if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             return f" ({', '.join(map(str, names[:3]))}{more})"
     return ""

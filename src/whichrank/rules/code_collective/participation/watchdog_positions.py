@@ -27,7 +27,9 @@ The rank that prints a timeout first is a victim. The counters lag behind by one
 from __future__ import annotations
 
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
-from whichrank.records.log import LogEvent
+from whichrank.records.events.base import Event
+from whichrank.records.events.communication import GlooTimeout
+from whichrank.records.events.watchdog import WatchdogTimeout
 from whichrank.rules import wording
 from whichrank.rules.busy_ranks import at_a_barrier_of_the_start
 from whichrank.timeline.case import Case
@@ -56,9 +58,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return [_nobody(case, standing)]
 
 
-def _finding(
-    standing: Standings, odd: dict[int, LogEvent], rest: dict[int, LogEvent], did: str, others: str
-) -> Finding:
+def _finding(standing: Standings, odd: dict[int, Event], rest: dict[int, Event], did: str, others: str) -> Finding:
     culprits, victims = tuple(sorted(odd)), tuple(sorted(rest))
     ahead = did != "never enqueued"
     shown = [*list(odd.values())[:3], *list(rest.values())[:2]]
@@ -101,7 +101,7 @@ def _nobody(case: Case, standing: Standings) -> Finding:
     """Timeouts that single nobody out: everybody waits in the same work, or too few logs are at hand."""
     waiting = tuple(sorted(standing.waiting))
     everybody = len(waiting) == case.world > 1
-    heard = {event.rank for event in case.events}
+    heard = {event.rank for event in case.log_events}
     missing = tuple(rank for rank in range(case.world) if rank not in heard)
     rest = f", {wording.ranks_text(standing.ahead)} in a later one" if standing.ahead else ""
     rest += f"; of {wording.ranks_text(missing)} the logs at hand say nothing" if missing else ""
@@ -139,10 +139,10 @@ def _nobody(case: Case, standing: Standings) -> Finding:
 
 def _unnamed(case: Case) -> list[Finding]:
     """Timeouts of which nothing says whose they are."""
-    told = case.of_kind("watchdog_timeout", "gloo_timeout")
+    told = case.events(WatchdogTimeout, GlooTimeout)
     if not told:
         return []
-    what = f" in {op}" if (op := told[0].text("op")) else ""
+    what = f" in {op}" if isinstance(told[0], WatchdogTimeout) and (op := told[0].op) else ""
     return [
         Finding(
             code=CODE,
@@ -170,9 +170,9 @@ def _unnamed(case: Case) -> list[Finding]:
 
 def _by_silence(case: Case) -> list[Finding] | NotEvaluated:
     silent, shown, waiting = silent_in_timeouts(case)
-    if not silent and case.of_kind("watchdog_timeout", "gloo_timeout"):
+    if not silent and case.events(WatchdogTimeout, GlooTimeout):
         return _unnamed(case)
-    if not case.of_kind("gloo_timeout"):
+    if not case.events(GlooTimeout):
         return NotEvaluated("timeouts that torch printed")
     if not silent:
         return []

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.records.events.collectives import InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import point_to_point
@@ -34,7 +35,7 @@ CAUSE = "p2p-deadlock"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not case.of_kind("in_operation"):
+    if not case.events(InOperation):
         return NotEvaluated("per-rank send/recv peers (whichrank run)")
     circles = point_to_point.circles(case)
     return [_finding(case, circle) for circle in circles if circle.past is None and not circle.lost]

@@ -29,6 +29,7 @@ from dataclasses import replace
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Finding, NotEvaluated, Subject
+from whichrank.records.events.collectives import InOperation
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import point_to_point
@@ -40,7 +41,7 @@ CAUSE = "p2p-unmatched"
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
-    if not case.of_kind("in_operation"):
+    if not case.events(InOperation):
         return NotEvaluated("per-rank send/recv peers (whichrank run)")
     circles = point_to_point.circles(case)
     found = [_finding(case, circle, circle.past) for circle in circles if circle.past is not None]
@@ -52,7 +53,7 @@ def _left(case: Case, trouble: Trouble) -> Finding:
     sits = point_to_point.sitting(case)
     (rank,) = trouble.ranks
     waiting = tuple(sorted(sits))
-    first = next(other for other in waiting if sits[other].number("whom") == rank)
+    first = next(other for other in waiting if sits[other].peer == rank)
     message = (
         f"{wording.who(case, first).capitalize()} waits in {point_to_point.told(sits[first])}, but "
         f"{wording.who(case, rank)} has gone on to {case.activities[rank].collective}: a message was left out."

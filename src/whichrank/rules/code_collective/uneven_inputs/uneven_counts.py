@@ -31,7 +31,7 @@ from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
 from whichrank.timeline.collectives import reported_mismatches
 from whichrank.timeline.job_state import known_messages, statements
-from whichrank.timeline.job_state.known_messages import KnownMessage
+from whichrank.timeline.job_state.known_messages import Seen
 
 CODE = "COLL136"
 CAUSE = "uneven-inputs"
@@ -51,7 +51,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return building.SILENT
     if not case.stands_still:
         return []
-    told: dict[str, dict[int, KnownMessage]] = {}
+    told: dict[str, dict[int, Seen]] = {}
     for s in known_messages.seen(case, "says-input-count"):
         if s.sign.rank is not None:
             told.setdefault(s.group("unit").lower() or s.group("named").lower(), {}).setdefault(s.sign.rank, s)
@@ -62,7 +62,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     return []
 
 
-def _count(s: KnownMessage) -> int:
+def _count(s: Seen) -> int:
     return int(s.group("count") or s.group("value"))
 
 
@@ -80,7 +80,7 @@ def _parted(case: Case) -> list[set[int]]:
     return [set(case.first_to_fail), *(set(found.ranks) for found in reported_mismatches.mismatches(case))]
 
 
-def _finding(case: Case, said: dict[int, KnownMessage], fewer: tuple[int, ...]) -> Finding:
+def _finding(case: Case, said: dict[int, Seen], fewer: tuple[int, ...]) -> Finding:
     usual = next(s for rank, s in sorted(said.items()) if rank not in fewer)
     signs = [*(said[rank].sign for rank in fewer), usual.sign]
     sure = 0.85 if set(fewer) in _parted(case) else 0.72

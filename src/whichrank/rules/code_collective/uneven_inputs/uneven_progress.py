@@ -25,7 +25,10 @@ import numpy as np
 from whichrank.facts.fixes import fix
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.log import EventKind
+from whichrank.records.events.base import Event
+from whichrank.records.events.collectives import MonitoredBarrierFailed
+from whichrank.records.events.communication import GlooTimeout, PeerClosed
+from whichrank.records.events.watchdog import DumpSignal, WatchdogTimeout
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -42,8 +45,8 @@ _CLAIM = Claim(
     fix=fix(CAUSE),
 )
 _SIMILAR = 0.8
-_WAITS: tuple[EventKind, ...] = (
-    "watchdog_timeout", "gloo_timeout", "peer_closed", "monitored_barrier_failed", "dump_signal",
+_WAITS: tuple[type[Event], ...] = (
+    WatchdogTimeout, GlooTimeout, PeerClosed, MonitoredBarrierFailed, DumpSignal,
 )  # fmt: skip
 
 
@@ -53,7 +56,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     joined = statements.said(case, "rank that exhausted inputs", "exhausted all inputs")
     last = _last_lines(case)
     left, others = _parted(last)
-    uneven = bool(left) and bool(statements.events(case, *_WAITS))
+    uneven = bool(left) and bool(case.events(*_WAITS))
     if not joined and not uneven:
         return []
     ranks = left if uneven else ()

@@ -1,0 +1,39 @@
+"""How the run stands, and what it was started with."""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from whichrank.records.events.base import Event, OfGroup
+
+
+class RunFinished(Event, kw_only=True):
+    """The end of a file says that the run ended well."""
+
+    how: str = ""
+    """words or exit."""
+
+
+class AtWork(Event, kw_only=True):
+    """The file ends with the regular lines of a job at work; `line` is the first of the last eight."""
+
+
+class LossNonfinite(Event, kw_only=True):
+    """The first NaN or infinity of a rank."""
+
+    what: str = ""
+    """loss or grad_norm."""
+    value: str = ""
+    step: int | None = None
+
+
+class Environment(Event, kw_only=True):
+    """What a rank was started with."""
+
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+class TorchEnv(OfGroup, kw_only=True):
+    """The variables as torch read them."""
+
+    variables: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,78 @@
+"""A rank that is late says why itself, or never says what all others said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whichrank.flows.diagnose.pipeline import diagnose
+from whichrank.model.verdict import Verdict
+
+WORLD = 8
+
+
+def timeouts(late: int, stamp: str = "E1121 14:26:09.542377", prefix: str = "") -> list[str]:
+    """What torch prints on all ranks but one."""
+    return [
+        f"{prefix}[rank{rank}]:[{stamp} ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=40, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=300000) ran for 300060 "
+        "milliseconds before timing out."
+        for rank in range(WORLD)
+        if rank != late
+    ]
+
+
+def judged(folder: Path, *lines: str) -> Verdict:
+    (folder / "train.log").write_text("\n".join(lines) + "\n")
+    return diagnose([folder], jobs=1).verdict
+
+
+def steps(until: int, first: int = 1) -> list[str]:
+    return [f"[rank{rank}]: step {step} loss 2.{step}" for step in range(first, until) for rank in range(WORLD)]
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("V1121 14:20:20.2 51 torch/_dynamo/guards.py:30] Recompiling function f in m.py:2", "rank-stuck-in-compile"),
+        ("loader: shard 00031.tar: read timed out, retry 1 of 20 (backoff 40 s)", "rank-stuck-in-data-loading"),
+        ("loss is not finite in sample 8812, batch skipped", "conditional-collective"),
+        ("waiting for the file lock /cache/tokens.lock", "stale-lock-or-store"),
+        ("saving optimizer checkpoint shard 3 to /mnt/slow", "rank-stuck-in-checkpoint"),
+    ],
+)  # fmt: skip
+def test_the_line_that_only_the_late_rank_printed(tmp_path, line, cause):
+    verdict = judged(tmp_path, *steps(4), f"[rank5]: {line}", *timeouts(late=5))
+    assert (verdict.cause, verdict.culprits.ranks, verdict.category) == (cause, (5,), "hang")
+
+
+def test_a_line_that_all_ranks_print_tells_nothing(tmp_path):
+    everybody = [f"[rank{rank}]: saving checkpoint shard {rank}" for rank in range(WORLD)]
+    verdict = judged(tmp_path, *steps(4), *everybody, *steps(7, first=4), *timeouts(late=5))
+    assert verdict.cause != "rank-stuck-in-checkpoint"
+
+
+def test_what_comes_after_the_timeouts_is_a_consequence(tmp_path):
+    verdict = judged(tmp_path, *steps(4), *timeouts(late=5), "[rank5]: writing a last checkpoint before the end")
+    assert verdict.cause != "rank-stuck-in-checkpoint"
+
+
+def test_a_rank_that_never_said_what_all_others_did_is_the_late_one(tmp_path):
+    done = [f"[rank{rank}]: __{rank}_0.distcp uploaded in 3{rank}.5 s" for rank in range(WORLD) if rank != 6]
+    some = [line for line in timeouts(late=6) if "[rank2]" not in line]  # of rank 2 the end of the log is missing
+    verdict = judged(tmp_path, *steps(4), *done, *some)
+    assert (verdict.cause, verdict.culprits.ranks) == ("rank-stuck-in-checkpoint", (6,))
+
+
+def test_the_kernel_of_the_late_ranks_node_behind_a_task_label(tmp_path):
+    nodes = [f"{rank // 4}: [rank{rank}] INFO segment 8 opened" for rank in range(WORLD)]
+    kernel = "1: Nov 21 14:20:31 h2-114 kernel: nfs: server scratch-02 not responding, still trying"
+    late = [f"{rank // 4}: {line}" for rank, line in zip((0, 1, 2, 3, 4, 6, 7), timeouts(late=5), strict=True)]
+    verdict = judged(tmp_path, *nodes, kernel, *late)
+    assert (verdict.cause, verdict.culprits.ranks) == ("storage-stall", (5,))
+
+
+def test_a_late_rank_that_says_nothing_of_its_own_stays_unexplained(tmp_path):
+    verdict = judged(tmp_path, *steps(4), *timeouts(late=5))
+    assert verdict.cause in ("collective-desync", "collective-stalled")
