@@ -13,7 +13,7 @@ from whichrank.evidence.bundle import Bundle, now
 from whichrank.model.files import private_folder
 from whichrank.model.findings import Subject
 from whichrank.model.verdict import Diagnosis, Verdict
-from whichrank.run.monitoring.listeners import Audience
+from whichrank.run.monitoring.observers import Audience
 from whichrank.run.resume.scheduler import Scheduler
 from whichrank.run.watch.alarm import Alarm
 from whichrank.run.watch.capture import NO_PLACES, capture, gather, gather_end, keep_history
