@@ -2,14 +2,14 @@
 
 ## What it finds
 A scheduler that reports a failed node, an elastic agent whose heartbeat the others miss, or a node of which the
-watchers of the other nodes hear nothing any more while ranks wait.
+watchers of the other nodes no longer hear from it while ranks wait.
 
 ## Why it happens
 A crash of the kernel, power, a lost network, a machine taken away.
 
 ## How it decides
-The scheduler's `NODE FAILURE`, the rendezvous that removes a node for want of a heartbeat, or the record of
-`whichrank run`: the connection to the node's watcher stayed open and nothing came any more. A watcher that has merely
+The scheduler's `NODE FAILURE`, the rendezvous that removes a node without a heartbeat, or the record of
+`whichrank run`: the connection to the node's watcher stayed open and nothing more came. A watcher that has only
 ended closes its connection and is not counted. `whichrank collect` adds nodes that it could not reach, where exactly
 their ranks are missing. Connections of ranks that send without an answer make it surer. Ranks
 on that host are named where it is known which they are.

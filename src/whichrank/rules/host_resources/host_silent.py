@@ -1,4 +1,4 @@
-"""A host no longer answers: all connections to it stand still, and nothing was heard of it.
+"""A host no longer answers: all connections to it are stalled, and nothing was heard from it.
 
 ## What it finds
 Connections of ranks that lead to one host and on which data is retransmitted without an answer, where that host
@@ -8,7 +8,7 @@ itself left no evidence.
 The host crashed, lost power or its network, or was taken away; or the path to it is blocked.
 
 ## How it decides
-By TCP's counters of the hosts that could be looked at. A process that merely died would have closed its connections:
+By TCP's counters of the hosts that could be looked at. A process that only died would have closed its connections:
 its kernel does that.
 
 ## Example

@@ -1,7 +1,7 @@
 """A NaN or infinity arose on one rank and spread.
 
 ## What it finds
-Losses that are not finite any more, and whose turned first.
+Losses that are no longer finite, and on which rank it began.
 
 ## Why it happens
 A bad sample or a division by zero on one rank, an overflow in reduced precision, a faulty GPU; the next reduction
