@@ -129,7 +129,7 @@ class Said(NamedTuple):
 def on_partings(
     case: Any, rule: tuple[str, str], concerns: Callable[[Parting], bool], say: Callable[[Parting], Said]
 ) -> list[Finding] | NotEvaluated:
-    """A finding forevery parting that concerns a rule, given by its code and cause."""
+    """A finding for every parting that concerns a rule, given by its code and cause."""
     if not is_program(case):
         return NO_PROGRAM
     code, cause = rule
@@ -150,7 +150,7 @@ def local_decision(parting: Parting) -> bool:
 def on_disagreements(
     case: Any, rule: tuple[str, str], about: str, confidence: float, fix: str
 ) -> list[Finding] | NotEvaluated:
-    """A finding forevery operation that ranks call with different arguments of one kind."""
+    """A finding for every operation that ranks call with different arguments of one kind."""
     if not is_program(case):
         return NO_PROGRAM
     found = []
@@ -165,7 +165,7 @@ def on_disagreements(
 def on_habits(
     case: Any, rule: tuple[str, str], what: str, severity: Severity, fix: str
 ) -> list[Finding] | NotEvaluated:
-    """A finding forevery habit of one kind."""
+    """A finding for every habit of one kind."""
     if not is_program(case):
         return NO_PROGRAM
     return [habit(*rule, severity, found, (fix,)) for found in case.habits if found.what == what]

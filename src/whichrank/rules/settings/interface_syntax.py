@@ -61,7 +61,7 @@ def _signs(name: str, value: str, tokens: list[str]) -> Iterator[tuple[str, str]
         yield "^ counts only in front of the whole list", "Put ^ first, and only names to exclude after it."
     if value.startswith("=") and any(token.startswith("=") for token in tokens[1:]):
         plain = value.replace("=", "")
-        yield "= counts only in front of the whole list, where it holds forevery name", f"Write {name}=={plain}."
+        yield "= counts only in front of the whole list, where it holds for every name", f"Write {name}=={plain}."
     if name == "NCCL_IB_HCA" and value.startswith("^") and any(re.fullmatch(r"mlx\d?_?", token) for token in tokens):
         message = "names are prefixes, so this excludes every RDMA device that is called mlx5_…"
         yield message, "Name the devices to exclude in full: ^mlx5_0."

@@ -13,7 +13,7 @@ Example: `init_process_group("nccl")` on line 10, `os.environ["NCCL_DEBUG"] = "I
 
 Fix: set it before, best where the job is launched.
 
-Variables that NCCL reads again forevery communicator (NCCL_ALGO, NCCL_COLLNET_ENABLE…) are only mentioned.
+Variables that NCCL reads again for every communicator (NCCL_ALGO, NCCL_COLLNET_ENABLE…) are only mentioned.
 
 Limits: NCCL makes its communicators at the first collective unless a device id is given, so a setting between
 the two may still be read, by luck. Calls into other files are not followed.

@@ -11,7 +11,7 @@ what the process starts later inherits that; a launcher or a container gives eve
 By the lists of these tools: the same single CPU for at least three processes.
 
 ## Example
-`pid 1993574's current affinity list: 0`, forevery worker.
+`pid 1993574's current affinity list: 0`, for every worker.
 
 ## Fix
 Unset the variable (or bind each rank to CPUs of its own: `numactl`, `--cpu-bind`, `OMP_PLACES`), and look again with

@@ -2,7 +2,7 @@
 
 What it finds: a barrier or another collective that runs when an exception was raised.
 
-Why it happens: clean-up code waits foreverybody (`finally: dist.barrier()`), but only the rank that failed
+Why it happens: clean-up code waits for everybody (`finally: dist.barrier()`), but only the rank that failed
 is there; the others are still training. The error turns into a hang, and its message is lost until the
 timeout.
 
