@@ -89,8 +89,8 @@ def run(given: argparse.Namespace, rank: int, guard, folder: Path) -> None:
     if rank == 0:
         print(json.dumps({**told(seconds), "parameters": sum(p.numel() for p in model.parameters()),
                           "memory_mb": round(memory / 1e6, 2),
-                          "imported_mb": round(guard.imported / 1e6, 2), "plan": guard.plan._asdict(),
-                          "problems": guard.problems,
+                          "imported_mb": round(guard.imported / 1e6, 2),
+                          "plan": guard.plan._asdict(), "problems": guard.problems,
                           "parts": next(iter(guard.watched.values())).layout.parts}), flush=True)  # fmt: skip
     dist.barrier()
     for path in folder.glob(f"rank{rank}*"):

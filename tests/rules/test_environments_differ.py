@@ -3,6 +3,7 @@
 import pytest
 
 from tests.rules import crash_texts as texts
+from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.findings import NotEvaluated
 from whichrank.rules.config import environments_differ as rule
 
@@ -57,3 +58,31 @@ def test_what_nccl_says_of_its_variables_is_compared(tmp_path):
     (found,) = judged(tmp_path, **{"nccl.log": log})
     assert (found.cause, found.subject.ranks) == ("wrong-environment", (1,))
     assert found.evidence[0].quote == "NCCL_IB_DISABLE=1"
+
+
+def hosts_log(*lines: str) -> str:
+    late = "\n".join(
+        f"[n{rank // 2:02}] [rank{rank}]:[E1002 11:16:27.18 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught "
+        "collective operation timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, "
+        "Timeout(ms)=600000) ran for 600021 milliseconds before timing out."
+        for rank in range(8)
+    )
+    return "\n".join((*lines, late, ""))
+
+
+def test_settings_that_the_launchers_of_hosts_print(tmp_path):
+    told = [f"[n{n:02}] entrypoint: NCCL_ALGO=Ring NCCL_PROTO={'LL' if n == 2 else 'Simple'}" for n in range(4)]
+    (tmp_path / "pods.log").write_text(hosts_log(*told))
+    verdict = diagnose([tmp_path], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.ranks) == ("wrong-environment", (4, 5))
+    assert "NCCL_PROTO" in verdict.summary
+
+
+def test_another_nccl_is_installed_on_one_host(tmp_path):
+    told = [f"[n{n:02}] pip: nvidia-nccl-cu12=={'2.25.1' if n == 1 else '2.27.5'} installed" for n in range(4)]
+    (tmp_path / "pods.log").write_text(hosts_log(*told) + "[n00] [rank0]: RuntimeError: NCCL error: internal error\n")
+    verdict = diagnose([tmp_path], jobs=1).verdict
+    assert (verdict.cause, verdict.culprits.hosts or verdict.culprits.ranks) in (
+        ("nccl-version-mismatch", ("n01",)),
+        ("nccl-version-mismatch", (2, 3)),
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.events.communication import GlooTimeout, NcclError, PeerClosed
 from whichrank.records.events.processes import CudaError
@@ -118,7 +120,21 @@ def _last(case: Case, waiting: list[Statement]) -> list[Seen]:
     for s in known_messages.seen(case, *known_messages.activities()):
         if s.event.line <= stops.get(s.sign.ref.source, s.event.line):
             last[s.sign.ref.source] = s
-    return list(last.values())
+    return [s for s in last.values() if not _went_on(case, s)]
+
+
+def _went_on(case: Case, seen: Seen) -> bool:
+    """Whether steps beyond the one before it were made after that: then it was over."""
+    for progress in case.progress:
+        if progress.source == seen.sign.ref.source:
+            before = np.flatnonzero(progress.line < seen.event.line)
+            if not len(before):
+                continue
+            alike = (progress.line > seen.event.line) & (progress.total == progress.total[before[-1]])
+            after = progress.step[alike & (progress.loss_state == progress.loss_state[before[-1]])]
+            if len(np.unique(after[after > progress.step[before].max()])) > 1:
+                return True
+    return False
 
 
 def at_a_barrier_of_the_start(case: Case) -> bool:

@@ -121,9 +121,10 @@ def _hear(item: Item, heard: _Heard) -> None:
     if not is_text(data[:4096]):
         return
     clock, hint, too_late = clock_of(item), hint_of_path(item.label), False
+    said: list[tuple[str, int, str, Speaker]] = []
     for number, line in enumerate(data.split(b"\n"), first):
-        if len(heard.lines) >= _MOST_LINES:
-            return
+        if len(heard.lines) + len(said) >= _MOST_LINES:
+            break
         voice = listen(line, clock)
         rank = voice.rank if voice.rank is not None else hint.rank
         places = _places(voice.host, voice.task)
@@ -132,9 +133,12 @@ def _hear(item: Item, heard: _Heard) -> None:
         too_late = too_late or any(map(line.__contains__, _TOO_LATE))
         speaker: Speaker | None = ("rank", rank) if rank is not None else next(iter(places), None)
         if speaker is not None and not too_late:
-            text = voice.text[:_LONGEST]
-            heard.lines.append((item.label, number, text, speaker))
-            heard.speakers.setdefault(_shape(text), set()).add(speaker)
+            said.append((item.label, number, voice.text[:_LONGEST], speaker))
+    if not any(kind == "rank" for _, _, _, (kind, _) in said):
+        return  # a log of hosts alone: its own rules know which of its lines are of this run
+    heard.lines += said
+    for _, _, text, speaker in said:
+        heard.speakers.setdefault(_shape(text), set()).add(speaker)
 
 
 def _places(host: str | None, task: int | None) -> list[Speaker]:
@@ -152,8 +156,11 @@ def _told(text: str, speaker: Speaker, heard: _Heard) -> str | None:
     """The cause that an own line speaks of."""
     if heard.speakers[_shape(text)] != {speaker} or _NOT_SAID.match(text):
         return None
-    known = [s for s, _ in recognise(text) if s.role in ("root", "activity") and s.cause in causes()]
-    return known[0].cause if known else activity_in(text)
+    known = [s for s, _ in recognise(text)]
+    if any(s.role in ("root", "harmless") for s in known):
+        return None  # its own rule has judged it
+    doing = next((s.cause for s in known if s.role == "activity" and s.cause in causes()), None)
+    return doing or activity_in(text)
 
 
 def _shape(text: str) -> str:

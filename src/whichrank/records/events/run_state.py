@@ -27,8 +27,12 @@ class LossNonfinite(Event, kw_only=True):
     step: int | None = None
 
 
+NCCL_PACKAGE = "nvidia-nccl"
+"""The version of that package, among the variables of an environment."""
+
+
 class Environment(Event, kw_only=True):
-    """What a rank was started with."""
+    """What a rank, or the ranks of a host, were started with."""
 
     variables: dict[str, str] = field(default_factory=dict)
 

@@ -41,9 +41,9 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class _Environment:
-    """What one rank was started with, as far as it is told."""
+    """What one rank, or the ranks of one host, were started with, as far as it is told."""
 
-    rank: int
+    ranks: tuple[int, ...]
     host: str | None
     values: dict[str, str]
     source: str
@@ -53,6 +53,7 @@ class _Environment:
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     told = _captured(case)
     told = told if len(told) > 1 else _printed_by_nccl(case)
+    told = told if len(told) > 1 else _printed_by_hosts(case)
     if len(told) < 2:
         return NotEvaluated("the environments of two ranks or more")
     names = sorted({name for each in told for name in each.values if _must_match(name)})
@@ -61,7 +62,19 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
 
 def _captured(case: Case) -> list[_Environment]:
     events = {event.rank: event for event in case.events(Environment) if event.rank is not None}
-    return [_Environment(rank, e.host, e.variables, e.ref.source, "variable") for rank, e in events.items()]
+    return [
+        _Environment((rank,), e.host, e.variables, e.ref.source, e.ref.locator if e.line else "variable")
+        for rank, e in events.items()
+    ]
+
+
+def _printed_by_hosts(case: Case) -> list[_Environment]:
+    """What the launchers of hosts print of their settings."""
+    return [
+        _Environment(case.people.ranks_on(e.host), e.host, e.variables, e.ref.source, e.ref.locator)
+        for e in case.events(Environment)
+        if e.rank is None and e.host is not None
+    ]
 
 
 def _printed_by_nccl(case: Case) -> list[_Environment]:
@@ -70,7 +83,7 @@ def _printed_by_nccl(case: Case) -> list[_Environment]:
     for process in case.nccl:
         rank = case.people.rank_of(process.pid, process.host)
         if rank is not None and process.inits:
-            found[rank] = _Environment(rank, process.host, process.env, process.source, f"line {process.first_line}")
+            found[rank] = _Environment((rank,), process.host, process.env, process.source, f"line {process.first_line}")
     return list(found.values())
 
 
@@ -80,23 +93,25 @@ def _must_match(name: str) -> bool:
 
 
 def _compare(case: Case, name: str, told: list[_Environment]) -> Finding | None:
-    values = {each.rank: each.values.get(name) for each in told}
-    counts = Counter(values.values())
+    counts = Counter(each.values.get(name) for each in told)
     if len(counts) < 2:
         return None
     (common, most), (_, second) = counts.most_common(2)
-    ranks = tuple(sorted(rank for rank, value in values.items() if value != common)) if most > second else ()
+    odd = [each for each in told if each.values.get(name) != common] if most > second else []
+    ranks = tuple(sorted(rank for each in odd for rank in each.ranks))
+    hosts = tuple(sorted({each.host for each in odd if each.host and not each.ranks}))
+    of_ranks = all(len(each.ranks) == 1 for each in told)
     shown = ", ".join(f"{_quoted(value)} on {count}" for value, count in counts.most_common(4))
     failed = kernel_events.failed(case) or case.stands_still
-    quoted = sorted(told, key=lambda each: (each.rank not in ranks, each.rank))[:_SHOWN]
+    quoted = sorted(told, key=lambda each: (each not in odd, each.ranks, each.host or ""))[:_SHOWN]
     return Finding(
         code=CODE,
         cause=CAUSE,
         category=("hang" if case.stands_still else "crash") if failed else "config",
         severity="error" if failed else "warning",
         confidence=0.8 if failed else 0.5,
-        subject=Subject(ranks=ranks),
-        message=f"{name} must be the same on every rank and is not: {shown} ranks.",
+        subject=Subject(ranks=ranks, hosts=hosts),
+        message=f"{name} must be the same on every rank and is not: {shown} {'ranks' if of_ranks else 'hosts'}.",
         evidence=tuple(_ref(name, each) for each in quoted),
         fix=(f"Set {name} from one place for all ranks, or nowhere.",),
         victims=tuple(rank for rank in range(case.world) if rank not in ranks) if ranks else (),
@@ -107,7 +122,7 @@ def _ref(name: str, told: _Environment) -> Ref:
     value = told.values.get(name)
     quote = f"{name}={value}" if value is not None else f"{name} is not set"
     locator = f"variable {name}" if told.locator == "variable" else told.locator
-    return Ref(told.source, locator, quote[:300], told.rank, told.host)
+    return Ref(told.source, locator, quote[:300], told.ranks[0] if len(told.ranks) == 1 else None, told.host)
 
 
 def _quoted(value: str | None) -> str:

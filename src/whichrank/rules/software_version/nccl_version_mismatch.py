@@ -27,10 +27,11 @@ from dataclasses import replace
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
+from whichrank.records.events.run_state import NCCL_PACKAGE, Environment
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import statements
+from whichrank.timeline.job_state import kernel_events, statements
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "SOFT101"
@@ -63,7 +64,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     }
     counts = Counter(version for version, _ in versions.values()).most_common()
     if not told and len(counts) < 2:
-        return []
+        return _installed(case)
     odd = [p for version, p in versions.values() if version != counts[0][0]] if len(counts) > 1 else []
     clear = len(counts) > 1 and counts[0][1] > sum(count for _, count in counts[1:])
     hosts = tuple(sorted({p.host for p in odd if p.host})) if clear else ()
@@ -80,6 +81,24 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         case, _CLAIM, signs, f"The ranks run different NCCL versions: {detail}.", 0.9 if told else 0.7
     )
     return [replace(finding, subject=replace(finding.subject, hosts=hosts))]
+
+
+def _installed(case: Case) -> list[Finding]:
+    """By the packages that hosts say they install, where the job failed."""
+    packages = {
+        e.host: (version, e.ref)
+        for e in case.events(Environment)
+        if e.host is not None and (version := e.variables.get(NCCL_PACKAGE)) is not None
+    }
+    counts = Counter(version for version, _ in packages.values()).most_common()
+    if len(counts) < 2 or not kernel_events.failed(case):
+        return []
+    odd = {h: pair for h, pair in packages.items() if pair[0] != counts[0][0]} if counts[0][1] > counts[1][1] else {}
+    signs = [Statement(ref.quote, ref, host=host) for host, (_, ref) in (odd or packages).items()]
+    names = " and ".join(version for version, _ in counts[:3])
+    finding = building.found(case, _CLAIM, signs, f"The hosts install different NCCL versions: {names}.", 0.75)
+    ranks = tuple(sorted(rank for host in odd for rank in case.people.ranks_on(host)))
+    return [replace(finding, subject=replace(finding.subject, hosts=tuple(sorted(odd)), ranks=ranks))]
 
 
 def _one_of_each(signs: list[Statement]) -> list[Statement]:

@@ -1,0 +1,55 @@
+"""Settings that ranks or hosts print at their start (`NCCL_PROTO=Simple`), and the NCCL package that they install."""
+
+from __future__ import annotations
+
+import re
+
+from whichrank.evidence.text.prefixes import clock_of, hint_of_path, listen
+from whichrank.evidence.text.text_file import is_text
+from whichrank.facts.environment import catalogue
+from whichrank.model.contracts import Item, Reading
+from whichrank.model.evidence import Ref
+from whichrank.records.events.run_state import NCCL_PACKAGE, Environment
+
+NAME = "printed_settings"
+BESIDE = True
+
+_SEARCHED = 1 << 18
+"""Bytes at the beginning of a file: settings are printed at the start."""
+_MARKS = (b"NCCL_", b"GLOO_", b"TORCH_", b"nvidia-nccl")
+_SET = re.compile(r"(?<![\w$])((?:NCCL|GLOO|TORCH|UCX|FI|OMP|CUDA)_[A-Z0-9_]{2,60})=([^\s;,\"'|]{1,120})")
+_PACKAGE = re.compile(r"nvidia[-_]nccl[-_]cu\d{2}(?: ?== ?| ?-| )(\d{1,2}\.\d{1,3}(?:\.\d{1,3}){0,2})")
+_NOT_OUTPUT = (".py", ".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".json", ".env", ".md", ".toml", ".ini", ".txt.tmpl")
+_LONGEST, _MOST = 4000, 4096
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """Output that mentions such a setting; not the file that sets them."""
+    return not name.lower().endswith(_NOT_OUTPUT) and is_text(head) and any(mark in head for mark in _MARKS)
+
+
+def read(item: Item) -> Reading:
+    """What every rank or host printed, joined; nothing where only one of them did."""
+    clock, hint = clock_of(item), hint_of_path(item.label)
+    found: dict[tuple[int | None, str | None], Environment] = {}
+    for number, line in enumerate(item.head(_SEARCHED).split(b"\n"), 1):
+        if len(line) > _LONGEST or not any(map(line.__contains__, _MARKS)):
+            continue
+        voice = listen(line, clock)
+        who = (voice.rank if voice.rank is not None else hint.rank, voice.host)
+        told = _told(voice.text)
+        if who == (None, None) or not told or len(found) >= _MOST:
+            continue
+        if who not in found:
+            ref = Ref(item.label, f"line {number}", voice.text.strip()[:300], *who)
+            found[who] = Environment(ref=ref, line=number, rank=who[0], host=who[1])
+        found[who].variables.update(told)  # the last one counts
+    if len(found) < 2:
+        return Reading([], "ignored", "no settings of several ranks or hosts")
+    return Reading([*found.values()])
+
+
+def _told(text: str) -> dict[str, str]:
+    told = {name: value for name, value in _SET.findall(text) if name in catalogue()}
+    packages: list[str] = _PACKAGE.findall(text)
+    return {**told, NCCL_PACKAGE: packages[-1]} if packages else told
