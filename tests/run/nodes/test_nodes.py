@@ -435,7 +435,7 @@ def test_alone_by_default_and_it_is_said() -> None:
     ("leader", "words"),
     [
         ("10.255.255.1:29777", "a token is needed"),
-        ("0.0.0.0:29777", "every address"),
+        ("0.0.0.0:29777", "not the address of one host"),
         ("node7", "not a valid leader address"),
         (":29777", "not a valid leader address"),
         ("host:99999", "not a valid leader address"),
