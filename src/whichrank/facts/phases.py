@@ -33,8 +33,10 @@ _HELD_UP: dict[str, str] = {
         r"|stale (?:nfs )?file handle|blocked for more than \d+ seconds|(?:waiting|wait) for (?:the )?(?:mount|storage)"
     ),
     "stale-lock-or-store": (
-        r"wait(?:s|ing)? (?:for|on|to acquire) (?:\S{1,60} ){0,3}(?:file ?)?lock|lock (?:is )?held by"
+        r"wait(?:s|ing)? (?:for|on|to acquire) (?:\S{1,60} ){0,3}(?:file ?)?lock"
+        r"|lock\b(?: \S{1,60})? (?:is )?(?:held by|not acquired|busy)"
     ),
+    "rank-frozen": r"\b(?:frozen|freezing|suspended|paused|SIGSTOP|stopped by signal)\b",
     "conditional-collective": (
         r"skip(?:s|ped|ping)? (?:the |this |an? )?(?:\w{1,16} ){0,2}"
         r"(?:step|update|backward|sync\w{0,8}|iteration|reduc\w{1,4})"
@@ -73,6 +75,6 @@ def phase_in(text: str) -> str | None:
 
 def activity_in(line: str) -> str | None:
     """The cause that fits what a rank says it is in, or what happened to it; None where it says nothing of the kind."""
-    sure = ("storage-stall", "stale-lock-or-store", "conditional-collective")
+    sure = ("storage-stall", "stale-lock-or-store", "rank-frozen", "conditional-collective")
     told = next((cause for cause in sure if _ON_ITS_WAY[cause].search(line)), None) or phase_in(line)
     return told or next((cause for cause, words in _ON_ITS_WAY.items() if words.search(line)), None)

@@ -76,3 +76,14 @@ def test_the_kernel_of_the_late_ranks_node_behind_a_task_label(tmp_path):
 def test_a_late_rank_that_says_nothing_of_its_own_stays_unexplained(tmp_path):
     verdict = judged(tmp_path, *steps(4), *timeouts(late=5))
     assert verdict.cause in ("collective-desync", "collective-stalled")
+
+
+def test_the_rank_whose_value_turned_first_is_the_origin(tmp_path):
+    turned = [
+        "[rank6]: step 5 layers.3.grad amax inf",
+        "[rank0]: step 5 loss 2.5 grad_norm nan",
+        *(f"[rank{rank}]: step 6 loss nan" for rank in range(WORLD)),
+        *(f"[rank{rank}]: FloatingPointError: loss is nan for 2 steps" for rank in range(WORLD)),
+    ]
+    verdict = judged(tmp_path, *steps(5), *turned)
+    assert (verdict.cause, verdict.culprits.ranks) == ("nan-origin", (6,))

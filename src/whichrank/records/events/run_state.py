@@ -22,7 +22,7 @@ class LossNonfinite(Event, kw_only=True):
     """The first NaN or infinity of a rank."""
 
     what: str = ""
-    """loss or grad_norm."""
+    """loss, grad_norm, or another value."""
     value: str = ""
     step: int | None = None
 

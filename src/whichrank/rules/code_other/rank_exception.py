@@ -37,6 +37,7 @@ from whichrank.facts.messages import signatures
 from whichrank.model.findings import Finding, NextStep, NotEvaluated
 from whichrank.records.events.launchers import ProcessExit
 from whichrank.records.events.processes import Traceback
+from whichrank.records.events.run_state import LossNonfinite
 from whichrank.rules import building, wording
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
@@ -80,6 +81,7 @@ _CHOSE = Claim(
     ),
 )
 _NUMBERS = re.compile(r"0x[0-9a-fA-F]{1,16}|\d{1,20}")
+_NOT_FINITE = re.compile(r"(?i)(?<![\w.])(?:nan|inf|non-?finite|not finite)(?![\w.])")
 _MOST = 3
 _LAST_LINES = ("bare-exception", "argparse-error")
 
@@ -88,6 +90,10 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not statements.heard(case):
         return building.SILENT
     raised = exceptions.own_exceptions(case) or exceptions.unclaimed_cuda_errors(case)
+    if case.events(LossNonfinite):
+        raised = [sign for sign in raised if not _NOT_FINITE.search(sign.text)]  # it says what the losses had said
+        if not raised:
+            return []
     if raised:
         return [_finding(case, group, first=i == 0) for i, group in enumerate(_grouped(raised)[:_MOST])]
     return (

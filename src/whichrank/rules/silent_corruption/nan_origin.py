@@ -61,12 +61,19 @@ _CLAIM = Claim(
 )
 
 _LAST_LINES = 3
+_NEAR = 2
+"""Steps until the loss shows what one rank brought into the reduction."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.progress and not case.events(LossNonfinite):
         return NotEvaluated("progress lines with a loss")
     told = [e for e in case.events(LossNonfinite) if e.what == "loss" and not _recovered(case, e)]
+    if told and (local := _before_the_loss(case, told)) is not None and local.rank is not None:
+        signs = [statements.statement(case, e) for e in (local, *told[:2])]
+        who, what = building.who(case, (local.rank,), []), building.short(signs[0].text)
+        message = f"{who} was the first with a value that is not finite, at step {local.step}: {what}."
+        return [building.found(case, _CLAIM, signs, message, 0.8, (local.rank,))]
     if not told:
         return _norm_alone(case)
     steps = {e.rank: step for e in told if e.rank is not None and (step := e.step) is not None and step >= 0}
@@ -83,6 +90,18 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     at = f" at step {first}" if first is not None else ""
     why = "all ranks turned together" if len(steps) > 1 else "the losses of other ranks are not at hand"
     return [building.found(case, _CLAIM, signs, f"The loss is no longer finite{at}; {why}.", 0.6)]
+
+
+def _before_the_loss(case: Case, told: list[LossNonfinite]) -> LossNonfinite | None:
+    """A value that only one rank said to be not finite, before any loss turned and before others said the like."""
+    values = [e for e in case.events(LossNonfinite) if e.what == "value" and e.rank is not None]
+    values = [e for e in values if e.ref.source == told[0].ref.source]
+    if not values:
+        return None
+    first, *others = sorted(values, key=lambda e: e.line)
+    before = first.line < min(e.line for e in told) and all(first.line < e.line for e in others)
+    near = told[0].step is None or first.step is None or 0 <= told[0].step - first.step <= _NEAR
+    return first if before and near else None
 
 
 def _norm_alone(case: Case) -> list[Finding]:

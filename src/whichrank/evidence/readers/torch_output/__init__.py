@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from functools import lru_cache
 
@@ -183,6 +184,8 @@ class Listener:
             "loss": step.loss if step.loss_state > FINITE else 0.0,
             "grad_norm": progress.norm_of(voice),
         }
+        if all(abs(value) < float("inf") for value in values.values()):
+            values["value"] = math.nan
         for what, value in values.items():
             if abs(value) < float("inf") or (rank, what) in self._nonfinite:
                 continue

@@ -40,7 +40,7 @@ _WORDS = tuple(
         rf"\b(?:finished|completed|done)\b(?: with)?[^.;]{{0,30}}\b{_RUN}\b",
         r"^\W*(?:all )?(?:done|finished|completed?|success|bye|exiting normally)\b\s?(?:[.!;,:]|in \d|\(|$)",
         r"[;.,] bye\W*$|^\W*end of (?:the )?(?:training|run|job)\b",
-        r"\bexit(?:s|ed|ing)? (?:successfully|normally|cleanly)\b",
+        r"\bexit(?:s|ed|ing)? (?:successfully|normally|cleanly)\b|\.service: deactivated successfully\b",
         r"-> *(?:finished|succeeded|completed)\b",
         r"^=+ \d+ passed(?:, \d+ (?:skipped|xfailed|xpassed|warnings?|deselected))* in \d",
         r"\bmax_(?:epochs|steps|iters)\W{1,3}\d+\W{0,3} reached",

@@ -49,7 +49,10 @@ _PER_STEP = re.compile(
     r"(?:elapsed time per iteration|step[ _]time)\s{0,4}\(?(ms|s)?\)?\s{0,4}[:=]\s{0,4}([\d.]{1,16})"
 )
 _RANK = re.compile(r"rank(?<![a-z_]rank)(?<!local rank)(?<!group rank)[ :=#]{0,3}(\d{1,7})(?!\d)")
-_NONFINITE = re.compile(rb"(?:loss|norm)[\"']?\s{0,8}[:=]?\s{0,8}(?:tensor\()?[\"'(]?[-+]?(?:nan|inf)")
+_NONFINITE = re.compile(
+    rb"(?:loss|norm)[\"']?\s{0,8}[:=]?\s{0,8}(?:tensor\()?[\"'(]?[-+]?(?:nan|inf)"
+    rb"|(?:[:=] ?|\s)[-+]?(?:nan|inf)\s{0,4}(?:$|[,;|)\]}])|(?<!no )(?:non-?finite|not finite)(?!\W{0,4}0\b)"
+)
 STEMS = (b"loss", b"step", b"iter", b"it/s", b"s/it", b"epoch")
 # A value that is not a number, with what may stand before it; " inf" alone would find every INFO line.
 NONFINITE = frozenset(
@@ -62,7 +65,7 @@ NONFINITE = frozenset(
         ),
     )
     for before, value in product(befores, values)
-)
+) | {b" inf\n", b" inf ", b" inf,", b"non-finite", b"nonfinite", b"not finite"}
 _AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _MOST_SHAPES = 1 << 12
 _TOO_LONG = 1 << 16
@@ -82,7 +85,7 @@ def worth(line: bytes) -> bool:
 
 
 def nonfinite(line: bytes) -> bool:
-    """True where a loss or a norm of the gradient is not a number."""
+    """True where a loss, a norm of the gradient or any other value is not a number."""
     return _NONFINITE.search(line[:4096].lower()) is not None
 
 

@@ -1,0 +1,125 @@
+"""The lines of a job's output with who printed them, and what ranks said alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from whichrank.evidence.text.prefixes import clock_of, hint_of_path, listen
+from whichrank.evidence.text.tail import tail
+from whichrank.evidence.text.text_file import is_text
+from whichrank.model.contracts import Item
+from whichrank.timeline.identity.who import short_name
+
+_LARGEST = 4 << 20
+"""Of a longer file the end is read."""
+_LONGEST, _MOST = 400, 60_000
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
+_BEGINNING = 32
+"""Of a line, without its numbers: lines that begin alike tell of the same thing."""
+_TOO_LATE = (b"Watchdog caught collective", b"Received a dump signal", b"Timed out waiting", b"terminate called after")
+"""What ranks print when the others have waited long enough: what comes after it is a consequence."""
+MENTION = re.compile(r"(?i)(?<![\w-])rank[ _-]?(\d{1,6})(?!\d)")
+
+
+class Speaker(NamedTuple):
+    """A rank, or where only that is known a host or a task of `srun`; or nobody."""
+
+    kind: str = ""
+    name: object = None
+
+
+class Line(NamedTuple):
+    """One line without its prefix."""
+
+    source: str
+    number: int
+    text: str
+    speaker: Speaker
+
+    @property
+    def shape(self) -> str:
+        """The text without its numbers."""
+        return _NUMBERS.sub("0", self.text[:200])
+
+    @property
+    def beginning(self) -> str:
+        return self.shape[:_BEGINNING]
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        return tuple(_NUMBERS.findall(self.text[:200]))
+
+
+class SpokenLines:
+    """All lines before the first timeout of their file."""
+
+    def __init__(self, items: Iterable[Item], world: int) -> None:
+        self.lines: list[Line] = []
+        self.mentions: list[Line] = []
+        """Lines of logs in which no rank speaks, about a rank."""
+        self.places: dict[int, set[Speaker]] = {}
+        """By rank: the hosts and tasks that it printed as."""
+        for item in items:
+            self._hear(item)
+        self._tasks_as_ranks(world)
+        self.speakers: dict[str, set[Speaker]] = {}
+        """By shape."""
+        self.told: dict[str, dict[object, tuple[str, ...]]] = {}
+        """By beginning and rank: the numbers in it; none where the rank said it more than once."""
+        for line in self.lines:
+            self.speakers.setdefault(line.shape, set()).add(line.speaker)
+            if line.speaker.kind == "rank":
+                by_rank = self.told.setdefault(line.beginning, {})
+                by_rank[line.speaker.name] = () if line.speaker.name in by_rank else line.numbers
+
+    @property
+    def ranks(self) -> set[object]:
+        """Those that said anything."""
+        return {rank for by_rank in self.told.values() for rank in by_rank}
+
+    def hosts(self) -> set[Speaker]:
+        """Those that said anything, and of which no rank did."""
+        spoken = {line.speaker for line in self.lines if line.speaker.kind == "host"}
+        return spoken - {place for places in self.places.values() for place in places}
+
+    def _hear(self, item: Item) -> None:
+        try:
+            first, data = tail(item, _LARGEST)
+        except OSError:
+            return
+        if not is_text(data[:4096]):
+            return
+        clock, hint, too_late = clock_of(item), hint_of_path(item.label), False
+        said: list[Line] = []
+        for number, line in enumerate(data.split(b"\n"), first):
+            if len(self.lines) + len(said) >= _MOST:
+                break
+            voice = listen(line, clock)
+            rank = voice.rank if voice.rank is not None else hint.rank
+            places = _places(voice.host, voice.task)
+            if rank is not None:
+                self.places.setdefault(rank, set()).update(places)
+            too_late = too_late or any(map(line.__contains__, _TOO_LATE))
+            if not too_late:
+                speaker = Speaker("rank", rank) if rank is not None else next(iter(places), Speaker())
+                said.append(Line(item.label, number, voice.text[:_LONGEST], speaker))
+        if any(line.speaker.kind in ("rank", "task") for line in said):
+            self.lines += [line for line in said if line.speaker.kind]
+        else:  # a log of hosts alone: its own rules know which of its lines are of this run, unless they name a rank
+            self.mentions += [line for line in said if MENTION.search(line.text)]
+
+    def _tasks_as_ranks(self, world: int) -> None:
+        """Where there are as many tasks as ranks, a task is a rank."""
+        tasks = {line.speaker.name for line in self.lines if line.speaker.kind == "task"}
+        if world > 1 and tasks >= set(range(world)):
+            self.lines = [
+                line._replace(speaker=Speaker("rank", line.speaker.name)) if line.speaker.kind == "task" else line
+                for line in self.lines
+            ]
+
+
+def _places(host: str | None, task: int | None) -> list[Speaker]:
+    named = [Speaker("host", short_name(host))] if host else []
+    return [*named, Speaker("task", task)] if task is not None else named
