@@ -292,6 +292,19 @@ def test_a_native_crash_that_the_kernel_saw(tmp_path):
     assert "libnccl.so.2" in finding.message
 
 
+def test_a_kernel_line_amid_the_output_of_the_job_is_of_its_run(tmp_path):
+    silent = "Dec 02 01:23:23 h2-114 kernel: nfs: server scratch-02 not responding, still trying"
+    late = (
+        "[rank0]:[E1202 01:40:00.123456789 ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=812, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600015 "
+        "milliseconds before timing out."
+    )
+    put(tmp_path, "job.log", f"0: step 100 loss 2.31\n1: step 100 loss 2.31\n1: {silent}\n0: {late}\n")
+    assert judged(tmp_path).verdict.cause == "storage-stall"
+    put(tmp_path, "job.log", f"{silent}\n0: step 100 loss 2.31\n1: step 100 loss 2.31\n0: {late}\n")
+    assert judged(tmp_path).verdict.cause != "storage-stall"
+
+
 def test_a_task_that_hangs_on_a_file_server(tmp_path):
     job(tmp_path, FAILED)
     put(

@@ -35,6 +35,7 @@ def barrier(rank: int, joined: int) -> str:
 
 
 TIMED_OUT = texts.TIMED_OUT.format(1)
+NAN_CHECK = "/pytorch/torch/csrc/distributed/c10d/NanCheck.cu:208: checkForNaN: block: [0,0,0], thread: [21,0,0] Assertion `!isnan(data[i])` failed.\n"
 ROOT_OF_EXTENSIONS = "Using /root/.cache/torch_extensions/py310_cu121 as PyTorch extensions root...\n"
 EARLY = TIMED_OUT.replace("SeqNum=15", "SeqNum=2")
 STARTED = info("Channel 00/0 : 0[0] -> 1[1] via P2P/IPC") + info("Connected all rings")
@@ -166,6 +167,11 @@ FIRE: list[tuple[str, str, texts.Files]] = [
     ("SLOW202", "told", {"a.log": TIMED_OUT, "note.txt": "The barrier expires while rank 0 consolidates the checkpoint into one file.\n"}),
     ("SLOW203", "told", {"a.log": TIMED_OUT, "note.txt": "Rank 0 runs the validation with beam search, which takes more than 30 minutes.\n"}),
     ("SLOW204", "tuning", {"a.log": "AUTOTUNE mm(4096x4096, 4096x4096)\n" + TIMED_OUT}),
+    ("LNCH205", "slots", {"a.log": "There are not enough slots available in the system to satisfy the 16\n"}),
+    ("LNCH205", "sizes", {"a.log": texts.traceback("RuntimeError: The sizes `data_parallel_size=4` and `tensor_parallel_size=4` multiplied should equal the world size (8).")}),
+    ("LNCH206", "torchrun", {"a.log": texts.traceback("ValueError: port is missing in endpoint: node1. Try to specify --master-port")}),
+    ("SOFT213", "records of another size", {"a.log": warn("Message truncated : received 1024 bytes instead of 256", place="bootstrap.cc:77")}),
+    ("NETI205", "out of band", {"a.log": warn("no device found matching =eth7, verify NCCL_OOB_NET_IFNAME", place="bootstrap.cc:90")}),
 ]  # fmt: skip
 
 STILL: list[tuple[str, str, texts.Files]] = [
@@ -235,6 +241,11 @@ STILL: list[tuple[str, str, texts.Files]] = [
     ("SLOW201", "five minutes, and an exception", {"a.log": 'Running tokenizer on dataset:  47%|████▊     | 169/363 [05:09<33:25, 96.30 examples/s]Traceback (most recent call last):\n  File "/x/train.py", line 14, in <module>\n'}),
     ("SLOW201", "the store was lost, nobody waited", {"a.log": texts.traceback("RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Connection reset by peer", "/x/site-packages/transformers/training_args.py", 1891, "main_process_first")}),
     ("SLOW202", "saved long before", {"a.log": "Saving model checkpoint to output/checkpoint-500\n***** Running Evaluation *****\n" + TIMED_OUT}),
+    ("LNCH205", "nobody is too many", {"a.log": barrier(0, 3)}),
+    ("LNCH206", "the agent is told twice", {"a.log": "ValueError: port is missing in endpoint: node1. Try to specify --master-port\n" + texts.steps(40)}),
+    ("SOFT213", "a transfer, not the start", {"a.log": warn("NET/Socket : peer 10.1.2.4<34501> message truncated : receiving 1048576 bytes instead of 65536")}),
+    ("CUDA102", "torch's check for NaN", {"a.log": NAN_CHECK + texts.traceback("RuntimeError: CUDA error: device-side assert triggered")}),
+    ("NETI205", "the interface of the bootstrap", {"a.log": info("Bootstrap : Using eth0:10.1.2.3<0>")}),
 ]  # fmt: skip
 
 

@@ -9,9 +9,11 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from whichrank.model.findings import Gpu
+from whichrank.records.events.base import Event
 from whichrank.records.events.messages import KnownMessage
 from whichrank.records.hardware import GpuState, GpuTopology, KernelEvent, KernelKind, address
 from whichrank.records.host import HostState
+from whichrank.records.log import Progress
 from whichrank.records.network import PortState, TcpCounters, TcpFlow, TcpSocket
 from whichrank.timeline.clocks.log_times import moved_to_year
 from whichrank.timeline.identity.who import People, Process, by_short_name, host_in_name, short_name
@@ -43,14 +45,21 @@ class Hardware:
     began_ns: int | None = None
     ended_ns: int | None = None
     """The job's first and last sign of life, by its own evidence."""
+    output: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """The first and last line of the job's own output in each text."""
 
     def when(self, event: KernelEvent) -> When:
         """Whether an event falls into the run."""
         if event.time_ns is None or event.time_ns <= 0 or self.began_ns is None or self.ended_ns is None:
             return "unknown"
         if event.time_ns < self.began_ns - EARLIER_NS:
-            return "before"
+            return "during" if self._amid_output(event) else "before"
         return "after" if event.time_ns > self.ended_ns + LATER_NS else "during"
+
+    def _amid_output(self, event: KernelEvent) -> bool:
+        """Whether it stands between lines of the job, as in a log that was merged as it was written."""
+        first, last = self.output.get(event.ref.source, (0, 0))
+        return 0 < first < event.line < last
 
     def of_kind(self, *kinds: KernelKind) -> list[KernelEvent]:
         return [event for event in self.kernel if event.kind in kinds]
@@ -171,8 +180,9 @@ def _same_gpu(state: GpuState, device: str, place: int | None) -> bool:
 def gather(pile: Iterable[Any], people: People, times: Sequence[int]) -> Hardware:
     """Sort the records of hardware, with hosts and years filled in. `times` are the job's own signs of life."""
     known = [t for t in times if t > 0]
-    found = Hardware(people=people, began_ns=min(known, default=None), ended_ns=max(known, default=None))
     records = list(pile)
+    began_ns, ended_ns = min(known, default=None), max(known, default=None)
+    found = Hardware(people=people, began_ns=began_ns, ended_ns=ended_ns, output=_output(records))
     hosts = sorted({p.host for p in people.by_rank.values() if p.host}) or sorted(
         {r.host for r in records if isinstance(r, KernelEvent) and r.host}
     )
@@ -199,6 +209,20 @@ def gather(pile: Iterable[Any], people: People, times: Sequence[int]) -> Hardwar
     found.tcp.sort(key=lambda c: (c.taken_ns or 0, order_of(c.ref.source), c.line))
     found.gpus.sort(key=lambda s: (s.taken_ns or 0, order_of(s.ref.source), s.line))
     found.hosts.sort(key=lambda s: order_of(s.ref.source))
+    return found
+
+
+def _output(records: Iterable[Any]) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for record in records:
+        if isinstance(record, Event) and record.line and not isinstance(record, KnownMessage):
+            source, lines = record.ref.source, (record.line, record.line)
+        elif isinstance(record, Progress) and len(record):
+            source, lines = record.source, (int(record.line[0]), int(record.line[-1]))
+        else:
+            continue
+        known = found.get(source, lines)
+        found[source] = (min(known[0], lines[0]), max(known[1], lines[1]))
     return found
 
 

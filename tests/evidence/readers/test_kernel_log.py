@@ -176,6 +176,24 @@ MESSAGES = {
     "CPU7: Core temperature above threshold, cpu clock throttled (total events = 1)": (
         "cpu_throttled", "CPU7", None, {}),
     "mce: [Hardware Error]: Machine check events logged": ("machine_check", "", None, {"corrected": 0}),
+    "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0": ("machine_check", "", None, {"corrected": 0}),
+    "mlx5_core 0000:3b:00.0 mlx5_0: Port: 1 Link DOWN": ("link_down", "mlx5_0/1", None, {}),
+    "mlx5_core 0000:3b:00.0 mlx5_0: Port: 1 Link ACTIVE": ("link_up", "mlx5_0/1", None, {}),
+    "mlx5_core 0000:3b:00.0: wait_func:1180: CREATE_EQ(0x301) timeout. Will cause a leak of a command resource": (
+        "nic_fault", "0000:3b:00.0", None, {}),
+    "NETDEV WATCHDOG: ens1 (ice): transmit queue 3 timed out": ("nic_fault", "ens1", None, {}),
+    "ena 0000:00:06.0 ens6: Keep alive watchdog timeout.": ("nic_fault", "ens6", None, {}),
+    "bnxt_en 0000:3b:00.0 ens1f0np0: Firmware fatal reset event, master 1": ("nic_fault", "0000:3b:00.0", None, {}),
+    "LustreError: 167-0: s-MDT0000-mdc-ffff: This client was evicted by s-MDT0000; in progress operations will fail": (
+        "server_silent", "", None, {"server": "s-MDT0000"}),
+    "libceph: mon0 (1)10.0.0.1:6789 session lost, hunting for new mon": ("server_silent", "", None, {"server": "mon0"}),
+    "libceph: mon0 (1)10.0.0.1:6789 session established": ("server_back", "", None, {"server": "mon0"}),
+    "ceph: mds0 hung": ("server_silent", "", None, {"server": "mds0"}),
+    "ceph: mds0 came back": ("server_back", "", None, {"server": "mds0"}),
+    "CIFS: VFS: \\\\srv has not responded in 180 seconds. Reconnecting...": ("server_silent", "", None, {}),
+    "nvme nvme0: I/O tag 123 (007b) opcode 0x1 (I/O Cmd) QID 4 timeout, aborting req_op:WRITE(1) size:131072": (
+        "io_error", "nvme0", None, {}),
+    "EXT4-fs (nvme0n1p1): Remounting filesystem read-only": ("io_error", "nvme0n1p1", None, {}),
 }  # fmt: skip
 
 

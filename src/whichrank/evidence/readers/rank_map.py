@@ -1,16 +1,18 @@
 """Lists of ranks with their pids, hosts and GPUs: what people save beside the logs of a job.
 
 Read are tables with a header (`RANK PID HOST`; `scontrol listpids`), lines such as `13 -> node2/5`, lines with names
-and values (`rank=13 host=node2 pid=4410 local_rank=5`), which many programs print when they start, and the list of
-processes of `ps` with `RANK=13` in the command.
+and values (`rank=13 host=node2 pid=4410 local_rank=5`), which many programs print when they start, the list of
+processes of `ps` with `RANK=13` in the command, and lines whose prefix says both the rank and the host.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from whichrank.evidence.text.host_of_path import host_of_path
+from whichrank.evidence.text.prefixes import Clock, clock_of, listen, prefix_of
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
@@ -19,6 +21,10 @@ from whichrank.records.placement import Placement
 NAME = "rank_map"
 BESIDE = True
 
+_PREFIXED, _LINE = 1 << 15, 400
+"""Bytes at the beginning in which every rank has spoken, and of a line."""
+_PROCESS = re.compile(r"(?!\d\d:)([A-Za-z][\w.-]{0,253}):\d{1,10}:\d{1,10} \[")
+"""How NCCL begins its lines."""
 _LARGEST = 1 << 18
 """Four thousand ranks; of a longer text the beginning is read."""
 _COLUMNS = {
@@ -72,7 +78,7 @@ def sniff(head: bytes, name: str) -> bool:
     """Whether the beginning lists ranks with where they run."""
     if not is_text(head) or not _SPEAKS.search(head) or name.lower().endswith(_NO_MAP):
         return False
-    return len(rows(head.decode("utf-8", "replace"))) >= 2
+    return len(rows(head.decode("utf-8", "replace"))) >= 2 or len(_by_prefix(head, prefix_of(head))) >= 2
 
 
 def read(item: Item) -> Reading:
@@ -85,7 +91,27 @@ def read(item: Item) -> Reading:
         rank = int(values["rank"])
         ref = Ref(item.label, f"line {number}", line.strip()[:200], rank)
         found.setdefault(rank, _placement(rank, _physical(values, visible), host, ref))
+    for rank, (number, named) in _by_prefix(item.head(_PREFIXED), clock_of(item)).items():
+        ref = Ref(item.label, f"line {number}", f"rank {rank} on {named}", rank, named)
+        if rank not in found or found[rank].host is None:
+            found[rank] = replace(found[rank], host=named) if rank in found else Placement(rank, ref, host=named)
     return Reading(list(found.values()), "complete") if found else Reading([], "ignored", "no list of ranks")
+
+
+def _by_prefix(head: bytes, clock: Clock) -> dict[int, tuple[int, str]]:
+    """By rank: a line whose prefix says its host, and the host; nothing where a rank has two of them."""
+    found: dict[int, tuple[int, str]] = {}
+    for number, line in enumerate(head[:_PREFIXED].split(b"\n"), 1):
+        if clock.prefix is None and b"rank" not in line and b"]<std" not in line:
+            continue
+        voice = listen(line[:_LINE], clock)
+        process = _PROCESS.match(voice.text)
+        host = voice.host or (process[1] if process else None)
+        if voice.rank is None or host is None:
+            continue
+        if found.setdefault(voice.rank, (number, host))[1] != host:
+            return {}
+    return found if len({host for _, host in found.values()}) > 1 else {}
 
 
 def _placement(rank: int, values: dict[str, str], host: str | None, ref: Ref) -> Placement:

@@ -61,16 +61,17 @@ _CLAIM = Claim(
 )
 
 _LAST_LINES = 3
-_NEAR = 2
-"""Steps until the loss shows what one rank brought into the reduction."""
+_NEAR = 1
+"""Finite losses that may be printed until one shows what a rank brought into the reduction."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:
     if not case.progress and not case.events(LossNonfinite):
         return NotEvaluated("progress lines with a loss")
     told = [e for e in case.events(LossNonfinite) if e.what == "loss" and not _recovered(case, e)]
-    if told and (local := _before_the_loss(case, told)) is not None and local.rank is not None:
-        signs = [statements.statement(case, e) for e in (local, *told[:2])]
+    shown = told or [e for e in case.events(LossNonfinite) if e.what == "grad_norm" and e.value == "nan"]
+    if shown and (local := _before_the_loss(case, shown)) is not None and local.rank is not None:
+        signs = [statements.statement(case, e) for e in (local, *shown[:2])]
         who, what = building.who(case, (local.rank,), []), building.short(signs[0].text)
         message = f"{who} was the first with a value that is not finite, at step {local.step}: {what}."
         return [building.found(case, _CLAIM, signs, message, 0.8, (local.rank,))]
@@ -100,8 +101,13 @@ def _before_the_loss(case: Case, told: list[LossNonfinite]) -> LossNonfinite | N
         return None
     first, *others = sorted(values, key=lambda e: e.line)
     before = first.line < min(e.line for e in told) and all(first.line < e.line for e in others)
-    near = told[0].step is None or first.step is None or 0 <= told[0].step - first.step <= _NEAR
-    return first if before and near else None
+    # The step that shows it may be logged a while later; finite ones in between say that it was over.
+    between = sum(
+        int(((p.line > first.line) & (p.line < told[0].line) & (p.loss_state == FINITE)).sum())
+        for p in case.progress
+        if p.source == first.ref.source
+    )
+    return first if before and between <= _NEAR else None
 
 
 def _norm_alone(case: Case) -> list[Finding]:

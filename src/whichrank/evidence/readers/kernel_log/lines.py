@@ -79,6 +79,7 @@ _NET_LINK = re.compile(
 _MLX_PORT = re.compile(
     r"(mlx[45]_\d{1,3})(?:/|: )?(?:port )?(\d{1,3})?.{0,40}?\b(?:link|port).{0,20}\b(down|up|DOWN|UP)\b"
 )
+_MLX_STATE = re.compile(r"(mlx[45]_\d{1,3}): Port:? (\d{1,3}) [Ll]ink (DOWN|[Dd]own|UP|[Uu]p|ACTIVE|[Aa]ctive)\b")
 _BOND = re.compile(
     r"(bond\w{0,12}): .{0,60}?link status (?:definitely )?(down|up) for (?:active )?interface ([\w.-]{1,32})"
 )
@@ -86,22 +87,40 @@ _MLX_FAULT = re.compile(
     r"mlx5_core (\S{7,16}):? (.{0,60}?(?:health compromised|device's health|insufficient power"
     r"|Port module event\[error\]"
     r"|Cable unplugged|High Temperature|cmd_work_handler.{0,30}timeout|firmware (?:internal )?error|Fatal error"
-    r"|assert_exit_ptr|synd 0x).{0,160})"
+    r"|assert_exit_ptr|synd 0x|\) timeout\. Will cause a leak of a command resource).{0,160})"
+)
+# The core's own watchdog, and those of other drivers.
+_NIC_FAULT = re.compile(
+    r"NETDEV WATCHDOG: (\S{1,32}) \(\w{1,24}\): (transmit queue \d{1,5} timed out.{0,40})"
+    r"|\bena \S{7,16} (\S{1,32}): (Keep alive watchdog timeout)"
+    r"|\bbnxt_en (\S{7,16}) .{0,40}?([Ff]irmware fatal.{0,60})"
 )
 _NFS = re.compile(r"(?:nfs: )?server (\S{1,253}) (not responding|OK)\b")
 _LUSTRE = re.compile(
-    r"Lustre(?:Error)?: .{0,120}?(?:Connection to (\S{1,120}) .{0,80}was lost|Connection restored to (\S{1,120}))"
+    r"Lustre(?:Error)?: .{0,120}?"
+    r"(?:(?:Connection to (?=\S{1,120} .{0,80}was lost)|This client was evicted by )([^\s;]{1,120})"
+    r"|Connection restored to (\S{1,120}))"
 )
+_CEPH = re.compile(
+    r"\b(?:libceph: ((?:mon|osd)\d{1,6})\b.{0,80}?\b(session lost|session established|down|up)\b"
+    r"|ceph: (?:\[[^\]]{1,80}\]: )?(mds\d{1,4}) (hung|reconnect denied|recovery completed|caps renewed|came back))"
+)
+_CEPH_BACK = ("session established", "up", "recovery completed", "caps renewed", "came back")
+_CIFS = re.compile(r"CIFS: VFS: (\S{1,120}) has not responded in \d{1,6} seconds")
 _HUNG = re.compile(r"INFO: task (\S{1,64}):(\d{1,10}) blocked for more than (\d{1,7}) seconds")
 _LOCKUP = re.compile(r"BUG: (?:soft|hard) lockup - CPU#\d{1,5} stuck for (\d{1,7})s! \[([^\]:]{1,64}):(\d{1,10})\]")
 _DISK = re.compile(
     r"(blk_update_request: )?(?:critical \w{1,12} error|I/O error),? dev (\S{1,64})"
     r"|Buffer I/O error on dev(?:ice)? (\S{1,64}),"
     r"|EXT4-fs error \(device (\S{1,64})\)|XFS \((\S{1,64})\): .{0,60}(?:Corruption|shut ?down|I/O [Ee]rror)"
-    r"|nvme (\S{1,32}): .{0,40}(?:controller is down|I/O \d{1,8} .{0,30}timeout)"
+    r"|EXT4-fs \((\S{1,64})\): Remounting filesystem read-only"
+    r"|nvme (\S{1,32}): .{0,40}(?:controller is down|I/O (?:tag )?\d{1,8} .{0,80}timeout|Removing after probe failure)"
 )
 _HOT_CPU = re.compile(r"(CPU\d{1,5}): (?:Core|Package) temperature (?:above threshold|is above threshold)")
-_MCE = re.compile(r"mce: \[Hardware Error\]: .{0,200}|\[Hardware Error\]: (?:Machine check|event severity).{0,100}")
+_MCE = re.compile(
+    r"mce: \[Hardware Error\]: .{0,200}|\[Hardware Error\]: (?:Machine check|event severity).{0,100}"
+    r"|EDAC \w{1,16}: \d{1,9} UE .{0,120}"
+)
 
 
 def _xid(text: str) -> Told | None:
@@ -228,12 +247,14 @@ def _segfault(text: str) -> Told | None:
 
 
 def _link_is(word: str) -> KernelKind:
-    return "link_up" if word.lower() == "up" else "link_down"
+    return "link_up" if word.lower() in ("up", "active") else "link_down"
 
 
 def _link(text: str) -> Told | None:
     if match := _BOND.search(text):
         return Told(_link_is(match[2]), {"bond": match[1]}, match[3])
+    if match := _MLX_STATE.search(text):
+        return Told(_link_is(match[3]), {}, f"{match[1]}/{match[2]}")
     at = text.find("mlx")
     if at >= 0 and (match := _MLX_PORT.match(text, at)):
         return Told(_link_is(match[3]), {}, f"{match[1]}/{match[2]}" if match[2] else match[1])
@@ -247,8 +268,10 @@ def _link(text: str) -> Told | None:
 
 
 def _nic(text: str) -> Told | None:
-    match = _MLX_FAULT.search(text)
-    return Told("nic_fault", {"what": match[2].strip()}, match[1].rstrip(":")) if match else None
+    if match := _MLX_FAULT.search(text) or _NIC_FAULT.search(text):
+        device, what = (part for part in match.groups() if part)
+        return Told("nic_fault", {"what": what.strip()}, device.rstrip(":"))
+    return None
 
 
 def _server(text: str) -> Told | None:
@@ -256,6 +279,11 @@ def _server(text: str) -> Told | None:
         return Told("server_back" if match[2] == "OK" else "server_silent", {"server": match[1]})
     if match := _LUSTRE.search(text):
         return Told("server_silent" if match[1] else "server_back", {"server": match[1] or match[2]})
+    if match := _CEPH.search(text):
+        server, state = (part for part in match.groups() if part)
+        return Told("server_back" if state in _CEPH_BACK else "server_silent", {"server": server})
+    if match := _CIFS.search(text):
+        return Told("server_silent", {"server": match[1]})
     return None
 
 
@@ -323,20 +351,32 @@ MATCHERS: tuple[tuple[bytes, Match], ...] = (
     (b"ink is up", _link),
     (b"ink is Down", _link),
     (b"ink is Up", _link),
+    (b"ink DOWN", _link),
+    (b"ink UP", _link),
+    (b"ink ACTIVE", _link),
     (b"mlx5_core", _nic),
+    (b"NETDEV WATCHDOG", _nic),
+    (b"Keep alive watchdog timeout", _nic),
+    (b"irmware fatal", _nic),
     (b"not responding", _server),
     (b"server ", _server),
     (b"Lustre", _server),
+    (b"libceph: ", _server),
+    (b"ceph: mds", _server),
+    (b"]: mds", _server),
+    (b"has not responded in", _server),
     (b"blocked for more than", _hung),
     (b"lockup - CPU", _lockup),
     (b"I/O error", _disk),
     (b"EXT4-fs error", _disk),
+    (b"Remounting filesystem read-only", _disk),
     (b"XFS (", _disk),
     (b"nvme nvme", _disk),
     (b"critical medium error", _disk),
     (b"temperature above threshold", _hot),
     (b"temperature is above threshold", _hot),
     (b"[Hardware Error]", _machine_check),
+    (b"EDAC MC", _machine_check),
     (b"Linux version ", _boot),
 )
 """Words that must stand in the line, and what reads it then; the first that understands it counts."""
