@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import standin
+from tests import needs, standin
 from tests.conftest import ROOT
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.evidence import Ref
@@ -19,7 +19,7 @@ from whichrank.model.views import Slice, StackNode, Track
 from whichrank.report.html import diagnosis as html
 from whichrank.report.html.ranks_over_time import kinds
 
-webdriver = pytest.importorskip("selenium.webdriver")
+webdriver = needs.package("selenium.webdriver")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
 HOSTILE = (

@@ -36,7 +36,8 @@ def jobs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     def one(fault: str, folder: Path) -> Done:
         path = os.pathsep.join([str(site), watched.environment()["PYTHONPATH"]])
         # The healthy one as users start it.
-        start = watched.torchrun if fault == "none" else partial(watched.forked, watched.JOB, world=4)
+        hangs = fault not in ("kill", "raise", "none", "pauses", "three")
+        start = watched.torchrun if fault == "none" else partial(watched.forked, watched.JOB, world=4, captured=hangs)
         command = start(fault, folder / "checkpoint")
         return watched.run(command, folder / "out", "--policy", "end", PYTHONPATH=path)
 
@@ -49,7 +50,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     ("fault", "causes"),
     [
         ("skip", {"conditional-collective", "collective-desync"}),
-        ("stuck", {"rank-stuck-in-data-loading", "rank-stuck-in-user-code"}),
+        pytest.param("stuck", {"rank-stuck-in-data-loading", "rank-stuck-in-user-code"}, marks=pytest.mark.bars),
         pytest.param("stop", {"rank-frozen", "rank-stuck-in-user-code", "collective-desync"}, marks=pytest.mark.bars),
         pytest.param("gil", {"rank-stuck-in-user-code", "collective-desync"}, marks=pytest.mark.bars),
     ],
@@ -66,10 +67,10 @@ def test_a_hang_is_noticed_and_the_rank_named(jobs: Mapping[str, Done], fault: s
     assert job.code != 0, "the policy was to end it"
 
 
-LONGER = [pytest.param(fault, marks=pytest.mark.bars) for fault in ("stop", "gil")]
+LONGER = [pytest.param(fault, marks=pytest.mark.bars) for fault in ("stuck", "stop", "gil")]
 
 
-@pytest.mark.parametrize("fault", ["skip", "stuck", "kill", *LONGER])
+@pytest.mark.parametrize("fault", ["skip", "kill", *LONGER])
 def test_evidence_of_every_rank(jobs: Mapping[str, Done], fault: str) -> None:
     job = jobs[fault]
     words = {row["rank"]: row for row in job.document("bundle/last_words.json")["processes"]}
@@ -104,6 +105,7 @@ def test_a_killed_rank(jobs: Mapping[str, Done]) -> None:
     assert (killed["signal_name"], killed["alive"]) == ("SIGKILL", False)
 
 
+@pytest.mark.bars
 def test_a_rank_that_raises(jobs: Mapping[str, Done]) -> None:
     job = jobs["raise"]
     assert job.verdict["cause"] == "rank-exception"

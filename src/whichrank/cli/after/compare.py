@@ -15,11 +15,11 @@ SUFFIXES = {".html": "html", ".json": "json", ".md": "markdown"}
 @click.command(name="compare")
 @click.argument("a", type=click.Path(exists=True, path_type=Path))
 @click.argument("b", type=click.Path(exists=True, path_type=Path))
-@click.option("--format", "format_", type=click.Choice(FORMATS), help="How to tell it (default: text).")
+@click.option("--format", "format_", type=click.Choice(FORMATS), help="Report format (default: text).")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to this file.")
 @click.pass_context
 def command(ctx: click.Context, a: Path, b: Path, format_: str | None, output: Path | None) -> None:
-    """Compare two runs by what both have left: A worked (or came first), B did not.
+    """Compare the evidence of two runs: A worked (or came first), B did not.
 
     \b
     whichrank compare out-good/ out-bad/                  # results of run, or bundles: what is different about B

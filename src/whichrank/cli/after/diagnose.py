@@ -89,6 +89,12 @@ def command(
     PATH is a flight-recorder dump, a log, a folder of them, or an archive (tar, zip, gz, xz, zst); kinds may be mixed.
     s3://, gs:// and other addresses that fsspec knows work too (pip install 'whichrank[remote]'). "-" reads pasted text
     from standard input. --output report.html writes one page that opens in any browser, without a network.
+
+    \b
+    whichrank diagnose run7/                       a folder of dumps and logs, or the results of `whichrank run`
+    whichrank diagnose slurm-815.out dmesg.txt     single files
+    whichrank diagnose run7/ --source src/ --why   with the lines of code, and every hypothesis
+    whichrank diagnose bundle.tar.gz --output report.md
     """
     # numpy is used for columns, never for algebra: its threads would only cost their start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

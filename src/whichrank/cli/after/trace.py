@@ -57,8 +57,8 @@ def command(
     """Show where the time of training steps goes, which ranks are late, and what a fix would save.
 
     PATH is a profile of torch.profiler (.json, .json.gz, .json.zst), an Nsight Systems export (.sqlite), a log of
-    NCCL's Inspector, or a folder or archive of them: one file per rank. Where there is none, flight-recorder dumps
-    tell who comes late.
+    NCCL's Inspector, or a folder or archive of them: one file per rank. Without any, flight-recorder dumps
+    show which ranks come late.
 
     \b
     whichrank trace profiles/                        where the time goes, as text

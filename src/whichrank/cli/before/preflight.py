@@ -37,9 +37,7 @@ def _port() -> int:
     help=f"Rendezvous port (default: MASTER_PORT of a launcher, or {DEFAULT_PORT}).",
 )
 @click.option("--folder", "folders", multiple=True, help="Where dumps and checkpoints go; may be repeated.")
-@click.option(
-    "--full", is_flag=True, help="Also measure throughput (TCP, RDMA), disks and speed of work: disturbs jobs."
-)
+@click.option("--full", is_flag=True, help="Also measure throughput (TCP, RDMA), disks and compute; disturbs jobs.")
 @click.option("--iperf/--no-iperf", default=True, help="With --full: use iperf3 where both hosts have it (default).")
 @click.option("--thorough", is_flag=True, help="Like --full, over every pair of hosts: finds one slow pair among many.")
 @click.option("--quick", is_flag=True, help="Only the hosts themselves, nothing between them.")
@@ -52,10 +50,12 @@ def _port() -> int:
 @click.option("--units", type=click.IntRange(1), default=1, help="For the budget: parts that FSDP wraps (layers).")
 @click.option("--clean", is_flag=True, help="List what dead jobs left here, ask, and remove your own.")
 @click.option("--yes", is_flag=True, help="With --clean: don't ask.")
-@click.option("--root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Judge a recorded tree.")
+@click.option(
+    "--root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Check a recorded host instead."
+)
 @click.option("--fail-on", type=click.Choice(("warning", "error")), default="warning", show_default=True,
               help="Findings of this severity or worse make the exit code 1: for gates.")  # fmt: skip
-@click.option("--exclude-file", type=click.Path(dir_okay=False, path_type=Path), help="Write unfit hosts here.")
+@click.option("--exclude-file", type=click.Path(dir_okay=False, path_type=Path), help="Write the bad hosts here.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="text", help="Report format.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
 @click.option("--quiet", is_flag=True, help="No progress.")
@@ -96,7 +96,7 @@ def command(
     whichrank preflight --model-params 7B --strategy fsdp --units 32 --nproc-per-node 8
                                                            memory that communication will take of each GPU
 
-    Exit code 0: nothing wrong in what could be looked at; 1: findings (--fail-on error: only errors count);
+    Exit code 0: nothing wrong found; 1: findings (--fail-on error: only errors count);
     3: nothing could be checked.
     """
     if quick and (full or thorough):

@@ -17,14 +17,19 @@ from whichrank.cli.terminal import output
 @click.argument("pid", type=click.IntRange(min=1), required=False)
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where verdict and evidence go.")
 @monitor_options
-@click.option("--quiet", is_flag=True, help="Nothing on stderr.")
+@click.option("--quiet", is_flag=True, help="Print nothing on stderr.")
 def command(pid: int | None, out: Path | None, quiet: bool, **wishes: Any) -> None:
-    """Watch the job of PID (its launcher, or a rank) until it ends; it goes on as before.
+    """Watch the job that PID (its launcher or a rank) belongs to, until it ends. The job is not disturbed.
 
-    Without PID, the one job that runs here.
+    Without PID: the only job that runs on this host.
 
-    A job that `whichrank run` started is watched as `run` would. Any other job is seen from
-    outside: /proc, py-spy, torch's own pipe.
+    A job that was started by `whichrank run` is watched as closely as `run` does. Any other job is watched from
+    outside, through /proc, py-spy and torch's own pipe.
+
+    \b
+    whichrank attach                          the job on this host
+    whichrank attach 4711 --out hang-7/       the job of process 4711; verdict and evidence go to a folder
+    whichrank attach 4711 --web 8080          with a live page in a browser
     """
     from whichrank.run.monitoring.monitors import Monitors, Wishes
     from whichrank.run.watch.attach import attach

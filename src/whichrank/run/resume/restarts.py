@@ -1,6 +1,6 @@
 """Start a failed job again from its newest whole checkpoint: by a new launch, or along with its own launcher.
 
-A listener of the watcher. Where the launcher itself restarts its ranks (torch's elastic agent), each attempt gets its
+An observer of the watcher. Where the launcher itself restarts its ranks (torch's elastic agent), each attempt gets its
 checkpoint through the hook inside the ranks, and a loop that leads nowhere is ended.
 """
 
@@ -21,7 +21,7 @@ from whichrank.evidence.bundle import now
 from whichrank.model.errors import UsageError
 from whichrank.model.files import replace_file
 from whichrank.model.verdict import Diagnosis
-from whichrank.run.monitoring.listeners import Silent
+from whichrank.run.monitoring.observers import Silent
 from whichrank.run.resume import checkpoints, decision, escalation
 from whichrank.run.resume.decision import Attempt, Plan
 from whichrank.run.watch.alarm import Level
@@ -117,7 +117,7 @@ class Restarts(Silent):
                     "launched": self.plan.arguments(self.current.start)}  # fmt: skip
             _write(job_processes.folder / resume.PLAN, json.dumps(plan))
 
-    def on_alarm(self, level: str, why: str) -> None:  # noqa: ARG002 - a listener's call
+    def on_alarm(self, level: str, why: str) -> None:  # noqa: ARG002 - an observer's call
         """A rank has ended: whoever restarts the others finds the choice of checkpoint ready."""
         if level != "crash" or self.job_processes is None:
             return
@@ -141,7 +141,7 @@ class Restarts(Silent):
         words = [member.words for member in self.job_processes.members.values()]
         return max((each.enqueued for each in words if each.is_rank and each.attempt == self._agent), default=0)
 
-    def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:  # noqa: ARG002 - a listener's call
+    def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:  # noqa: ARG002 - an observer's call
         """Count the ranks; and where the launcher has started them anew, see whether that leads anywhere."""
         self.current.world = max([self.current.world, len(ranks), *(member.words.world for member in ranks)])
         agent = max((member.words.attempt for member in ranks), default=0)

@@ -14,7 +14,7 @@ from whichrank.evidence.bundle import Bundle, now
 from whichrank.model.files import private_folder
 from whichrank.model.findings import Subject
 from whichrank.model.verdict import Diagnosis, Verdict
-from whichrank.run.monitoring.listeners import Audience
+from whichrank.run.monitoring.observers import Audience
 from whichrank.run.resume.scheduler import Scheduler
 from whichrank.run.watch.alarm import Alarm
 from whichrank.run.watch.capture import NO_PLACES, capture, gather, gather_end, keep_history
@@ -221,7 +221,7 @@ class RunRecord:
         if self.diagnosis is not None:
             from whichrank.report import load
 
-            cleared = _withdrawn(self.diagnosis, f"{went[0].upper()}{went[1:]}: nothing is wrong any more.")
+            cleared = _withdrawn(self.diagnosis, f"{went[0].upper()}{went[1:]}: nothing is wrong now.")
             for name, file in REPORTS:
                 self.journal.write(file, "".join(load(name).render(cleared)))
         self.diagnosis = None

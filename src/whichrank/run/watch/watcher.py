@@ -340,7 +340,7 @@ class Watcher:
             folder, self.tell, self.went_wrong, self.record.audience.on_guard, self.scope.guard(folder),
             lambda: self.scope.judges,
         )  # fmt: skip
-        self.record.audience.listeners.append(self.guard)
+        self.record.audience.observers.append(self.guard)
 
     def went_wrong(self, why: str) -> None:
         """The guards have found that the job goes on with wrong numbers."""
