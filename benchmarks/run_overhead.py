@@ -11,13 +11,16 @@ python benchmarks/run_overhead.py [ROUNDS]
 from __future__ import annotations
 
 import json
-import os
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+
+from benchmarks import _watched  # noqa: E402
 
 SECONDS, ROUNDS = 6.0, 10
 INSIDE_US, OUTSIDE_SHARE = 2.0, 0.005
@@ -60,19 +63,21 @@ def turn(watched: bool, folder: Path) -> dict[str, float]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("TORCH_", "NCCL_"))}
-    environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1",
-                   TORCH_FR_BUFFER_SIZE="2000")  # fmt: skip
+    environ = _watched.environment(
+        RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCH_FR_BUFFER_SIZE="2000"
+    )
     command = [sys.executable, "-c", RANK.replace("SECONDS", str(SECONDS))]
     if watched:
-        command = [sys.executable, "-m", "whichrank", "run", "--no-history", "--out", str(folder), "--", *command]
+        command = [*_watched.command(folder), *command]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=True)
     return json.loads(done.stdout)
 
 
 def spread(values: list[float]) -> str:
     ordered = sorted(values)
-    return f"median {statistics.median(ordered):.2f}, from {ordered[0]:.2f} to {ordered[-1]:.2f}"
+    low, high = _watched.interval(ordered)
+    ends = f"from {ordered[0]:.2f} to {ordered[-1]:.2f}"
+    return f"median {statistics.median(ordered):.2f} (95 %: {low:.2f} to {high:.2f}; {ends})"
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -102,9 +102,14 @@ def pumps(tree: Any, before: str = "") -> Iterator[tuple[str, str]]:
         before += _one(op, value)
 
 
+@lru_cache(1)
+def _tree(pattern: re.Pattern[Any]) -> Any:
+    return parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
+
+
 def attacks(pattern: re.Pattern[Any], fragments: tuple[str, ...] = COMMON) -> Iterator[str]:
     """Pieces to repeat: the parts of the pattern, alone and with what leads to them, and fragments of real text."""
-    tree = parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
+    tree = _tree(pattern)
     whole = sample(tree)
     yield whole
     yield whole[:-1]
@@ -116,7 +121,7 @@ def attacks(pattern: re.Pattern[Any], fragments: tuple[str, ...] = COMMON) -> It
 
 def texts(pattern: re.Pattern[Any], size: int, fragments: tuple[str, ...] = ()) -> Iterator[Any]:
     """Texts of so many letters, as the pattern takes them."""
-    tree = parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
+    tree = _tree(pattern)
     made = [piece * (size // len(piece) + 1) for piece in dict.fromkeys(attacks(pattern)) if piece]
     made += [lead + pump * (size // len(pump)) for lead, pump in pumps(tree) if lead]
     made += [fragment * (size // len(fragment) + 1) for fragment in fragments]

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import needs
 from tests.conftest import ROOT
 from tests.evidence.pickle.building import can_build
 
-pytest.importorskip("setuptools")
+needs.package("setuptools")
 
 
 SOURCES = ("src/whichrank/evidence/pickle/_native.c", "src/whichrank/evidence/readers/kineto/_scan.c")

@@ -165,7 +165,7 @@ def test_the_sidecar_keeps_what_there_is_at_the_end(tmp_path: Path) -> None:
 
 
 @needs_torch
-@pytest.mark.slow
+@pytest.mark.bars
 def test_the_job_of_one_pod(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     (container,) = pod_of_job()["containers"]

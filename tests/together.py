@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import CodeType
 from typing import Generic, TypeVar
 
 import pytest
@@ -34,7 +36,7 @@ class Together(Mapping[str, T], Generic[T]):
         self._pool = ThreadPoolExecutor(at_once)
         self._names = list(names)
         self._begun: dict[str, Future[T]] = {}
-        asked = _asked_for(request)
+        asked = _asked_for(request, set(self._names))
         for name in self._names:
             if name in asked:
                 self._begin(name)
@@ -70,15 +72,20 @@ class Together(Mapping[str, T], Generic[T]):
         return self._do(name, self._folders.mktemp(name))
 
 
-def _asked_for(request: pytest.FixtureRequest) -> set[object]:
-    """The names that the chosen tests of this file use or get as a parameter; others begin when asked for."""
-    found: set[object] = set()
+def _asked_for(request: pytest.FixtureRequest, names: set[str]) -> set[str]:
+    """The names that the chosen tests of this file get as a parameter, or else use; others begin when asked for."""
+    found: set[str] = set()
     for item in request.session.items:
         if isinstance(item, pytest.Function) and item.path == request.path:
-            code = item.function.__code__
-            found |= {*code.co_names, *(constant for constant in code.co_consts if isinstance(constant, str))}
-            found |= {value for value in _parameters(item) if isinstance(value, str)}
+            given = {value for value in _parameters(item) if isinstance(value, str)} & names
+            found |= given or (_used(item.function.__code__) & names)
     return found
+
+
+def _used(code: CodeType) -> set[str]:
+    """Texts and functions that a test mentions; not what it calls on others, as `os.kill`."""
+    functions = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+    return functions | {constant for constant in code.co_consts if isinstance(constant, str)}
 
 
 def _parameters(item: pytest.Function) -> Iterable[object]:

@@ -92,6 +92,16 @@ def test_output_goes_to_the_file_whole(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_what_a_log_says_does_not_drive_the_terminal(whichrank, tmp_path):
+    error = "ValueError: \x9b31m\x07\x00\u202egnp.exe"
+    (tmp_path / "run.log").write_text(
+        f'[rank1]: Traceback (most recent call last):\n[rank1]:   File "train.py", line 7, in step\n[rank1]: {error}\n'
+    )
+    done = whichrank("diagnose", tmp_path, "--output", tmp_path / "report.html")
+    assert "gnp.exe" in done.stderr
+    assert all(sign.isprintable() for sign in done.stderr.replace("\n", "")), ascii(done.stderr)
+
+
 def test_output_that_cannot_be_written_is_a_usage_error(tmp_path):
     done = run("diagnose", ".", "--output", str(tmp_path / "missing" / "report.md"))
     assert done.returncode == 2

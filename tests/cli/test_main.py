@@ -28,9 +28,9 @@ def test_help_names_every_verb_with_its_line(whichrank):
         assert line[:30] in done.stdout
 
 
-def test_every_verb_has_a_command_that_explains_itself(whichrank_process):
+def test_every_verb_has_a_command_that_explains_itself(whichrank):
     for verb in command_line.verbs():
-        done = whichrank_process(verb, "--help")
+        done = whichrank(verb, "--help")
         assert (done.returncode, done.stderr) == (0, "")
         assert "Usage: whichrank" in done.stdout
 

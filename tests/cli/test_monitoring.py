@@ -37,7 +37,7 @@ def test_names_and_contents(whichrank, folder):
         assert whichrank("monitoring", name).stdout == file.read_text() == (folder / name).read_text()
     done = whichrank("monitoring", "--write", "/proc/nowhere")
     assert done.returncode == 2
-    assert "can't make the folder" in done.stderr
+    assert "can't create the folder" in done.stderr
 
 
 @PROMTOOL

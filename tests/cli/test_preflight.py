@@ -15,9 +15,12 @@ import pytest
 
 from tests.conftest import command_environment
 from tests.preflight import trees
+from whichrank.cli.during import _gate
 from whichrank.evidence import leftovers
 from whichrank.evidence.collectors import processes
 from whichrank.evidence.probes import memory
+from whichrank.flows.preflight import check as flow
+from whichrank.records.inspection import Inspection
 from whichrank.report import _preflight as report
 
 SCHEMA = json.loads((Path(report.__file__).parent / "schemas/preflight.schema.json").read_text())
@@ -105,6 +108,19 @@ def test_run_is_gated(whichrank, tmp_path):
     assert "trained" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "ranks"),
+    [("torchrun --nproc-per-node 8 train.py", 8), ("torchrun --nproc_per_node=4 train.py", 4),
+     ("torchrun --nproc_per_node=gpu train.py", None), ("python train.py", None)],
+)  # fmt: skip
+def test_the_gate_knows_what_will_be_started(monkeypatch, command, ranks):
+    asked = []
+    monkeypatch.setattr(flow, "preflight", lambda _engine, wishes: asked.append(wishes) or flow.judge(Inspection()))
+    assert not _gate.refuses(command.split(), print)
+    assert asked[0].launch.ranks_per_host == ranks
+    assert asked[0].quick
+
+
 @pytest.mark.job
 def test_run_is_refused_where_the_driver_is_stuck(whichrank, tmp_path):
     program = tmp_path / "nvidia-smi"
@@ -189,6 +205,31 @@ def test_segments_in_use_by_now_are_kept(tmp_path, monkeypatch):
     (again,) = [left for left in leftovers.find(tmp_path, []) if left.kind == "segment"]
     assert leftovers.remove(again) == ""
     assert not segment.exists()
+
+
+def test_a_segment_of_a_process_that_can_not_be_seen_is_kept(monkeypatch):
+    """A job in another container that shares /dev/shm: its processes are not in our table, the kernel knows them."""
+    monkeypatch.setattr(memory, "YOUNG_S", -1.0)
+    segment = Path("/dev/shm") / f"nccl-{os.getpid()}Unseen"
+    segment.write_bytes(b"x" * 4096)
+    hold = f"import mmap; f = open({str(segment)!r}, 'r+b'); m = mmap.mmap(f.fileno(), 4096); f.close(); input()"
+    job = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 20
+        while segment.name in stale(Path("/proc/self")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert segment.name not in stale(Path("/proc/self"))
+        job.communicate(b"\n", timeout=20)
+        assert segment.name in stale(Path("/proc/self"))
+    finally:
+        job.kill()
+        job.wait()
+        segment.unlink()
+
+
+def stale(proc):
+    """As somebody sees it who sees no process at all."""
+    return {found["name"] for found in memory.stale_segments(Path("/dev/shm"), proc)}
 
 
 def test_clean_asks_nobody_without_a_terminal(whichrank):

@@ -53,6 +53,24 @@ def test_stacks_without_ranks_are_told_by_their_processes(whichrank):
     assert told["tree"]
 
 
+def test_files_that_do_not_say_whose_they_are_count_once_each(whichrank, tmp_path):
+    """faulthandler names no process, and may have written into one file several times."""
+    dump = 'Thread 0x00007fa209454b80 (most recent call first):\n  File "/srv/train.py", line {} in {}\n\n'
+    (tmp_path / "a.txt").write_text(dump.format(4, "load_batch") + dump.format(9, "save"))
+    (tmp_path / "b.txt").write_text(dump.format(9, "save"))
+    done = whichrank("stacks", tmp_path)
+    assert done.stdout.splitlines() == [
+        "Stacks of 2 processes without a known rank",
+        "└─ 2 processes",
+        "     save (/srv/train.py:9)",
+    ]
+    assert json.loads(whichrank("stacks", tmp_path, "--format", "json").stdout)["pids"] == [0, 0]
+    done = whichrank("stacks", tmp_path, "--output", tmp_path / "stacks.html")
+    assert done.stderr == (
+        f"Stacks of 2 processes without a known rank. The report is in {tmp_path / 'stacks.html'}.\n"
+    )
+
+
 def test_no_stack_is_said(whichrank, tmp_path):
     (tmp_path / "a.log").write_text("epoch 1 loss 0.3\n")
     done = whichrank("stacks", tmp_path)

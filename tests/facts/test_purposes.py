@@ -1,7 +1,8 @@
 """The settings for a purpose: right names for each release, nothing of the user's overwritten."""
 
-import pytest
+from itertools import product
 
+from tests.each import over
 from whichrank.facts.environment import catalogue, in_family
 from whichrank.facts.purposes import recommended, without_those_set
 from whichrank.facts.values import problem
@@ -15,9 +16,7 @@ def names(**kwargs):
     return {s.name: s.value for s in recommended(out="/o", **kwargs)}
 
 
-@pytest.mark.parametrize("purpose", PURPOSES)
-@pytest.mark.parametrize("torch", TORCHES)
-@pytest.mark.parametrize("nccl", NCCLS)
+@over(list(product(PURPOSES, TORCHES, NCCLS)), "{} with torch {} and NCCL {}".format)
 def test_only_what_that_version_reads(purpose, torch, nccl):
     from whichrank.facts.environment import renames, version
 

@@ -7,7 +7,9 @@ import os
 import random
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
@@ -17,6 +19,7 @@ from whichrank.facts.bandwidth import COLLECTIVES, bandwidths, bus_factor, expec
 from whichrank.flows.bench import measure as flow
 from whichrank.flows.bench.sweep import candidates, sweep
 from whichrank.model.errors import UnreadableError, UsageError
+from whichrank.model.evidence import Coverage
 from whichrank.records.bench import BenchResult, BenchRun
 from whichrank.report import _bench as report
 from whichrank.report._curves import png, series
@@ -344,7 +347,7 @@ def test_a_run_that_the_end_of_the_time_cuts_is_no_failure(monkeypatch):
 
     def run(settings):
         runs.append(settings)
-        now[0] += 10 if len(runs) < 7 else 40
+        now[0] += 10 if len(runs) < 6 else 40
         if now[0] > 80:
             raise UnreadableError("stopped after 3 s")
         return 1.3 if settings else 1.0
@@ -374,3 +377,31 @@ def test_only_what_the_hardware_allows_is_tried():
     assert candidates("gloo", nodes=1, gpus=0, interfaces=["eth0"], hcas=[]) == []
     two = candidates("gloo", nodes=2, gpus=0, interfaces=["eth0", "eth1"], hcas=[])
     assert {"GLOO_SOCKET_IFNAME": "eth1"} in two
+
+
+# -- the report
+
+
+def shown(run):
+    return "".join(report.text(SimpleNamespace(run=run, findings=[], coverage=Coverage())))
+
+
+def test_the_work_of_every_rank_is_shown():
+    told = shown(BenchRun(stragglers={"compute": [[0.010, 0.011, 0.012], [0.030]], "copies": [[], []]}))
+    assert "compute: median 20.50 ms; rank 0 11.00 ms, rank 1 30.00 ms\n" in told
+    assert "copies" not in told
+    many = shown(BenchRun(stragglers={"compute": [[0.01 + rank / 1000] for rank in range(64)]}))
+    assert "slowest: rank 63 73.00 ms, rank 62 72.00 ms, rank 61 71.00 ms\n" in many
+
+
+def test_an_earlier_run_stands_beside():
+    def result(time_us, **more):
+        return BenchResult("all_reduce", 1024, "float", 2, time_us, 1.0, 1.0, True, **more)
+
+    before = [result(100.0), result(50.0, in_place=True)]
+    now = [result(110.0), result(40.0, in_place=True), replace(result(1.0), bytes=2048)]
+    lines = shown(BenchRun(now, baseline=before)).splitlines()
+    assert [line.split()[-3:] for line in lines if line.startswith("all_reduce")] == [
+        ["-", "+10%", "yes"], ["yes,", "in", "place"], ["-", "new", "yes"],
+    ]  # fmt: skip
+    assert any("-20%" in line for line in lines)

@@ -150,6 +150,25 @@ def test_the_cable_of_the_rank_that_a_verdict_blames(whichrank, tmp_path):
     assert (done.returncode, "holds no verdict" in done.stderr) == (2, True)
 
 
+def test_a_verdict_says_itself_where_its_ranks_ran(whichrank, tmp_path):
+    """Ranks that no list of hosts explains: the verdict knows their hosts and GPUs; links name their adapters."""
+    (tmp_path / "topo.txt").write_text(MATRIX)
+    at = {0: "node04", 1: "node02", 2: "node04", 3: "node02"}
+    rows = [{"rank": rank, "host": host, "gpu": 0} for rank, host in at.items()]
+    ends = {"a": {"host": "node01", "device": "mlx5_1"}, "b": {"host": "node03", "device": ""}}
+    culprits = {"ranks": [2], "hosts": ["node03"], "links": [ends]}
+    verdict = tmp_path / "verdict.json"
+    verdict.write_text(json.dumps({"verdict": {"culprits": culprits}, "ranks": rows}))
+    maps = ("--map", SAMPLES / "ibnetdiscover.txt", "--verdict", verdict)
+    told = whichrank("preflight", "--map", tmp_path / "topo.txt", *maps).stdout
+    assert "The verdict blames rank 2 and node03." in told
+    assert "rank 2 → node04 → GPU 1 → mlx5_1 (PIX) → leaf02 port 4" in told
+    assert "node01 → mlx5_1 → leaf02 port 1" in told
+    assert "node03 → mlx5_0 → leaf01 port 3" in told
+    told = whichrank("preflight", *maps).stdout
+    assert "node04 → mlx5_1 → leaf02 port 4" in told, "both cables of its host, where the adapter is not known"
+
+
 def test_a_dump_of_nccl():
     found = topology.read([SAMPLES / "nccl_topo_h200.xml", SAMPLES / "nccl_graph_h200.xml"])
     assert found.hosts[0].paths == {(0, "eth0"): "PHB"}

@@ -8,26 +8,21 @@ import sys
 from pathlib import Path
 
 import jsonschema
-import pytest
 
+from tests import needs
 from tests.conftest import ROOT, command_environment
 
-mcp = pytest.importorskip("mcp", reason="the MCP SDK is not installed")
-anyio = pytest.importorskip("anyio")
-pytest.importorskip("mcp_types", reason="the MCP SDK is older than version 2")
-
-PARAMETERS = mcp.StdioServerParameters(
-    command=sys.executable,
-    args=["-m", "whichrank", "mcp"],
-    env={**command_environment(), "PYTHONPATH": str(ROOT / "src")},
-)
+mcp, anyio, _ = needs.package("mcp"), needs.package("anyio"), needs.package("mcp_types")
 
 
 def talk(conversation):
     """Start the command, and have a conversation with it."""
 
+    environment = {**command_environment(), "PYTHONPATH": str(ROOT / "src")}
+    server = mcp.StdioServerParameters(command=sys.executable, args=["-m", "whichrank", "mcp"], env=environment)
+
     async def main():
-        async with mcp.Client(PARAMETERS, read_timeout_seconds=60) as client:
+        async with mcp.Client(server, read_timeout_seconds=60) as client:
             return await conversation(client)
 
     return anyio.run(main)

@@ -69,6 +69,7 @@ def test_a_test_that_hangs_ends_with_the_verdict(tmp_path):
 
 
 @pytest.mark.job
+@pytest.mark.bars
 def test_a_test_that_works_is_left_alone(tmp_path):
     done, _ = run(tmp_path, FINE, "--whichrank", f"--whichrank-out={tmp_path / 'kept'}")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -87,7 +87,7 @@ def test_the_error_of_a_hang_carries_the_verdict(trainer: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("trainer", [each_one for each_one in each(quick="accelerate") if each_one.values[0] != "ray"])
-@pytest.mark.parametrize("mode", ["flip", "fine"])
+@pytest.mark.parametrize("mode", ["flip", pytest.param("fine", marks=pytest.mark.bars)])
 def test_the_guard_of_a_trainer_names_the_replica(trainer: str, mode: str, tmp_path: Path) -> None:
     records = tmp_path / "guard"
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=3", f"--master_port={free_port()}",

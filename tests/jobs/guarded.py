@@ -1,6 +1,6 @@
 """Jobs with a guard inside and no watcher outside: the quickest way to many runs of one fault.
 
-    python -m tests.jobs.guarded FAULT[,FAULT…] SEEDS [WORLD] [BACKEND]
+    python -m tests.jobs.guarded FAULT[@WORLD][,FAULT…] SEEDS [WORLD] [BACKEND]
 
 Torch is imported once; every run forks its ranks. One JSON text per run.
 """
@@ -85,8 +85,9 @@ def main() -> None:
         first, _, last = seeds.partition("-")
         for seed in range(int(first), int(last or int(first) + 1)):
             for name in names:
+                fault, _, size = name.partition("@")
                 with redirect_stdout(sys.stderr):
-                    outcome = run_fault(guard, name, seed, world, backend)
+                    outcome = run_fault(guard, fault, seed, int(size or world), backend)
                 print(json.dumps(outcome), flush=True)  # noqa: T201
 
 

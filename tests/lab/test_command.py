@@ -42,7 +42,7 @@ def test_list_as_json(capsys):
         (["killed"], "whichrank drill run killed"),
         (["run"], "no fault is named"),
         (["run", "kiled"], "Did you mean killed"),
-        (["run", "killed", "--fault", "x.py"], "a name and a file are given"),
+        (["run", "killed", "--fault", "x.py"], "both a name and a file are given"),
         (["run", "--fault", "/nonexistent.py"], "there is no Python file"),
         (["run", "killed", "--ranks", "65"], "65"),
         (["score", "killed", "--ranks", "2,x"], "are not sizes"),

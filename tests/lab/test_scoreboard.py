@@ -89,7 +89,7 @@ def test_a_corpus_is_scored(tmp_path):
 @pytest.mark.parametrize("text", ["", "category: hang", "category: hang\ncause: x\nculprit_ranks: 3\n", "a: [", "- 1"])
 def test_a_broken_truth_is_told(tmp_path, text):
     (tmp_path / "truth.yaml").write_text(text)
-    with pytest.raises(UsageError, match="is no truth"):
+    with pytest.raises(UsageError, match="is not a valid truth"):
         read(tmp_path / "truth.yaml")
 
 

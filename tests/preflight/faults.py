@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,14 @@ class Planted:
 def _one_way(cluster: Cluster) -> None:
     for other in cluster.names:
         if other != "node4":
-            wires.one_way(cluster.network, cluster.host("node4"), cluster.host(other))
+            _one_way_pair(cluster, "node4", other)
+
+
+def _one_way_pair(cluster: Cluster, sender: str, receiver: str) -> None:
+    """Between hosts that have spoken before: without each other's link address neither direction would work."""
+    meet = f"import socket; socket.create_connection(('{cluster.host(receiver).address}', 22), 5)"
+    cluster.inside(sender, sys.executable, "-S", "-c", meet)
+    wires.one_way(cluster.network, cluster.host(sender), cluster.host(receiver))
 
 
 def _shm(cluster: Cluster) -> None:
@@ -60,6 +68,12 @@ FAULTS = {
     "rejected_port": Planted(
         lambda c: wires.reject_ports(c.host("node5"), "29500"), ("PREF102",), frozenset({"node5"})
     ),
+    "reset_port": Planted(
+        lambda c: wires.reset_ports(c.host("node2"), "30000-65535"), ("PREF102",), frozenset({"node2"})
+    ),
+    "some_high_ports": Planted(
+        lambda c: wires.close_ports(c.host("node7"), "40000-50000"), ("PREF102",), frozenset({"node7"})
+    ),
     "dropped_pair": Planted(
         lambda c: wires.drop(c.network, c.host("node2"), c.host("node6")),
         ("PREF102",),
@@ -67,7 +81,7 @@ FAULTS = {
     ),
     "one_way": Planted(_one_way, ("PREF103",), frozenset({"node4"}), also=frozenset({"PREF102"})),
     "one_way_pair": Planted(
-        lambda c: wires.one_way(c.network, c.host("node7"), c.host("node1")),
+        lambda c: _one_way_pair(c, "node7", "node1"),
         ("PREF103",),
         link=frozenset({"node7", "node1"}),
         also=frozenset({"PREF102"}),
@@ -82,6 +96,12 @@ FAULTS = {
         lambda c: wires.shrink_path_mtu(c.network, c.host("node5"), 1514),
         ("PREF105",),
         frozenset({"node5"}),
+        also=frozenset({"PREF106"}),
+    ),
+    "path_mtu_of_ssh": Planted(
+        lambda c: wires.shrink_path_mtu(c.network, c.host("node2"), 1414),
+        ("PREF105",),
+        frozenset({"node2"}),
         also=frozenset({"PREF106"}),
     ),
     "rate_limit": Planted(

@@ -63,6 +63,22 @@ def test_three_faults_at_once_are_found_without_loading_anything(small):
     assert all(place <= {"node2", "node3", "node5"} for _, place in found), found
 
 
+def test_names_that_only_ssh_knows_are_not_wrong(small):
+    """Aliases of ~/.ssh/config: no job uses them, so nobody must resolve them."""
+    config = small.folder / "ssh_config"
+    before = config.read_text()
+    alias = {f"n{number}": small.host(name).address for number, name in enumerate(small.names[:2])}
+    config.write_text("".join(f"Host {name}\n  HostName {address}\n" for name, address in alias.items()) + before)
+    names, small.names = small.names, list(alias)
+    try:
+        document = look(small)
+    finally:
+        small.names = names
+        config.write_text(before)
+    assert document["findings"] == []
+    assert document["links"] == [{"a": "n0", "b": "n1", "state": "healthy", "why": None}]
+
+
 @pytest.mark.bars
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_planted_fault_is_found_and_located(cluster, name):

@@ -70,13 +70,15 @@ def test_the_init_container(programs):
 def test_inside_a_slurm_allocation(tmp_path):
     with cluster.started() as lab:
         told = tmp_path / "told.json"
-        words = f"{sys.executable} -m whichrank preflight --slurm --quick --quiet --format json --output {told}"
+        words = f"{sys.executable} -m whichrank preflight --slurm --quiet --format json --output {told}"
         job = lab.submit(tmp_path / "job", f"#!/bin/bash\n{words} || true\n", "--nodes=2", "--ntasks=2")
         lab.wait(job, 120)
         assert told.exists(), (tmp_path / "job/log").read_text()
         document = json.loads(told.read_text())
     assert [host["host"] for host in document["hosts"]] == ["n1", "n2"]
     assert all(len(host["checks"]) > 8 for host in document["hosts"])
+    assert [(link["a"], link["b"], link["state"]) for link in document["links"]] == [("n1", "n2", "healthy")]
+    assert [finding for finding in document["findings"] if finding["code"].startswith("PREF")] == []
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from whichrank import report
 from whichrank.rehearse.rehearse import Options, Outcome, rehearse
 
 PROGRAMS = Path(__file__).parent / "programs"
-QUICK = ("healthy_join", "rank0_eval", "ragged_gather")
+QUICK = ("healthy_join", "rank0_eval")
 SCHEMA = Path(report.__file__).parent / "schemas" / "rehearse.schema.json"
 
 
@@ -128,7 +128,9 @@ if __name__ == "__main__":
 
 
 @pytest.mark.job
-@pytest.mark.parametrize(("word", "causes"), [("bad", ["size-mismatch"]), ("good", [])])
+@pytest.mark.parametrize(
+    ("word", "causes"), [("bad", ["size-mismatch"]), pytest.param("good", [], marks=pytest.mark.bars)]
+)
 def test_scripts_that_spawn_their_ranks(tmp_path, word, causes):
     script = tmp_path / "spawns.py"
     script.write_text(SPAWNS.replace("OUTSIDE", str(tmp_path / "outside")))

@@ -1,15 +1,16 @@
 // Perfetto's trace_processor (its WebAssembly build) under node, outside of a browser.
 //
-//   node trace_processor.mjs FOLDER TRACE <queries.json
+//   node trace_processor.mjs FOLDER <requests
 //
-// FOLDER holds trace_processor.wasm, engine_bundle.node.js and engine.mjs; stdin is a JSON list of SQL queries. Prints a JSON
-// list with the rows of each, as objects.
+// FOLDER holds trace_processor.wasm, engine_bundle.node.js and engine.mjs; a line of stdin is a JSON
+// object with the path of a trace and SQL queries. Prints a line for each: a JSON list with the rows of each query.
 import { readFileSync } from "node:fs";
 import path from "node:path";
+import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 import vm from "node:vm";
 
-const [folder, trace] = process.argv.slice(2);
+const [folder] = process.argv.slice(2);
 const CHUNK = 1 << 20;
 
 // The bundle is made for a web worker, which loads its module by a synchronous request. It has the 32-bit module alone: the
@@ -50,17 +51,29 @@ const { port1, port2 } = new MessageChannel();
 globalThis.onmessage({ data: port1 });
 const engine = new Engine(port2);
 
-const bytes = new Uint8Array(readFileSync(trace));
-for (let at = 0; at < bytes.length; at += CHUNK) await engine.parse(bytes.subarray(at, at + CHUNK));
-await engine.notifyEof();
+// A trace is opened by a new TraceProcessor in the same module.
+const RESET = {
+  cropTrackEvents: false,
+  ingestFtraceInRawTable: false,
+  analyzeTraceProtoContent: false,
+  ftraceDropUntilAllCpusValid: false,
+};
 
-const answers = [];
-for (const sql of JSON.parse(readFileSync(0, "utf8"))) {
-  const result = await engine.query(sql);
-  const rows = [];
-  for (const it = result.iter({}); it.valid(); it.next())
-    rows.push(Object.fromEntries(result.columns().map((name) => [name, it.get(name)])));
-  answers.push(rows);
+async function ask({ trace, queries }) {
+  await engine.resetTraceProcessor(RESET);
+  const bytes = new Uint8Array(readFileSync(trace));
+  for (let at = 0; at < bytes.length; at += CHUNK) await engine.parse(bytes.subarray(at, at + CHUNK));
+  await engine.notifyEof();
+  const answers = [];
+  for (const sql of queries) {
+    const result = await engine.query(sql);
+    const rows = [];
+    for (const it = result.iter({}); it.valid(); it.next())
+      rows.push(Object.fromEntries(result.columns().map((name) => [name, it.get(name)])));
+    answers.push(rows);
+  }
+  return JSON.stringify(answers, (_, value) => (typeof value === "bigint" ? Number(value) : value));
 }
-process.stdout.write(JSON.stringify(answers, (_, value) => (typeof value === "bigint" ? Number(value) : value)) + "\n");
+
+for await (const line of createInterface({ input: process.stdin })) process.stdout.write((await ask(JSON.parse(line))) + "\n");
 process.exit(0);

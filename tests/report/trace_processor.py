@@ -6,6 +6,8 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,17 +21,23 @@ opens = pytest.mark.skipif(
 )
 
 
+@cache
+def _engine() -> subprocess.Popen[str]:
+    """One for all tests of a process: its start costs more than a trace. It ends with its stdin."""
+    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - kept as long as the engine
+    return subprocess.Popen(["node", DRIVER, PROCESSOR], stdin=-1, stdout=-1, stderr=errors, text=True, bufsize=1)
+
+
 def asked(trace: Path, *queries: str) -> list[list[dict]]:
     """The rows of each query on a trace of which nothing is refused."""
-    done = subprocess.run(
-        ["node", DRIVER, PROCESSOR, trace],
-        input=json.dumps([REFUSED, *queries]),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    refused, *rest = json.loads(done.stdout)
+    engine = _engine()
+    assert engine.stdin is not None
+    assert engine.stdout is not None
+    engine.stdin.write(json.dumps({"trace": str(trace), "queries": [REFUSED, *queries]}) + "\n")
+    answer = engine.stdout.readline()
+    if not answer:
+        _engine.cache_clear()
+    assert answer, f"trace_processor ended with {engine.wait(60)}"
+    refused, *rest = json.loads(answer)
     assert refused == []
     return rest

@@ -6,8 +6,7 @@ import re
 from collections import defaultdict
 from types import ModuleType
 
-import pytest
-
+from tests.each import over
 from whichrank.facts.fixes import with_fix
 from whichrank.facts.taxonomy import causes
 from whichrank.flows.diagnose.pipeline import diagnose
@@ -18,7 +17,7 @@ from whichrank.timeline.case import Case
 RULES = discover_rules()
 SECTIONS = ("What it finds", "Why it happens", "How it decides", "Example", "Fix", "Limits")
 
-each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.CODE)
+each_rule = over([(rule,) for rule in RULES], lambda rule: rule.CODE)
 
 
 def family(rule: ModuleType) -> str:

@@ -86,7 +86,7 @@ def test_words_that_come_close_to_a_cause_are_a_weak_verdict(tmp_path):
 
 
 def test_causes_that_are_not_close_enough_are_listed(tmp_path):
-    found = verdict(tmp_path, "memory of the device was lost while the driver and the kernel differ\n")
+    found = verdict(tmp_path, "the adapter lost its memory while driver and kernel modules differ\n")
     assert found.cause == "unknown"
     assert found.alternatives
 

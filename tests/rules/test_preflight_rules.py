@@ -23,11 +23,14 @@ from whichrank.records.inspection import (
     Inspection,
     Pace,
     ProbeResult,
+    Rate,
     Volley,
+    usual_gbits,
 )
 from whichrank.rules.preflight_fleet import (
     blocked_ports,
     clock_difference,
+    duplicate_address,
     host_names,
     hosts_differ,
     long_round_trip,
@@ -335,8 +338,46 @@ def attempts(bad, hosts="abcd", kinds=("rendezvous", "high")):
     ]  # fmt: skip
 
 
-def test_refused_is_no_firewall():
-    assert blocked_ports.judge(Inspection(attempts=attempts(lambda *_: "refused"))) == []
+def places(bad, hosts="abcdef"):
+    told = blocked_ports.judge(Inspection(attempts=attempts(bad, hosts)))
+    return [("".join(f.subject.hosts) or "-".join(e.host for x in f.subject.links for e in (x.a, x.b))) for f in told]
+
+
+def test_a_reset_from_an_open_port_is_a_firewall():
+    told = blocked_ports.judge(Inspection(attempts=attempts(lambda a, b, kind: "refused" if b == "c" else "")))
+    assert [f.subject.hosts for f in told] == [("c",)]
+    assert "reset although somebody listens" in told[0].message
+
+
+@pytest.mark.parametrize("hosts", ["abc", "abcd", "abcdef"])
+def test_a_port_that_is_closed_everywhere_is_told_once(hosts):
+    assert places(lambda a, b, kind: "dropped" if kind == "rendezvous" else "", hosts) == [hosts]
+
+
+def test_two_hosts_with_a_firewall():
+    assert places(lambda a, b, kind: "dropped" if b in "bd" else "") == ["b", "d"]
+
+
+def test_hosts_that_fall_into_groups():
+    assert places(lambda a, b, kind: "dropped" if (a in "ab") != (b in "ab") else "") == ["ab"]
+    assert places(lambda a, b, kind: "dropped" if (a in "abc") != (b in "abc") else "") == ["abcdef"]
+
+
+def test_single_pairs():
+    assert places(lambda a, b, kind: "dropped" if a + b in ("ab", "de") else "") == ["a-b", "d-e"]
+
+
+def test_a_firewall_that_blocks_a_part_of_the_high_ports():
+    def outcome(b, port):
+        return "dropped" if b == "c" and 40000 <= port <= 50000 else "connected"
+
+    tried = [
+        Attempt(a, b, port, "high", outcome(b, port), "", f"10.0.0.{b}")
+        for a in "abcd" for b in "abcd" if a != b for port in (33000, 41000, 45000, 58000)
+    ]  # fmt: skip
+    (told,) = blocked_ports.judge(Inspection(attempts=tried))
+    assert told.subject.hosts == ("c",)
+    assert "to c on some high ports (41000 to 45000, 2 of 4) are dropped" in told.message
 
 
 def test_a_firewall_of_one_host():
@@ -490,3 +531,51 @@ def test_ports_that_tell_nonsense_or_nothing(tmp_path):
     trees.port(root, "mlx5_3", rate="9" * 5000, **{"counters/link_downed": "9" * 5000})
     (root / "sys/class/infiniband/mlx5_2/ports/1/state").unlink()
     assert inspected(root)[0]["rdma-ports"].state == "healthy"
+
+
+def test_an_address_that_two_hosts_have():
+    names = {asker: {"a": ["10.0.0.1"], "b": ["10.0.0.2"]} for asker in "ab"}
+    bridge = "172.17.0.1"
+
+    def told(**own):
+        return [f.subject.hosts for f in duplicate_address.judge(Inspection(names=names, addresses=own))]
+
+    assert told(a=["10.0.0.1", bridge], b=["10.0.0.2", bridge]) == []
+    assert told(a=["10.0.0.1", "10.0.0.2"], b=["10.0.0.2", bridge]) == [("a", "b")]
+    assert told(a=["10.0.0.1", "10.0.0.2"], b=["10.0.0.1", "10.0.0.2"]) == [], "one machine"
+
+
+def test_what_gloo_takes_where_the_name_means_loopback():
+    rule = HOST_RULES["interface"]
+    shown = [{"name": "eth0", "flags": 1, "addresses": ["10.0.0.1/24"]}]
+    for own in (["127.0.1.1"], ["10.9.9.9"], []):
+        names = ProbeResult("names", {"addresses": own})
+        told = rule.judge({"interfaces": shown}, HostProbes("a", {"names": names}), Launch(2))
+        assert f"Gloo would use loopback ({own[0] if own == ['127.0.1.1'] else '127.0.0.1'})" in told.why
+
+
+@pytest.mark.parametrize(("second", "judged"), [("one", "healthy"), ("two", "unhealthy")])
+def test_namespaces_of_one_machine_need_no_name_of_their_own(second, judged):
+    """Hosts of the same boot and name share both: only between machines does the name have to lead somewhere."""
+    shown = ProbeResult("interfaces", {"interfaces": [{"name": "eth0", "flags": 1, "addresses": ["10.0.0.1/24"]}]})
+    hosts = [
+        HostProbes(name, {
+            "names": ProbeResult("names", {"hostname": "vm", "addresses": ["127.0.0.1"], "boot_id": boot}),
+            "interfaces": shown,
+        })
+        for name, boot in (("10.0.0.1", "one"), ("10.0.0.2", second))
+    ]  # fmt: skip
+    told = flow.judge(Inspection(hosts, Launch(2)))
+    assert {check.state for checks in told.hosts.values() for check in checks if check.check == "interface"} == {judged}
+
+
+def test_what_is_usual_between_hosts():
+    def usual(*gbits):
+        return usual_gbits([Rate("a", "b", value, 1) for value in gbits])
+
+    assert usual() == 0
+    assert usual(9, 10, 11) == 10
+    assert usual(0.1, 9, 10, 11, 12) == 10.5, "the one slow pair does not count"
+    assert usual(*[0.1] * 18, *[9.0, 10.0, 11.0] * 3) == 10, "three slow hosts of eight"
+    assert usual(*[10.0] * 9, 100.0) == 10, "one fast pair does not make all others slow"
+    assert usual(4, 5, 6, 8, 10, 13) == 7, "noise"

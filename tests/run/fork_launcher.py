@@ -13,12 +13,13 @@ import sys
 
 import torch.distributed  # noqa: F401 - before the fork, so that no rank has to
 
-from whichrank.lab.workloads.forking import fork_ranks
+from whichrank.lab.workloads.forking import fork_ranks, load_symbols
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--preload", action="append", default=[], help="a module to import before the fork")
+    parser.add_argument("--captured", action="store_true", help="the ranks will be asked for dumps with frames")
     parser.add_argument("--node", type=int, default=0)
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--address", default="127.0.0.1", help="of the store: the first node's")
@@ -29,6 +30,8 @@ def main():
     options = parser.parse_args()
     for module in options.preload:
         importlib.import_module(module)
+    if options.captured:
+        load_symbols()
     local, sys.argv = options.world, [options.script, *options.arguments]
     os.environ.update(
         MASTER_ADDR=options.address, MASTER_PORT=str(options.port or free_port()),

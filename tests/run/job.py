@@ -1,12 +1,15 @@
 """A rank of the watched jobs: python job.py WHAT [ARGUMENT]; RANK and the others are in the environment."""
 
+import ctypes
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 import time
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -70,7 +73,14 @@ def beat(group):
     threading.Thread(target=forever, daemon=True).start()
 
 
+def note_the_moment():
+    """For whoever measures how long the hang goes unnoticed."""
+    if RANK == CULPRIT and "HANG_MOMENT" in os.environ:
+        Path(os.environ["HANG_MOMENT"]).write_text(str(time.time()))
+
+
 def fault(what, some):
+    note_the_moment()
     if what == "skip":
         evaluate(some)
     if RANK != CULPRIT:
@@ -123,6 +133,32 @@ def pauses():
     step(0)
 
 
+def answered_late():
+    """A service that takes its time."""
+    ours, theirs = socket.socketpair()
+    threading.Timer(9, theirs.send, [b"x"]).start()
+    ours.recv(1)
+
+
+def counts():
+    total, until = 0, time.monotonic() + 7
+    while time.monotonic() < until:
+        for number in range(1000):
+            total += number
+
+
+def alone():
+    """What a single rank may do for a while, in a job of short steps: each is no hang."""
+    held = partial(ctypes.PyDLL(None).usleep, 3_500_000)  # in C, with the interpreter's lock
+    for phase in (partial(time.sleep, 2.5), held, counts, answered_late, partial(time.sleep, 11)):
+        for number in range(40):
+            step(number)
+        if RANK == CULPRIT:
+            phase()
+    for number in range(150):
+        step(number)
+
+
 def main():
     what = sys.argv[1]
     torch.set_num_threads(1)
@@ -131,6 +167,8 @@ def main():
     dist.init_process_group("gloo", timeout=timedelta(seconds=300))
     if what == "pauses":
         pauses()
+    elif what == "alone":
+        alone()
     else:
         train(what)
     if what == "teardown" and RANK == CULPRIT:

@@ -9,14 +9,16 @@ from whichrank.run.watch.alarm import Alarm, RankState
 
 
 def rank(number: int, count: int, *, waiting: bool = False, phase: int = JOINED, busy: bool = False) -> RankState:
-    return RankState(number, phase, count, count - waiting, waiting, busy=busy)
+    return RankState(number, phase, count, count - waiting, waiting, busy=busy, leads=number == 0)
 
 
 def away(
     number: int, count: int, *, busy: bool | None = False, stopped: bool = False, phase: int = JOINED, work: str = ""
 ) -> RankState:
-    """A rank that the others wait for; it has been at no new line for long."""
-    return RankState(number, phase, count, count, False, busy=busy, stopped=stopped, stale_s=1000, work=work)
+    """A rank that the others wait for; it has been at no new line for long. Rank 0 does what is done once."""
+    return RankState(
+        number, phase, count, count, False, busy=busy, stopped=stopped, stale_s=1000, work=work, leads=number == 0
+    )
 
 
 def steady(alarm: Alarm, seconds: float = 20, ranks: int = 4) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
+from tests.each import over
 from tests.source.lint_programs import SAMPLES
 from whichrank.flows.lint.check import line_of, lint
 
@@ -29,7 +28,7 @@ def _programs() -> dict[str, dict[str, str]]:
 PROGRAMS = _programs()
 
 
-@pytest.mark.parametrize("name", sorted(PROGRAMS))
+@over([(name,) for name in sorted(PROGRAMS)], str)
 def test_a_marked_line_is_named_and_nothing_else(name: str, tmp_path: Path) -> None:
     marked = set()
     for file, text in PROGRAMS[name].items():

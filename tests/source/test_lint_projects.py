@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
-
+from tests.each import over
 from tests.source.lint_programs import SAMPLES
 from whichrank.flows.lint.check import line_of, lint
 
@@ -66,7 +65,7 @@ def judge(program: Program, folder: Path) -> tuple[list[str], list[str]]:
     return missed, [f"{f[0]}:{f[1]} {f[3]}" for f in extra]
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+@over([(program,) for program in PROGRAMS], lambda program: program.name)
 def test_a_project_is_judged_as_marked(program: Program, tmp_path: Path) -> None:
     missed, extra = judge(program, tmp_path)
     assert bool(missed) == (program.name in KNOWN_MISSES), missed

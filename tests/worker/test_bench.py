@@ -8,10 +8,11 @@ import sys
 
 import pytest
 
+from tests import needs
 from tests.conftest import command_environment
 from tests.run.watched import free_port
 
-pytest.importorskip("torch")
+needs.package("torch")
 
 # A timer of its own around the very same calls: where batches begin is all that it learns from the benchmark.
 BOTH = """

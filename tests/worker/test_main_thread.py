@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import gc
+import http.client
+import os
+import pdb  # noqa: T100 - looked at from outside
+import socket
+import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -91,3 +98,46 @@ def test_progress_begins_anew():
     watcher.forget(9 * SECOND)
     assert watcher.fresh_ns == 9 * SECOND
     assert found
+
+
+def test_a_main_thread_that_waits_for_an_upload_of_another_thread():
+    """Real threads, sockets and urllib: the server answers when it is asked twice."""
+    server = socket.create_server(("127.0.0.1", 0))
+    upload = threading.Thread(target=fetch, args=(server.getsockname()[1],))
+    upload.start()
+    connection, _ = server.accept()
+
+    def wait_for_it():
+        threading.Timer(0.5, connection.close).start()
+        upload.join()
+
+    _, found = seen_meanwhile(wait_for_it)
+    server.close()
+    assert {each["work"] for each in found[:2]} == {"storage"}
+
+
+def fetch(port: int) -> None:
+    with suppress(OSError, http.client.HTTPException):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
+
+
+def test_a_main_thread_that_waits_for_an_idle_thread():
+    idle, seen = threading.Event(), threading.Event()
+    thread = threading.Thread(target=idle.wait, args=(5,))
+    thread.start()
+    threading.Timer(0.6, idle.set).start()
+    _, found = seen_meanwhile(lambda: seen.wait(0.5))
+    thread.join()
+    assert {each["work"] for each in found} == {""}
+
+
+def test_a_debugger_is_known():
+    """pdb reads its commands from a pipe that says nothing for a while."""
+    read, write = os.pipe()
+    with open(read) as commands, open(write, "w") as person, open(os.devnull, "w") as shown:  # noqa: PTH123
+        threading.Timer(0.5, lambda: (person.write("continue\n"), person.flush())).start()
+        _, found = seen_meanwhile(
+            lambda: pdb.Pdb(stdin=commands, stdout=shown, nosigint=True, readrc=False).set_trace()
+        )
+        sys.settrace(None)
+    assert "debugger" in {each["work"] for each in found}

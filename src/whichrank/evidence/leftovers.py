@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Literal
 
 from whichrank.evidence.collectors import processes
-from whichrank.evidence.probes.memory import YOUNG_S, stale_segments
+from whichrank.evidence.probes.memory import stale_segments
 from whichrank.evidence.probes.processes import ancestors, is_orphan
 
 SHM = Path("/dev/shm")  # noqa: S108 - where segments are
 Kind = Literal["process", "segment", "lock"]
 _END_S = 5.0
+_LOCK_S = 60.0
+"""A lock merely exists while its build runs: one that was made just now is left alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def _locks(folders: list[Path]) -> Iterator[Leftover]:
         for file in sorted(folder.glob("*/*/lock"))[:1000] + sorted(folder.glob("*/lock"))[:1000]:
             with suppress(OSError):
                 state = file.stat()
-                if time.time() - state.st_mtime > YOUNG_S and not _is_open(file):
+                if time.time() - state.st_mtime > _LOCK_S and not _is_open(file):
                     words = "lock of a build that no process has open"
                     yield Leftover("lock", str(file), state.st_uid, words, state.st_size, inode=state.st_ino)
 

@@ -149,7 +149,7 @@ def _from_json(text: str, label: str) -> BenchRun:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise UnreadableError(f"{label} is cut or no JSON: {error}") from error
+        raise UnreadableError(f"{label} is cut off or not JSON: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("results"), list):
         raise UnreadableError(f"{label} is JSON, but not of nccl-tests")
     given = document.get("config")

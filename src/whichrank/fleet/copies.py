@@ -1,7 +1,8 @@
 """N copies of one command, started by anything that sets RANK, WORLD_SIZE and MASTER_ADDR: rank 0 leads the others.
 
 The others connect to rank 0 and serve it over that connection, one for each host; whoever shares a host with another
-copy only waits for the end.
+copy only waits for the end. Copies on one host share its name and its network; hosts of the same name are told apart
+by their addresses.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from whichrank.fleet.host_helpers import Channel, HostHelpers, ProcessChannel
 from whichrank.model.errors import UsageError
@@ -44,30 +47,54 @@ def told(environ: Mapping[str, str] = os.environ) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """Where a copy runs."""
+
+    host: str
+    network: str
+    """Equal for copies that share a machine and its network."""
+    address: str
+    channel: Channel
+
+
 def lead(command: list[str], port: int, limit_s: float = _MEET_S) -> tuple[HostHelpers, list[socket.socket]]:
     """For rank 0: wait for all others. Gives the helpers, one per host, and the connections of those that wait."""
     world = int(os.environ["WORLD_SIZE"])
     listener = socket.create_server(("", port), backlog=world, reuse_port=False)
-    listener.settimeout(limit_s)
-    here = socket.gethostname()
-    channels: dict[str, Channel] = {here: ProcessChannel.start(command)}
+    copies = [_Copy(*_whereabouts(), os.environ["MASTER_ADDR"], ProcessChannel.start(command))]
     idle: list[socket.socket] = []
     deadline = time.monotonic() + limit_s
     for _ in range(world - 1):
         listener.settimeout(max(0.1, deadline - time.monotonic()))
         try:
-            connection, _ = listener.accept()
+            connection, (address, *_) = listener.accept()
         except TimeoutError:
             break
-        host = connection.makefile("rb").readline().decode("utf-8", "replace").strip()
-        if host in channels:
+        host, _, network = connection.makefile("rb").readline(512).decode("utf-8", "replace").strip().partition(" ")
+        if any((copy.host, copy.network) == (host, network) for copy in copies):
             idle.append(connection)
             continue
         connection.setblocking(False)
-        channels[host] = SocketChannel(connection, connection.fileno(), os.dup(connection.fileno()))
-        os.set_blocking(connection.fileno(), False)
+        channel = SocketChannel(connection, connection.fileno(), os.dup(connection.fileno()))
+        copies.append(_Copy(host, network, str(address), channel))
     listener.close()
-    return HostHelpers(channels), idle
+    return HostHelpers(_named(copies)), idle
+
+
+def _named(copies: Sequence[_Copy]) -> dict[str, Channel]:
+    """By host name; by address where hosts share a name."""
+    counts = Counter(copy.host for copy in copies)
+    return {copy.host if counts[copy.host] == 1 else copy.address: copy.channel for copy in copies}
+
+
+def _whereabouts() -> tuple[str, str]:
+    """The name of this host, and what identifies its network."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return socket.gethostname(), f"{boot}/{Path('/proc/self/ns/net').stat().st_ino}"
+    except OSError:
+        return socket.gethostname(), ""
 
 
 def follow(serve: Callable[[socket.socket], None], port: int, limit_s: float = _MEET_S) -> int:
@@ -85,7 +112,7 @@ def follow(serve: Callable[[socket.socket], None], port: int, limit_s: float = _
                 ) from error
             time.sleep(0.2)
     connection.settimeout(None)
-    connection.sendall(socket.gethostname().encode() + b"\n")
+    connection.sendall(" ".join(_whereabouts()).encode() + b"\n")
     serve(connection)
     return 0
 

@@ -21,6 +21,8 @@ from whichrank.fleet.engines import Engine
 
 _MOST = 32 << 20
 _END_S = 2.0
+_FINAL = ("connect to host", "resolve", "denied", "verification failed", "can't be started")
+"""Words of ssh's errors that another way does not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,9 @@ class HostHelpers:
     channels: dict[str, Channel]
     lost: dict[str, str] = field(default_factory=dict)
     """Host -> why it can't be asked any more."""
+    again: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Host -> the command of another way to it."""
+    _first: dict[str, str] = field(default_factory=dict)
     _rest: dict[str, bytes] = field(default_factory=dict)
     _next: int = 0
 
@@ -124,6 +129,16 @@ class HostHelpers:
         for host in sent.keys() - replies.keys():
             replies[host] = self._lose(host, f"no answer within {limit_s:.0f} s")
         return {host: replies[host] for host in requests}
+
+    def try_again(self) -> list[str]:
+        """Start the helpers by another way on hosts that ssh reached and that then did not answer; on which."""
+        hosts = [h for h in self.again if h in self.lost and not any(word in self.lost[h] for word in _FINAL)]
+        for host in hosts:
+            self._first[host] = self.lost.pop(host)
+            self.channels[host].close()
+            self.channels[host] = ProcessChannel.start(self.again[host])
+            self._rest.pop(host, None)
+        return hosts
 
     def _collect(self, replies: dict[str, Reply], sent: dict[str, float], deadline: float) -> None:
         with selectors.DefaultSelector() as selector:
@@ -164,7 +179,7 @@ class HostHelpers:
                 yield answer
 
     def _lose(self, host: str, why: str) -> Reply:
-        self.lost[host] = why
+        self.lost[host] = self._first.get(host, why)
         return Reply(why=why)
 
     def close(self) -> None:
@@ -186,7 +201,8 @@ def host_helpers(engine: Engine, command: Sequence[str]) -> Iterator[HostHelpers
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     channels: dict[str, Channel] = {}
     lost: dict[str, str] = {}
-    everyone = HostHelpers(channels, lost)
+    again = {host: engine.again(host, command) for host in engine.hosts} if engine.again else {}
+    everyone = HostHelpers(channels, lost, again)
     try:
         for host in engine.hosts:
             try:

@@ -9,7 +9,7 @@ nobody else share a bad uplink.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, log2
 
@@ -138,6 +138,30 @@ class Search:
                 left.remove(other)
                 pairs.append((one, other))
         return pairs
+
+
+def in_rounds(hosts: Sequence[str], test: Callable[[Sequence[Pair]], dict[Pair, bool]], *, thorough: bool) -> int:
+    """Test by the search, or every pair; how many rounds it took."""
+    if not thorough:
+        search = Search(hosts)
+        while pairs := search.next_round():
+            search.note(test(pairs))
+        return search.rounds
+    rounds = 0
+    bad: list[Pair] = []
+    for pairs in all_pairs(hosts):
+        bad += [pair for pair, good in test(pairs).items() if not good]
+        rounds += 1
+    # What failed is tested once more: a passing disturbance is not blamed.
+    while bad:
+        now: list[Pair] = []
+        for pair in bad:
+            if not {host for other in now for host in other} & set(pair):
+                now.append(pair)
+        test(now)
+        bad = [pair for pair in bad if pair not in now]
+        rounds += 1
+    return rounds
 
 
 def settle(hosts: Sequence[str], results: Mapping[Pair, Sequence[bool]], rounds: int = 0) -> Blame:

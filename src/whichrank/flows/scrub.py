@@ -81,7 +81,7 @@ def _check(given: Path, out: Path) -> None:
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise UsageError(f"'{out}' is not an empty folder", "Give --out a folder that does not exist yet.")
     if given.is_dir() and out.resolve().is_relative_to(given.resolve()):
-        raise UsageError("the copy can't be inside of what is copied", "Give --out a folder elsewhere.")
+        raise UsageError("the copy can't be inside the folder that is copied", "Give --out a folder elsewhere.")
 
 
 def _copy(files: Sequence[File], draft: Path, room: Path, key: bytes, progress: Progress) -> Scrubbed:

@@ -23,6 +23,8 @@ from whichrank.lab.workloads.plan import FOLDER
 
 PREFIX = "whichrank-drill-"
 END_S = 10.0
+START_S = 2.0
+"""How long a process may take to replace its program on a busy machine."""
 
 
 def make() -> Path:
@@ -98,24 +100,42 @@ def guardian() -> subprocess.Popen[bytes]:
     )
 
 
-def _members(folder: Path) -> list[int]:
+def _members(folder: Path) -> tuple[list[int], bool]:
+    """The processes of a drill; and whether some process is just starting its program: whose it is shows later."""
     me, mark = os.getpid(), str(folder)
-    everyone = processes.everybody()
-    return [
-        pid for pid, row in everyone.items()
-        if pid != me and row.state not in "ZX" and processes.environ(pid).get(FOLDER) == mark
-    ]  # fmt: skip
+    members, starting = [], False
+    for pid, row in processes.everybody().items():
+        if pid == me or row.state in "ZX":
+            continue
+        environment = processes.environ(pid)
+        if environment.get(FOLDER) == mark:
+            members.append(pid)
+        starting = starting or (not environment and _starting(pid))
+    return members, starting
+
+
+def _starting(pid: int) -> bool:
+    """In the middle of exec a process has a program, and neither arguments nor an environment yet."""
+    here = processes.PROC / str(pid)
+    try:
+        (here / "exe").readlink()
+        return not (here / "cmdline").read_bytes()
+    except OSError:  # a thread of the kernel, or gone
+        return False
 
 
 def _end_processes(folder: Path) -> list[int]:
     ended: list[int] = []
-    deadline = time.monotonic() + END_S
-    while (members := _members(folder)) and time.monotonic() < deadline:
+    began = time.monotonic()
+    while time.monotonic() < began + END_S:
+        members, starting = _members(folder)
+        if not members and not (starting and time.monotonic() < began + START_S):
+            break
         for pid in members:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         ended += members
-        time.sleep(0.1)
+        time.sleep(0.1 if members else 0.01)
     return ended
 
 

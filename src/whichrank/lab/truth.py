@@ -84,7 +84,7 @@ def read(path: Path) -> Truth:
         )
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
         hint = "It needs a cause of the taxonomy, and culprit_ranks as a list."
-        raise UsageError(f"{path} is no truth: {error}", hint) from error
+        raise UsageError(f"{path} is not a valid truth: {error}", hint) from error
 
 
 def hosts(path: Path) -> tuple[str, ...]:

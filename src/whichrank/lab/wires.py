@@ -42,6 +42,11 @@ def reject_ports(host: Host, ports: str) -> None:
     _rules(host.namespace, "inet", "input", [_opening(ports)], "reject with icmpx type admin-prohibited")
 
 
+def reset_ports(host: Host, ports: str) -> None:
+    """A firewall that answers in the place of whoever listens: connection refused."""
+    _rules(host.namespace, "inet", "input", [_opening(ports)], "reject with tcp reset")
+
+
 def limit(network: Network, host: Host, rate: str) -> None:
     """Its cable carries no more than this (`20mbit`), in either direction."""
     for namespace, device in ((host.namespace, "eth0"), (network.switch, host.port)):

@@ -12,6 +12,10 @@ DEFAULT_PORT = 29500
 """torchrun's own default for the rendezvous and for MASTER_PORT."""
 
 
+NOTHING_TO_CHECK = "nothing to check"
+"""Why a check was left out that does not concern a host."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """What is about to be started."""

@@ -64,7 +64,7 @@ class StackNode:
     function: str
     ranks: tuple[int, ...]
     pids: tuple[int, ...] = ()
-    """Processes that nothing gives a rank."""
+    """Processes that nothing gives a rank; below 0 where even the pid is unknown."""
     own: bool = False
     """A line of the training code, not of a library."""
     children: Sequence[StackNode] = ()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import ceil, isfinite
+from statistics import median
 from typing import Any
 
 from whichrank.model.preflight import Blame, Launch
@@ -113,6 +114,24 @@ class Rate:
     retransmits: int | None = None
     reference: float | None = None
     """What other pairs gave in the same minute, each alone, where a slow pair was measured again beside them."""
+
+
+def usual_gbits(rates: Iterable[Rate]) -> float:
+    """What pairs of healthy hosts give.
+
+    Three slow hosts of eight make most pairs slow: where rates are of two kinds, far apart, the faster kind counts,
+    unless it is rare.
+    """
+    told = sorted(rate.gbits for rate in rates if rate.gbits is not None)
+    if not told:
+        return 0.0
+    often = range(1, len(told) - ceil(len(told) / 4) + 1)
+    factor, start = max(((told[n] / max(told[n - 1], 1e-6), n) for n in often), default=(1.0, 0))
+    return median(told[start:] if factor >= _TWO_KINDS else told)
+
+
+_TWO_KINDS = 3.0
+"""Own threshold: rates of healthy pairs lie closer together, even on busy hosts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Any
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding
 from whichrank.rehearse import ends, mismatches, parting, view, wording
+from whichrank.rehearse.building import finding_of, rank_ref, rank_refs
 from whichrank.rehearse.positions import Position, read
-from whichrank.rehearse.telling import finding_of, rank_ref, rank_refs
 from whichrank.rehearse.why import parted
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from whichrank.model.findings import Finding, Hold
 from whichrank.rehearse import pairs, why, wording
+from whichrank.rehearse.building import call_ref, finding_of, rank_ref
 from whichrank.rehearse.positions import Made, Position
-from whichrank.rehearse.telling import call_ref, finding_of, rank_ref
 
 MISMATCH = {"dtype": "dtype-mismatch", "root": "root-mismatch", "reduce": "reduce-op-mismatch", "size": "size-mismatch"}
 

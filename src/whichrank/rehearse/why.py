@@ -7,8 +7,8 @@ from typing import Any
 
 from whichrank.model.findings import Finding
 from whichrank.rehearse import parting, view, wording
+from whichrank.rehearse.building import finding_of, parting_refs
 from whichrank.rehearse.positions import Made, Position
-from whichrank.rehearse.telling import finding_of, parting_refs
 
 _OWN_DATA = re.compile(
     r"\.item\(\)|\bis(?:nan|inf|finite)\(|\b(?:loss|grad_norm|batch|inputs?|labels|mask)\b|\brandom\b"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
+from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whichrank.report._environment import findings_document
@@ -39,6 +40,7 @@ class Told(Protocol):
     def coverage(self) -> Coverage: ...
 
 
+_FEW = 8
 _FIELDS = (
     "collective",
     "bytes",
@@ -50,6 +52,7 @@ _FIELDS = (
     "expected_gbs",
     "correct",
     "spread",
+    "in_place",
 )
 
 
@@ -80,26 +83,49 @@ def text(told: Told) -> Iterator[str]:
         for step in finding.fix[:2]:
             yield f"    fix: {safe(step)}\n"
     hosts = len(set(run.hosts)) or 1
-    ranks = len(run.hosts) or "?"
-    yield f"\n{safe(run.backend or run.origin)} on {safe(run.device)}, {ranks} ranks on {counted(hosts, 'host')}\n"
+    ranks = counted(len(run.hosts), "rank") if run.hosts else "ranks"
+    yield f"\n{safe(run.backend or run.origin)} on {safe(run.device)}, {ranks} on {counted(hosts, 'host')}\n"
+    before = {r.key: r.time_us for r in run.baseline}
     known = any(r.expected_gbs is not None for r in run.results)
     expected = f"{'expected':>9}" if known else ""
     yield f"{'collective':<14}{'bytes':>11}{'ranks':>6}{'time us':>11}{'algbw':>8}{'busbw':>8}{expected}"
-    yield "  noise  correct\n"
+    yield f"  noise{'  change' if before else ''}  correct\n"
     for r in run.results:
         expected = f"{_gb(r.expected_gbs):>9}" if known else ""
         yield (
             f"{r.collective:<14}{r.bytes:>11}{r.ranks:>6}{r.time_us:>11.1f}{_gb(r.algbw_gbs):>8}{_gb(r.busbw_gbs):>8}"
-            f"{expected}  {_share(r.spread):>5}  {_right(r.correct)}\n"
+            f"{expected}  {_share(r.spread):>5}{_change(r.time_us, before, r.key)}  {_right(r.correct)}"
+            f"{', in place' if r.in_place else ''}\n"
         )
     for name, why in run.failures.items():
         yield f"{name}: not measured: {safe(why)}\n"
+    yield from _work(run.stragglers)
     if run.results:
-        yield "algbw and busbw in GB/s (10^9 bytes), as nccl-tests defines them; noise: quartiles apart.\n"
+        yield "algbw and busbw in GB/s (10^9 bytes), as nccl-tests defines them; noise: quartiles apart"
+        yield "; change: of the time, against the earlier run.\n" if before else ".\n"
+
+
+def _work(stragglers: Mapping[str, Sequence[Sequence[float]]]) -> Iterator[str]:
+    """Of each kind of work what every rank took; of many ranks the slowest."""
+    for kind, ranks in stragglers.items():
+        took = {rank: 1000 * median(rounds) for rank, rounds in enumerate(ranks) if rounds}
+        if not took:
+            continue
+        shown = took if len(took) <= _FEW else dict(sorted(took.items(), key=lambda one: -one[1])[:3])
+        each = ", ".join(f"rank {rank} {ms:.2f} ms" for rank, ms in shown.items())
+        yield f"{kind}: median {median(took.values()):.2f} ms; {'' if shown is took else 'slowest: '}{each}\n"
 
 
 def _gb(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def _change(now_us: float, before: Mapping[Any, float], key: object) -> str:
+    """Of the time, where there is an earlier run; `new` where that did not measure it."""
+    if not before:
+        return ""
+    earlier = before.get(key)
+    return f"  {now_us / earlier - 1:>+6.0%}" if earlier else f"  {'new':>6}"
 
 
 def _share(value: float | None) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from whichrank.model.evidence import Coverage, Ref, Source
-from whichrank.model.findings import CodePlace, Finding, Hold, NextStep, Witness
+from whichrank.model.findings import CodePlace, Finding, Hold, Link, NextStep, Witness
 from whichrank.model.verdict import Diagnosis, Excerpt, Hypothesis, JobInfo, RankInfo, Verdict
 from whichrank.report import _coverage
 from whichrank.report._words import counted, listed, percent, ranges, shortened
@@ -165,10 +165,15 @@ def _who(diagnosis: Diagnosis) -> Iterator[Point]:
     if who.gpus:
         yield Point(f"GPU {listed([f'{g.index} of {g.host}' for g in who.gpus], CULPRITS)}")
     if who.links:
-        pairs = [f"{x.a.host} {x.a.device} – {x.b.host} {x.b.device}" for x in who.links]
-        yield Point(f"link {listed(pairs, CULPRITS)}")
+        yield Point(f"link {listed([link_name(link) for link in who.links], CULPRITS)}")
     if who.hosts and not who.ranks:
         yield Point(f"host {listed(who.hosts, CULPRITS)}")
+
+
+def link_name(link: Link) -> str:
+    """Both ends, or the one that is known."""
+    ends = (f"{end.host} {end.device}".strip() for end in (link.a, link.b))
+    return " – ".join(end for end in ends if end)
 
 
 def _rank(info: RankInfo) -> str:
@@ -296,7 +301,7 @@ def _now(diagnosis: Diagnosis) -> Iterator[str]:
         if verdict.cause == "unknown":
             yield "Find the rank that failed first: the errors of the others follow from it."
         else:
-            who = f"rank {ranges(verdict.culprits.ranks)}" if verdict.culprits.ranks else "the proof above"
+            who = f"rank {ranges(verdict.culprits.ranks)}" if verdict.culprits.ranks else "the proof"
             yield f"Look at {who} only: the errors of the other ranks follow from it."
     elif verdict.category == "slow":
         yield "The job goes on; nothing has to be stopped to act on this."
@@ -322,10 +327,11 @@ def _waiting(diagnosis: Diagnosis) -> list[Point]:
 
 def _also(diagnosis: Diagnosis) -> list[Point]:
     points = [Point(_incident(verdict)) for verdict in diagnosis.incidents[:OTHERS]]
+    told = {verdict.summary for verdict in diagnosis.incidents[:OTHERS]}
     other = [
         f"{finding.message} [{finding.code}]" + (CONSEQUENCE if index in diagnosis.consequence_of else "")
         for index, finding in enumerate(diagnosis.findings)
-        if finding.cause != diagnosis.verdict.cause
+        if finding.cause != diagnosis.verdict.cause and finding.message not in told
     ]
     points += [Point(line) for line in other[:OTHERS]]
     left = len(diagnosis.incidents[OTHERS:]) + len(other[OTHERS:])

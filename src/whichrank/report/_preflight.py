@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
 
+from whichrank.model.preflight import NOTHING_TO_CHECK
 from whichrank.report._environment import findings_document
 from whichrank.report._words import counted, listed, safe
 
@@ -69,6 +70,10 @@ def text(told: Told) -> Iterator[str]:
         yield "\ncould not tell:\n"
         for why, names in _grouped(unknown).items():
             yield f"  {names}: {safe(why)}\n"
+    unseen = _not_looked_at(told)
+    if unseen:
+        yield "\nnot looked at:\n"
+        yield from (f"  {safe(why)}\n" for why in unseen)
     if told.exclude:
         yield f"\nexclude: {','.join(told.exclude)}\n"
 
@@ -134,6 +139,19 @@ def _grouped(unknown: Sequence[tuple[str, HostCheck]]) -> dict[str, str]:
     return told
 
 
+def _not_looked_at(told: Told) -> list[str]:
+    """What no check could judge, by its reason; what hosts lack and nobody needs is left out."""
+    said = {check.why for checks in told.hosts.values() for check in checks if check.state == "unknown"}
+    alone = len(told.hosts) == 1
+    reasons: dict[str, int] = {}
+    for rule in told.coverage.not_evaluated:
+        between = rule.code.startswith("PREF")
+        why = "between hosts: only this host was asked (--hosts, --slurm …)" if alone and between else rule.missing
+        if why not in said and why != NOTHING_TO_CHECK:
+            reasons[why] = reasons.get(why, 0) + 1
+    return [f"{why} ({counted(count, 'check')})" if count > 1 else why for why, count in reasons.items()]
+
+
 def markdown(told: Told) -> Iterator[str]:
     yield "# Preflight\n\n"
     for finding in told.findings:
@@ -147,6 +165,12 @@ def markdown(told: Told) -> Iterator[str]:
     for name in names:
         states = [next((MARKS[c.state] for c in checks if c.check == name), "-") for checks in told.hosts.values()]
         yield f"| {name} | " + " | ".join(states) + " |\n"
+    for link in told.links:
+        if link.state == "unhealthy":
+            yield f"- {_md(link.a)} – {_md(link.b)}: {_md(link.why)}\n"
+    unseen = _not_looked_at(told)
+    if unseen:
+        yield "\nNot looked at: " + "; ".join(map(_md, unseen)) + "\n"
     if told.exclude:
         yield f"\nExclude: `{','.join(told.exclude)}`\n"
 

@@ -30,7 +30,7 @@ def load_token(file: Path | None, environ: Mapping[str, str] = os.environ) -> st
     except OSError as error:
         raise UsageError(f"can't read the token in {file}: {error.strerror}", "Give a file of your own.") from error
     if mode & 0o077:
-        raise UsageError(f"others may read the token in {file}", "Give a private file of your own (mode 600).")
+        raise UsageError(f"other users can read the token in {file}", "Give a private file of your own (mode 600).")
     return _checked(data.decode("utf-8", "replace").strip(), str(file))
 
 

@@ -66,7 +66,7 @@ def _check(overrides: dict[str, str | None]) -> None:
             from whichrank.facts.near_names import nearest
 
             near = nearest(name)
-            raise UsageError(f"nobody reads {name}", f"Did you mean {near}?" if near else "Leave it out.")
+            raise UsageError(f"nothing reads {name}", f"Did you mean {near}?" if near else "Leave it out.")
         if value is not None and not isinstance(value, str):
             raise UsageError(f"{name} is not a string", f"Write it as '{value}'.")
         wrong = problem(variable, value) if variable and value is not None else None

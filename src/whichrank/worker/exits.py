@@ -1,6 +1,7 @@
 """Who ends a process without a word: calls of `sys.exit` and `os._exit` leave a traceback, as an exception would.
 
-Only in attempts that are run with more evidence (`run --escalate`). Copied into the job beside `startup.py`: standard
+Only in attempts that are run with more evidence (`run --escalate`); in the ones before, such a call notes how far the
+rank came and nothing else, so that two failures can be compared. Copied into the job beside `startup.py`: standard
 library only, and the process ends as it was told to, whatever happens here.
 """
 
@@ -13,6 +14,8 @@ from types import FrameType, TracebackType
 from typing import Any
 
 VARIABLE = "WHICHRANK_EXITS"
+COUNTS = "counts"
+"""Its value for the attempts that only note how far they came."""
 _MOST = 64
 
 

@@ -32,6 +32,8 @@ _WHOM = {
 }
 # A thread of Python code hands over the interpreter only at jumps and at the start of functions.
 _RUNNING = frozenset(number for name, number in opcode.opmap.items() if "JUMP" in name or name == "RESUME")
+# What a thread is in that waits for another thread of its process.
+_JOINS = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py", "/multiprocessing/pool.py")
 _ACROSS = ("distributed_c10d.py", "distributed/rendezvous.py")
 # Collectives that begin in C++, below the constructor of DistributedDataParallel: on NCCL all ranks first meet there.
 _HIDDEN = frozenset({"_verify_param_shape_across_processes", "_sync_params_and_buffers", "_sync_module_states"})
@@ -48,11 +50,20 @@ _LIBRARIES = (
             r"|/(?:urllib3|requests|httpx|httpcore|aiohttp|paramiko)/|/(?:http/client|urllib/request|subprocess)\.py$"
         ),
     ),
+    # Somebody looks at it.
+    ("debugger", re.compile(r"/(?:pdb|bdb)\.py$|/(?:debugpy|pydevd|_pydevd_bundle|pudb|ipdb)/|/IPython/terminal/")),
 )
+# Their threads are always there, whether they do something or not.
+_TRACKERS = re.compile(r"/(?:wandb|mlflow|comet_ml|neptune|clearml)/")
 # … and the training code by the names of its functions.
 _NAMES = (
     ("checkpoint", re.compile(r"checkpoint|ckpt|snapshot|(?:^|_)save|state_dict|persist", re.IGNORECASE)),
-    ("evaluation", re.compile(r"(?:^|_)(?:eval|valid|predict|generate|inference|test_epoch)", re.IGNORECASE)),
+    (
+        "evaluation",
+        re.compile(
+            r"(?:^|_)(?:eval|valid|predict|generate|inference|test_epoch)|metric|plot|visuali[sz]|summar", re.IGNORECASE
+        ),
+    ),
     ("storage", re.compile(r"upload|download|push_to|export|backup|archive|publish|sync_to", re.IGNORECASE)),
     ("compile", re.compile(r"(?:^|_)(?:re)?compil|autotune", re.IGNORECASE)),
     ("preparation", re.compile(r"preprocess|tokeni[sz]e|prepare_data|build_(?:index|vocab|cache)", re.IGNORECASE)),
@@ -91,6 +102,7 @@ class MainThread:
     def look(self, now_ns: int) -> dict[str, Any]:
         """The innermost line of the training code, and whether the thread is inside torch.distributed."""
         frame = _frame()
+        joins = frame is not None and frame.f_code.co_filename.endswith(_JOINS)
         found: dict[str, Any] = {"flags": 0, "operation": "", "work": "", "activity": ""}
         at = line = 0
         running = frame is not None and frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _RUNNING
@@ -112,6 +124,8 @@ class MainThread:
                 else:
                     self._inside(frame, found)
             frame = frame.f_back
+        if joins and not found["work"]:
+            found["work"] = self._done_elsewhere()
         found["activity"], found["work"] = MARKS.told(found["activity"], found["work"])
         found.update(self._moves(at, line, now_ns, running=running))
         return found
@@ -132,6 +146,19 @@ class MainThread:
             inside = inside or code.co_filename.endswith(_ACROSS) or code.co_name in _HIDDEN
             frame = frame.f_back
         return inside, place[:100]
+
+    def _done_elsewhere(self) -> str:
+        """Long work of the libraries in another thread, which the main one waits for: an upload, a checkpoint."""
+        for frame in sys._current_frames().values():  # noqa: SLF001
+            inner: types.FrameType | None = frame
+            for _ in range(FRAMES):
+                if inner is None:
+                    break
+                user, work = self._kind(inner.f_code)
+                if not user and work in ("checkpoint", "storage") and not _TRACKERS.search(inner.f_code.co_filename):
+                    return work
+                inner = inner.f_back
+        return ""
 
     def _part(self, code: types.CodeType, *, user: bool) -> str:
         part = self._parts.get(code)

@@ -47,18 +47,32 @@ class Standing:
 
     def __init__(self) -> None:
         self.groups: dict[str, _Group] = {}
+        self.used: set[str] = set()
+        """The recorders that count something; a GPU process has two."""
+        self._said: dict[str, tuple[Any, bool]] = {}
+        """By recorder, what it said at the last glance, and whether something was pending: mostly it says the same."""
 
     def pending(self) -> bool:
         """Whether something was issued and is not complete; cheaper than a look, and nothing is remembered."""
         for function, _ in RECORDERS:
             status = getattr(sys.modules.get(BINDING), f"{function}_json", None)
-            if status is None or not self.groups:
+            if status is None or function not in self.used:
                 continue
-            for name, each in json.loads(status(includeCollectives=False)).get("pg_status", {}).items():
-                known = self.groups.get(f"{function} {name}")
-                issued, done = each["last_enqueued_collective"], each["last_completed_collective"]
-                if issued > done and not (known is not None and known.settled and known.issued == issued):
-                    return True
+            said = status(includeCollectives=False)
+            before, pending = self._said.get(function, (None, False))
+            if said != before:
+                pending = self._pending(function, said)
+                self._said[function] = (said, pending)
+            if pending:
+                return True
+        return False
+
+    def _pending(self, function: str, said: Any) -> bool:
+        for name, each in json.loads(said).get("pg_status", {}).items():
+            known = self.groups.get(f"{function} {name}")
+            issued, done = each["last_enqueued_collective"], each["last_completed_collective"]
+            if issued > done and not (known is not None and known.settled and known.issued == issued):
+                return True
         return False
 
     def look(self, c10d: object, now_ns: int, *, in_collective: bool) -> dict[str, Any]:
@@ -73,11 +87,13 @@ class Standing:
             if status is None:
                 continue
             for name, each in json.loads(status(includeCollectives=False)).get("pg_status", {}).items():
+                self.used.add(function)
                 group = self.groups.setdefault(f"{function} {name}", _Group())
                 group.count(int(each["last_enqueued_collective"]), int(each["last_completed_collective"]), now_ns)
                 stands_still = now_ns - group.since_ns > SETTLE_NS
                 if group.pending and not in_collective and stands_still and not group.mixed:
                     group.settled = _all_retired(status, name)
+                    self._said.clear()
                 if group.mixed and group.unfinished is None and stands_still:
                     group.unfinished = _newest_unfinished(status, name)
                 seen.append(group)

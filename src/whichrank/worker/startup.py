@@ -31,7 +31,8 @@ LAUNCHER = "torch.distributed.launcher.api"
 """What torchrun and those that build on it have imported."""
 BEAT_S = 0.5
 KEEP_S = 30.0
-"""Between two dumps that are kept in reserve; longer where one takes long (a thousandth of the time at most)."""
+KEEP_SHARE = 1e-4
+"""Between two dumps that are kept in reserve at least, and of the time at most: one of 2,000 entries takes 20 ms."""
 KEEP_FIRST_S = 1.0
 """At the beginning less, since a job that hangs early has none yet."""
 LAST_BEAT_S, LAST_FRAMES_S = 10.0, 60.0
@@ -62,6 +63,7 @@ class Watch:
         """Called when torch is about to be imported."""
         if self.thread is not None:
             return
+        _import_all()
         self.recorder.note(phase=max(self.recorder.words.phase, layout.IMPORTING))
         path = f"{self.folder}/{self.name}.ask"
         if os.path.lexists(path):  # the process has replaced its program (exec) and starts anew
@@ -88,7 +90,6 @@ class Watch:
     def run(self) -> None:
         """Beat, and answer when asked; whatever goes wrong ends this thread and nothing else."""
         try:
-            # Imported in the thread: a process that never needs them does not pay for them.
             from whichrank.worker import surroundings
             from whichrank.worker.children import hear_the_end
             from whichrank.worker.main_thread import MainThread
@@ -191,7 +192,7 @@ class Watch:
             self.kept_ns = time.time_ns()
             self.dump("kept", frames=False)
         now = time.monotonic()
-        self.keep_next = now + max(self.keep_s, 1000 * (now - began))
+        self.keep_next = now + max(self.keep_s, (now - began) / KEEP_SHARE)
         self.keep_s = min(2 * self.keep_s, KEEP_S)
 
     def answer(self, request: str) -> None:
@@ -205,7 +206,7 @@ class Watch:
         self.write_stacks(token)
         self.dump(token, frames=False)
         if kind == "full" and (self.aside is None or not self.aside.is_alive()):
-            # The first look-up of frames takes seconds, without the interpreter's lock: the beat goes on meanwhile.
+            # A look-up of many frames takes a while, without the interpreter's lock: the beat goes on meanwhile.
             self.aside = threading.Thread(target=self.dump_frames, args=(token,), name="whichrank-frames", daemon=True)
             self.aside.start()
 
@@ -225,6 +226,7 @@ class Watch:
 
     def dump(self, token: str, *, frames: bool) -> None:
         """The flight recorders of this process; nothing where torch has none or no group was made."""
+        from whichrank.worker.recorder_frames import without_compiler
         from whichrank.worker.standing import BINDING, RECORDERS
 
         binding = sys.modules.get(BINDING)
@@ -235,7 +237,8 @@ class Watch:
             if taken is None:
                 continue
             began_ns = time.time_ns()
-            data = taken(True, frames, False)
+            with without_compiler():
+                data = taken(True, frames, False)
             draft = f"{self.folder}/{self.name}.{token}.part"
             with open(draft, "wb") as stream:  # noqa: PTH123
                 stream.write(data)
@@ -290,6 +293,12 @@ class Watch:
             self.thread.join(LAST_BEAT_S)
         if self.aside is not None:
             self.aside.join(LAST_FRAMES_S)
+
+
+def _import_all() -> None:
+    """What the thread uses, imported before it runs: a fork in the midst of an import would leave the child half a
+    module for good. A process without torch does not pay for it."""
+    from whichrank.worker import children, main_thread, marks, standing, steps, surroundings, waiting  # noqa: F401
 
 
 def _guess(flags: int) -> dict[str, int]:
@@ -356,6 +365,12 @@ def _told_of_end(error: BaseException) -> None:
         _watch.failed(error)
 
 
+def _told_of_counts(error: BaseException) -> None:  # noqa: ARG001 - what ends it is for attempts with more evidence
+    """Somebody ends this process without an exception: the last beat may be some steps old."""
+    if _watch is not None:
+        _watch.recorder.note(**_watch.last_counts())
+
+
 def _ended() -> None:
     try:
         if _watch is not None:
@@ -380,10 +395,10 @@ def begin() -> None:
             from whichrank.worker.guard.arrival import await_torch
 
             await_torch(folder, _watch.name)
-        if os.environ.get("WHICHRANK_EXITS"):
-            from whichrank.worker.exits import trace
+        if how := os.environ.get("WHICHRANK_EXITS"):
+            from whichrank.worker.exits import COUNTS, trace
 
-            trace(_told_of_end, _has_group)
+            trace(_told_of_counts if how == COUNTS else _told_of_end, _has_group)
         if os.path.exists(f"{folder}/resume"):  # noqa: PTH110
             from whichrank.worker.resume import take_up
 

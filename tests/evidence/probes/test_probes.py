@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ import pytest
 from tests.conftest import command_environment
 from tests.preflight import trees
 from whichrank.evidence.probes import Absent, Missing, Place, _child, discover, memory
-from whichrank.evidence.probes.between import iperf
+from whichrank.evidence.probes.between import iperf, server
 from whichrank.model.preflight import Launch
 
 PROBES = discover()
@@ -196,3 +197,24 @@ def test_nothing_there_is_absent_not_an_error(tmp_path):
     answers = run(Place(tmp_path), "gpus", "rdma")
     assert all(answer.absent for answer in answers.values())
     assert Path(tmp_path).exists()
+
+
+def test_the_port_of_the_launcher_that_started_the_check_is_not_taken():
+    """torchrun listens for its own job while its ranks run the check; anybody else's port is taken."""
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        port = own.getsockname()[1]
+        assert not PROBES["processes"].measure(Place(launch=Launch(port=port)))["port_taken"]
+    listen = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", listen], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        port = int(other.stdout.readline())
+        told = PROBES["processes"].measure(Place(launch=Launch(port=port)))
+        other.communicate(b"\n", timeout=20)
+    assert told["port_taken"]
+    assert [one["pid"] for one in told["listeners"]] == [other.pid]
+
+
+def test_high_ports_are_spread_over_those_that_the_kernel_hands_out():
+    served = server.Server("secret", None).about()
+    ports = server._local_ports()
+    part = len(ports) // 8
+    assert [(port - ports.start) // part for port in served["high"]] == list(range(8))

@@ -37,7 +37,7 @@ def test_two_runs_of_the_same_do_not_differ(recorded: Path, whichrank) -> None:
     assert compare(recorded / "nothing" / "a", recorded / "nothing" / "b")[0] == []
     told = whichrank("compare", recorded / "nothing" / "a", recorded / "nothing" / "b")
     assert told.returncode == 0
-    assert told.stdout.startswith("\nNo difference: settings, versions, code, limits")
+    assert told.stdout.startswith("No difference: settings, versions, code, limits")
 
 
 def distract(folder: Path) -> None:

@@ -24,7 +24,7 @@ def judged(plan: Plan, folder: Path, **how: bool) -> tuple[Written, Diagnosis]:
     return written, told(written)
 
 
-@pytest.mark.parametrize("of_each", [4, pytest.param(8, marks=pytest.mark.bars)])
+@pytest.mark.parametrize("of_each", [3, pytest.param(8, marks=pytest.mark.bars)])
 def test_random_jobs(tmp_path: Path, of_each: int) -> None:
     """Some of every fault: nobody innocent is accused, the culprit is named, and nearly always for the right cause."""
     exact, causes, wrong = 0, 0, []

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests import standin
+from tests import needs, standin
 from tests.conftest import ROOT
 from whichrank.flows.diagnose.pipeline import diagnose
 from whichrank.model.evidence import Ref
-from whichrank.model.findings import Alternative
-from whichrank.model.verdict import RankInfo, Wait
+from whichrank.model.findings import Alternative, Subject
+from whichrank.model.verdict import Position, RankInfo, Wait
 from whichrank.model.views import Slice, StackNode, Track
 from whichrank.report.html import diagnosis as html
+from whichrank.report.html.ranks_over_time import kinds
 
-webdriver = pytest.importorskip("selenium.webdriver")
+webdriver = needs.package("selenium.webdriver")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
 HOSTILE = (
@@ -124,6 +125,75 @@ def test_hostile_words_are_text(browser, tmp_path):
     assert not any(sign in whole for sign in "\x00\x1b\u202e\u2066\U000e0041")
 
 
+def test_a_hostile_log_is_text(browser, tmp_path):
+    """From the file to the page: HTML, scripts, control characters and lines of 10 MB."""
+    (tmp_path / "logs").mkdir()
+    lines = [
+        "start " + HOSTILE,
+        "[rank0]: " + "<b>A</b>" * 1_250_000,
+        "[rank1]: Traceback (most recent call last):",
+        '[rank1]:   File "/srv/<b>/train.py", line 7, in <script>alert(1)',
+        f"[rank1]: ValueError: {HOSTILE.strip()}",
+        "[rank1]: ValueError: " + "<i>" * 3_400_000,
+    ]
+    (tmp_path / "logs" / "<script>alert(2)<.log").write_text("\n".join(lines), encoding="utf-8")
+    told = diagnose([tmp_path / "logs"], views=True)
+    assert told.verdict.culprits.ranks == (1,)
+    path = shown(browser, told, tmp_path)
+    assert path.stat().st_size < 200_000
+    assert browser.title.startswith("CRASH")
+    assert browser.execute_script("return document.images.length + document.querySelectorAll('b i, h1 *').length") == 0
+    assert "<script>document.title='owned'</script>" in browser.execute_script("return document.body.innerText")
+    quoted = browser.execute_script("return [...document.querySelectorAll('pre')].map((each) => each.textContent)")
+    assert any("Traceback (most recent call last)" in text for text in quoted), "a zero byte does not hide the context"
+
+
+@pytest.mark.parametrize("width", [360, 390])
+def test_a_phone_needs_no_sideways_scrolling(browser, tmp_path, width):
+    shown(browser, diagnose([ROOT / "examples" / "skipped_collective"], views=True), tmp_path, width, 740)
+    wide = (
+        "return [...document.querySelectorAll('.scroll')].filter((each) => each.scrollWidth > each.clientWidth).length"
+    )
+    assert browser.execute_script(wide) == 0
+    assert bottom(browser, ".facts") < 740
+
+
+def test_a_tap_says_what_a_hover_says(browser, tmp_path):
+    shown(browser, diagnose([ROOT / "examples" / "skipped_collective"], views=True), tmp_path, 360, 740)
+    browser.execute_script("document.querySelector('canvas').scrollIntoView({block: 'center'})")
+    box = "return (({x, y}) => [x, y])(document.querySelector('canvas').getBoundingClientRect())"
+    x, y = browser.execute_script(box)
+    place = [{"x": x + 250, "y": y + 40}]
+    browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": place})
+    browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    tip = "const tip = document.querySelector('.tip'); return tip.hidden ? '' : tip.textContent"
+    assert browser.execute_script(tip).startswith("rank 0: ")
+    edge = browser.execute_script("return document.querySelector('.tip').getBoundingClientRect().right")
+    assert edge <= 360
+
+
+def test_where_a_rank_is_and_the_line_it_is_about(browser, tmp_path):
+    """Rank 2 waits at line 30 since it skipped line 25."""
+    shown(browser, diagnose([ROOT / "examples" / "skipped_collective"], views=True), tmp_path)
+    who = browser.execute_script("return document.querySelector('.facts .card').innerText")
+    assert "at train.py:30 in train_step" in who
+    assert "code: train.py:25 in sync_grads" in who
+    assert "Where no end was recorded, as with Gloo" in browser.execute_script("return document.body.innerText")
+
+
+def test_ranks_whose_waits_are_not_listed_wait_like_the_others():
+    told = standin.hang()
+    at = Position("g", 7, "all_reduce")
+    ranks = tuple(
+        RankInfo(rank, state="stuck" if rank == 5 else "waiting", at=None if rank == 5 else at) for rank in range(9)
+    )
+    waits = tuple(Wait(rank, "g", 7, "all_reduce", (5,)) for rank in range(4))
+    told = replace(told, ranks=ranks, waits=waits, verdict=replace(told.verdict, culprits=Subject(ranks=(5,))))
+    assert [(kind.ranks, kind.waits_for) for kind in kinds(told)] == [((5,), ""), ((0, 1, 2, 3, 4, 6, 7, 8), "rank 5")]
+    torn = (*waits, Wait(6, "g", 7, "all_reduce", (1,)))  # two parties: nobody knows to which the rest belongs
+    assert ((4, 7, 8), "") in [(kind.ranks, kind.waits_for) for kind in kinds(replace(told, waits=torn))]
+
+
 def large(world: int = 16_384):
     """Every rank in a row of its own kind would be too many: ranks that did the same are together."""
     slices = tuple(Slice("dp", n, "all_reduce", n * 1_000_000, n * 1_000_000 + 600_000) for n in range(16))
@@ -141,6 +211,8 @@ def large(world: int = 16_384):
 def test_16384_ranks_stay_usable(browser, tmp_path):
     path = shown(browser, large(), tmp_path)
     assert path.stat().st_size < 2 << 20
+    labels = "return JSON.parse(document.querySelector('[data-map] script').textContent).rows.map((row) => row.label)"
+    assert browser.execute_script(labels)[:3] == ["rank 7", "43 ranks · 0, …", "43 ranks · 1, …"]
     took = browser.execute_script("""
         const canvas = document.querySelector('canvas'), box = canvas.getBoundingClientRect(), times = [];
         for (let i = 0; i < 20; i++) {
@@ -155,6 +227,34 @@ def test_16384_ranks_stay_usable(browser, tmp_path):
     browser.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))")
     begin, end = map(float, browser.execute_script("return document.querySelector('[data-map]').dataset.view").split())
     assert 0 < begin < end
+
+
+@pytest.mark.parametrize("world", [1024, 16_384])
+def test_ranks_that_all_did_something_else_stay_below_2_mb(world):
+    def track(rank):
+        place = f"{'a_long_name_' * 10}{rank}.py:7 in {'f' * 40}_{rank}"
+        return Track(
+            (rank,),
+            tuple(Slice(f"group_{rank}", n, "all_reduce", n * 1000, n * 1000 + 600, f"{place}{n}") for n in range(16)),
+        )
+
+    def stack(rank):
+        return StackNode("/srv/a/long/path/" * 5 + f"m{rank}.py", rank, f"function_{rank}" * 4, (rank,), own=True)
+
+    told = replace(
+        standin.large(world),
+        tracks=tuple(map(track, range(world))),
+        stacks=tuple(map(stack, range(world))),
+        ranks=tuple(
+            RankInfo(rank, f"a-host-with-a-long-name-{rank}", coords={"tp": rank % 8}) for rank in range(world)
+        ),
+        waits=tuple(Wait(rank, f"g{rank}", rank, "all_reduce", (rank - 1,)) for rank in range(1, world)),
+    )
+    whole = "".join(html.render(told))
+    assert len(whole.encode()) < 2_000_000
+    assert "more kinds of behaviour are not drawn" in whole
+    named = told.verdict.culprits.ranks[0]
+    assert f'"label":"rank {named}","flag":"culprit"' in whole
 
 
 def test_stacks_of_all_ranks_are_one_tree(browser, tmp_path):

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import needs
 from tests.traces import job
 from whichrank.flows.trace.analyse import trace
 from whichrank.report.steps import html
 
-webdriver = pytest.importorskip("selenium.webdriver")
+webdriver = needs.package("selenium.webdriver")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
 SAMPLE = Path(__file__).parents[2] / "samples" / "traces" / "gloo_data_4rank"

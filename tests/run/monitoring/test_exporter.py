@@ -170,7 +170,7 @@ def test_tokens(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     file.chmod(0o644)
-    with pytest.raises(UsageError, match="others may read") as refused:
+    with pytest.raises(UsageError, match="other users can read") as refused:
         load_token(file, {})
     assert TOKEN not in str(refused.value) + refused.value.hint
     file.chmod(0o600)

@@ -14,8 +14,8 @@ from whichrank.model.findings import Gpu, Subject
 from whichrank.model.last_words import Words
 from whichrank.model.verdict import Diagnosis, GroupInfo, Verdict, Wait
 from whichrank.run.monitoring.exposition import Family, Metric, render
-from whichrank.run.monitoring.listeners import Audience, Silent
 from whichrank.run.monitoring.metrics import CATALOGUE, PER_RANK, families
+from whichrank.run.monitoring.observers import Audience, Silent
 from whichrank.run.monitoring.tally import Tally
 from whichrank.run.watch.guarding import GuardState
 from whichrank.run.watch.job_processes import Member

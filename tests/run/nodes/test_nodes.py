@@ -435,7 +435,7 @@ def test_alone_by_default_and_it_is_said() -> None:
     ("leader", "words"),
     [
         ("10.255.255.1:29777", "a token is needed"),
-        ("0.0.0.0:29777", "every address"),
+        ("0.0.0.0:29777", "not the address of one host"),
         ("node7", "not a valid leader address"),
         (":29777", "not a valid leader address"),
         ("host:99999", "not a valid leader address"),
@@ -463,7 +463,7 @@ def test_a_token_that_others_may_read_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("secret")
     file.chmod(0o644)
-    with pytest.raises(UsageError, match="others may read"):
+    with pytest.raises(UsageError, match="other users can read"):
         join(Joining(2, "127.0.0.1:29777", token_file=file), [], lambda _: None, QUIET)
 
 
@@ -546,7 +546,7 @@ def test_a_lease_that_an_earlier_job_left_is_nobodys(tmp_path: Path) -> None:
 
 def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    with pytest.raises(UsageError, match="others may write"):
+    with pytest.raises(UsageError, match="other users can write"):
         Shared(tmp_path, "one", lambda _: None)
 
 

@@ -195,7 +195,7 @@ def test_a_host_that_is_lost(played: Played) -> None:
         assert (watch.verdict["cause"], watch.verdict["culprits"]["hosts"]) == ("host-lost", ["beta"]), watch.told
         assert watch.verdict["culprits"]["ranks"] == [2, 3]
     assert "nothing is heard of beta (ranks 2, 3) any more" in alpha.told
-    assert "the leader alpha is not heard any more: this node goes on alone" in beta.told
+    assert "the leader alpha no longer answers: this node goes on alone" in beta.told
     assert (alpha.evidence_of("alpha"), beta.evidence_of("beta")) == ({0, 1}, {2, 3})
     missing = alpha.document("bundle/manifest.json")["missing"]
     assert any(gap["host"] == "beta" and gap["what"] == "evidence of the node" for gap in missing)

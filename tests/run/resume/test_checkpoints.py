@@ -8,20 +8,26 @@ import os
 import pickle
 import shutil
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import needs
 from whichrank import checkpoint
 from whichrank.evidence.pickle import inert
 from whichrank.model.errors import UnreadableError
 from whichrank.run.resume import checkpoints
 from whichrank.run.resume.checkpoint_layouts import shard_sizes, step_of
 
-torch = pytest.importorskip("torch")
-STATE = {"weight": torch.arange(4000.0), "bias": torch.ones(10), "step": 7}
+torch = needs.package("torch")
+
+
+@cache
+def state() -> dict[str, object]:
+    return {"weight": torch.arange(4000.0), "bias": torch.ones(10), "step": 7}
 
 
 def newest(folder: Path) -> str | None:
@@ -37,9 +43,9 @@ def cut(path: Path, share: float = 0.6) -> None:
     os.truncate(path, int(path.stat().st_size * share))
 
 
-def save(path: Path, value: object = STATE) -> Path:
+def save(path: Path, value: object = None) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save(value, path)
+    torch.save(state() if value is None else value, path)
     return path
 
 
@@ -47,7 +53,7 @@ def dcp(path: Path) -> Path:
     import torch.distributed.checkpoint as distributed
 
     with pytest.warns(UserWarning, match="single process"):
-        distributed.save(dict(STATE), checkpoint_id=path)
+        distributed.save(dict(state()), checkpoint_id=path)
     return path
 
 
@@ -133,7 +139,7 @@ def test_safetensors_with_an_index(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         names = {"weight": "model-00001-of-00002.safetensors", "bias": "model-00002-of-00002.safetensors"}
         for key, name in names.items():
-            files.save_file({key: STATE[key]}, folder / name)
+            files.save_file({key: state()[key]}, folder / name)
         (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
 
     for step in (10, 20, 30, 40):
@@ -192,10 +198,10 @@ def deepspeed(home: Path, step: int, *, data: int = 2, model: int = 1) -> Path:
     """As DeepSpeed's engine leaves it, ZeRO stage 2."""
     tag = home / f"global_step{step}"
     for mp in range(model):
-        values = {"module": STATE, "global_steps": step, "dp_world_size": data, "mp_world_size": model}
+        values = {"module": state(), "global_steps": step, "dp_world_size": data, "mp_world_size": model}
         save(tag / f"mp_rank_{mp:02}_model_states.pt", values)
         for dp in range(data):
-            save(tag / f"bf16_zero_pp_rank_{dp}_mp_rank_{mp:02}_optim_states.pt", {"optimizer_state_dict": STATE})
+            save(tag / f"bf16_zero_pp_rank_{dp}_mp_rank_{mp:02}_optim_states.pt", {"optimizer_state_dict": state()})
     (home / "latest").write_text(tag.name)
     return tag
 
@@ -235,8 +241,8 @@ def test_transformers_with_deepspeed_inside(tmp_path: Path) -> None:
 
 def test_lightning(tmp_path: Path) -> None:
     home = tmp_path / "lightning_logs/version_0/checkpoints"
-    save(home / "epoch=0-step=100.ckpt", {"state_dict": STATE, "global_step": 100, "pytorch-lightning_version": "2"})
-    cut(save(home / "epoch=1-step=200.ckpt", {"state_dict": STATE, "global_step": 200}))
+    save(home / "epoch=0-step=100.ckpt", {"state_dict": state(), "global_step": 100, "pytorch-lightning_version": "2"})
+    cut(save(home / "epoch=1-step=200.ckpt", {"state_dict": state(), "global_step": 200}))
     found = checkpoints.find(tmp_path)
     assert found.newest is not None
     assert (found.newest.path.name, found.newest.step, found.newest.kind) == ("epoch=0-step=100.ckpt", 100, "lightning")
@@ -257,7 +263,7 @@ def test_folders_of_plain_files(tmp_path: Path) -> None:
 
 def test_our_own(tmp_path: Path) -> None:
     for step in (10, 20, 30):
-        checkpoint.save(STATE, tmp_path, step)
+        checkpoint.save(state(), tmp_path, step)
     found = checkpoints.find(tmp_path).newest
     assert found is not None
     assert (found.step, found.kind) == (30, "whichrank")

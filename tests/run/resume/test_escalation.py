@@ -60,7 +60,8 @@ def test_a_failure_that_was_explained_at_the_same_place_is_not_tried_again() -> 
 def test_the_cost_is_told_and_normal_comes_back(tmp_path: Path) -> None:
     told: list[str] = []
     restarts = Restarts(PLAN, tmp_path, told.append)
-    assert restarts.prepare()[1] == {}
+    normal = {"WHICHRANK_EXITS": "counts"}
+    assert restarts.prepare()[1] == normal, "how far the first attempt came is all that is noted in addition"
     restarts.current.cause = "unknown"
     assert restarts.prepare()[1]["TORCH_FR_BUFFER_SIZE"] == "20000"
     assert told[-1].startswith("the failure is unexplained: the next attempt has more evidence. Cost: longer logs")
@@ -68,7 +69,7 @@ def test_the_cost_is_told_and_normal_comes_back(tmp_path: Path) -> None:
     restarts.prepare()
     assert (restarts.level.guard, restarts.level.gdb) == ("strict", True)
     restarts.current.cause, restarts.current.confidence = "link-down", 0.9
-    assert restarts.prepare()[1] == {}
+    assert restarts.prepare()[1] == normal
     assert told[-1] == "the cause is known (link-down): back to normal"
     levels = [each["evidence"] for each in restarts.told()["restart"]["attempts"]]
     assert levels == ["normal", "more evidence", "every collective checked", "normal"]
@@ -129,14 +130,16 @@ def test_drills_that_the_first_run_leaves_unknown_are_settled(
     pytest.importorskip("torch")
     done = silent_job(tmp_path, how)
     attempts = done.document("run.json")["restart"]["attempts"]
-    known = [("normal", "unknown"), ("more evidence", "rank-exception")]
-    told = [(each["evidence"], each["cause"]) for each in attempts]
-    # On a busy machine the first count of collectives may be old: it seems to fail elsewhere, and is tried once more.
-    assert told in (known, known * 2), json.dumps(attempts, indent=1)
+    assert [each["evidence"] for each in attempts] == ["normal", "more evidence"], json.dumps(attempts, indent=1)
+    # Whoever is seen to end first may be guessed at, without a line and with little confidence.
+    assert attempts[0]["cause"] == "unknown" or attempts[0]["place"] is None, json.dumps(attempts, indent=1)
+    assert "the failure is unexplained" in done.stderr
+    assert attempts[1]["cause"] == "rank-exception"
+    assert attempts[0]["position"] == attempts[1]["position"], "both are known to the last collective"
     assert done.verdict["culprits"]["ranks"] == ranks
     assert done.verdict["culprits"]["code"][0]["function"] == line
     assert "Cost: longer logs and some memory" in done.stderr
-    assert "the cause is known" in done.stderr
+    assert "the cause is known now (rank-exception" in done.stderr
 
 
 def silent_job(folder: Path, *how: str) -> watched.Done:

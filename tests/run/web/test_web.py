@@ -20,7 +20,7 @@ from whichrank.run import small_server
 from whichrank.run.watch.rank_table import Row
 from whichrank.run.web import server as module
 from whichrank.run.web.live import page
-from whichrank.run.web.page_state import State, groups, spans
+from whichrank.run.web.page_state import LastSamples, State, groups, spans
 from whichrank.run.web.server import Server
 
 TOKEN = "correct-horse-battery-staple"
@@ -192,6 +192,31 @@ def test_of_many_ranks_the_late_ones_are_shown(tmp_path: Path) -> None:
     assert 9000 in [row[0] for row in said["rows"]]
     assert len(said["tiles"]) == 16_384
     assert said["tiles"][9000] == "l"
+
+
+def test_the_job_has_the_name_of_its_script(tmp_path: Path) -> None:
+    assert json.loads(State(tmp_path).document(rows(1)))["job"] == tmp_path.name
+    (tmp_path / "conditions.json").write_text('{"command": ["torchrun", "--nproc_per_node=4", "/srv/train.py"]}')
+    assert json.loads(State(tmp_path).document(rows(1)))["job"] == "train.py"
+
+
+def test_a_rank_that_nothing_is_heard_of_keeps_its_tile(tmp_path: Path) -> None:
+    said = json.loads(State(tmp_path).document([row for row in rows(8, 5) if row.rank not in (2, 3)]))
+    assert (said["seen"], said["tiles"], said["first"]) == (6, "wwuuwlww", 0)
+
+
+def test_memory_and_gpu_are_those_of_the_last_sample(tmp_path: Path) -> None:
+    """The history is read on from where the last look ended, half a line is waited for, and a new file begins anew."""
+    file, samples = tmp_path / "history.jsonl", LastSamples(tmp_path / "history.jsonl")
+    assert samples.newest() == {}
+    file.write_text('{"rank": 0, "memory_bytes": 1, "gpu": {"memory_mib": 5}}\n{"rank": 1, "mem')
+    assert {rank: row["memory_bytes"] for rank, row in samples.newest().items()} == {0: 1}
+    with file.open("a") as stream:
+        stream.write('ory_bytes": 2}\nnonsense\n{"rank": 0, "memory_bytes": 3}\n')
+    assert {rank: row["memory_bytes"] for rank, row in samples.newest().items()} == {0: 3, 1: 2}
+    assert samples.newest()[0]["gpu"] == {"memory_mib": 5}, "a look without the GPU does not forget it"
+    file.write_text('{"rank": 7, "memory_bytes": 9}\n')
+    assert list(samples.newest()) == [7]
 
 
 # -- in a browser

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-torch = pytest.importorskip("torch")
+from tests import needs
+
+torch = needs.package("torch")
 
 GUARD = SimpleNamespace(collectives=SimpleNamespace(refused=False))
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import socket
 
 import pytest
-import torch
 
+from tests import needs
 from whichrank.worker.rehearsal import wire
 from whichrank.worker.rehearsal.calls import Call, disagreement
 from whichrank.worker.rehearsal.keys import Keys
-from whichrank.worker.rehearsal.referee import Referee
-from whichrank.worker.rehearsal.values import raw, results
+
+torch = needs.package("torch")
+referees = needs.later("whichrank.worker.rehearsal.referee")
+values = needs.later("whichrank.worker.rehearsal.values")
 
 
 def call(rank, **signature):
@@ -59,11 +61,12 @@ def test_uneven_splits_fit_where_both_sides_say_so():
     assert disagreement([call(0, **one), call(1, **{**other, "splits_out": [4, 4]})]) == "size"
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int64])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int64"])
 def test_reductions_are_real(dtype):
+    name, dtype = dtype, getattr(torch, dtype)
     tensors = [torch.arange(4).to(dtype) * factor for factor in (1, 2, 3)]
-    signature = {"op": "all_reduce", "dtype": str(dtype).removeprefix("torch."), "reduce": "SUM"}
-    found = results([signature] * 3, [bytearray(raw(tensor)) for tensor in tensors])
+    signature = {"op": "all_reduce", "dtype": name, "reduce": "SUM"}
+    found = values.results([signature] * 3, [bytearray(values.raw(tensor)) for tensor in tensors])
     for one in found:
         assert torch.equal(torch.frombuffer(bytearray(one), dtype=dtype), sum(tensors[1:], tensors[0]))
 
@@ -71,7 +74,7 @@ def test_reductions_are_real(dtype):
 def test_half_overflows_as_on_a_gpu():
     big = torch.full((2,), 60000.0, dtype=torch.float16)
     signature = {"op": "all_reduce", "dtype": "float16", "reduce": "SUM"}
-    found = results([signature] * 2, [bytearray(raw(big))] * 2)
+    found = values.results([signature] * 2, [bytearray(values.raw(big))] * 2)
     assert torch.isinf(torch.frombuffer(bytearray(found[0]), dtype=torch.float16)).all()
 
 
@@ -93,7 +96,7 @@ def blocking(number, **facts):
 
 
 def test_the_clock_jumps_to_the_earliest_sleeper_only_when_asked():
-    referee = Referee(2)
+    referee = referees.Referee(2)
     for rank in (0, 1):
         referee.seat(rank, 100 + rank, rank)
     referee.hear(referee.seats[0], blocking(1, t="sleep", s=5.0), bytearray())

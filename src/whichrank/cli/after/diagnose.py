@@ -18,7 +18,7 @@ from whichrank import report
 from whichrank.cli.options.evidence import FINDINGS, HEALTHY, NOT_ENOUGH, evidence
 from whichrank.cli.options.remote import fetched
 from whichrank.cli.options.site_rules import rules_option
-from whichrank.cli.terminal.output import write
+from whichrank.cli.terminal.output import tell, write
 from whichrank.cli.terminal.progress import ProgressLine
 from whichrank.model.errors import UsageError, WhichrankError
 from whichrank.model.verdict import Diagnosis
@@ -89,6 +89,12 @@ def command(
     PATH is a flight-recorder dump, a log, a folder of them, or an archive (tar, zip, gz, xz, zst); kinds may be mixed.
     s3://, gs:// and other addresses that fsspec knows work too (pip install 'whichrank[remote]'). "-" reads pasted text
     from standard input. --output report.html writes one page that opens in any browser, without a network.
+
+    \b
+    whichrank diagnose run7/                       a folder of dumps and logs, or the results of `whichrank run`
+    whichrank diagnose slurm-815.out dmesg.txt     single files
+    whichrank diagnose run7/ --source src/ --why   with the lines of code, and every hypothesis
+    whichrank diagnose bundle.tar.gz --output report.md
     """
     # numpy is used for columns, never for algebra: its threads would only cost their start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -101,10 +107,11 @@ def command(
             diagnosis = diagnose(read, source=source, jobs=jobs, progress=progress, why=why, views=name in DRAWN)
     write(rendered(diagnosis, name, output, verbose=verbose), output)
     if output is not None and not quiet:
-        click.echo(f"{diagnosis.verdict.summary}\nThe report is in {output}.", err=True)
+        tell(diagnosis.verdict.summary)
+        tell(f"The report is in {output}.")
     if remember:
         for line in _remembered(diagnosis, given):
-            click.echo(f"whichrank: {line}", err=True)
+            tell(f"whichrank: {line}")
     ctx.exit(exit_code(diagnosis))
 
 

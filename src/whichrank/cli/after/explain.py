@@ -28,7 +28,12 @@ KNOWN, UNKNOWN = 0, 3
 def command(word: tuple[str, ...], format_: str, output: Path | None) -> int:
     """Explain WORD…: a rule code, a cause, an environment variable, an Xid, an exit code, or a pasted message.
 
-    All readings of an ambiguous word are given, the likeliest first. "-" reads the message from standard input.
+    An ambiguous word is explained in every sense, the most likely first. "-" reads the message from standard input.
+
+    \b
+    whichrank explain Xid 79
+    whichrank explain NCCL_IB_TIMEOUT
+    whichrank explain "Watchdog caught collective operation timeout"
     """
     from whichrank.flows.explain import as_document, explain, near
     from whichrank.report._words import safe_json

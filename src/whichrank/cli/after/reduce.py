@@ -26,12 +26,12 @@ _NODE = re.compile(r"\w[\w.-]{0,120}", re.ASCII)
 )
 @click.option("--node", default="", metavar="NAME", help="The node that the files are from, to tell nodes apart.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes to read with (default: one per core).")
-@click.option("--quiet", is_flag=True, help="Nothing on stderr.")
+@click.option("--quiet", is_flag=True, help="Print nothing on stderr.")
 @click.pass_context
 def command(
     ctx: click.Context, paths: tuple[str, ...], out: Path | None, node: str, jobs: int | None, quiet: bool
 ) -> None:
-    """Read dumps, logs and stacks where they lie, and keep what a verdict needs: the last calls of every group and
+    """Read dumps, logs and stacks in place, and keep what a verdict needs: the last calls of every group and
     those that are not finished, events with their quotes, stacks, clocks; about 4 KB per rank.
 
     Run it on every node, copy the summaries to one place, and give them all to one `diagnose`. It takes summaries,
@@ -51,7 +51,7 @@ def command(
     from whichrank.model.files import replace_file
 
     if out is None and "://" in paths[0]:
-        raise UsageError("a summary of files elsewhere needs a place", "Give --out FILE.")
+        raise UsageError("say where the summary should go", "Give --out FILE.")
     first = Path(paths[0])
     target = out or (first / NAME if first.is_dir() else first.with_name(NAME))
     with closing(ProgressLine(quiet=quiet)) as progress, fetched(paths, progress) as here:

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from whichrank.cli.options.evidence import FINDINGS, HEALTHY, NOT_ENOUGH, evidence
-from whichrank.cli.terminal.output import write
+from whichrank.cli.terminal.output import tell, write
 from whichrank.cli.terminal.progress import ProgressLine
 from whichrank.model.step_report import StepReport
 from whichrank.report.steps import FORMATS
@@ -57,8 +57,8 @@ def command(
     """Show where the time of training steps goes, which ranks are late, and what a fix would save.
 
     PATH is a profile of torch.profiler (.json, .json.gz, .json.zst), an Nsight Systems export (.sqlite), a log of
-    NCCL's Inspector, or a folder or archive of them: one file per rank. Where there is none, flight-recorder dumps
-    tell who comes late.
+    NCCL's Inspector, or a folder or archive of them: one file per rank. Without any, flight-recorder dumps
+    show which ranks come late.
 
     \b
     whichrank trace profiles/                        where the time goes, as text
@@ -81,9 +81,8 @@ def command(
     if output is not None and not quiet:
         from whichrank.report.steps._outline import headline
 
-        click.echo(
-            f"{headline(report) if report.ranks else 'No profile could be read.'}\nThe report is in {output}.", err=True
-        )
+        tell(headline(report) if report.ranks else "No profile could be read.")
+        tell(f"The report is in {output}.")
     ctx.exit(exit_code(report))
 
 

@@ -23,7 +23,7 @@ def draw(
     verdict: Path | None = None,
 ) -> int:  # fmt: skip
     """The tables, what blocks better paths, and every rank's way to its cable."""
-    from whichrank.flows.preflight import topology
+    from whichrank.flows.preflight import blamed, topology
     from whichrank.report._words import safe
 
     paths = [Path(word) for word in given if word != HERE]
@@ -35,9 +35,9 @@ def draw(
         _ask_hosts(found, engine, agent)
     each = ranks or next(iter(engine.slots.values()), None) or max((len(h.gpus) for h in found.hosts), default=1)
     places = topology.places(found, engine.hosts, each)
-    blamed = _blamed(verdict) if verdict else None
-    if blamed is not None:
-        places = [place for place in places if place.rank in blamed]
+    guilty = blamed.read(verdict) if verdict else None
+    if guilty is not None:
+        places = guilty.places(found, places)
     notes = [note for host in found.hosts for note in topology.notes(host)]
     notes += topology.cable_notes(found, engine.hosts)
     notes += [f"{name} was not read: {why}" for name, why in found.unread.items()]
@@ -45,6 +45,7 @@ def draw(
         document = {
             "schema_version": 1,
             "ranks": [{**asdict(place), "words": place.words()} for place in places],
+            "blamed": guilty.cables(found) if guilty else [],
             "notes": notes,
             "graphs": [asdict(graph) for graph in found.graphs],
             "cables": [asdict(cable) for cable in found.cables],
@@ -58,25 +59,16 @@ def draw(
         ways = f"{graph.type_intra} inside, {graph.type_inter} between hosts"
         lines.append(f"{graph.pattern}: {graph.channels} channels, {graph.speed_intra:g} GB/s inside the host, {ways}")
     lines += [f"note: {safe(note)}" for note in notes]
-    if blamed is not None:
-        named = ", ".join(map(str, blamed)) or "no rank"
-        lines += ["", f"The verdict blames: {named}."]
+    if guilty is not None:
+        lines += ["", safe(f"The verdict blames {guilty.words()}."), *map(safe, guilty.cables(found))]
     if found.hosts:
         lines += ["", *(safe(place.words()) for place in places)]
     elif found.cables:
         lines += ["Nothing here says which GPU uses which adapter: add --map here, or nvidia-smi topo -m of a host."]
-        lines += [safe(line) for host in engine.hosts for line in topology.cables_of(found, host)]
+        hosts = dict.fromkeys(place.host for place in places)
+        lines += [safe(line) for host in hosts for line in topology.cables_of(found, host)]
     write([line + "\n" for line in lines], output)
     return 0
-
-
-def _blamed(path: Path) -> list[int]:
-    """The ranks that a verdict names as culprits, or as those that could be."""
-    try:
-        culprits = json.loads(path.read_text(encoding="utf-8"))["verdict"]["culprits"]
-        return [int(rank) for rank in culprits["ranks"] or culprits.get("candidates") or []]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path} holds no verdict", "Give what whichrank diagnose --format json wrote.") from error
 
 
 def _ask_hosts(found: Map, engine: Engine, agent: Sequence[str]) -> None:

@@ -37,8 +37,8 @@ _GPU_SIZES, _CPU_SIZES = "1M:1G:4", "4K:16M:8"
 @click.option("--seconds", type=click.FloatRange(0.01), default=0.5, show_default=True, help="For each size.")
 @click.option("--limit", type=click.FloatRange(1), default=600.0, show_default=True,
               help="Seconds for the whole run; what is not measured by then is left out.")  # fmt: skip
-@click.option("--stragglers", is_flag=True, help="Also each rank's own compute, memory and copies.")
-@click.option("--scaling", is_flag=True, help="With 2, 4, 8 … ranks: how it scales.")
+@click.option("--stragglers", is_flag=True, help="Also measure compute, memory and copies of each rank.")
+@click.option("--scaling", is_flag=True, help="Repeat with 2, 4, 8 … ranks: how it scales.")
 @click.option("--sweep", is_flag=True, help="Try settings and print those that really help.")
 @click.option("--budget", type=click.FloatRange(5), default=300.0, show_default=True, help="Seconds for --sweep.")
 @click.option("--read", "files", type=click.Path(exists=True, dir_okay=False, path_type=Path), multiple=True,
@@ -60,7 +60,7 @@ _GPU_SIZES, _CPU_SIZES = "1M:1G:4", "4K:16M:8"
 @click.option("--quiet", is_flag=True, help="No results while it runs.")
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
-    """Measure collectives through torch, check their results, and compare with what such hardware gives.
+    """Measure collectives through torch, check their results, and compare with what the hardware should give.
 
     \b
     whichrank bench --nproc-per-node 8                        this host
@@ -69,7 +69,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     whichrank bench --read all_reduce.txt                     judge the output of nccl-tests
     whichrank bench --save before.json; … ; whichrank bench --compare before.json
 
-    It loads GPUs and network: don't run it beside a job.
+    It loads the GPUs and the network: don't run it next to a training job.
     """
     from whichrank.flows.bench import measure as flow
     from whichrank.report import _bench as report
@@ -156,7 +156,7 @@ def _shown(plan: Plan, *, quiet: bool) -> Iterator[Callable[[BenchResult], None]
 
 def _writable(path: Path | None) -> None:
     if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-        raise UsageError(f"can't write {path}", "The folder must be there, and yours to write.")
+        raise UsageError(f"can't write {path}", "The folder must exist and be writable.")
 
 
 def _print(result: BenchResult) -> None:

@@ -48,9 +48,9 @@ def command(
     format_: str | None,
     output: Path | None,
 ) -> None:
-    """Print the settings for a purpose: what this version really reads, one reason each.
+    """Print recommended settings for a purpose: only what this version reads, each with a reason.
 
-    For a shell: eval "$(whichrank env --for debug --out /data/run7)". What you have set is left alone.
+    For a shell: eval "$(whichrank env --for debug --out /data/run7)". Variables that you have set are kept.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -95,7 +95,9 @@ def _settings(chosen: Environment, format_: str) -> Iterator[str]:
 @click.option("--this-host", is_flag=True, help="The job runs on this host: check devices and installed versions.")
 @click.option("--as", "kind", type=click.Choice(KINDS), help="What the files are (default: by name and content).")
 @click.option("--pid", "pids", type=click.IntRange(min=1), multiple=True, help="A live process; may be repeated.")
-@click.option("--nccl-log", "logs", type=click.Path(path_type=Path), multiple=True, help="Its NCCL log: what it read.")
+@click.option(
+    "--nccl-log", "logs", type=click.Path(path_type=Path), multiple=True, help="The job's NCCL log: what NCCL read."
+)
 @click.option("--format", "format_", type=click.Choice(("text", "json")), default="text", help="Report format.")
 @output_option
 @click.pass_context
@@ -173,7 +175,7 @@ def timeouts_command(
     format_: str,
     output: Path | None,
 ) -> None:
-    """Compare timeouts with the waits that were seen, in flight-recorder dumps or by your own count.
+    """Compare timeouts with the waits that were seen, in flight-recorder dumps or by your own measurement.
 
     Says which timeout is too close to a wait that ended well, and when raising it would only hide a fault.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 from whichrank.cli.options.fleet import engine_of, fleet_options, python_of
 from whichrank.cli.terminal.output import write
 from whichrank.cli.terminal.progress import ProgressLine
+from whichrank.model.errors import UsageError
 from whichrank.model.preflight import DEFAULT_PORT, Launch
 
 if TYPE_CHECKING:
@@ -19,16 +21,25 @@ HEALTHY, FINDINGS, NOT_ENOUGH = 0, 1, 3
 FORMATS = ("text", "json", "markdown", "html", "junit")
 
 
+def _port() -> int:
+    """As a launcher has set it for its ranks, of which this may be one."""
+    given = os.environ.get("MASTER_PORT", "")
+    return int(given) if given.isdigit() and 0 < int(given) < 65536 else DEFAULT_PORT
+
+
 @click.command(name="preflight")
 @fleet_options
 @click.option("--nproc-per-node", "ranks", type=click.IntRange(1), help="Ranks that will be started on each host.")
-@click.option("--port", type=click.IntRange(1, 65535), default=DEFAULT_PORT, show_default=True, help="Rendezvous port.")
-@click.option("--folder", "folders", multiple=True, help="Where dumps and checkpoints go; may be repeated.")
 @click.option(
-    "--full", is_flag=True, help="Also measure throughput (TCP, RDMA), disks and speed of work: disturbs jobs."
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=_port,
+    help=f"Rendezvous port (default: MASTER_PORT of a launcher, or {DEFAULT_PORT}).",
 )
+@click.option("--folder", "folders", multiple=True, help="Where dumps and checkpoints go; may be repeated.")
+@click.option("--full", is_flag=True, help="Also measure throughput (TCP, RDMA), disks and compute; disturbs jobs.")
 @click.option("--iperf/--no-iperf", default=True, help="With --full: use iperf3 where both hosts have it (default).")
-@click.option("--thorough", is_flag=True, help="Test every pair of hosts: finds one slow pair among many.")
+@click.option("--thorough", is_flag=True, help="Like --full, over every pair of hosts: finds one slow pair among many.")
 @click.option("--quick", is_flag=True, help="Only the hosts themselves, nothing between them.")
 @click.option("--map", "maps", metavar="FILE|here", multiple=True,
               help='Draw the topology in dumps of NCCL, nvidia-smi topo -m, ibnetdiscover; "here": hosts.')  # fmt: skip
@@ -39,10 +50,12 @@ FORMATS = ("text", "json", "markdown", "html", "junit")
 @click.option("--units", type=click.IntRange(1), default=1, help="For the budget: parts that FSDP wraps (layers).")
 @click.option("--clean", is_flag=True, help="List what dead jobs left here, ask, and remove your own.")
 @click.option("--yes", is_flag=True, help="With --clean: don't ask.")
-@click.option("--root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Judge a recorded tree.")
+@click.option(
+    "--root", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Check a recorded host instead."
+)
 @click.option("--fail-on", type=click.Choice(("warning", "error")), default="warning", show_default=True,
               help="Findings of this severity or worse make the exit code 1: for gates.")  # fmt: skip
-@click.option("--exclude-file", type=click.Path(dir_okay=False, path_type=Path), help="Write unfit hosts here.")
+@click.option("--exclude-file", type=click.Path(dir_okay=False, path_type=Path), help="Write the bad hosts here.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="text", help="Report format.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
 @click.option("--quiet", is_flag=True, help="No progress.")
@@ -83,9 +96,14 @@ def command(
     whichrank preflight --model-params 7B --strategy fsdp --units 32 --nproc-per-node 8
                                                            memory that communication will take of each GPU
 
-    Exit code 0: nothing wrong in what could be looked at; 1: findings (--fail-on error: only errors count);
+    Exit code 0: nothing wrong found; 1: findings (--fail-on error: only errors count);
     3: nothing could be checked.
     """
+    if quick and (full or thorough):
+        raise UsageError(
+            f"--quick and {'--full' if full else '--thorough'} exclude each other",
+            "--quick looks at the hosts alone, without load.",
+        )
     if clean:
         from whichrank.cli.before._clean import clean as clean_up
 
@@ -104,7 +122,7 @@ def command(
 
         ctx.exit(tell_budget(model_params, strategy, units, engine, agent, ranks or 1, full, format_, output))
     launch = Launch(ranks_per_host=ranks or next(iter(engine.slots.values()), None), port=port, folders=folders)
-    wishes = flow.Wishes(launch, full, thorough, quick, iperf=iperf)
+    wishes = flow.Wishes(launch, full or thorough, thorough, quick, iperf=iperf)
     told = _of_copies(engine.name, wishes) if not root else None
     if told == "followed":
         ctx.exit(HEALTHY)  # rank 0 reports

@@ -17,7 +17,12 @@ HEALTHY, FINDINGS, NOT_ENOUGH = 0, 1, 3
 @click.option("--world-size", "-n", "world", type=click.IntRange(2, 64), default=4, show_default=True, help="Ranks.")
 @click.option("--steps", type=click.IntRange(min=1), help="Stop after this many optimizer steps.")
 @click.option(
-    "--time-limit", "limit", type=click.FloatRange(min=10), default=110, show_default=True, help="Seconds in all."
+    "--time-limit",
+    "limit",
+    type=click.FloatRange(min=10),
+    default=110,
+    show_default=True,
+    help="Seconds at most.",
 )
 @click.option(
     "--explore", type=click.IntRange(0, 200), default=6, show_default=True, help="Variations to try, 0 for none."
@@ -43,9 +48,9 @@ def command(
       whichrank rehearse -n 64 --steps 20 train.py
       whichrank rehearse --explore 0 --format json train.py
 
-    Options for whichrank stand before SCRIPT; everything after it goes to the script. It needs no GPU: CUDA calls
+    Options for whichrank go before SCRIPT; everything after it goes to the script. It needs no GPU: CUDA calls
     are answered on the CPU. Nothing is written outside a scratch layer, nothing leaves this machine, and sleep()
-    returns at once. Give the script a small model and little data by its own arguments.
+    returns at once. Give the script a small model and little data through its own arguments.
     """
     from dataclasses import asdict
 

@@ -9,6 +9,7 @@ import click
 
 from whichrank.cli.options.monitors import monitor_options
 from whichrank.cli.options.site_rules import rules_option
+from whichrank.cli.terminal import output
 
 
 @click.command(name="attach")
@@ -16,21 +17,29 @@ from whichrank.cli.options.site_rules import rules_option
 @click.argument("pid", type=click.IntRange(min=1), required=False)
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where verdict and evidence go.")
 @monitor_options
-@click.option("--quiet", is_flag=True, help="Nothing on stderr.")
+@click.option("--quiet", is_flag=True, help="Print nothing on stderr.")
 def command(pid: int | None, out: Path | None, quiet: bool, **wishes: Any) -> None:
-    """Watch the job of PID (its launcher, or a rank) until it ends; it goes on as before.
+    """Watch the job that PID (its launcher or a rank) belongs to, until it ends. The job is not disturbed.
 
-    Without PID, the one job that runs here.
+    Without PID: the only job that runs on this host.
 
-    A job that `whichrank run` started is watched as `run` would. Any other job is seen from
-    outside: /proc, py-spy, torch's own pipe.
+    A job that was started by `whichrank run` is watched as closely as `run` does. Any other job is watched from
+    outside, through /proc, py-spy and torch's own pipe.
+
+    \b
+    whichrank attach                          the job on this host
+    whichrank attach 4711 --out hang-7/       the job of process 4711; verdict and evidence go to a folder
+    whichrank attach 4711 --web 8080          with a live page in a browser
     """
     from whichrank.run.monitoring.monitors import Monitors, Wishes
     from whichrank.run.watch.attach import attach
 
     def tell(text: str) -> None:
         if not quiet:
-            click.echo(text if "\n" in text else f"whichrank: {text}", err=True)
+            if "\n" in text:  # a report, which is safe and may have colours
+                click.echo(text, err=True)
+            else:
+                output.tell(f"whichrank: {text}")
 
     audience = Monitors(Wishes(**wishes), f"process {pid}" if pid is not None else "attached", tell)
     try:

@@ -82,7 +82,7 @@ def command(
     quiet: bool,
     **options: Any,
 ) -> None:  # fmt: skip
-    """Stacks, flight-recorder dumps, states and settings of every rank; the job goes on.
+    """Collect stacks, flight-recorder dumps, states and settings of every rank; the job goes on.
 
     On this host: PID is the launcher or a rank; without it, the job that runs here. One that was started without
     `whichrank run` gives what can be had from outside: /proc, py-spy, torch's own pipe.
@@ -90,7 +90,7 @@ def command(
     On many nodes: name them, and one command takes the evidence of all of them at the same time, brings it back
     into one bundle and gives the verdict. The nodes need Python 3.8 and a way in (ssh, srun, kubectl or Ray), nothing
     else: the collector travels there, and nothing of it stays. py-spy is used where it is installed. A node that
-    does not answer is listed, and costs nothing else.
+    does not answer is listed, and the others are collected all the same.
 
     \b
     whichrank collect 4711                                 the job of process 4711, on this host

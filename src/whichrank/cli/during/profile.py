@@ -33,7 +33,7 @@ from whichrank.model.errors import UsageError
 @click.option("--stacks", is_flag=True, help="Record Python stacks too (costs more).")
 @click.option("--nvtx", is_flag=True, help="Also put NVTX ranges around operators and collectives, for Nsight Systems.")
 @click.option("--no-report", is_flag=True, help="Only record; run `whichrank trace` on it later.")
-@click.option("--quiet", is_flag=True, help="Nothing on stderr but what the job writes.")
+@click.option("--quiet", is_flag=True, help="Print nothing on stderr but what the job writes.")
 @click.argument("command_line", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def command(

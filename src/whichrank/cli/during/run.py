@@ -16,6 +16,7 @@ from whichrank.cli.options.monitors import monitor_options
 from whichrank.cli.options.nodes import node_options, part, peers_of
 from whichrank.cli.options.restart import plan_of, restart_options
 from whichrank.cli.options.site_rules import rules_option
+from whichrank.cli.terminal import output
 from whichrank.model.settings import PURPOSES, Purpose
 
 
@@ -23,7 +24,10 @@ from whichrank.model.settings import PURPOSES, Purpose
 @rules_option
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where verdict and evidence go.")
 @click.option(
-    "--policy", type=click.Choice(["report", "end"]), default="report", help="What to do when a hang is confirmed."
+    "--policy",
+    type=click.Choice(["report", "end"]),
+    default="report",
+    help="When a hang is confirmed: only report it, or end the job. `end` waits longer than a report.",
 )
 @click.option(
     "--for", "purpose", type=click.Choice(PURPOSES), default="production", help="Settings to run with (see env)."
@@ -45,7 +49,7 @@ from whichrank.model.settings import PURPOSES, Purpose
 @monitor_options
 @click.option("--network-settings", "network", is_flag=True, help="Also set which network interfaces to use (see env).")
 @click.option("--verbose", is_flag=True, help="List the variables that are added to the job's environment.")
-@click.option("--quiet", is_flag=True, help="Nothing on stderr but what the job writes.")
+@click.option("--quiet", is_flag=True, help="Print nothing on stderr but what the job writes.")
 @click.argument("command_line", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def command(
@@ -55,8 +59,14 @@ def command(
 ) -> None:  # fmt: skip
     """Run COMMAND (torchrun, python, accelerate launch …) unchanged, and watch its ranks.
 
-    The job's exit code, signals and streams are its own. When no rank makes progress, or one dies, the
-    evidence of every rank is taken; the verdict goes to stderr and to --out.
+    The job's exit code, signals and streams are its own. When no rank makes progress, or one dies, the evidence of
+    every rank is collected; the verdict goes to stderr and to --out.
+
+    \b
+    whichrank run -- torchrun --nproc_per_node=8 train.py
+    whichrank run --policy end --out run7/ -- torchrun --nproc_per_node=8 train.py
+    whichrank run --restart 3 --checkpoints ckpt/ --resume-arg '--resume {path}' -- torchrun … train.py
+    srun whichrank run --leader node1:29777 -- torchrun --nnodes=4 … train.py
     """
     from whichrank.run.monitoring.monitors import Monitors, Wishes, job_name
     from whichrank.run.watch.session import Wish, run
@@ -64,12 +74,15 @@ def command(
 
     def tell(text: str) -> None:
         if not quiet:
-            click.echo(text if "\n" in text else f"whichrank: {text}", err=True)
+            if "\n" in text:  # a report, which is safe and may have colours
+                click.echo(text, err=True)
+            else:
+                output.tell(f"whichrank: {text}")
 
     if gate:
         from whichrank.cli.during._gate import refuses
 
-        if refuses(tell):
+        if refuses(command_line, tell):
             ctx.exit(1)
     plan = plan_of(wishes)
     peers = peers_of(wishes, command_line, tell, out)

@@ -10,7 +10,7 @@ import click
 
 from whichrank.cli.options.evidence import evidence
 from whichrank.cli.options.fleet import engines_of, fleet_options, named
-from whichrank.cli.terminal.output import write
+from whichrank.cli.terminal.output import tell, write
 from whichrank.cli.terminal.progress import ProgressLine
 from whichrank.model.errors import UsageError
 
@@ -84,6 +84,10 @@ def command(
             report = stacks.report(*live_stacks(pids, native=native, limit_s=timeout, job=job, progress=progress))
     name = format_ or SUFFIXES.get(output.suffix if output else "", "text")
     write(import_module(f"whichrank.report.stacks.{name}").render(report), output)
+    if output is not None and not quiet:
+        from whichrank.report._stacks import heading
+
+        tell(f"{heading(report).rstrip('.')}. The report is in {output}.")
     ctx.exit(SEEN if report.tree else NOTHING)
 
 

@@ -35,7 +35,7 @@ NARROW = ("rank", "doing", "step", "per s", "late s")
     help="A private file with the token of the page (or set WHICHRANK_TOKEN); else a new one is made.",
 )
 def command(out: Path | None, interval: float, once: bool, web: str, token_file: Path | None) -> None:
-    """Show the ranks of the job whose results go to OUT; without OUT, of the one that is watched here.
+    """Show the ranks of the job whose results go to OUT; without OUT, of the job that is watched on this host.
 
     Ctrl-C leaves the job alone. Jobs that `whichrank attach` watches are seen from outside.
 

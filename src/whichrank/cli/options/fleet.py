@@ -32,7 +32,7 @@ def fleet_options(command: F) -> F:
             click.option("--k8s", metavar="[NAMESPACE/]SELECTOR", help="The pods with these labels, by kubectl exec."),
             click.option("--k8s-container", metavar="NAME", help="The container in the pods."),
             click.option("--ray", "ray_address", metavar="ADDRESS", help='The nodes of a Ray cluster ("auto").'),
-            click.option("--remote-python", metavar="PATH", help="Python with whichrank there (default: as here)."),
+            click.option("--remote-python", metavar="PATH", help="Python on those hosts (default: same path)."),
         )
     ):  # fmt: skip
         command = option(command)

@@ -15,18 +15,18 @@ def monitor_options(command: F) -> F:
     """Add the options; their values are what `Wishes` is made of."""
     for option in reversed(
         (
-            click.option("--metrics", metavar="[ADDR:]PORT", default="", help="Serve metrics here (port 0: any)."),
+            click.option("--metrics", metavar="[ADDR:]PORT", default="", help="Serve metrics (port 0: any free one)."),
             click.option(
                 "--web", metavar="[ADDR:]PORT", default="",
                 help="Show the job as a live page in a browser (port 0: any); its address, with a token, is printed.",
             ),
             click.option(
                 "--token-file", type=click.Path(dir_okay=False, path_type=Path),
-                help="A private file with the token for what listens (or set WHICHRANK_TOKEN).",
+                help="A private file with the access token for these ports (or set WHICHRANK_TOKEN).",
             ),
             click.option(
                 "--notify", metavar="TARGET", multiple=True, envvar=["WHICHRANK_NOTIFY", "WHICHRANK_WEBHOOK"],
-                help="Tell this target of a verdict, several times for several: the address of a webhook (Slack, "
+                help="Send the verdict to this target; may be repeated. A webhook URL (Slack, "
                 "Teams, PagerDuty or any other), mailto:NAME@HOST, wandb[:PROJECT], mlflow[:EXPERIMENT], "
                 "tensorboard:FOLDER or trackio[:PROJECT]. Prefer WHICHRANK_NOTIFY: other users can see your "
                 "command line.",

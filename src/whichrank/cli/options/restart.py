@@ -59,7 +59,7 @@ def plan_of(options: dict[str, Any]) -> Plan | None:
     hours, exclude, requeue = options.pop("gpu_hours"), options.pop("exclude_bad_nodes"), options.pop("requeue")
     escalate = options.pop("escalate")
     if escalate and not times:
-        raise UsageError("--escalate starts a failed job again", "Say how often: --restart 3 --escalate.")
+        raise UsageError("--escalate needs --restart", "Say how often to restart: --restart 3 --escalate.")
     if (argument or variable) and folder is None:
         raise UsageError("there is no checkpoint to resume from", "Say where they are: --checkpoints DIR.")
     if argument and not _has_path(argument):

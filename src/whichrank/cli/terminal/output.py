@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import click
+
 from whichrank.model.errors import UsageError
 from whichrank.model.files import replace_text
 
@@ -29,6 +31,13 @@ def write(chunks: Iterable[str], output: Path | None) -> None:
     except OSError as error:
         raise unwritable(error) from error
     flush()
+
+
+def tell(text: str) -> None:
+    """One line on stderr; it may quote evidence, which must not drive the terminal."""
+    from whichrank.report._words import safe
+
+    click.echo(safe(text), err=True)
 
 
 def flush() -> None:

@@ -41,9 +41,9 @@ def command() -> None:
     """Real jobs, broken in a known way, on this machine.
 
     \b
-      whichrank drill list                     the faults there are
+      whichrank drill list                     all faults
       whichrank drill run skipped_collective   break a job, see the verdict beside the truth
-      whichrank drill run --quiz               a fault that you don't know: find it yourself
+      whichrank drill run --quiz               an unknown fault: find it yourself
       whichrank drill score                    every fault, over several seeds: the scoreboard
     """
 
@@ -51,7 +51,7 @@ def command() -> None:
 @command.command(name="list")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Report format.")
 def list_faults(form: str) -> None:
-    """The faults there are, what each must be called, and what it needs."""
+    """List the faults, the cause that each must be given, and what it needs."""
     from whichrank.lab import catalogue
 
     faults = [catalogue.find(name) for name in catalogue.names()]
@@ -134,7 +134,7 @@ def run_fault(
     "--record", type=click.Path(dir_okay=False, path_type=Path),
     help="Where --blind keeps dates, hashes and figures. Default: SET.scores.jsonl beside the set.",
 )  # fmt: skip
-@click.option("--peers/--no-peers", "with_peers", default=True, help="Whether other tools answer too.")
+@click.option("--peers/--no-peers", "with_peers", default=True, help="Also run other tools on the same evidence.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Writes score.md, score.json, score.svg.")
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep the evidence of every drill here.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text")
@@ -215,9 +215,9 @@ def _chosen(name: str | None, file: Path | None, seed: int | None, *, quiz: bool
 
     chance = SystemRandom()
     if file is not None and name is not None:
-        raise UsageError("a name and a file are given", "Give FAULT or --fault FILE.")
+        raise UsageError("both a name and a file are given", "Give FAULT or --fault FILE.")
     if file is None and name is None and not quiz:
-        raise UsageError("no fault is named", "whichrank drill list shows them; --quiz takes one by chance.")
+        raise UsageError("no fault is named", "whichrank drill list shows them; --quiz picks one at random.")
     if file is not None:
         fault = catalogue.from_file(file)
     elif name is not None:

@@ -31,6 +31,8 @@ def command(name: str | None, folder: Path | None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"can't make the folder {folder}: {error.strerror}", "Give --write another place.") from error
+        raise UsageError(
+            f"can't create the folder {folder}: {error.strerror}", "Give --write another place."
+        ) from error
     for each in [name] if name else found:
         write([found[each].read_text(encoding="utf-8")], folder / each)

@@ -66,7 +66,10 @@ class Agent:
             self.server = server.Server(str(request["token"]), request.get("port"))
         from whichrank.evidence.probes.between import iperf, perftest
 
-        return {**self.server.about(), "iperf": iperf.installed(), "perftest": perftest.installed()}
+        # The address that ssh came to: client, its port, this host, its port.
+        reached_at = (os.environ.get("SSH_CONNECTION", "").split() + [""] * 3)[2]
+        about = {**self.server.about(), "reached_at": reached_at}
+        return {**about, "iperf": iperf.installed(), "perftest": perftest.installed()}
 
     def _counts(self, request: dict[str, Any]) -> dict[str, int]:
         return self.server.counts(str(request["volley"])) if self.server else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import time
@@ -16,7 +17,7 @@ SHM = "/dev/shm"  # noqa: S108 - looked at, never written
 _OF_JOBS = re.compile(r"^(?:nccl-|torch_|gloo|__KMP_REGISTERED_LIB_|cuda\.shm|sem\.|psm_|vader_segment|ucx_)")
 _DF = re.compile(r"^\S+\s+(\d+)\s+\d+\s+(\d+)\s+\d+%\s+/dev/shm$", re.MULTILINE)
 _MOST = 4096
-YOUNG_S = 60.0
+YOUNG_S = 5.0
 """A segment is made first and mapped a moment later: a young one is not called stale."""
 
 
@@ -57,7 +58,8 @@ def stale_segments(folder: Path = Path(SHM), proc: Path = Path("/proc")) -> list
             state = file.stat()
         except OSError:
             continue
-        if file.name in used or time.time() - max(state.st_mtime, state.st_ctime) < YOUNG_S:
+        young = time.time() - max(state.st_mtime, state.st_ctime) < YOUNG_S
+        if file.name in used or young or _is_in_use(file):
             continue
         certain = state.st_uid not in blind
         found.append({"name": file.name, "bytes": state.st_size, "uid": state.st_uid, "certain": certain})
@@ -89,3 +91,22 @@ def _in_use(proc: Path, folder: str) -> tuple[set[str], set[int]]:
         except OSError:
             continue
     return used, blind
+
+
+def _is_in_use(file: Path) -> bool:
+    """Whether the kernel knows of a user, in another container too: it gives a lease only on files that nobody has open
+    or mapped, and only to their owner."""
+    try:
+        one = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.fcntl(one, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(one, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except BlockingIOError:
+        return True
+    except OSError:  # not the owner, or a kernel without leases here
+        return False
+    finally:
+        os.close(one)
+    return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
+from whichrank.evidence.collectors.processes import boot_id
 from whichrank.evidence.probes import Missing, Place
 
 NAME = "names"
@@ -16,7 +17,8 @@ def measure(place: Place) -> dict[str, Any]:
     if not place.live:
         raise Missing("a recorded tree can't resolve names")
     name = socket.gethostname()
-    return {"hostname": name, "addresses": resolve(name), "domain": (place.read("/etc/resolv.conf") or "")[:500]}
+    domain = (place.read("/etc/resolv.conf") or "")[:500]
+    return {"hostname": name, "addresses": resolve(name), "domain": domain, "boot_id": boot_id()}
 
 
 def resolve(name: str) -> list[str]:

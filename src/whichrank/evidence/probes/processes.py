@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ def measure(place: Place) -> dict[str, Any]:
         raise Missing("a recorded tree has no processes to ask")
     everyone = processes.everybody()
     own = {os.getpid(), *ancestors(os.getpid(), everyone)}
-    inodes = listening(place.launch.port)
+    # A launcher that started this check listens for its own job.
+    ours = {name for pid in own for name in _handles(pid) or ()}
+    inodes = listening(place.launch.port) - ours
     orphans, on_gpus, listeners, blind = [], [], [], 0
     for pid, row in everyone.items():
         if pid in own:
@@ -68,12 +71,16 @@ def ancestors(pid: int, everyone: dict[int, processes.Stat]) -> list[int]:
 
 
 def _handles(pid: int) -> set[str] | None:
+    found = set()
     try:
-        return {str(handle.readlink()) for handle in Path(f"/proc/{pid}/fd").iterdir()}
+        for handle in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                found.add(str(handle.readlink()))
     except PermissionError:
         return None
     except OSError:
-        return set()
+        pass
+    return found
 
 
 def listening(port: int) -> set[str]:

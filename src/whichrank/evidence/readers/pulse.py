@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from functools import lru_cache
 
+from whichrank.evidence.text.tail import tail
 from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item, Reading
 from whichrank.model.evidence import Ref
@@ -40,8 +42,6 @@ _WORDS = (
 )  # fmt: skip
 """In lower case: a line at work has one of them. A quick look before the patterns."""
 _MOST_SHAPES = 1 << 12
-_SHAPES: dict[str, bool] = {}
-"""Shapes of lines, of all files: logs repeat theirs."""
 _SERVED = '" 200'
 _NOT_LOGS = (".py", ".md", ".rst", ".html", ".csv", ".json", ".yaml", ".yml", ".ini", ".toml", ".sh", ".env")
 
@@ -66,7 +66,7 @@ def read(item: Item) -> Reading:
     for at in maybe if len(maybe) >= _OFTEN else ():
         line = lines[at]
         shape = _NUMBER.sub("#", line)
-        if _at_work(line) if _SERVED in line else _alike_at_work(shape, line):
+        if _at_work(line) if _SERVED in line else _shape_at_work(shape):
             places[shape[:80]].append(at)
     beats = max(places.values(), key=len, default=[])
     behind = sum(bool(line.strip()) for line in lines[beats[-1] + 1 :]) if beats else 0
@@ -81,21 +81,16 @@ def _at_work(line: str) -> bool:
     return _WORKS.search(line) is not None and not _TROUBLE.search(line)
 
 
-def _alike_at_work(shape: str, line: str) -> bool:
-    works = _SHAPES.get(shape)
-    if works is None:
-        if len(_SHAPES) >= _MOST_SHAPES:
-            _SHAPES.clear()
-        works = _SHAPES[shape] = _at_work(line)
-    return works
+@lru_cache(_MOST_SHAPES)
+def _shape_at_work(shape: str) -> bool:
+    """The same for all lines that differ in numbers only: logs repeat theirs."""
+    return _at_work(shape.replace("#", "0"))
 
 
 def _last_lines(item: Item) -> tuple[int, list[str]]:
     """The number of the first line of the tail, and its lines."""
-    begin = max(0, item.size - _TAIL)
-    first = 1
-    with item.open() as stream:
-        while stream.tell() < begin:
-            first += stream.read(min(1 << 20, begin - stream.tell())).count(b"\n")
-        text = stream.read(_TAIL).decode("utf-8", "replace")
-    return first, [line[-_LONGEST:] if "\r" in line else line[:_LONGEST] for line in text.split("\n")]
+    first, text = tail(item, _TAIL)
+    skipped = max(0, len(text) - _TAIL)  # a small text comes whole
+    first += text.count(b"\n", 0, skipped)
+    lines = text[skipped:].decode("utf-8", "replace").split("\n")
+    return first, [line[-_LONGEST:] if "\r" in line else line[:_LONGEST] for line in lines]

@@ -47,7 +47,7 @@ def rewrite(source: BinaryIO, target: BinaryIO, voice: Voice) -> None:
         if not _one(stream, data, _Writer(target, voice)):
             break
     if not target.tell():
-        raise UnreadableError("no pickle, or one that is damaged from its start")
+        raise UnreadableError("not a pickle, or damaged from the start")
 
 
 def _one(stream: io.BytesIO, data: bytes, writer: _Writer) -> bool:

@@ -135,7 +135,7 @@ def unpack(data: bytes, path: Path, tables: dumps.Tables) -> Summary:
     try:
         raw = opened.decompress(data[len(MAGIC) :], _MOST)
         if not opened.eof:
-            raise UnreadableError("the summary is cut off, or larger than any")
+            raise UnreadableError("the summary is cut off or too large")
         document = msgspec.msgpack.decode(raw, type=_Document)
     except (lzma.LZMAError, msgspec.MsgspecError, EOFError, RecursionError) as error:
         raise UnreadableError(f"a damaged summary: {error}"[:200]) from error

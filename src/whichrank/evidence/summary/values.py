@@ -71,11 +71,11 @@ def _defaults(kind: type) -> dict[str, Any]:
 def restored(value: Any) -> Any:
     """The record of such values; UnreadableError where they are not those of one."""
     if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str):
-        raise UnreadableError("a record of no known kind")
+        raise UnreadableError("a record of an unknown kind")
     try:
         name, values = _renewed(*value) if value[0] in _EARLIER else value
         if not isinstance(name, str) or name not in kinds():
-            raise UnreadableError("a record of no known kind")
+            raise UnreadableError("a record of an unknown kind")
         return _restored(kinds()[name], values, strict=value[0] not in _EARLIER)
     except (msgspec.ValidationError, TypeError, ValueError, AttributeError) as error:
         raise UnreadableError(f"a damaged record of kind {value[0]}: {error}"[:200]) from error

@@ -22,6 +22,8 @@ class Engine:
     """Host -> by what the others reach it, where that is not its name."""
     slots: Mapping[str, int] = field(default_factory=dict)
     """Host -> ranks, where a hostfile says so."""
+    again: Callable[[str, Sequence[str]], list[str]] | None = None
+    """The same by another way, for a host that was reached and then did not answer."""
 
     def address(self, host: str) -> str:
         return self.addresses.get(host, host.rpartition("@")[2])

@@ -18,7 +18,7 @@ def engine(job: str | None = None) -> Engine:
     nodes = os.environ.get("SLURM_JOB_NODELIST") if job == os.environ.get("SLURM_JOB_ID") else None
     nodes = nodes or _ask("squeue", "--noheader", "--job", job, "--format", "%N").strip()
     if not nodes:
-        raise UsageError(f"Slurm job {job} has no nodes", "Is it running? squeue shows.")
+        raise UsageError(f"Slurm job {job} has no nodes", "Is it running? Check with squeue.")
     hosts = _ask("scontrol", "show", "hostnames", nodes).split()
 
     def wrap(host: str, command: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,10 +28,14 @@ def engine(
             raise UsageError(f"'{host}' is not a host name", "Give --hosts node1,node2 or --hostfile FILE.")
     words = shlex.split(ssh)
 
-    def wrap(host: str, command: Sequence[str]) -> list[str]:
-        return [*words, *_OPTIONS, "-o", f"ConnectTimeout={connect_s}", "--", host, shlex.join(command)]
+    def wrap(host: str, command: Sequence[str], *more: str) -> list[str]:
+        return [*words, *_OPTIONS, "-o", f"ConnectTimeout={connect_s}", *more, "--", host, shlex.join(command)]
 
-    return Engine("ssh", tuple(dict.fromkeys(hosts)), wrap, slots=slots or {})
+    def again(host: str, command: Sequence[str]) -> list[str]:
+        relay = shlex.join([sys.executable, "-m", "whichrank.fleet.small_packets"])
+        return wrap(host, command, "-o", f"ProxyCommand={relay} %h %p")
+
+    return Engine("ssh", tuple(dict.fromkeys(hosts)), wrap, slots=slots or {}, again=again)
 
 
 def expand(words: str) -> list[str]:

@@ -107,13 +107,13 @@ class Host:
         return found
 
     def complaint(self) -> str:
-        """The most telling of its last words."""
+        """The last line that says what went wrong, or else the last line."""
         size = self.errors.seek(0, os.SEEK_END)
         self.errors.seek(max(0, size - (1 << 20)))
         lines = [line.strip() for line in self.errors.read().decode("utf-8", "replace").splitlines() if line.strip()]
-        telling = [line for line in lines if line.startswith("rank ") or "Error" in line]
-        if telling or lines:
-            return (telling or lines)[-1][:300]
+        said = [line for line in lines if line.startswith("rank ") or "Error" in line]
+        if said or lines:
+            return (said or lines)[-1][:300]
         code = self.process.poll()
         return "they said nothing" if code is None else f"they ended with code {code} and said nothing"
 

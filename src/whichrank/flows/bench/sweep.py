@@ -24,6 +24,8 @@ AGENT = ("-m", "whichrank.evidence.probes._agent")
 _NOT_A_NETWORK = ("lo", "docker", "virbr", "cni", "br-", "tun", "sit")
 _ROUNDS, _FINALISTS, _LOOKS = 2, 3, (5, 8, 12)
 """Runs of each at first; how many meet the defaults again; after how many fresh runs of each that is decided."""
+_AT_LEAST, _FAR_APART = 3, 3.0
+"""Fewer runs decide where they are so far apart: so many times what runs of one side differ by."""
 _HOPE = 0.85
 """Where few are tried, one that is not much slower at first stays in: both of its runs may have been disturbed."""
 _PATIENCE_S = 20.0
@@ -196,13 +198,20 @@ def _rematch(race: _Race, finalists: Sequence[int], results: dict[int, list[floa
             race.attempt(side, results[side])
         if race.seconds >= race.budget_s:
             break  # the last run may have been cut by the end of the time
-        sides = [n for n in finalists if n not in race.failed]
+        sides = [n for n in results if n >= 0 and n not in race.failed]
         if not sides or -1 in race.failed:
             failed = race.failed.get(-1) or race.failed[best]
             return race.keep(f"a run of the rematch failed: {failed}")
         results = {n: results[n] for n in (-1, *sides)}
         best = max(sides, key=lambda n: _speed(results[n]))
-        if min(map(len, results.values())) in _LOOKS:
+        count = min(map(len, results.values()))
+        if count >= _AT_LEAST:
+            won = _far_apart(results[best], results[-1])
+            if won:
+                break
+            # Who is clearly behind another has no chance any more.
+            results = {n: own for n, own in results.items() if n < 0 or _gain(results[best], own) < _LEAST_GAIN}
+        if count in _LOOKS:
             won = _proved(results[best], results[-1])
             if won or _gain(results[best], results[-1]) < _LEAST_GAIN / 3:
                 break  # proved, or more runs would not make a gain of it
@@ -214,7 +223,7 @@ def _rematch(race: _Race, finalists: Sequence[int], results: dict[int, list[floa
     }  # fmt: skip
     if won:
         return replace(race.keep("won the rematch", **told), winner=race.settings[best])
-    if len(new) < _LOOKS[0]:
+    if min(len(new), len(old)) < _LOOKS[0]:
         met = 1 + min(_FINALISTS, len(race.settings) - 1)
         enough = 1.2 * race.each_s() * (_ROUNDS * len(race.settings) + _LOOKS[0] * met)
         reason = f"{name} looked faster, and the time was too short to prove it; try --budget {enough:.0f}"
@@ -225,8 +234,8 @@ def _rematch(race: _Race, finalists: Sequence[int], results: dict[int, list[floa
 
 
 def _speed(runs: Sequence[float]) -> float:
-    """Of several runs: the mean of the upper three quarters. What disturbs a run makes it slower, never faster."""
-    upper = sorted(runs)[len(runs) // 4 :]
+    """Of several runs: the mean of the upper half. What disturbs a run makes it slower, never faster."""
+    upper = sorted(runs)[len(runs) // 2 :]
     return sum(upper) / len(upper) if upper else 0.0
 
 
@@ -247,6 +256,12 @@ def _proved(new: Sequence[float], old: Sequence[float]) -> bool:
         dice.shuffle(both)
         extreme += _speed(both[: len(new)]) - _speed(both[len(new) :]) >= _speed(new) - _speed(old)
     return extreme <= _CHANCE * _DEALS
+
+
+def _far_apart(new: Sequence[float], old: Sequence[float]) -> bool:
+    """Whether the slowest run with the setting is far above the fastest without, against what runs differ by anyway."""
+    spread = max(max(side) - min(side) for side in (new, old))
+    return _gain(new, old) >= 1.5 * _LEAST_GAIN and min(new) - max(old) > _FAR_APART * spread
 
 
 def _noise(speeds: Sequence[float]) -> float:

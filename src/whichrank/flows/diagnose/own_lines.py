@@ -100,14 +100,14 @@ def _told(line: Line, spoken: SpokenLines) -> str | None:
 
 
 def _counts_differ(line: Line, spoken: SpokenLines) -> bool:
-    """Whether all others said another number, and the same one, in a line about shares of the data."""
+    """Whether all others said a larger number, and the same one, in a line about shares of the data."""
     if not _SHARES.search(line.text):
         return False
     told = spoken.told[line.beginning]
     mine, others = line.numbers, [said for rank, said in told.items() if rank != line.speaker.name and said]
     shared = min(map(len, (mine, *others)))
     return len(others) > 1 and any(
-        len({said[at] for said in others}) == 1 and others[0][at] != mine[at] for at in range(shared)
+        len({said[at] for said in others}) == 1 and int(others[0][at], 0) > int(mine[at], 0) for at in range(shared)
     )
 
 

@@ -111,12 +111,13 @@ def _generic(answer: Diagnosis) -> bool:
 
 def with_views(case: Case, answer: Diagnosis) -> Diagnosis:
     """The answer with what a page draws: the last collectives of the ranks, their stacks merged, what happened when."""
+    from whichrank.flows.stacks import of_case
     from whichrank.timeline.collectives.tracks import tracks
     from whichrank.timeline.job_state.happenings import happenings
     from whichrank.timeline.job_state.stack_tree import merged
 
     who = answer.verdict.culprits
-    stacks = merged([*case.stacks.items(), *((None, stack) for stack in case.unplaced)])
+    stacks = merged(of_case(case))
     drawn = tracks(case, answer.ranks, {*who.ranks, *who.candidates})
     return replace(answer, tracks=drawn, stacks=stacks, moments=happenings(case))
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from whichrank.evidence.text.text_file import is_text
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
 from whichrank.model.verdict import Diagnosis
@@ -45,7 +46,7 @@ def _around(item: Item, numbers: Sequence[int]) -> Iterator[tuple[int, tuple[tup
     wanted = {near for number in numbers for near in range(max(1, number - AROUND), number + AROUND + 1)}
     last, kept = max(wanted), dict[int, str]()
     try:
-        if item.size > LARGEST or b"\0" in item.head():
+        if item.size > LARGEST or not is_text(item.head()):
             return
         with item.path.open("rb") as stream:
             for at, line in enumerate(stream, 1):

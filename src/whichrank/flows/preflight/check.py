@@ -12,10 +12,11 @@ from types import ModuleType
 from whichrank.fleet.engines import Engine
 from whichrank.fleet.host_helpers import HostHelpers, Reply, host_helpers
 from whichrank.flows.discovery import rules_below
-from whichrank.flows.preflight import links
+from whichrank.flows.preflight import link_states, links
+from whichrank.flows.preflight.peers import Measurements
 from whichrank.model.evidence import Coverage, Ref, Skipped, Source
 from whichrank.model.findings import Finding, Gpu, NotEvaluated, Subject
-from whichrank.model.preflight import Check, HostCheck, Launch, LinkCheck
+from whichrank.model.preflight import NOTHING_TO_CHECK, Check, HostCheck, Launch, LinkCheck
 from whichrank.records.inspection import HostProbes, Inspection, Pace, ProbeResult
 
 AGENT = ("-m", "whichrank.evidence.probes._agent")
@@ -35,7 +36,7 @@ class Wishes:
     full: bool = False
     """Measure throughput and speed of work too: it disturbs jobs that run."""
     thorough: bool = False
-    """Every pair of hosts."""
+    """Every pair of hosts, with its throughput."""
     quick: bool = False
     """Hosts alone, nothing between them."""
     connect_s: float = 3.0
@@ -101,10 +102,11 @@ def measure(everyone: HostHelpers, engine: Engine, wishes: Wishes, progress: Pro
     launch = replace(wishes.launch, hosts=len(engine.hosts), load=wishes.full)
     progress("starting", 0, 4)
     hello = everyone.ask_all({"do": "hello"}, _START_S)
+    hello |= everyone.ask({host: {"do": "hello"} for host in everyone.try_again()}, _START_S)
     progress("host checks", 1, 4)
     answers = everyone.ask_all({"do": "probe", "launch": asdict(launch)}, _PROBES_S)
     token = secrets.token_hex(16)
-    between = links.Measurements()
+    between = Measurements()
     if len(everyone.hosts) > 1 and not wishes.quick:
         progress("between hosts", 2, 4)
         between = links.measure(everyone, engine, launch, token, wishes)
@@ -201,17 +203,16 @@ def judge(inspection: Inspection) -> Preflight:
     checks: dict[str, list[HostCheck]] = {}
     states: dict[str, set[str]] = {}
     missing: dict[str, str] = {}
+    launch = replace(inspection.launch, hosts=1) if _one_machine(inspection) else inspection.launch
     for host in inspection.hosts:
         own = checks.setdefault(host.host, [])
         if host.unreached and not host.results:
             own.append(HostCheck("reach", "PREF101", "unhealthy", None, host.unreached))
             continue
         for rule in rules_below("preflight_host"):
-            check = _ask(rule, host, inspection.launch)
+            check = _ask(rule, host, launch)
             if check is None:
-                missing.setdefault(
-                    rule.CODE, host.missing(rule.PROBE) if host.absent(rule.PROBE) else "nothing to check"
-                )
+                missing.setdefault(rule.CODE, host.missing(rule.PROBE) if host.absent(rule.PROBE) else NOTHING_TO_CHECK)
                 continue
             states.setdefault(rule.CODE, set()).add(check.state)
             own.append(HostCheck(rule.CHECK, rule.CODE, check.state, check.value, check.why))
@@ -229,7 +230,14 @@ def judge(inspection: Inspection) -> Preflight:
         tuple(_sources(inspection)), tuple(sorted(found)), tuple(sorted(clear)),
         tuple(sorted(skipped, key=lambda s: s.code)),
     )  # fmt: skip
-    return Preflight(checks, links.states(inspection), findings, _exclude(findings), coverage, inspection)
+    return Preflight(checks, link_states.states(inspection), findings, _exclude(findings), coverage, inspection)
+
+
+def _one_machine(inspection: Inspection) -> bool:
+    """Whether all hosts are parts of one machine that share its name, such as bare network namespaces."""
+    told = [host.values("names") for host in inspection.reached()]
+    machines = {(values.get("hostname"), values.get("boot_id")) for values in told if values}
+    return len(told) > 1 and all(told) and len(machines) == 1 and all(next(iter(machines)))
 
 
 def _ask(rule: ModuleType, host: HostProbes, launch: Launch) -> Check | None:

@@ -147,17 +147,20 @@ def _nearest(host: HostTopology, gpu: int) -> tuple[str, ...]:
 
 
 def places(found: Map, hosts: Sequence[str], ranks_per_host: int) -> list[RankPlace]:
-    """From every rank to its cable. One topology stands for all hosts where they are alike."""
-    told = []
-    for number, host in enumerate(hosts):
-        own = next((h for h in found.hosts if h.host == host), found.hosts[0] if found.hosts else None)
-        for local in range(ranks_per_host):
-            gpu = own.gpus[local] if own is not None and local < len(own.gpus) else None
-            way = adapter_of(own, gpu) if own is not None and gpu is not None else None
-            adapter = way[0] if way else None
-            rank = number * ranks_per_host + local
-            told.append(RankPlace(rank, host, gpu, adapter, way[1] if way else None, cable_of(found, host, adapter)))
-    return told
+    """From every rank to its cable, as launchers fill hosts one after the other."""
+    return [
+        place(found, number * ranks_per_host + local, host, local)
+        for number, host in enumerate(hosts) for local in range(ranks_per_host)
+    ]  # fmt: skip
+
+
+def place(found: Map, rank: int, host: str, local: int) -> RankPlace:
+    """A rank by its host and the number of its GPU there. One topology stands for all hosts where they are alike."""
+    own = next((h for h in found.hosts if h.host == host), found.hosts[0] if found.hosts else None)
+    gpu = own.gpus[local] if own is not None and local < len(own.gpus) else None
+    way = adapter_of(own, gpu) if own is not None and gpu is not None else None
+    adapter = way[0] if way else None
+    return RankPlace(rank, host, gpu, adapter, way[1] if way else None, cable_of(found, host, adapter))
 
 
 def cable_of(found: Map, host: str, adapter: str | None) -> Cable | None:

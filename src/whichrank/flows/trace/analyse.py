@@ -198,7 +198,7 @@ def profile_rules() -> list[Any]:
 
 def _nothing(sources: Sequence[Source]) -> str:
     if not sources:
-        raise UsageError("there is nothing in what was given", "Give profiles of torch.profiler or a folder of them.")
+        raise UsageError("the files hold no profile", "Give profiles of torch.profiler or a folder of them.")
     return "no profile could be read"
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from whichrank.lab.workloads.plan import Plan
 
@@ -89,7 +90,7 @@ class Rank:
         """One line of the training log, in one write: ranks share the stream."""
         os.write(sys.stdout.fileno(), f"[rank{self.rank}] step {self.step}: {text}\n".encode())
 
-    def tensor(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    def tensor(self, *shape: int, dtype: Any = torch.float32) -> Tensor:
         return torch.ones(*shape, dtype=dtype, device=self.device)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
-from whichrank.model.findings import NextStep
+from whichrank.model.findings import NextStep, Subject
 from whichrank.model.verdict import Diagnosis, RankInfo
 from whichrank.model.views import Context
-from whichrank.report._outline import DISTURBS, Outline, Point, Section, candidates, outline
+from whichrank.report._outline import DISTURBS, Outline, Point, Section, candidates, link_name, outline
 from whichrank.report._words import listed, percent, ranges, shortened
 from whichrank.report.html import ranks_over_time
 from whichrank.report.html.events_over_hosts import events_over_hosts
-from whichrank.report.html.page import page, section, table, text
+from whichrank.report.html.page import filled, page, section, table, text
 from whichrank.report.html.rank_map import SCRIPT, rank_map
 from whichrank.report.html.stack_tree import stack_tree
 
@@ -95,17 +96,27 @@ def _who(diagnosis: Diagnosis) -> str:
     elif who.gpus:
         name, about = f"GPU {who.gpus[0].index} of {who.gpus[0].host}", _more(len(who.gpus))
     elif who.links:
-        link = who.links[0]
-        name, about = f"{link.a.host} {link.a.device} – {link.b.host} {link.b.device}", _more(len(who.links))
+        name, about = link_name(who.links[0]), _more(len(who.links))
     elif who.hosts:
         name, about = listed(who.hosts, 2), ""
     elif who.code:
         name, about = str(who.code[0]), _more(len(who.code))
     else:
         name, about = "nobody in particular", ""
-    places = [place for place in who.code if place.rank is None or place.rank in who.ranks]
-    at = f"<p><code>{_text(str(places[0]))}</code></p>" if places and str(places[0]) != name else ""
-    return f'<b>{_text(name)}</b><p class="soft">{_text(about)}</p>{at}'
+    known_as = f'<p class="soft">{_text(about)}</p>' if about else ""
+    return f"<b>{_text(name)}</b>{known_as}{_places(who, name)}"
+
+
+def _places(who: Subject, name: str) -> str:
+    """Where the rank is, and the code that it is about: a line that a rank never reached is not where it is."""
+    there = next((str(place) for place in who.code if place.rank is not None and place.rank in who.ranks), "")
+    code = next((str(place) for place in who.code if place.rank is None), "")
+    told = (("at", there), ("code:", code if code != there else ""))
+    return "".join(
+        f'<p><span class="soft">{word}</span> <code>{_text(place)}</code></p>'
+        for word, place in told
+        if place and place != name
+    )
 
 
 def _about(info: RankInfo) -> str:
@@ -168,8 +179,10 @@ def _map(diagnosis: Diagnosis) -> Iterator[str]:
         each = "Ranks that did the same are one row" if grouped else "One row per rank"
         hint = (
             f"{each}, with its last collectives on one clock, coloured by process group. What reaches the right edge "
-            "has not ended. Hover for the operation; the wheel zooms, dragging moves, 0 shows everything."
+            "has not ended. Hover or tap for the operation; the wheel zooms, dragging moves, 0 shows everything."
         )
+        if any(one.end_ns == then.start_ns for track in diagnosis.tracks for one, then in pairwise(track.slices)):
+            hint += " Where no end was recorded, as with Gloo, a collective is drawn until the next one begins."
         left = len(diagnosis.tracks) - len(rows)
         more = f'<p class="hint">{left:,} more kinds of behaviour are not drawn.</p>' if left else ""
         inner = rank_map(rows, ranks_over_time.states(diagnosis)) + more
@@ -186,18 +199,17 @@ def _map(diagnosis: Diagnosis) -> Iterator[str]:
 def _kinds(found: Sequence[ranks_over_time.Kind]) -> str:
     """The same as the map in words, for readers that can't see it."""
     headings = ["count", "ranks", "state", "last operation", "waits for", "host", "coordinates"]
+    known = any(kind.state != "unknown" for kind in found)
     cells = [
         [
-            f"{len(kind.ranks):,}", ranges(kind.ranks, 6) + (" ← the verdict" if kind.named else ""), kind.state,
-            kind.at or "–", kind.waits_for or "–", kind.hosts or "–", kind.coords or "–",
+            f"{len(kind.ranks):,}", ranges(kind.ranks, 6) + (" ← the verdict" if kind.named else ""),
+            kind.state if known else "–", kind.at or "–", kind.waits_for or "–", kind.hosts or "–", kind.coords or "–",
         ]
         for kind in found
     ]  # fmt: skip
-    keep = [i for i in range(len(headings)) if i < 3 or any(row[i] != "–" for row in cells)]
-    rows = [[shortened(row[i], 200) for i in keep] for row in cells]
-    return (
-        '<h3>Who waits where</h3><div class="kinds">' + table([headings[i] for i in keep], rows, range(1, 7)) + "</div>"
-    )
+    rows = [[shortened(cell, 200) for cell in row] for row in cells]
+    title = "<h3>Who waits where</h3>" if any(kind.waits_for for kind in found) else ""
+    return f'{title}<div class="kinds">{table(*filled(headings, rows), range(1, 7))}</div>'
 
 
 def _alternatives(diagnosis: Diagnosis) -> str:

@@ -8,7 +8,7 @@ from whichrank.model.moments import rfc3339_ns
 from whichrank.model.verdict import Diagnosis
 from whichrank.model.views import Moment
 from whichrank.report._words import counted, ranges, shortened
-from whichrank.report.html.page import section, table, text
+from whichrank.report.html.page import filled, section, table, text
 
 MOST_LANES, MOST_ROWS = 24, 40
 NOBODY = "the job"
@@ -69,9 +69,7 @@ def _table(moments: Sequence[Moment], named: Sequence[bool]) -> str:
         for one, proof in zip(moments[:MOST_ROWS], named, strict=False)
     ]  # fmt: skip
     headings = ["time", "after", "host", "ranks", "what", "in the words of the evidence"]
-    keep = [i for i in range(len(headings)) if any(row[i] != "–" for row in rows)]
-    told = table([headings[i] for i in keep], [[row[i] for i in keep] for row in rows], range(len(keep)))
-    return f'<div class="events">{told}</div>'
+    return f'<div class="events">{table(*filled(headings, rows), range(len(headings)))}</div>'
 
 
 def _ranks(one: Moment) -> str:

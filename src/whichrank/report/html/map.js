@@ -40,6 +40,7 @@ function drawMap(root) {
     visible = Math.min(rows.length, Math.floor((MOST - TOP) / rowHeight));
     first = Math.min(first, rows.length - visible);
     height = TOP + visible * rowHeight;
+    canvas.style.touchAction = visible < rows.length ? "none" : "pan-y";  // a finger scrolls the page past a map that is all in view
     const ratio = window.devicePixelRatio || 1;
     canvas.width = width * ratio;
     canvas.height = height * ratio;
@@ -160,7 +161,12 @@ function drawMap(root) {
 
   let drag = null;
   canvas.addEventListener("pointerdown", (event) => { drag = { x: event.offsetX, y: event.offsetY, from: view.from, first }; canvas.setPointerCapture(event.pointerId); });
-  canvas.addEventListener("pointerup", () => { drag = null; });
+  canvas.addEventListener("pointerup", (event) => {
+    const still = drag && Math.hypot(event.offsetX - drag.x, event.offsetY - drag.y) < 5;
+    drag = null;
+    if (still) hover(event);  // a tap asks what a mouse asks by hovering
+  });
+  canvas.addEventListener("pointercancel", () => { drag = null; });
   canvas.addEventListener("pointermove", (event) => {
     if (drag) {
       first = Math.max(0, Math.min(rows.length - visible, drag.first - Math.round((event.offsetY - drag.y) / rowHeight)));
@@ -168,7 +174,8 @@ function drawMap(root) {
       tip.hidden = true;
     } else hover(event);
   });
-  canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
+  canvas.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") tip.hidden = true; });
+  addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
   canvas.addEventListener("dblclick", () => move(whole.from, whole.to - whole.from));
   canvas.addEventListener("keydown", (event) => {
     const span = view.to - view.from, middle = (view.from + view.to) / 2;
@@ -202,9 +209,11 @@ function drawMap(root) {
     const length = row.at[place + 1] - row.at[place];
     const told = row.words && row.words.length ? data.words[row.words[place]] : "";
     tip.textContent = `${row.label}: ${told || data.states[row.state[place]].name} for ${duration(length, length / 100)}, at ${duration(time - whole.from, (view.to - view.from) / 1000)}`;
-    tip.style.left = `${Math.min(event.clientX + 14, innerWidth - 300)}px`;
-    tip.style.top = `${event.clientY + 16}px`;
     tip.hidden = false;
+    tip.style.left = "0";  // at its full width first, then where it fits
+    const { width: wide, height: tall } = tip.getBoundingClientRect();
+    tip.style.left = `${Math.max(4, Math.min(event.clientX + 14, innerWidth - wide - 8))}px`;
+    tip.style.top = `${event.clientY + 16 + tall < innerHeight ? event.clientY + 16 : Math.max(4, event.clientY - tall - 12)}px`;
   }
 
   new ResizeObserver(() => { layout(); draw(); }).observe(canvas.parentElement);

@@ -10,6 +10,8 @@ from whichrank import __version__
 from whichrank.report._words import safe
 
 HERE = Path(__file__).parent
+NOTHING = "–"
+"""What a cell says that has nothing to say."""
 # Everything is in the file: nothing may be loaded, sent or framed.
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
@@ -50,13 +52,24 @@ def section(title: str, *inner: str, hint: str = "") -> str:
     return f"<section><h2>{text(title)}</h2>{told}{''.join(inner)}</section>\n"
 
 
+def filled(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """The columns that say anything; the first always."""
+    keep = [i for i in range(len(headings)) if not i or any(row[i] not in ("", NOTHING) for row in rows)]
+    return [headings[i] for i in keep], [[row[i] for i in keep] for row in rows]
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)) -> str:
-    """A table; columns with words are aligned left, numbers right."""
+    """A table; columns with words are aligned left, numbers right. Cells carry their heading, for narrow screens."""
+    labels = [f' data-of="{text(heading)}"' for heading in headings]
 
-    def cells(row: Sequence[str], tag: str) -> str:
-        return "".join(f"<{tag}{'' if i in words else ' class=n'}>{text(cell)}</{tag}>" for i, cell in enumerate(row))
+    def attributes(i: int, cell: str) -> str:
+        css = " ".join(["n"] * (i not in words) + ["none"] * (cell == NOTHING))
+        return (f' class="{css}"' if css else "") + labels[i]
 
-    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-    return (
-        f'<div class="scroll"><table><thead><tr>{cells(headings, "th")}</tr></thead><tbody>{body}</tbody></table></div>'
+    right = ["" if i in words else " class=n" for i in range(len(headings))]
+    head = "".join(f"<th scope=col{css}>{text(cell)}</th>" for css, cell in zip(right, headings, strict=True))
+    body = "".join(
+        f"<tr>{''.join(f'<td{attributes(i, cell)}>{text(cell)}</td>' for i, cell in enumerate(row))}</tr>"
+        for row in rows
     )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -73,7 +73,7 @@ def rank_map(rows: Sequence[Row], states: Sequence[State]) -> str:
         f'<div class="tools">{chooser}<button type="button" data-zoom="in" title="Zoom in (+)">+</button>'
         '<button type="button" data-zoom="out" title="Zoom out (-)">−</button>'
         '<button type="button" data-zoom="all" title="Show everything (0)">Fit</button></div></div>'
-        '<div class="map-view"><canvas tabindex="0" aria-label="What every rank did over time. '
+        '<div class="map-view"><canvas tabindex="0" role="img" aria-label="What every rank did over time. '
         'Wheel or + and - zoom, drag or the arrow keys move, 0 shows everything."></canvas></div>'
         '<div class="tip" hidden></div>'
         f'<script type="application/json">{text}</script></div>'

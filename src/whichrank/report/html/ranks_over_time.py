@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from whichrank.model.verdict import Diagnosis, RankInfo, Wait
+from whichrank.model.verdict import Diagnosis, Position, RankInfo, Wait
 from whichrank.model.views import Slice, Track
 from whichrank.report._words import counted, listed, ranges, shortened
 from whichrank.report.html.rank_map import Row, State
@@ -22,6 +22,8 @@ STATES = (
 COLOURS = ("--compute", "--overlap", "--memory", "--loader")
 """Of the process groups that most collectives belong to."""
 MOST_ROWS, MOST_KINDS = 400, 60
+MOST_CHARACTERS = 800_000
+"""Of all that the rows say: a page of thousands of ranks that all did something else stays below 2 MB."""
 
 
 def states(diagnosis: Diagnosis) -> list[State]:
@@ -47,9 +49,21 @@ def rows(diagnosis: Diagnosis) -> list[Row]:
         return []
     begin, last = min(times), max(times)
     edge = last + max((last - begin) // 5, 1_000)
-    waits = {wait.rank: wait for wait in diagnosis.waits}
+    waits = _waits(diagnosis)
     known = {info.rank: info for info in diagnosis.ranks}
-    return [_row(track, diagnosis, waits, colour, (begin, edge), known) for track in diagnosis.tracks[:MOST_ROWS]]
+    drawn = (_row(track, diagnosis, waits, colour, (begin, edge), known) for track in diagnosis.tracks[:MOST_ROWS])
+    return list(_within(drawn, MOST_CHARACTERS))
+
+
+def _within(rows: Iterable[Row], characters: int) -> Iterator[Row]:
+    """The rows whose words fit on the page; those that the verdict names always do."""
+    said: set[str] = set()
+    for row in rows:
+        new = set(row.words) - said
+        characters -= sum(map(len, new))
+        if characters > 0 or row.flag:
+            said |= new
+            yield row
 
 
 def _row(
@@ -76,8 +90,10 @@ def _row(
         points = [(at, state, f"{word} [ranks {ranges(track.ranks)}]") for at, state, word in points]
     infos = [known[rank] for rank in track.ranks if rank in known]
     shared = _shared(infos)
-    if shared and len(track.ranks) > 1:
-        label += f" · {' '.join(f'{axis}={place}' for axis, place in shared.items() if axis != 'host')}".rstrip(" ·")
+    if len(track.ranks) > 1:
+        coords = " ".join(f"{axis}={place}" for axis, place in shared.items() if axis != "host")
+        some, and_more, _ = ranges(track.ranks, 1).partition(" and ")
+        label += f" · {coords or some + (', …' if and_more else '')}"
     return Row(
         label,
         [*(at / 1000 for at, _, _ in points), (edge - begin) / 1000],
@@ -101,6 +117,24 @@ def _points(slices: Sequence[Slice], colour: dict[str, int], begin: int, edge: i
         )
         if one.end_ns is not None and one.end_ns < following:
             yield max(one.end_ns, start) - begin, BETWEEN, f"between collectives, after {one.op} {one.seq}"
+
+
+def _waits(diagnosis: Diagnosis) -> dict[int, Wait]:
+    """The first wait of every rank. A diagnosis lists them for some thousand ranks only: who stands in the same
+    operation as those waits for the same ranks, as far as all that are listed agree."""
+    told = {wait.rank: wait for wait in reversed(diagnosis.waits)}
+    alike: dict[Position, Wait | None] = {}
+    for wait in told.values():
+        place = Position(wait.group, wait.seq, wait.op)
+        same = alike.setdefault(place, wait)
+        if same is not None and same.waits_for != wait.waits_for:
+            alike[place] = None
+    for info in diagnosis.ranks:
+        if info.rank not in told and info.state == "waiting" and info.at is not None:
+            same = alike.get(info.at)
+            if same is not None and info.rank not in same.waits_for:
+                told[info.rank] = same
+    return told
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -128,7 +162,7 @@ class Kind:
 def kinds(diagnosis: Diagnosis) -> list[Kind]:
     """Who stands where: the named ranks first, then the largest groups."""
     names = {group.id: group.desc or group.name for group in diagnosis.groups}
-    waits: dict[int, Wait] = {wait.rank: wait for wait in reversed(diagnosis.waits)}
+    waits = _waits(diagnosis)
     who = {*diagnosis.verdict.culprits.ranks, *diagnosis.verdict.culprits.candidates}
     together: dict[tuple[str, str, str, bool], list[RankInfo]] = {}
     for info in diagnosis.ranks:

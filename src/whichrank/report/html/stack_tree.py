@@ -9,7 +9,7 @@ from whichrank.report._stacks import chain, whose
 from whichrank.report._words import ranges, shortened
 from whichrank.report.html.page import text
 
-MOST_NODES = 4000
+MOST_NODES = 2000
 LONG_CHAIN = 8
 
 

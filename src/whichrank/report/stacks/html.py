@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from whichrank.model.views import StackReport
-from whichrank.report._words import counted, shortened
+from whichrank.report._stacks import heading
+from whichrank.report._words import shortened
 from whichrank.report.html.page import page, section, table
 from whichrank.report.html.stack_tree import stack_tree
 
@@ -15,7 +16,7 @@ MISSING = 200
 
 def render(report: StackReport) -> Iterator[str]:
     """The document."""
-    title = f"Stacks of {counted(len(report.ranks) + len(report.pids), 'rank' if report.ranks else 'stack')}"
+    title = heading(report)
     yield from page(title, _parts(report, title), ["diagnosis.js"], ["style.css", "diagnosis.css"])
 
 

@@ -22,7 +22,7 @@ def render(report: StackReport) -> Iterator[str]:
         "tool": {"name": "whichrank", "version": __version__},
         "tree": [_node(node) for node in report.tree],
         "ranks": list(report.ranks),
-        "pids": list(report.pids),
+        "pids": [max(pid, 0) for pid in report.pids],
         "missing": [{"pid": one.pid, "rank": one.rank, "why": _writable(one.why)} for one in report.missing],
     }
     yield safe_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode()) + "\n"
@@ -32,7 +32,7 @@ def _node(node: StackNode) -> dict[str, Any]:
     return {
         "frame": {"file": _writable(node.file), "line": node.line or None, "function": _writable(node.function)},
         "ranks": list(node.ranks),
-        "pids": list(node.pids),
+        "pids": [max(pid, 0) for pid in node.pids],
         "children": [_node(child) for child in node.children],
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from whichrank.model.views import StackNode, StackReport
-from whichrank.report._stacks import chain, whose
+from whichrank.report._stacks import chain, heading, whose
 from whichrank.report._words import counted, ranges, safe, shortened
 
 NAME = "text"
@@ -14,10 +14,7 @@ LONG_CHAIN, MISSING = 8, 12
 
 def render(report: StackReport) -> Iterator[str]:
     """The tree, outermost frame first, then the processes without a stack."""
-    seen = [counted(len(report.ranks), "rank")] if report.ranks else []
-    if report.pids:
-        seen.append(f"{len(report.pids):,} process{'es' if len(report.pids) > 1 else ''} without a known rank")
-    yield f"Stacks of {' and '.join(seen)}\n" if seen else "No stacks.\n"
+    yield f"{heading(report)}\n"
     yield from _branches(report.tree, "")
     if report.missing:
         yield "\nNo stack of:\n"

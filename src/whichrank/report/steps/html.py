@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from whichrank.model.step_report import Advice, RankDrawing, RankShares, StepReport, Straggler
 from whichrank.report._coverage import lines
-from whichrank.report.html.page import page, section, table, text
+from whichrank.report.html.page import filled, page, section, table, text
 from whichrank.report.html.rank_map import SCRIPT, Row, State, rank_map
-from whichrank.report.steps._outline import duration, outline
+from whichrank.report.steps._outline import Table, duration, outline
 
 NAME = "html"
 Ranked = TypeVar("Ranked", RankDrawing, RankShares)
@@ -73,12 +73,17 @@ def _parts(report: StepReport) -> Iterator[str]:
     for part in told.parts:
         if part.title in TABLES and part.table is not None:
             note = f'<p class="hint">{text(part.table.note)}</p>' if part.table.note else ""
-            yield section(TABLES[part.title], table(part.table.headings, part.table.rows, (0, 1)), note)
+            yield section(TABLES[part.title], _table(part.table), note)
         if part.title in ("findings", "notes"):
             items = "".join(f"<li>{text(words)}</li>" for words, _ in part.points)
             yield section(part.title.capitalize(), f"<ul>{items}</ul>")
     looked = "".join(f"<li>{text(line)}</li>" for line in lines(report.coverage))
     yield f"<section><details><summary>What was looked at</summary><ul>{looked}</ul></details></section>\n"
+
+
+def _table(told: Table) -> str:
+    headings, rows = filled(told.headings, told.rows)
+    return table(headings, rows, [i for i, heading in enumerate(headings) if not i or heading == "group"])
 
 
 def _late_first(ranks: Sequence[Ranked], late: Container[int | None]) -> list[Ranked]:

@@ -56,7 +56,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         cause,
         fix=(f"whichrank explain {cause} tells what to do about it.",),
         category=cast(Category, last.group("category")),
-        next=(NextStep(f"whichrank diagnose {place}", "the evidence that this verdict stands on", (cause,), "none"),),
+        next=(NextStep(f"whichrank diagnose {place}", "the evidence behind this verdict", (cause,), "none"),),
     )
     message = f"whichrank judged this job while it was there: {cause}, {last.group('who')}."
     sure = min(_MOST, int(last.group("sure")) / 100)

@@ -140,7 +140,7 @@ def _in_a_thread(case: Case) -> list[Finding]:
     sign = statements.statement(case, fitting[0])
     message = (
         f"A thread of {wording.who(case, missing[0])} ended with {building.short(sign.ref.quote)}; the rank went on "
-        f"without it and no longer came to the collective{building.others(case, missing)}."
+        f"without it and never reached the collective{building.others(case, missing)}."
     )
     return [building.found(case, replace(_CLAIM, category="hang"), [sign], message, 0.65, missing)]
 

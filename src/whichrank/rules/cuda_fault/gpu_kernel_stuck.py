@@ -4,7 +4,7 @@
 A rank that has queued a collective like everybody else, but whose GPU never began it.
 
 ## Why it happens
-A kernel before it on the stream loops for ever (a bad custom kernel, a spin on memory that nobody writes), or the GPU
+A kernel before it on the stream loops forever (a bad custom kernel, a spin on memory that nobody writes), or the GPU
 itself is wedged.
 
 ## How it decides

@@ -43,7 +43,7 @@ _CLAIM = Claim(
         "Find the faulting kernel: AMD_SERIALIZE_KERNEL=3 and HIP_LAUNCH_BLOCKING=1, or rocgdb.",
         "Only if the same GPU reports it under different programs: run the vendor's diagnostics on it.",
     ),
-    alternatives=(("xid-gpu-fault", 0.08, "a fault that stays with one GPU is the hardware's"),),
+    alternatives=(("xid-gpu-fault", 0.08, "a fault that stays with one GPU is a hardware fault"),),
     next=(
         NextStep(
             "AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1 torchrun … (a short run)",

@@ -38,7 +38,7 @@ _CLAIM = Claim(
     CODE,
     CAUSE,
     fix=fix(CAUSE),
-    alternatives=(("xid-gpu-fault", 0.06, "a fault that stays with one GPU is the hardware's"),),
+    alternatives=(("xid-gpu-fault", 0.06, "a fault that stays with one GPU is a hardware fault"),),
     next=(
         NextStep(
             "dmesg -T | grep -i xid", "Xid 13 or 31 names the process; others mean hardware", ("xid-gpu-fault",), "none"

@@ -47,7 +47,10 @@ _FIX = (
 _NEXT = (
     NextStep("df -h /dev/shm", "tells whether shared memory is full", ("shm-too-small",), "none"),
     NextStep(
-        "dmesg -T | grep -iE 'oom-kill|killed process'", "tells of a kill for memory", ("host-out-of-memory",), "none"
+        "dmesg -T | grep -iE 'oom-kill|killed process'",
+        "shows a kill for memory",
+        ("host-out-of-memory",),
+        "none",
     ),
 )
 

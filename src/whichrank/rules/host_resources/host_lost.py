@@ -2,14 +2,14 @@
 
 ## What it finds
 A scheduler that reports a failed node, an elastic agent whose heartbeat the others miss, or a node of which the
-watchers of the other nodes hear nothing any more while ranks wait.
+watchers of the other nodes no longer hear from it while ranks wait.
 
 ## Why it happens
 A crash of the kernel, power, a lost network, a machine taken away.
 
 ## How it decides
-The scheduler's `NODE FAILURE`, the rendezvous that removes a node for want of a heartbeat, or the record of
-`whichrank run`: the connection to the node's watcher stayed open and nothing came any more. A watcher that has merely
+The scheduler's `NODE FAILURE`, the rendezvous that removes a node without a heartbeat, or the record of
+`whichrank run`: the connection to the node's watcher stayed open and nothing more came. A watcher that has only
 ended closes its connection and is not counted. `whichrank collect` adds nodes that it could not reach, where exactly
 their ranks are missing. Connections of ranks that send without an answer make it surer. Ranks
 on that host are named where it is known which they are.
@@ -75,7 +75,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     hosts = tuple(sorted({host for event in lost for host in _hosts(event)}))
     ranks = tuple(sorted(r for r, p in case.people.by_rank.items() if p.host is not None and p.host in hosts))
     where = ", ".join(hosts) if hosts else "A host"
-    how = "the scheduler reports a node failure" if failed else "its agent sent no heartbeat any more"
+    how = "the scheduler reports a node failure" if failed else "its agent stopped sending heartbeats"
     signs = [statements.statement(case, event) for event in lost]
     finding = building.found(case, _CLAIM, signs, f"{where} stopped answering: {how}.", 0.85 if failed else 0.7, ranks)
     return [_with_hosts(finding, hosts)]
@@ -96,7 +96,7 @@ def _unheard(case: Case) -> Finding | None:
     ranks = tuple(sorted(told | {r for r, p in case.people.by_rank.items() if p.host in hosts}))
     in_vain = [flow for flow in flows if not flow.target.seen]
     confidence = 0.9 if in_vain else 0.8 if any(event.how == "no answer" for event in silent) else 0.6
-    how = "its watcher is not heard any more"
+    how = "its watcher no longer answers"
     if any(event.how == "unreachable" for event in silent):
         # A login that fails says less: the network for people may be another one.
         how, confidence = "it can't be reached from here", 0.9 if in_vain else 0.5

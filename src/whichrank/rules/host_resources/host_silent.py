@@ -1,4 +1,4 @@
-"""A host does not answer any more: all connections to it stand still, and nothing was heard of it.
+"""A host no longer answers: all connections to it are stalled, and nothing was heard from it.
 
 ## What it finds
 Connections of ranks that lead to one host and on which data is retransmitted without an answer, where that host
@@ -8,7 +8,7 @@ itself left no evidence.
 The host crashed, lost power or its network, or was taken away; or the path to it is blocked.
 
 ## How it decides
-By TCP's counters of the hosts that could be looked at. A process that merely died would have closed its connections:
+By TCP's counters of the hosts that could be looked at. A process that only died would have closed its connections:
 its kernel does that.
 
 ## Example
@@ -61,7 +61,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     ranks = tuple(rank for rank in range(case.world) if case.people.host_of(rank) == place.name)
     since = f"{paths.standing_s(flows):.0f} s"
-    message = f"{place.name} does not answer any more: data to it is retransmitted without an answer (for {since})."
+    message = f"{place.name} no longer answers: data to it is retransmitted without an answer (for {since})."
     subject = Subject(ranks=ranks, hosts=(place.name,))
     return [
         hardware_findings.found(

@@ -10,7 +10,7 @@ not reach its collective and does not die either.
 
 ## How it decides
 A blocked task counts where its pid is a rank's or its name is one of training jobs. A silent file server counts where
-it has not answered again by the end of the log and the job stands still or failed.
+it has not answered again by the end of the log and the job hangs or failed.
 
 ## Example
 `INFO: task python:7194 blocked for more than 120 seconds.` with `nfs: server filer1 not responding, still trying`

@@ -1,7 +1,7 @@
 """A host has lost its link: nothing that it sends or should receive gets through.
 
 ## What it finds
-A host whose network interface has no carrier, while its connections to the others stand still.
+A host whose network interface has no carrier, while its connections to the others are stalled.
 
 ## Why it happens
 A cable, a module, a switch port or the switch itself; an interface that was taken down.
@@ -62,7 +62,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     place, port = down
     message = (
         f"{network_findings.named(place)} has lost its link: {port.device} is {port.state or 'DOWN'}, and its "
-        "connections to the others stand still."
+        "connections to the others are stalled."
     )
     link = Link(Endpoint(place.name, port.device), Endpoint("", ""))
     subject = Subject(ranks=place.ranks, hosts=(place.name,), links=(link,))

@@ -1,7 +1,7 @@
 """The limit of open files is far too low for the job.
 
 ## What it finds
-A limit of open files of 1,024 or less in the shell or process of a rank, where the job failed for want of files.
+A limit of open files of 1,024 or less in the shell or process of a rank, where the job ran out of file descriptors.
 
 ## Why it happens
 Shells that ssh, mpirun or a container starts have small defaults; every peer, data-loader worker and shared tensor

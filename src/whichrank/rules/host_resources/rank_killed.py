@@ -64,7 +64,7 @@ _UNSEEN = replace(
     _CLAIM,
     blames="rank",
     alternatives=(
-        ("rank-native-crash", 0.2, "a crash of its own looks the same to who waits for it"),
+        ("rank-native-crash", 0.2, "a crash of its own looks the same to the process that waits for it"),
         ("host-out-of-memory", 0.2, "the out-of-memory killer leaves no word in the job's output"),
     ),
 )

@@ -19,7 +19,7 @@ Check the mount on that host (df, dmesg, the file server) before restarting: a p
 does not die. Keep checkpoints and data caches off the shared file system while the job runs.
 
 ## Limits
-One stack is one moment: a rank that is merely slow looks the same as one that is stuck. Take a second one to
+One stack is one moment: a rank that is only slow looks the same as one that is stuck. Take a second one to
 tell.
 """
 

@@ -36,7 +36,7 @@ _CLAIM = Claim(
     CAUSE,
     fix=(
         "Use LOCAL_RANK as the device index: visible devices are numbered from 0, whatever CUDA_VISIBLE_DEVICES says.",
-        "Start no more processes per node than GPUs are visible there.",
+        "Don't start more processes per node than there are visible GPUs.",
     ),
     blames="host",
     next=(

@@ -48,7 +48,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
             severity="error",
             confidence=0.65,
             subject=Subject(),
-            message="All ranks make their process group, each waits to be connected to, and nobody has any connection: "
+            message="All ranks create their process group and wait for a connection, and none has one: "
             "they met in a file that an earlier run may have left.",
             evidence=tuple(own[0].ref for _, own in sorted(sockets.items())[:4]),
             alternatives=(

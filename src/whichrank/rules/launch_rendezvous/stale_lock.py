@@ -91,12 +91,12 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     """A lock by its message; a store by addresses in it at which nobody listens."""
     refused = [s for s in known_messages.seen(case, *_UNREACHED) if "refused" in s.sign.text]
     if refused and known_messages.seen(case, "torch-filestore") and not known_messages.has_run(case):
-        message = "The ranks met in a file, and at an address in it nobody listens: an earlier run has left it. {what}."
+        message = "The ranks met in a file, and nobody listens at an address in it: an earlier run left it. {what}."
         return [building.tell_of(case, _STORE, message, refused, 0.72)]
     speaking = [s for s in known_messages.of_cause(case, CAUSE) if s.id != "lock-exists" or not _went_on(case, s)]
     told = any(s.signature.role == "root" for s in speaking)
     if not told and (sought := _sought_in_vain(case)):
-        message = "Extensions are looked for, and nobody builds or loads one: a lock may be left behind. {what}."
+        message = "The ranks wait for extensions that nobody builds or loads: a lock may be left behind. {what}."
         finding = building.tell_of(case, _WAITING, message, sought, 0.5)
         return [replace(finding, subject=Subject(), victims=())]
     tell = "{who} waits for a lock that an earlier run may have left behind: {what}."

@@ -85,7 +85,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return []
     signs = statements.first_to_fail([*ended, *lost])
     who = building.who(case, statements.ranks_of(signs), signs)
-    message = f"{who} lost the store, and nothing tells of a failure before."
+    message = f"{who} lost the store; no earlier failure is recorded."
     return [building.found(case, _CLAIM, signs, message, 0.55)]
 
 

@@ -89,7 +89,7 @@ def _store_elsewhere(
     if int(port) in listening:
         # Where a host does not answer at all, the question stays open (SYN-SENT): these were refused.
         refused = all(s.state != "SYN-SENT" for other in others for s in sockets[other])
-        why = f"it waits at port {port}, where they should look, and nobody comes"
+        why = f"it waits at port {port}, where they should connect, and nobody connects"
         return [_finding(others, sockets, why)] if others and refused else []
     why = f"it listens at port {', '.join(map(str, listening[:4]))}, and the others look at {port}"
     return [_finding((rank,), sockets, why)]

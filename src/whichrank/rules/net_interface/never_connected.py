@@ -58,7 +58,7 @@ _LIKELY = Claim(
     ),
 )
 _TRIES = 2
-"""After one and three seconds: a listener that is merely busy answers the first or the second."""
+"""After one and three seconds: a listener that is only busy answers the first or the second."""
 
 
 def judge(case: Case) -> list[Finding] | NotEvaluated:

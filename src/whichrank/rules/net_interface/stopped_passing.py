@@ -1,4 +1,4 @@
-"""Data between hosts does not get through any more, although both are there and their links are up.
+"""Data between hosts no longer gets through, although both are up and so are their links.
 
 ## What it finds
 Established connections between ranks on which the same data is sent again and again without an answer, while both

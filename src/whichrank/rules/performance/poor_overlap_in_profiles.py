@@ -1,4 +1,4 @@
-"""By the profiles, communication is exposed: computation stands still while it runs.
+"""By the profiles, communication is exposed: computation waits while it runs.
 
 ## What it finds
 Steps of which a fifth or more is communication with no computation beside it, although all ranks come in time.

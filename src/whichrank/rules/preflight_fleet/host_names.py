@@ -45,14 +45,11 @@ def judge(inspection: Inspection) -> list[Finding] | NotEvaluated:
 
 
 def _wrong(inspection: Inspection, asker: str, name: str, addresses: list[str]) -> str:
-    others = Counter(
-        tuple(answers[name]) for who, answers in inspection.names.items() if who != asker and answers.get(name)
-    )
     if not addresses:
-        return f"{name} does not resolve" + ("; other hosts resolve it" if others else "")
+        return f"{name} does not resolve" + ("; other hosts resolve it" if _others(inspection, asker, name) else "")
     own = set(inspection.addresses.get(name, ()))
     if not own:
-        usual = others.most_common(1)
+        usual = _others(inspection, asker, name).most_common(1)
         if usual and usual[0][1] > 1 and not set(addresses) & set(usual[0][0]):
             return f"{name} resolves to {addresses[0]}, on {usual[0][1]} other hosts to {usual[0][0][0]}"
         return ""
@@ -61,3 +58,10 @@ def _wrong(inspection: Inspection, asker: str, name: str, addresses: list[str]) 
     if all(a.startswith("127.") or a == "::1" for a in addresses) and name == asker:
         return ""  # its own name may mean loopback; the check of the interface judges that
     return f"{name} resolves to {addresses[0]}; {name} has {', '.join(sorted(own)[:3])}"
+
+
+def _others(inspection: Inspection, asker: str, name: str) -> Counter[tuple[str, ...]]:
+    """What other hosts resolve it to, and how many of them."""
+    return Counter(
+        tuple(answers[name]) for who, answers in inspection.names.items() if who != asker and answers.get(name)
+    )

@@ -1,7 +1,7 @@
 """A host, an uplink or a pair is far slower than the others.
 
-What it finds: pairs whose TCP throughput is below half of the median, located to a host, to what several hosts
-share, or to the pair.
+What it finds: pairs whose TCP throughput is below half of what is usual here (the median; of two kinds of pairs the
+faster one's), located to a host, to what several hosts share, or to the pair.
 
 Why it happens: a port that negotiated a lower speed, a limiter, a damaged lane, a busy uplink.
 
@@ -18,10 +18,8 @@ by perftest (PREF112).
 
 from __future__ import annotations
 
-from statistics import median
-
 from whichrank.model.findings import Finding, NotEvaluated
-from whichrank.records.inspection import Inspection
+from whichrank.records.inspection import Inspection, usual_gbits
 from whichrank.rules.preflight_findings import found, located, measured
 
 CODE = "PREF106"
@@ -33,7 +31,7 @@ def judge(inspection: Inspection) -> list[Finding] | NotEvaluated:
     if inspection.slow is None:
         return NotEvaluated("throughput between at least two hosts (--full measures it)")
     rates = [r for r in inspection.rates if r.gbits is not None]
-    usual = median([r.gbits or 0.0 for r in rates]) if rates else 0.0
+    usual = usual_gbits(rates)
     findings = []
     for subject, words in located(inspection.slow):
         names = {*subject.hosts, *(end.host for link in subject.links for end in (link.a, link.b))}
@@ -43,10 +41,7 @@ def judge(inspection: Inspection) -> list[Finding] | NotEvaluated:
         ]
         if not own:
             continue
-        refs = [
-            measured("rate", f"{r.a} → {r.b}: {r.gbits:.3f} Gb/s (median of all pairs {usual:.3f})", r.a)
-            for r in own[:4]
-        ]
+        refs = [measured("rate", f"{r.a} → {r.b}: {r.gbits:.3f} Gb/s (usual here: {usual:.3f})", r.a) for r in own[:4]]
         message = f"Slow: {min(r.gbits or 0 for r in own):.3f} Gb/s where {usual:.3f} Gb/s is usual, {words}."
         findings.append(found(CODE, CAUSE, "slow", subject, message, refs, FIX))
     return findings

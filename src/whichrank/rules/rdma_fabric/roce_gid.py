@@ -1,7 +1,7 @@
 """The GID index, RoCE version or traffic class is wrong.
 
 ## What it finds
-Queue pairs that refuse their attributes, GIDs that can not be read or that changed, and RoCE transfers that nobody
+Queue pairs that refuse their attributes, GIDs that can't be read or that changed, and RoCE transfers that nobody
 ever acknowledged.
 
 ## Why it happens

@@ -4,7 +4,7 @@ What it finds: texts that PyTorch can't read where it insists: switches of its p
 flight recorder, numbers, debug levels.
 
 Why it happens: PyTorch raises for a value it does not know. Gloo meets the recorder's error in a place where
-nobody sees it and waits for ever instead.
+nobody sees it and waits forever instead.
 
 How it decides: by PyTorch's own parsing (getCvarBool, getCvarInt), tried on 2.13.0.
 

@@ -45,7 +45,7 @@ def _judge(assignment: Assignment) -> list[Finding]:
                 CODE,
                 assignment,
                 "warning",
-                f"{name}={value}: nobody expands ~ here.",
+                f"{name}={value}: ~ is not expanded here.",
                 "Write the whole path.",
             )
         ]

@@ -11,7 +11,7 @@ Example: `TORCH_NCCL_TRACE_BUFFER_SIZE=2000` with torch 2.13 → TORCH_FR_BUFFER
 
 Fix: use the new name.
 
-Limits: names that are not read any more at all are the subject of another rule.
+Limits: names that are no longer read at all are the subject of another rule.
 """
 
 from __future__ import annotations

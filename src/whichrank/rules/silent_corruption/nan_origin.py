@@ -1,7 +1,7 @@
 """A NaN or infinity arose on one rank and spread.
 
 ## What it finds
-Losses that are not finite any more, and whose turned first.
+Losses that are no longer finite, and on which rank it began.
 
 ## Why it happens
 A bad sample or a division by zero on one rank, an overflow in reduced precision, a faulty GPU; the next reduction
@@ -90,7 +90,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         return [building.found(case, _CLAIM, signs, message, 0.78, named)]
     at = f" at step {first}" if first is not None else ""
     why = "all ranks turned together" if len(steps) > 1 else "the losses of other ranks are not at hand"
-    return [building.found(case, _CLAIM, signs, f"The loss is not finite any more{at}; {why}.", 0.6)]
+    return [building.found(case, _CLAIM, signs, f"The loss is no longer finite{at}; {why}.", 0.6)]
 
 
 def _before_the_loss(case: Case, told: list[LossNonfinite]) -> LossNonfinite | None:

@@ -123,7 +123,7 @@ def _advice(wrong: Wrong) -> tuple[str, ...]:
         return ("Set the optimizer up from the same values on every rank.",)
     if wrong.step < 0:
         return (
-            "Broadcast the model from rank 0 after it was made or loaded, or seed and load it the same on every rank.",
+            "Broadcast the model from rank 0 after creating or loading it, or seed and load it the same on every rank.",
         )
     return (
         "Look for code that changes this tensor on one rank alone (a branch on the rank, a missed broadcast).",

@@ -93,7 +93,7 @@ def _everywhere(steps: Steps) -> list[Finding]:
             severity="warning",
             confidence=round(min(0.9, 0.6 + typical), 2),
             subject=Subject(ranks=tuple(one.rank for one in slow if one.rank is not None)),
-            message=f"The typical rank stands idle for {typical:.0%} of each step while it waits for its data loader.",
+            message=f"The typical rank is idle for {typical:.0%} of each step, waiting for its data loader.",
             evidence=evidence,
             fix=fix(CAUSE),
         )

@@ -31,7 +31,7 @@ from whichrank.records.events.run_state import NCCL_PACKAGE, Environment
 from whichrank.rules import building
 from whichrank.rules.building import Claim
 from whichrank.timeline.case import Case
-from whichrank.timeline.job_state import kernel_events, known_messages, statements
+from whichrank.timeline.job_state import kernel_events, statements
 from whichrank.timeline.job_state.statements import Statement
 
 CODE = "SOFT101"
@@ -76,7 +76,8 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ]
     signs = [*told, *(_one_of_each(shown) if len(counts) > 1 else [])]
     names = " and ".join(version for version, _ in counts[:3])
-    at_start = kernel_events.failed(case) and not known_messages.has_run(case)  # every exception follows from it
+    # Where no step was made, every exception follows from it.
+    at_start = kernel_events.failed(case) and not any(len(p) > 1 for p in case.progress)
     detail = names if len(counts) > 1 else building.short(told[0].text)
     finding = building.found(
         case, _CLAIM, signs, f"The ranks run different NCCL versions: {detail}.", 0.92 if told or at_start else 0.7

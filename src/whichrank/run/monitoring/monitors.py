@@ -16,8 +16,8 @@ from whichrank.model.files import replace_text
 from whichrank.model.verdict import Diagnosis
 from whichrank.run.monitoring.exporter import Exporter, address
 from whichrank.run.monitoring.exposition import Family, render
-from whichrank.run.monitoring.listeners import Audience, Listener, Silent
 from whichrank.run.monitoring.metrics import families
+from whichrank.run.monitoring.observers import Audience, Observer, Silent
 from whichrank.run.monitoring.tally import Tally
 from whichrank.run.token import load_token
 from whichrank.run.watch.launch import FORWARDED
@@ -92,11 +92,11 @@ class Monitors(Audience):
             from whichrank.run.web.live import LivePage
 
             self._page_server = LivePage(wishes.web, wishes.token_file, job)
-        wanted: tuple[Listener | None, ...] = (
+        wanted: tuple[Observer | None, ...] = (
             self._tally if wishes.metrics or wishes.otlp else None, *self._notifiers, self._chronicler,
             self._page_server,
         )  # fmt: skip
-        self.listeners = [listener for listener in wanted if listener is not None]
+        self.observers = [observer for observer in wanted if observer is not None]
 
     @property
     def places(self) -> dict[str, str]:

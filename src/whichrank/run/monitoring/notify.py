@@ -13,8 +13,8 @@ from pathlib import Path
 
 from whichrank.model.verdict import Diagnosis
 from whichrank.run.monitoring import news
-from whichrank.run.monitoring.listeners import Silent
 from whichrank.run.monitoring.news import News
+from whichrank.run.monitoring.observers import Silent
 from whichrank.run.monitoring.targets import PAUSES_S, Target, target_of
 
 FAREWELL_S = 10.0
@@ -25,7 +25,7 @@ MOST = 20
 
 @dataclass(slots=True)
 class Notifier(Silent):
-    """A listener that tells each incident once."""
+    """An observer that tells each incident once."""
 
     word: str
     """The target, as --notify has it."""

@@ -61,7 +61,7 @@ class Counts(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """A listener; `copy` gives another thread something to read."""
+    """An observer; `copy` gives another thread something to read."""
 
     job: str = ""
     ranks: dict[int, Rank] = field(default_factory=dict)

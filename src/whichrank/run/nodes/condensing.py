@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from whichrank.run.nodes.snapshot import Distant, Ranges, Row, rows_of
+from whichrank.run.watch.alarm import SOON_LOOP_S
 from whichrank.run.watch.job_processes import Member, rank_state
 
 SOON_S = 60.0
@@ -34,7 +35,7 @@ def _kind(member: Member, now_ns: int) -> tuple[object, ...]:
     return (
         words.attempt, words.world, look.phase, look.waiting, look.alive, look.busy, look.stopped, look.beating,
         look.resting, look.halted, look.stuck, look.traffic, look.work, look.completed > 0, look.stale_s < SOON_S / 2,
-        member.status,
+        look.traced, look.asleep, look.leads, look.stale_s < SOON_LOOP_S / 2, member.status,
     )  # fmt: skip
 
 

@@ -251,7 +251,7 @@ class Follower:
         while not self._stop.is_set():
             now = time.monotonic()
             if now - self.heard > LEADER_S:
-                raise WireError("it does not answer any more")
+                raise WireError("it no longer answers")
             urgent = self._rung(line, max(0.0, due - now))
             if urgent or time.monotonic() >= due:
                 self._send_guards(line)

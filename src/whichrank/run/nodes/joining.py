@@ -88,7 +88,7 @@ def join(wish: Joining, command: Sequence[str], tell: Tell, environ: Mapping[str
     nodes = wish.nodes or count(command, environ)
     name = own_name(wish.name, environ)
     if wish.leader and wish.shared is not None:
-        raise UsageError("--leader and --shared are two ways", "Give one of them.")
+        raise UsageError("--leader and --shared can't be combined", "Give one of them.")
     if wish.leader:
         return Link(name, nodes, _by_address(wish, name, tell))
     if wish.shared is not None:
@@ -130,7 +130,9 @@ def _by_address(wish: Joining, name: str, tell: Tell) -> Leader | Follower:
     addresses = _resolved(host, port)
     local = any(ipaddress.ip_address(address).is_loopback for _, address in addresses)
     if any(ipaddress.ip_address(address).is_unspecified for _, address in addresses):
-        raise UsageError(f"--leader {wish.leader} means every address", "Give the address of the one node that leads.")
+        raise UsageError(
+            f"--leader {wish.leader} is not the address of one host", "Give the address of the one node that leads."
+        )
     if local and not _means_loopback(host):
         raise UsageError(
             f"{host} is {addresses[0][1]} here, where no other node can reach it", "Give the address that others use."

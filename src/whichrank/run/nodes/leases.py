@@ -56,7 +56,7 @@ def prepare(folder: Path) -> None:
     except OSError as error:
         raise UsageError(f"can't use the folder {folder}: {error.strerror}", "Give --shared another one.") from error
     if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UsageError(f"others may write in {folder}", "Give --shared a private folder of your own (mode 700).")
+        raise UsageError(f"other users can write to {folder}", "Give --shared a private folder of your own (mode 700).")
 
 
 @dataclass(slots=True)

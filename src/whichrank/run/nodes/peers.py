@@ -116,7 +116,7 @@ class Peers:
         if standing == "silent":
             self.tell(f"nothing is heard of {who} any more")
         elif standing == "left":
-            self.tell(f"the watcher on {who} has gone: its ranks are not watched any more")
+            self.tell(f"the watcher on {who} has gone: its ranks are no longer watched")
         elif standing == "here" and before is not None:
             self.tell(f"{node.name} is back")
         elif standing == "here":
@@ -142,7 +142,7 @@ class Peers:
             if following.joined:
                 self.tell(f"joined {following.leader}, which leads")
             elif not following.goodbye:
-                gone = "has ended" if following.closed else "is not heard any more"
+                gone = "has ended" if following.closed else "no longer answers"
                 self.tell(f"the leader {following.leader} {gone}: this node goes on alone")
         if not self._led and time.monotonic() - self._began > MISSING_S:
             self._once(f"no leader yet ({following.why}): this node watches its own ranks alone until there is one")

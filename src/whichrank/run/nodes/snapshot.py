@@ -71,6 +71,7 @@ class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
     alike: Ranges = []
     """All ranks that it stands for; empty where it is one process alone."""
     mark: Count = 0
+    rest: Word = ""
 
 
 class Below(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -129,7 +130,7 @@ def _row(member: Member, now_ns: int) -> Row:
         _age(now_ns, words.fresh_ns), _age(now_ns, words.stuck_ns), words.steps, member.alive, member.holds_gil,
         member.state, member.status, _age(now_ns, member.ended_ns or 0), member.effort, member.traffic, member.turns,
         words.operation, words.place, words.error, words.work, words.looks, words.waits, words.activity, words.busy_at,
-        member.alike if isinstance(member, Distant) else [], member.mark,
+        member.alike if isinstance(member, Distant) else [], member.mark, member.rest,
     )  # fmt: skip
 
 
@@ -148,7 +149,7 @@ def update(member: Distant, row: Row, now_ns: int) -> None:
     )  # fmt: skip
     member.alive, member.state, member.status, member.told_holds_gil = row.alive, row.state, row.status, row.held
     member.ended_ns = _since(now_ns, row.ended) or None
-    member.effort, member.traffic, member.turns = row.effort, row.traffic, row.turns
+    member.effort, member.traffic, member.turns, member.rest = row.effort, row.traffic, row.turns, row.rest
     member.alike, member.mark = row.alike, row.mark
 
 
@@ -156,7 +157,7 @@ def lost(member: Distant) -> Distant:
     """Nothing is heard of its node: it can't end a silence, so it counts among those that wait."""
     words = member.words
     member.words = words._replace(flags=words.flags | layout.IN_COLLECTIVE, work="")
-    member.effort, member.traffic, member.told_holds_gil, member.state = 0.0, 0.0, False, ""
+    member.effort, member.traffic, member.told_holds_gil, member.state, member.rest = 0.0, 0.0, False, "", ""
     return member
 
 

@@ -170,7 +170,7 @@ def shard_sizes(metadata: bytes) -> dict[str, int]:
     value = inert.decode(metadata)
     stored: Any = value.has("storage_data") if isinstance(value, inert.Thing) else None
     if not isinstance(stored, inert.Pairs):
-        raise UnreadableError("it does not tell what is stored where")
+        raise UnreadableError("its index does not say which file holds what")
     sizes: dict[str, int] = {}
     for _, place in stored:
         if not isinstance(place, inert.Thing):

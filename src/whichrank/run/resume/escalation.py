@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from whichrank.worker.exits import COUNTS
 from whichrank.worker.exits import VARIABLE as EXITS
 
 UNEXPLAINED = ("", "unknown")
+"""Causes of attempts that nobody could explain."""
 EXPLAINED = 0.6
 """How sure a verdict must be to explain a failure."""
-"""Causes of attempts that nobody could explain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ _EVERY = {
     "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH,COLL,P2P",
 }
 LEVELS = (
-    Level("normal", "nothing"),
+    Level("normal", "nothing", {EXITS: COUNTS}),
     Level(
         "more evidence",
         "longer logs and some memory per rank for a larger flight recorder; the job runs at its usual speed",

@@ -1,6 +1,6 @@
 """Start a failed job again from its newest whole checkpoint: by a new launch, or along with its own launcher.
 
-A listener of the watcher. Where the launcher itself restarts its ranks (torch's elastic agent), each attempt gets its
+An observer of the watcher. Where the launcher itself restarts its ranks (torch's elastic agent), each attempt gets its
 checkpoint through the hook inside the ranks, and a loop that leads nowhere is ended.
 """
 
@@ -21,7 +21,7 @@ from whichrank.evidence.bundle import now
 from whichrank.model.errors import UsageError
 from whichrank.model.files import replace_file
 from whichrank.model.verdict import Diagnosis
-from whichrank.run.monitoring.listeners import Silent
+from whichrank.run.monitoring.observers import Silent
 from whichrank.run.resume import checkpoints, decision, escalation
 from whichrank.run.resume.decision import Attempt, Plan
 from whichrank.run.watch.alarm import Level
@@ -81,8 +81,10 @@ class Restarts(Silent):
     def _more_evidence(self) -> dict[str, str]:
         """The variables of this launch's level; what it costs is told."""
         before = next((a for a in reversed(self.attempts[:-1]) if not a.by_agent), None)
-        if not self.plan.escalate or before is None:
+        if not self.plan.escalate:
             return {}
+        if before is None:
+            return escalation.added(self.level, os.environ)[0]
         self.current.level = escalation.next_level(before.level, before.explained_by)
         level = self.level
         found, kept = escalation.added(level, os.environ)
@@ -115,7 +117,7 @@ class Restarts(Silent):
                     "launched": self.plan.arguments(self.current.start)}  # fmt: skip
             _write(job_processes.folder / resume.PLAN, json.dumps(plan))
 
-    def on_alarm(self, level: str, why: str) -> None:  # noqa: ARG002 - a listener's call
+    def on_alarm(self, level: str, why: str) -> None:  # noqa: ARG002 - an observer's call
         """A rank has ended: whoever restarts the others finds the choice of checkpoint ready."""
         if level != "crash" or self.job_processes is None:
             return
@@ -129,8 +131,17 @@ class Restarts(Silent):
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
         self.current.judged(diagnosis)
+        self.current.position = self._issued() or self.current.position
 
-    def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:  # noqa: ARG002 - a listener's call
+    def _issued(self) -> int:
+        """Collectives of the furthest rank by its own last words: dumps in reserve may be some steps old."""
+        if self.job_processes is None:
+            return 0
+        self.job_processes.look()
+        words = [member.words for member in self.job_processes.members.values()]
+        return max((each.enqueued for each in words if each.is_rank and each.attempt == self._agent), default=0)
+
+    def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:  # noqa: ARG002 - an observer's call
         """Count the ranks; and where the launcher has started them anew, see whether that leads anywhere."""
         self.current.world = max([self.current.world, len(ranks), *(member.words.world for member in ranks)])
         agent = max((member.words.attempt for member in ranks), default=0)

@@ -3,6 +3,10 @@
 Nothing is to be set. A silence is judged by who waits for whom: when every rank waits, nobody can end it; when the
 ranks that are waited for do nothing at all, hardly anybody will; when they work, or are where work takes long by its
 nature (a checkpoint, an evaluation, a compilation), it is borne until it has lasted far longer than any before.
+
+Each silence has two limits. It is reported soon where the job had a steady pace and what is seen leaves hardly another
+explanation: the rank sleeps in one call, is stopped, goes round the same lines, or everybody waits. The longer limit is
+for everything else, and for ending a job (`sure`): what was reported too soon is withdrawn, what was ended is lost.
 """
 
 from __future__ import annotations
@@ -30,6 +34,14 @@ MOVING_S = 480.0
 """How long each kind of silence is borne; more where the job has been silent for longer in this way, and went on.
 
 The last is short of the ten minutes after which a collective on GPUs gives up by default."""
+SOON_ALL_WAIT_S = 4.0
+SOON_ASLEEP_S = 4.0
+SOON_HELD_S = 6.0
+SOON_LEADER_S = 8.0
+SOON_LOOP_S = 10.0
+"""When each kind is reported in a job that has found its pace. Ranks that work alone by custom have more time."""
+PACE, PRACTISED = 3, 20
+"""Looks with progress, and collectives that every rank has completed, after which a job has found its pace."""
 TYPICAL = 8.0
 ENOUGH = 8
 LONGEST = 1.5
@@ -38,8 +50,10 @@ RHYTHM = 3.0
 signs of progress."""
 SECOND_LOOK_S = 3.0
 SECOND_LOOK_AWAY_S = 5.0
+SECOND_LOOK_SOON_S = 2.0
 """A rank that is away may come back; where all wait, nobody is left who could."""
 UNMEASURED = "unmeasured"
+DEBUGGER = "debugger"
 WORK = ("busy", "loop", "start", "all send")
 LEAST_SHARE = 0.25
 """Of a core: who gets less is borne no longer for it."""
@@ -62,6 +76,12 @@ class RankState:
     effort: float = 1.0
     """Share of a core that it gets, where it does something."""
     stopped: bool = False
+    traced: bool = False
+    """A debugger has stopped it."""
+    asleep: bool = False
+    """Its main thread has been in one sleep, or waits for one lock, all the time."""
+    leads: bool = False
+    """The first or last of the job, or the first of its host: by custom they do what is done once."""
     beating: bool = True
     """Its own thread still writes: nobody holds the interpreter's lock."""
     still_s: float = 0.0
@@ -112,6 +132,8 @@ class Silence:
     why: str
     away: tuple[RankState, ...] = ()
     """The ranks that could end it."""
+    soon_s: float | None = None
+    """When it is reported if the job had a steady pace; None where that would be too soon."""
 
 
 @dataclass(slots=True)
@@ -140,6 +162,8 @@ class Alarm:
     why: str = ""
     limit: float = 0.0
     """Seconds of silence that are borne at present."""
+    sure: bool = False
+    """What is confirmed has lasted so long that the job may be ended for it."""
     rhythms: dict[str, _Rhythm] = field(default_factory=dict)
     """By kind of silence; "" for the time between two signs of progress."""
     blind: bool = False
@@ -151,6 +175,10 @@ class Alarm:
     _kind: str = ""
     _kind_since: float = 0.0
     _others_move: bool = False
+    _waited_since: float | None = None
+    """Since when somebody waits in this silence."""
+    _reported_soon: str = ""
+    """The kind of silence that was suspected before its longer limit."""
 
     def silence(self, now: float) -> float:
         """Seconds without any progress."""
@@ -171,16 +199,39 @@ class Alarm:
             self._others_move = self._others_move or progress != self._progress
             self._progress = progress
         silence = patience(ranks)
+        if not any(seen.alive and not seen.away for seen in ranks):
+            self._waited_since = None
+        elif self._waited_since is None:
+            self._waited_since = now if self._kind else self._since
         self._turn(now, silence.kind)
+        # Who has worked for long and rests now has not idled for long; work itself is counted from the beginning.
+        lasting = self.silence(now) if silence.kind in WORK else now - self._kind_since
+        limit, soon = self._limit(silence), self._soon(silence, ranks)
         if self.level == "calm":
-            self.limit = self._limit(silence)
-            # Who has worked for long and rests now has not idled for long; work itself is counted from the beginning.
-            lasting = self.silence(now) if silence.kind in WORK else now - self._kind_since
-            if lasting > self.limit:
+            self.limit = min(limit, soon)
+            overdue, early = lasting > limit, self._lasting_soon(now, silence) > soon
+            if overdue or early:
                 self.level, self.why, self._suspected = "suspect", silence.why, now
+                self._reported_soon = "" if overdue else silence.kind
         elif self.level == "suspect":
             self._second_look(now, silence)
+        else:
+            self.sure = self.sure or lasting > limit + SECOND_LOOK_AWAY_S
         return self.level
+
+    def _soon(self, silence: Silence, ranks: list[RankState]) -> float:
+        """When this silence is reported before its longer limit; never for a job that has not found its pace."""
+        pace, usual = self.rhythms.get(""), self.rhythms.get(silence.kind)
+        if silence.soon_s is None or pace is None or len(pace.gaps) < PACE or self._others_move or self.blind:
+            return float("inf")
+        if any(seen.alive and seen.completed < PRACTISED for seen in ranks):
+            return float("inf")
+        return max(silence.soon_s, usual.usual if usual else 0.0, TYPICAL * median(pace.gaps))
+
+    def _lasting_soon(self, now: float, silence: Silence) -> float:
+        """A loop is reported soon after others began to wait for it, not after a long calculation of all."""
+        since = self._waited_since if silence.kind in WORK else self._kind_since
+        return now - since if since is not None else 0.0
 
     def _turn(self, now: float, kind: str) -> None:
         if kind == self._kind:
@@ -209,20 +260,26 @@ class Alarm:
 
     def excuse(self, now: float) -> None:
         """The watcher itself was away (suspended, stopped): this silence counts for nothing."""
-        self._since, self.level, self._kind = now, "calm", ""
+        self._since, self.level, self._kind, self.sure, self._waited_since = now, "calm", "", False, None
 
     def _second_look(self, now: float, silence: Silence) -> None:
         """Whoever could end the silence must not have come to a new line since; how busy it is says nothing now."""
         span = SECOND_LOOK_AWAY_S if silence.away else SECOND_LOOK_S
+        if self._reported_soon:
+            if silence.kind != self._reported_soon or silence.soon_s is None:
+                self.level = "calm"  # it does something else now: its longer limit decides
+                return
+            span = SECOND_LOOK_SOON_S
         rested = [seen.rested_s for seen in silence.away if not seen.stopped and seen.beating]
         if now - self._suspected >= span and min(rested, default=span) >= span:
-            self.level = "confirmed"
+            self.level, self.sure = "confirmed", not self._reported_soon
 
     def _moved(self, now: float, progress: tuple[object, ...]) -> None:
         if self._since is not None and self._steady:
             for kind in {"", self._kind}:
                 self.rhythms.setdefault(kind, _Rhythm()).learn(now - self._since)
         self._since, self._progress, self.level, self._kind, self._others_move = now, progress, "calm", "", False
+        self.sure, self._waited_since, self._reported_soon = False, None, ""
 
 
 def _group_stands(ranks: list[RankState]) -> bool:
@@ -240,7 +297,10 @@ def patience(ranks: list[RankState]) -> Silence:
         return Silence("over", float("inf"), "no rank is left")
     stopped = [seen.rank for seen in away if seen.stopped]
     if stopped and waiting:
-        return Silence("stopped", ALL_WAIT_S, f"{_named(stopped)} stopped while others wait", away)
+        if any(seen.traced for seen in away):
+            return Silence("debugged", BUSY_S, f"a debugger has stopped {_named(stopped)} while others wait", away)
+        why = f"{_named(stopped)} stopped while others wait"
+        return Silence("stopped", ALL_WAIT_S, why, away, soon_s=SOON_ASLEEP_S)
     if any(seen.phase < layout.JOINED for seen in alive):
         return _at_the_start(ranks, waiting, away)
     if not waiting:
@@ -277,26 +337,45 @@ def _all_wait(waiting: list[RankState]) -> Silence:
         return Silence("all send", BUSY_S, "every rank waits in a collective that takes very long")
     # On a GPU a collective counts as issued while the work before it is still to be done, and who waits spins.
     spins = any(seen.busy for seen in waiting)
-    return Silence("all wait", SPINNING_S if spins else ALL_WAIT_S, "every rank waits in a collective")
+    why = "every rank waits in a collective"
+    if spins:
+        return Silence("all wait", SPINNING_S, why)
+    return Silence("all wait", ALL_WAIT_S, why, soon_s=SOON_ALL_WAIT_S)
 
 
 def _others_wait(away: tuple[RankState, ...]) -> Silence:
     working = next((seen.work for seen in away if seen.work), "")
+    leads = any(seen.leads for seen in away)
     held = [seen.rank for seen in away if not seen.beating]
     if held:
         why = f"the interpreter of {_named(held)} does not run while others wait"
-        return Silence("held", LONG_WORK_S if working else GIL_S / _share(away), why, away)
+        # One that waits for a disk with the lock held may be answered yet.
+        known = all(seen.busy or seen.asleep for seen in away if not seen.beating)
+        soon = SOON_HELD_S / _share(away) if known and not working and not leads else None
+        return Silence("held", LONG_WORK_S if working else GIL_S / _share(away), why, away, soon)
     busy = [seen for seen in away if seen.busy is not False]
     if not busy:
         inside = f" in its {working}" if working else ""
         why = f"{_named([seen.rank for seen in away])} does nothing{inside} while others wait"
-        return Silence(f"idle {working}", LONG_WORK_S if working else IDLE_S, why, away)
+        limit = BUSY_S if working == DEBUGGER else LONG_WORK_S if working else IDLE_S
+        asleep = all(seen.asleep or seen.stopped for seen in away) and not working
+        soon = SOON_LEADER_S if leads else SOON_ASLEEP_S
+        return Silence(f"idle {working}", limit, why, away, soon if asleep else None)
     who = _named([seen.rank for seen in busy])
+    loop = f"{who} goes round in a loop while others wait"
+    soon = SOON_LOOP_S if not working and not leads and all(map(_loops, busy)) else None
     if any(seen.traffic or seen.stale_s < LOOP_S / 2 for seen in busy):
+        if soon is not None:
+            return Silence("loop", MOVING_S, loop, away, soon)
         return Silence("busy", MOVING_S, f"{who} works on while others wait", away)
     if working or all(seen.still_s > STILL_S for seen in busy):
         return Silence("busy", BUSY_S, f"{who} works at one place while others wait", away)
-    return Silence("loop", LOOP_S, f"{who} goes round in a loop while others wait", away)
+    return Silence("loop", LOOP_S, loop, away, soon)
+
+
+def _loops(seen: RankState) -> bool:
+    """It moves, and has come to no new line for a while."""
+    return not seen.traffic and seen.still_s < STILL_S and seen.stale_s > SOON_LOOP_S / 2
 
 
 def _share(away: tuple[RankState, ...]) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 from whichrank.evidence.collectors import processes
 from whichrank.model.errors import UsageError
-from whichrank.run.monitoring.listeners import Audience
+from whichrank.run.monitoring.observers import Audience
 from whichrank.run.watch import private
 from whichrank.run.watch.collect import private_of
 from whichrank.run.watch.find_jobs import the_job

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from whichrank.evidence.collectors import conditions
 from whichrank.model.files import replace_text
-from whichrank.run.monitoring.listeners import Silent
+from whichrank.run.monitoring.observers import Silent
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.capture.at_start import GPUS
 from whichrank.run.watch.job_processes import Member
@@ -32,7 +32,7 @@ class Conditions(Silent):
     _done: bool = False
     _thread: threading.Thread | None = field(default=None)
 
-    def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:  # noqa: ARG002 - a listener's
+    def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:  # noqa: ARG002 - an observer's
         living = [m for m in ranks if m.alive]
         seen = frozenset((m.rank, m.words.pid) for m in living)
         if not seen:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from whichrank.evidence.readers.guard_records import Lines
 from whichrank.model.files import private_folder, replace_file
-from whichrank.run.monitoring.listeners import Silent
+from whichrank.run.monitoring.observers import Silent
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.capture.files import read
 from whichrank.run.watch.capture.guards import SUFFIX
@@ -47,7 +47,7 @@ class _Source:
 
 @dataclass(slots=True)
 class GuardWatch(Silent):
-    """A listener: looks at what was written since, and says once of each kind of difference what it is."""
+    """An observer: looks at what was written since, and says once of each kind of difference what it is."""
 
     folder: Path
     tell: Callable[[str], None]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +23,8 @@ BEAT_S = 3.0
 """Without a beat for so long, the interpreter of a process is held (it beats twice a second)."""
 RESTING = 2.0
 """Turns of the main thread in a second: less is what waits or sleeps, with a look around now and then."""
+DEEP = 0.5
+"""Turns in a second: less is what has not woken at all."""
 WINDOW_S = 3.0
 """Over which is measured: one burst of a logger or a collection of garbage is no work."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -47,7 +51,9 @@ class Member:
     """Bytes per second that they read and write."""
     turns: float | None = None
     """How often its main thread leaves a processor in a second."""
-    samples: deque[tuple[float, int, int, int | None]] = field(default_factory=deque)
+    rest: str = ""
+    """What its main thread has waited in whenever it was looked at: "sleep", "lock", or "" for something else."""
+    samples: deque[tuple[float, int, int, int | None, str]] = field(default_factory=deque)
     mark: int = 0
     """Changes with the progress of the ranks that it stands for; 0 for a process of its own."""
 
@@ -68,6 +74,12 @@ class Member:
     @property
     def resting(self) -> bool:
         return self.turns is not None and self.turns < RESTING
+
+    @property
+    def asleep(self) -> bool:
+        """It sleeps or waits for a lock and has not woken once; who waits for its data loader waits for others."""
+        waits = self.rest == "sleep" or (self.rest == "lock" and self.words.activity != "data loading")
+        return waits and self.turns is not None and self.turns < DEEP
 
     @property
     def stopped(self) -> bool:
@@ -97,7 +109,7 @@ class Member:
         tree = [self.words.pid, *processes.below(self.words.pid, everyone)]
         ticks = sum(everyone[pid].cpu_ticks for pid in tree)
         moved = sum(processes.written_bytes(pid) for pid in tree)
-        self.samples.append((now, ticks, moved, processes.turns(self.words.pid)))
+        self.samples.append((now, ticks, moved, processes.turns(self.words.pid), processes.rest(self.words.pid)))
         while len(self.samples) > 2 and now - self.samples[1][0] >= WINDOW_S:
             self.samples.popleft()
         first = self.samples[0]
@@ -107,9 +119,11 @@ class Member:
             self.traffic = max(0.0, (moved - first[2]) / span)
             turns = self.samples[-1][3]
             self.turns = (turns - first[3]) / span if turns is not None and first[3] is not None else None
+            self.rest = self.samples[-1][4] if all(sample[4] for sample in self.samples) else ""
 
     def forget_effort(self) -> None:
         self.effort = self.traffic = self.turns = None
+        self.rest = ""
         self.samples.clear()
 
 
@@ -122,12 +136,8 @@ class JobProcesses:
 
     def look(self) -> list[Member]:
         """Read the words anew; returns the ranks, one process each (the newest), in order."""
-        for path in self.folder.glob(f"*{layout.SUFFIX}"):
-            name = path.name[: -len(layout.SUFFIX)]
-            try:
-                words = layout.newest(path.read_bytes()[: layout.SIZE])
-            except OSError:
-                continue
+        for name, data in self._written():
+            words = layout.newest(data)
             if words is None:
                 continue
             if name in self.members:
@@ -138,6 +148,17 @@ class JobProcesses:
             if member.alive:
                 self.check(member)
         return self.ranks()
+
+    def _written(self) -> Iterator[tuple[str, bytes]]:
+        """The files of words. Read twice a second for each rank, so by plain calls of the system."""
+        try:
+            names = os.listdir(self.folder)  # noqa: PTH208
+        except OSError:
+            return
+        for name in names:
+            if name.endswith(layout.SUFFIX):
+                with suppress(OSError):
+                    yield name[: -len(layout.SUFFIX)], processes.start_of(f"{self.folder}/{name}", layout.SIZE)
 
     def ranks(self) -> list[Member]:
         """The ranks of the newest attempt; helpers that carry the number of their rank are left out."""
@@ -244,6 +265,9 @@ def rank_state(member: Member, now_ns: int) -> RankState:
         busy=member.busy,
         effort=member.effort if member.effort is not None else 1.0,
         stopped=member.stopped,
+        traced=member.stopped and member.state == "t",
+        asleep=member.asleep,
+        leads=words.rank in (0, words.world - 1) or words.local_rank == 0,
         beating=not member.holds_gil,
         still_s=(now_ns - words.still_ns) / 1e9 if words.still_ns else 0.0,
         stale_s=(now_ns - words.fresh_ns) / 1e9 if words.fresh_ns else 0.0,

@@ -51,7 +51,7 @@ def open_folder(
     try:
         private_folder(out)
     except OSError as error:
-        raise UsageError(f"can't make the folder {out}: {error.strerror}", "Give --out another place.") from error
+        raise UsageError(f"can't create the folder {out}: {error.strerror}", "Give --out another place.") from error
     state = read_state(out)
     if state and goes_on(state):
         return out

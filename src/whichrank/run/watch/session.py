@@ -19,7 +19,7 @@ from whichrank.model.errors import UsageError
 from whichrank.model.files import private_folder
 from whichrank.model.last_words import BELOW
 from whichrank.model.settings import Purpose
-from whichrank.run.monitoring.listeners import Audience
+from whichrank.run.monitoring.observers import Audience
 from whichrank.run.resume import escalation, requeue
 from whichrank.run.resume.decision import Attempt, Plan, Trap, trap
 from whichrank.run.resume.graceful_end import Ear, queue_again
@@ -89,7 +89,7 @@ def run(
     if plan is not None:
         known = trap(command, os.environ)
         restarts = Restarts(plan, out, tell, own_store=known.own_store, attempts=[*earlier])
-        audience.listeners.insert(0, restarts)
+        audience.observers.insert(0, restarts)
         if known.told:
             tell(known.told)
     before: Watcher | None = None
@@ -174,7 +174,7 @@ def _place(out: Path | None, slurm: Slurm | None, peers: Peers | None, tell: Tel
         try:
             return fresh_folder()
         except OSError as error:
-            raise UsageError(f"can't make a folder for results: {error.strerror}", "Give one by --out.") from error
+            raise UsageError(f"can't create a folder for results: {error.strerror}", "Give one by --out.") from error
     out = (out or (slurm.folder if slurm is not None else fresh_folder())).absolute()
     if peers is not None and peers.link.side is not None:
         out = peers.place(out)
@@ -214,8 +214,8 @@ def _watch(launch: _Launch, out: Path, wish: Wish, tell: Tell, audience: Audienc
     )  # fmt: skip
     launch.watcher = Watcher(record, scope, policy=wish.policy, end_job=lambda: end(job), may_pause_launcher=True)
     audience.begin(out)
-    audience.listeners[:] = [each for each in audience.listeners if not isinstance(each, Conditions)]
-    audience.listeners.append(Conditions(out, folder, launch.command))
+    audience.observers[:] = [each for each in audience.observers if not isinstance(each, Conditions)]
+    audience.observers.append(Conditions(out, folder, launch.command))
 
 
 def _again(restarts: Restarts, watcher: Watcher | None, job: Job, code: int) -> bool:
@@ -257,7 +257,7 @@ def _prepare(out: Path, wish: Wish, tell: Tell, *, given: bool) -> tuple[dict[st
         private_folder(out / "torch")
     except OSError as error:
         if given:
-            raise UsageError(f"can't make the folder {out}: {error.strerror}", "Give --out another place.") from error
+            raise UsageError(f"can't create the folder {out}: {error.strerror}", "Give --out another place.") from error
         tell(f"there is no place for evidence ({error}): the job runs unwatched")
         return {}, None
     variables = {

@@ -52,7 +52,7 @@ class Watcher:
     policy: Policy = "report"
     end_job: Callable[[], None] = lambda: None
     confirmed: Callable[[], None] = lambda: None
-    """Called after the verdict on a hang, before the policy is carried out."""
+    """Called when a hang was judged and has lasted long enough to act on it, before the policy is carried out."""
     may_pause_launcher: bool = False
     """Whether the launcher is ours to stop for a moment."""
     gdb: bool = False
@@ -68,6 +68,8 @@ class Watcher:
     """When it was first seen that the job was asked to end."""
     _resumed: float | None = None
     """When what had been confirmed as a hang went on."""
+    _to_act: bool = False
+    """A hang was reported, and nothing was done about it yet."""
     _stood: dict[int, int] = field(default_factory=dict)
     """How far each rank was when the hang was confirmed."""
     _blind: set[int] = field(default_factory=set)
@@ -186,6 +188,8 @@ class Watcher:
         self.slow(now_s, ranks)
         if level != before:
             self.turn(before, level)
+        elif self._to_act and level == "confirmed" and self.record.alarm.sure:
+            self.act()
         elif self._resumed is not None and now_s - self._resumed > RESUMED_S and self._goes_on(ranks):
             self.resume()
 
@@ -234,7 +238,7 @@ class Watcher:
                 self.record.alarms[-1]["withdrawn"] = now()
                 self.record.save("running")
             elif before == "confirmed":
-                self._resumed = time.monotonic()
+                self._resumed, self._to_act = time.monotonic(), False
         except OSError as error:
             self.record.journal.complain(f"can't keep the evidence ({error}); the job goes on")
 
@@ -260,7 +264,10 @@ class Watcher:
         self.record.note_alarm("suspect", self.record.alarm.why)
         self.take(FIRST_LOOK_S)
         self.record.save("suspect")
-        load_rules()  # while the second look is due
+        # While the second look is due: what a first verdict imports and reads takes a second and more.
+        load_rules()
+        if self.scope.judges:
+            self.record.rehearse_verdict()
 
     def take(self, patience_s: float, *, pauses: bool = False, gdb: bool = False) -> None:
         """Capture all ranks while they live."""
@@ -296,11 +303,18 @@ class Watcher:
             self.scope.after_verdict(self.record.diagnosis)
 
     def confirm(self) -> None:
-        """A second look shows no progress: the full capture, the verdict, and the chosen policy."""
+        """A second look shows no progress: the full capture, the verdict, and in time the chosen policy."""
         self.record.note_alarm("confirmed", self.record.alarm.why)
         self._stood = {member.rank: member.words.completed for member in self.record.job_processes.ranks()}
         self.tell(f"the job makes no progress: {self.record.alarm.why}; taking the evidence")
         self._judge_after(lambda: self.take(ANSWER_S, pauses=True, gdb=self.gdb))
+        self._to_act = True
+        if self.record.alarm.sure:
+            self.act()
+
+    def act(self) -> None:
+        """The hang has lasted long enough for what can't be taken back."""
+        self._to_act = False
         self.confirmed()
         if self.policy == "end":
             self.enforce()
@@ -326,7 +340,7 @@ class Watcher:
             folder, self.tell, self.went_wrong, self.record.audience.on_guard, self.scope.guard(folder),
             lambda: self.scope.judges,
         )  # fmt: skip
-        self.record.audience.listeners.append(self.guard)
+        self.record.audience.observers.append(self.guard)
 
     def went_wrong(self, why: str) -> None:
         """The guards have found that the job goes on with wrong numbers."""
@@ -350,7 +364,7 @@ class Watcher:
                 self.close_attempt(before)
             except Exception as error:  # noqa: BLE001 - this attempt is watched whatever became of the one before
                 self.record.journal.complain(f"can't report on attempt {before} ({type(error).__name__}: {error})")
-        self.failed, self._resumed = False, None
+        self.failed, self._resumed, self._to_act = False, None, False
         self.record.begin_attempt(number)
         self.scope.begin_attempt()
 

@@ -12,8 +12,8 @@
     value === null || value === undefined ? "–" : value >= 100 ? String(Math.round(value)) : value >= 10 ? value.toFixed(digits) : value.toFixed(2);
   const seconds = (value) => (!value ? "" : value < 100 ? `${value.toFixed(1)} s` : value < 6000 ? `${Math.round(value / 60)} min` : `${(value / 3600).toFixed(1)} h`);
   const size = (mib) => (mib === null || mib === undefined ? "" : mib < 10240 ? `${mib} MiB` : `${(mib / 1024).toFixed(1)} GiB`);
-  const tone = { running: "good", confirmed: "bad", suspect: "warn", ending: "warn", restarting: "warn" };
-  const words = { confirmed: "hang", suspect: "suspicious" };
+  const tone = { running: "good", confirmed: "bad", stuck: "bad", suspect: "warn", ending: "warn", restarting: "warn" };
+  const words = { confirmed: "hang", stuck: "hang", suspect: "suspicious" };
   const past = [];
   let last = null;
 

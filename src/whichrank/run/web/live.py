@@ -12,11 +12,11 @@ from whichrank import __version__
 from whichrank.model.errors import WhichrankError
 from whichrank.report.html.page import asset
 from whichrank.run.monitoring.exporter import address
-from whichrank.run.monitoring.listeners import Silent
+from whichrank.run.monitoring.observers import Silent
 from whichrank.run.token import load_token
 from whichrank.run.watch.alarm import Level
 from whichrank.run.watch.job_processes import JobProcesses, Member
-from whichrank.run.watch.rank_table import Pace, following, open_view, read_state, rows, rows_of
+from whichrank.run.watch.rank_table import Pace, following, open_view, rows, rows_of
 from whichrank.run.web.page_state import State
 from whichrank.run.web.server import Server
 
@@ -58,7 +58,7 @@ class LivePage(Silent):
     def begin(self, out: Path) -> None:
         self._out, self._state, self._pace, self._onlooker = out, State(out, self.job), Pace(out), None
 
-    def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:  # noqa: ARG002 - a listener's
+    def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:  # noqa: ARG002 - an observer's
         self._ranks, self._level = tuple(ranks), level
 
     def event(self) -> str:
@@ -108,5 +108,5 @@ class Onlooker:
 
     def ended(self) -> bool:
         """Whether the job is over; asked now and then while nobody looks."""
-        self.over = self.over or read_state(self.out).get("state") == "ended"
+        self.over = self.over or self._state.ended
         return self.over

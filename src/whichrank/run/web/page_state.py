@@ -10,17 +10,54 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from whichrank.run.watch.capture.files import document, tail
+from whichrank.evidence.collectors import conditions
+from whichrank.run.monitoring.monitors import job_name
+from whichrank.run.watch.capture.files import document
 from whichrank.run.watch.rank_table import Row
 from whichrank.run.watch.samples import NAME
 
 MOST_ROWS = 128
 """Ranks that are told one by one; of more than these, the first ones. Who keeps others waiting comes first."""
-MOST_GROUPS, MOST_ALARMS = 12, 8
+MOST_GROUPS, MOST_ALARMS, MOST_TILES = 12, 8, 1 << 17
+UNHEARD = "u"
 HISTORY = 1 << 20
 _LETTERS = {
     "stopped": "s", "interpreter held": "s", "ended": "e", "gone": "g", "running": "r", "working": "r", "idle": "i",
 }  # fmt: skip
+
+
+@dataclass(slots=True)
+class LastSamples:
+    """The last line of the history of each rank: memory and GPU. Only what was added since the last look is read."""
+
+    path: Path
+    _read_to: int = 0
+    _last: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def newest(self) -> dict[int, dict[str, Any]]:
+        try:
+            with self.path.open("rb") as stream:
+                size = stream.seek(0, 2)
+                if size < self._read_to:  # another attempt began it anew
+                    self._read_to, self._last = 0, {}
+                begin = stream.seek(max(self._read_to, size - HISTORY))
+                data = stream.read(HISTORY)
+        except OSError:
+            return self._last
+        lines, _, half = data.rpartition(b"\n")
+        self._read_to = begin + len(data) - len(half)
+        for line in lines.splitlines():
+            self._note(line)
+        return self._last
+
+    def _note(self, line: bytes) -> None:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            return
+        if isinstance(row, dict) and isinstance(row.get("rank"), int):
+            before = self._last.get(row["rank"], {}).get("gpu")
+            self._last[row["rank"]] = {**row, "gpu": row["gpu"] if isinstance(row.get("gpu"), dict) else before}
 
 
 @dataclass(slots=True)
@@ -30,6 +67,10 @@ class State:
     out: Path
     job: str = ""
     _seen: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    _samples: LastSamples = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._samples = LastSamples(self.out / NAME)
 
     def document(self, rows: Sequence[Row], hosts: dict[int, str] | None = None, now: str = "") -> str:
         """One line of JSON; `now` is the state of the job where the caller knows better than run.json."""
@@ -37,7 +78,7 @@ class State:
         world = run.get("world_size")
         found = {
             "t": round(time.time(), 1),
-            "job": self.job or self.out.name,
+            "job": self.job or self._command() or self.out.name,
             "out": str(self.out),
             "state": now or str(run.get("state") or "unknown"),
             "exit_code": run.get("exit_code"),
@@ -48,7 +89,7 @@ class State:
             "steps": _middle([row.step_rate for row in rows]),
             "step": max((row.step for row in rows), default=0),
             "issued": max((row.issued for row in rows), default=0),
-            "tiles": "".join(map(letter, rows)),
+            "tiles": tiles(rows),
             "first": rows[0].rank if rows else 0,
             "groups": groups(rows),
             "rows": self._rows(rows, hosts or {}),
@@ -62,7 +103,7 @@ class State:
 
     def _rows(self, rows: Sequence[Row], hosts: dict[int, str]) -> list[list[Any]]:
         shown = rows if len(rows) <= MOST_ROWS else sorted(rows, key=lambda row: (-row.late_s, row.rank))[:MOST_ROWS]
-        samples = self._samples()
+        samples = self._samples.newest()
         found = []
         for row in sorted(shown, key=lambda row: (not row.late_s, row.rank)):
             sample = samples.get(row.rank, {})
@@ -76,22 +117,14 @@ class State:
             ])  # fmt: skip
         return found
 
-    def _samples(self) -> dict[int, dict[str, Any]]:
-        """The last line of the history of each rank: memory and GPU."""
+    def _command(self) -> str:
+        """The script of the job that somebody else started."""
+        words = self._read(conditions.FILE).get("command")
+        return job_name([str(word) for word in words]) if isinstance(words, list) else ""
 
-        def read(path: Path) -> dict[int, dict[str, Any]]:
-            found: dict[int, dict[str, Any]] = {}
-            for line in tail(path, HISTORY).splitlines():
-                try:
-                    row = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(row, dict) and isinstance(row.get("rank"), int):
-                    before = found.get(row["rank"], {}).get("gpu")
-                    found[row["rank"]] = {**row, "gpu": row["gpu"] if isinstance(row.get("gpu"), dict) else before}
-            return found
-
-        return dict(self._kept(NAME, read) or {})
+    @property
+    def ended(self) -> bool:
+        return self._read("run.json").get("state") == "ended"
 
     def _verdict(self) -> dict[str, Any] | None:
         said = self._read("verdict.json")
@@ -133,6 +166,15 @@ def letter(row: Row) -> str:
     if row.doing.startswith("waiting in"):
         return "w"
     return _LETTERS.get(row.doing, "r" if row.doing.startswith("in ") else "b")
+
+
+def tiles(rows: Sequence[Row]) -> str:
+    """A letter per rank from the first to the last; a rank that nothing is heard of has a place all the same."""
+    if not rows:
+        return ""
+    known = {row.rank: letter(row) for row in rows}
+    first, last = rows[0].rank, min(rows[-1].rank, rows[0].rank + MOST_TILES)
+    return "".join(known.get(rank, UNHEARD) for rank in range(first, last + 1))
 
 
 def groups(rows: Sequence[Row]) -> list[dict[str, Any]]:

@@ -8,18 +8,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from whichrank.source.code.averaging import averages, shards, wraps
 from whichrank.source.code.calling.binding import default_of_field
 from whichrank.source.code.calling.signals import Interrupted
 from whichrank.source.code.evaluating.choices import other_type
 from whichrank.source.code.evaluating.containers import ONE_OF_SEVERAL
 from whichrank.source.code.evaluating.disks import local_options
-from whichrank.source.code.evaluating.expressions import WRAPPERS
+from whichrank.source.code.evaluating.names import WRAPPERS
 from whichrank.source.code.evaluating.ordering import other_order
-from whichrank.source.code.events import Event, Exit, Fork, Op, blocks
+from whichrank.source.code.events import Event, Fork, Op, blocks
 from whichrank.source.code.frame import Frame
 from whichrank.source.code.index import Class, Function, Module, Project, dotted, last_name, resolve
 from whichrank.source.code.randomness import LIBRARIES, seeds
 from whichrank.source.code.statements.leaving import how_it_ends, quits
+from whichrank.source.code.summaries import Later, Noted, Schedule, Summary
 from whichrank.source.code.unsure import Unsure
 from whichrank.source.code.values import (
     CLEAN,
@@ -45,63 +47,6 @@ MOST_READINGS = 3
 HANDED_ON = WRAPPERS | {"fsdp2", "metric", "accelerator", "group", ONE_OF_SEVERAL}
 """Kinds of things that stay what they are when a function hands them on."""
 Holder: TypeAlias = Function | Class | Module
-
-
-@dataclass(slots=True)
-class Summary:
-    """What a function does, as far as its callers care."""
-
-    events: list[Event] = field(default_factory=list)
-    returns: Value = UNKNOWN
-    turns: Taint = CLEAN
-    generator: bool = False
-    writes: dict[str, Value] = field(default_factory=dict)
-    env: dict[str, Value] = field(default_factory=dict)
-    fills: dict[str, Taint] = field(default_factory=dict)
-    counts: set[str] = field(default_factory=set)
-    """Attributes of its object that it counts up."""
-    grows: set[str] = field(default_factory=set)
-    """Containers of its object that it puts something into."""
-    splits: int = 0
-    """How many of its conditions may differ between ranks."""
-    ends: Exit | None = None
-    """How it ends the process, where it never returns."""
-    asks_for: str = ""
-    """The parameter that names the variable of the environment which it reads."""
-    quits: list[Value] = field(default_factory=list)
-    """Conditions under which it ends this rank quietly."""
-    groups: set[str] = field(default_factory=set)
-    """Parameters that are groups of its operations."""
-
-
-@dataclass(slots=True)
-class Noted:
-    """A collective with the arguments that all ranks have to agree on."""
-
-    op: Op
-    root: Value
-    reduction: Value
-    payload: Value
-    spec: Collective
-
-
-@dataclass(slots=True)
-class Later:
-    """A function that another thread, a signal or the interpreter's end calls."""
-
-    kind: str
-    target: Function
-    function: Function
-    line: int
-
-
-@dataclass(slots=True)
-class Schedule:
-    """A schedule of the learning rate, with why its length may differ."""
-
-    module: Module
-    line: int
-    taint: Taint
 
 
 @dataclass(slots=True)
@@ -173,12 +118,12 @@ class Analysis:
         """Read everything twice, what callers bring is known the second time; again while callbacks travel on."""
         self.seeded = frozenset(name for module in self.project.modules.values() for name in seeds(module))
         modules = self.project.modules.values()
-        self.averages = any(map(_averages, modules))
+        self.averages = any(map(averages, modules))
         self.log_handlers = tuple(self._handlers_of_records())
         self.local_options = frozenset(name for module in modules for name in local_options(module))
         self.own_types = any("set_default_" in line for module in modules for line in module.lines)
         self.cuts = any(name.endswith(".fully_shard") for module in modules for name in module.imports.values())
-        self.local_gradients = any(map(_shards, modules)) or not any(map(_wraps, modules))
+        self.local_gradients = any(map(shards, modules)) or not any(map(wraps, modules))
         for module in self.project.modules.values():
             self.interrupted.add(module)
         self._read_all()
@@ -490,10 +435,6 @@ class Analysis:
             self.laters.append(Later(kind, target, function, line))
 
 
-_AVERAGING = frozenset({
-    "DistributedDataParallel", "accelerate", "lightning", "pytorch_lightning", "deepspeed", "horovod", "megatron",
-    "apex", "parallel", "transformers",
-})  # fmt: skip
 _WEIGHT = {"rank": 0, "part": 1, "data": 2, "exception": 3, "time": 4}
 
 
@@ -514,22 +455,3 @@ def _asks_data(test: Value) -> bool:
 def _new_wrappers(values: list[Value], known: Value) -> bool:
     """Whether a callback was passed a wrapped model that it did not know to be one."""
     return any((value.tags & WRAPPERS) - known.tags for value in values)
-
-
-def _wraps(module: Module) -> bool:
-    """Whether something else than the program itself averages gradients."""
-    names = {part for name in module.imports.values() for part in name.split(".")}
-    return bool(names & _AVERAGING)
-
-
-def _averages(module: Module) -> bool:
-    """Whether a file wraps a model: `DDP(model)`, `fully_shard(model)`."""
-    if not module.trains and not any("parallel" in name or "fsdp" in name for name in module.imports.values()):
-        return False
-    return any("DistributedDataParallel" in line or "fully_shard(" in line or "DDP(" in line for line in module.lines)
-
-
-def _shards(module: Module) -> bool:
-    return any(
-        name.rpartition(".")[2] in {"FullyShardedDataParallel", "fully_shard"} for name in module.imports.values()
-    )

@@ -6,14 +6,13 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whichrank.facts.collectives import rank_sources
+from whichrank.source.code.calling.parameters import parameter
 from whichrank.source.code.calling.silencing import SWITCHES, set_by
-from whichrank.source.code.calling.sources import is_setting, rank_value, setting_name
+from whichrank.source.code.calling.sources import is_setting, setting_name
 from whichrank.source.code.calling.stopping import STOPS, stopped
 from whichrank.source.code.evaluating.choices import AGREED_TAG
 from whichrank.source.code.evaluating.containers import EACH
-from whichrank.source.code.evaluating.disks import default_tags
-from whichrank.source.code.evaluating.expressions import WORLD_NAMES, evaluate, reference
+from whichrank.source.code.evaluating.expressions import evaluate
 from whichrank.source.code.evaluating.types import OF
 from whichrank.source.code.events import (
     Event,
@@ -21,37 +20,24 @@ from whichrank.source.code.events import (
     Leave,
 )
 from whichrank.source.code.index import Class, Function, dotted, last_name, resolve
-from whichrank.source.code.paths.groups import SIZE_NAME, default_of
 from whichrank.source.code.statements.attempting import attempt
 from whichrank.source.code.statements.branching import if_statement, match_statement
+from whichrank.source.code.statements.defining import class_body, definition
 from whichrank.source.code.statements.leaving import ends_process, never_returns
 from whichrank.source.code.statements.looping import for_loop, while_loop
-from whichrank.source.code.statements.loops import (
-    BATCH_NAMES,
-    COUNTER,
-    GRADIENTS,
-    LOADER_NAME,
-    LOCAL_NAME,
-    MASK_NAME,
-    QUEUES,
-)
 from whichrank.source.code.statements.managers import with_block
 from whichrank.source.code.values import (
     CLEAN,
     UNKNOWN,
-    WORLD,
     Callee,
-    Origin,
     ParamOrigin,
     Taint,
     Value,
-    constant,
     functions_of,
     join,
     objects_of,
     union,
 )
-from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
     from whichrank.source.code.analysis import Analysis
@@ -108,7 +94,7 @@ class Frame:
         self.asks_for = ""
         """The parameter that names a variable of the environment."""
         for name in function.params:
-            self.env[name] = self._parameter(name)
+            self.env[name] = parameter(self, name)
         if function.node is not None:
             for rest in (function.node.args.vararg, function.node.args.kwarg):
                 if rest is not None:
@@ -117,48 +103,6 @@ class Frame:
 
     def at(self, node: ast.AST) -> tuple[str, int]:
         return self.function.module.label, getattr(node, "lineno", 1)
-
-    def _parameter(self, name: str) -> Value:
-        if name == "self" and self.owner is not None:
-            return Value(thing=self.owner)
-        if name == "cls" and self.function.owner is not None:
-            return Value(thing=self.function.owner, tags=frozenset({"itself"}))
-        source = rank_sources("attribute").get(name)
-        node = self.function.node or ast.Pass()
-        brought = self.analysis.brought(self.function, name)
-        counted = COUNTER in brought.tags and not self.analysis.resolve(
-            brought.taint
-        )  # each rank in turn, not this one
-        if source is not None and not counted:
-            return rank_value(self, node, f"the parameter {name}", source.kind, source.axis)
-        if name in WORLD_NAMES and brought.ranks is None:
-            return constant(WORLD)
-        if SIZE_NAME.search(name):
-            return brought._replace(taint=CLEAN, length=CLEAN)
-        taint: Taint = frozenset({ParamOrigin(self.function, name)})
-        length: Taint = frozenset({ParamOrigin(self.function, name, length=True)})
-        tags = brought.tags
-        if brought is UNKNOWN:
-            tags |= default_tags(self, name)
-        if LOADER_NAME.fullmatch(name):
-            tags |= {"loader"}
-        if self._annotation(name) in QUEUES:
-            tags |= {"queue"}
-        if MASK_NAME.fullmatch(name):
-            tags |= {"mask"}
-        agreed = AGREED_TAG in brought.tags and not self.analysis.resolve(brought.taint)
-        local = name in BATCH_NAMES or (name in GRADIENTS and self.analysis.local_gradients)
-        if not agreed and not self.analysis.gathers and (local or LOCAL_NAME.fullmatch(name)):
-            taint |= {Origin("data", f"the parameter {name}: this rank's data", *self.at(node))}
-        ranks = brought.ranks if brought is not UNKNOWN else default_of(self, name)
-        return brought._replace(taint=taint, length=length, tags=tags, ranks=ranks)
-
-    def _annotation(self, name: str) -> str:
-        arguments = self.function.node.args if self.function.node is not None else None
-        for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs] if arguments else []:
-            if argument.arg == name and argument.annotation is not None:
-                return last_name(argument.annotation)
-        return ""
 
     def lookup(self, name: str) -> Value | None:
         if name in self.env:
@@ -405,48 +349,6 @@ class Frame:
             self.emit(Leave(kind, node.lineno))
         return kind is not None
 
-    def definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-        function = self.function.module.defs.get(node)
-        if function is not None and function.owner is None:
-            caught = self._caught_by(node) if self.function.node is not None else CLEAN
-            self.env[node.name] = Value(caught, thing=function, tags=frozenset({"itself"}))
-            if self.function.node is not None:  # what a module holds may be changed by others: it is asked for anew
-                self.analysis.closures[function] = self.env
-            self._decorated(node, function)
-        return False
-
-    def _decorated(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, function: Callee) -> None:
-        """A decorator of the project is called with the function: it may put it into a registry."""
-        for decorator in node.decorator_list:
-            inner = decorator.func if isinstance(decorator, ast.Call) else decorator
-            text = dotted(inner)
-            known = (self.lookup(text) if text.isidentifier() else None) or (reference(self, text) if text else UNKNOWN)
-            found = known.thing
-            if isinstance(decorator, ast.Call) and isinstance(found, Function):
-                found = self.analysis.summary(found).returns.thing
-            if isinstance(found, Function) and found.params and found is not function:
-                place = 1 if found.params[0] in {"self", "cls"} and found.is_method else 0
-                if place < len(found.params):
-                    itself = Value(thing=function, tags=frozenset({"itself"}))
-                    self.analysis.gather(found, found.params[place], itself)
-
-    def _caught_by(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Taint:
-        """What a nested function takes from the variables around it."""
-        names = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        return union(*(self.env[name].taint for name in names if name in self.env))
-
-    def class_body(self, node: ast.ClassDef) -> bool:
-        """Methods are read on their own; a decorator may put the class into a registry."""
-        owner = self.function.module.classes.get(node.name)
-        if node.decorator_list and owner is not None:
-            self._decorated(node, owner)
-        for inner in node.body:
-            if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and inner.decorator_list:
-                method = self.function.module.defs.get(inner)
-                if method is not None:
-                    self._decorated(inner, method)
-        return False
-
 
 def _loaded(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Name):
@@ -474,7 +376,7 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[Frame, Any], bool]] = {
     ast.Assign: Frame.assign, ast.AnnAssign: Frame.assign, ast.AugAssign: Frame.augment, ast.If: if_statement,
     ast.For: for_loop, ast.AsyncFor: for_loop, ast.While: while_loop, ast.Try: attempt,
     ast.With: with_block, ast.AsyncWith: with_block, ast.Return: Frame.leave, ast.Break: Frame.leave,
-    ast.Continue: Frame.leave, ast.Raise: Frame.leave, ast.Expr: Frame.expression, ast.FunctionDef: Frame.definition,
-    ast.AsyncFunctionDef: Frame.definition, ast.ClassDef: Frame.class_body, ast.Match: match_statement,
+    ast.Continue: Frame.leave, ast.Raise: Frame.leave, ast.Expr: Frame.expression, ast.FunctionDef: definition,
+    ast.AsyncFunctionDef: definition, ast.ClassDef: class_body, ast.Match: match_statement,
     ast.Global: Frame.declare_global,
 }  # fmt: skip

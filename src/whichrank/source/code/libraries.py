@@ -339,7 +339,7 @@ def _schedule(frame: Frame, made: Call) -> None:
     if _SCHEDULE.search(made.name):
         taint = union(*(value.taint for value in made.args[1:]), *(value.taint for value in made.keywords.values()))
         if taint:
-            from whichrank.source.code.analysis import Schedule
+            from whichrank.source.code.summaries import Schedule
 
             frame.analysis.schedules.append(Schedule(frame.function.module, made.node.lineno, taint))
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from whichrank.records.code import Disagreement, Habit, Parting, ProgramCase, Reason
-from whichrank.source.code.analysis import Analysis, Noted
+from whichrank.source.code.analysis import Analysis
 from whichrank.source.code.calling.past_wrapper import past_wrappers
 from whichrank.source.code.habits import called_names, habits
 from whichrank.source.code.index import Module, Project, dotted, last_name, resolve
@@ -17,6 +17,7 @@ from whichrank.source.code.paths.pairings import pairings
 from whichrank.source.code.paths.partings import Judge
 from whichrank.source.code.process_groups import never_destroyed
 from whichrank.source.code.replicas import unseeded
+from whichrank.source.code.summaries import Noted
 from whichrank.source.code.values import Origin
 
 _DECISIONS = frozenset({"file", "host", "time", "random", "memory", "queue"})

@@ -126,7 +126,8 @@ def get_backend(group: Any = None) -> str:
     """What the script asked for."""
     _get_backend(group)
     pg = group if isinstance(group, RehearsedGroup) else c10d._get_default_group()
-    return dist.Backend(pg.backend if pg.backend in dist.Backend.backend_list else "gloo")
+    backend: str = dist.Backend(pg.backend if pg.backend in dist.Backend.backend_list else "gloo")
+    return backend
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:

@@ -61,7 +61,7 @@ def jobs(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Done]]:
         (folder / "sock").mkdir()
         logs = ("--log-dir", folder / "logs", "--redirects", "3") if what == "raise" else ()
         if what in ("idle", "stop"):
-            command = watched.forked(JOB, what, folder / "sock", world=2)
+            command = watched.forked(JOB, what, folder / "sock", world=2, captured=what == "idle")
         else:
             command = launch(what, folder / "sock", options=logs)
         if what != "stop":
@@ -170,6 +170,7 @@ def test_the_agents_error_file_and_logs(jobs: Mapping[str, Done]) -> None:
     assert "ValueError: a bad sample" in json.loads(text(job, "logs/rank_1.error.json"))["message"]["message"]
     assert "rank 1 trains" in text(job, "logs/rank_1.stdout.log")
     assert "rank 0 trains" in text(job, "logs/rank_0.stdout.log")
+    assert "ValueError: a bad sample" in text(job, "logs/rank_1.error.txt")
     assert job.verdict["cause"] == "rank-exception"
 
 

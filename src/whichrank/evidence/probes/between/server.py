@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import random
 import selectors
 import socket
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 GREETING = b"whichrank "
 _BUFFER = 1 << 20
 _MOST_VOLLEYS = 100_000
+_HIGH, _TRIES = 8, 10
 
 
 class Server:
-    """Listens on a port of the kernel's choice, on the rendezvous port if that is free, and for datagrams."""
+    """Listens on ports as the kernel chooses them, on the rendezvous port if that is free, and for datagrams."""
 
     def __init__(self, token: str, rendezvous: int | None) -> None:
         self.token = token
@@ -23,7 +27,7 @@ class Server:
         self._selector = selectors.DefaultSelector()
         self._counts: Counter[tuple[str, int]] = Counter()
         self._lock = threading.Lock()
-        self._high = self._listen(0)
+        self._high = self._listen_on_high_ports()
         self._rendezvous = self._try(rendezvous) if rendezvous else None
         self._datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -34,7 +38,7 @@ class Server:
 
     def about(self) -> dict[str, Any]:
         return {
-            "high": self._high.getsockname()[1], "udp": self._datagrams.getsockname()[1],
+            "high": [one.getsockname()[1] for one in self._high], "udp": self._datagrams.getsockname()[1],
             "rendezvous": self._rendezvous.getsockname()[1] if self._rendezvous else None, "why": self.why,
         }  # fmt: skip
 
@@ -43,6 +47,19 @@ class Server:
         self._datagram(self._datagrams)  # on a busy host they may still wait in the socket
         with self._lock:
             return {str(size): count for (name, size), count in self._counts.items() if name == volley}
+
+    def _listen_on_high_ports(self) -> list[socket.socket]:
+        """Spread over the ports that the kernel hands out: a firewall that blocks a part of them shows."""
+        ports = _local_ports()
+        part = max(1, len(ports) // _HIGH)
+        found = [self._listen_on_one_of(ports[start : start + part]) for start in range(0, part * _HIGH, part)]
+        return [one for one in found if one is not None] or [self._listen(0)]
+
+    def _listen_on_one_of(self, ports: range) -> socket.socket | None:
+        for port in random.sample(ports, min(_TRIES, len(ports))):
+            with suppress(OSError):
+                return self._listen(port)
+        return None
 
     def _try(self, port: int) -> socket.socket | None:
         try:
@@ -113,3 +130,12 @@ class Server:
     def _close(self, peer: Any) -> None:
         self._selector.unregister(peer)
         peer.close()
+
+
+def _local_ports() -> range:
+    """The ports that the kernel chooses from, where a program does not name one."""
+    try:
+        first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()
+        return range(int(first), int(last) + 1)
+    except (OSError, ValueError):
+        return range(32768, 61000)

@@ -33,12 +33,15 @@ def send(address: str, port: int, volley: str, sizes: dict[int, int]) -> dict[st
             for _ in range(count):
                 try:
                     one.send(packet)
-                    sent[str(size)] = sent.get(str(size), 0) + 1
                 except OSError as error:
                     if error.errno == errno.ECONNREFUSED:  # the answer to an earlier datagram
                         continue
-                    unsent[str(size)] = error.strerror or str(error)
-                    break
+                    if (
+                        error.errno != errno.EPERM
+                    ):  # that is a filter of this host, and the packet is lost like any other
+                        unsent[str(size)] = error.strerror or str(error)
+                        break
+                sent[str(size)] = sent.get(str(size), 0) + 1
                 in_burst += 1
                 if in_burst % _BURST == 0:
                     time.sleep(_PAUSE_S)

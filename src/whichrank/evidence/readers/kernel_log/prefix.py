@@ -22,7 +22,7 @@ _HOST = r"[A-Za-z0-9][\w.-]{0,252}"
 _COLLECTED = re.compile(rf"({_HOST}): (?=\[ {{0,12}}\d|<\d{{1,3}}>|\[[A-Z][a-z]{{2}} |kern )")
 # The name of the file that grep prints before a line, with its number or without, or the label of `srun --label`.
 _GREPPED = re.compile(
-    r"(?:[\w./-]{1,200}:(?:\d{1,9}:)?| {0,6}\d{1,6}:) ?"
+    r"(?:[\w./-]{1,200}:(?:\d{1,9}:)?| {0,6}\d{1,6}: )"
     r"(?=[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d |\d{4}-\d\d-\d\d[T ]|\[ {0,12}\d)"
 )
 _LEVEL = re.compile(r"<\d{1,3}>|(?:kern|user|daemon|syslog) {0,6}:\w{1,7} {0,6}: ?")

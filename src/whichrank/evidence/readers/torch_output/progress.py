@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice, product
 from typing import BinaryIO
 
@@ -68,6 +68,7 @@ NONFINITE = frozenset(
 ) | {b" inf\n", b" inf ", b" inf,", b"non-finite", b"nonfinite", b"not finite"}
 _AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _MOST_SHAPES = 1 << 12
+_TOO_LONG = 1 << 16
 _NOT = (b" NCCL INFO", b" NCCL WARN", b".cpp:", b'File "', b"Watchdog")
 _SURE = re.compile(b"|".join(stem + rb"\D{0,200}(?:\d|nan|inf)" for stem in STEMS))
 _RATE = re.compile(rb"\d\D{0,3}(?:it/s|s/it)")
@@ -75,7 +76,7 @@ _RATE = re.compile(rb"\d\D{0,3}(?:it/s|s/it)")
 
 def worth(line: bytes) -> bool:
     """True where a line may be progress, by its words."""
-    if len(line) > 65536 or any(word in line for word in _NOT):
+    if len(line) > _TOO_LONG or any(word in line for word in _NOT):
         return False
     lower = line[:4096].lower()
     if _SURE.search(lower) is not None:
@@ -175,19 +176,13 @@ def _words() -> Words:
     return Words(STEMS)
 
 
-_SHAPES: dict[bytes, bool] = {}
-"""Shapes of lines, and whether they are worth parsing; shared by all files, which repeat them."""
-
-
 def _may_be_progress(line: bytes) -> bool:
     """As `worth`, once for all lines that differ in digits only."""
-    shape = line[:_LONGEST].translate(_AS_ZEROS)
-    fits = _SHAPES.get(shape)
-    if fits is None:
-        if len(_SHAPES) >= _MOST_SHAPES:
-            _SHAPES.clear()
-        fits = _SHAPES[shape] = worth(line)
-    return fits
+    return len(line) <= _TOO_LONG and _worth(line[:_LONGEST].translate(_AS_ZEROS))
+
+
+_worth = lru_cache(_MOST_SHAPES)(worth)
+"""Shared by all files: they repeat the shapes of their lines."""
 
 
 Row = tuple[int, int, Step]

@@ -2,7 +2,7 @@
 
 What it finds: gradients averaged by hand without a seed, a broadcast of the weights or a wrapper.
 
-Why it happens: each process draws other initial weights; averaging gradients keeps them apart for ever, and
+Why it happens: each process draws other initial weights; averaging gradients keeps them apart forever, and
 nothing fails.
 
 How it decides: the program all-reduces gradients and neither seeds, nor broadcasts, nor wraps, nor loads

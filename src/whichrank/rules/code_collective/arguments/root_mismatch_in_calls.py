@@ -2,7 +2,7 @@
 
 ## What it finds
 Members of a group that sit in the same broadcast, reduce, gather or scatter and name different roots. Gloo then waits
-for ever, and its recorder holds no root.
+forever, and its recorder holds no root.
 
 ## Why it happens
 A root computed from a local value, the rank within a group taken for the global one (or the other way round).

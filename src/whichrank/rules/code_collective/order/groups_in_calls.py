@@ -10,7 +10,7 @@ and never enters it.
 ## How it decides
 NCCL makes the communicator of a group inside its first call: until every member has come it does not return, and the
 recorder holds nothing of it. Processes under `whichrank run` say which group they are in. Where these waits, with the
-recorded ones between them, form a circle, its ranks wait for each other for ever. If all of them are in such first
+recorded ones between them, form a circle, its ranks wait for each other forever. If all of them are in such first
 calls, the order of groups differs. If one is in a recorded operation instead, either it left the group's call out or
 the other has one too many: both are candidates. On Gloo, whose recorder holds such calls, the same is said of the first
 call of a group to which half of its members have come: no majority speaks for either.

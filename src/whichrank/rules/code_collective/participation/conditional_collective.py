@@ -61,7 +61,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         went = f" and went on to {acted}" if acted else ""
         message = f"{name} skipped {due}{went}; {waiting}."
     else:
-        message = f"{name} issued {acted}, which the others do not; there {due} was due; {waiting}."
+        message = f"{name} issued {acted} where {due} was expected; {waiting}."
     confidence = round(trouble.sure * (0.85 if trouble.repeated or trouble.flagged else 0.75), 2)
     other = Alternative(
         "collective-order",

@@ -71,7 +71,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     ranks = missing if reported_mismatches.is_world(case, told, len(members)) else ()
     inside = "" if ranks else " (number within the group)"
     message = (
-        f"{wording.ranks_text(missing).capitalize()}{inside} never came to a monitored barrier that the others reached."
+        f"{wording.ranks_text(missing).capitalize()}{inside} never reached a monitored barrier that the others reached."
     )
     return [building.found(case, _CLAIM, signs, message, 0.75 if listed else 0.65, ranks)]
 

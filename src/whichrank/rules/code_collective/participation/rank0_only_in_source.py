@@ -15,7 +15,7 @@ branch; and the job waits in a collective.
 `if accelerator.is_main_process: … accelerator.save_state(path)`
 
 ## Limits
-Code that merely lies there need not be the code that hung: nothing is said unless the job waits.
+Code that only lies there need not be the code that hung: nothing is said unless the job waits.
 """
 
 from __future__ import annotations

@@ -48,5 +48,5 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
     waiting, told = known_messages.stands_still(case), known_messages.seen(case, "told-uneven")
     if not waiting or not told or case.has_dumps:
         return []
-    message = "The job stands still, and the data is such that ranks run out of it at different times."
+    message = "The job hangs, and its ranks can run out of data at different times."
     return [building.found(case, _CLAIM, [*(s.sign for s in told), *waiting], message, 0.55)]

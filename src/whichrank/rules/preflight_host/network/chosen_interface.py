@@ -31,6 +31,7 @@ CHECK = "interface"
 PROBE = "interfaces"
 FIX = ("Set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to the interface that the hosts share.",)
 _UP = 0x1
+_LOOPBACK = "127.0.0.1"
 _LAST = ("docker", "lo", "virbr")
 """NCCL's own order (src/misc/socket.cc): all others first, then these, one after the other."""
 _CONTAINERS = ("docker", "br-", "cni", "flannel", "cali", "virbr", "podman", "lxc", "veth", "tailscale", "usb", "idrac")
@@ -77,13 +78,14 @@ def by_nccl(usable: list[Mapping[str, Any]], wished: str) -> str:
 
 
 def _by_gloo(usable: list[Mapping[str, Any]], wished: str, host: HostProbes) -> str:
+    """The interface of the host's name; torch takes loopback where the name leads to no address of this host."""
     if wished:
         name = wished.partition(",")[0]
         return name if name in [text(i, "name") for i in usable] else ""
     addresses = (host.values("names") or {}).get("addresses") or []
     own = {address: text(i, "name") for i in usable for address in _addresses(i)}
-    found = next((a for a in addresses if isinstance(a, str) and a in own), "")
-    return own.get(found, "") if found and not found.startswith("127.") else found
+    found = next((a for a in addresses if isinstance(a, str) and (a in own or a.startswith("127."))), _LOOPBACK)
+    return found if found.startswith("127.") else own[found]
 
 
 def _addresses(interface: Mapping[str, Any]) -> list[str]:

@@ -42,5 +42,7 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
         f"quota of {quota:g} CPUs" if quota is not None and quota < allowed else f"CPUs {values.get('allowed')} allowed"
     )
     if usable < ranks:
-        return unhealthy(round(usable, 2), f"{ranks} rank{'' if ranks == 1 else 's'} on {usable:g} CPUs ({why})")
+        words = f"{ranks} rank{'' if ranks == 1 else 's'} on {usable:g} CPUs ({why})"
+        # Ranks that take turns are slow; a part of one CPU is a limit that nobody means for training.
+        return unhealthy(round(usable, 2), words, severity="error" if usable < 1 else "warning")
     return healthy(f"{usable:g} CPUs", why)

@@ -39,7 +39,7 @@ def target_of(word: str, pauses_s: tuple[float, ...] = PAUSES_S) -> Target:
 
         return Tracker.of(kind, rest)
     if not word:
-        raise UsageError("--notify names nobody", "Give an address with https://, mailto:, or the name of a tracker.")
+        raise UsageError("--notify has no target", "Give an address with https://, mailto:, or the name of a tracker.")
     from whichrank.run.monitoring.targets.webhook import Webhook
 
     return Webhook.of(word, pauses_s)

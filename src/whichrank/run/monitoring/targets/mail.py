@@ -38,7 +38,7 @@ class Mail:
     def of(cls, to: str, pauses_s: tuple[float, ...]) -> Mail:
         people = tuple(_address(word) for word in unquote(to).split(",") if word)
         if not people:
-            raise UsageError("mailto: names nobody", "Write --notify mailto:oncall@example.com.")
+            raise UsageError("mailto: has no address", "Write --notify mailto:oncall@example.com.")
         given = os.environ.get(SERVER, "smtp://localhost:25")
         server = urlsplit(given if "://" in given else f"smtp://{given}")
         if server.scheme not in ("smtp", "smtps") or not server.hostname or server.password:

@@ -10,7 +10,7 @@ from typing import Any
 
 from whichrank.evidence.bundle import Bundle
 from whichrank.evidence.collectors import environment, host_tables, processes
-from whichrank.run.watch.capture.asking import ask, ask_quickly, await_all, await_torch, frames_s, ring_torch
+from whichrank.run.watch.capture.asking import ask, ask_quickly, await_all, await_torch, ring_torch
 from whichrank.run.watch.capture.at_start import remember
 from whichrank.run.watch.capture.dumps import dump_of, keep_groups
 from whichrank.run.watch.capture.guards import keep_guards
@@ -25,7 +25,14 @@ from whichrank.run.watch.capture.host_state import (
 from whichrank.run.watch.capture.last_words import keep_words, told
 from whichrank.run.watch.capture.logs import keep_errors, keep_history, keep_output
 from whichrank.run.watch.capture.network import keep_namespaces, keep_sockets
-from whichrank.run.watch.capture.stacks import debugged_stacks, keep_outline, native_stacks, spy_on_all, stacks_of
+from whichrank.run.watch.capture.stacks import (
+    begin_native,
+    debugged_stacks,
+    keep_native,
+    keep_outline,
+    spy_on_all,
+    stacks_of,
+)
 from whichrank.run.watch.job_files import Torch
 from whichrank.run.watch.job_processes import JobProcesses, Member
 from whichrank.worker import network
@@ -36,7 +43,7 @@ __all__ = [
 ]  # fmt: skip
 
 ANSWER_S = 8.0
-"""Stacks and entries take milliseconds; the first look-up of frames 2 to 3 s of CPU in every rank at once."""
+"""Stacks, entries and their frames take milliseconds; more on a host that is busy with many ranks."""
 NO_PLACES = Torch()
 BEFORE_S = 7200.0
 """How far back the log of a host without ranks is of interest."""
@@ -49,21 +56,21 @@ def capture(
     """Everything that can be had now, of every rank; what makes one stand still for a moment only if it may."""
     ranks = job_processes.ranks()
     living = [m for m in ranks if m.alive]
-    asked = ask(job_processes, [m for m in living if not m.stopped], "full", token)
+    asked = ask(job_processes, [m for m in living if not m.stopped and not m.blind], "full", token)
     asked_ns = time.time_ns() - 50_000_000  # times of files are coarser than the clock
     rung = ring_torch(places, living)
-    spied = spy_on_all([m.words.pid for m in living]) if not asked else {}
+    # Whose interpreter is held does not answer: it is looked at from outside at once.
+    spied = spy_on_all([m.words.pid for m in living if not asked or m.holds_gil])
     questions = Questions(ranks)
+    native = begin_native(living, spied) if pauses else []
     for member in living:
         step(bundle, "process state", host_view, bundle, member, rank=member.rank)
     bundle.add("host/processes.txt", processes.table(m.words.pid for m in living).encode(), "processes")
-    await_all(
-        job_processes, asked, token, max(patience_s, frames_s(len(asked))) if patience_s >= ANSWER_S else patience_s
-    )
+    await_all(job_processes, asked, token, patience_s)
     for member in living:
         step(bundle, "stacks", stacks_of, job_processes, bundle, member, token, spied, rank=member.rank)
-    if pauses:
-        step(bundle, "native stacks", native_stacks, bundle, living)
+    for member, spy in native:
+        step(bundle, "native stacks", keep_native, bundle, member, spy, rank=member.rank)
     if gdb:
         step(bundle, "gdb stacks", debugged_stacks, bundle, living)
     await_torch(places, rung, asked_ns)

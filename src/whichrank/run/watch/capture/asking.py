@@ -14,8 +14,6 @@ from whichrank.run.watch.job_processes import JobProcesses, Member
 
 Depth = Literal["quick", "full"]
 
-FRAMES_S, FRAMES_MOST_S = 3.0, 30.0
-"""Of a core for every rank (measured with torch 2.13: 1.6 to 1.9 s), and the most that anybody waits for it."""
 TORCH_S = 3.0
 """For a dump that torch itself writes: it takes about a second."""
 HELD_S = 0.5
@@ -98,12 +96,6 @@ def ask_quickly(job_processes: JobProcesses, members: Sequence[Member], token: s
         time.sleep(0.02)
         waiting = [m for m in waiting if _lives(m)]
         waiting = [m for m in waiting if not _dumped(job_processes.folder, m, token)]
-
-
-def frames_s(ranks: int) -> float:
-    """How long the first look-up of frames takes when so many begin it at once, on a host with other work to do."""
-    crowd = ranks + os.getloadavg()[0]
-    return min(FRAMES_S * crowd / max(1, len(os.sched_getaffinity(0))), FRAMES_MOST_S)
 
 
 def _lives(member: Member) -> bool:

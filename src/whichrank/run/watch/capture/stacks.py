@@ -6,7 +6,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -27,13 +28,15 @@ SPIES = 4
 """Of them at the same time, per core."""
 
 
-def spy_on_all(pids: Sequence[int]) -> dict[int, Aside[tuple[bytes, str]]]:
+def spy_on_all(
+    pids: Sequence[int], look: Callable[[int], tuple[bytes, str]] = tools.stack, until: float = float("inf")
+) -> dict[int, Aside[tuple[bytes, str]]]:
     """Begin to look at all processes, a few at a time: pid -> py-spy's answer, on its way."""
     turn = threading.Semaphore(SPIES * (os.cpu_count() or 1))
 
     def spy(pid: int) -> tuple[bytes, str]:
         with turn:
-            return tools.stack(pid)
+            return look(pid) if time.monotonic() < until else (b"", "the time was up")
 
     return {pid: Aside(partial(spy, pid)) for pid in pids}
 
@@ -73,17 +76,28 @@ def stacks_of(
         bundle.lacks("stacks", f"{'the process is stopped; ' if member.stopped else 'it did not answer; '}{why}", rank)
 
 
-def native_stacks(bundle: Bundle, members: Sequence[Member]) -> None:
-    """The C frames of ranks that others wait for: those who wait all show the same."""
-    began = time.monotonic()
-    for member in sorted(members, key=lambda m: m.words.waiting):
-        if member.stopped or (member.words.waiting and not member.holds_gil):
-            continue
-        if time.monotonic() - began > NATIVE_S:
-            bundle.lacks("native stacks", "the time was up", member.rank)
-            continue
-        with_c, why = tools.native_stack(member.words.pid)
-        _keep(bundle, member, "native", with_c, why)
+def begin_native(
+    members: Sequence[Member], before: Mapping[int, Aside[tuple[bytes, str]]]
+) -> list[tuple[Member, Aside[tuple[bytes, str]]]]:
+    """Begin to read the C frames of ranks that others wait for: those who wait all show the same."""
+    meant = [m for m in members if not m.stopped and (not m.words.waiting or m.holds_gil)]
+
+    def look(pid: int) -> tuple[bytes, str]:
+        if pid in before:
+            with suppress(Exception):  # told by the one who asked for it
+                before[pid].result(SPIED_S)
+        return tools.native_stack(pid)
+
+    spies = spy_on_all([m.words.pid for m in meant], look, time.monotonic() + NATIVE_S)
+    return [(member, spies[member.words.pid]) for member in meant]
+
+
+def keep_native(bundle: Bundle, member: Member, spy: Aside[tuple[bytes, str]]) -> None:
+    with_c, why = spy.result(SPIED_S)
+    _keep(bundle, member, "native", with_c, why)
+    path = f"stacks/rank_{member.rank}.txt"
+    if with_c and not (bundle.folder / path).exists():
+        bundle.add(path, with_c, "stacks", rank=member.rank, pid=member.words.pid, note="py-spy --native")
 
 
 def debugged_stacks(bundle: Bundle, members: Sequence[Member]) -> None:

@@ -29,9 +29,9 @@ from whichrank.source.code.values import (
 from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
-    from whichrank.source.code.analysis import Summary
     from whichrank.source.code.calling.calls import Call
     from whichrank.source.code.frame import Frame
+    from whichrank.source.code.summaries import Summary
 
 MOST_OVERRIDES = 4
 _RANKS = frozenset({"rank", "first", "last", "part"})

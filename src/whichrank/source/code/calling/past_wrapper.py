@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.records.code import Habit
 from whichrank.source.code.evaluating.choices import PAST_WRAPPER
-from whichrank.source.code.evaluating.expressions import INNER
+from whichrank.source.code.evaluating.names import INNER
 from whichrank.source.code.index import last_name
 from whichrank.source.code.paths.differences import place
 from whichrank.source.code.replicas import averages_by_hand

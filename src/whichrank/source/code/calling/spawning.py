@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from whichrank.source.code.calling.sources import rank_value
-from whichrank.source.code.evaluating.expressions import ALIAS, evaluate
+from whichrank.source.code.evaluating.expressions import evaluate
+from whichrank.source.code.evaluating.names import ALIAS
 from whichrank.source.code.events import Enter, Op
 from whichrank.source.code.index import Class, Function
 from whichrank.source.code.statements.loops import COUNTER

@@ -12,8 +12,8 @@ from whichrank.source.code.values import Origin, Value, differs
 from whichrank.source.nodes import walk
 
 if TYPE_CHECKING:
-    from whichrank.source.code.analysis import Summary
     from whichrank.source.code.frame import Frame
+    from whichrank.source.code.summaries import Summary
 
 ENDS = frozenset({"sys.exit", "exit", "quit", "os._exit", "os.abort", "SystemExit"})
 _MOST_QUITS = 8

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from whichrank.run.watch.guarding import GuardState
 
 
-class Listener(Protocol):
-    """Called from the thread of the watcher: what takes long belongs into a thread of the listener's own."""
+class Observer(Protocol):
+    """Called from the thread of the watcher: what takes long belongs into a thread of the observer's own."""
 
     def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:
         """The ranks of the newest attempt were looked at; the time is monotonic."""
@@ -51,9 +51,9 @@ class Silent:
 
 @dataclass(slots=True)
 class Audience:
-    """All listeners as one; whoever fails is told of and not called again."""
+    """All observers as one; whoever fails is told of and not called again."""
 
-    listeners: list[Listener] = field(default_factory=list)
+    observers: list[Observer] = field(default_factory=list)
     tell: Callable[[str], None] = lambda _text: None
 
     @property
@@ -65,29 +65,29 @@ class Audience:
         """The job has started, and its results go to this folder."""
 
     def on_look(self, now_s: float, level: Level, ranks: Sequence[Member]) -> None:
-        self._all(lambda listener: listener.on_look(now_s, level, ranks))
+        self._all(lambda observer: observer.on_look(now_s, level, ranks))
 
     def on_alarm(self, level: str, why: str) -> None:
-        self._all(lambda listener: listener.on_alarm(level, why))
+        self._all(lambda observer: observer.on_alarm(level, why))
 
     def on_verdict(self, diagnosis: Diagnosis) -> None:
-        self._all(lambda listener: listener.on_verdict(diagnosis))
+        self._all(lambda observer: observer.on_verdict(diagnosis))
 
     def on_straggler(self, found: Straggler) -> None:
-        self._all(lambda listener: listener.on_straggler(found))
+        self._all(lambda observer: observer.on_straggler(found))
 
     def on_guard(self, state: GuardState) -> None:
         """How far the guards of the ranks have compared; told to those who keep count."""
-        for listener in self.listeners:
-            hear = getattr(listener, "on_guard", None)
+        for observer in self.observers:
+            hear = getattr(observer, "on_guard", None)
             if hear is not None:
                 hear(state)
 
-    def _all(self, call: Callable[[Listener], None]) -> None:
-        for listener in tuple(self.listeners):
+    def _all(self, call: Callable[[Observer], None]) -> None:
+        for observer in tuple(self.observers):
             try:
-                call(listener)
-            except Exception as error:  # noqa: BLE001 - the watch is worth more than its listeners
-                self.listeners.remove(listener)
-                name = type(listener).__name__.lower()
+                call(observer)
+            except Exception as error:  # noqa: BLE001 - the watch is worth more than its observers
+                self.observers.remove(observer)
+                name = type(observer).__name__.lower()
                 self.tell(f"{name} stopped after an error of its own ({type(error).__name__}: {error})")
