@@ -27,7 +27,8 @@ class _Rank:
     todo: list[tuple[Op, int]] = field(default_factory=list)
     """Operations with the peer, -1 for a collective."""
     at: int = 0
-    posted: list[tuple[str, int]] = field(default_factory=list)
+    posted: list[tuple[Op, int]] = field(default_factory=list)
+    """Operations that were started and have not met their other half."""
 
     @property
     def current(self) -> tuple[Op, int] | None:
@@ -159,7 +160,7 @@ def _progress(ranks: list[_Rank]) -> bool:
             continue
         op, peer = current
         if op.kind in {"isend", "irecv"}:
-            rank.posted.append((op.kind, peer))
+            rank.posted.append((op, peer))
             rank.at += 1
             moved = True
         elif peer >= 0 and _meets(ranks, number, op, peer):
@@ -177,8 +178,9 @@ def _meets(ranks: list[_Rank], number: int, op: Op, peer: int) -> bool:
     """Match a blocking half with what its peer stands at or has posted."""
     other = ranks[peer]
     wanted = ("recv", "irecv") if op.kind == "send" else ("send", "isend")
-    if (wanted[1], number) in other.posted:
-        other.posted.remove((wanted[1], number))
+    half = next((posted for posted in other.posted if posted[0].kind == wanted[1] and posted[1] == number), None)
+    if half is not None:
+        other.posted.remove(half)
         ranks[number].at += 1
         return True
     current = other.current
@@ -192,6 +194,8 @@ def _meets(ranks: list[_Rank], number: int, op: Op, peer: int) -> bool:
 def _stuck(ranks: list[_Rank]) -> Pairing | None:
     waiting = {number: rank.current for number, rank in enumerate(ranks) if rank.current is not None}
     p2p = {number: entry for number, entry in waiting.items() if entry[1] >= 0}
+    if not waiting:
+        return _left_over(ranks)
     if not p2p:
         return None
     for start in p2p:
@@ -217,6 +221,19 @@ def _stuck(ranks: list[_Rank]) -> Pairing | None:
         halves = {"recv", "irecv"} if op.kind == "send" else {"send", "isend"}
         comes = any(later.kind in halves and to == number for later, to in ranks[peer].todo[ranks[peer].at :])
         return Pairing("cycle" if comes else "unmatched", operation(op), (operation(other),), said)
+    return None
+
+
+def _left_over(ranks: list[_Rank]) -> Pairing | None:
+    """Where all ranks came to the end: an isend or irecv whose other half nobody has started."""
+    for number, rank in enumerate(ranks):
+        for op, peer in rank.posted:
+            other = "isend" if op.kind == "irecv" else "irecv"
+            mine = sum(posted.kind == op.kind and to == peer for posted, to in rank.posted)
+            theirs = sum(posted.kind == other and to == number for posted, to in ranks[peer].posted)
+            if mine > theirs:
+                said = f"rank {number} starts {op.name} with rank {peer}, which starts no {other} with it"
+                return Pairing("unmatched", operation(op), (), said)
     return None
 
 
