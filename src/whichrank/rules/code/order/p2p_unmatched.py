@@ -1,11 +1,11 @@
 """A send or receive without its other half.
 
-What it finds: a blocking send or recv whose peer never posts the matching call.
+What it finds: a send or recv whose peer never posts the matching call; isend and irecv too.
 
 Why it happens: a wrong peer number, a branch that only one side takes, one receive fewer than sends.
 
 How it decides: a program that nobody else calls is played through for four ranks; what is left waiting for a
-rank that has finished has no partner.
+rank that has finished has no partner, and neither has what was started and never met its other half.
 
 Example: `if rank == 0: dist.send(x, 1)` without a recv on rank 1.
 
