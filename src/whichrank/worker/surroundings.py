@@ -20,7 +20,7 @@ START = "start"
 
 
 def permit_tracing(pid: str) -> bool:
-    """Let the watcher look at stacks: with Yama's ptrace_scope 1 only a named process, and what it starts, may trace."""
+    """Let the watcher look at stacks: with Yama's ptrace_scope 1 only a named process may trace, and what it starts."""
     if not pid.isdecimal() or not 1 < int(pid) < 1 << 31:
         return False
     import ctypes
