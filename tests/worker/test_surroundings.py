@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.worker import network, sockets, surroundings, tracing
+from whichrank.worker import network, sockets, surroundings
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_where_the_output_goes(tmp_path):
 
 @pytest.mark.parametrize("pid", ["", "x", "0", "1", "-5", "99999999999", "1²"])
 def test_leave_for_nobody(pid):
-    assert tracing.permit(pid) is False
+    assert surroundings.permit_tracing(pid) is False
 
 
 def test_leave_for_the_watcher():
@@ -204,8 +204,8 @@ def test_leave_for_the_watcher():
     child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=-1)
     try:
         yama = Path("/proc/sys/kernel/yama/ptrace_scope").exists()
-        assert tracing.permit(str(child.pid)) is yama
+        assert surroundings.permit_tracing(str(child.pid)) is yama
         if yama:
-            ctypes.CDLL(None).prctl(tracing._PR_SET_PTRACER, 0, 0, 0, 0)
+            ctypes.CDLL(None).prctl(surroundings._PR_SET_PTRACER, 0, 0, 0, 0)
     finally:
         child.communicate(b"")

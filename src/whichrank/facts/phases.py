@@ -34,7 +34,7 @@ _HELD_UP: dict[str, str] = {
     ),
     "stale-lock-or-store": (
         r"wait(?:s|ing)? (?:for|on|to acquire) (?:\S{1,60} ){0,3}(?:file ?)?lock"
-        r"|lock\b(?: \S{1,60})? (?:is )?(?:held by|not acquired|busy)"
+        r"|lock\b(?: \S{1,60})? (?:is )?(?:held by|not acquired|busy|exists)"
     ),
     "rank-frozen": r"\b(?:frozen|freezing|suspended|paused|SIGSTOP|stopped by signal)\b",
     "conditional-collective": (

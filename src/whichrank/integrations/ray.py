@@ -16,7 +16,7 @@ from typing import Any
 from whichrank.integrations import marking
 from whichrank.integrations.verdict_note import attach
 from whichrank.worker.startup import FOLDER
-from whichrank.worker.tracing import WATCHER
+from whichrank.worker.surroundings import WATCHER
 
 
 def watched(loop: Callable[..., Any]) -> Callable[..., Any]:

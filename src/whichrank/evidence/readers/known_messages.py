@@ -271,6 +271,8 @@ class Listener:
             if voice is None:
                 voice = listen(line, self._clock)
                 whole = voice.text
+            if signature.library == REPORT and (voice.rank is not None or voice.pid is not None):
+                continue  # a process speaks
             found = signature.search(whole)
             if found is None:
                 continue

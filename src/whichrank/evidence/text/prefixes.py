@@ -31,6 +31,11 @@ _HEAD_RANK = re.compile(
     rf"(?:(?:-|\||{_LEVEL}:?|root|[\w.@:/-]{{0,60}}[\d._:@/-][\w.@:/-]{{0,60}}) {{1,3}}){{0,6}}"
     r"[A-Za-z_.]{0,30}\[rank[ _=:]{0,2}(\d{1,6})(?:/\d{1,6})?(?: ?@ ?([\w.-]{1,60}))?\]:? ?"
 )
+_BARS = re.compile(
+    rf"(?:\| {{0,2}})?(?:{_LEVEL} {{0,8}}\| {{0,2}})?(?:([A-Za-z][\w.-]{{0,60}}) {{0,4}}\| {{0,2}})?"
+    r"rank {0,2}[=:#]? ?(\d{1,6})(?:/\d{1,6})? {0,4}\| ?"
+)
+"""Columns between bars: `| INFO     | node-c | rank=16 | `."""
 _END_OF_BRACKET = re.compile(r"[\w.]{0,60} ?rank ?(\d{1,6})\]:? ?")
 """What is left of `[03/12 06:10:01 trainer rank5]: ` behind its time."""
 _SPEAKS_FOR = re.compile(r"([A-Za-z][\w.-]{0,60}) [A-Za-z_.]{1,30}\[rank")
@@ -258,6 +263,9 @@ def _peel_head(voice: Voice) -> bool:
     named = (match[2] if match else None) or (host[1] if host else None)
     if match is None and voice.time_ns is not None:
         match = _END_OF_BRACKET.match(voice.text)
+        if match is None and (bars := _BARS.match(voice.text)):
+            voice.rank, voice.host, voice.text = int(bars[2]), voice.host or bars[1], voice.text[bars.end() :]
+            return True
     if match is None:
         return False
     voice.rank, voice.host = int(match[1]), voice.host or named

@@ -140,7 +140,9 @@ def _recovered(case: Case, event: Event) -> bool:
         if progress.source != event.ref.source:
             continue
         own = progress.rank == event.rank if event.rank is not None else np.ones(len(progress), bool)
-        rows = np.flatnonzero(own & (progress.line > event.line) & (progress.loss_state > 0))
+        later = (progress.line > event.line) & (progress.loss_state > 0)
+        # A value that a reduction had spread would show in the losses of all.
+        rows = np.flatnonzero(later & own if (later & own).any() else later)
         if len(rows) and progress.loss_state[rows[-1]] == FINITE:
             return True
     return False

@@ -12,7 +12,7 @@ from pathlib import Path
 from whichrank.evidence.collectors import processes
 from whichrank.model import last_words as layout
 from whichrank.model.files import replace_text
-from whichrank.worker import startup, tracing
+from whichrank.worker import startup, surroundings
 
 PREFIX = "whichrank-"
 OWNERS, RESULTS = "owners", "results"
@@ -20,7 +20,7 @@ ROOM = 1 << 20
 HOOK = "hook"
 PACKAGE = "_whichrank_inside"
 _COPIED = (
-    "model/last_words.py", "worker/lastwords.py", "worker/startup.py", "worker/surroundings.py", "worker/tracing.py",
+    "model/last_words.py", "worker/lastwords.py", "worker/startup.py", "worker/surroundings.py",
     "worker/network.py", "worker/sockets.py", "worker/main_thread.py", "worker/standing.py", "worker/steps.py",
     "worker/children.py", "worker/exits.py", "worker/resume.py", "worker/waiting.py", "worker/groups.py",
     "worker/marks.py", "worker/recorder_frames.py",
@@ -172,7 +172,7 @@ def variables(folder: Path, environ: Mapping[str, str], guard: str = "") -> dict
     """What lets the hook in: its folder first on the path of every Python that the job starts."""
     old = environ.get("PYTHONPATH")
     path = os.pathsep.join([str(folder / HOOK), *([old] if old else [])])
-    told = {"PYTHONPATH": path, startup.FOLDER: str(folder), tracing.WATCHER: str(os.getpid())}
+    told = {"PYTHONPATH": path, startup.FOLDER: str(folder), surroundings.WATCHER: str(os.getpid())}
     return {**told, startup.GUARD: guard} if guard else told
 
 

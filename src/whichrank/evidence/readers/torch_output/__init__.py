@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from functools import lru_cache
 
@@ -184,7 +185,7 @@ class Listener:
             "loss": step.loss if step.loss_state > FINITE else 0.0,
             "grad_norm": progress.norm_of(voice),
         }
-        if all(abs(value) < float("inf") for value in values.values()):
+        if all(abs(value) < float("inf") for value in values.values()) and not _REDUCED.search(voice.text):
             values["value"] = math.nan
         for what, value in values.items():
             if abs(value) < float("inf") or (rank, what) in self._nonfinite:
@@ -192,6 +193,10 @@ class Listener:
             self._nonfinite.add((rank, what))
             event = LossNonfinite(what=what, value=str(value), step=step.step, rank=rank if rank >= 0 else None)
             self._hearing.emit(number, voice, event)
+
+
+_REDUCED = re.compile(r"(?i)norm|loss")
+"""What all ranks have alike once it is reduced."""
 
 
 @lru_cache(maxsize=4096)

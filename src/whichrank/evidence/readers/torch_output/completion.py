@@ -65,7 +65,8 @@ _NOT = re.compile(
     r"\b(?:not|never|un\w+|incomplete|cannot|can't|couldn't|didn't|hasn't|isn't|won't|wasn't|before|until|unless|waiting"
     r"|wait|should|would|will|when|if|once|failed|failure|fail|error|errors|exception|abort\w*|killed|crash\w*|warmup"
     r"|hang\w*|hung|stuck|freez\w*|stall\w*|dead-?lock\w*|timed? ?out"
-    r"|warm-up|phase|epoch \d+ (?:done|finished|complete\w*)|eval\w*|validat\w*|init\w*|setup|loading|download\w*"
+    r"|warm-up|phase|(?:first|second|third|last|previous|\d+(?:st|nd|rd|th)) epoch"
+    r"|epoch \d+ (?:done|finished|complete\w*)|eval\w*|validat\w*|init\w*|setup|loading|download\w*"
     r"|compil\w*|tokeniz\w*|preprocess\w*|check)\b"
 )
 

@@ -52,6 +52,7 @@ _RANK = re.compile(r"rank(?<![a-z_]rank)(?<!local rank)(?<!group rank)[ :=#]{0,3
 _NONFINITE = re.compile(
     rb"(?:loss|norm)[\"']?\s{0,8}[:=]?\s{0,8}(?:tensor\()?[\"'(]?[-+]?(?:nan|inf)"
     rb"|(?:[:=] ?|\s)[-+]?(?:nan|inf)\s{0,4}(?:$|[,;|)\]}])|(?<!no )(?:non-?finite|not finite)(?!\W{0,4}0\b)"
+    rb"|(?:m(?:ax|in|ean)|std|sum|value|local|grad) [-+]?(?:nan|inf)\b"
 )
 STEMS = (b"loss", b"step", b"iter", b"it/s", b"s/it", b"epoch")
 # A value that is not a number, with what may stand before it; " inf" alone would find every INFO line.
