@@ -16,10 +16,13 @@ _NOTES = (".md", ".rst", ".txt", ".markdown")
 _MOST_CODE = 1 << 16
 """Characters of code that are read in all: more is a project, for which there is --source."""
 _LARGEST_NOTE = 1 << 18
+_MOST_READ = 1 << 23
+"""Bytes of files that are looked at in all: the logs of a large job are no notes."""
 _FENCE = re.compile(
     r"[ \t]{0,8}(?:(?:```+|~~~+)[ \t]{0,4}(?P<name>[\w+-]{0,20})[^`\n]{0,80}"
     r"|\{code(?::(?P<jira>[\w+-]{1,20}))?[^}\n]{0,40}\})[ \t]*"
 )
+_MARKS = (b"```", b"~~~", b"{code")
 _PYTHON = frozenset({"", "python", "py", "python3", "ipython", "pytb"})
 _TRIMMED = 3
 """Lines at either end of a block that may be cut off in the middle of a statement."""
@@ -40,9 +43,12 @@ _SEVERITIES = ("error", "warning")
 def posted_faults(items: Iterable[Item]) -> list[PostedFault]:
     """What lint finds in the code of all items, the surest first."""
     texts: dict[str, str] = {}
-    left = _MOST_CODE
+    left, unread = _MOST_CODE, _MOST_READ
     for item in items:
-        if item.label in texts or not (code := _code_of(item)):
+        if item.label in texts or not _may_hold_code(item) or item.size > unread:
+            continue
+        unread -= item.size
+        if not (code := _code_of(item)):
             continue
         size = sum(map(len, code.split("\n")))
         if size <= left:
@@ -63,18 +69,22 @@ def posted_faults(items: Iterable[Item]) -> list[PostedFault]:
     ]  # fmt: skip
 
 
+def _may_hold_code(item: Item) -> bool:
+    suffix = PurePath(item.label).suffix.lower()
+    return item.size <= (_MOST_CODE if suffix == ".py" else _LARGEST_NOTE) and suffix in (".py", *_NOTES)
+
+
 def _code_of(item: Item) -> str:
     """The Python in an item, each line where it stands there; empty where there is none."""
-    suffix = PurePath(item.label).suffix.lower()
-    if suffix != ".py" and suffix not in _NOTES:
-        return ""
-    if item.size > (_MOST_CODE if suffix == ".py" else _LARGEST_NOTE):
-        return ""
     try:
-        text = item.read().decode("utf-8", "replace")
+        data = item.read()
     except OSError:
         return ""
-    code = text if suffix == ".py" else _quoted(text)
+    program = item.label.lower().endswith(".py")
+    if not program and not any(mark in data for mark in _MARKS):
+        return ""
+    text = data.decode("utf-8", "replace")
+    code = text if program else _quoted(text)
     return _with_imports(code) if code.strip() and _parses(code) else ""
 
 
