@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from whichrank.model.last_words import JOINED, Words
-from whichrank.run.monitoring.listeners import Audience
+from whichrank.run.monitoring.observers import Audience
 from whichrank.run.monitoring.tally import Tally
 from whichrank.run.nodes.all_nodes import AllNodes
 from whichrank.run.nodes.follower import Follower
