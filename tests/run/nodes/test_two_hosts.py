@@ -143,7 +143,7 @@ def played(request: pytest.FixtureRequest) -> Iterator[Played]:
     scenes = {scene.__name__: scene for scene in SCENES}
 
     def play(name: str, folder: Path) -> tuple[object, Watch, Watch]:
-        with TwoHosts(folder) as hosts:  # namespaces are named after it
+        with TwoHosts(folder / f"{name}-{os.getpid()}") as hosts:  # namespaces are named after it
             outcome = scenes[name](hosts)
             return outcome, hosts.watches[0], hosts.watches[1]
 

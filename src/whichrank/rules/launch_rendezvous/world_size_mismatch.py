@@ -67,7 +67,7 @@ def judge(case: Case) -> list[Finding] | NotEvaluated:
         told = f"the ranks disagree about who they are: {building.short(refused[0].text)}"
     absent = _absent(case) if refused else ()
     told += f"; nobody came as rank {absent[0]}" if absent else ""
-    return [building.found(case, _CLAIM, signs, f"WORLD_SIZE and processes do not fit: {told}.", 0.85, absent)]
+    return [building.found(case, _CLAIM, signs, f"WORLD_SIZE and processes do not fit: {told}.", 0.9, absent)]
 
 
 def _absent(case: Case) -> tuple[int, ...]:
