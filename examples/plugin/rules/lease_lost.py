@@ -32,11 +32,11 @@ def judge(case):
         return NotEvaluated("output of the ranks")
     renewed = {}
     for seen in known_messages.seen(case, "acme-lease-renewed"):
-        renewed[seen.sighting.ref.source] = seen.sighting.line
+        renewed[seen.event.ref.source] = seen.event.line
     lost = [
         seen
         for seen in known_messages.seen(case, "acme-lease-lost")
-        if seen.sighting.line > renewed.get(seen.sighting.ref.source, 0)
+        if seen.event.line > renewed.get(seen.event.ref.source, 0)
     ]
     if not lost:
         return []

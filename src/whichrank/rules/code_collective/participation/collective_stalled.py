@@ -50,7 +50,7 @@ def _by_root(case: Case, trouble: Trouble, finding: Finding) -> Finding:
     called = wording.lineup_of(case).signature_of(row)
     if not has_root(called.op) or called.root is not None:
         return finding
-    if len(case.people.hosts()) > 1:
+    if len(case.people.hosts()) != 1:
         unseen = Alternative("root-mismatch", 0.2, "the recorder keeps no roots; they may differ between ranks")
         return replace(finding, alternatives=(unseen, *finding.alternatives))
     return replace(
