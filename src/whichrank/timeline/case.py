@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import structs
 
 from whichrank.model.evidence import Source
-from whichrank.records.closest_cause import ClosestCause
 from whichrank.records.clue import CodeClue
 from whichrank.records.dump import Dump, Frame, GroupMembers
 from whichrank.records.events.base import Event
@@ -27,11 +26,10 @@ from whichrank.records.host import HostClock
 from whichrank.records.log import Progress
 from whichrank.records.nccl import CommCalls, NcclLog, NcclProcess
 from whichrank.records.outline import Loop, Outline
-from whichrank.records.own_line import OwnLine
 from whichrank.records.placement import Placement
-from whichrank.records.posted_fault import PostedFault
 from whichrank.records.rank_values import RankValues
 from whichrank.records.ras import RasReport
+from whichrank.records.second_looks import ClosestCause, OwnLine, PostedFault
 from whichrank.records.stack import ProcessStack, main_thread
 from whichrank.records.step_parts import StepParts
 from whichrank.records.steps import RankSteps

@@ -14,7 +14,7 @@ from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
 from whichrank.model.verdict import Verdict
 from whichrank.records.events.watchdog import WatchdogTimeout
-from whichrank.records.own_line import OwnLine
+from whichrank.records.second_looks import OwnLine
 from whichrank.timeline.case import Case
 from whichrank.timeline.identity.who import short_name
 

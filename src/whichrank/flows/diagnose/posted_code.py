@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
 from whichrank.model.contracts import Item
-from whichrank.records.posted_fault import PostedFault
+from whichrank.records.second_looks import PostedFault
 
 _NOTES = (".md", ".rst", ".txt", ".markdown")
 _MOST_CODE = 1 << 16

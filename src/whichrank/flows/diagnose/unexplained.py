@@ -11,7 +11,7 @@ from whichrank.facts.closest_cause import MOST_LINES, closest
 from whichrank.facts.messages import recognise
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
-from whichrank.records.closest_cause import ClosestCause
+from whichrank.records.second_looks import ClosestCause
 
 # In lower case; words are found many times as fast as a pattern that has them all.
 _WORDS = (

@@ -29,7 +29,7 @@ from typing import cast
 from whichrank.facts.fixes import fix
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Alternative, Category, Finding, NotEvaluated, Severity, Subject
-from whichrank.records.closest_cause import ClosestCause
+from whichrank.records.second_looks import ClosestCause
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state.outcome import observed
 

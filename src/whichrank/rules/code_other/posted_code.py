@@ -30,7 +30,7 @@ from typing import cast
 
 from whichrank.facts.fixes import fix
 from whichrank.model.findings import Alternative, Category, CodePlace, Finding, NotEvaluated, Subject
-from whichrank.records.posted_fault import PostedFault
+from whichrank.records.second_looks import PostedFault
 from whichrank.timeline.case import Case
 from whichrank.timeline.job_state import known_messages
 from whichrank.timeline.job_state.outcome import observed

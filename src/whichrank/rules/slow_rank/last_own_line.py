@@ -28,7 +28,7 @@ from __future__ import annotations
 from whichrank.facts.fixes import fix
 from whichrank.facts.taxonomy import causes
 from whichrank.model.findings import Alternative, Finding, NextStep, NotEvaluated, Subject
-from whichrank.records.own_line import OwnLine
+from whichrank.records.second_looks import OwnLine
 from whichrank.rules import wording
 from whichrank.timeline.case import Case
 

@@ -1,0 +1,48 @@
+"""What a second look at the text finds, where the first leaves the cause open: own lines, posted code, near words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whichrank.model.evidence import Ref
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLine:
+    """What it says, of which rank, and what that rank was in by its words (a cause of the taxonomy)."""
+
+    rank: int
+    cause: str
+    ref: Ref
+    line: int
+    of_host: bool = False
+    """The host printed it, not the rank itself."""
+    missing: bool = False
+    """It is what nearly all other ranks printed, and this one did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostedFault:
+    """What lint says of code in a note or beside the logs."""
+
+    code: str
+    """Of the lint rule."""
+    cause: str
+    category: str
+    severity: str
+    confidence: float
+    message: str
+    refs: tuple[Ref, ...]
+    """The operation first, then the way to what makes the ranks differ."""
+    file: str
+    line: int
+    fix: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClosestCause:
+    """The cause, how close (to be compared with other causes of the same evidence only), and the closest line."""
+
+    cause: str
+    score: float
+    ref: Ref
