@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shutil
+import signal
 import socket
 import time
 import urllib.error
@@ -16,6 +19,7 @@ import pytest
 
 from tests import cost
 from tests.run import small
+from whichrank.evidence.collectors import processes
 from whichrank.run import small_server
 from whichrank.run.watch.rank_table import Row
 from whichrank.run.web import server as module
@@ -331,8 +335,13 @@ def test_the_page_of_the_leader_has_the_ranks_of_all_nodes(tmp_path: Path) -> No
                         seen.append((said.get("seen", 0), {row[1] for row in said.get("rows", ())}))
                         break
     finally:
+        # The launcher does not end its ranks, and they hold the pipe.
+        below = [pid for job in jobs for pid in processes.below(job.pid, processes.everybody())]
         for job in jobs:
             job.terminate()
+        for pid in below:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
         for job in jobs:
             job.communicate(timeout=60)
     assert max(seen)[0] == 4, seen
