@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests import cost
 from whichrank.evidence.text.own_prefix import learn
 from whichrank.evidence.text.prefixes import Clock, clock_of, listen
 from whichrank.model.contracts import Item
@@ -77,3 +78,9 @@ def test_lines_with_the_host_alone(tmp_path):
 def test_who_is_spoken_of_does_not_speak():
     voice = listen(b"Waiting for [rank 3] to answer", Clock(0))
     assert voice.rank is None
+
+
+def test_a_line_of_many_marks_is_read_in_no_time():
+    line = ("1." * 10 + " ") * 6 + "rank x"
+    with cost.at_most(0.05):
+        assert listen(line.encode(), Clock(0)).rank is None

@@ -28,7 +28,7 @@ _OTHER_TAG = re.compile(r"\[[\w.:@/-]{1,60}\] (?=\[(?:rank|RANK) ?\d|\[?20\d\d-\
 _BEHIND_LOGGER = re.compile(rf"{_LEVEL}\b[\w.:<>|/ -]{{0,100}}?\[rank[ _=:]?(\d{{1,6}})\]")
 # Behind time, host, logger and level: `gh01 trainer[rank0]: `, `[rank 3/16 @p5-a] `, `- root - INFO - [rank6] `.
 _HEAD_RANK = re.compile(
-    rf"(?:(?:-|\||{_LEVEL}:?|root|[\w.@:/-]{{0,60}}[\d._:@/-][\w.@:/-]{{0,60}}) {{1,3}}){{0,6}}"
+    rf"(?:(?:\||{_LEVEL}:?|root|(?=[A-Za-z]{{0,60}}[\d._:@/-])[\w.@:/-]{{1,120}}) {{1,3}}){{0,6}}"
     r"[A-Za-z_.]{0,30}\[rank[ _=:]{0,2}(\d{1,6})(?:/\d{1,6})?(?: ?@ ?([\w.-]{1,60}))?\]:? ?"
 )
 _BARS = re.compile(
