@@ -84,3 +84,16 @@ def test_a_file_has_a_budget_whatever_its_patterns_cost(tmp_path: Path, monkeypa
     path.write_text("".join(f"{'x' * (n % 997)} CUDA error: out of memory {chr(97 + n % 26)}\n" for n in range(9000)))
     reading = known_messages.read(Item(path, "a.log", path.stat().st_size, 1))
     assert reading.quality in ("partial", "ignored")
+
+
+def test_no_pattern_is_slow_on_words_of_marks() -> None:
+    """A prefix is several words of digits and marks: a pattern that can split each in many ways tries them all."""
+    words = ("1.", "a", "a.", "-", "a1", "1:", "/", "_", "rank ", "INFO ")
+    lines = [((word * 12)[:13] + gap) * 6 + "rank x" for word in words for gap in (" ", ", ", ": ", " | ")]
+    given = {where: pair for where, pair in searches().items() if where.startswith("whichrank.evidence")}
+    found = {
+        where: why
+        for where, (search, pattern) in given.items()
+        if (why := slow(search, [t.encode() if isinstance(pattern.pattern, bytes) else t for t in lines], LIMIT_S))
+    }
+    assert found == {}

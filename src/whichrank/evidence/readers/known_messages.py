@@ -28,7 +28,7 @@ from whichrank.records.nccl import NcclLog
 NAME = "known_messages"
 
 FIRST, LAST = 50, 50
-"""KnownMessages kept per signature and process."""
+"""Messages kept per signature and process."""
 _SURE, _LOOKS = 16, 4096
 """Lines that look alike and are searched for everything, and looks that are told apart."""
 _SPEAKERS, _MOST = 4096, 16384

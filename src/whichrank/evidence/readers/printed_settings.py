@@ -19,7 +19,7 @@ _SEARCHED = 1 << 18
 _MARKS = (b"NCCL_", b"GLOO_", b"TORCH_", b"nvidia-nccl")
 _SET = re.compile(r"(?<![\w$])((?:NCCL|GLOO|TORCH|UCX|FI|OMP|CUDA)_[A-Z0-9_]{2,60})=([^\s;,\"'|]{1,120})")
 _PACKAGE = re.compile(r"nvidia[-_]nccl[-_]cu\d{2}(?: ?== ?| ?-| )(\d{1,2}\.\d{1,3}(?:\.\d{1,3}){0,2})")
-_NOT_OUTPUT = (".py", ".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".json", ".env", ".md", ".toml", ".ini", ".txt.tmpl")
+_NOT_OUTPUT = (".py", ".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".json", ".env", ".md", ".toml", ".ini")
 _LONGEST, _MOST = 4000, 4096
 
 

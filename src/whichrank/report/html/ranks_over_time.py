@@ -169,7 +169,7 @@ def kinds(diagnosis: Diagnosis) -> list[Kind]:
         at = info.at
         place = "" if at is None else f"{at.op} {at.seq} of {names.get(at.group, at.group)}"
         wait = waits.get(info.rank)
-        # A rank does not wait for itself: members of one wait differ only in whom they leave out.
+        # A rank does not wait for itself: members of one wait differ only in the rank that they leave out.
         missing = _ranks(wait.waits_for) if wait is not None and wait.waits_for else ""
         together.setdefault((info.state, place, missing, info.rank in who), []).append(info)
     found = [

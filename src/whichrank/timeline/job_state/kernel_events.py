@@ -1,4 +1,4 @@
-"""Which events of a kernel log count in a case: when they were, whom they speak of, and what they are worth."""
+"""Which events of a kernel log count in a case: when they happened, what they name, and how much they count."""
 
 from __future__ import annotations
 
