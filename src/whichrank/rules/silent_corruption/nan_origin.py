@@ -99,8 +99,8 @@ def _before_the_loss(case: Case, told: list[LossNonfinite]) -> LossNonfinite | N
     values = [e for e in values if e.ref.source == told[0].ref.source]
     if not values:
         return None
-    first, *others = sorted(values, key=lambda e: e.line)
-    before = first.line < min(e.line for e in told) and all(first.line < e.line for e in others)
+    first = min(values, key=lambda e: e.line)
+    before = first.line < min(e.line for e in told)
     # The step that shows it may be logged a while later; finite ones in between say that it was over.
     between = sum(
         int(((p.line > first.line) & (p.line < told[0].line) & (p.loss_state == FINITE)).sum())
