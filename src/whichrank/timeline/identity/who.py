@@ -71,7 +71,10 @@ class People:
 
     def ranks_on(self, host: str) -> tuple[int, ...]:
         """All ranks that are known to run on a host."""
-        return tuple(sorted(rank for rank, process in self.by_rank.items() if _same_host(process.host, host)))
+        found = tuple(sorted(rank for rank, process in self.by_rank.items() if _same_host(process.host, host)))
+        # A pod `train-xl-worker-2` calls itself `worker-2`.
+        longer = f"-{short_name(host)}"
+        return found or tuple(sorted(r for r, p in self.by_rank.items() if short_name(p.host or "").endswith(longer)))
 
     def hosts(self) -> set[str]:
         """The hosts of all ranks, by their short names."""
