@@ -103,6 +103,14 @@ def test_usage_errors_are_two_lines_and_exit_2(whichrank, arguments, words):
     assert len(done.stderr.splitlines()) <= 2
 
 
+@pytest.mark.parametrize("verb", ["diagnose", "compare", "lint", "scrub"])
+def test_complaints_spell_out_what_a_terminal_would_obey(whichrank, tmp_path, verb):
+    odd = str(tmp_path / "no\x9b31m\u202e\x1b]0;x\x07such")
+    answer = whichrank(verb, odd, *([odd] if verb == "compare" else []))
+    assert answer.returncode in (2, 3)
+    assert not set(answer.stderr) & set("\x9b\u202e\x1b\x07")
+
+
 def test_a_path_without_a_verb_gets_the_command(whichrank, example):
     done = whichrank(example)
     assert done.returncode == 2

@@ -91,7 +91,11 @@ def whichrank() -> None:
 
 def complain(message: str, hint: str = "") -> None:
     """One line of what is wrong, and one of what to do next, on stderr."""
+    from whichrank.report._words import safe
+
     colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    # Names of files are hostile too.
+    message, hint = ("\n".join(map(safe, text.split("\n"))) for text in (message, hint))
     click.echo(f"{click.style('whichrank:', fg='red', bold=True)} {message}", err=True, color=colour)
     if hint:
         click.echo(f"  {hint}", err=True)
