@@ -188,3 +188,19 @@ def test_a_full_disk_behind_the_output_is_no_defect(arguments):
     assert done.returncode == command_line.USAGE
     assert "No space left on device" in done.stderr
     assert "internal error" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", ["--help", "lint .", "rules list", "explain NCCL_DEBUG", "diagnose ."])
+def test_a_closed_output_is_no_defect(arguments, tmp_path):
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"exec {sys.executable} -m whichrank {arguments} >&-"], stderr=subprocess.PIPE, text=True,
+        env=command_environment(), cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert done.returncode == command_line.USAGE
+    assert "internal error" not in done.stderr
+
+
+def test_a_closed_stderr_does_not_change_the_exit_code(tmp_path):
+    line = f"exec {sys.executable} -m whichrank diagnose {tmp_path}/nope 2>&-"
+    done = subprocess.run(["/bin/sh", "-c", line], env=command_environment(), check=False)
+    assert done.returncode == command_line.USAGE

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from whichrank import __version__
-from whichrank.cli.terminal.output import flush, unwritable
+from whichrank.cli.terminal.output import Closed, flush, unwritable
 from whichrank.model.errors import WhichrankError
 
 HERE = Path(__file__).parent
@@ -157,6 +157,10 @@ def _hold_closed_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest that is free; closed again in whatever is started
+    if sys.stdout is None:
+        sys.stdout = Closed()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - open until the end
 
 
 def main() -> NoReturn:
@@ -173,8 +177,7 @@ def _leave(code: int) -> NoReturn:
     if threading.active_count() == 1:  # otherwise Python has threads to wait for
         flush()
         atexit._run_exitfuncs()  # noqa: SLF001
-        if sys.stderr is not None:
-            sys.stderr.flush()
+        sys.stderr.flush()
         flush()
         os._exit(code)
     sys.exit(code)
