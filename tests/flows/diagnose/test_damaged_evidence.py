@@ -1,4 +1,4 @@
-"""Ranks and world sizes that no job has: they cost nothing, and good evidence beside them keeps its verdict."""
+"""Ranks and sizes that no job has, and dumps that are cut: they displace no good evidence, and the answer says so."""
 
 from __future__ import annotations
 
@@ -47,3 +47,13 @@ def test_impossible_numbers_cost_nothing_and_displace_nothing(name, tmp_path, ex
     assert (verdict.cause, tuple(verdict.culprits.ranks)) == ("conditional-collective", (2,))
     assert used < 200 << 20
     assert time.process_time() - begun < 30
+
+
+@pytest.mark.parametrize("size", [40, 1200])
+def test_a_damaged_dump_is_in_the_answer(size, tmp_path, example):
+    shutil.copytree(example, tmp_path / "job")
+    dump = tmp_path / "job" / "fr_trace_rank_2"
+    dump.write_bytes(dump.read_bytes()[:size])
+    assert "its dump is cut or damaged" in diagnose([tmp_path / "job"], jobs=1).verdict.summary
+    dump.unlink()
+    assert "left no dump" in diagnose([tmp_path / "job"], jobs=1).verdict.summary
