@@ -40,6 +40,8 @@ class Names:
     secrets: dict[str, int] = field(default_factory=dict)
     spread: set[str] = field(default_factory=set)
     """Secrets that are looked for everywhere once they were seen beside a name."""
+    _given: dict[int, int] = field(default_factory=dict)
+    """By table the last number given."""
     _numbered: bool = False
 
     def close(self) -> None:
@@ -97,9 +99,10 @@ class Names:
             return value
         return f"redacted-{self.secrets.get(value) or self._next(self.secrets, value)}"
 
-    @staticmethod
-    def _next(table: dict[str, int], key: str) -> int:
-        table[key] = number = max(table.values(), default=0) + 1 if len(table) < 2 else _highest(table) + 1
+    def _next(self, table: dict[str, int], key: str) -> int:
+        """A number that no other name of its kind has: those that were learned have the first ones."""
+        number = max(self._given.get(id(table), 0), len(table)) + 1
+        table[key] = self._given[id(table)] = number
         return number
 
     # What is learned.
@@ -248,10 +251,6 @@ def _siblings(hosts: Iterable[str]) -> list[str]:
 
 def _natural(name: str) -> tuple[object, ...]:
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in _NUMBER.split(name))
-
-
-def _highest(table: dict[str, int]) -> int:
-    return max(*table.values(), len(table))
 
 
 def _forms(value: str) -> Iterator[str]:
