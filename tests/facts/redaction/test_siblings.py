@@ -41,3 +41,13 @@ def test_learned_and_later_hosts_get_different_numbers():
     assert [names.host(host) for host in ("a1", "b2", "c3", "d4", "a1")] == [
         f"host-{number:04d}" for number in (1, 2, 3, 4, 1)
     ]
+
+
+def test_secrets_that_begin_alike_are_all_found():
+    names = Names()
+    known = [("x1" * 5000)[:size] for size in (*range(6, 150), 8000)]
+    for secret in known:
+        names.learn_secret(secret)
+    pattern = names.spread_pattern()
+    assert pattern is not None
+    assert [pattern.search(f"a {secret} b")[0] for secret in known] == known

@@ -22,6 +22,9 @@ _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}\.?|\d+|[0-9A-Fa-f]*:[0-9A-Fa-f:]
 _NUMBER = re.compile(r"(\d+)")
 _LAST_NUMBER = re.compile(r"(?P<head>.*?)(?P<number>\d{1,6})(?P<tail>[^\d]*)")
 _MOST_SIBLINGS = 1000
+_SHORT, _DEEPEST = 10, 100
+"""A secret that is shorter is looked for as a word of its own; one that is longer in no common pattern: each letter may
+be a branch in a branch."""
 
 
 @dataclass(slots=True)
@@ -173,7 +176,9 @@ class Names:
         strong += [name for name in self.persons if " " in name]
         if not strong:
             return None
-        return re.compile(f"{LEFT}(?:{'|'.join([_trie(strong), *_siblings(hosts)])}){RIGHT}", re.IGNORECASE)
+        return re.compile(
+            f"{LEFT}(?:{'|'.join([_trie(map(str.lower, strong)), *_siblings(hosts)])}){RIGHT}", re.IGNORECASE
+        )
 
     def weak_hosts(self) -> frozenset[str]:
         """Names that are also common words: replaced only where a host must stand."""
@@ -183,10 +188,13 @@ class Names:
         forms = {form for value in self.spread for form in _forms(value)}
         if not forms:
             return None
-        ordered = sorted(forms, key=len, reverse=True)
-        return re.compile(
-            "|".join(re.escape(form) if len(form) >= 10 else LEFT + re.escape(form) + RIGHT for form in ordered)
-        )
+        short, long, longest = set[str](), set[str](), set[str]()
+        for form in forms:
+            (short if len(form) < _SHORT else long if len(form) <= _DEEPEST else longest).add(form)
+        patterns = [re.escape(form) for form in sorted(longest, key=len, reverse=True)]
+        patterns += [_trie(long)] if long else []
+        patterns += [f"{LEFT}{_trie(short)}{RIGHT}"] if short else []
+        return re.compile("|".join(patterns))
 
     def other_name(self, name: str) -> tuple[str, str] | None:
         """Kind and other name of something that `known` found."""
@@ -271,7 +279,7 @@ def _trie(words: Iterable[str]) -> str:
     root: _Node = {}
     for word in words:
         node = root
-        for sign in word.lower():
+        for sign in word:
             node = node.setdefault(sign, {})
         node[""] = {}
     return _pattern(root)
