@@ -196,7 +196,7 @@ def _sizes(nccl: Sequence[NcclProcess], ras: Sequence[RasReport], events: Sequen
     sizes += [comm.size for report in ras for comm in report.comms]
     sizes += [size for e in events if isinstance(e, _TELL_SIZE) and (size := e.size) is not None]
     sizes += [e.rank + 1 for e in events if e.rank is not None]
-    return sizes
+    return [size for size in sizes if size <= LARGEST_WORLD]
 
 
 def with_ranks_of_only_group(events: Sequence[Event]) -> list[Event]:
