@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.releases import said_in
 from whichrank.records.settings import SettingsFile
+from whichrank.source import launch_fit
 
 if TYPE_CHECKING:
     from whichrank.source.shell.interpret import Neighbour
@@ -148,6 +149,7 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
     else:
         out = reader(text, label)
     _described(out, text, label)
+    launch_fit.check(out)
     if len(data) > SIZE_LIMIT:
         out.note = f"only the first {SIZE_LIMIT // 1024 // 1024} MiB were read"
     return out

@@ -170,7 +170,7 @@ def _recipe(make: _Make, body: list[tuple[int, str]], given: list[Given]) -> Non
             how: How = "build" if alone and a.how == "local" else a.how
             make.out.assignments.append(a._replace(how=how, scope=scope))
         make.out.lost += [lost for lost in found.lost if lost not in make.out.lost]
-        make.out.clashes += found.clashes
+        make.out.launches += found.launches
         make.out.torch, make.out.nccl = make.out.torch or found.torch, make.out.nccl or found.nccl
 
 

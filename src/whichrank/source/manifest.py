@@ -357,7 +357,7 @@ class Manifest:
         self.out.lost += [lost for lost in inner.lost if lost not in self.out.lost]
         self.out.late += inner.late
         self.out.baked += inner.baked
-        self.out.clashes += inner.clashes
+        self.out.launches += inner.launches
         self.out.production |= {scope} if inner.production else set()
         self.pin(Release(inner.torch, inner.nccl), "")
 

@@ -145,7 +145,7 @@ class _Program:
                 line = int(a.ref.locator.rpartition(" ")[2])
                 self.out.assignments.append(a._replace(ref=self.ref(line) if shift else a.ref, scope=scope))
         self.out.lost += [lost for lost in found.lost if lost not in self.out.lost]
-        self.out.clashes += found.clashes
+        self.out.launches += found.launches
         self.release |= Release(found.torch, found.nccl)
 
     def texts(self, node: ast.AST) -> None:

@@ -70,7 +70,7 @@ def _run(out: SettingsFile, commands: list[tuple[str, str, int]], lines: list[st
             continue
         out.assignments += found.assignments
         out.lost += [lost for lost in found.lost if lost not in out.lost]
-        out.clashes += found.clashes
+        out.launches += found.launches
         out.production |= {out.label} if found.production else set()
         out.torch, out.nccl = found.torch, found.nccl
 

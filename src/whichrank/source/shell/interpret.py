@@ -55,8 +55,12 @@ class Interpreter:
         self.muted = False  # inside a command that only prints
         self.on_every_host = 0
         self.allocation = Allocation()  # what the job asks its scheduler for
-        self.members: list[fitting.Member] = []  # launch lines of the hosts of one job
         self.host = ""  # that ssh goes to
+        self.files: dict[str, str] = {}  # files that the script writes, by name -> text
+        self.unknown_rounds: set[str] = set()  # variables of loops over what only a run would tell
+        self.per_task: dict[str, str] = {}  # variables that hold what differs from task to task, such as SLURM_PROCID
+        self.early: tuple[tuple[str, str, int], ...] = ()  # such values that were put in before the tasks began
+        self.hostnames: dict[str, int] = {}  # variables that every host sets to its own name
         self.dumps: dict[str, str] = {}  # variables that hold a print of the environment -> the command that made it
 
     def run(self, text: str) -> SettingsFile:
@@ -237,7 +241,9 @@ class Interpreter:
             self.walk(node.body, env, sure=sure)
         if not items:
             env.variables[node.name] = Variable(Value(UNKNOWN, fixed=False), False)
+            self.unknown_rounds.add(node.name)
             self.rounds(node.body, env, sure=sure)
+            self.unknown_rounds.discard(node.name)
 
     def rounds(self, body: list[Step], env: Environment, *, sure: bool) -> None:
         """The first round of a loop, and the second where it starts a training: that has what the first one set."""
@@ -306,12 +312,23 @@ class Interpreter:
             self.element(name, index[1:-1], Word(raw, word.line), env)
             return
         value = expand(raw, self.lookup(env))
+        self.differs(name, raw, word.line)
         if printed := launchers.prints_environment(raw):
             self.dumps[name] = printed
         if plus:
             text = before.value.text if before is not None else UNKNOWN
             value = value._replace(text=text + value.text)
         self.assign(name, value, word.line, env, sure=sure, exported=exported)
+
+    def differs(self, name: str, raw: str, line: int) -> None:
+        """Remember a value that is another one in each task or on each host."""
+        self.per_task.pop(name, None)
+        self.hostnames.pop(name, None)
+        own = re.fullmatch(r"\"?\$\{?(SLURM_(?:PROCID|NODEID|LOCALID))\}?\"?", raw)
+        if own and not self.on_every_host:
+            self.per_task[name] = own[1]
+        elif self.on_every_host and fitting.is_own_name(raw):
+            self.hostnames[name] = line
 
     def element(self, name: str, index: str, item: Word, env: Environment) -> None:
         before = env.variables.get(name)

@@ -1,0 +1,181 @@
+"""Whether what a launch starts fits what it is given, its environment and the other launches of the job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import combinations
+
+from whichrank.model.evidence import Ref
+from whichrank.records.launches import Count, Launch
+from whichrank.records.settings import UNKNOWN, Clash, SettingsFile
+
+_LOOPBACK = r"localhost|127\.\d+\.\d+\.\d+|\[?::1\]?"
+_WAITS_FOR_ITSELF = "every host waits for itself there: the address of the first host is needed on all of them"
+_FIRST_HOST = "Give the address of the first host."
+
+
+def check(file: SettingsFile) -> None:
+    """Add what does not fit to the file's clashes."""
+    found = [clash for launch in file.launches for clash in _one(launch)]
+    for clash in (*found, *_members(file.launches)):
+        if clash not in file.clashes:
+            file.clashes.append(clash)
+
+
+def _one(launch: Launch) -> Iterator[Clash]:
+    if launch.several:
+        yield from _addresses(launch)
+    if launch.several and launch.everywhere:
+        yield from _per_host_values(launch)
+    yield from _hosts(launch)
+    yield from _devices(launch)
+    yield from _copies(launch)
+    yield from _total(launch)
+
+
+def _also(*counts: Count | None) -> tuple[Ref, ...]:
+    return tuple(count.ref for count in counts if count is not None)
+
+
+def _hosts(launch: Launch) -> Iterator[Clash]:
+    """The hosts that the launcher waits for, and those that there are."""
+    nodes, hosts = launch.nodes, launch.hosts
+    if nodes is None or hosts is None or not nodes.exact:
+        return
+    if nodes.number > hosts.number or (launch.everywhere and hosts.exact and nodes.number < hosts.number):
+        why = f"{nodes.number} hosts are expected and {hosts.said} means {hosts.number}"
+        yield Clash(nodes.said, nodes.ref, why, f"Write {nodes.said}={hosts.number}.", (launch.ref, hosts.ref))
+
+
+def _devices(launch: Launch) -> Iterator[Clash]:
+    """Processes on each host, and its GPUs."""
+    ranks, visible, gpus = launch.ranks_per_host, launch.visible, launch.gpus
+    if ranks is None or ranks.number < 2:
+        return
+    if visible is not None:
+        if visible.number < ranks.number:
+            why = (
+                f"{ranks.number} processes are started on each host and {visible.number} GPUs are visible: "
+                "the others have no device"
+            )
+            fix = f"Start {visible.number} processes, or make more GPUs visible."
+            yield Clash(f"{visible.said} and {ranks.said}", launch.ref, why, fix, _also(visible, ranks))
+        return
+    if gpus is None or ranks.number == gpus.number:
+        return
+    if ranks.number > gpus.number:
+        why = (
+            f"{ranks.number} processes are started per host, and {gpus.said} gives it {gpus.number} GPUs: "
+            "the others have no device"
+        )
+        fix = f"Start {gpus.number} processes, or ask for {ranks.number} GPUs."
+        yield Clash(ranks.said, ranks.ref, why, fix, _also(gpus))
+    elif launch.program:
+        idle = gpus.number - ranks.number
+        why = f"{ranks.number} processes are started per host, and {gpus.said} gives it {gpus.number} GPUs: {idle} idle"
+        yield Clash(ranks.said, ranks.ref, why, f"Start {gpus.number} processes per host.", _also(gpus))
+
+
+def _copies(launch: Launch) -> Iterator[Clash]:
+    """A launcher that is itself started once for each rank."""
+    tasks, ranks = launch.tasks, launch.ranks_per_host
+    if not launch.program or not launch.everywhere or tasks is None or ranks is None:
+        return
+    if tasks.number > 1 and ranks.number > 1:
+        why = f"{tasks.number} launchers are started per node and each of them starts {ranks.number} ranks"
+        name = tasks.said.lstrip("-")
+        yield Clash(name, tasks.ref, why, "Start one launcher per node: --ntasks-per-node=1.", (launch.ref,))
+
+
+def _total(launch: Launch) -> Iterator[Clash]:
+    """Ranks in all, and what hosts and places make."""
+    hosts, tasks, total, slots = launch.hosts, launch.tasks, launch.total, launch.slots
+    if launch.program == "accelerate" and total is not None and launch.nodes is not None:
+        if total.number % launch.nodes.number:
+            why = f"{total.number} processes in all can't be shared evenly by {launch.nodes.number} machines"
+            fix = "num_processes counts the processes of all machines together."
+            yield Clash(total.said, total.ref, why, fix, _also(launch.nodes))
+        return
+    started = launch.started
+    if started is not None and slots is not None and not launch.program:
+        if started.number > slots.number or (slots.exact and started.number < slots.number):
+            why = f"{started.number} ranks are started, and {slots.said} has places for {slots.number}"
+            yield Clash(started.said, started.ref, why, f"Start {slots.number} ranks.", _also(slots))
+            return
+    if started is not None and hosts is not None and tasks is not None and tasks is not started:
+        if started.number > hosts.number * tasks.number:
+            why = f"{started.number} ranks are started, and {hosts.number} hosts with {tasks.number} each make fewer"
+            fix = f"Start {hosts.number * tasks.number} ranks, or more on each host."
+            yield Clash(started.said, started.ref, why, fix, _also(hosts, tasks))
+    world = launch.world
+    if world is None or not launch.everywhere or hosts is None or tasks is None or hosts.number < 2:
+        return
+    if int(world.text) != hosts.number * tasks.number:
+        why = f"{world.text} ranks are expected and srun starts {hosts.number} times {tasks.number}"
+        yield Clash("WORLD_SIZE", world.ref, why, "Write WORLD_SIZE=$SLURM_NTASKS.", (launch.ref,))
+
+
+def _addresses(launch: Launch) -> Iterator[Clash]:
+    """Addresses that can't reach another host."""
+    for told in launch.interfaces:
+        if told.text.removeprefix("=") == "lo":
+            why = "the loopback interface does not reach the other hosts"
+            yield Clash(told.name, told.ref, why, "Name the interface that does.", (launch.ref,))
+    address = launch.address
+    counts = bool(launch.program) or launch.everywhere
+    if counts and address is not None and re.fullmatch(_LOOPBACK, address.text):
+        yield Clash(address.name, address.ref, _WAITS_FOR_ITSELF, _FIRST_HOST, (launch.ref,))
+
+
+def _per_host_values(launch: Launch) -> Iterator[Clash]:
+    """What must differ from host to host and does not, or the other way round."""
+    rank = launch.rank
+    if rank is not None and rank.text.isdecimal():
+        why = f"every host runs this line, so each of them is host {rank.text}"
+        fix = "Take it from the scheduler: $SLURM_NODEID, $SKYPILOT_NODE_RANK, the index of the pod."
+        yield Clash(rank.name, rank.ref, why, fix, (launch.ref,))
+    for told in launch.early:
+        why = f"{told.text} is filled in by the script before the tasks start: all of them get the same value"
+        fix = "Quote it for the task's own shell: srun bash -c '… $SLURM_PROCID …'."
+        yield Clash(told.name, told.ref, why, fix, (launch.ref,))
+    for told in launch.itself:
+        why = "every host runs this, so each of them names itself as the meeting point"
+        fix = "Take the first host of the job before the tasks start, and pass it to all of them."
+        yield Clash(told.name, told.ref, why, fix, (launch.ref,))
+
+
+def _members(launches: list[Launch]) -> Iterator[Clash]:
+    """Launch lines of one job, a line for each host, must name one meeting point."""
+    lines = [launch for launch in launches if launch.rank is not None and launch.rank.text.isdecimal()]
+    lines = [launch for launch in lines if launch.nodes is not None and launch.nodes.number > 1 and not launch.everywhere]
+    lines = list({(launch.host, launch.ref.locator): launch for launch in lines}.values())[:16]
+    ranks = [launch.rank.text for launch in lines if launch.rank is not None]
+    for first, second in combinations(lines, 2):
+        if first.rank is None or second.rank is None or not _same_job(first, second):
+            continue
+        if first.rank.text == second.rank.text and first.host != second.host and first.host and second.host:
+            why = f"{first.host} and {second.host} are both host {first.rank.text} of the same job"
+            fix = "Number the hosts 0, 1, 2 and so on."
+            yield Clash(second.rank.name, second.rank.ref, why, fix, (first.ref,))
+    if len(set(ranks)) < len(ranks):
+        return  # several jobs
+    for first, second in combinations(lines, 2):
+        if first.rank is None or second.rank is None or first.nodes is None or second.nodes is None:
+            continue
+        if first.nodes.number != second.nodes.number:
+            continue
+        for name, ours, theirs in (("--master-port", first.port, second.port), ("--master-addr", *_both(first, second))):
+            if ours and theirs and UNKNOWN not in ours + theirs and ours != theirs:
+                why = f"host {first.rank.text} meets the others at {ours} and host {second.rank.text} at {theirs}"
+                yield Clash(name, second.ref, why, "Give all hosts the same address and port.", (first.ref,))
+
+
+def _both(first: Launch, second: Launch) -> tuple[str, str]:
+    return (first.address.text if first.address else "", second.address.text if second.address else "")
+
+
+def _same_job(first: Launch, second: Launch) -> bool:
+    ours, theirs = _both(first, second)
+    sizes = {launch.nodes.number for launch in (first, second) if launch.nodes is not None}
+    return ours == theirs and UNKNOWN not in ours and first.port == second.port and len(sizes) == 1
