@@ -24,6 +24,11 @@ KINDS = {
     "python": "program.read",
     "systemd": "systemd.read",
     "makefile": "makefile.read",
+    "justfile": "justfile.read",
+    "fish": "fish.read",
+    "htcondor": "condor.read",
+    "nomad": "nomad.read",
+    "toml": "toml_tree.read",
     "env-file": "env_file.read",
     "nccl.conf": "conf.read",
     "environment": "captured.read",
@@ -34,16 +39,18 @@ _SUFFIXES = {
     ".bsub": "shell", ".qsub": "shell", ".sge": "shell", ".ksh": "shell",
     ".yaml": "manifest", ".yml": "manifest", ".dockerfile": "dockerfile", ".json": "json", ".jsonc": "json",
     ".environ": "environment", ".mk": "makefile", ".env": "env-file",
+    ".just": "justfile", ".fish": "fish", ".sub": "htcondor", ".condor": "htcondor", ".submit": "htcondor",
+    ".nomad": "nomad", ".hcl": "nomad", ".toml": "toml",
     ".service": "systemd", ".timer": "systemd", ".socket": "systemd",
 }  # fmt: skip
 # Formats that may set variables and that are not read; said to be so instead of "clean".
 _UNREADABLE = {
-    ".tf": "Terraform", ".hcl": "HCL", ".nomad": "Nomad", ".toml": "TOML", ".ps1": "PowerShell", ".fish": "fish",
+    ".tf": "Terraform", ".ps1": "PowerShell", ".xsh": "xonsh",
     ".rb": "Ruby", ".groovy": "Groovy", ".lua": "Lua", ".ipynb": "a notebook", ".jl": "Julia",
     ".bat": "a Windows batch file", ".cmd": "a Windows batch file",
     ".nix": "Nix", ".cue": "CUE", ".jsonnet": "Jsonnet", ".libsonnet": "Jsonnet",
     ".ini": "INI", ".cfg": "INI", ".xml": "XML", ".go": "Go", ".ts": "TypeScript", ".js": "JavaScript",
-    ".def": "a Singularity definition", ".sub": "HTCondor", ".star": "Starlark",
+    ".def": "a Singularity definition", ".star": "Starlark",
     ".dhall": "Dhall", ".pl": "Perl", ".tcl": "Tcl", ".nu": "nushell",
 }  # fmt: skip
 
@@ -57,6 +64,8 @@ def _by_name(name: str) -> str:
         return "dockerfile"
     if base in {"makefile", "gnumakefile"} or base.startswith("makefile."):
         return "makefile"
+    if base in {"justfile", ".justfile"} or base.endswith(".justfile"):
+        return "justfile"
     if base.endswith(("deepspeed_env", ".env")) or base.startswith(".env."):
         return "env-file"
     if base.endswith(".conf") and "systemd" in name:
@@ -130,6 +139,8 @@ _TELLING = {
 def _by_interpreter(first: str) -> str:
     if "python" in first:
         return "python"
+    if "fish" in first:
+        return "fish"
     if "make" in first:
         return "makefile"
     return "shell" if re.search(r"\b(?:ba|z|da|k|c|tc)?sh\b|\bslurm\b", first) else ""

@@ -131,7 +131,7 @@ def _addresses(launch: Launch) -> Iterator[Clash]:
 def _per_host_values(launch: Launch) -> Iterator[Clash]:
     """What must differ from host to host and does not, or the other way round."""
     rank = launch.rank
-    if rank is not None and rank.text.isdecimal():
+    if rank is not None and rank.text.isdecimal() and not launch.host:
         why = f"every host runs this line, so each of them is host {rank.text}"
         fix = "Take it from the scheduler: $SLURM_NODEID, $SKYPILOT_NODE_RANK, the index of the pod."
         yield Clash(rank.name, rank.ref, why, fix, (launch.ref,))
@@ -148,7 +148,8 @@ def _per_host_values(launch: Launch) -> Iterator[Clash]:
 def _members(launches: list[Launch]) -> Iterator[Clash]:
     """Launch lines of one job, a line for each host, must name one meeting point."""
     lines = [launch for launch in launches if launch.rank is not None and launch.rank.text.isdecimal()]
-    lines = [launch for launch in lines if launch.nodes is not None and launch.nodes.number > 1 and not launch.everywhere]
+    lines = [launch for launch in lines if launch.nodes is not None and launch.nodes.number > 1]
+    lines = [launch for launch in lines if launch.host or not launch.everywhere]
     lines = list({(launch.host, launch.ref.locator): launch for launch in lines}.values())[:16]
     ranks = [launch.rank.text for launch in lines if launch.rank is not None]
     for first, second in combinations(lines, 2):

@@ -30,10 +30,12 @@ def run_script(
     line: int,
     lines: list[str],
     given: list[Given] | None = None,
+    size: Allocation | None = None,
     neighbour: Neighbour | None = None,
 ) -> SettingsFile:
     """Shell text; the note says "launched" where it starts a training."""
     shell, env = _prepared(label, lines, given or [], neighbour)
+    _sized(shell, size)
     script = parse(text, line)
     for comment in script.comments:
         directives.directive(shell, comment.text, comment.line, env)
@@ -50,11 +52,12 @@ def run_command(
     size: Allocation | None = None,
     *,
     many_hosts: bool = False,
+    host: str = "",
 ) -> SettingsFile:
     """A command given as a list, without a shell: each word as its text, the same as a script, and its line."""
     shell, env = _prepared(label, lines, given, None)
-    if size is not None:
-        shell.allocation, shell.on_every_host = size, int(size.nodes is not None)
+    _sized(shell, size)
+    shell.host = host
     command = [Field(body if "\n" in body else text, line) for text, body, line in words]
     if command and "=" in command[0].text and command[0].text.partition("=")[0].isidentifier():
         name = command[0].text.partition("=")[0]
@@ -71,6 +74,11 @@ def run_command(
     if command:
         starting.start(shell, command, [], env, sure=True)
     return _concluded(shell)
+
+
+def _sized(shell: Interpreter, size: Allocation | None) -> None:
+    if size is not None:
+        shell.allocation, shell.on_every_host = size, int(size.nodes is not None)
 
 
 def _on_many_hosts(command: list[Field]) -> list[Field]:
