@@ -113,6 +113,8 @@ class SettingsFile:
     launches: list[Launch] = field(default_factory=list)
     production: set[str] = field(default_factory=set)
     """Scopes that a production job runs in; the label of the file for all of it."""
+    trial: bool = False
+    """It is for debugging or tests, by its name or its comments."""
     containers: list[tuple[str, str, str]] = field(default_factory=list)
     """Scope, image and job of each container."""
     included: dict[str, bool] = field(default_factory=dict)

@@ -167,13 +167,27 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
 
 
 _PRODUCTION = re.compile(r"(?:^|[-_.])prod(?:uction)?(?:[-_.]|$)", re.IGNORECASE)
+# Comments at the top, descriptions, and the names that a job, its partition or its queue have.
+_HEADING = re.compile(
+    r"\A(?:#[^\n]*\n|\s*\n){1,12}|^(?:#SBATCH|#PBS|#BSUB)[^\n]*|^Description=[^\n]*|^\s*\"?(?:name|description)\"?: [^\n]*",
+    re.MULTILINE,
+)
+_SAYS_PRODUCTION = re.compile(r"\bproduction\b(?! of\b)|(?:^|[\s=_-])prod(?:[\s_-]|$)", re.IGNORECASE | re.MULTILINE)
+_DENIES = re.compile(r"\b(?:not?|never|non|pre|before|until|unlike|instead|without|dev\w*|staging)\b", re.IGNORECASE)
+_TRIAL = re.compile(
+    r"debug|repro\b|reproduc|smoke|profil|sanity|diagnos|bench|(?:\b|_)(?:tests?|dev|development|staging|ci)(?:\b|_)",
+    re.IGNORECASE,
+)
 _STAGE = re.compile(r"(?:[A-Z]+_)?(?:ENV|ENVIRONMENT|STAGE|TIER)")
 
 
 def _described(out: SettingsFile, text: str, label: str) -> None:
     """What the file's name and comments say of the job, where nothing firmer does."""
-    if _PRODUCTION.search(PurePosixPath(label).name):
+    about = "\n".join(_HEADING.findall(text)[:12])
+    said = any(_SAYS_PRODUCTION.search(row) and not _DENIES.search(row) for row in about.split("\n"))
+    if said or _PRODUCTION.search(PurePosixPath(label).name):
         out.production.add(label)
+    out.trial = bool(_TRIAL.search(PurePosixPath(label).name) or _TRIAL.search(about))
     out.production.update(
         a.scope
         for a in out.assignments
