@@ -114,7 +114,7 @@ def catalogue() -> dict[str, Variable]:
 
 def counts(name: str) -> bool:
     """Whether it matters that this variable gets lost: NCCL, PyTorch, or the libfabric below NCCL's plugin reads it."""
-    return name in catalogue() or name.startswith(("FI_", "OFI_NCCL_"))
+    return name in catalogue() or name.startswith(("FI_", "OFI_NCCL_")) or name == "CUDA_VISIBLE_DEVICES"
 
 
 @cache

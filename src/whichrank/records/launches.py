@@ -37,6 +37,10 @@ class Launch:
     hosts: Count | None = None
     gpus: Count | None = None
     """For each host."""
+    cpus: Count | None = None
+    """For each task."""
+    threads: Count | None = None
+    """OMP_NUM_THREADS."""
     visible: Count | None = None
     """Of these, by CUDA_VISIBLE_DEVICES."""
     slots: Count | None = None
@@ -68,6 +72,13 @@ class Launch:
     def several(self) -> bool:
         """It runs on more than one host."""
         return any(count is not None and count.number > 1 for count in (self.nodes, self.hosts))
+
+    @property
+    def members(self) -> int:
+        """How many lines like this one make the job: one for each host, or for each rank."""
+        if self.nodes is not None:
+            return self.nodes.number
+        return int(self.world.text) if self.world is not None else 0
 
     @property
     def ranks_per_host(self) -> Count | None:

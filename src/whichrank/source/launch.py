@@ -8,6 +8,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from whichrank.facts.releases import said_in
+from whichrank.model.evidence import Ref
+from whichrank.records.launches import Count
 from whichrank.records.settings import SettingsFile
 from whichrank.source import launch_fit
 
@@ -160,6 +162,7 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
     else:
         out = reader(text, label)
     _described(out, text, label)
+    _said_gpus(out, text, label)
     launch_fit.check(out)
     if len(data) > SIZE_LIMIT:
         out.note = f"only the first {SIZE_LIMIT // 1024 // 1024} MiB were read"
@@ -195,6 +198,24 @@ def _described(out: SettingsFile, text: str, label: str) -> None:
     )
     if not out.torch and not out.nccl and not out.pinned and "#" in text:
         out.torch, out.nccl = said_in(re.findall(r"(?:^|\s)#(?!SBATCH|PBS|BSUB|!)([^\n]*)", text))
+
+
+_GPUS_EACH = re.compile(
+    r"^[^\S\n]*#[^\n]*?\b(\d{1,2})\s+(?:[A-Z]+\d+\w*\s+)?GPUs?\s+(?:each|per\s+(?:host|node|machine|server))\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def _said_gpus(out: SettingsFile, text: str, label: str) -> None:
+    """`# four hosts with 8 GPUs each`, where nothing firmer says what a host has."""
+    said = {match[1]: match for match in _GPUS_EACH.finditer(text)}
+    if len(said) != 1:
+        return
+    match = next(iter(said.values()))
+    ref = Ref(label, f"line {text.count(chr(10), 0, match.start()) + 1}", match.group().strip()[:300])
+    for launch in out.launches:
+        if launch.gpus is None and launch.visible is None and launch.several and int(match[1]):
+            launch.gpus = Count(int(match[1]), ref, "the comment")
 
 
 def _unread(label: str) -> SettingsFile:

@@ -29,8 +29,8 @@ def _one(launch: Launch) -> Iterator[Clash]:
     if launch.several and launch.everywhere:
         yield from _per_host_values(launch)
     yield from _hosts(launch)
-    yield from _devices(launch)
-    yield from _copies(launch)
+    sized = [*_devices(launch), *_copies(launch)]
+    yield from sized or _threads(launch)
     yield from _total(launch)
 
 
@@ -54,6 +54,8 @@ def _devices(launch: Launch) -> Iterator[Clash]:
     if ranks is None or ranks.number < 2:
         return
     if visible is not None:
+        if launch.program == "accelerate" and launch.several and visible.number > ranks.number:
+            yield _idle(ranks, visible)
         if visible.number < ranks.number:
             why = (
                 f"{ranks.number} processes are started on each host and {visible.number} GPUs are visible: "
@@ -72,20 +74,39 @@ def _devices(launch: Launch) -> Iterator[Clash]:
         fix = f"Start {gpus.number} processes, or ask for {ranks.number} GPUs."
         yield Clash(ranks.said, ranks.ref, why, fix, _also(gpus))
     elif launch.program:
-        idle = gpus.number - ranks.number
-        why = f"{ranks.number} processes are started per host, and {gpus.said} gives it {gpus.number} GPUs: {idle} idle"
-        yield Clash(ranks.said, ranks.ref, why, f"Start {gpus.number} processes per host.", _also(gpus))
+        yield _idle(ranks, gpus)
+
+
+def _idle(ranks: Count, gpus: Count) -> Clash:
+    why = f"{ranks.number} processes are started per host, and {gpus.said} gives it {gpus.number} GPUs: the rest is idle"
+    fix = f"Start {gpus.number} processes per host."
+    if "processes" in ranks.said:
+        fix += f" {ranks.said.lstrip('-')} counts those of all machines together."
+    return Clash(ranks.said, ranks.ref, why, fix, _also(gpus))
 
 
 def _copies(launch: Launch) -> Iterator[Clash]:
     """A launcher that is itself started once for each rank."""
-    tasks, ranks = launch.tasks, launch.ranks_per_host
+    tasks, ranks, started, hosts = launch.tasks, launch.ranks_per_host, launch.started, launch.hosts
+    if tasks is None and started is not None and hosts is not None:
+        tasks = started._replace(number=started.number // hosts.number)
     if not launch.program or not launch.everywhere or tasks is None or ranks is None:
         return
     if tasks.number > 1 and ranks.number > 1:
         why = f"{tasks.number} launchers are started per node and each of them starts {ranks.number} ranks"
         name = tasks.said.lstrip("-")
         yield Clash(name, tasks.ref, why, "Start one launcher per node: --ntasks-per-node=1.", (launch.ref,))
+
+
+def _threads(launch: Launch) -> Iterator[Clash]:
+    """OMP_NUM_THREADS of all processes of a task, and the CPUs that the task has."""
+    threads, cpus = launch.threads, launch.cpus
+    processes = launch.ranks_per_host.number if launch.program and launch.ranks_per_host is not None else 1
+    if threads is None or cpus is None or threads.number * processes <= cpus.number:
+        return
+    why = f"{processes} processes with {threads.number} threads each share the {cpus.number} CPUs of {cpus.said}"
+    fix = f"Write OMP_NUM_THREADS={max(1, cpus.number // processes)}, or ask for more CPUs."
+    yield Clash("OMP_NUM_THREADS", threads.ref, why, fix, _also(cpus))
 
 
 def _total(launch: Launch) -> Iterator[Clash]:
@@ -148,7 +169,7 @@ def _per_host_values(launch: Launch) -> Iterator[Clash]:
 def _members(launches: list[Launch]) -> Iterator[Clash]:
     """Launch lines of one job, a line for each host, must name one meeting point."""
     lines = [launch for launch in launches if launch.rank is not None and launch.rank.text.isdecimal()]
-    lines = [launch for launch in lines if launch.nodes is not None and launch.nodes.number > 1]
+    lines = [launch for launch in lines if launch.members > 1]
     lines = [launch for launch in lines if launch.host or not launch.everywhere]
     lines = list({(launch.host, launch.ref.locator): launch for launch in lines}.values())[:16]
     ranks = [launch.rank.text for launch in lines if launch.rank is not None]
@@ -161,10 +182,15 @@ def _members(launches: list[Launch]) -> Iterator[Clash]:
             yield Clash(second.rank.name, second.rank.ref, why, fix, (first.ref,))
     if len(set(ranks)) < len(ranks):
         return  # several jobs
+    hosts = [launch for launch in lines if launch.host]
+    if 1 < len(hosts) < 16 and {launch.members for launch in hosts} == {hosts[0].members} and len(hosts) == len(lines):
+        first = hosts[0]
+        told = first.nodes or (first.world and Count(int(first.world.text), first.world.ref, first.world.name))
+        if told is not None and told.exact and told.number > len(hosts):
+            why = f"{told.number} members are expected and the file starts {len(hosts)}"
+            yield Clash(told.said, told.ref, why, f"Write {len(hosts)}, or start the others.", (hosts[1].ref,))
     for first, second in combinations(lines, 2):
-        if first.rank is None or second.rank is None or first.nodes is None or second.nodes is None:
-            continue
-        if first.nodes.number != second.nodes.number:
+        if first.rank is None or second.rank is None or first.members != second.members:
             continue
         for name, ours, theirs in (("--master-port", first.port, second.port), ("--master-addr", *_both(first, second))):
             if ours and theirs and UNKNOWN not in ours + theirs and ours != theirs:
@@ -178,5 +204,4 @@ def _both(first: Launch, second: Launch) -> tuple[str, str]:
 
 def _same_job(first: Launch, second: Launch) -> bool:
     ours, theirs = _both(first, second)
-    sizes = {launch.nodes.number for launch in (first, second) if launch.nodes is not None}
-    return ours == theirs and UNKNOWN not in ours and first.port == second.port and len(sizes) == 1
+    return ours == theirs and UNKNOWN not in ours and first.port == second.port and first.members == second.members

@@ -9,6 +9,7 @@ from typing import NamedTuple
 _NODES = frozenset({"--nodes", "-N", "-nnodes"})
 _TASKS = frozenset({"--ntasks-per-node", "--tasks-per-node"})
 _GPUS = frozenset({"--gpus-per-node", "--gres", "--gpus", "-G", "--gpus-per-task"})
+_CPUS = frozenset({"--cpus-per-task", "-c"})
 _ALL_TASKS = frozenset({"--ntasks", "-n"})
 
 
@@ -40,6 +41,8 @@ class Allocation(NamedTuple):
     """Ranks that there are places for, on all hosts together."""
     started: Count | None = None
     """Ranks that srun or MPI starts, on all hosts together."""
+    cpus: Count | None = None
+    """Per task."""
     ptile: Count | None = None
     """LSF: slots on each host."""
 
@@ -77,6 +80,8 @@ class Allocation(NamedTuple):
                 found = found._replace(tasks=count)
             elif option in _ALL_TASKS:
                 found = found._replace(started=count)
+            elif option in _CPUS:
+                found = found._replace(cpus=count)
             elif option == "--gpus-per-task":
                 found = found._replace(per_task=count)
             elif option in {"--gpus", "-G"}:
@@ -118,9 +123,9 @@ class Allocation(NamedTuple):
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     for index, word in enumerate(words):
         option, equals, value = word.partition("=")
-        if option in _NODES | _TASKS | _GPUS | _ALL_TASKS:
+        if option in _NODES | _TASKS | _GPUS | _ALL_TASKS | _CPUS:
             yield option, value if equals else words[index + 1] if index + 1 < len(words) else ""
-        elif re.match(r"-[NGn]\d", word):
+        elif re.match(r"-[NGnc]\d", word):
             yield word[:2], word[2:]
 
 

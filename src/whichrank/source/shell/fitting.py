@@ -64,6 +64,10 @@ def _given(shell: Interpreter, launch: Launch, env: Environment) -> None:
         launch.visible = Count(len(text.split(",")), shell.ref(at), "CUDA_VISIBLE_DEVICES")
     elif text:
         launch.gpus = None
+    launch.cpus = _count(shell, size.cpus)
+    threads = _variable(shell, "OMP_NUM_THREADS", env, launch)
+    if threads is not None and re.fullmatch(r"[1-9]\d{0,3}", threads.text):
+        launch.threads = Count(int(threads.text), threads.ref, threads.name)
     launch.interfaces = tuple(
         told
         for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
@@ -151,3 +155,6 @@ def _task(shell: Interpreter, launch: Launch, env: Environment) -> None:
     world = env.variables.get("WORLD_SIZE")
     if world is not None and world.exported and world.value.fixed and re.fullmatch(r"\d{1,6}", world.value.text):
         launch.world = _variable(shell, "WORLD_SIZE", env, launch)
+        launch.rank = _variable(shell, "RANK", env, launch)
+        port = _variable(shell, "MASTER_PORT", env, launch)
+        launch.port = port.text if port is not None else ""

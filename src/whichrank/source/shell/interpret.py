@@ -304,6 +304,8 @@ class Interpreter:
         before = env.variables.get(name)
         if raw.startswith("("):
             items, keys = array(raw, word.line)
+            if not keys:
+                items = tuple(filled for item in items for filled in self.filled(item, env))
             if plus and before is not None and before.value.items is not None:
                 items = (*before.value.items, *items)
             env.variables[name] = Variable(Value("", items=items, keys=keys, line=word.line), False)
@@ -319,6 +321,15 @@ class Interpreter:
             text = before.value.text if before is not None else UNKNOWN
             value = value._replace(text=text + value.text)
         self.assign(name, value, word.line, env, sure=sure, exported=exported)
+
+    def filled(self, item: Word, env: Environment) -> list[Word]:
+        """An element of an array with the variables of this moment put in, where they are known."""
+        if "$" not in item.raw:
+            return [item]
+        found = fields(item, self.lookup(env))
+        if any(not field.known or "'" in field.text for field in found):
+            return [item]
+        return [Word(f"'{field.text}'", field.line) for field in found]
 
     def differs(self, name: str, raw: str, line: int) -> None:
         """Remember a value that is another one in each task or on each host."""

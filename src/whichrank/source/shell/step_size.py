@@ -51,6 +51,10 @@ def within(program: str, words: Sequence[Field], size: Allocation, files: Mappin
 def _srun(words: list[str], line: int, job: Allocation) -> Allocation:
     """A step's own options, else those of the job; a step for chosen hosts has no size."""
     size = job._replace(started=None).slurm(words, line)
+    places = job.started
+    if places is None and job.nodes is not None and job.tasks is not None:
+        places = job.tasks.times(job.nodes.number)
+    size = size._replace(slots=places._replace(exact=False) if places is not None else None)
     if size.started is not None:
         size = size._replace(tasks=None)
     if any(re.match(r"-[Nwxr]|--(?:nodes|nodelist|exclude|relative|het-group)(?:=|$)", word) for word in words):
