@@ -63,6 +63,10 @@ class Launch:
     port: str = ""
     world: Told | None = None
     interfaces: tuple[Told, ...] = ()
+    complete: bool = False
+    """Every option of the launcher is known, and no variable or operator adds others (torchrun reads PET_*)."""
+    backend: str = ""
+    """Of torchrun's rendezvous; empty for the default, which takes host numbers as they are given."""
     early: tuple[Told, ...] = ()
     """What differs from task to task, filled in before the tasks exist."""
     itself: tuple[Told, ...] = ()

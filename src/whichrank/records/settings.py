@@ -68,6 +68,7 @@ class Clash(NamedTuple):
     why: str
     fix: str
     also: tuple[Ref, ...] = ()
+    severity: Severity = "warning"
 
 
 class Baked(NamedTuple):

@@ -11,6 +11,7 @@ from whichrank.source.shell.embedded import Given, run_command
 
 KIND = "htcondor"
 QUOTE_LIMIT = 300
+LINE_LIMIT = 20_000
 _SETTING = re.compile(r"\s*\+?([A-Za-z_]\w*)\s*=\s*(.*)")
 
 
@@ -19,7 +20,7 @@ def read(text: str, label: str) -> SettingsFile:
     lines = text.split("\n")
     found: dict[str, tuple[str, int]] = {}
     for number, line in enumerate(lines, 1):
-        match = _SETTING.fullmatch(line.rstrip())
+        match = _SETTING.fullmatch(line.rstrip()) if len(line) <= LINE_LIMIT else None
         if match and not line.lstrip().startswith("#"):
             found[match[1].lower()] = (match[2], number)
     value, at = found.get("environment", found.get("env", ("", 1)))
@@ -30,9 +31,9 @@ def read(text: str, label: str) -> SettingsFile:
         out.assignments.append(Assignment(name, None if UNKNOWN in known else known, ref, label, "export"))
         given.append(Given(name, known, at))
     program, _ = found.get("executable", ("", 1))
-    arguments, line = found.get("arguments", ("", found.get("executable", ("", 1))[1]))
-    words = [(program.strip(), program.strip(), line)] if program else []
-    words += [(word, word, line) for word in re.sub(r"\$\([^)]*\)", UNKNOWN, arguments).strip('"').split()]
+    arguments, start = found.get("arguments", ("", found.get("executable", ("", 1))[1]))
+    words = [(program.strip(), program.strip(), start)] if program else []
+    words += [(word, word, start) for word in re.sub(r"\$\([^)]*\)", UNKNOWN, arguments).strip('"').split()]
     if words:
         size = Allocation(_count(found, "machine_count"), _count(found, "request_gpus"))
         inner = run_command(words, label, lines, given, size)

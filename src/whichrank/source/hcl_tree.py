@@ -7,7 +7,8 @@ import re
 from whichrank.source.yaml_tree import Node
 
 _TOKEN = re.compile(
-    r"(?P<skip>[ \t\r,]+|#[^\n]*|//[^\n]*|/\*.*?\*/)|(?P<line>\n)|(?P<heredoc><<-?(?P<mark>\w+)\n.*?\n\s*(?P=mark)(?=\n|\Z))"
+    r"(?P<skip>[ \t\r,]+|#[^\n]*|//[^\n]*|/\*.{0,20000}?\*/)|(?P<line>\n)"
+    r"|(?P<heredoc><<-?(?P<mark>\w+)\n.{0,20000}?\n[ \t]*(?P=mark)(?=\n|\Z))"
     r'|(?P<string>"(?:[^"\\\n]|\\.)*")|(?P<sign>[{}\[\]=:])|(?P<word>[^\s{}\[\]=:,"#]+)',
     re.DOTALL,
 )

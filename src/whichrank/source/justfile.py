@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from whichrank.records.settings import UNKNOWN, SettingsFile
-from whichrank.source.makefile import Make, recipe, record
+from whichrank.source.makefile import LINE_LIMIT, Make, recipe, record
 from whichrank.source.shell.embedded import Given
 
 KIND = "justfile"
@@ -32,6 +32,8 @@ def _top_level(just: Make) -> list[list[tuple[int, str]]]:
     bodies: list[list[tuple[int, str]]] = []
     inside = False
     for number, line in enumerate(just.lines, 1):
+        if len(line) > LINE_LIMIT:
+            continue
         if line[:1] in {" ", "\t"}:
             if inside and line.strip():
                 bodies[-1].append((number, _filled(just, line.strip())))

@@ -172,7 +172,8 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
 _PRODUCTION = re.compile(r"(?:^|[-_.])prod(?:uction)?(?:[-_.]|$)", re.IGNORECASE)
 # Comments at the top, descriptions, and the names that a job, its partition or its queue have.
 _HEADING = re.compile(
-    r"\A(?:#[^\n]*\n|\s*\n){1,12}|^(?:#SBATCH|#PBS|#BSUB)[^\n]*|^Description=[^\n]*|^\s*\"?(?:name|description)\"?: [^\n]*",
+    r"\A(?:#[^\n]*\n|[^\S\n]*\n){1,12}|^(?:#SBATCH|#PBS|#BSUB)[^\n]*|^Description=[^\n]*"
+    r"|^[^\S\n]*\"?(?:name|description)\"?: [^\n]*",
     re.MULTILINE,
 )
 _SAYS_PRODUCTION = re.compile(r"\bproduction\b(?! of\b)|(?:^|[\s=_-])prod(?:[\s_-]|$)", re.IGNORECASE | re.MULTILINE)

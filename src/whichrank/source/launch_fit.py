@@ -26,6 +26,7 @@ def check(file: SettingsFile) -> None:
 def _one(launch: Launch) -> Iterator[Clash]:
     if launch.several:
         yield from _addresses(launch)
+        yield from _left_out(launch)
     if launch.several and launch.everywhere:
         yield from _per_host_values(launch)
     yield from _hosts(launch)
@@ -78,7 +79,9 @@ def _devices(launch: Launch) -> Iterator[Clash]:
 
 
 def _idle(ranks: Count, gpus: Count) -> Clash:
-    why = f"{ranks.number} processes are started per host, and {gpus.said} gives it {gpus.number} GPUs: the rest is idle"
+    why = (
+        f"{ranks.number} processes are started per host, and {gpus.said} gives it {gpus.number} GPUs: the rest is idle"
+    )
     fix = f"Start {gpus.number} processes per host."
     if "processes" in ranks.said:
         fix += f" {ranks.said.lstrip('-')} counts those of all machines together."
@@ -119,17 +122,22 @@ def _total(launch: Launch) -> Iterator[Clash]:
             yield Clash(total.said, total.ref, why, fix, _also(launch.nodes))
         return
     started = launch.started
-    if started is not None and slots is not None and not launch.program:
-        if started.number > slots.number or (slots.exact and started.number < slots.number):
-            why = f"{started.number} ranks are started, and {slots.said} has places for {slots.number}"
-            yield Clash(started.said, started.ref, why, f"Start {slots.number} ranks.", _also(slots))
-            return
-    if started is not None and hosts is not None and tasks is not None and tasks is not started:
-        if started.number > hosts.number * tasks.number:
-            why = f"{started.number} ranks are started, and {hosts.number} hosts with {tasks.number} each make fewer"
-            fix = f"Start {hosts.number * tasks.number} ranks, or more on each host."
-            yield Clash(started.said, started.ref, why, fix, _also(hosts, tasks))
-    world = launch.world
+    if started is not None and slots is not None and not launch.program and not _fits(started, slots):
+        why = f"{started.number} ranks are started, and {slots.said} has places for {slots.number}"
+        yield Clash(started.said, started.ref, why, f"Start {slots.number} ranks.", _also(slots))
+    elif started and hosts and tasks and started.number > hosts.number * tasks.number:
+        why = f"{started.number} ranks are started, and {hosts.number} hosts with {tasks.number} each make fewer"
+        fix = f"Start {hosts.number * tasks.number} ranks, or more on each host."
+        yield Clash(started.said, started.ref, why, fix, _also(hosts, tasks))
+    yield from _world(launch)
+
+
+def _fits(started: Count, slots: Count) -> bool:
+    return started.number == slots.number or (not slots.exact and started.number < slots.number)
+
+
+def _world(launch: Launch) -> Iterator[Clash]:
+    world, hosts, tasks = launch.world, launch.hosts, launch.tasks
     if world is None or not launch.everywhere or hosts is None or tasks is None or hosts.number < 2:
         return
     if int(world.text) != hosts.number * tasks.number:
@@ -147,6 +155,20 @@ def _addresses(launch: Launch) -> Iterator[Clash]:
     counts = bool(launch.program) or launch.everywhere
     if counts and address is not None and re.fullmatch(_LOOPBACK, address.text):
         yield Clash(address.name, address.ref, _WAITS_FOR_ITSELF, _FIRST_HOST, (launch.ref,))
+
+
+def _left_out(launch: Launch) -> Iterator[Clash]:
+    """Options without which torchrun on several hosts can't start; mentioned only, as a wrapper may add them."""
+    nodes, address = launch.nodes, launch.address
+    if launch.program != "torchrun" or not launch.complete or nodes is None or nodes.number < 2:
+        return
+    if address is None or not address.name.startswith("--"):
+        why = "no address is given, and torchrun takes 127.0.0.1 then (it does not read MASTER_ADDR): hosts never meet"
+        fix = "Add --master-addr, or --rdzv-backend=c10d with --rdzv-endpoint."
+        yield Clash(nodes.said, nodes.ref, why, fix, severity="info")
+    elif launch.everywhere and launch.rank is None and not launch.backend and not launch.host:
+        why = "--node-rank is missing: without it, and without --rdzv-backend=c10d, each host takes itself for host 0"
+        yield Clash(nodes.said, nodes.ref, why, "Add --rdzv-backend=c10d, or --node-rank.", severity="info")
 
 
 def _per_host_values(launch: Launch) -> Iterator[Clash]:
@@ -192,7 +214,10 @@ def _members(launches: list[Launch]) -> Iterator[Clash]:
     for first, second in combinations(lines, 2):
         if first.rank is None or second.rank is None or first.members != second.members:
             continue
-        for name, ours, theirs in (("--master-port", first.port, second.port), ("--master-addr", *_both(first, second))):
+        for name, ours, theirs in (
+            ("--master-port", first.port, second.port),
+            ("--master-addr", *_both(first, second)),
+        ):
             if ours and theirs and UNKNOWN not in ours + theirs and ours != theirs:
                 why = f"host {first.rank.text} meets the others at {ours} and host {second.rank.text} at {theirs}"
                 yield Clash(name, second.ref, why, "Give all hosts the same address and port.", (first.ref,))

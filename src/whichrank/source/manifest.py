@@ -91,7 +91,9 @@ class Manifest:
         if self.form == "no-environment":
             forms.accelerate(self)
         for processes, gpus in workload.stated(self.root, self.kind):
-            self.launch(Launch("torchrun", self.ref(processes.line), per_host=self.count(processes), gpus=self.count(gpus)))
+            self.launch(
+                Launch("torchrun", self.ref(processes.line), per_host=self.count(processes), gpus=self.count(gpus))
+            )
         if self.form == "sky":
             forms.sky(self)
         else:
@@ -165,9 +167,7 @@ class Manifest:
             self.environment(value, f"{self.group}:{value.line}")
         elif value.kind == "scalar" and forms.is_setting(name) and not value.null:
             self.record(name, value, key.line, scope)
-        elif self.form != "kubernetes" and manifest_keys.SCRIPTS.fullmatch(name) and value.kind in {"scalar", "list"}:
-            self.script(name, value, scope)
-        elif path[-2:-1] == ("tasks",) and value.kind == "scalar" and self.form != "kubernetes":
+        elif self.form != "kubernetes" and self.is_script(name, value, path):
             self.script(name, value, scope)
         elif name in {"run_options", "worker_run_options", "head_run_options"} and value.kind == "list":
             words = " ".join(item.text for item in value.items)
@@ -178,6 +178,11 @@ class Manifest:
             self.visit(value, scope, path, depth + 1)
         else:
             self.visit(value, scope, path, depth + 1)
+
+    def is_script(self, name: str, value: Node, path: tuple[str, ...]) -> bool:
+        if value.kind == "map":
+            return False
+        return bool(manifest_keys.SCRIPTS.fullmatch(name)) or (path[-2:-1] == ("tasks",) and value.kind == "scalar")
 
     def is_container(self, node: Node, path: tuple[str, ...]) -> bool:
         keys = {key.text for key, _ in node.entries()}
@@ -224,9 +229,15 @@ class Manifest:
         if words:
             texts = [(w.text.replace("$$", "$"), *self.body(w)) for w in words]
             size = workload.size(self.root, self.kind, node)
-            alone = [role for role, _, count, one in workload.roles(self.root, self.kind) if one is node and count.number == 1]
+            alone = [
+                role
+                for role, _, count, one in workload.roles(self.root, self.kind)
+                if one is node and count.number == 1
+            ]
             host = alone[0] if alone else path[-1] if self.form == "compose" else ""
             many = self.kind == "MPIJob"
+            if self.kind == "PyTorchJob":  # the operator sets torchrun's own variables
+                given = [*given, Given("PET_NODE_RANK", UNKNOWN, node.line)]
             found = run_command(texts, self.out.label, self.lines, given, size, many_hosts=many, host=host)
             self.take(found, scope)
         source = node.get("source")

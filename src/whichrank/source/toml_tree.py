@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import Any
 
 from whichrank.records.settings import SettingsFile
 from whichrank.source.manifest import KIND, Manifest
 from whichrank.source.yaml_tree import Node
 
+LINES_LIMIT = 3000
+
 
 def read(text: str, label: str) -> SettingsFile:
     out = SettingsFile.empty(label, KIND)
     try:
-        import tomllib
+        data = import_module("tomllib").loads(text)
     except ImportError:  # Python 3.10
         out.unread, out.note = True, "TOML is read with Python 3.11 and later"
         return out
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         out.unread, out.note = True, f"not TOML that can be parsed: {error}"
         return out
     lines = text.split("\n")
+    if len(lines) > LINES_LIMIT:
+        out.unread, out.note = True, f"longer than {LINES_LIMIT} lines"
+        return out
     Manifest(out, lines, _Lines(lines).node(data, 0, ())).read()
     return out
 
@@ -56,7 +60,9 @@ class _Lines:
 
     def find(self, key: str, start: int, path: tuple[str, ...]) -> int:
         name = re.escape(key)
-        header = re.compile(r"\s*\[+\s*" + r"\s*\.\s*".join(rf"[\"']?{re.escape(p)}[\"']?" for p in (*path, key)) + r"\b")
+        header = re.compile(
+            r"\s*\[+\s*" + r"\s*\.\s*".join(rf"[\"']?{re.escape(p)}[\"']?" for p in (*path, key)) + r"\b"
+        )
         entry = re.compile(rf"(?:^|[\s{{,.])[\"']?{name}[\"']?\s*[=.]")
         for index in range(start, len(self.lines)):
             if header.match(self.lines[index]) or entry.search(self.lines[index]):

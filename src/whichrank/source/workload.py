@@ -123,9 +123,9 @@ def stated(root: Node, kind: str) -> Iterator[tuple[Count, Count]]:
     for group in groups.items if groups is not None else ():
         started = group.get("rayStartParams")
         told = _count(started, "num-gpus") if started is not None else None
-        container = next(_containers(group), None)
-        if told is not None and container is not None and (found := gpus(container)) is not None:
-            yield told, found
+        for inner in _containers(group):
+            if told is not None and (found := gpus(inner)) is not None:
+                yield told, found
 
 
 def _count(node: Node, *names: str) -> Count | None:

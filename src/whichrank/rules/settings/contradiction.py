@@ -48,7 +48,9 @@ def judge(settings: Settings) -> list[Finding]:
     for file in settings.files:
         for clash in file.clashes:
             holder = Assignment(clash.name, None, clash.ref, file.label, "export")
-            found.append(flagged(CODE, holder, "warning", f"{clash.name}: {clash.why}.", clash.fix, also=clash.also))
+            found.append(
+                flagged(CODE, holder, clash.severity, f"{clash.name}: {clash.why}.", clash.fix, also=clash.also)
+            )
     return found
 
 

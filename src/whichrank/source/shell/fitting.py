@@ -56,7 +56,9 @@ def _given(shell: Interpreter, launch: Launch, env: Environment) -> None:
     """What the job has."""
     size = shell.allocation
     launch.hosts, launch.gpus = _count(shell, size.nodes), _count(shell, size.devices)
-    launch.tasks, launch.started, launch.slots = (_count(shell, each) for each in (size.tasks, size.started, size.slots))
+    launch.tasks, launch.started, launch.slots = (
+        _count(shell, each) for each in (size.tasks, size.started, size.slots)
+    )
     visible = env.variables.get("CUDA_VISIBLE_DEVICES")
     text = visible.value.text if visible is not None and visible.exported else ""
     if visible is not None and re.fullmatch(r"\d+(?:,\d+)*", text):
@@ -108,6 +110,11 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     ids = option(command, frozenset({"--gpu_ids", "--gpu-ids"})) if launch.program == "accelerate" else None
     if ids is not None and re.fullmatch(r"\d+(?:,\d+)*", ids.text):
         launch.visible = Count(len(ids.text.split(",")), shell.ref(ids.line), "--gpu_ids")
+    backend = _told(shell, command, ("--rdzv-backend", "--rdzv_backend"))
+    launch.backend = backend.text if backend is not None else ""
+    behind = next((i for i, field in enumerate(command) if field.text.endswith(".py")), len(command))
+    settled = all(field.text.strip(UNKNOWN) or not field.text for field in command[:behind])
+    launch.complete = settled and behind < len(command) and not any(n.startswith("PET_") for n in env.variables)
     launch.itself = _named_after_itself(shell, launch, command)
 
 

@@ -189,10 +189,10 @@ def _filled_in_early(
             if source:
                 name = re.search(r"--([\w-]+)[= ]*\"?\$\{?" + piece.text, field.raw)
                 early.append((f"--{name[1]}" if name else f"${piece.text}", f"${source}", field.line))
-    for name in _RANKS & shell.per_task.keys():
-        variable = inner.variables.get(name)
+    for rank in sorted(_RANKS & shell.per_task.keys()):
+        variable = inner.variables.get(rank)
         if variable is not None and variable.exported and variable.made:
-            early.append((name, f"${shell.per_task[name]}", variable.made[0].line))
+            early.append((rank, f"${shell.per_task[rank]}", variable.made[0].line))
     return tuple(early)
 
 

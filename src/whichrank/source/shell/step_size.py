@@ -119,7 +119,7 @@ def _container(words: Sequence[Field], size: Allocation) -> Allocation:
     if given is None:
         return size
     text = given.text.strip("\"'")
-    if text.isdecimal() and 0 < int(text[:4]):
+    if text.isdecimal() and int(text[:4]) > 0:
         return size._replace(gpus=Count(int(text[:4]), given.line, f"--gpus {text}"))
     if match := re.match(r"device=([\w,.-]+)$", text):
         return size._replace(gpus=Count(len(match[1].split(",")), given.line, f"--gpus {text}"))
