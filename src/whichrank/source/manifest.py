@@ -79,7 +79,9 @@ class Manifest:
             self.form = "compose"
         elif keys & {"num_nodes", "resources", "file_mounts"} and keys & {"run", "setup"}:
             self.form = "sky"
-        elif keys & {"available_node_types", "head_start_ray_commands", "cluster_name", "env_vars", "runtime_env"}:
+        elif keys & {"available_node_types", "head_start_ray_commands", "cluster_name", "runtime_env"} or (
+            "env_vars" in keys and keys <= manifest_keys.RUNTIME_ENVIRONMENT
+        ):
             self.form = "ray"
         elif "jobs" in keys and keys & {"on", "true"}:
             self.form = "github"

@@ -140,7 +140,7 @@ def _named_after_itself(shell: Interpreter, launch: Launch, command: list[Field]
     if launch.address is not None and launch.address.name != "MASTER_ADDR":
         field = option(command, frozenset({launch.address.name}))
         used = re.findall(r"\$\{?(\w+)", field.raw) if field is not None else []
-        if field is not None and is_own_name(field.raw.partition("=")[2] or field.raw):
+        if field is not None and shell.expanded_there and is_own_name(field.raw.partition("=")[2] or field.raw):
             found = [Told(launch.address.name, "", launch.address.ref)]
         else:
             found = [Told(name, "", shell.ref(shell.hostnames[name])) for name in used if name in shell.hostnames]

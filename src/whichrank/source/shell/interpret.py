@@ -60,6 +60,7 @@ class Interpreter:
         self.unknown_rounds: set[str] = set()  # variables of loops over what only a run would tell
         self.per_task: dict[str, str] = {}  # variables that hold what differs from task to task, such as SLURM_PROCID
         self.early: tuple[tuple[str, str, int], ...] = ()  # such values that were put in before the tasks began
+        self.expanded_there = False  # the words of the present command were put together on every host
         self.hostnames: dict[str, int] = {}  # variables that every host sets to its own name
         self.dumps: dict[str, str] = {}  # variables that hold a print of the environment -> the command that made it
 
@@ -278,8 +279,10 @@ class Interpreter:
             self.declare(program, node.words[count + 1 :], here, sure=sure)
         else:
             command = [f for word in node.words[count:] for f in fields(word, self.lookup(here))]
+            there, self.expanded_there = self.expanded_there, self.on_every_host > 0
             if command:
                 self.command(command, node, here, sure=sure)
+            self.expanded_there = there
         self.muted = kept
         if here is not env:
             env.ended = env.ended or here.ended
