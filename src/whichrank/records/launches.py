@@ -65,8 +65,8 @@ class Launch:
     interfaces: tuple[Told, ...] = ()
     complete: bool = False
     """Every option of the launcher is known, and no variable or operator adds others (torchrun reads PET_*)."""
-    backend: str = ""
-    """Of torchrun's rendezvous; empty for the default, which takes host numbers as they are given."""
+    numbered: bool = True
+    """The launcher takes the number of the host as it is given; with --rdzv-backend=c10d torchrun ignores it."""
     early: tuple[Told, ...] = ()
     """What differs from task to task, filled in before the tasks exist."""
     itself: tuple[Told, ...] = ()

@@ -7,9 +7,8 @@ import re
 from whichrank.source.yaml_tree import Node
 
 _TOKEN = re.compile(
-    r"(?P<skip>[ \t\r,]+|#[^\n]*|//[^\n]*|/\*.{0,20000}?\*/)|(?P<line>\n)"
-    r"|(?P<heredoc><<-?(?P<mark>\w+)\n.{0,20000}?\n[ \t]*(?P=mark)(?=\n|\Z))"
-    r'|(?P<string>"(?:[^"\\\n]|\\.)*")|(?P<sign>[{}\[\]=:])|(?P<word>[^\s{}\[\]=:,"#]+)',
+    r"(?P<skip>[ \t\r,]+|#[^\n]*|//[^\n]*)|(?P<line>\n)|(?P<comment>/\*)|(?P<heredoc><<-?(?P<mark>\w+)\n)"
+    r'|(?P<string>"(?:[^"\\\n]|\\.)*")|(?P<sign>[{}\[\]=:])|(?P<word>[^\s{}\[\]=:,"#]+)|(?P<other>.)',
     re.DOTALL,
 )
 DEPTH_LIMIT = 40
@@ -24,12 +23,20 @@ class _Token:
 
 def parse(text: str) -> Node:
     tokens: list[_Token] = []
-    line = 1
-    for match in _TOKEN.finditer(text):
-        kind = match.lastgroup if match["heredoc"] is None else "heredoc"
-        if kind not in {"skip", "line"}:
-            tokens.append(_Token(kind or "", match.group(), line))
-        line += match.group().count("\n")
+    line, at = 1, 0
+    while match := _TOKEN.match(text, at):
+        kind = "heredoc" if match["heredoc"] else match.lastgroup or ""
+        end = match.end()
+        if kind == "comment":
+            close = text.find("*/", end)
+            end = close + 2 if close >= 0 else len(text)
+        elif kind == "heredoc":
+            close = re.compile(rf"\n[ \t]*{match['mark']}(?=\s|\Z)").search(text, end - 1)
+            end = close.end() if close else len(text)
+        if kind not in {"skip", "line", "comment", "other"}:
+            tokens.append(_Token(kind, text[at:end], line))
+        line += text.count("\n", at, end)
+        at = end
     return _Reader(tokens).body(0)
 
 

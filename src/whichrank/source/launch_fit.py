@@ -166,7 +166,7 @@ def _left_out(launch: Launch) -> Iterator[Clash]:
         why = "no address is given, and torchrun takes 127.0.0.1 then (it does not read MASTER_ADDR): hosts never meet"
         fix = "Add --master-addr, or --rdzv-backend=c10d with --rdzv-endpoint."
         yield Clash(nodes.said, nodes.ref, why, fix, severity="info")
-    elif launch.everywhere and launch.rank is None and not launch.backend and not launch.host:
+    elif launch.everywhere and launch.rank is None and launch.numbered and not launch.host:
         why = "--node-rank is missing: without it, and without --rdzv-backend=c10d, each host takes itself for host 0"
         yield Clash(nodes.said, nodes.ref, why, "Add --rdzv-backend=c10d, or --node-rank.", severity="info")
 
@@ -174,7 +174,7 @@ def _left_out(launch: Launch) -> Iterator[Clash]:
 def _per_host_values(launch: Launch) -> Iterator[Clash]:
     """What must differ from host to host and does not, or the other way round."""
     rank = launch.rank
-    if rank is not None and rank.text.isdecimal() and not launch.host:
+    if rank is not None and rank.text.isdecimal() and launch.numbered and not launch.host:
         why = f"every host runs this line, so each of them is host {rank.text}"
         fix = "Take it from the scheduler: $SLURM_NODEID, $SKYPILOT_NODE_RANK, the index of the pod."
         yield Clash(rank.name, rank.ref, why, fix, (launch.ref,))
@@ -198,7 +198,8 @@ def _members(launches: list[Launch]) -> Iterator[Clash]:
     for first, second in combinations(lines, 2):
         if first.rank is None or second.rank is None or not _same_job(first, second):
             continue
-        if first.rank.text == second.rank.text and first.host != second.host and first.host and second.host:
+        apart = first.host != second.host and first.host and second.host and first.numbered
+        if apart and first.rank.text == second.rank.text:
             why = f"{first.host} and {second.host} are both host {first.rank.text} of the same job"
             fix = "Number the hosts 0, 1, 2 and so on."
             yield Clash(second.rank.name, second.rank.ref, why, fix, (first.ref,))

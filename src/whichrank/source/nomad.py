@@ -16,16 +16,16 @@ from whichrank.source.yaml_tree import Node
 def read(text: str, label: str) -> SettingsFile:
     out = SettingsFile.empty(label, KIND)
     root = hcl_tree.parse(text)
-    jobs = list(_labelled(root, "job"))
-    if not jobs:
-        out.unread, out.note = True, "HCL that is not a Nomad job is not read"
-        return out
-    for _, job in jobs:
+    tasks = 0
+    for _, job in _labelled(root, "job"):
         manifest = Manifest(out, text.split("\n"), root, form="nomad")
         manifest.group = f"{label}:{job.line}"
         for _, group in _labelled(job, "group"):
             for name, task in _labelled(group, "task"):
                 _task(manifest, name, group, task)
+                tasks += 1
+    if not tasks:
+        out.unread, out.note = True, "HCL without a task of a Nomad job is not read"
     return out
 
 

@@ -94,7 +94,7 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     launch.rank = _told(shell, command, _RANK)
     launch.address = _told(shell, command, _ADDRESS)
     endpoint = _told(shell, command, _ENDPOINT)
-    if endpoint is not None and launch.address is None:
+    if endpoint is not None:  # wins over --master-addr
         host = endpoint.text
         if host.count(":") == 1 or "]" in host:
             host, _, launch.port = host.rpartition(":")
@@ -111,7 +111,7 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     if ids is not None and re.fullmatch(r"\d+(?:,\d+)*", ids.text):
         launch.visible = Count(len(ids.text.split(",")), shell.ref(ids.line), "--gpu_ids")
     backend = _told(shell, command, ("--rdzv-backend", "--rdzv_backend"))
-    launch.backend = backend.text if backend is not None else ""
+    launch.numbered = launch.program != "torchrun" or backend is None or backend.text == "static"
     behind = next((i for i, field in enumerate(command) if field.text.endswith(".py")), len(command))
     settled = all(field.text.strip(UNKNOWN) or not field.text for field in command[:behind])
     launch.complete = settled and behind < len(command) and not any(n.startswith("PET_") for n in env.variables)

@@ -237,14 +237,15 @@ class Interpreter:
                 self.rounds(node.body, env, sure=False)
             return
         items = [f for word in node.words or [] for f in fields(word, self.lookup(env))]
+        if not all(item.known for item in items) or not items:
+            self.unknown_rounds.add(node.name)
         for item in items[:LOOP_LIMIT]:
             env.variables[node.name] = Variable(Value(item.text, line=item.line), False)
             self.walk(node.body, env, sure=sure)
         if not items:
             env.variables[node.name] = Variable(Value(UNKNOWN, fixed=False), False)
-            self.unknown_rounds.add(node.name)
             self.rounds(node.body, env, sure=sure)
-            self.unknown_rounds.discard(node.name)
+        self.unknown_rounds.discard(node.name)
 
     def rounds(self, body: list[Step], env: Environment, *, sure: bool) -> None:
         """The first round of a loop, and the second where it starts a training: that has what the first one set."""
