@@ -69,6 +69,8 @@ class Launch:
     """The launcher takes the number of the host as it is given; with --rdzv-backend=c10d torchrun ignores it."""
     early: tuple[Told, ...] = ()
     """What differs from task to task, filled in before the tasks exist."""
+    drawn: tuple[Told, ...] = ()
+    """Ports and names of the meeting that every host draws at random."""
     itself: tuple[Told, ...] = ()
     """Addresses that every host takes from its own name."""
 

@@ -238,7 +238,8 @@ class _Image:
                 (m[1].replace('\\"', '"'), m[1], line + body.count("\n", 0, m.start()))
                 for m in _JSON_WORD.finditer(body)
             ]
-            found = run_command(words, self.out.label, self.lines, list(self.carried))
+            who = "a command in brackets"
+            found = run_command(words, self.out.label, self.lines, list(self.carried), literal=who)
         else:
             found = run_script(body, self.out.label, line, self.lines, list(self.carried))
         self.out.assignments += [a._replace(scope=self.scope) for a in found.assignments]

@@ -17,6 +17,7 @@ def read(text: str, label: str) -> SettingsFile:
     """What is exported to the recipes, and what their lines set and start."""
     lines = text.split("\n")
     just = Make(SettingsFile.empty(label, KIND), lines)
+    just.shell_like = True
     just.every = bool(re.search(r"^set\s+export(?:\s*:=\s*true)?\s*$", text, re.MULTILINE))
     bodies = _top_level(just)
     for name, (value, line, sure) in just.set_at.items():

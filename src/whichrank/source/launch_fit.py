@@ -182,6 +182,9 @@ def _per_host_values(launch: Launch) -> Iterator[Clash]:
         why = f"{told.text} is filled in by the script before the tasks start: all of them get the same value"
         fix = "Quote it for the task's own shell: srun bash -c '… $SLURM_PROCID …'."
         yield Clash(told.name, told.ref, why, fix, (launch.ref,))
+    for told in launch.drawn:
+        why = "every host draws its own at random, so they look for each other in different places"
+        yield Clash(told.name, told.ref, why, "Draw it once before the tasks start.", (launch.ref,))
     for told in launch.itself:
         why = "every host runs this, so each of them names itself as the meeting point"
         fix = "Take the first host of the job before the tasks start, and pass it to all of them."

@@ -34,6 +34,8 @@ class Make:
     exported: set[str] = field(default_factory=set)
     every: bool = False
     one_shell: bool = False
+    shell_like: bool = False
+    """A dollar sign is the shell's, as in justfiles."""
     used: set[str] = field(default_factory=set)
     targeted: list[Given] = field(default_factory=list)
 
@@ -157,6 +159,9 @@ def recipe(make: Make, body: list[tuple[int, str]], given: list[Given]) -> None:
         continued = text.rstrip().endswith("\\")
     starts = [_run(make, first, rows, given) for first, rows in scripts]
     launched = [bool(found.note) for found in starts]
+    for (first, rows), starts_ranks in zip(scripts, launched, strict=True):
+        if starts_ranks and not make.shell_like:
+            _single_dollars(make, first, rows)
     for index, found in enumerate(starts):
         later = any(launched[index + 1 :])
         for a in (_defined(make, a) for a in found.assignments):
@@ -172,6 +177,18 @@ def recipe(make: Make, body: list[tuple[int, str]], given: list[Given]) -> None:
         make.out.lost += [lost for lost in found.lost if lost not in make.out.lost]
         make.out.launches += found.launches
         make.out.torch, make.out.nccl = make.out.torch or found.torch, make.out.nccl or found.nccl
+
+
+def _single_dollars(make: Make, first: int, rows: list[str]) -> None:
+    """`$NAME` in a recipe is make's variable `$N` with the text AME behind it."""
+    for offset, row in enumerate(rows):
+        for match in re.finditer(r"(?<!\$)\$([A-Z])([A-Z0-9_]+)", row):
+            name = match[1] + match[2]
+            if match[1] not in make.values:
+                why = f"make reads ${match[1]} (which is empty) and then the text {match[2]}"
+                lost = Lost(name, _ref(make, first + offset), why, f"Write $${name}, or $({name}) for make's own.")
+                if lost not in make.out.lost:
+                    make.out.lost.append(lost)
 
 
 def _defined(make: Make, assignment: Assignment) -> Assignment:

@@ -191,7 +191,8 @@ class Manifest:
         if self.form == "compose":
             return len(path) == 2 and path[0] == "services"
         return bool(keys & {"image", "env", "envFrom"}) and bool(
-            path[-1:] and path[-1] in {"containers", "initContainers", "container", "script", "steps"}
+            path[-1:]
+            and path[-1] in {"containers", "initContainers", "container", "script", "steps", "containerDefinitions"}
         )
 
     def container(self, node: Node, path: tuple[str, ...], depth: int) -> None:
@@ -240,7 +241,10 @@ class Manifest:
             many = self.kind == "MPIJob"
             if self.kind == "PyTorchJob":  # the operator sets torchrun's own variables
                 given = [*given, Given("PET_NODE_RANK", UNKNOWN, node.line)]
-            found = run_command(texts, self.out.label, self.lines, given, size, many_hosts=many, host=host)
+            who = "Kubernetes" if self.form == "kubernetes" else ""
+            found = run_command(texts, self.out.label, self.lines, given, size, many_hosts=many, host=host, literal=who)
+            if self.form == "compose":
+                forms.filled_in_by_compose(self, words, given)
             self.take(found, scope)
         source = node.get("source")
         if source is not None and source.kind == "scalar":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from whichrank.facts.environment import catalogue, in_family
 from whichrank.records import launches
 from whichrank.records.launches import Launch
-from whichrank.records.settings import Clash, Lost
+from whichrank.records.settings import UNKNOWN, Clash, Lost
 from whichrank.source import conf, env_file, workload
 from whichrank.source.shell.allocation import Allocation, Count
 
@@ -79,6 +79,19 @@ def sky(manifest: Manifest) -> None:
             workload.accelerators(manifest.root.get("resources")),
         )
         manifest.script("run", run, manifest.group, given, size)
+
+
+def filled_in_by_compose(manifest: Manifest, words: list[Node], given: list[Given]) -> None:
+    """`$NAME` in a command is the value that the shell around `docker compose` has, not the service's."""
+    own = {g.name: g for g in given if UNKNOWN not in g.text and g.text}
+    for word in words:
+        for match in re.finditer(r"(?<!\$)\$(?:\{(\w+)\}|([A-Za-z_]\w*))", word.text):
+            name = match[1] or match[2]
+            if name in own:
+                why = f"compose fills in {match.group()} from its own shell or .env file, not from environment"
+                lost = Lost(name, manifest.ref(word.line), why, f"Write $${name} and run the command with sh -c.")
+                if lost not in manifest.out.lost:
+                    manifest.out.lost.append(lost)
 
 
 def config_map(manifest: Manifest, key: Node, value: Node, scope: str) -> None:

@@ -18,8 +18,8 @@ SCRIPTS = re.compile(
     r"|bash_command|user_?data|runcmd|prolog|epilog|launch|start_command|setup_command|\w*\.(?:sh|bash|sbatch|slurm)"
 )
 RUNTIME_ENVIRONMENT = frozenset({
-    "env_vars", "working_dir", "py_modules", "py_executable", "excludes", "pip", "uv", "conda", "container", "image_uri",
-    "config", "nsight", "worker_process_setup_hook", "eager_install",
+    "env_vars", "working_dir", "py_modules", "py_executable", "excludes", "pip", "uv", "conda", "container",
+    "image_uri", "config", "nsight", "worker_process_setup_hook", "eager_install",
 })  # fmt: skip
 OWN_PARTS = frozenset({"env", "environment", "command", "args", "entrypoint", "image", "build", "source"})
 OWN_SHELLS = re.compile(

@@ -12,7 +12,7 @@ from whichrank.facts.environment import catalogue, counts, in_family, unread
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Late, Lost, SettingsFile
-from whichrank.source import _order
+from whichrank.source import _order, _sizes
 from whichrank.source._children import Child, children
 from whichrank.source._constants import Constants
 from whichrank.source._environ import environ_names, removed, sets
@@ -75,6 +75,7 @@ class _Program:
         for child in children(self.tree, self.constants, names):
             if child.node not in dead:
                 self.child(child)
+        self.out.launches += _sizes.launches(self.tree, self.constants, names, self.ref)
         self.late(names, dead)
         self.out.torch, self.out.nccl = self.release
 
@@ -116,7 +117,8 @@ class _Program:
         inherited = [] if child.fresh else [Given(n, UNKNOWN, getattr(p, "lineno", 1)) for n, p in self.own.items()]
         if child.words is not None:
             words = [(text, text, line) for text, line in child.words]
-            found = run_command(words, self.out.label, self.lines, [*inherited, *given])
+            who = "a list of words"
+            found = run_command(words, self.out.label, self.lines, [*inherited, *given], literal=who)
             if found.note or _own_interpreter(child.node):
                 self.replaced(child)
             self.take(found, scope)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from whichrank.source.shell.allocation import Allocation, Count
-
-if TYPE_CHECKING:
-    from whichrank.source.yaml_tree import Node
+from whichrank.source.yaml_tree import Node
 
 PRODUCTION = re.compile(r"(?:^|[-_./])prod(?:uction)?(?:[-_./]|$)", re.IGNORECASE)
 _STAGE = re.compile(r"(?:[\w.-]+/)?(?:env|environment|stage|tier|deployment)", re.IGNORECASE)
@@ -53,6 +50,11 @@ def gpus(container: Node) -> Count | None:
         wanted = resources.get(part) if resources is not None else None
         if wanted is not None and (count := _count(wanted, "nvidia.com/gpu", "amd.com/gpu")):
             return count
+    required = container.get("resourceRequirements")  # ECS and AWS Batch
+    for item in required.items if required is not None else ():
+        kind = item.get("type")
+        if kind is not None and kind.text == "GPU":
+            return _count(item, "value")
     node: Node | None = container
     for name in ("deploy", "resources", "reservations", "devices"):
         node = node.get(name) if node is not None else None
@@ -118,6 +120,12 @@ def stated(root: Node, kind: str) -> Iterator[tuple[Count, Count]]:
     for _, _, _, container in roles(root, kind):
         if each is not None and (found := gpus(container)) is not None:
             yield each, found
+    trainer = spec.get("trainer") if kind == "TrainJob" else None
+    if trainer is not None:
+        told, has = _count(trainer, "numProcPerNode"), trainer.get("resourcesPerNode")
+        there = gpus(Node("map", trainer.line, pairs=[(Node("scalar", has.line, "resources"), has)])) if has else None
+        if told is not None and there is not None:
+            yield told, there
     cluster = spec.get("rayClusterSpec") or spec
     groups = cluster.get("workerGroupSpecs") if kind.startswith("Ray") else None
     for group in groups.items if groups is not None else ():

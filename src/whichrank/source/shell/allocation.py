@@ -62,6 +62,10 @@ class Allocation(NamedTuple):
         system, _, rest = comment.partition(" ")
         if system == "#SBATCH":
             return self.slurm(rest.split("#", 1)[0].split(), line)
+        if system == "#flux:":
+            return self.slurm(rest.split(), line)
+        if system == "#$" and (match := re.match(r"-pe\s+\S+\s+(\d{1,6})\s*$", rest)) and int(match[1]):
+            return self._replace(slots=Count(int(match[1]), line, rest.strip(), exact=False))
         if system == "#PBS":
             return self._pbs(rest, line)
         return self._lsf(rest, line) if system == "#BSUB" else self

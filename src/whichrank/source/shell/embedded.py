@@ -11,6 +11,7 @@ from whichrank.source.shell import directives, starting, texts
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.interpret import Interpreter, Neighbour
 from whichrank.source.shell.outcome import conclude
+from whichrank.source.shell.passage import is_training
 from whichrank.source.shell.state import Environment
 from whichrank.source.shell.syntax import parse
 from whichrank.source.shell.words import Field, Value
@@ -53,8 +54,12 @@ def run_command(
     *,
     many_hosts: bool = False,
     host: str = "",
+    literal: str = "",
 ) -> SettingsFile:
-    """A command given as a list, without a shell: each word as its text, the same as a script, and its line."""
+    """A command given as a list, without a shell: each word as its text, the same as a script, and its line.
+
+    Literal: who starts it without putting in variables (`$NAME` stays as it is).
+    """
     shell, env = _prepared(label, lines, given, None)
     _sized(shell, size)
     shell.host = host
@@ -69,11 +74,29 @@ def run_command(
     if len(command) == 1 and re.search(r"\s", command[0].text):  # args of an entry point that is a shell
         texts.inner(shell, command[0].text, command[0].line, env, sure=True)
         command = []
+    if command and literal and is_training(command):
+        _literal_dollars(shell, command, env, literal)
     if command and many_hosts:
         command = _on_many_hosts(command)
     if command:
         starting.start(shell, command, [], env, sure=True)
     return _concluded(shell)
+
+
+# What launchers and operators set; other names may be for a tool that fills in the file first, such as envsubst.
+_OF_LAUNCHERS = re.compile(
+    r"MASTER_(?:ADDR|PORT)|(?:LOCAL_|NODE_)?RANK|WORLD_SIZE|HOSTNAME|JOB_COMPLETION_INDEX|SLURM_\w+"
+)
+
+
+def _literal_dollars(shell: Interpreter, command: list[Field], env: Environment, who: str) -> None:
+    for field in command:
+        match = re.search(r"(?<![$\\])\$(?:\{(\w+)\}|([A-Za-z_]\w*))", field.text)
+        name = (match[1] or match[2]) if match else ""
+        if match and (name in env.variables or _OF_LAUNCHERS.fullmatch(name)):
+            why = f"{who} starts the program without a shell, so {match.group()} stays as it is"
+            fix = "Write sh -c '…' around the command, or give the value itself."
+            shell.out.lost.append(Lost(name, shell.ref(field.line), why, fix))
 
 
 def _sized(shell: Interpreter, size: Allocation | None) -> None:

@@ -116,6 +116,7 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     settled = all(field.text.strip(UNKNOWN) or not field.text for field in command[:behind])
     launch.complete = settled and behind < len(command) and not any(n.startswith("PET_") for n in env.variables)
     launch.itself = _named_after_itself(shell, launch, command)
+    launch.drawn = _drawn(shell, command)
 
 
 def _number(shell: Interpreter, command: list[Field], names: tuple[str, ...]) -> Count | None:
@@ -147,6 +148,22 @@ def _named_after_itself(shell: Interpreter, launch: Launch, command: list[Field]
     return tuple(found)
 
 
+def _drawn(shell: Interpreter, command: list[Field]) -> tuple[Told, ...]:
+    """Ports and names of the meeting that every host draws for itself."""
+    found = [Told("MASTER_PORT", "", shell.ref(line)) for name, line in shell.randoms.items() if name == "MASTER_PORT"]
+    for name in (*_PORT, *_ENDPOINT, "--rdzv-id", "--rdzv_id"):
+        field = option(command, frozenset({name}))
+        raw = field.raw if field is not None else ""
+        used = [shell.randoms[each] for each in re.findall(r"\$\{?(\w+)", raw) if each in shell.randoms]
+        if field is not None and (used or (shell.expanded_there and is_random(raw))):
+            found.append(Told(name, "", shell.ref(used[0] if used else field.line)))
+    return tuple(found[:1])
+
+
+def is_random(raw: str) -> bool:
+    return bool(re.search(r"\$\{?RANDOM\b|\bRANDOM\s*[%+*/)]|(?:\$\(|`)\s*(?:shuf|uuidgen)\b", raw))
+
+
 def is_own_name(raw: str) -> bool:
     """The name or the address of the host that runs this."""
     return bool(re.search(r"(?:\$\(|`)\s*(?:hostname\b|uname -n|/bin/hostname)|\$\{?HOSTNAME\b", raw))
@@ -156,6 +173,7 @@ def _task(shell: Interpreter, launch: Launch, env: Environment) -> None:
     """A program of which the scheduler or MPI starts every rank."""
     launch.per_host, launch.total = launch.tasks, launch.started
     launch.address = _variable(shell, "MASTER_ADDR", env, launch)
+    launch.drawn = _drawn(shell, [])
     launch.itself = tuple(
         Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name == "MASTER_ADDR"
     )

@@ -61,6 +61,7 @@ class Interpreter:
         self.per_task: dict[str, str] = {}  # variables that hold what differs from task to task, such as SLURM_PROCID
         self.early: tuple[tuple[str, str, int], ...] = ()  # such values that were put in before the tasks began
         self.expanded_there = False  # the words of the present command were put together on every host
+        self.randoms: dict[str, int] = {}  # variables that every host sets to a number of its own
         self.hostnames: dict[str, int] = {}  # variables that every host sets to its own name
         self.dumps: dict[str, str] = {}  # variables that hold a print of the environment -> the command that made it
 
@@ -339,11 +340,14 @@ class Interpreter:
         """Remember a value that is another one in each task or on each host."""
         self.per_task.pop(name, None)
         self.hostnames.pop(name, None)
+        self.randoms.pop(name, None)
         own = re.fullmatch(r"\"?\$\{?(SLURM_(?:PROCID|NODEID|LOCALID))\}?\"?", raw)
         if own and not self.on_every_host:
             self.per_task[name] = own[1]
         elif self.on_every_host and fitting.is_own_name(raw):
             self.hostnames[name] = line
+        elif self.on_every_host and fitting.is_random(raw):
+            self.randoms[name] = line
 
     def element(self, name: str, index: str, item: Word, env: Environment) -> None:
         before = env.variables.get(name)
