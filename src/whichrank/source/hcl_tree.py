@@ -31,8 +31,8 @@ def parse(text: str) -> Node:
             close = text.find("*/", end)
             end = close + 2 if close >= 0 else len(text)
         elif kind == "heredoc":
-            close = re.compile(rf"\n[ \t]*{match['mark']}(?=\s|\Z)").search(text, end - 1)
-            end = close.end() if close else len(text)
+            mark = re.compile(rf"\n[ \t]*{match['mark']}(?=\s|\Z)").search(text, end - 1)
+            end = mark.end() if mark else len(text)
         if kind not in {"skip", "line", "comment", "other"}:
             tokens.append(_Token(kind, text[at:end], line))
         line += text.count("\n", at, end)
