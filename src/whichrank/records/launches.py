@@ -60,7 +60,7 @@ class Launch:
     rank: Told | None = None
     """Which of the hosts this is."""
     address: Told | None = None
-    port: str = ""
+    port: Told | None = None
     world: Told | None = None
     interfaces: tuple[Told, ...] = ()
     complete: bool = False

@@ -208,23 +208,32 @@ def _members(launches: list[Launch]) -> Iterator[Clash]:
             yield Clash(second.rank.name, second.rank.ref, why, fix, (first.ref,))
     if len(set(ranks)) < len(ranks):
         return  # several jobs
-    hosts = [launch for launch in lines if launch.host]
-    if 1 < len(hosts) < 16 and {launch.members for launch in hosts} == {hosts[0].members} and len(hosts) == len(lines):
-        first = hosts[0]
-        told = first.nodes or (first.world and Count(int(first.world.text), first.world.ref, first.world.name))
-        if told is not None and told.exact and told.number > len(hosts):
-            why = f"{told.number} members are expected and the file starts {len(hosts)}"
-            yield Clash(told.said, told.ref, why, f"Write {len(hosts)}, or start the others.", (hosts[1].ref,))
+    yield from _how_many(lines)
     for first, second in combinations(lines, 2):
-        if first.rank is None or second.rank is None or first.members != second.members:
+        if first.members == second.members:
+            yield from _meeting(first, second)
+
+
+def _how_many(lines: list[Launch]) -> Iterator[Clash]:
+    """The members that each line waits for, where the file starts all of them, each on a host that it names."""
+    if not 1 < len(lines) < 16 or not all(line.host and line.members == lines[0].members for line in lines):
+        return
+    first = lines[0]
+    told = first.nodes or (first.world and Count(int(first.world.text), first.world.ref, first.world.name))
+    if told is not None and told.exact and told.number != len(lines):
+        why = f"{told.number} members are expected and the file starts {len(lines)}"
+        yield Clash(told.said, told.ref, why, f"Write {len(lines)}, or start {told.number}.", (lines[1].ref,))
+
+
+def _meeting(first: Launch, second: Launch) -> Iterator[Clash]:
+    """Address and port of two members of one job."""
+    for ours, theirs in ((first.port, second.port), (first.address, second.address)):
+        if ours is None or theirs is None or first.rank is None or second.rank is None:
             continue
-        for name, ours, theirs in (
-            ("--master-port", first.port, second.port),
-            ("--master-addr", *_both(first, second)),
-        ):
-            if ours and theirs and UNKNOWN not in ours + theirs and ours != theirs:
-                why = f"host {first.rank.text} meets the others at {ours} and host {second.rank.text} at {theirs}"
-                yield Clash(name, second.ref, why, "Give all hosts the same address and port.", (first.ref,))
+        if ours.text and theirs.text and UNKNOWN not in ours.text + theirs.text and ours.text != theirs.text:
+            why = f"host {first.rank.text} meets the others at {ours.text} and host {second.rank.text} at {theirs.text}"
+            fix = "Give all hosts the same address and port."
+            yield Clash(theirs.name, theirs.ref, why, fix, (ours.ref,))
 
 
 def _both(first: Launch, second: Launch) -> tuple[str, str]:
@@ -233,4 +242,5 @@ def _both(first: Launch, second: Launch) -> tuple[str, str]:
 
 def _same_job(first: Launch, second: Launch) -> bool:
     ours, theirs = _both(first, second)
-    return ours == theirs and UNKNOWN not in ours and first.port == second.port and first.members == second.members
+    ports = {launch.port.text if launch.port is not None else "" for launch in (first, second)}
+    return ours == theirs and UNKNOWN not in ours and len(ports) == 1 and first.members == second.members

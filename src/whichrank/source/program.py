@@ -81,7 +81,7 @@ class _Program:
 
     def record(self, name: str, value: ast.expr, node: ast.AST, scope: str, *, sure: bool, what: str) -> None:
         ref = self.ref(node)
-        if name in catalogue() or in_family(name):
+        if what == "os.environ" or name in catalogue() or in_family(name):
             self.check_type(name, value, node, what)
         text = self.constants.text(value)
         known = None if UNKNOWN in text else text

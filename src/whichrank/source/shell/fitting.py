@@ -97,10 +97,10 @@ def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Envi
     if endpoint is not None:  # wins over --master-addr
         host = endpoint.text
         if host.count(":") == 1 or "]" in host:
-            host, _, launch.port = host.rpartition(":")
+            host, _, port = host.rpartition(":")
+            launch.port = endpoint._replace(text=port)
         launch.address = endpoint._replace(text=host)
-    port = _told(shell, command, _PORT)
-    launch.port = port.text if port is not None else launch.port
+    launch.port = _told(shell, command, _PORT) or launch.port
     master = _variable(shell, "MASTER_ADDR", env, launch)
     if launch.address is None or (master is not None and launch.address.text == master.text):
         launch.address = master or launch.address
@@ -181,5 +181,4 @@ def _task(shell: Interpreter, launch: Launch, env: Environment) -> None:
     if world is not None and world.exported and world.value.fixed and re.fullmatch(r"\d{1,6}", world.value.text):
         launch.world = _variable(shell, "WORLD_SIZE", env, launch)
         launch.rank = _variable(shell, "RANK", env, launch)
-        port = _variable(shell, "MASTER_PORT", env, launch)
-        launch.port = port.text if port is not None else ""
+        launch.port = _variable(shell, "MASTER_PORT", env, launch)
