@@ -28,25 +28,25 @@ def right_and_wrong(text, name, right, wrong, expected):
         ("export CUDA_VISIBLE_DEVICES={}\nmpirun -np 2 python t.py", ["0,1"], ["0"], None),
         ("cat > hosts <<E\na slots=8\nb slots=8\nE\ndeepspeed --hostfile hosts --num_nodes {} t.py", [2], [3],
          ("--num_nodes", 6)),
-        ("#BSUB -n 8\n#BSUB -R \"span[ptile=4]\"\nblaunch h torchrun --nnodes={} --rdzv_backend=c10d "
-         "--rdzv_endpoint=a:1 t.py", [2], [4], ("--nnodes", 4)),
+        (('#BSUB -n 8\n#BSUB -R "span[ptile=4]"\nblaunch h torchrun --nnodes={} --rdzv_backend=c10d '
+         "--rdzv_endpoint=a:1 t.py"), [2], [4], ("--nnodes", 4)),
         ("#BSUB -nnodes 2\njsrun -n {} -r 4 -a 1 python t.py", [8], [12], ("--nrs", 3)),
         ("\ndocker run --gpus {} --ipc=host img torchrun --standalone --nproc_per_node=4 t.py", [4], [2],
          ("--nproc_per_node", 3)),
         ("\naccelerate launch --num_machines 2 --num_processes {} --machine_rank $R --main_process_ip a t.py", [8], [7],
          ("--num_processes", 3)),
-        ("# two hosts with 8 GPUs each\naccelerate launch --num_machines 2 --num_processes {} --machine_rank $R "
-         "--main_process_ip a t.py", [16], [8], ("--num_processes", 3)),
-        ("#SBATCH -N 1 --ntasks-per-node=1 --cpus-per-task=16\nexport OMP_NUM_THREADS={}\n"
-         "srun torchrun --standalone --nproc_per_node=4 t.py", [4], [8], ("OMP_NUM_THREADS", 3)),
+        (("# two hosts with 8 GPUs each\naccelerate launch --num_machines 2 --num_processes {} --machine_rank $R "
+         "--main_process_ip a t.py"), [16], [8], ("--num_processes", 3)),
+        (("#SBATCH -N 1 --ntasks-per-node=1 --cpus-per-task=16\nexport OMP_NUM_THREADS={}\n"
+         "srun torchrun --standalone --nproc_per_node=4 t.py"), [4], [8], ("OMP_NUM_THREADS", 3)),
         ("#SBATCH -N 2 --ntasks-per-node=1\nsrun bash -c {}" + TORCHRUN.format(n=2, p=8, r="$SLURM_NODEID") + "{}",
          ["'", "'"], ['"', '"'], ("--node_rank", 3)),
         ("#SBATCH -N 2 --ntasks-per-node=1\nsrun {}", [TORCHRUN.format(n=2, p=8, r="$(cat rank)")],
          [TORCHRUN.format(n=2, p=8, r=0)], ("--node_rank", 3)),
         ("#SBATCH -N 2 --ntasks-per-node=8\nexport MASTER_PORT=1\n{}srun {} python t.py",
          ["", "bash -c 'RANK=$SLURM_PROCID exec python t.py' #"], ["export RANK=$SLURM_PROCID; ", ""], ("RANK", 4)),
-        ("#SBATCH -N 2 --ntasks-per-node=1\nM=$(hostname)\nsrun bash -c '{}torchrun --nnodes=2 --rdzv_backend=c10d "
-         "--rdzv_endpoint='$M':1 t.py'", [""], ["export MASTER_ADDR=$(hostname); "], None),
+        (("#SBATCH -N 2 --ntasks-per-node=1\nM=$(hostname)\nsrun bash -c '{}torchrun --nnodes=2 --rdzv_backend=c10d "
+         "--rdzv_endpoint='$M':1 t.py'"), [""], ["export MASTER_ADDR=$(hostname); "], None),
         ("for h in $HOSTS; do ssh $h " + TORCHRUN.format(n=2, p=8, r="{}") + "; done", ["$((i++))"], [0],
          ("--node_rank", 2)),
     ],
@@ -72,8 +72,11 @@ def test_a_number_that_torchrun_ignores():
     assert said(f"#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=1\nsrun {run}\n", "job.sbatch") == []
 
 
-SKY = "num_nodes: 2\nresources: {{accelerators: 'H100:8'}}\nrun: |\n  torchrun --nnodes=2 --nproc_per_node={} " \
-      "--node_rank={} --master_addr=$HEAD t.py\n"  # fmt: skip
+SKY = """num_nodes: 2
+resources: {{accelerators: 'H100:8'}}
+run: |
+  torchrun --nnodes=2 --nproc_per_node={} --node_rank={} --master_addr=$HEAD t.py
+"""
 COMPOSE = """services:
   a: &a
     image: x
@@ -106,7 +109,12 @@ spec:
       replicas: 2
       template: {{spec: {{containers: [{{name: p, image: x, resources: {{limits: {{nvidia.com/gpu: 4}}}}}}]}}}}
 """
-ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: {}\ngpu_ids: 0,1\n"
+ACCELERATE = """compute_environment: LOCAL_MACHINE
+distributed_type: MULTI_GPU
+num_machines: 1
+num_processes: {}
+gpu_ids: 0,1
+"""
 NOMAD = """job "t" {{
   group "g" {{
     count = {}
@@ -120,8 +128,12 @@ NOMAD = """job "t" {{
   }}
 }}
 """
-CONDOR = 'executable = /usr/bin/torchrun\narguments = "--nproc_per_node={} t.py"\nrequest_gpus = 2\n' \
-         'environment = "NCCL_DEBUG={}"\nqueue\n'  # fmt: skip
+CONDOR = """executable = /usr/bin/torchrun
+arguments = "--nproc_per_node={} t.py"
+request_gpus = 2
+environment = "NCCL_DEBUG={}"
+queue
+"""
 
 
 @pytest.mark.parametrize(
@@ -195,3 +207,56 @@ def test_debugging_left_on(name, head, expected):
 )
 def test_odd_texts_are_read_in_time(name, text):
     lint([launch.read(text.encode(), name)])
+
+
+POD = """apiVersion: v1
+kind: Pod
+spec:
+  containers:
+    - name: t
+      image: x
+      env: [{{name: NPROC, value: "8"}}]
+      command: [torchrun, "--nproc_per_node={}", "--out={}", t.py]
+"""
+SERVICE = """services:
+  a:
+    image: x
+    environment: {{NODE: "0", PORT: "${{PORT}}"}}
+    command: sh -c "torchrun --nnodes=2 --node_rank={} --master_addr=a --master_port=$PORT t.py"
+"""
+DRAWN = """num_nodes: 2
+run: |
+  P=$((20000 + {} % 1000))
+  torchrun --nnodes=2 --node_rank=$SKYPILOT_NODE_RANK --master_addr=$H --master_port=$P t.py
+"""
+HOSTS = """#!/bin/bash
+hosts=(a b {})
+for i in "${{!hosts[@]}}"; do
+  ssh "${{hosts[$i]}}" torchrun --nnodes=2 --node_rank=$i --master_addr=a --master_port=1 t.py &
+done
+"""
+SPAWN = """import os
+import torch.multiprocessing as mp
+os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+os.environ["MASTER_PORT"] = {}
+mp.spawn(work, nprocs={})
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "right", "wrong", "expected"),
+    [
+        (POD, "pod.yaml", ["$(NPROC)", "${FILLED_IN_BY_ENVSUBST}"], ["$NPROC", "o"], [("NPROC", "line 8")]),
+        ("FROM x\nENV NPROC=8\nCMD {} torchrun --nproc_per_node=$NPROC t.py\n", "Dockerfile", [""], ["env"], []),
+        ('FROM x\nENV N={}\nCMD ["torchrun", "--nproc_per_node={}", "t.py"]\n', "Dockerfile", [8, 8], [8, "$N"],
+         [("N", "line 3")]),
+        (SERVICE, "compose.yml", ["$$NODE"], ["$NODE"], [("NODE", "line 5")]),
+        ("train:\n\ttorchrun --nproc_per_node={} t.py\n", "Makefile", ["$$NPROC"], ["$NPROC"], [("NPROC", "line 2")]),
+        (DRAWN, "sky.yaml", ["SKYPILOT_TASK_SEED"], ["RANDOM"], [("--master_port", "line 3")]),
+        (HOSTS, "go.sh", [""], ["c"], [("--nnodes", "line 4")]),
+        (SPAWN, "go.py", ["'1'", 2], [1, 4], [("MASTER_PORT", "line 4"), ("CUDA_VISIBLE_DEVICES", "line 5")]),
+        ("#!/bin/bash\n#$ -pe mpi 16\nmpirun -np {} python t.py\n", "job.sge", [8], [32], [("-np", "line 3")]),
+    ],
+)  # fmt: skip
+def test_what_each_host_makes_of_it(text, name, right, wrong, expected):
+    right_and_wrong(text, name, right, wrong, expected)

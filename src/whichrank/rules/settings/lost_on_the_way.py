@@ -8,8 +8,8 @@ without a shell) or something else does (make, compose).
 
 Why it happens: every format has its own way of reading NAME=VALUE.
 
-How it decides: by how bash, fish, make, just, Docker, compose, NCCL, Slurm, systemd, Kubernetes and Python read the line. A shell variable that
-the script itself uses is taken for a helper.
+How it decides: by how bash, fish, make, just, Docker, compose, NCCL, Slurm, systemd, Kubernetes and Python read the
+line. A shell variable that the script itself uses is taken for a helper.
 
 Example: `NCCL_DEBUG=INFO` on a line of its own, then `torchrun train.py`.
 
