@@ -70,8 +70,9 @@ def judge(settings: Settings) -> list[Finding] | NotEvaluated:
     if settings.purpose == "production":
         return [finding for a in settings.assignments() if a.value for finding in _judge(a, "in production")]
     marked = {scope for file in settings.files for scope in file.production}
-    if settings.purpose or not settings.files:
-        return NotEvaluated("that the job is a production job (--for production)")
+    unsaid = NotEvaluated("that the job is a production job (--for production)")
+    if settings.purpose:
+        return unsaid
     trials = {file.label for file in settings.files if file.trial or file.kind in _LIVE}
     found: list[Finding] = []
     for a in settings.assignments():
@@ -79,7 +80,7 @@ def judge(settings: Settings) -> list[Finding] | NotEvaluated:
             found += [finding for finding in _judge(a, "in production") if finding.severity != "info"]
         elif a.sure and a.ref.source not in trials and (a.value or "").lower() in _COSTLY.get(a.name, ()):
             found += _judge(a, "left on")
-    return found
+    return found if found or marked else unsaid
 
 
 def _judge(assignment: Assignment, where: str) -> Iterator[Finding]:
