@@ -186,6 +186,15 @@ def test_rules_of_the_formats(text, name, right, wrong, expected):
     right_and_wrong(text, name, right, wrong, expected)
 
 
+BRANCH = '#!/bin/bash\nif [ "${}" = 0 ]; then\n  export NCCL_ALGO=Tree\nelse\n  export NCCL_ALGO={}\nfi\npython t.py\n'
+
+
+def test_branches_on_the_rank():
+    assert said(BRANCH.format("RANK", "Ring"), "a.sh") == [("NCCL_ALGO", "line 5")]
+    assert said(BRANCH.format("RANK", "Tree"), "a.sh") == []
+    assert said(BRANCH.format("FABRIC", "Ring"), "a.sh") == []
+
+
 @pytest.mark.parametrize(
     ("name", "head", "expected"),
     [

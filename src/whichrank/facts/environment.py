@@ -117,6 +117,12 @@ def counts(name: str) -> bool:
     return name in catalogue() or name.startswith(("FI_", "OFI_NCCL_")) or name == "CUDA_VISIBLE_DEVICES"
 
 
+def must_match(name: str) -> bool:
+    """Whether all ranks must have the same value."""
+    variable = catalogue().get(name)
+    return variable is not None and variable.must_match
+
+
 @cache
 def others() -> dict[str, Variable]:
     """Variables of other libraries whose values are checked too."""

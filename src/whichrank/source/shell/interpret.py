@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import catalogue, must_match
 from whichrank.facts.releases import Release
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import UNKNOWN, Lost, SettingsFile
+from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source.shell import batch, directives, documents, fitting, launchers, starting, texts
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
@@ -23,6 +23,9 @@ QUOTE_LIMIT = 300
 LOOP_LIMIT = 64
 STEP_LIMIT = 40_000
 _ASSIGNS = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=(.*)", re.DOTALL)
+_BY_RANK = re.compile(
+    r"\$\{?(?:(?:LOCAL_|NODE_|GROUP_)?RANK|SLURM_(?:PROCID|NODEID|LOCALID)|OMPI_COMM_WORLD_\w*RANK)\b"
+)
 _DECLARE = frozenset({"export", "declare", "typeset", "readonly", "local"})
 _PRINTS = frozenset({
     "echo", "printf", "cat", "tee", "grep", "sed", "awk", "[", "[[", "test", "((", "info", "log", "logger", "alias",
@@ -206,7 +209,23 @@ class Interpreter:
             if not ways:
                 return
             ways.append(way)
+        tests = [word.raw for test, _ in node.branches for step in test for word in getattr(step.node, "words", ())]
+        if _BY_RANK.search(" ".join(tests)):
+            self.ranks_part(ways)
         env.merge(ways)
+
+    def ranks_part(self, ways: list[Environment]) -> None:
+        """Ranks that take different branches and come out with different values of what all must share."""
+        for name in sorted({name for way in ways for name in way.variables if must_match(name)}):
+            found = [way.variables.get(name) for way in ways if not way.ended]
+            texts = {variable.value.text if variable is not None else "" for variable in found}
+            made = [made for variable in found if variable is not None for made in variable.made]
+            if len(texts) < 2 or not made or any(UNKNOWN in text for text in texts):
+                continue
+            why = "the branch depends on the rank, so ranks get different values of what all of them must share"
+            clash = Clash(name, self.ref(made[-1].line), why, "Set it once for all ranks, before the condition.")
+            if clash not in self.out.clashes:
+                self.out.clashes.append(clash)
 
     def case(self, node: Case, env: Environment, *, sure: bool) -> None:
         subject = expand(node.subject.raw, self.lookup(env))
