@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import islice
 
 from whichrank.facts.environment import counts
 from whichrank.facts.releases import Release, release_in
@@ -142,8 +143,12 @@ class Manifest:
     def siblings(self, node: Node) -> list[Given]:
         """Variables that the scripts of the same block see."""
         blocks = [v for k, v in node.entries() if manifest_keys.ENVIRONMENT.fullmatch(k.text) and v.kind == "map"]
-        pairs = [(key, value) for block in blocks[:4] for key, value in block.entries() if value.kind == "scalar"]
-        return [Given(key.text, value.text.replace(TEMPLATE, UNKNOWN), key.line) for key, value in pairs[:200]]
+        pairs = [pair for block in blocks[:4] for pair in islice(block.entries(), 200)]
+        return [
+            Given(key.text, value.text.replace(TEMPLATE, UNKNOWN), key.line)
+            for key, value in pairs
+            if value.kind == "scalar"
+        ]
 
     def parts(self, node: Node, scope: str, path: tuple[str, ...], depth: int) -> None:
         for key, value in node.entries():

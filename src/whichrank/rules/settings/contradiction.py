@@ -6,8 +6,9 @@ demanded; limits that cross; a log file without a log; a launch that does not fi
 processes than GPUs, another number of hosts than the job has, more ranks than MPI or the scheduler has places for, a
 launcher per rank that starts ranks itself, more threads than CPUs; a launch line that every host runs and that says the
 same host number, its own host's name or a port of its own on each of them; $SLURM_PROCID that the batch script fills in
-before the tasks exist; a branch on the rank that gives ranks different values of what all must share; a loopback address for several hosts; launch lines of one job that name different meeting
-points, the same number twice, or fewer members than they wait for.
+before the tasks exist; a branch on the rank that gives ranks different values of what all must share; a loopback
+address for several hosts; launch lines of one job that name different meeting points, the same number twice, or fewer
+members than they wait for.
 
 Why it happens: lists of settings are collected from several places, and a change of the job's size has to be made in
 each of them.
