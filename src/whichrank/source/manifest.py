@@ -279,6 +279,9 @@ class Manifest:
         found: dict[str, tuple[Node, int]] = {}
         if node.kind == "map":
             for key, value in node.entries():
+                self.budget -= 1
+                if self.budget < 0:
+                    break
                 if value.kind == "scalar":
                     found[key.text] = (value, key.line)
                     self.check_type(key.text, value)
