@@ -55,7 +55,7 @@ def test_a_manifest_that_breaks_off_is_read_up_to_there():
     assert not file.unread
 
 
-@pytest.mark.parametrize("name", ["job.nomad", "main.tf", "a.toml", "run.fish", "notes", "train.ipynb"])
+@pytest.mark.parametrize("name", ["job.nomad", "main.tf", "a.toml", "run.nu", "notes", "train.ipynb"])
 def test_what_is_not_read_is_not_clean(name):
     file = read(name, 'job "x" { env { NCCL_TIMEOUT = "3" } }\n')
     result = lint([file])

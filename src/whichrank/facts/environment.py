@@ -114,7 +114,13 @@ def catalogue() -> dict[str, Variable]:
 
 def counts(name: str) -> bool:
     """Whether it matters that this variable gets lost: NCCL, PyTorch, or the libfabric below NCCL's plugin reads it."""
-    return name in catalogue() or name.startswith(("FI_", "OFI_NCCL_"))
+    return name in catalogue() or name.startswith(("FI_", "OFI_NCCL_")) or name == "CUDA_VISIBLE_DEVICES"
+
+
+def must_match(name: str) -> bool:
+    """Whether all ranks must have the same value."""
+    variable = catalogue().get(name)
+    return variable is not None and variable.must_match
 
 
 @cache

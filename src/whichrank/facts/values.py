@@ -88,13 +88,40 @@ def _not_words(variable: Variable, value: str) -> Problem | None:
 
 def _options(variable: Variable, value: str) -> Problem | None:
     """`name:value,name:[a:1,b:2]`, as the CUDA allocator of PyTorch takes it."""
-    names = re.findall(r"(?:^|,)\s*([A-Za-z]\w*)\s*:", re.sub(r"\[[^\]]*\]", "", value))
-    wrong = [name for name in names if name not in variable.values]
-    if wrong:
-        return Problem(f"'{wrong[0]}' is not an option that is known; PyTorch raises at the first allocation")
-    if not names and value.strip():
-        return Problem(f"'{value}' is not a list of NAME:VALUE")
+    for item in re.sub(r"\[[^\]]*\]", "[]", value).split(","):
+        name, colon, given = (part.strip() for part in item.partition(":"))
+        if not item.strip():
+            continue
+        if not colon or not re.fullmatch(r"\w+", name):
+            return Problem(f"'{item.strip()}' is not NAME:VALUE; {_AT_FIRST_ALLOCATION}")
+        if name not in variable.values:
+            return Problem(f"'{name}' is not an option that is known; {_AT_FIRST_ALLOCATION}")
+        if name in _OPTION_VALUES and not re.fullmatch(_OPTION_VALUES[name][0], given):
+            return Problem(f"{name} takes {_OPTION_VALUES[name][1]}, not '{given}'; {_AT_FIRST_ALLOCATION}")
     return None
+
+
+_AT_FIRST_ALLOCATION = "PyTorch raises at the first allocation"
+# c10/core/AllocatorConfig.h, c10/cuda/CUDAAllocatorConfig.cpp: numbers are read by stoi, which leaves a unit out.
+_OPTION_VALUES = {
+    "expandable_segments": (r"True|False", "True or False"),
+    "release_lock_on_cudamalloc": (r"True|False", "True or False"),
+    "pinned_use_cuda_host_register": (r"True|False", "True or False"),
+    "pinned_use_background_threads": (r"True|False", "True or False"),
+    "max_split_size_mb": (r"0*(?:2[1-9]|[3-9]\d|[1-9]\d{2,})[A-Za-z]*", "a number above 20"),
+    "garbage_collection_threshold": (r"0?\.\d*[1-9]\d*", "a number between 0 and 1"),
+    "backend": (r"native|cudaMallocAsync", "native or cudaMallocAsync"),
+}
+
+
+def _devices(_variable: Variable, value: str) -> Problem | None:
+    """CUDA_VISIBLE_DEVICES: the driver reads up to the first item that it does not understand."""
+    if value.strip() in {"-1", "none", "NoDevFiles"}:
+        return None
+    item = r"\s*(?:\d+|GPU-[\w-]+|MIG-[\w/-]+)\s*"
+    if re.fullmatch(rf"{item}(?:,{item})*,?", value):
+        return None
+    return Problem(f"'{value}' is not a list of devices such as 0,1,2: CUDA stops at what it can't read")
 
 
 def _host_port(_variable: Variable, value: str) -> Problem | None:
@@ -188,6 +215,7 @@ _CHECKS = {
     "not_words": _not_words,
     "host_port": _host_port,
     "options": _options,
+    "devices": _devices,
     "torch_bool": _torch_bool,
     "torch_int": _torch_int,
     "python_int": _python_int,

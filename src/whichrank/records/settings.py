@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Severity, Subject
+from whichrank.records.launches import Launch
 
 How = Literal["export", "local", "conf", "image", "build", "manifest", "python", "process"]
 """export: reaches child processes; local: a shell variable that was not exported; build: only while an
@@ -67,6 +68,7 @@ class Clash(NamedTuple):
     why: str
     fix: str
     also: tuple[Ref, ...] = ()
+    severity: Severity = "warning"
 
 
 class Baked(NamedTuple):
@@ -109,8 +111,11 @@ class SettingsFile:
     """The same for single scopes: torch and NCCL of a container or an image stage."""
 
     clashes: list[Clash] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
     production: set[str] = field(default_factory=set)
     """Scopes that a production job runs in; the label of the file for all of it."""
+    trial: bool = False
+    """It is for debugging or tests, by its name or its comments."""
     containers: list[tuple[str, str, str]] = field(default_factory=list)
     """Scope, image and job of each container."""
     included: dict[str, bool] = field(default_factory=dict)
@@ -123,6 +128,7 @@ class SettingsFile:
         self.lost += other.lost
         self.baked += other.baked
         self.clashes += other.clashes
+        self.launches += other.launches
         self.torch, self.nccl = self.torch or other.torch, self.nccl or other.nccl
 
     @classmethod

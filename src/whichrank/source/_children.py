@@ -28,6 +28,8 @@ class Child(NamedTuple):
     starts: bool
     words: list[tuple[str, int]] | None = None
     script: tuple[str, int] | None = None
+    given_at: ast.AST | None = None
+    """The dictionary, where it is given to the call."""
     why: str = "the processes that are started get a new environment (env=) without it"
 
 
@@ -134,7 +136,7 @@ def _started(node: ast.Call, name: str, keywords: dict[str, ast.expr], reader: _
         text = reader.constants.text(reader.constants.resolve(first))
         if text.strip("\0 "):
             script = (text, first.lineno)
-    return Child(node, pairs, fresh, True, words, script)
+    return Child(node, pairs, fresh, True, words, script, environment)
 
 
 def _of_module(func: ast.expr) -> bool:
@@ -164,7 +166,7 @@ class _Dictionaries:
         if isinstance(node, ast.Name) and len(self.constants.assigned.get(node.id, [])) == 1:
             pairs, fresh = self.pairs(self.constants.assigned[node.id][0], depth + 1)
             later = [p for key, value, place in self.constants.added.get(node.id, []) for p in named(key, value, place)]
-            return [*pairs, *later], fresh
+            return [*pairs, *later], fresh and node.id not in self.constants.updated
         return [], False
 
     def _literal(self, node: ast.Dict, depth: int) -> tuple[list[Pair], bool]:

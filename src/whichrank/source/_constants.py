@@ -21,6 +21,8 @@ class Constants:
     changed: set[str] = field(default_factory=set)
     """Names whose list or dictionary is changed later on."""
     functions: dict[str, Function] = field(default_factory=dict)
+    updated: set[str] = field(default_factory=set)
+    """Names of dictionaries that take over others later: `env.update(os.environ)`."""
     added: dict[str, list[tuple[ast.expr, ast.expr, ast.AST]]] = field(default_factory=dict)
     """Name of a dictionary -> keys and values that are put into it later."""
 
@@ -41,12 +43,15 @@ class Constants:
                     self.added.setdefault(target.value.id, []).append((target.slice, node.value, node))
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             self.changed.add(node.target.id)
+            self.updated.add(node.target.id)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             self.functions.setdefault(node.name, node)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = node.func.value
             if isinstance(owner, ast.Name) and node.func.attr in {"append", "extend", "insert", "pop", "remove"}:
                 self.changed.add(owner.id)
+            if isinstance(owner, ast.Name) and node.func.attr == "update":
+                self.updated.add(owner.id)
             if isinstance(owner, ast.Name) and node.func.attr == "setdefault" and len(node.args) == 2:
                 self.added.setdefault(owner.id, []).append((node.args[0], node.args[1], node))
 

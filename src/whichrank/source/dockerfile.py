@@ -238,12 +238,13 @@ class _Image:
                 (m[1].replace('\\"', '"'), m[1], line + body.count("\n", 0, m.start()))
                 for m in _JSON_WORD.finditer(body)
             ]
-            found = run_command(words, self.out.label, self.lines, list(self.carried))
+            who = "a command in brackets"
+            found = run_command(words, self.out.label, self.lines, list(self.carried), literal=who)
         else:
             found = run_script(body, self.out.label, line, self.lines, list(self.carried))
         self.out.assignments += [a._replace(scope=self.scope) for a in found.assignments]
         self.out.lost += found.lost
-        self.out.clashes += found.clashes
+        self.out.launches += found.launches
 
 
 def _script(body: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from whichrank.facts.environment import counts
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import Assignment, Lost, SettingsFile
 
@@ -36,7 +37,7 @@ def read(text: str, label: str) -> SettingsFile:
         if (before or after) and not raw:
             why = "blanks around '=' are not allowed: shells and docker refuse the line or take them into the name"
             out.lost.append(Lost(name, ref, why, f"Write: {name}={value}"))
-        if docker and text_value != _value(value, raw=False):
+        if docker and text_value != _value(value, raw=False) and counts(name):
             why = f"docker run --env-file takes quotes and comments for parts of the value: {value}"
             out.lost.append(Lost(name, ref, why, f"Write: {name}={_value(value, raw=False)}"))
             text_value = _value(value, raw=False)

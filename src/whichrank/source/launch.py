@@ -8,7 +8,10 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from whichrank.facts.releases import said_in
+from whichrank.model.evidence import Ref
+from whichrank.records.launches import Count
 from whichrank.records.settings import SettingsFile
+from whichrank.source import launch_fit
 
 if TYPE_CHECKING:
     from whichrank.source.shell.interpret import Neighbour
@@ -23,6 +26,11 @@ KINDS = {
     "python": "program.read",
     "systemd": "systemd.read",
     "makefile": "makefile.read",
+    "justfile": "justfile.read",
+    "fish": "fish.read",
+    "htcondor": "condor.read",
+    "nomad": "nomad.read",
+    "toml": "toml_tree.read",
     "env-file": "env_file.read",
     "nccl.conf": "conf.read",
     "environment": "captured.read",
@@ -33,16 +41,18 @@ _SUFFIXES = {
     ".bsub": "shell", ".qsub": "shell", ".sge": "shell", ".ksh": "shell",
     ".yaml": "manifest", ".yml": "manifest", ".dockerfile": "dockerfile", ".json": "json", ".jsonc": "json",
     ".environ": "environment", ".mk": "makefile", ".env": "env-file",
+    ".just": "justfile", ".fish": "fish", ".sub": "htcondor", ".condor": "htcondor", ".submit": "htcondor",
+    ".nomad": "nomad", ".hcl": "nomad", ".toml": "toml",
     ".service": "systemd", ".timer": "systemd", ".socket": "systemd",
 }  # fmt: skip
 # Formats that may set variables and that are not read; said to be so instead of "clean".
 _UNREADABLE = {
-    ".tf": "Terraform", ".hcl": "HCL", ".nomad": "Nomad", ".toml": "TOML", ".ps1": "PowerShell", ".fish": "fish",
+    ".tf": "Terraform", ".ps1": "PowerShell", ".xsh": "xonsh",
     ".rb": "Ruby", ".groovy": "Groovy", ".lua": "Lua", ".ipynb": "a notebook", ".jl": "Julia",
     ".bat": "a Windows batch file", ".cmd": "a Windows batch file",
     ".nix": "Nix", ".cue": "CUE", ".jsonnet": "Jsonnet", ".libsonnet": "Jsonnet",
     ".ini": "INI", ".cfg": "INI", ".xml": "XML", ".go": "Go", ".ts": "TypeScript", ".js": "JavaScript",
-    ".def": "a Singularity definition", ".sub": "HTCondor", ".star": "Starlark",
+    ".def": "a Singularity definition", ".star": "Starlark",
     ".dhall": "Dhall", ".pl": "Perl", ".tcl": "Tcl", ".nu": "nushell",
 }  # fmt: skip
 
@@ -56,6 +66,8 @@ def _by_name(name: str) -> str:
         return "dockerfile"
     if base in {"makefile", "gnumakefile"} or base.startswith("makefile."):
         return "makefile"
+    if base in {"justfile", ".justfile"} or base.endswith(".justfile"):
+        return "justfile"
     if base.endswith(("deepspeed_env", ".env")) or base.startswith(".env."):
         return "env-file"
     if base.endswith(".conf") and "systemd" in name:
@@ -129,6 +141,8 @@ _TELLING = {
 def _by_interpreter(first: str) -> str:
     if "python" in first:
         return "python"
+    if "fish" in first:
+        return "fish"
     if "make" in first:
         return "makefile"
     return "shell" if re.search(r"\b(?:ba|z|da|k|c|tc)?sh\b|\bslurm\b", first) else ""
@@ -150,19 +164,36 @@ def read(data: bytes, label: str, kind: str | None = None, neighbour: Neighbour 
         out.unread, out.note = True, "it is nested too deeply"
         return out
     _described(out, text, label)
+    _said_gpus(out, text, label)
+    launch_fit.check(out)
     if len(data) > SIZE_LIMIT:
         out.note = f"only the first {SIZE_LIMIT // 1024 // 1024} MiB were read"
     return out
 
 
 _PRODUCTION = re.compile(r"(?:^|[-_.])prod(?:uction)?(?:[-_.]|$)", re.IGNORECASE)
+# Comments at the top, descriptions, and the names that a job, its partition or its queue have.
+_HEADING = re.compile(
+    r"\A(?:#[^\n]*\n|[^\S\n]*\n){1,12}|^(?:#SBATCH|#PBS|#BSUB)[^\n]*|^Description=[^\n]*"
+    r"|^[^\S\n]*\"?(?:name|description)\"?: [^\n]*",
+    re.MULTILINE,
+)
+_SAYS_PRODUCTION = re.compile(r"\bproduction\b(?! of\b)|(?:^|[\s=_-])prod(?:[\s_-]|$)", re.IGNORECASE | re.MULTILINE)
+_DENIES = re.compile(r"\b(?:not?|never|non|pre|before|until|unlike|instead|without|dev\w*|staging)\b", re.IGNORECASE)
+_TRIAL = re.compile(
+    r"debug|repro\b|reproduc|smoke|profil|sanity|diagnos|bench|(?:\b|_)(?:tests?|dev|development|staging|ci)(?:\b|_)",
+    re.IGNORECASE,
+)
 _STAGE = re.compile(r"(?:[A-Z]+_)?(?:ENV|ENVIRONMENT|STAGE|TIER)")
 
 
 def _described(out: SettingsFile, text: str, label: str) -> None:
     """What the file's name and comments say of the job, where nothing firmer does."""
-    if _PRODUCTION.search(PurePosixPath(label).name):
+    about = "\n".join(_HEADING.findall(text)[:12])
+    said = any(_SAYS_PRODUCTION.search(row) and not _DENIES.search(row) for row in about.split("\n"))
+    if said or _PRODUCTION.search(PurePosixPath(label).name):
         out.production.add(label)
+    out.trial = bool(_TRIAL.search(PurePosixPath(label).name) or _TRIAL.search(about))
     out.production.update(
         a.scope
         for a in out.assignments
@@ -170,6 +201,24 @@ def _described(out: SettingsFile, text: str, label: str) -> None:
     )
     if not out.torch and not out.nccl and not out.pinned and "#" in text:
         out.torch, out.nccl = said_in(re.findall(r"(?:^|\s)#(?!SBATCH|PBS|BSUB|!)([^\n]*)", text))
+
+
+_GPUS_EACH = re.compile(
+    r"^[^\S\n]*#[^\n]*?\b(\d{1,2})\s+(?:[A-Z]+\d+\w*\s+)?GPUs?\s+(?:each|per\s+(?:host|node|machine|server))\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def _said_gpus(out: SettingsFile, text: str, label: str) -> None:
+    """`# four hosts with 8 GPUs each`, where nothing firmer says what a host has."""
+    said = {match[1]: match for match in _GPUS_EACH.finditer(text)}
+    if len(said) != 1:
+        return
+    match = next(iter(said.values()))
+    ref = Ref(label, f"line {text.count(chr(10), 0, match.start()) + 1}", match.group().strip()[:300])
+    for launch in out.launches:
+        if launch.gpus is None and launch.visible is None and launch.several and int(match[1]):
+            launch.gpus = Count(int(match[1]), ref, "the comment")
 
 
 def _unread(label: str) -> SettingsFile:

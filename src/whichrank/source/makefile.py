@@ -25,7 +25,7 @@ _RULE = re.compile(r"(?P<targets>[^\t#=:][^=:#]*)::?(?!=)(?P<rest>.*)")
 
 
 @dataclass(slots=True)
-class _Make:
+class Make:
     out: SettingsFile
     lines: list[str]
     values: dict[str, str] = field(default_factory=dict)
@@ -34,26 +34,28 @@ class _Make:
     exported: set[str] = field(default_factory=set)
     every: bool = False
     one_shell: bool = False
+    shell_like: bool = False
+    """A dollar sign is the shell's, as in justfiles."""
     used: set[str] = field(default_factory=set)
     targeted: list[Given] = field(default_factory=list)
 
 
 def read(text: str, label: str) -> SettingsFile:
     lines = text.split("\n")
-    make = _Make(SettingsFile.empty(label, KIND), lines)
+    make = Make(SettingsFile.empty(label, KIND), lines)
     make.one_shell = bool(re.search(r"^\.ONESHELL\s*:", text, re.MULTILINE))
     make.every = bool(re.search(r"^\.EXPORT_ALL_VARIABLES\s*:|^export\s*$", text, re.MULTILINE))
     make.used = set(re.findall(r"\$[({](\w+)[)}]", text)) | set(re.findall(r"\$\$\{?(\w+)", text))
     recipes = _top_level(make)
     for name, (value, line, sure) in make.set_at.items():
-        _record(make, name, value, line, sure)
+        record(make, name, value, line, sure)
     given = [Given(n, v, at) for n, (v, at, _) in make.set_at.items() if n in make.exported or make.every]
     for body in recipes:
-        _recipe(make, body, [*given, *make.targeted])
+        recipe(make, body, [*given, *make.targeted])
     return make.out
 
 
-def _top_level(make: _Make) -> list[list[tuple[int, str]]]:
+def _top_level(make: Make) -> list[list[tuple[int, str]]]:
     """Assignments are taken into `make`; returns the recipes as numbered lines."""
     recipes: list[list[tuple[int, str]]] = []
     conditions, define, index = 0, False, 0
@@ -76,7 +78,7 @@ def _top_level(make: _Make) -> list[list[tuple[int, str]]]:
     return recipes
 
 
-def _line(make: _Make, line: str, start: int, recipes: list[list[tuple[int, str]]], *, sure: bool) -> None:
+def _line(make: Make, line: str, start: int, recipes: list[list[tuple[int, str]]], *, sure: bool) -> None:
     """One line outside of recipes: an assignment, an export, or the head of a rule."""
     if len(line) > LINE_LIMIT:
         return
@@ -95,7 +97,7 @@ def _line(make: _Make, line: str, start: int, recipes: list[list[tuple[int, str]
             recipes[-1].append((start, match["rest"].partition(";")[2]))
 
 
-def _assign(make: _Make, match: re.Match[str], line: int, *, sure: bool) -> None:
+def _assign(make: Make, match: re.Match[str], line: int, *, sure: bool) -> None:
     name, value = match["name"], match["value"]
     if "unexport" in match["words"]:
         make.set_at.pop(name, None)
@@ -109,24 +111,24 @@ def _assign(make: _Make, match: re.Match[str], line: int, *, sure: bool) -> None
     if match["targets"]:
         if "export" in match["words"]:
             make.targeted.append(Given(name, value, line))
-            _record(make, name, value, line, False, how="export")
+            record(make, name, value, line, False, how="export")
         elif name in catalogue() and not make.every:
-            _record(make, name, value, line, False, how="local")
+            record(make, name, value, line, False, how="local")
         return
     if "export" in match["words"]:
         make.exported.add(name)
     make.set_at[name] = (value, line, sure)
 
 
-def _expanded(make: _Make, text: str) -> str:
+def _expanded(make: Make, text: str) -> str:
     return make_text.expand(text, make.values)
 
 
-def _ref(make: _Make, line: int) -> Ref:
+def _ref(make: Make, line: int) -> Ref:
     return Ref(make.out.label, f"line {line}", make.lines[line - 1].strip()[:QUOTE_LIMIT])
 
 
-def _record(make: _Make, name: str, value: str, line: int, sure: bool, how: How | None = None) -> None:
+def record(make: Make, name: str, value: str, line: int, sure: bool, how: How | None = None) -> None:
     chosen: How = how or ("export" if make.every or name in make.exported else "local")
     ref = _ref(make, line)
     stripped = value.strip()
@@ -143,7 +145,7 @@ def _record(make: _Make, name: str, value: str, line: int, sure: bool, how: How 
     )
 
 
-def _recipe(make: _Make, body: list[tuple[int, str]], given: list[Given]) -> None:
+def recipe(make: Make, body: list[tuple[int, str]], given: list[Given]) -> None:
     """The lines of a recipe: each with its continuations a script, or all together with .ONESHELL."""
     scripts: list[tuple[int, list[str]]] = []
     continued = False
@@ -157,6 +159,9 @@ def _recipe(make: _Make, body: list[tuple[int, str]], given: list[Given]) -> Non
         continued = text.rstrip().endswith("\\")
     starts = [_run(make, first, rows, given) for first, rows in scripts]
     launched = [bool(found.note) for found in starts]
+    for (first, rows), starts_ranks in zip(scripts, launched, strict=True):
+        if starts_ranks and not make.shell_like:
+            _single_dollars(make, first, rows)
     for index, found in enumerate(starts):
         later = any(launched[index + 1 :])
         for a in (_defined(make, a) for a in found.assignments):
@@ -170,11 +175,23 @@ def _recipe(make: _Make, body: list[tuple[int, str]], given: list[Given]) -> Non
             how: How = "build" if alone and a.how == "local" else a.how
             make.out.assignments.append(a._replace(how=how, scope=scope))
         make.out.lost += [lost for lost in found.lost if lost not in make.out.lost]
-        make.out.clashes += found.clashes
+        make.out.launches += found.launches
         make.out.torch, make.out.nccl = make.out.torch or found.torch, make.out.nccl or found.nccl
 
 
-def _defined(make: _Make, assignment: Assignment) -> Assignment:
+def _single_dollars(make: Make, first: int, rows: list[str]) -> None:
+    """`$NAME` in a recipe is make's variable `$N` with the text AME behind it."""
+    for offset, row in enumerate(rows):
+        for match in re.finditer(r"(?<!\$)\$([A-Z])([A-Z0-9_]+)", row):
+            name = match[1] + match[2]
+            if match[1] not in make.values:
+                why = f"make reads ${match[1]} (which is empty) and then the text {match[2]}"
+                lost = Lost(name, _ref(make, first + offset), why, f"Write $${name}, or $({name}) for make's own.")
+                if lost not in make.out.lost:
+                    make.out.lost.append(lost)
+
+
+def _defined(make: Make, assignment: Assignment) -> Assignment:
     """A setting that a recipe takes from a variable (`$(FLAGS) torchrun`) stands where that variable is set."""
     if assignment.name in assignment.ref.quote:
         return assignment
@@ -184,6 +201,6 @@ def _defined(make: _Make, assignment: Assignment) -> Assignment:
     return assignment
 
 
-def _run(make: _Make, first: int, rows: list[str], given: list[Given]) -> SettingsFile:
+def _run(make: Make, first: int, rows: list[str], given: list[Given]) -> SettingsFile:
     text = make_text.expand("\n".join(rows), make.values).replace(UNKNOWN, "$UNKNOWN")
     return run_script(text, make.out.label, first, make.lines, given)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import islice
 
 from whichrank.facts.environment import counts
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
+from whichrank.records.launches import Count, Launch
 from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
 from whichrank.source import manifest_forms as forms
 from whichrank.source import manifest_keys, workload
 from whichrank.source.shell.allocation import Allocation
+from whichrank.source.shell.allocation import Count as Size
 from whichrank.source.shell.embedded import Given, run_command, run_script
 from whichrank.source.yaml_tree import TEMPLATE, Node, parse
 
@@ -65,6 +68,8 @@ class Manifest:
     group: str = ""
     inits: list[tuple[str, Ref]] = field(default_factory=list)
     budget: int = VISIT_LIMIT
+    around: list[Given] = field(default_factory=list)
+    """Variables of the blocks around a script."""
 
     def read(self) -> None:
         keys = {key.text for key, _ in self.root.pairs}
@@ -75,7 +80,9 @@ class Manifest:
             self.form = "compose"
         elif keys & {"num_nodes", "resources", "file_mounts"} and keys & {"run", "setup"}:
             self.form = "sky"
-        elif keys & {"available_node_types", "head_start_ray_commands", "cluster_name", "env_vars", "runtime_env"}:
+        elif keys & {"available_node_types", "head_start_ray_commands", "cluster_name", "runtime_env"} or (
+            "env_vars" in keys and keys <= manifest_keys.RUNTIME_ENVIRONMENT
+        ):
             self.form = "ray"
         elif "jobs" in keys and keys & {"on", "true"}:
             self.form = "github"
@@ -86,6 +93,10 @@ class Manifest:
             self.out.production.add(self.out.label)
         if self.form == "no-environment":
             forms.accelerate(self)
+        for processes, gpus in workload.stated(self.root, self.kind):
+            self.launch(
+                Launch("torchrun", self.ref(processes.line), per_host=self.count(processes), gpus=self.count(gpus))
+            )
         if self.form == "sky":
             forms.sky(self)
         else:
@@ -97,6 +108,13 @@ class Manifest:
     def ref(self, line: int) -> Ref:
         quote = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
         return Ref(self.out.label, f"line {line}", quote[:QUOTE_LIMIT])
+
+    def count(self, size: Size | None) -> Count | None:
+        return None if size is None else Count(size.number, self.ref(size.line), size.said)
+
+    def launch(self, launch: Launch) -> None:
+        if launch not in self.out.launches:
+            self.out.launches.append(launch)
 
     def lost(self, name: str, line: int, why: str, fix: str, *, error: bool = False) -> None:
         if counts(name):
@@ -117,6 +135,22 @@ class Manifest:
         if self.is_container(node, path):
             self.container(node, path, depth)
             return
+        kept = self.around
+        self.around = [*kept, *self.siblings(node)]
+        self.parts(node, scope, path, depth)
+        self.around = kept
+
+    def siblings(self, node: Node) -> list[Given]:
+        """Variables that the scripts of the same block see."""
+        blocks = [v for k, v in node.entries() if manifest_keys.ENVIRONMENT.fullmatch(k.text) and v.kind == "map"]
+        pairs = [pair for block in blocks[:4] for pair in islice(block.entries(), 200)]
+        return [
+            Given(key.text, value.text.replace(TEMPLATE, UNKNOWN), key.line)
+            for key, value in pairs
+            if value.kind == "scalar"
+        ]
+
+    def parts(self, node: Node, scope: str, path: tuple[str, ...], depth: int) -> None:
         for key, value in node.entries():
             name = key.text
             if value.null or self.budget < 0:
@@ -140,7 +174,7 @@ class Manifest:
             self.environment(value, f"{self.group}:{value.line}")
         elif value.kind == "scalar" and forms.is_setting(name) and not value.null:
             self.record(name, value, key.line, scope)
-        elif self.form != "kubernetes" and manifest_keys.SCRIPTS.fullmatch(name) and value.kind in {"scalar", "list"}:
+        elif self.form != "kubernetes" and self.is_script(name, value, path):
             self.script(name, value, scope)
         elif name in {"run_options", "worker_run_options", "head_run_options"} and value.kind == "list":
             words = " ".join(item.text for item in value.items)
@@ -152,12 +186,18 @@ class Manifest:
         else:
             self.visit(value, scope, path, depth + 1)
 
+    def is_script(self, name: str, value: Node, path: tuple[str, ...]) -> bool:
+        if value.kind == "map":
+            return False
+        return bool(manifest_keys.SCRIPTS.fullmatch(name)) or (path[-2:-1] == ("tasks",) and value.kind == "scalar")
+
     def is_container(self, node: Node, path: tuple[str, ...]) -> bool:
         keys = {key.text for key, _ in node.entries()}
         if self.form == "compose":
             return len(path) == 2 and path[0] == "services"
         return bool(keys & {"image", "env", "envFrom"}) and bool(
-            path[-1:] and path[-1] in {"containers", "initContainers", "container", "script", "steps"}
+            path[-1:]
+            and path[-1] in {"containers", "initContainers", "container", "script", "steps", "containerDefinitions"}
         )
 
     def container(self, node: Node, path: tuple[str, ...], depth: int) -> None:
@@ -180,12 +220,12 @@ class Manifest:
         if init:
             self.inits += [(g.name, self.ref(g.line)) for g in given]
             return
-        self.started(node, scope, given)
+        self.started(node, scope, given, path)
         for key, value in node.entries():
             if key.text not in manifest_keys.OWN_PARTS and not manifest_keys.PROSE.fullmatch(key.text):
                 self.entry(key.text, key, value, scope, (*path, key.text), depth + 1)
 
-    def started(self, node: Node, scope: str, given: list[Given]) -> None:
+    def started(self, node: Node, scope: str, given: list[Given], path: tuple[str, ...]) -> None:
         """The command of a container, run with the variables that it gives."""
         words: list[Node] = []
         for name in ("entrypoint", "command", "args"):
@@ -196,8 +236,20 @@ class Manifest:
                 words += self.split(part)
         if words:
             texts = [(w.text.replace("$$", "$"), *self.body(w)) for w in words]
-            size = Allocation(workload.hosts(self.root, self.kind), workload.gpus(node))
-            found = run_command(texts, self.out.label, self.lines, given, size, many_hosts=self.kind == "MPIJob")
+            size = workload.size(self.root, self.kind, node)
+            alone = [
+                role
+                for role, _, count, one in workload.roles(self.root, self.kind)
+                if one is node and count.number == 1
+            ]
+            host = alone[0] if alone else path[-1] if self.form == "compose" else ""
+            many = self.kind == "MPIJob"
+            if self.kind == "PyTorchJob":  # the operator sets torchrun's own variables
+                given = [*given, Given("PET_NODE_RANK", UNKNOWN, node.line)]
+            who = "Kubernetes" if self.form == "kubernetes" else ""
+            found = run_command(texts, self.out.label, self.lines, given, size, many_hosts=many, host=host, literal=who)
+            if self.form == "compose":
+                forms.filled_in_by_compose(self, words, given)
             self.take(found, scope)
         source = node.get("source")
         if source is not None and source.kind == "scalar":
@@ -227,6 +279,9 @@ class Manifest:
         found: dict[str, tuple[Node, int]] = {}
         if node.kind == "map":
             for key, value in node.entries():
+                self.budget -= 1
+                if self.budget < 0:
+                    break
                 if value.kind == "scalar":
                     found[key.text] = (value, key.line)
                     self.check_type(key.text, value)
@@ -308,12 +363,15 @@ class Manifest:
             ]
         return "\n".join(rows), node.line + 1
 
-    def script(self, name: str, node: Node, scope: str, given: list[Given] | None = None) -> None:
+    def script(
+        self, name: str, node: Node, scope: str, given: list[Given] | None = None, size: Allocation | None = None
+    ) -> None:
         """Shell text under a key that is run."""
+        given = self.around if given is None else given
         if node.kind == "scalar":
             text, line = self.body(node)
             self.take(
-                run_script(text, self.out.label, line, self.lines, given),
+                run_script(text, self.out.label, line, self.lines, given, size),
                 scope,
                 apart=name == "setup" or self.form == "github",
             )
@@ -357,7 +415,7 @@ class Manifest:
         self.out.lost += [lost for lost in inner.lost if lost not in self.out.lost]
         self.out.late += inner.late
         self.out.baked += inner.baked
-        self.out.clashes += inner.clashes
+        self.out.launches += inner.launches
         self.out.production |= {scope} if inner.production else set()
         self.pin(Release(inner.torch, inner.nccl), "")
 

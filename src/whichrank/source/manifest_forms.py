@@ -6,8 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from whichrank.facts.environment import catalogue, in_family
-from whichrank.records.settings import Clash, Lost
-from whichrank.source import conf, env_file
+from whichrank.records import launches
+from whichrank.records.launches import Launch
+from whichrank.records.settings import UNKNOWN, Clash, Lost
+from whichrank.source import conf, env_file, workload
+from whichrank.source.shell.allocation import Allocation, Count
 
 if TYPE_CHECKING:
     from whichrank.source.manifest import Manifest
@@ -41,6 +44,18 @@ def accelerate(manifest: Manifest) -> None:
         why = "other machines can't reach the loopback address"
         fix = "Give the address of the first machine."
         manifest.out.clashes.append(Clash("main_process_ip", manifest.ref(address.line), why, fix))
+    launch = Launch("accelerate", manifest.ref(manifest.root.line))
+    launch.nodes, launch.total = _number(manifest, "num_machines"), _number(manifest, "num_processes")
+    ids = manifest.root.get("gpu_ids")
+    if ids is not None and re.fullmatch(r"\d+(?:,\d+)*", ids.text):
+        launch.visible = launches.Count(len(ids.text.split(",")), manifest.ref(ids.line), "gpu_ids")
+    manifest.launch(launch)
+
+
+def _number(manifest: Manifest, name: str) -> launches.Count | None:
+    node = manifest.root.get(name)
+    found = node is not None and re.fullmatch(r"[1-9]\d{0,5}", node.text)
+    return launches.Count(int(node.text), manifest.ref(node.line), name) if node is not None and found else None
 
 
 def sky(manifest: Manifest) -> None:
@@ -57,7 +72,26 @@ def sky(manifest: Manifest) -> None:
                 manifest.image(value, manifest.group, whole=True)
     run = manifest.root.get("run")
     if run is not None and run.kind == "scalar":
-        manifest.script("run", run, manifest.group, given)
+        nodes = manifest.root.get("num_nodes")
+        hosts = int(nodes.text[:6]) if nodes is not None and nodes.text.isdecimal() else 1
+        size = Allocation(
+            Count(hosts, nodes.line, "num_nodes") if nodes is not None and hosts else None,
+            workload.accelerators(manifest.root.get("resources")),
+        )
+        manifest.script("run", run, manifest.group, given, size)
+
+
+def filled_in_by_compose(manifest: Manifest, words: list[Node], given: list[Given]) -> None:
+    """`$NAME` in a command is the value that the shell around `docker compose` has, not the service's."""
+    own = {g.name: g for g in given if UNKNOWN not in g.text and g.text}
+    for word in words:
+        for match in re.finditer(r"(?<!\$)\$(?:\{(\w+)\}|([A-Za-z_]\w*))", word.text):
+            name = match[1] or match[2]
+            if name in own:
+                why = f"compose fills in {match.group()} from its own shell or .env file, not from environment"
+                lost = Lost(name, manifest.ref(word.line), why, f"Write $${name} and run the command with sh -c.")
+                if lost not in manifest.out.lost:
+                    manifest.out.lost.append(lost)
 
 
 def config_map(manifest: Manifest, key: Node, value: Node, scope: str) -> None:

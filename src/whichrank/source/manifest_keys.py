@@ -14,10 +14,14 @@ PROSE = re.compile(
     re.IGNORECASE,
 )
 SCRIPTS = re.compile(
-    r"run|setup|script|scripts|command|commands|cmd|entrypoint|\w*_commands|before_script|after_script|source|inline"
+    r"run|setup|script|scripts|command|commands|cmd|cmds|shell|entrypoint|\w*_commands|before_script|after_script|source|inline"
     r"|bash_command|user_?data|runcmd|prolog|epilog|launch|start_command|setup_command|\w*\.(?:sh|bash|sbatch|slurm)"
 )
+RUNTIME_ENVIRONMENT = frozenset({
+    "env_vars", "working_dir", "py_modules", "py_executable", "excludes", "pip", "uv", "conda", "container",
+    "image_uri", "config", "nsight", "worker_process_setup_hook", "eager_install",
+})  # fmt: skip
 OWN_PARTS = frozenset({"env", "environment", "command", "args", "entrypoint", "image", "build", "source"})
 OWN_SHELLS = re.compile(
-    r"(?:head_|worker_)?(?:setup|initialization|start_ray)_commands|(?:head|worker)_(?:setup|start_ray)_commands"
+    r"cmds|(?:head_|worker_)?(?:setup|initialization|start_ray)_commands|(?:head|worker)_(?:setup|start_ray)_commands"
 )

@@ -12,7 +12,7 @@ from whichrank.facts.environment import catalogue, counts, in_family, unread
 from whichrank.facts.releases import Release, release_in
 from whichrank.model.evidence import Ref
 from whichrank.records.settings import UNKNOWN, Assignment, Late, Lost, SettingsFile
-from whichrank.source import _order
+from whichrank.source import _order, _sizes
 from whichrank.source._children import Child, children
 from whichrank.source._constants import Constants
 from whichrank.source._environ import environ_names, removed, sets
@@ -75,16 +75,14 @@ class _Program:
         for child in children(self.tree, self.constants, names):
             if child.node not in dead:
                 self.child(child)
+        self.out.launches += _sizes.launches(self.tree, self.constants, names, self.ref)
         self.late(names, dead)
         self.out.torch, self.out.nccl = self.release
 
     def record(self, name: str, value: ast.expr, node: ast.AST, scope: str, *, sure: bool, what: str) -> None:
         ref = self.ref(node)
-        refused = isinstance(value, ast.Constant) and not isinstance(value.value, str) and value.value is not None
-        if refused and (name in catalogue() or in_family(name)):
-            why = f"{what} takes strings only: this raises TypeError"
-            fix = f"Write the value as a string: '{ast.unparse(value)}'."
-            self.out.lost.append(Lost(name, ref, why, fix, "error"))
+        if what == "os.environ" or name in catalogue() or in_family(name):
+            self.check_type(name, value, node, what)
         text = self.constants.text(value)
         known = None if UNKNOWN in text else text
         if (name, ref) not in self.recorded:
@@ -93,6 +91,17 @@ class _Program:
                 Assignment(name, known, ref, scope, "python", sure=sure, partial="" if known is not None else text)
             )
 
+    def check_type(self, name: str, value: ast.expr, node: ast.AST, what: str) -> None:
+        """Values of an environment that are no strings."""
+        known = self.constants.resolve(value)
+        number = isinstance(known, ast.Constant) and not isinstance(known.value, str) and known.value is not None
+        made = isinstance(known, ast.Call) and isinstance(known.func, ast.Name) and known.func.id in {"int", "len"}
+        if number or made:
+            why = f"{what} takes strings only: this raises TypeError"
+            lost = Lost(name, self.ref(node), why, f"Write the value as a string: str({ast.unparse(value)}).", "error")
+            if lost not in self.out.lost:
+                self.out.lost.append(lost)
+
     def child(self, child: Child) -> None:
         """A process that is started, or an environment that is handed to something which starts them."""
         scope = f"{self.out.label}:children"
@@ -100,13 +109,19 @@ class _Program:
         for name, value, node in child.pairs:
             if in_family(name) or name in catalogue() or name in unread():
                 self.record(name, value, node, scope, sure=True, what="an environment")
+            elif child.starts:
+                self.check_type(name, value, node, "an environment")
             given.append(Given(name, self.constants.text(value), getattr(node, "lineno", 1)))
         if child.fresh and child.starts:
             self.left_behind(child)
         inherited = [] if child.fresh else [Given(n, UNKNOWN, getattr(p, "lineno", 1)) for n, p in self.own.items()]
         if child.words is not None:
             words = [(text, text, line) for text, line in child.words]
-            self.take(run_command(words, self.out.label, self.lines, [*inherited, *given]), scope)
+            who = "a list of words"
+            found = run_command(words, self.out.label, self.lines, [*inherited, *given], literal=who)
+            if found.note or _own_interpreter(child.node):
+                self.replaced(child)
+            self.take(found, scope)
         elif child.script:
             text, line = child.script
             found = run_script(
@@ -116,6 +131,15 @@ class _Program:
                 self.gone_at_once(found)
             else:
                 self.take(found, scope)
+
+    def replaced(self, child: Child) -> None:
+        """`env={…}` without os.environ: the ranks get these variables and nothing else."""
+        if not child.fresh or child.given_at is None or "PATH" in {name for name, _, _ in child.pairs}:
+            return
+        why = "the dictionary replaces the whole environment: PATH, LD_LIBRARY_PATH and HOME don't reach the ranks"
+        lost = Lost("env", self.ref(child.given_at), why, "Write env={**os.environ, …}.")
+        if lost not in self.out.lost:
+            self.out.lost.append(lost)
 
     def gone_at_once(self, found: SettingsFile) -> None:
         """`os.system("export …")`: the shell that is started gets it, and ends."""
@@ -145,7 +169,7 @@ class _Program:
                 line = int(a.ref.locator.rpartition(" ")[2])
                 self.out.assignments.append(a._replace(ref=self.ref(line) if shift else a.ref, scope=scope))
         self.out.lost += [lost for lost in found.lost if lost not in self.out.lost]
-        self.out.clashes += found.clashes
+        self.out.launches += found.launches
         self.release |= Release(found.torch, found.nccl)
 
     def texts(self, node: ast.AST) -> None:
@@ -170,6 +194,13 @@ class _Program:
                 late = Assignment(found.name, None, self.ref(found.node), self.out.label, "python")
                 event = self.ref(found.event_node)
                 self.out.late.append(Late(late, found.event, event, sure=not _read_again(found.name)))
+
+
+def _own_interpreter(call: ast.AST) -> bool:
+    """`[sys.executable, "train.py"]`, as launchers start their ranks."""
+    first = call.args[0] if isinstance(call, ast.Call) and call.args else None
+    words = first.elts if isinstance(first, ast.List | ast.Tuple) else []
+    return bool(words) and ast.unparse(words[0]) == "sys.executable" and "-c" not in map(ast.unparse, words[1:2])
 
 
 def _read_again(name: str) -> bool:

@@ -42,6 +42,11 @@ def read(text: str, label: str) -> SettingsFile:
                     _stray(out, raw, ref(at), given)
                     continue
                 shown = _specifiers(out, name, raw, ref(at))
+                if dollar := re.search(r"\$(?:\{\w+\}|\([^)]*\)|[A-Za-z_]\w*)", shown):
+                    why = f"systemd expands nothing in Environment=: the value holds the text {dollar.group()} itself"
+                    fix = "Write the value, take it from an EnvironmentFile=, or set it in ExecStart=/bin/sh -c '…'."
+                    out.lost.append(Lost(name, ref(at), why, fix))
+                    shown = UNKNOWN
                 given[name] = Given(name, shown, at)
                 known = None if UNKNOWN in shown else shown
                 out.assignments[:] = [a for a in out.assignments if a.name != name]
@@ -70,7 +75,7 @@ def _run(out: SettingsFile, commands: list[tuple[str, str, int]], lines: list[st
             continue
         out.assignments += found.assignments
         out.lost += [lost for lost in found.lost if lost not in out.lost]
-        out.clashes += found.clashes
+        out.launches += found.launches
         out.production |= {out.label} if found.production else set()
         out.torch, out.nccl = found.torch, found.nccl
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from whichrank.source.shell.allocation import Count
-
-if TYPE_CHECKING:
-    from whichrank.source.yaml_tree import Node
+from whichrank.source.shell.allocation import Allocation, Count
+from whichrank.source.yaml_tree import Node
 
 PRODUCTION = re.compile(r"(?:^|[-_./])prod(?:uction)?(?:[-_./]|$)", re.IGNORECASE)
 _STAGE = re.compile(r"(?:[\w.-]+/)?(?:env|environment|stage|tier|deployment)", re.IGNORECASE)
@@ -52,6 +50,11 @@ def gpus(container: Node) -> Count | None:
         wanted = resources.get(part) if resources is not None else None
         if wanted is not None and (count := _count(wanted, "nvidia.com/gpu", "amd.com/gpu")):
             return count
+    required = container.get("resourceRequirements")  # ECS and AWS Batch
+    for item in required.items if required is not None else ():
+        kind = item.get("type")
+        if kind is not None and kind.text == "GPU":
+            return _count(item, "value")
     node: Node | None = container
     for name in ("deploy", "resources", "reservations", "devices"):
         node = node.get(name) if node is not None else None
@@ -62,6 +65,75 @@ def gpus(container: Node) -> Count | None:
         chosen = device.get("device_ids")
         return Count(len(chosen.items), chosen.line, "device_ids") if chosen is not None else _count(device, "count")
     return None
+
+
+def accelerators(resources: Node | None) -> Count | None:
+    """SkyPilot: `H100:8`, `{H100: 8}`; a choice of several says nothing."""
+    wanted = resources.get("accelerators") if resources is not None else None
+    if wanted is None:
+        return None
+    pairs = list(wanted.entries())
+    if wanted.kind == "map" and len(pairs) == 1 and re.fullmatch(r"[1-9]\d{0,2}", pairs[0][1].text):
+        return Count(int(pairs[0][1].text), pairs[0][1].line, "accelerators")
+    match = re.fullmatch(r"[\w.-]+:([1-9]\d{0,2})", wanted.text) if wanted.kind == "scalar" else None
+    return Count(int(match[1]), wanted.line, f"accelerators: {wanted.text}") if match else None
+
+
+def size(root: Node, kind: str, container: Node) -> Allocation:
+    """What the container's command has, on all hosts of the job."""
+    if kind != "MPIJob":
+        return Allocation(hosts(root, kind), gpus(container))
+    spec = root.get("spec")
+    replicas = spec.get("mpiReplicaSpecs") if spec is not None else None
+    workers = replicas.get("Worker") if replicas is not None else None
+    if spec is None or workers is None:
+        return Allocation()
+    count = _count(workers, "replicas") or Count(1, workers.line, "replicas")
+    each = _count(spec, "slotsPerWorker")
+    slots = each.times(count.number)._replace(said=f"slotsPerWorker times {count.number} workers") if each else None
+    inner = next(_containers(workers), None)
+    return Allocation(count, gpus(inner) if inner is not None else None, slots=slots)
+
+
+def roles(root: Node, kind: str) -> Iterator[tuple[str, Node, Count, Node]]:
+    """Of a job of Kubeflow: each role with its part of the file, how many pods it has, and its first container."""
+    spec = root.get("spec")
+    replicas = spec.get("pytorchReplicaSpecs") if spec is not None and kind == "PyTorchJob" else None
+    for key, part in replicas.entries() if replicas is not None else ():
+        for container in _containers(part):
+            yield key.text, part, _count(part, "replicas") or Count(1, part.line, "replicas"), container
+
+
+def _containers(part: Node) -> Iterator[Node]:
+    node: Node | None = part
+    for name in ("template", "spec", "containers"):
+        node = node.get(name) if node is not None else None
+    yield from node.items if node is not None else ()
+
+
+def stated(root: Node, kind: str) -> Iterator[tuple[Count, Count]]:
+    """Processes (or GPUs that Ray is told of) for each pod, and the GPUs that the pod has."""
+    spec = root.get("spec")
+    if spec is None:
+        return
+    each = _count(spec, "nprocPerNode")
+    for _, _, _, container in roles(root, kind):
+        if each is not None and (found := gpus(container)) is not None:
+            yield each, found
+    trainer = spec.get("trainer") if kind == "TrainJob" else None
+    if trainer is not None:
+        told, has = _count(trainer, "numProcPerNode"), trainer.get("resourcesPerNode")
+        there = gpus(Node("map", trainer.line, pairs=[(Node("scalar", has.line, "resources"), has)])) if has else None
+        if told is not None and there is not None:
+            yield told, there
+    cluster = spec.get("rayClusterSpec") or spec
+    groups = cluster.get("workerGroupSpecs") if kind.startswith("Ray") else None
+    for group in groups.items if groups is not None else ():
+        started = group.get("rayStartParams")
+        told = _count(started, "num-gpus") if started is not None else None
+        for inner in _containers(group):
+            if told is not None and (found := gpus(inner)) is not None:
+                yield told, found
 
 
 def _count(node: Node, *names: str) -> Count | None:

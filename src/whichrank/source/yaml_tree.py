@@ -34,18 +34,16 @@ class Node:
     items: list[Node] = field(default_factory=list)
 
     def get(self, *keys: str) -> Node | None:
-        for key, value in self.entries():
-            if key.text in keys:
-                return value
-        return None
+        return next((value for key, value in self.entries() if key.text in keys), None)
 
     def entries(self) -> Iterator[tuple[Node, Node]]:
-        """The pairs of a map; what `<<` merges comes first, so that own keys win."""
-        for key, value in self.pairs:
-            if key.text == "<<":
-                for merged in value.items if value.kind == "list" else [value]:
-                    if merged is not self:
-                        yield from (p for p in merged.pairs if p[0].text != "<<")
+        """The pairs of a map; what `<<` merges comes first, without the keys that the map has itself."""
+        merges = [value for key, value in self.pairs if key.text == "<<"]
+        own = {key.text for key, _ in self.pairs} if merges else set()
+        for value in merges:
+            for merged in value.items if value.kind == "list" else [value]:
+                if merged is not self:
+                    yield from (p for p in merged.pairs if p[0].text not in own)
         yield from (pair for pair in self.pairs if pair[0].text != "<<")
 
     @property

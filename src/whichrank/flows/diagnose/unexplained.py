@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from whichrank.evidence.text.text_file import is_text
-from whichrank.facts.closest_cause import closest
+from whichrank.facts.closest_cause import Closeness, closest
 from whichrank.facts.messages import recognise
+from whichrank.facts.taxonomy import causes
 from whichrank.model.contracts import Item
 from whichrank.model.evidence import Ref
 from whichrank.records.second_looks import ClosestCause
@@ -22,6 +23,8 @@ _SHAPES = re.compile(r"time.?out|no(?<!\wno)t?\b")
 _NUMBERS = re.compile(r"\d+")
 _LARGEST = 1 << 17
 """Of a longer file the beginning is read."""
+STATED = 10.0
+"""What a known message tells, on the scale of words."""
 _LONGEST, _MOST = 600, 16_000
 """Characters of a line, and of all lines together."""
 
@@ -29,13 +32,24 @@ _LONGEST, _MOST = 600, 16_000
 def closest_causes(items: Iterable[Item]) -> list[ClosestCause]:
     """The causes whose wording comes closest to a text that speaks of trouble, the closest first."""
     places = list(new_lines(_texts(items)))
-    if not any(_is_trouble(text.lower()) and not _accounted_for(text) for _, _, text in places):
+    troubles = [at for at, (_, _, text) in enumerate(places) if _is_trouble(text.lower())]
+    if all(_accounted_for(places[at][2]) for at in troubles):
         return []
+    ranked = closest([text for _, _, text in places])
     return [
         ClosestCause(found.cause, found.score, found.told, Ref(label, f"line {number}", text.strip()[:300]))
-        for found in closest([text for _, _, text in places])
+        for found in (*_stated(places, troubles, ranked), *ranked)
         for label, number, text in [places[found.line]]
     ]
+
+
+def _stated(places: list[tuple[str, int, str]], troubles: list[int], ranked: list[Closeness]) -> list[Closeness]:
+    """The cause of the first known message, which no rule has taken up: it tells more than any words."""
+    for at in troubles:
+        for signature, _ in recognise(places[at][2]):
+            if signature.role == "root" and signature.cause in causes():
+                return [Closeness(signature.cause, 2 * ranked[0].score if ranked else 1.0, STATED, at)]
+    return []
 
 
 def _texts(items: Iterable[Item]) -> Iterator[tuple[str, bytes]]:

@@ -2,20 +2,28 @@
 
 What it finds: blocking wait (it removes the watchdog, and with it the dump); error handling switched off; a
 dump asked of a recorder that is off; one setting under two names with two values; InfiniBand disabled and
-demanded; limits that cross; a log file without a log; a launch line that does not fit its environment or the job's
-size (more processes than GPUs, another number of hosts than the job has, a loopback address for several hosts, a
-launcher per rank that starts ranks itself); launch lines of one job that name different meeting points.
+demanded; limits that cross; a log file without a log; a launch that does not fit what it is given: more (or fewer)
+processes than GPUs, another number of hosts than the job has, more ranks than MPI or the scheduler has places for, a
+launcher per rank that starts ranks itself, more threads than CPUs; a launch line that every host runs and that says the
+same host number, its own host's name or a port of its own on each of them; $SLURM_PROCID that the batch script fills in
+before the tasks exist; a branch on the rank that gives ranks different values of what all must share; a loopback
+address for several hosts; launch lines of one job that name different meeting points, the same number twice, or fewer
+members than they wait for.
 
-Why it happens: lists of settings are collected from several places.
+Why it happens: lists of settings are collected from several places, and a change of the job's size has to be made in
+each of them.
 
 How it decides: only settings that surely meet in one process are compared: those of one file, container or
-captured environment, and not those inside branches.
+captured environment, and not those inside branches. For a launch it takes the numbers that the file itself states:
+directives of Slurm, PBS, LSF, SGE and Flux, options of srun, mpirun, jsrun, torchrun, accelerate and deepspeed,
+hostfiles that the script writes, `--gpus` of docker, limits and replicas of Kubernetes, compose, SkyPilot, Nomad and
+HTCondor, CUDA_VISIBLE_DEVICES, Trainer(…) and mp.spawn(…). A number that only a run would tell is not judged.
 
 Example: `TORCH_NCCL_BLOCKING_WAIT=1` with `TORCH_NCCL_DUMP_ON_TIMEOUT=1`: there will be no dump.
 
 Fix: said with each finding.
 
-Limits: what a launcher adds is not known.
+Limits: what a launcher adds is not known; a wrapper around the file may start it more than once.
 """
 
 from __future__ import annotations
@@ -48,7 +56,9 @@ def judge(settings: Settings) -> list[Finding]:
     for file in settings.files:
         for clash in file.clashes:
             holder = Assignment(clash.name, None, clash.ref, file.label, "export")
-            found.append(flagged(CODE, holder, "warning", f"{clash.name}: {clash.why}.", clash.fix, also=clash.also))
+            found.append(
+                flagged(CODE, holder, clash.severity, f"{clash.name}: {clash.why}.", clash.fix, also=clash.also)
+            )
     return found
 
 

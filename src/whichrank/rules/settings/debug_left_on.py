@@ -1,8 +1,11 @@
 """Debugging and isolation settings in a production job.
 
 What it finds, with --for production, or in files that say so themselves (values-prod.yaml, train.py --production, a
-Kubernetes namespace or label, APP_ENV=production): verbose logs, checks of every call, synchronous launches,
-transports switched off for a test, forced algorithms.
+Kubernetes namespace or label, APP_ENV=production, a partition or queue named prod, "production" in the description of a
+unit or in the comment at the top): verbose logs, checks of every call, synchronous launches, transports switched off
+for a test, forced algorithms. In every other launch file: the settings that cost a large part of each step
+(CUDA_LAUNCH_BLOCKING=1, TORCH_DISTRIBUTED_DEBUG=DETAIL, NCCL_DEBUG=TRACE), unless the file is for debugging or tests
+by its name, its comments or the block that they stand in.
 
 Why it happens: they helped once and stayed.
 
@@ -21,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from whichrank.facts.environment import catalogue
-from whichrank.facts.values import is_true, number
+from whichrank.facts.values import TRUE, is_true, number
 from whichrank.model.findings import Finding, NotEvaluated, Severity
 from whichrank.records.settings import Assignment, Settings, flagged
 
@@ -54,34 +57,47 @@ _VALUES: tuple[tuple[str, frozenset[str], str, Severity], ...] = (
     ("NCCL_ALGO", frozenset(), "takes the choice per size away from NCCL", "info"),
     ("NCCL_PROTO", frozenset(), "takes the choice per size away from NCCL", "info"),
 )
+_LIVE = frozenset({"environment", "nccl.conf"})
+"""Kinds of input that are no launch files: nothing says what they are for."""
 _LOUD = frozenset({"COLL", "ALL", "PROXY", "CALL", "P2P", "NET"})
+
+
+# Whatever the job is: nobody wants these all the time.
+_COSTLY = {"CUDA_LAUNCH_BLOCKING": TRUE, "TORCH_DISTRIBUTED_DEBUG": {"detail"}, "NCCL_DEBUG": {"trace"}}
 
 
 def judge(settings: Settings) -> list[Finding] | NotEvaluated:
     if settings.purpose == "production":
-        return [finding for a in settings.assignments() if a.value for finding in _judge(a)]
+        return [finding for a in settings.assignments() if a.value for finding in _judge(a, "in production")]
     marked = {scope for file in settings.files for scope in file.production}
-    if not marked or settings.purpose:
-        return NotEvaluated("that the job is a production job (--for production)")
-    ours = [a for a in settings.assignments() if a.value and {a.scope, a.ref.source} & marked]
-    return [finding for a in ours for finding in _judge(a) if finding.severity != "info"]
+    unsaid = NotEvaluated("that the job is a production job (--for production)")
+    if settings.purpose:
+        return unsaid
+    trials = {file.label for file in settings.files if file.trial or file.kind in _LIVE}
+    found: list[Finding] = []
+    for a in settings.assignments():
+        if a.value and {a.scope, a.ref.source} & marked:
+            found += [finding for finding in _judge(a, "in production") if finding.severity != "info"]
+        elif a.sure and a.ref.source not in trials and (a.value or "").lower() in _COSTLY.get(a.name, ()):
+            found += _judge(a, "left on")
+    return found if found or marked else unsaid
 
 
-def _judge(assignment: Assignment) -> Iterator[Finding]:
+def _judge(assignment: Assignment, where: str) -> Iterator[Finding]:
     name, value = assignment.name, (assignment.value or "").upper()
     on = is_true(value) or (number(value) or 0) > 0
     if name in _ON and on:
-        yield _left_on(assignment, "warning", _ON[name])
+        yield _left_on(assignment, where, "warning", _ON[name])
     for known, values, why, severity in _VALUES:
         if name == known and (not values or value in values):
-            yield _left_on(assignment, severity, why)
+            yield _left_on(assignment, where, severity, why)
     if name == "NCCL_DEBUG_SUBSYS" and not value.startswith("^") and _LOUD & set(value.split(",")):
-        yield _left_on(assignment, "warning", "logs every operation")
+        yield _left_on(assignment, where, "warning", "logs every operation")
     variable = catalogue().get(name)
     if on and variable and variable.caution.startswith("debug only") and name != "NCCL_CHECK_MODE":
-        yield _left_on(assignment, "info", variable.meaning[:1].lower() + variable.meaning[1:])
+        yield _left_on(assignment, where, "info", variable.meaning[:1].lower() + variable.meaning[1:])
 
 
-def _left_on(assignment: Assignment, severity: Severity, why: str) -> Finding:
-    message = f"{assignment.name}={assignment.value} in production: {why}."
+def _left_on(assignment: Assignment, where: str, severity: Severity, why: str) -> Finding:
+    message = f"{assignment.name}={assignment.value} {where}: {why}."
     return flagged(CODE, assignment, severity, message, f"Remove {assignment.name}.")

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import must_match
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.settings import Assignment, Settings, SettingsFile, flagged
@@ -42,8 +42,7 @@ def judge(settings: Settings) -> list[Finding] | NotEvaluated:
 
 
 def _must_match(name: str) -> bool:
-    variable = catalogue().get(name)
-    return name in _LAUNCH or (variable is not None and variable.must_match)
+    return name in _LAUNCH or must_match(name)
 
 
 def _captured(scopes: list[dict[str, Assignment]]) -> Iterator[Finding]:

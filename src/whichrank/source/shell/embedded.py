@@ -11,6 +11,7 @@ from whichrank.source.shell import directives, starting, texts
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.interpret import Interpreter, Neighbour
 from whichrank.source.shell.outcome import conclude
+from whichrank.source.shell.passage import is_training
 from whichrank.source.shell.state import Environment
 from whichrank.source.shell.syntax import parse
 from whichrank.source.shell.words import Field, Value
@@ -30,10 +31,12 @@ def run_script(
     line: int,
     lines: list[str],
     given: list[Given] | None = None,
+    size: Allocation | None = None,
     neighbour: Neighbour | None = None,
 ) -> SettingsFile:
     """Shell text; the note says "launched" where it starts a training."""
     shell, env = _prepared(label, lines, given or [], neighbour)
+    _sized(shell, size)
     script = parse(text, line)
     for comment in script.comments:
         directives.directive(shell, comment.text, comment.line, env)
@@ -50,11 +53,16 @@ def run_command(
     size: Allocation | None = None,
     *,
     many_hosts: bool = False,
+    host: str = "",
+    literal: str = "",
 ) -> SettingsFile:
-    """A command given as a list, without a shell: each word as its text, the same as a script, and its line."""
+    """A command given as a list, without a shell: each word as its text, the same as a script, and its line.
+
+    Literal: who starts it without putting in variables (`$NAME` stays as it is).
+    """
     shell, env = _prepared(label, lines, given, None)
-    if size is not None:
-        shell.allocation, shell.on_every_host = size, int(size.nodes is not None)
+    _sized(shell, size)
+    shell.host = host
     command = [Field(body if "\n" in body else text, line) for text, body, line in words]
     if command and "=" in command[0].text and command[0].text.partition("=")[0].isidentifier():
         name = command[0].text.partition("=")[0]
@@ -66,11 +74,34 @@ def run_command(
     if len(command) == 1 and re.search(r"\s", command[0].text):  # args of an entry point that is a shell
         texts.inner(shell, command[0].text, command[0].line, env, sure=True)
         command = []
+    if command and literal and is_training(command):
+        _literal_dollars(shell, command, env, literal)
     if command and many_hosts:
         command = _on_many_hosts(command)
     if command:
         starting.start(shell, command, [], env, sure=True)
     return _concluded(shell)
+
+
+# What launchers and operators set; other names may be for a tool that fills in the file first, such as envsubst.
+_OF_LAUNCHERS = re.compile(
+    r"MASTER_(?:ADDR|PORT)|(?:LOCAL_|NODE_)?RANK|WORLD_SIZE|HOSTNAME|JOB_COMPLETION_INDEX|SLURM_\w+"
+)
+
+
+def _literal_dollars(shell: Interpreter, command: list[Field], env: Environment, who: str) -> None:
+    for field in command:
+        match = re.search(r"(?<![$\\])\$(?:\{(\w+)\}|([A-Za-z_]\w*))", field.text)
+        name = (match[1] or match[2]) if match else ""
+        if match and (name in env.variables or _OF_LAUNCHERS.fullmatch(name)):
+            why = f"{who} starts the program without a shell, so {match.group()} stays as it is"
+            fix = "Write sh -c '…' around the command, or give the value itself."
+            shell.out.lost.append(Lost(name, shell.ref(field.line), why, fix))
+
+
+def _sized(shell: Interpreter, size: Allocation | None) -> None:
+    if size is not None:
+        shell.allocation, shell.on_every_host = size, int(size.nodes is not None)
 
 
 def _on_many_hosts(command: list[Field]) -> list[Field]:

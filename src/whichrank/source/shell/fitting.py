@@ -1,175 +1,184 @@
-"""Whether what a launch line asks for fits its environment, the job's allocation and the other launch lines."""
+"""A command that starts ranks, read into the model of a launch."""
 
 from __future__ import annotations
 
 import re
-from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from whichrank.records.settings import UNKNOWN, Clash
+from whichrank.records.launches import Count, Launch, Told
+from whichrank.records.settings import UNKNOWN
+from whichrank.source.shell.step_size import host_file, number, option
 
 if TYPE_CHECKING:
+    from whichrank.source.shell.allocation import Count as Size
     from whichrank.source.shell.interpret import Interpreter
     from whichrank.source.shell.state import Environment
     from whichrank.source.shell.words import Field
 
-_LOOPBACK = r"localhost|127\.\d+\.\d+\.\d+|\[?::1\]?"
 _PRODUCTION = r"(?:^|[/_=.-])prod(?:uction)?(?:$|[/_.-])"
-_RUNS_RANKS = r"torchrun|torch\.distributed\.(?:run|launch)|accelerate"
-_WAITS_FOR_ITSELF = "every host waits for itself there: the address of the first host is needed on all of them"
-_FIRST_HOST = "Give the address of the first host."
-
-
-class Member(NamedTuple):
-    """One host's launch line of a job on several hosts."""
-
-    rank: str
-    nodes: int
-    address: str
-    port: str
-    line: int
-    host: str
-    """That ssh started it on; empty for this one, or where it is not known."""
+_NODES = ("--nnodes", "--num_machines", "--num-machines", "--num_nodes")
+_PROCESSES = ("--nproc-per-node", "--nproc_per_node", "--num_gpus")
+_TOTAL = ("--num_processes", "--num-processes")
+_RANK = ("--node-rank", "--node_rank", "--machine_rank", "--machine-rank")
+_ADDRESS = ("--master-addr", "--master_addr", "--main_process_ip", "--main-process-ip")
+_ENDPOINT = ("--rdzv-endpoint", "--rdzv_endpoint")
+_PORT = ("--master-port", "--master_port", "--main_process_port", "--main-process-port")
 
 
 def check(shell: Interpreter, command: list[Field], env: Environment) -> None:
     """Look at one command that starts the training."""
-    texts = [field.text for field in command]
-    if any(re.search(_PRODUCTION, text) for text in texts[1:]):
+    if any(re.search(_PRODUCTION, field.text) for field in command[1:]):
         shell.out.production.add(shell.out.label)
-    line = command[0].line
-    if not any(re.search(_RUNS_RANKS, text) for text in texts[:4]):
-        _rank_by_task(shell, env, line)
-        return
-    nodes = _number(texts, "--nnodes", "--num_machines", "--num-machines")
-    processes = _number(texts, "--nproc-per-node", "--nproc_per_node")
-    if nodes > 1:
-        _loopback(shell, texts, env, line)
-        _remember(shell, texts, nodes, line)
-    if shell.on_every_host:
-        _hosts(shell, texts, nodes, line)
-    if processes > 1:
-        _devices(shell, processes, env, line)
-        tasks = shell.allocation.tasks
-        if tasks is not None and tasks.number > 1 and shell.on_every_host:
-            why = f"srun starts {tasks.number} launchers per node and each of them starts {processes} ranks"
-            fix = "Start one launcher per node: --ntasks-per-node=1."
-            _add(shell, Clash("ntasks-per-node", shell.ref(tasks.line), why, fix, (shell.ref(line),)))
+    launch = Launch(_program(command), shell.ref(command[0].line), host="" if UNKNOWN in shell.host else shell.host)
+    launch.everywhere = bool(shell.on_every_host)
+    _given(shell, launch, env)
+    if launch.program:
+        _options(shell, launch, command, env)
+    else:
+        _task(shell, launch, env)
+    if launch not in shell.out.launches:
+        shell.out.launches.append(launch)
 
 
-def _option(texts: list[str], *options: str) -> str:
-    for index, text in enumerate(texts):
-        name, equals, value = text.partition("=")
-        if name in options:
-            return value if equals else texts[index + 1] if index + 1 < len(texts) else ""
+def _program(command: list[Field]) -> str:
+    """torchrun, accelerate or deepspeed; empty for a program that is one rank itself."""
+    for field in command[:4]:
+        if match := re.search(r"torchrun|torch\.distributed\.(?:run|launch)|accelerate|deepspeed", field.text):
+            return "torchrun" if match.group().startswith("torch") else match.group()
     return ""
 
 
-def _number(texts: list[str], *options: str) -> int:
-    last = _option(texts, *options).rpartition(":")[2]  # --nnodes 1:4
-    return int(last[:6]) if last.isdecimal() else 0
+def _count(shell: Interpreter, size: Size | None) -> Count | None:
+    return None if size is None else Count(size.number, shell.ref(size.line), size.said, size.exact)
 
 
-def _rank_by_task(shell: Interpreter, env: Environment, line: int) -> None:
-    """A program of which the scheduler starts every rank."""
-    nodes, tasks = shell.allocation.nodes, shell.allocation.tasks
-    if not shell.on_every_host or nodes is None or nodes.number < 2:
-        return
-    _loopback(shell, [], env, line)
-    world = env.variables.get("WORLD_SIZE")
-    text = world.value.text if world is not None and world.exported else ""
-    if world is None or tasks is None or not re.fullmatch(r"\d{1,6}", text) or not world.value.fixed:
-        return
-    if int(text) != nodes.number * tasks.number:
-        at = world.made[0].line if world.made else line
-        why = f"{text} ranks are expected and srun starts {nodes.number} times {tasks.number}"
-        _add(shell, Clash("WORLD_SIZE", shell.ref(at), why, "Write WORLD_SIZE=$SLURM_NTASKS.", (shell.ref(line),)))
-
-
-def _hosts(shell: Interpreter, texts: list[str], nodes: int, line: int) -> None:
-    """`--nnodes` and the number of hosts that run the launcher."""
-    asked, text = shell.allocation.nodes, _option(texts, "--nnodes")
-    if asked is None or not text.isdecimal() or nodes == asked.number:
-        return
-    why = f"{nodes} hosts are expected and {asked.said} means {asked.number}"
-    _add(shell, Clash("--nnodes", shell.ref(line), why, f"Write --nnodes={asked.number}.", (shell.ref(asked.line),)))
-
-
-def _loopback(shell: Interpreter, texts: list[str], env: Environment, line: int) -> None:
-    for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
-        variable = env.variables.get(name)
-        if variable is not None and variable.value.text.removeprefix("=") == "lo":
-            at = variable.made[0].line if variable.made else line
-            why = "the loopback interface does not reach the other hosts"
-            _add(shell, Clash(name, shell.ref(at), why, "Name the interface that does.", (shell.ref(line),)))
-    master = env.variables.get("MASTER_ADDR")
-    for option in ("--master-addr", "--master_addr", "--rdzv-endpoint", "--rdzv_endpoint", "--main_process_ip"):
-        value = _option(texts, option)
-        if not value or (master is not None and value.startswith(master.value.text)):
-            continue
-        master = None  # the option wins
-        host = re.sub(r":\d*$", "", value) if value.count(":") == 1 or "]" in value else value
-        if UNKNOWN not in value and re.fullmatch(_LOOPBACK, host):
-            _add(shell, Clash(option, shell.ref(line), _WAITS_FOR_ITSELF, _FIRST_HOST))
-    if master is not None and re.fullmatch(_LOOPBACK, master.value.text):
-        at = master.made[0].line if master.made else line
-        _add(shell, Clash("MASTER_ADDR", shell.ref(at), _WAITS_FOR_ITSELF, _FIRST_HOST, (shell.ref(line),)))
-
-
-def _devices(shell: Interpreter, processes: int, env: Environment, line: int) -> None:
+def _given(shell: Interpreter, launch: Launch, env: Environment) -> None:
+    """What the job has."""
+    size = shell.allocation
+    launch.hosts, launch.gpus = _count(shell, size.nodes), _count(shell, size.devices)
+    launch.tasks, launch.started, launch.slots = (
+        _count(shell, each) for each in (size.tasks, size.started, size.slots)
+    )
     visible = env.variables.get("CUDA_VISIBLE_DEVICES")
     text = visible.value.text if visible is not None and visible.exported else ""
     if visible is not None and re.fullmatch(r"\d+(?:,\d+)*", text):
-        count = len(text.split(","))
-        if count < processes:
-            why = f"{processes} processes are started and {count} GPUs are visible: the others have no device"
-            also = tuple(shell.ref(made.line) for made in visible.made)
-            fix = f"Start {count} processes, or make more GPUs visible."
-            _add(shell, Clash("CUDA_VISIBLE_DEVICES", shell.ref(line), why, fix, also))
-        return
-    asked = shell.allocation.devices
-    if asked is not None and not text and asked.number < processes:
-        why = (
-            f"{processes} processes are started per host, and {asked.said} gives it {asked.number} GPUs: "
-            "the others have no device"
-        )
-        fix = f"Start {asked.number} processes, or ask for {processes} GPUs."
-        _add(shell, Clash("--nproc-per-node", shell.ref(line), why, fix, (shell.ref(asked.line),)))
+        at = visible.made[0].line if visible.made else 1
+        launch.visible = Count(len(text.split(",")), shell.ref(at), "CUDA_VISIBLE_DEVICES")
+    elif text:
+        launch.gpus = None
+    launch.cpus = _count(shell, size.cpus)
+    threads = _variable(shell, "OMP_NUM_THREADS", env, launch)
+    if threads is not None and re.fullmatch(r"[1-9]\d{0,3}", threads.text):
+        launch.threads = Count(int(threads.text), threads.ref, threads.name)
+    launch.interfaces = tuple(
+        told
+        for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+        if (told := _variable(shell, name, env, launch)) is not None
+    )
+    launch.early = tuple(Told(name, text, shell.ref(line)) for name, text, line in shell.early)
 
 
-def _remember(shell: Interpreter, texts: list[str], nodes: int, line: int) -> None:
-    endpoint = _option(texts, "--rdzv-endpoint", "--rdzv_endpoint")
-    address, _, port = endpoint.rpartition(":") if ":" in endpoint else (endpoint, "", "")
-    address = _option(texts, "--master-addr", "--master_addr", "--main_process_ip") or address
-    port = _option(texts, "--master-port", "--master_port", "--main_process_port") or port
-    rank = _option(texts, "--node-rank", "--node_rank", "--machine_rank")
-    shell.members.append(Member(rank, nodes, address, port, line, "" if UNKNOWN in shell.host else shell.host))
+def _variable(shell: Interpreter, name: str, env: Environment, launch: Launch) -> Told | None:
+    found = env.variables.get(name)
+    if found is None:
+        return None
+    at = shell.ref(found.made[0].line) if found.made else launch.ref
+    return Told(name, found.value.text, at)
 
 
-def check_members(shell: Interpreter) -> None:
-    """Launch lines of one job, a line for each host, must name one meeting point."""
-    lines = list({member.line: member for member in shell.members if member.rank.isdecimal()}.values())
-    for first, second in combinations(lines[:16], 2):
-        same = first[:4] == second[:4] and UNKNOWN not in first.address + first.port
-        if same and first.host != second.host and first.host and second.host:
-            why = f"{first.host} and {second.host} are both host {first.rank} of the same job"
-            at, also = shell.ref(second.line), (shell.ref(first.line),)
-            _add(shell, Clash("--node-rank", at, why, "Number the hosts 0, 1, 2 and so on.", also))
-    if len({member.rank for member in lines}) < len(lines):
-        return  # several jobs
-    for first, second in combinations(lines[:16], 2):
-        if first.nodes != second.nodes:
-            continue
-        for option, ours, theirs in (
-            ("--master-port", first.port, second.port),
-            ("--master-addr", first.address, second.address),
-        ):
-            if ours and theirs and UNKNOWN not in ours + theirs and ours != theirs:
-                why = f"host {first.rank} meets the others at {ours} and host {second.rank} at {theirs}"
-                at, also = shell.ref(second.line), (shell.ref(first.line),)
-                _add(shell, Clash(option, at, why, "Give all hosts the same address and port.", also))
+def _options(shell: Interpreter, launch: Launch, command: list[Field], env: Environment) -> None:
+    """What the launcher is told."""
+    launch.nodes = _number(shell, command, _NODES)
+    launch.per_host = _number(shell, command, _PROCESSES)
+    launch.total = _number(shell, command, _TOTAL)
+    launch.rank = _told(shell, command, _RANK)
+    launch.address = _told(shell, command, _ADDRESS)
+    endpoint = _told(shell, command, _ENDPOINT)
+    if endpoint is not None:  # wins over --master-addr
+        host = endpoint.text
+        if host.count(":") == 1 or "]" in host:
+            host, _, port = host.rpartition(":")
+            launch.port = endpoint._replace(text=port)
+        launch.address = endpoint._replace(text=host)
+    launch.port = _told(shell, command, _PORT) or launch.port
+    master = _variable(shell, "MASTER_ADDR", env, launch)
+    if launch.address is None or (master is not None and launch.address.text == master.text):
+        launch.address = master or launch.address
+    file = option(command, frozenset({"--hostfile", "-H"})) if launch.program == "deepspeed" else None
+    if file is not None and (hosts := host_file(file, shell.files)) is not None:
+        launch.hosts = _count(shell, hosts[0])
+    ids = option(command, frozenset({"--gpu_ids", "--gpu-ids"})) if launch.program == "accelerate" else None
+    if ids is not None and re.fullmatch(r"\d+(?:,\d+)*", ids.text):
+        launch.visible = Count(len(ids.text.split(",")), shell.ref(ids.line), "--gpu_ids")
+    backend = _told(shell, command, ("--rdzv-backend", "--rdzv_backend"))
+    launch.numbered = launch.program != "torchrun" or backend is None or backend.text == "static"
+    behind = next((i for i, field in enumerate(command) if field.text.endswith(".py")), len(command))
+    settled = all(field.text.strip(UNKNOWN) or not field.text for field in command[:behind])
+    launch.complete = settled and behind < len(command) and not any(n.startswith("PET_") for n in env.variables)
+    launch.itself = _named_after_itself(shell, launch, command)
+    launch.drawn = _drawn(shell, command)
 
 
-def _add(shell: Interpreter, clash: Clash) -> None:
-    if clash not in shell.out.clashes:
-        shell.out.clashes.append(clash)
+def _number(shell: Interpreter, command: list[Field], names: tuple[str, ...]) -> Count | None:
+    for name in names:
+        if (field := option(command, frozenset({name}))) is not None:
+            low, _, high = field.text.rpartition(":")  # --nnodes 1:4
+            found = _count(shell, number(field._replace(text=high), name))
+            return found._replace(exact=False) if found is not None and low else found
+    return None
+
+
+def _told(shell: Interpreter, command: list[Field], names: tuple[str, ...]) -> Told | None:
+    for name in names:
+        if (field := option(command, frozenset({name}))) is not None:
+            return Told(name, field.text, shell.ref(field.line))
+    return None
+
+
+def _named_after_itself(shell: Interpreter, launch: Launch, command: list[Field]) -> tuple[Told, ...]:
+    """`$(hostname)` for the meeting point, in text that every host runs."""
+    found = [Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name == "MASTER_ADDR"]
+    if launch.address is not None and launch.address.name != "MASTER_ADDR":
+        field = option(command, frozenset({launch.address.name}))
+        used = re.findall(r"\$\{?(\w+)", field.raw) if field is not None else []
+        if field is not None and shell.expanded_there and is_own_name(field.raw.partition("=")[2] or field.raw):
+            found = [Told(launch.address.name, "", launch.address.ref)]
+        else:
+            found = [Told(name, "", shell.ref(shell.hostnames[name])) for name in used if name in shell.hostnames]
+    return tuple(found)
+
+
+def _drawn(shell: Interpreter, command: list[Field]) -> tuple[Told, ...]:
+    """Ports and names of the meeting that every host draws for itself."""
+    found = [Told("MASTER_PORT", "", shell.ref(line)) for name, line in shell.randoms.items() if name == "MASTER_PORT"]
+    for name in (*_PORT, *_ENDPOINT, "--rdzv-id", "--rdzv_id"):
+        field = option(command, frozenset({name}))
+        raw = field.raw if field is not None else ""
+        used = [shell.randoms[each] for each in re.findall(r"\$\{?(\w+)", raw) if each in shell.randoms]
+        if field is not None and (used or (shell.expanded_there and is_random(raw))):
+            found.append(Told(name, "", shell.ref(used[0] if used else field.line)))
+    return tuple(found[:1])
+
+
+def is_random(raw: str) -> bool:
+    return bool(re.search(r"\$\{?RANDOM\b|\bRANDOM\s*[%+*/)]|(?:\$\(|`)\s*(?:shuf|uuidgen)\b", raw))
+
+
+def is_own_name(raw: str) -> bool:
+    """The name or the address of the host that runs this."""
+    return bool(re.search(r"(?:\$\(|`)\s*(?:hostname\b|uname -n|/bin/hostname)|\$\{?HOSTNAME\b", raw))
+
+
+def _task(shell: Interpreter, launch: Launch, env: Environment) -> None:
+    """A program of which the scheduler or MPI starts every rank."""
+    launch.per_host, launch.total = launch.tasks, launch.started
+    launch.address = _variable(shell, "MASTER_ADDR", env, launch)
+    launch.drawn = _drawn(shell, [])
+    launch.itself = tuple(
+        Told(name, "", shell.ref(line)) for name, line in shell.hostnames.items() if name == "MASTER_ADDR"
+    )
+    world = env.variables.get("WORLD_SIZE")
+    if world is not None and world.exported and world.value.fixed and re.fullmatch(r"\d{1,6}", world.value.text):
+        launch.world = _variable(shell, "WORLD_SIZE", env, launch)
+        launch.rank = _variable(shell, "RANK", env, launch)
+        launch.port = _variable(shell, "MASTER_PORT", env, launch)

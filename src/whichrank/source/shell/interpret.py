@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
-from whichrank.facts.environment import catalogue
+from whichrank.facts.environment import catalogue, must_match
 from whichrank.facts.releases import Release
 from whichrank.model.evidence import Ref
-from whichrank.records.settings import UNKNOWN, Lost, SettingsFile
+from whichrank.records.settings import UNKNOWN, Clash, Lost, SettingsFile
 from whichrank.source.shell import batch, directives, documents, fitting, launchers, starting, texts
 from whichrank.source.shell.allocation import Allocation
 from whichrank.source.shell.builtins import BUILTINS
@@ -24,6 +24,9 @@ QUOTE_LIMIT = 300
 LOOP_LIMIT = 64
 STEP_LIMIT = 40_000
 _ASSIGNS = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=(.*)", re.DOTALL)
+_BY_RANK = re.compile(
+    r"\$\{?(?:(?:LOCAL_|NODE_|GROUP_)?RANK|SLURM_(?:PROCID|NODEID|LOCALID)|OMPI_COMM_WORLD_\w*RANK)\b"
+)
 _DECLARE = frozenset({"export", "declare", "typeset", "readonly", "local"})
 _PRINTS = frozenset({
     "echo", "printf", "cat", "tee", "grep", "sed", "awk", "[", "[[", "test", "((", "info", "log", "logger", "alias",
@@ -56,8 +59,14 @@ class Interpreter:
         self.muted = False  # inside a command that only prints
         self.on_every_host = 0
         self.allocation = Allocation()  # what the job asks its scheduler for
-        self.members: list[fitting.Member] = []  # launch lines of the hosts of one job
         self.host = ""  # that ssh goes to
+        self.files: dict[str, str] = {}  # files that the script writes, by name -> text
+        self.unknown_rounds: set[str] = set()  # variables of loops over what only a run would tell
+        self.per_task: dict[str, str] = {}  # variables that hold what differs from task to task, such as SLURM_PROCID
+        self.early: tuple[tuple[str, str, int], ...] = ()  # such values that were put in before the tasks began
+        self.expanded_there = False  # the words of the present command were put together on every host
+        self.randoms: dict[str, int] = {}  # variables that every host sets to a number of its own
+        self.hostnames: dict[str, int] = {}  # variables that every host sets to its own name
         self.dumps: dict[str, str] = {}  # variables that hold a print of the environment -> the command that made it
 
     def run(self, text: str) -> SettingsFile:
@@ -201,7 +210,23 @@ class Interpreter:
             if not ways:
                 return
             ways.append(way)
+        tests = [word.raw for test, _ in node.branches for step in test for word in getattr(step.node, "words", ())]
+        if _BY_RANK.search(" ".join(tests)):
+            self.ranks_part(ways)
         env.merge(ways)
+
+    def ranks_part(self, ways: list[Environment]) -> None:
+        """Ranks that take different branches and come out with different values of what all must share."""
+        for name in sorted({name for way in ways for name in way.variables if must_match(name)}):
+            found = [way.variables.get(name) for way in ways if not way.ended]
+            texts = {variable.value.text if variable is not None else "" for variable in found}
+            made = [made for variable in found if variable is not None for made in variable.made]
+            if len(texts) < 2 or not made or any(UNKNOWN in text for text in texts):
+                continue
+            why = "the branch depends on the rank, so ranks get different values of what all of them must share"
+            clash = Clash(name, self.ref(made[-1].line), why, "Set it once for all ranks, before the condition.")
+            if clash not in self.out.clashes:
+                self.out.clashes.append(clash)
 
     def case(self, node: Case, env: Environment, *, sure: bool) -> None:
         subject = expand(node.subject.raw, self.lookup(env))
@@ -233,12 +258,15 @@ class Interpreter:
                 self.rounds(node.body, env, sure=False)
             return
         items = [f for word in node.words or [] for f in fields(word, self.lookup(env))]
+        if not all(item.known for item in items) or not items:
+            self.unknown_rounds.add(node.name)
         for item in items[:LOOP_LIMIT]:
             env.variables[node.name] = Variable(Value(item.text, line=item.line), False)
             self.walk(node.body, env, sure=sure)
         if not items:
             env.variables[node.name] = Variable(Value(UNKNOWN, fixed=False), False)
             self.rounds(node.body, env, sure=sure)
+        self.unknown_rounds.discard(node.name)
 
     def rounds(self, body: list[Step], env: Environment, *, sure: bool) -> None:
         """The first round of a loop, and the second where it starts a training: that has what the first one set."""
@@ -273,8 +301,10 @@ class Interpreter:
             self.declare(program, node.words[count + 1 :], here, sure=sure)
         else:
             command = [f for word in node.words[count:] for f in fields(word, self.lookup(here))]
+            there, self.expanded_there = self.expanded_there, self.on_every_host > 0
             if command:
                 self.command(command, node, here, sure=sure)
+            self.expanded_there = there
         self.muted = kept
         if here is not env:
             env.ended = env.ended or here.ended
@@ -299,7 +329,12 @@ class Interpreter:
         before = env.variables.get(name)
         if raw.startswith("("):
             items, keys = array(raw, word.line)
+<<<<<<< HEAD
             items = items if keys else self.elements(items, name, env)
+=======
+            if not keys:
+                items = tuple(filled for item in items for filled in self.filled(item, env))
+>>>>>>> envlint
             if plus and before is not None and before.value.items is not None:
                 items = (*before.value.items, *items)
             env.variables[name] = Variable(Value("", items=items, keys=keys, line=word.line), False)
@@ -308,6 +343,7 @@ class Interpreter:
             self.element(name, index[1:-1], Word(raw, word.line), env)
             return
         value = expand(raw, self.lookup(env))
+        self.differs(name, raw, word.line)
         if printed := launchers.prints_environment(raw):
             self.dumps[name] = printed
         if plus:
@@ -315,6 +351,7 @@ class Interpreter:
             value = value._replace(text=text + value.text)
         self.assign(name, value, word.line, env, sure=sure, exported=exported)
 
+<<<<<<< HEAD
     def elements(self, items: tuple[Word, ...], name: str, env: Environment) -> tuple[Word, ...]:
         """Those of an array, with the elements of other arrays and its own old ones (`A=("${A[@]}" b)`) put in now."""
         lookup = self.lookup(env)
@@ -326,6 +363,29 @@ class Interpreter:
             else:
                 made.append(item)
         return tuple(made[:MOST_FIELDS])
+=======
+    def filled(self, item: Word, env: Environment) -> list[Word]:
+        """An element of an array with the variables of this moment put in, where they are known."""
+        if "$" not in item.raw:
+            return [item]
+        found = fields(item, self.lookup(env))
+        if any(not field.known or "'" in field.text for field in found):
+            return [item]
+        return [Word(f"'{field.text}'", field.line) for field in found]
+
+    def differs(self, name: str, raw: str, line: int) -> None:
+        """Remember a value that is another one in each task or on each host."""
+        self.per_task.pop(name, None)
+        self.hostnames.pop(name, None)
+        self.randoms.pop(name, None)
+        own = re.fullmatch(r"\"?\$\{?(SLURM_(?:PROCID|NODEID|LOCALID))\}?\"?", raw)
+        if own and not self.on_every_host:
+            self.per_task[name] = own[1]
+        elif self.on_every_host and fitting.is_own_name(raw):
+            self.hostnames[name] = line
+        elif self.on_every_host and fitting.is_random(raw):
+            self.randoms[name] = line
+>>>>>>> envlint
 
     def element(self, name: str, index: str, item: Word, env: Environment) -> None:
         before = env.variables.get(name)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.environment import counts
 from whichrank.records.settings import UNKNOWN, Assignment, Lost, SettingsFile
-from whichrank.source.shell import fitting
 from whichrank.source.shell.state import Made
 
 if TYPE_CHECKING:
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
 def conclude(shell: Interpreter) -> SettingsFile:
     out = shell.out
-    fitting.check_members(shell)
     last = max(shell.launches, default=0)
     for made in shell.made:
         label = shell.places.get(id(made), "")

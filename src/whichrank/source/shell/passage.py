@@ -35,7 +35,7 @@ TRANSPARENT = frozenset({
     "builtin", "nsys", "ncu", "strace", "ltrace", "gdb", "conda", "mamba", "micromamba", "poetry", "uv", "pipenv",
     "pdm", "hatch", "unbuffer", "xargs", "dumb-init", "tini",
     "gosu", "su-exec", "flock", "script", "watch", "tmux", "screen",
-    "bsub", "jsrun", "aprun", "horovodrun", "enroot", "catchsegv", "parallel", "perf", "rocprof",
+    "bsub", "blaunch", "jsrun", "aprun", "horovodrun", "enroot", "catchsegv", "parallel", "perf", "rocprof",
     "doppler", "op", "chpst", "pixi", "module", "wait", "lrun", "flux", "ibrun", "whichrank", "dlprof", "py-spy",
 })  # fmt: skip
 

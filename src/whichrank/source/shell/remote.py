@@ -113,7 +113,8 @@ def ray(words: list[Field]) -> Passage | None:
 def deepspeed(words: list[Field]) -> Passage | None:
     """Over several hosts DeepSpeed passes on what starts with these words, and what .deepspeed_env holds."""
     several = any(w.text.partition("=")[0] in {"--hostfile", "-H", "--num_nodes", "--master_addr"} for w in words)
-    if not several or any(w.text in {"--num_nodes=1", "--no_ssh", "--force_multi"} for w in words):
+    one = any(field.text == "1" for field in option_values(words, frozenset({"--num_nodes"})))
+    if not several or one or any(w.text in {"--no_ssh", "--force_multi"} for w in words):
         return None
     prefixes = ("NCCL", "MLFLOW", "PYTHON", "MV2", "UCX")  # EXPORT_ENVS in deepspeed/launcher/runner.py
     why = "the deepspeed launcher passes only NCCL*, PYTHON*, MV2*, UCX* and MLFLOW* to other hosts"

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from whichrank.facts.releases import release_in
 from whichrank.records.settings import UNKNOWN
-from whichrank.source.shell import batch, directives, documents, fitting, launchers, texts
+from whichrank.source.shell import batch, directives, documents, fitting, launchers, step_size, texts
 from whichrank.source.shell.state import CONTAINER_PREFIXES, NESTING_LIMIT, Cut, Environment
-from whichrank.source.shell.words import Field, Value, keep_unknown
+from whichrank.source.shell.words import Field, Value, keep_unknown, pieces
 
 if TYPE_CHECKING:
-    from whichrank.source.shell.allocation import Allocation
     from whichrank.source.shell.interpret import Interpreter
     from whichrank.source.shell.tokens import Redirect
 
@@ -63,6 +62,7 @@ def onward(
     inner = beyond(shell, command, found, env)
     if program == "deepspeed":
         arrive(shell, inner)
+        fitting.check(shell, command, inner)
         return
     for name in found.unsets:
         inner.variables.pop(name, None)
@@ -71,15 +71,19 @@ def onward(
     for given in found.names:
         if given.text in env.variables and not env.variables[given.text].exported:
             inner.missing.pop(given.text, None)
-    kept, there = shell.allocation, shell.host
-    if program == "ssh" and found.rest:
-        shell.host = command[len(command) - len(found.rest) - 1].text
-    if program == "srun":
-        shell.allocation = own_size(shell, command[: len(command) - len(found.rest)])
-    shell.on_every_host += program == "srun"
+    kept, there, early = shell.allocation, shell.host, shell.early
+    options = command[: len(command) - len(found.rest)]
+    every = program in step_size.ON_MANY_HOSTS
+    if program in {"ssh", "blaunch"} and found.rest:
+        shell.host = options[-1].text
+        every = any(f"${name}" in options[-1].raw.replace("{", "") for name in shell.unknown_rounds)
+    shell.allocation = step_size.within(program, options, shell.allocation, shell.files)
+    if program == "srun" and not shell.on_every_host:
+        shell.early = _filled_in_early(shell, found, inner)
+    shell.on_every_host += every
     behind(shell, command, found, redirects, env, inner, sure=sure)
-    shell.on_every_host -= program == "srun"
-    shell.allocation, shell.host = kept, there
+    shell.on_every_host -= every
+    shell.allocation, shell.host, shell.early = kept, there, early
     if program == "exec" and sure and found.rest:
         env.ended = True
 
@@ -168,15 +172,28 @@ def srun(shell: Interpreter, command: list[Field], env: Environment) -> Environm
     return inner
 
 
-def own_size(shell: Interpreter, command: list[Field]) -> Allocation:
-    """The allocation of a step: its own options, else those of the job; a step for chosen hosts has no size."""
-    words = [field.text for field in command]
-    size = shell.allocation.slurm(words, command[0].line)
-    if any(re.match(r"-n\d*$|--ntasks(?:=|$)", word) for word in words):
-        size = size._replace(tasks=None)
-    if any(re.match(r"-[Nwxr]|--(?:nodes|nodelist|exclude|relative|het-group)(?:=|$)", word) for word in words):
-        size = size._replace(nodes=None)
-    return size
+_PER_TASK = frozenset({"SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID"})
+_RANKS = frozenset({"RANK", "LOCAL_RANK", "NODE_RANK", "MACHINE_RANK", "GROUP_RANK"})
+
+
+def _filled_in_early(
+    shell: Interpreter, found: launchers.Passage, inner: Environment
+) -> tuple[tuple[str, str, int], ...]:
+    """What differs from task to task, used where the batch script's own shell puts in its one value."""
+    early = []
+    for field in found.rest:
+        for piece in pieces(field.raw):
+            if piece.kind != "variable":
+                continue
+            source = piece.text if piece.text in _PER_TASK else shell.per_task.get(piece.text, "")
+            if source:
+                name = re.search(r"--([\w-]+)[= ]*\"?\$\{?" + piece.text, field.raw)
+                early.append((f"--{name[1]}" if name else f"${piece.text}", f"${source}", field.line))
+    for rank in sorted(_RANKS & shell.per_task.keys()):
+        variable = inner.variables.get(rank)
+        if variable is not None and variable.exported and variable.made:
+            early.append((rank, f"${shell.per_task[rank]}", variable.made[0].line))
+    return tuple(early)
 
 
 def arrive(shell: Interpreter, env: Environment) -> None:

@@ -73,6 +73,8 @@ def document(
     """A here-document: a file that is written, or only text."""
     target = documents.written_to(redirects) or shell.target
     how = documents.kind_of_target(target, body.body, program)
+    if target:
+        shell.files[target.rsplit("/", 1)[-1]] = body.body
     if how in {"conf", "env", "profile"}:
         for offset, line in enumerate(body.body.split("\n")):
             if match := re.fullmatch(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*?)\s*", line):

@@ -193,7 +193,8 @@ def _elements(part: Piece, lookup: Lookup) -> list[Field] | None:
     if value is None or value.items is None:
         return None
     if part.operator.startswith("!"):
-        return [Field(key, value.line, key) for key in value.keys]
+        keys = value.keys or [str(index) for index in range(len(value.items))]
+        return [Field(key, value.line, key) for key in keys]
     return list(islice((field for item in value.items for field in fields(item, lookup)), MOST_FIELDS))
 
 

@@ -1,0 +1,96 @@
+"""One launch as a file states it: what the job is given, what the command starts, and where each fact stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from whichrank.model.evidence import Ref
+
+
+class Count(NamedTuple):
+    """A number that the file states."""
+
+    number: int
+    ref: Ref
+    said: str
+    """The option or key, as the file writes it."""
+    exact: bool = True
+    """False for an upper limit: fewer are no mistake."""
+
+
+class Told(NamedTuple):
+    """A text that the launch is given: an address, a port, the number of a host."""
+
+    name: str
+    text: str
+    ref: Ref
+
+
+@dataclass(slots=True)
+class Launch:
+    """A command that starts ranks; None where the file does not say."""
+
+    program: str
+    ref: Ref
+    # What the job is given.
+    hosts: Count | None = None
+    gpus: Count | None = None
+    """For each host."""
+    cpus: Count | None = None
+    """For each task."""
+    threads: Count | None = None
+    """OMP_NUM_THREADS."""
+    visible: Count | None = None
+    """Of these, by CUDA_VISIBLE_DEVICES."""
+    slots: Count | None = None
+    """Ranks that the job has places for, on all hosts together."""
+    tasks: Count | None = None
+    """How many times a scheduler or MPI starts this command on each host."""
+    started: Count | None = None
+    """The same for all hosts together."""
+    everywhere: bool = False
+    """Every host runs this same line."""
+    host: str = ""
+    """The one host that runs it, where the file names it."""
+    # What the command starts.
+    nodes: Count | None = None
+    per_host: Count | None = None
+    total: Count | None = None
+    rank: Told | None = None
+    """Which of the hosts this is."""
+    address: Told | None = None
+    port: Told | None = None
+    world: Told | None = None
+    interfaces: tuple[Told, ...] = ()
+    complete: bool = False
+    """Every option of the launcher is known, and no variable or operator adds others (torchrun reads PET_*)."""
+    numbered: bool = True
+    """The launcher takes the number of the host as it is given; with --rdzv-backend=c10d torchrun ignores it."""
+    early: tuple[Told, ...] = ()
+    """What differs from task to task, filled in before the tasks exist."""
+    drawn: tuple[Told, ...] = ()
+    """Ports and names of the meeting that every host draws at random."""
+    itself: tuple[Told, ...] = ()
+    """Addresses that every host takes from its own name."""
+
+    @property
+    def several(self) -> bool:
+        """It runs on more than one host."""
+        return any(count is not None and count.number > 1 for count in (self.nodes, self.hosts))
+
+    @property
+    def members(self) -> int:
+        """How many lines like this one make the job: one for each host, or for each rank."""
+        if self.nodes is not None:
+            return self.nodes.number
+        return int(self.world.text) if self.world is not None else 0
+
+    @property
+    def ranks_per_host(self) -> Count | None:
+        """Processes on each host, as far as the numbers tell."""
+        if self.per_host is not None:
+            return self.per_host
+        if self.total is not None and self.nodes is not None and self.total.number % self.nodes.number == 0:
+            return self.total._replace(number=self.total.number // self.nodes.number)
+        return None

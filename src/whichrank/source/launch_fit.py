@@ -1,0 +1,246 @@
+"""Whether what a launch starts fits what it is given, its environment and the other launches of the job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import combinations
+
+from whichrank.model.evidence import Ref
+from whichrank.records.launches import Count, Launch
+from whichrank.records.settings import UNKNOWN, Clash, SettingsFile
+
+_LOOPBACK = r"localhost|127\.\d+\.\d+\.\d+|\[?::1\]?"
+_WAITS_FOR_ITSELF = "every host waits for itself there: the address of the first host is needed on all of them"
+_FIRST_HOST = "Give the address of the first host."
+
+
+def check(file: SettingsFile) -> None:
+    """Add what does not fit to the file's clashes."""
+    found = [clash for launch in file.launches for clash in _one(launch)]
+    for clash in (*found, *_members(file.launches)):
+        if clash not in file.clashes:
+            file.clashes.append(clash)
+
+
+def _one(launch: Launch) -> Iterator[Clash]:
+    if launch.several:
+        yield from _addresses(launch)
+        yield from _left_out(launch)
+    if launch.several and launch.everywhere:
+        yield from _per_host_values(launch)
+    yield from _hosts(launch)
+    sized = [*_devices(launch), *_copies(launch)]
+    yield from sized or _threads(launch)
+    yield from _total(launch)
+
+
+def _also(*counts: Count | None) -> tuple[Ref, ...]:
+    return tuple(count.ref for count in counts if count is not None)
+
+
+def _hosts(launch: Launch) -> Iterator[Clash]:
+    """The hosts that the launcher waits for, and those that there are."""
+    nodes, hosts = launch.nodes, launch.hosts
+    if nodes is None or hosts is None or not nodes.exact:
+        return
+    if nodes.number > hosts.number or (launch.everywhere and hosts.exact and nodes.number < hosts.number):
+        why = f"{nodes.number} hosts are expected and {hosts.said} means {hosts.number}"
+        yield Clash(nodes.said, nodes.ref, why, f"Write {nodes.said}={hosts.number}.", (launch.ref, hosts.ref))
+
+
+def _devices(launch: Launch) -> Iterator[Clash]:
+    """Processes on each host, and its GPUs."""
+    ranks, visible, gpus = launch.ranks_per_host, launch.visible, launch.gpus
+    if ranks is None or ranks.number < 2:
+        return
+    if visible is not None:
+        if launch.program == "accelerate" and launch.several and visible.number > ranks.number:
+            yield _idle(ranks, visible)
+        if visible.number < ranks.number:
+            why = (
+                f"{ranks.number} processes are started on each host and {visible.number} GPUs are visible: "
+                "the others have no device"
+            )
+            fix = f"Start {visible.number} processes, or make more GPUs visible."
+            yield Clash(f"{visible.said} and {ranks.said}", launch.ref, why, fix, _also(visible, ranks))
+        return
+    if gpus is None or ranks.number == gpus.number:
+        return
+    if ranks.number > gpus.number:
+        why = (
+            f"{ranks.number} processes are started per host, and {gpus.said} gives it {gpus.number} GPUs: "
+            "the others have no device"
+        )
+        fix = f"Start {gpus.number} processes, or ask for {ranks.number} GPUs."
+        yield Clash(ranks.said, ranks.ref, why, fix, _also(gpus))
+    elif launch.program:
+        yield _idle(ranks, gpus)
+
+
+def _idle(ranks: Count, gpus: Count) -> Clash:
+    why = (
+        f"{ranks.number} processes are started per host, and {gpus.said} gives it {gpus.number} GPUs: the rest is idle"
+    )
+    fix = f"Start {gpus.number} processes per host."
+    if "processes" in ranks.said:
+        fix += f" {ranks.said.lstrip('-')} counts those of all machines together."
+    return Clash(ranks.said, ranks.ref, why, fix, _also(gpus))
+
+
+def _copies(launch: Launch) -> Iterator[Clash]:
+    """A launcher that is itself started once for each rank."""
+    tasks, ranks, started, hosts = launch.tasks, launch.ranks_per_host, launch.started, launch.hosts
+    if tasks is None and started is not None and hosts is not None:
+        tasks = started._replace(number=started.number // hosts.number)
+    if not launch.program or not launch.everywhere or tasks is None or ranks is None:
+        return
+    if tasks.number > 1 and ranks.number > 1:
+        why = f"{tasks.number} launchers are started per node and each of them starts {ranks.number} ranks"
+        name = tasks.said.lstrip("-")
+        yield Clash(name, tasks.ref, why, "Start one launcher per node: --ntasks-per-node=1.", (launch.ref,))
+
+
+def _threads(launch: Launch) -> Iterator[Clash]:
+    """OMP_NUM_THREADS of all processes of a task, and the CPUs that the task has."""
+    threads, cpus = launch.threads, launch.cpus
+    processes = launch.ranks_per_host.number if launch.program and launch.ranks_per_host is not None else 1
+    if threads is None or cpus is None or threads.number * processes <= cpus.number:
+        return
+    why = f"{processes} processes with {threads.number} threads each share the {cpus.number} CPUs of {cpus.said}"
+    fix = f"Write OMP_NUM_THREADS={max(1, cpus.number // processes)}, or ask for more CPUs."
+    yield Clash("OMP_NUM_THREADS", threads.ref, why, fix, _also(cpus))
+
+
+def _total(launch: Launch) -> Iterator[Clash]:
+    """Ranks in all, and what hosts and places make."""
+    hosts, tasks, total, slots = launch.hosts, launch.tasks, launch.total, launch.slots
+    if launch.program == "accelerate" and total is not None and launch.nodes is not None:
+        if total.number % launch.nodes.number:
+            why = f"{total.number} processes in all can't be shared evenly by {launch.nodes.number} machines"
+            fix = "num_processes counts the processes of all machines together."
+            yield Clash(total.said, total.ref, why, fix, _also(launch.nodes))
+        return
+    started = launch.started
+    if started is not None and slots is not None and not launch.program and not _fits(started, slots):
+        why = f"{started.number} ranks are started, and {slots.said} has places for {slots.number}"
+        yield Clash(started.said, started.ref, why, f"Start {slots.number} ranks.", _also(slots))
+    elif started and hosts and tasks and started.number > hosts.number * tasks.number:
+        why = f"{started.number} ranks are started, and {hosts.number} hosts with {tasks.number} each make fewer"
+        fix = f"Start {hosts.number * tasks.number} ranks, or more on each host."
+        yield Clash(started.said, started.ref, why, fix, _also(hosts, tasks))
+    yield from _world(launch)
+
+
+def _fits(started: Count, slots: Count) -> bool:
+    return started.number == slots.number or (not slots.exact and started.number < slots.number)
+
+
+def _world(launch: Launch) -> Iterator[Clash]:
+    world, hosts, tasks = launch.world, launch.hosts, launch.tasks
+    if world is None or not launch.everywhere or hosts is None or tasks is None or hosts.number < 2:
+        return
+    if int(world.text) != hosts.number * tasks.number:
+        why = f"{world.text} ranks are expected and srun starts {hosts.number} times {tasks.number}"
+        yield Clash("WORLD_SIZE", world.ref, why, "Write WORLD_SIZE=$SLURM_NTASKS.", (launch.ref,))
+
+
+def _addresses(launch: Launch) -> Iterator[Clash]:
+    """Addresses that can't reach another host."""
+    for told in launch.interfaces:
+        if told.text.removeprefix("=") == "lo":
+            why = "the loopback interface does not reach the other hosts"
+            yield Clash(told.name, told.ref, why, "Name the interface that does.", (launch.ref,))
+    address = launch.address
+    counts = bool(launch.program) or launch.everywhere
+    if counts and address is not None and re.fullmatch(_LOOPBACK, address.text):
+        yield Clash(address.name, address.ref, _WAITS_FOR_ITSELF, _FIRST_HOST, (launch.ref,))
+
+
+def _left_out(launch: Launch) -> Iterator[Clash]:
+    """Options without which torchrun on several hosts can't start; mentioned only, as a wrapper may add them."""
+    nodes, address = launch.nodes, launch.address
+    if launch.program != "torchrun" or not launch.complete or nodes is None or nodes.number < 2:
+        return
+    if address is None or not address.name.startswith("--"):
+        why = "no address is given, and torchrun takes 127.0.0.1 then (it does not read MASTER_ADDR): hosts never meet"
+        fix = "Add --master-addr, or --rdzv-backend=c10d with --rdzv-endpoint."
+        yield Clash(nodes.said, nodes.ref, why, fix, severity="info")
+    elif launch.everywhere and launch.rank is None and launch.numbered and not launch.host:
+        why = "--node-rank is missing: without it, and without --rdzv-backend=c10d, each host takes itself for host 0"
+        yield Clash(nodes.said, nodes.ref, why, "Add --rdzv-backend=c10d, or --node-rank.", severity="info")
+
+
+def _per_host_values(launch: Launch) -> Iterator[Clash]:
+    """What must differ from host to host and does not, or the other way round."""
+    rank = launch.rank
+    if rank is not None and rank.text.isdecimal() and launch.numbered and not launch.host:
+        why = f"every host runs this line, so each of them is host {rank.text}"
+        fix = "Take it from the scheduler: $SLURM_NODEID, $SKYPILOT_NODE_RANK, the index of the pod."
+        yield Clash(rank.name, rank.ref, why, fix, (launch.ref,))
+    for told in launch.early:
+        why = f"{told.text} is filled in by the script before the tasks start: all of them get the same value"
+        fix = "Quote it for the task's own shell: srun bash -c '… $SLURM_PROCID …'."
+        yield Clash(told.name, told.ref, why, fix, (launch.ref,))
+    for told in launch.drawn:
+        why = "every host draws its own at random, so they look for each other in different places"
+        yield Clash(told.name, told.ref, why, "Draw it once before the tasks start.", (launch.ref,))
+    for told in launch.itself:
+        why = "every host runs this, so each of them names itself as the meeting point"
+        fix = "Take the first host of the job before the tasks start, and pass it to all of them."
+        yield Clash(told.name, told.ref, why, fix, (launch.ref,))
+
+
+def _members(launches: list[Launch]) -> Iterator[Clash]:
+    """Launch lines of one job, a line for each host, must name one meeting point."""
+    lines = [launch for launch in launches if launch.rank is not None and launch.rank.text.isdecimal()]
+    lines = [launch for launch in lines if launch.members > 1]
+    lines = [launch for launch in lines if launch.host or not launch.everywhere]
+    lines = list({(launch.host, launch.ref.locator): launch for launch in lines}.values())[:16]
+    ranks = [launch.rank.text for launch in lines if launch.rank is not None]
+    for first, second in combinations(lines, 2):
+        if first.rank is None or second.rank is None or not _same_job(first, second):
+            continue
+        apart = first.host != second.host and first.host and second.host and first.numbered
+        if apart and first.rank.text == second.rank.text:
+            why = f"{first.host} and {second.host} are both host {first.rank.text} of the same job"
+            fix = "Number the hosts 0, 1, 2 and so on."
+            yield Clash(second.rank.name, second.rank.ref, why, fix, (first.ref,))
+    if len(set(ranks)) < len(ranks):
+        return  # several jobs
+    yield from _how_many(lines)
+    for first, second in combinations(lines, 2):
+        if first.members == second.members:
+            yield from _meeting(first, second)
+
+
+def _how_many(lines: list[Launch]) -> Iterator[Clash]:
+    """The members that each line waits for, where the file starts all of them, each on a host that it names."""
+    if not 1 < len(lines) < 16 or not all(line.host and line.members == lines[0].members for line in lines):
+        return
+    first = lines[0]
+    told = first.nodes or (first.world and Count(int(first.world.text), first.world.ref, first.world.name))
+    if told is not None and told.exact and told.number != len(lines):
+        why = f"{told.number} members are expected and the file starts {len(lines)}"
+        yield Clash(told.said, told.ref, why, f"Write {len(lines)}, or start {told.number}.", (lines[1].ref,))
+
+
+def _meeting(first: Launch, second: Launch) -> Iterator[Clash]:
+    """Address and port of two members of one job."""
+    for ours, theirs in ((first.port, second.port), (first.address, second.address)):
+        if ours is None or theirs is None or first.rank is None or second.rank is None:
+            continue
+        if ours.text and theirs.text and UNKNOWN not in ours.text + theirs.text and ours.text != theirs.text:
+            why = f"host {first.rank.text} meets the others at {ours.text} and host {second.rank.text} at {theirs.text}"
+            fix = "Give all hosts the same address and port."
+            yield Clash(theirs.name, theirs.ref, why, fix, (ours.ref,))
+
+
+def _both(first: Launch, second: Launch) -> tuple[str, str]:
+    return (first.address.text if first.address else "", second.address.text if second.address else "")
+
+
+def _same_job(first: Launch, second: Launch) -> bool:
+    ours, theirs = _both(first, second)
+    ports = {launch.port.text if launch.port is not None else "" for launch in (first, second)}
+    return ours == theirs and UNKNOWN not in ours and len(ports) == 1 and first.members == second.members

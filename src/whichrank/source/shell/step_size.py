@@ -1,0 +1,126 @@
+"""What a launcher in front of the training says of its size: srun, mpirun, jsrun, horovodrun, docker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from whichrank.source.shell.allocation import Allocation, Count
+from whichrank.source.shell.words import Field
+
+_MPI = frozenset({"mpirun", "mpiexec", "orterun", "mpiexec.hydra", "horovodrun"})
+_CONTAINERS = frozenset({"docker", "podman", "nerdctl", "nvidia-docker"})
+ON_MANY_HOSTS = frozenset({"srun", "jsrun", "pdsh", "clush", "pssh", "parallel-ssh", "dsh", "pbsdsh"}) | _MPI
+_RANKS = frozenset({"-np", "-n", "--np", "--n", "-c"})
+_PER_HOST = frozenset({"-N", "-npernode", "--npernode", "-ppn", "--ppn", "-perhost", "--perhost", "--ntasks-per-node"})
+_HOSTS = frozenset({"-H", "-host", "--host", "-hosts", "--hosts"})
+_HOST_FILES = frozenset({"-hostfile", "--hostfile", "-machinefile", "--machinefile", "-f", "--default-hostfile"})
+
+
+def option(words: Sequence[Field], names: frozenset[str]) -> Field | None:
+    """The value of an option with its line; the text of the field stays the value."""
+    for index, word in enumerate(words):
+        name, equals, value = word.text.partition("=")
+        if name not in names:
+            continue
+        if equals:
+            return word._replace(text=value)
+        if index + 1 < len(words):
+            return words[index + 1]
+    return None
+
+
+def number(field: Field | None, said: str) -> Count | None:
+    match = re.fullmatch(r"\s*([1-9]\d{0,5})\s*", field.text) if field is not None else None
+    return Count(int(match[1]), field.line, said) if match and field is not None else None
+
+
+def within(program: str, words: Sequence[Field], size: Allocation, files: Mapping[str, str]) -> Allocation:
+    """The size of the step that this launcher (with its options) makes of the job."""
+    if program == "srun":
+        return _srun([field.text for field in words], words[0].line, size)
+    if program in _MPI:
+        return _mpi(words, size, files)
+    if program == "jsrun":
+        return _jsrun(words, size)
+    if program in _CONTAINERS:
+        return _container(words, size)
+    return size
+
+
+def _srun(words: list[str], line: int, job: Allocation) -> Allocation:
+    """A step's own options, else those of the job; a step for chosen hosts has no size."""
+    size = job._replace(started=None).slurm(words, line)
+    places = job.started
+    if places is None and job.nodes is not None and job.tasks is not None:
+        places = job.tasks.times(job.nodes.number)
+    size = size._replace(slots=places._replace(exact=False) if places is not None else None)
+    if size.started is not None:
+        size = size._replace(tasks=None)
+    if any(re.match(r"-[Nwxr]|--(?:nodes|nodelist|exclude|relative|het-group)(?:=|$)", word) for word in words):
+        size = size._replace(nodes=None, started=None)
+    return size
+
+
+def _mpi(words: Sequence[Field], size: Allocation, files: Mapping[str, str]) -> Allocation:
+    started, per_host = number(option(words, _RANKS), "-np"), number(option(words, _PER_HOST), "-N")
+    mapped = re.search(r"ppr:(\d{1,4}):node", " ".join(field.text for field in words))
+    if mapped and per_host is None and int(mapped[1]):
+        per_host = Count(int(mapped[1]), words[0].line, mapped.group())
+    nodes, slots = size.nodes, size.slots
+    hosts, file = option(words, _HOSTS), option(words, _HOST_FILES)
+    if hosts is not None and hosts.known:
+        places = [item.partition(":")[2] or "1" for item in hosts.text.split(",") if item]
+        nodes = Count(len(places), hosts.line, f"{hosts.text[:60]}")
+        if all(place.isdecimal() for place in places) and ":" in hosts.text:
+            slots = Count(sum(map(int, places)), hosts.line, hosts.text[:60])
+    elif file is not None and (found := host_file(file, files)) is not None:
+        nodes, slots = found
+    loose = any(re.search(r"oversubscribe", field.text) for field in words)
+    if per_host is None and started is not None and nodes is not None and slots is not None:
+        even = slots.number % nodes.number == 0 and started.number == slots.number
+        per_host = started._replace(number=started.number // nodes.number) if even else None
+    return size._replace(
+        started=started, tasks=per_host, nodes=nodes, slots=None if loose else slots, per_task=None, total=None
+    )
+
+
+def host_file(file: Field, files: Mapping[str, str]) -> tuple[Count, Count | None] | None:
+    """Hosts and slots of a hostfile that the script itself writes."""
+    text = files.get(file.text.rsplit("/", 1)[-1])
+    rows = [row.split("#")[0].split() for row in text.split("\n")] if text else []
+    rows = [row for row in rows if row]
+    if not rows or any("$" in word or "\0" in word for row in rows for word in row):
+        return None
+    said = f"hostfile {file.text.rsplit('/', 1)[-1]}"
+    slots = [re.search(r"(?:slots=|:)(\d{1,4})", " ".join(row)) for row in rows]
+    total = sum(int(found[1]) for found in slots if found)
+    counted = Count(total, file.line, said, exact=False) if total and all(slots) else None
+    return Count(len(rows), file.line, said, exact=False), counted
+
+
+def _jsrun(words: Sequence[Field], size: Allocation) -> Allocation:
+    """Resource sets: how many, tasks in each, how many on a host."""
+    sets = number(option(words, frozenset({"-n", "--nrs"})), "--nrs")
+    tasks = number(option(words, frozenset({"-a", "--tasks_per_rs"})), "--tasks_per_rs")
+    on_host = number(option(words, frozenset({"-r", "--rs_per_host"})), "--rs_per_host")
+    each = tasks.number if tasks is not None else 1
+    return size._replace(
+        started=sets.times(each) if sets is not None else None,
+        tasks=on_host.times(each) if on_host is not None else None,
+        gpus=None,
+        slots=None,
+    )
+
+
+def _container(words: Sequence[Field], size: Allocation) -> Allocation:
+    """`--gpus 2`, `--gpus '"device=0,1"'`; `all` says nothing."""
+    given = option(words, frozenset({"--gpus"}))
+    if given is None:
+        return size
+    text = given.text.strip("\"'")
+    if text.isdecimal() and int(text[:4]) > 0:
+        return size._replace(gpus=Count(int(text[:4]), given.line, f"--gpus {text}"))
+    if match := re.match(r"device=([\w,.-]+)$", text):
+        return size._replace(gpus=Count(len(match[1].split(",")), given.line, f"--gpus {text}"))
+    return size
