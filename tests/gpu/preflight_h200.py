@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "src"))
-ENV = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+os.environ["PYTHONPATH"] = str(ROOT / "src")  # for everything that is started below
 BEGAN = time.monotonic()
 MIB = 1 << 20
 
@@ -38,7 +38,7 @@ def command(*words: str, limit_s: float = 60) -> dict:
     """What `whichrank` says, its exit code and how long it took."""
     began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "whichrank", *words], capture_output=True, text=True, timeout=limit_s, env=ENV,
+        [sys.executable, "-m", "whichrank", *words], capture_output=True, text=True, timeout=limit_s,
         check=False,
     )  # fmt: skip
     try:
@@ -84,7 +84,7 @@ def host() -> dict:
 # -- bench beside another timer
 
 # One rank. "same": a wall clock around the very calls that the benchmark makes; it learns where a batch begins from
-# `reset`, and that the one before has ended. "own": buffers, loops and formulas of its own, in turn with the benchmark.
+# `reset`, and on a GPU that the one before has ended. "own": buffers, loops and formulas of its own, in turn with the benchmark.
 TIMER = r"""
 import json, os, statistics as st, time, torch, torch.distributed as dist
 from datetime import timedelta
@@ -139,8 +139,9 @@ for name, share in SHARE.items():
                 sync(); batches[-1][0] = time.perf_counter()
             real.call()
             if batches: batches[-1][2] += 1
+            if batches and not GPU: batches[-1][1] = time.perf_counter()
         def reset():
-            if batches: batches[-1][1] = time.perf_counter()
+            if batches and GPU: batches[-1][1] = time.perf_counter()
             batches.append([None, None, 0]); real.reset()
         told = bench.measure(real._replace(call=call, reset=reset), 0.25, device)
         same = st.median(slowest([(e - s) / c for s, e, c in batches if e is not None]))
@@ -162,7 +163,7 @@ def ranks_of(world: int, program: str, limit_s: float, **env: str) -> list[subpr
     return [
         subprocess.Popen(
             ["timeout", "-k", "3", str(limit_s), sys.executable, "-c", program], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**ENV, **common, "RANK": str(r)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **common, "RANK": str(r)},
             start_new_session=True,
         )
         for r in range(world)
@@ -215,7 +216,8 @@ if os.environ.get("MORE"):
     torch.cuda.synchronize()
     stage("second communicator")
 def linear(units, side, dtype):
-    return torch.nn.Sequential(*[torch.nn.Linear(side, side, bias=False) for _ in range(units)]).cuda().to(dtype)
+    make = lambda: torch.nn.Linear(side, side, bias=False, device="cuda", dtype=dtype)
+    return torch.nn.Sequential(*[make() for _ in range(units)])
 def step(model, side, dtype):
     model(torch.randn(8, side, device="cuda", dtype=dtype)).float().sum().backward(); torch.cuda.synchronize()
 for kind, units, side, dtype in json.loads(os.environ.get("MORE", "[]")):
@@ -261,7 +263,7 @@ def used() -> int:
     return int(subprocess.run(words, capture_output=True, text=True, timeout=20, check=True).stdout.split()[0]) * MIB
 
 
-def taken(world: int, env: dict[str, str], limit_s: float = 45) -> list[dict]:
+def taken(world: int, env: dict[str, str], limit_s: float = 60) -> list[dict]:
     """Stage by stage: what each rank of the job takes of the GPU besides the tensors of torch."""
     before, stages = used(), []
     ranks = ranks_of(world, TAKER, limit_s, **env)
@@ -269,9 +271,11 @@ def taken(world: int, env: dict[str, str], limit_s: float = 45) -> list[dict]:
         while True:
             lines = [rank.stdout.readline() for rank in ranks]
             if not all(line.startswith("{") for line in lines):
-                if any(lines) or any(rank.wait(20) for rank in ranks):
-                    stages.append({"error": [rank.stderr.read()[-400:] for rank in ranks if rank.poll()]})
-                return stages
+                for rank in ranks:
+                    with suppress(subprocess.TimeoutExpired):
+                        rank.wait(10)
+                failed = [rank.stderr.read()[-400:] for rank in ranks if rank.poll()]
+                return [*stages, {"error": failed}] if failed else stages
             told = [json.loads(line) for line in lines]
             each = (used() - before - sum(t["reserved"] for t in told)) / world
             stages.append({**told[0], "each": each})
