@@ -84,7 +84,7 @@ def host() -> dict:
 # -- bench beside another timer
 
 # One rank. "same": a wall clock around the very calls that the benchmark makes; it learns where a batch begins from
-# `reset`, and on a GPU that the one before has ended. "own": buffers, loops and formulas of its own, in turn with the benchmark.
+# `reset`, and on a GPU that the one before has ended. "own": buffers, loops and formulas of its own, in turn with it.
 TIMER = r"""
 import json, os, statistics as st, time, torch, torch.distributed as dist
 from datetime import timedelta
