@@ -310,7 +310,11 @@ def memory() -> dict:
                 job = Job(1 if stage["stage"] == "context" else world, 1, gpudirect=False, settings=settings,
                           communicators=many, context_bytes=context)  # fmt: skip
                 predicted = sum(part.octets for part in budget(job))
-                row(f"{stage['stage']}, {world} ranks, {settings or 'defaults'}", predicted, stage["each"])
+                words = f"{world} ranks, {settings or 'defaults'}"
+                row(f"all up to {stage['stage']}, {words}", predicted, stage["each"])
+                if stage["stage"] != "context":
+                    own = sum(part.octets for part in budget(job) if part.what.startswith("NCCL"))
+                    row(f"of it NCCL, {words}", own, stage["each"] - stages[0]["each"])
             else:
                 kind, units, side, dtype = stage["case"]
                 size = 4 if dtype == "float32" else 2
