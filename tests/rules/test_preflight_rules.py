@@ -566,6 +566,18 @@ def test_an_address_that_two_hosts_have():
     assert told(a=["10.0.0.1", "10.0.0.2"], b=["10.0.0.1", "10.0.0.2"]) == [], "one machine"
 
 
+def test_one_host_under_two_names():
+    def host(name, *namespaces, boot="one"):
+        names = {"hostname": "n1", "boot_id": boot, "namespaces": list(namespaces)}
+        return HostProbes(name, {"names": ProbeResult("names", names)})
+
+    own = {name: ["10.0.0.1"] for name in ("n1", "n1-ib", "pod")}
+    hosts = [host("n1", "mnt:[1]"), host("n1-ib", "mnt:[1]"), host("pod", "mnt:[2]"), host("n2", "mnt:[1]", boot="two")]
+    (told,) = duplicate_address.judge(Inspection(hosts, addresses=own))
+    assert told.subject.hosts == ("n1", "n1-ib")
+    assert "are the same host" in told.message
+
+
 def test_what_gloo_takes_where_the_name_means_loopback():
     rule = HOST_RULES["interface"]
     shown = [{"name": "eth0", "flags": 1, "addresses": ["10.0.0.1/24"]}]
