@@ -223,13 +223,13 @@ def _rematch(race: _Race, finalists: Sequence[int], results: dict[int, list[floa
     }  # fmt: skip
     if won:
         return replace(race.keep("won the rematch", **told), winner=race.settings[best])
+    if gain < _LEAST_GAIN / 3:
+        return race.keep("nothing was faster than the defaults", **told)
     if min(len(new), len(old)) < _LOOKS[0]:
         met = 1 + min(_FINALISTS, len(race.settings) - 1)
         enough = 1.2 * race.each_s() * (_ROUNDS * len(race.settings) + _LOOKS[0] * met)
         reason = f"{name} looked faster, and the time was too short to prove it; try --budget {enough:.0f}"
         return race.keep(reason, **told)
-    if gain <= 0:
-        return race.keep("nothing was faster than the defaults", **told)
     return race.keep(f"{name} looked faster and did not win the rematch", **told)
 
 
