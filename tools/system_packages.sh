@@ -20,6 +20,7 @@ need munged munge
 need etcd etcd-server
 need gdb gdb
 need iperf3 iperf3
+need kubectl kubernetes-client
 need faketime faketime
 need tcpdump tcpdump
 need chromium chromium

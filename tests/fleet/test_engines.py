@@ -95,6 +95,17 @@ def test_who_dies_or_sleeps_is_left_and_the_others_go_on():
         assert everyone.ask({"a": {"do": "x"}}, 1.0)["a"].why == "out of luck"
 
 
+def test_nobody_waits_long_for_one_that_never_answers():
+    """The others answered at once: what is left gets the shorter time."""
+    with host_helpers(engine("a", "b", "c"), [sys.executable, "-c", ECHO]) as everyone:
+        everyone.ask_all({"do": "x"}, 20)
+        began = time.monotonic()
+        replies = everyone.ask({"a": {"do": "x"}, "b": {"do": "x"}, "c": {"do": "sleep"}}, 50.0, 0.5)
+        assert time.monotonic() - began < 30
+        assert "no answer within" in replies["c"].why
+        assert everyone.hosts == ["a", "b"]
+
+
 def test_a_command_that_is_not_there():
     with host_helpers(engine("a"), ["/no/such/program"]) as everyone:
         assert "can't be started" in everyone.lost["a"]

@@ -190,7 +190,11 @@ ROW = [(1 << 30, 4478.8, 239.74, 449.51)]
 
 
 @pytest.mark.parametrize("version", ["2.13.0", "2.16.0", "2.17.0", "2.19.6"])
-@pytest.mark.parametrize("prefix", ["", "0: ", "[1,0]<stdout>:", "   [1,0]<stdout>: "])
+@pytest.mark.parametrize(
+    "prefix",
+    ["", "0: ", "[1,0]<stdout>:", "   [1,0]<stdout>: ", "2026-05-06T12:01:02.123Z stdout F ", "[pod/llama-0/main] ",
+     "worker-0  | "],
+)  # fmt: skip
 def test_tables_of_every_version(version, prefix):
     run = nccl_tests.read(new(ROW, version, 16, prefix=prefix).encode(), "log")
     assert len(run.results) == 2
@@ -207,6 +211,16 @@ def test_tables_without_a_name_and_without_a_root():
     assert (run.results[0].collective, run.results[0].ranks, run.results[0].correct) == ("all_reduce", 2, True)
     gathered = nccl_tests.read(old([(1 << 27, 3298.6, 40.69, 20.35)], columns="").encode(), "log")
     assert gathered.results[0].collective == "all_gather"
+
+
+def test_tables_as_people_paste_them():
+    """Without the marks of comments; a launcher's tag inside the line; empty cells of tests that reduce nothing."""
+    whole = new(ROW, "2.16.0", prefix="[0]")
+    for text in (whole.replace("#", ""), whole.replace("      -1", "      -1[0]").replace("  0  ", "  0[0]  ")):
+        first = nccl_tests.read(text.encode(), "log").results[0]
+        assert (first.collective, first.ranks, first.busbw_gbs, first.correct) == ("all_reduce", 8, 449.51, True)
+    empty = old([(1 << 27, 3298.6, 40.69, 20.35)]).replace("     sum", "        ")
+    assert [r.busbw_gbs for r in nccl_tests.read(empty.encode(), "log").results] == [20.35, 20.35]
 
 
 def test_wrong_and_unchecked_results():
@@ -232,7 +246,15 @@ def test_json_of_nccl_tests(version):
 
 
 @pytest.mark.parametrize(
-    "damage", [b"", b"{", b'{"results": 3}', b"\x00\xff" * 50, b"# size time algbw busbw\n1 2 3\n"]
+    "damage",
+    [
+        b"",
+        b"{",
+        b'{"results": 3}',
+        b"\x00\xff" * 50,
+        b"# size time algbw busbw\n1 2 3\n",
+        b"size a b algbw busbw c\n1 2 3 x y 6\n",
+    ],
 )
 def test_what_is_no_output_of_nccl_tests(damage):
     with pytest.raises(UnreadableError):

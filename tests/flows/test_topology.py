@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.preflight import trees
+from whichrank.cli.before import _topology
 from whichrank.evidence.probes import Place, discover
 from whichrank.evidence.topology.nccl_dumps import read_topology
+from whichrank.fleet.engines import Engine
 from whichrank.flows.preflight import topology
 from whichrank.flows.preflight.memory_budget import Job, budget, parameters
 from whichrank.model.errors import UnreadableError
@@ -287,3 +289,32 @@ def test_the_budget_beside_what_is_free(whichrank, tmp_path):
     assert done.returncode == 1, "it does not fit"
     assert (document["free_bytes"], document["free_on"].partition(" of ")[0]) == (700 << 20, "GPU 3")
     assert "are free now on GPU 3" in whichrank(*words).stdout
+
+
+def test_the_budget_knows_the_gpus_of_the_host(whichrank, tmp_path):
+    """Eight GPUs on switches that reduce take buffers for NVLS; float32 takes twice what bfloat16 does."""
+
+    def told(root, *words, **env):
+        words = ("preflight", "--model-params", "1B", "--root", root, "--format", "json", *words)
+        return {part["what"]: part["octets"] for part in json.loads(whichrank(*words, **env).stdout)["parts"]}
+
+    usual = told(trees.machine(tmp_path / "usual"), "--param-bytes", 4)
+    assert usual["DDP buckets"] == 4 * 10**9
+    assert "NCCL buffers inside the host" in usual
+    assert "NVLS buffers" not in usual
+    fabric = {n: [(r"(<fabric>\s*<state>)N/A", r"\g<1>Completed")] for n in range(8)}
+    switched = trees.machine(tmp_path / "switched", changes=fabric)
+    assert told(switched)["NVLS buffers"] == 256 << 20
+    assert "NVLS buffers" not in told(switched, "--nproc-per-node", 2)
+    assert "NVLS buffers" not in told(switched, NCCL_NVLS_ENABLE="0")
+
+
+def test_without_rdma_nothing_lies_on_the_gpu(monkeypatch, capsys):
+    gpus = {"gpus": [{"index": 0, "values": {"memory_free": "9000 MiB"}}]}
+    for ports, what in (([{"state": "ACTIVE"}], "NCCL buffers between hosts"),
+                        ([{"state": "DOWN"}], "NCCL connections between hosts")):  # fmt: skip
+        answers = {host: {"gpus": gpus, "rdma": {"ports": ports}} for host in ("a", "b")}
+        monkeypatch.setattr(_topology, "_asked", lambda *_, answers=answers: answers)
+        engine = Engine("test", ("a", "b"), lambda _host, command: list(command))
+        assert _topology.tell_budget("1B", "ddp", 1, 2, engine, [], None, False, "json", None) == 0
+        assert what in [part["what"] for part in json.loads(capsys.readouterr().out)["parts"]]

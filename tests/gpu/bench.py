@@ -1,6 +1,6 @@
-"""On a machine with one real GPU: host checks, bench over NCCL with ranks that share the GPU, a second timer, sweeps.
+"""On a machine with one real GPU: bench over NCCL with ranks that share the GPU, and sweeps.
 
-    python tests/gpu/bench.py --part timer       one part: host, bench, four, timer, plants, sweep, none; ≤ 90 s each
+    python tests/gpu/bench.py --part bench       one part: bench, four, plants, sweep, none; ≤ 90 s each
     python tests/gpu/bench.py --part sweep --seconds 150    a part with more time: ten runs of the job prove a gain
     python tests/gpu/bench.py --list             their names
     python tests/gpu/bench.py                    all of them, one after the other
@@ -30,51 +30,6 @@ sys.path.insert(0, SRC)
 ENV = {**os.environ, "PYTHONPATH": SRC}
 PART_S = 85.0
 """For each part."""
-
-# A timer of its own around the very same calls: where batches begin is all that it learns from the benchmark.
-TIMER = """
-import json, os, statistics, time, torch, torch.distributed as dist
-from datetime import timedelta
-os.environ["NCCL_HOSTID"] = "host-" + os.environ["RANK"]
-from whichrank.facts.bandwidth import bandwidths
-from whichrank.worker import bench, collectives
-torch.cuda.set_device(0); device = torch.device("cuda", 0)
-dist.init_process_group("nccl", timeout=timedelta(seconds=40))
-n = dist.get_world_size()
-for name, share in (("all_reduce", 2 * (n - 1) / n), ("all_gather", (n - 1) / n), ("broadcast", 1)):
-    for octets in (1 << 20, 16 << 20):
-        real, batches = collectives.prepare(name, octets, torch.float32, device), []
-        def call():
-            if batches and batches[-1][0] is None:
-                torch.cuda.synchronize()
-                batches[-1][0] = time.perf_counter()
-            real.call()
-            if batches: batches[-1][2] += 1
-        def reset():
-            batches.append([None, None, 0])
-            real.reset()
-        kept = bench._batch
-        def batch(run, calls, device):
-            took = kept(run, calls, device)
-            if batches and batches[-1][1] is None and batches[-1][0] is not None:
-                torch.cuda.synchronize()
-                batches[-1][1] = time.perf_counter()
-            return took
-        bench._batch = batch
-        told = bench.measure(real._replace(call=call, reset=reset), 0.5, device)
-        bench._batch = kept
-        own = [(end - start) / count for start, end, count in batches if count and end]
-        everyone = [None] * n
-        dist.all_gather_object(everyone, own)
-        seconds = statistics.median(map(max, zip(*everyone)))
-        algbw, ours = bandwidths(name, real.octets, told.seconds, n)
-        other = real.octets * share / seconds / 1e9
-        if dist.get_rank() == 0:
-            print(json.dumps({"what": f"{name} {octets}", "busbw": ours, "other": other, "ratio": other / ours,
-                              "batches": told.batches, "calls": told.calls}), flush=True)
-print(json.dumps({"done": dist.get_rank()}), flush=True)
-dist.destroy_process_group()
-"""
 
 
 def say(words: str) -> None:
@@ -144,23 +99,6 @@ def command(clock: Clock, limit_s: float, *words: str) -> dict:
     return done
 
 
-def host(clock: Clock) -> dict:
-    """The checks, and the probes that need a real machine with what they measured."""
-    from functools import partial
-
-    from whichrank.evidence.probes import Place, _child, discover
-
-    told = command(clock, 40, "preflight", "--quick", "--nproc-per-node", "1", "--format", "json")
-    told["topology"] = command(clock, 20, "preflight", "--map", "here", "--format", "json")
-    words = ("--model-params", "1B", "--strategy", "fsdp", "--units", "16", "--nproc-per-node", "2")
-    told["budget"] = command(clock, 30, "preflight", *words, "--format", "json")
-    probes = discover()
-    names = ("gpus", "pci", "software", "topology", "rdma")
-    answers = _child.bounded({n: (partial(probes[n].measure, Place()), probes[n].LIMIT_S) for n in names})
-    told["probes"] = {name: answer._asdict() for name, answer in answers.items()}
-    return told
-
-
 BENCH = ("bench", "--backend", "nccl", "--seconds", "0.2", "--format", "json")
 
 
@@ -173,18 +111,6 @@ def bench(clock: Clock) -> dict:
 def four(clock: Clock) -> dict:
     words = ("--nproc-per-node", "4", "--sizes", "4M", "--collective", "all_reduce", "--limit", "60")
     return command(clock, 75, *BENCH, *words)
-
-
-def timer(clock: Clock) -> dict:
-    """Our busbw against the other timer's: every ratio should be within 5 % of one."""
-    port = str(20000 + os.getpid() % 20000)
-    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    ranks = run([[sys.executable, "-c", TIMER]] * 2, clock.left - 5, [{**common, "RANK": str(r)} for r in range(2)])
-    rows = [json.loads(line) for line in ranks[0]["stdout"].splitlines() if line.startswith('{"what"')]
-    if not rows:
-        return {"error": [rank["stderr"][-600:] for rank in ranks], "seconds": ranks[0]["seconds"]}
-    return {"rows": rows, "worst": max(abs(row["ratio"] - 1) for row in rows), "whole": len(rows) == 6,
-            "seconds": ranks[0]["seconds"]}  # fmt: skip
 
 
 PLANTS = [
@@ -270,7 +196,7 @@ class _environment:  # noqa: N801 - reads as a statement
             os.environ.pop(name, None)
 
 
-PARTS = {"host": host, "bench": bench, "four": four, "timer": timer, "plants": plants, "sweep": sweep, "none": none}
+PARTS = {"bench": bench, "four": four, "plants": plants, "sweep": sweep, "none": none}
 
 
 def main() -> int:

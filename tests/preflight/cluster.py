@@ -122,6 +122,9 @@ class Cluster:
         daemon = self.daemons.pop(name)
         daemon.kill()  # --kill-child ends what runs there
         daemon.wait(10)
+        deadline = time.monotonic() + 10  # its sshd must have left the port
+        while ip("netns", "pids", self.host(name).namespace).strip() and time.monotonic() < deadline:
+            time.sleep(0.05)
         with suppress(OSError):
             (Path("/sys/fs/cgroup/cpu") / f"{self.folder.name}-{name}").rmdir()
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tests.preflight.cluster import FAKETIME, Cluster
 from whichrank.lab import wires
+from whichrank.lab.hosts import command
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,18 @@ def _one_way_pair(cluster: Cluster, sender: str, receiver: str) -> None:
     meet = f"import socket; socket.create_connection(('{cluster.host(receiver).address}', 22), 5)"
     cluster.inside(sender, sys.executable, "-S", "-c", meet)
     wires.one_way(cluster.network, cluster.host(sender), cluster.host(receiver))
+
+
+def limit_pair(cluster: Cluster, one: str, other: str, rate: str) -> None:
+    """What the switch sends from one of the two to the other is held back; all else is not."""
+    for sender, receiver in ((one, other), (other, one)):
+        at = ("-n", cluster.network.switch)
+        port = ("dev", cluster.host(receiver).port)
+        command("tc", *at, "qdisc", "replace", *port, "root", "handle", "1:", "htb", "default", "1")
+        command("tc", *at, "class", "add", *port, "parent", "1:", "classid", "1:1", "htb", "rate", "40gbit")
+        command("tc", *at, "class", "add", *port, "parent", "1:", "classid", "1:2", "htb", "rate", rate)
+        command("tc", *at, "filter", "add", *port, "parent", "1:", "protocol", "ip", "u32", "match", "ip", "src",
+                cluster.host(sender).address, "flowid", "1:2")  # fmt: skip
 
 
 def _shm(cluster: Cluster) -> None:

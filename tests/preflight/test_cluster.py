@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.test_preflight import SCHEMA
 from tests.preflight.cluster import FAKETIME, READY, Cluster
-from tests.preflight.faults import FAULTS, place_of, planted, wrong
+from tests.preflight.faults import FAULTS, limit_pair, place_of, planted, wrong
 from whichrank.lab import wires
 from whichrank.lab.hosts import command, ip
 
@@ -102,6 +102,16 @@ def test_every_pair(cluster):
     document = look(cluster, "--full", "--thorough")
     assert len(document["links"]) == 28
     assert document["findings"] == []
+
+
+@pytest.mark.bars
+def test_one_slow_pair(cluster):
+    limit_pair(cluster, "node2", "node7", "40mbit")
+    try:
+        told = look(cluster, "--thorough")["findings"]
+    finally:
+        cluster.heal()
+    assert [(finding["code"], place_of(finding)) for finding in told] == [("PREF106", {"node2", "node7"})]
 
 
 @pytest.mark.bars

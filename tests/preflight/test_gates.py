@@ -1,14 +1,16 @@
-"""Schedulers as gates: the Slurm prolog, the init container, an allocation by srun, and the nodes of a Ray cluster."""
+"""Schedulers as gates: the Slurm prolog, the init container, an allocation by srun, pods, nodes of a Ray cluster."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -103,6 +105,46 @@ def test_slurm_drains_a_node_by_the_prolog(programs, tmp_path_factory):
     assert "trained on n2" in (programs / "job/log").read_text()
     assert "DRAIN" in nodes["n1"]
     assert "DRAIN" not in nodes["n2"]
+
+
+@pytest.mark.slow
+@pytest.mark.bars
+@pytest.mark.skipif(not READY or not shutil.which("kubectl"), reason="needs root, ip, nft, tc, sshd and kubectl")
+def test_pods_by_a_real_kubectl(tmp_path):
+    """`--k8s` through the real program: a blocked port of one of three pods is found, with JSON and JUnit."""
+    from tests.preflight.cluster import Cluster
+    from tests.preflight.kube_api import serving
+    from whichrank.lab import wires
+
+    with Cluster(3) as pods:
+        pods.start()
+
+        def start(pod, words):
+            ssh = ["ssh", "-F", str(pods.folder / "ssh_config"), pods.host(pod).address, shlex.join(words)]
+            command = ["ip", "netns", "exec", pods.host("login").namespace, *ssh]
+            return subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=False
+            )
+
+        def look(format_):
+            words = ["preflight", "--k8s", "train/job-name=llama", "--k8s-container", "main", "--quiet"]
+            return subprocess.run(
+                [sys.executable, "-m", "whichrank", *words, "--format", format_], capture_output=True, text=True,
+                timeout=120, env={**command_environment(), "KUBECONFIG": str(config)}, check=False,
+            )  # fmt: skip
+
+        with serving({name: pods.host(name).address for name in pods.names}, start) as settings:
+            config = tmp_path / "config"
+            config.write_text(json.dumps(settings))
+            healthy = look("json")
+            assert healthy.returncode == 0, healthy.stderr + healthy.stdout
+            assert [host["host"] for host in json.loads(healthy.stdout)["hosts"]] == pods.names
+            wires.close_ports(pods.host("node2"), "29500")
+            told = look("junit")
+    assert told.returncode == 1, told.stderr
+    failed = [failure.get("message") for failure in ET.fromstring(told.stdout).iter("failure")]
+    assert failed
+    assert all("node2" in message for message in failed), failed
 
 
 HANG = """

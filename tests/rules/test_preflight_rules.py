@@ -15,7 +15,7 @@ from whichrank.evidence.probes import Absent, Missing, Place, discover
 from whichrank.facts.taxonomy import causes
 from whichrank.flows.discovery import rules_below
 from whichrank.flows.preflight import check as flow
-from whichrank.model.preflight import Launch
+from whichrank.model.preflight import Blame, Launch
 from whichrank.records.inspection import (
     Attempt,
     Clock,
@@ -34,6 +34,7 @@ from whichrank.rules.preflight_fleet import (
     host_names,
     hosts_differ,
     long_round_trip,
+    lossy_path,
     one_way_path,
     slow_host,
 )
@@ -399,6 +400,26 @@ def test_a_blocked_pair_is_a_link():
     assert {finding.subject.links[0].a.host, finding.subject.links[0].b.host} == {"a", "d"}
 
 
+def test_hosts_limit_how_many_rejections_they_send():
+    tried = attempts(lambda a, b, kind: ("rejected" if kind == "rendezvous" else "dropped") if a + b == "ab" else "")
+    (told,) = blocked_ports.judge(Inspection(attempts=tried))
+    assert told.message == "Connections from a to b on every port tried are rejected."
+
+
+@pytest.mark.parametrize(
+    ("lost", "words"), [("to", "in what it receives"), ("from", "in what it sends"), ("both", "was tested with.")]
+)
+def test_the_direction_of_loss(lost, words):
+    def volley(a, b):
+        bad = (b == "c" and lost != "from") or (a == "c" and lost != "to")
+        return Volley(a, b, {128: 300}, {128: 280 if bad else 300})
+
+    volleys = [volley(a, b) for a in "abcd" for b in "abcd" if a != b]
+    (told,) = lossy_path.judge(Inspection(volleys=volleys, loss=Blame(hosts=("c",))))
+    assert told.subject.hosts == ("c",)
+    assert words in told.message
+
+
 def test_one_way():
     def volley(a, b):
         return Volley(a, b, {128: 100}, {} if a == "c" else {128: 100})
@@ -543,6 +564,18 @@ def test_an_address_that_two_hosts_have():
     assert told(a=["10.0.0.1", bridge], b=["10.0.0.2", bridge]) == []
     assert told(a=["10.0.0.1", "10.0.0.2"], b=["10.0.0.2", bridge]) == [("a", "b")]
     assert told(a=["10.0.0.1", "10.0.0.2"], b=["10.0.0.1", "10.0.0.2"]) == [], "one machine"
+
+
+def test_one_host_under_two_names():
+    def host(name, *namespaces, boot="one"):
+        names = {"hostname": "n1", "boot_id": boot, "namespaces": list(namespaces)}
+        return HostProbes(name, {"names": ProbeResult("names", names)})
+
+    own = {name: ["10.0.0.1"] for name in ("n1", "n1-ib", "pod")}
+    hosts = [host("n1", "mnt:[1]"), host("n1-ib", "mnt:[1]"), host("pod", "mnt:[2]"), host("n2", "mnt:[1]", boot="two")]
+    (told,) = duplicate_address.judge(Inspection(hosts, addresses=own))
+    assert told.subject.hosts == ("n1", "n1-ib")
+    assert "are the same host" in told.message
 
 
 def test_what_gloo_takes_where_the_name_means_loopback():

@@ -1,7 +1,7 @@
 """What nccl-tests print: the tables of every version by their own headings, and the JSON of `-J`.
 
-Columns differ by version and test: `error` became `#wrong`, `root` and `redop` are missing in old ones. Launchers put
-prefixes before the lines. So the heading decides, never a fixed place.
+Columns differ by version and test: `error` became `#wrong`, `root` and `redop` are missing in old ones, or their cells
+are empty. Launchers put words before the lines, or tags into them. So the heading decides, never a fixed place.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from whichrank.model.errors import UnreadableError
 from whichrank.records.bench import BenchResult, BenchRun
 
 MOST = 64 << 20
-_PREFIX = re.compile(r"^\s*(?:\[[\w.,:-]{1,80}\](?:<std(?:out|err)>)?:?|\d{1,6}:|[\w.-]{1,64}:)\s?(?=\s*[#\d])")
-_RANK = re.compile(
-    r"^#?\s*Rank\s+(\d+)(?: Group\s+\d+)? Pid\s+\d+ on\s+(\S+) device\s+\d+ \[[\w:.]{1,20}\] (.{1,80}?)\s*$"
-)
+_TAG = re.compile(r"^\s*(\[[\w.,:/-]{1,80}\](?:<std(?:out|err)>)?:?)")
+_RANK = re.compile(r"\bRank\s+(\d+)(?: Group\s+\d+)? Pid\s+\d+ on\s+(\S+) device\s+\d+ \[[\w:.]{1,20}\] (.{1,80}?)\s*$")
 _NAMED = re.compile(
     r"\b(all_reduce|all_gather|reduce_scatter|broadcast|alltoallv?|sendrecv|gather|scatter|reduce|hypercube)_perf\b"
 )
@@ -48,10 +46,10 @@ def read(data: bytes, label: str, device: str = "") -> BenchRun:
 
 
 def _from_text(text: str, label: str) -> BenchRun:
-    lines = [_PREFIX.sub("", line).rstrip() for line in text.splitlines()]
+    lines = [_untagged(line) for line in text.splitlines()]
     ranks: dict[int, tuple[str, str]] = {}
     for line in lines:
-        if match := _RANK.match(line):
+        if match := _RANK.search(line):
             ranks[int(match[1])] = (match[2], match[3])
     hosts = tuple(ranks[rank][0] for rank in sorted(ranks))
     count = len(ranks) or _count_by_words(text)
@@ -64,22 +62,43 @@ def _from_text(text: str, label: str) -> BenchRun:
     return BenchRun(results, "nccl", device, hosts, nccl=_nccl(version[1]) if version else None, origin=label)
 
 
+def _untagged(line: str) -> str:
+    """Without the tag of a launcher (`[1,0]<stdout>:`), which may be repeated inside the line."""
+    tag = _TAG.match(line)
+    return line.replace(tag[1], " ").rstrip() if tag else line.rstrip()
+
+
 def _rows(lines: list[str]) -> Iterator[dict[str, list[str]]]:
     """Column -> cells, of every line below a heading; the in-place half repeats the columns."""
     columns: list[str] = []
     for line in lines:
-        words = line.lstrip("#").split() if line.lstrip().startswith("#") else line.split()
-        if "algbw" in words and "busbw" in words and ("size" in words or "bytes" in words):
-            columns = ["size" if word == "bytes" else word for word in words]
-            continue
-        if not columns or not words or not words[0].isdigit() or len(words) < 6:
-            continue
-        if len(words) < len(columns):
-            continue  # half a line: another program printed into it
-        row: dict[str, list[str]] = {}
-        for column, word in zip(columns, words, strict=False):
-            row.setdefault(column, []).append(word)
-        yield row
+        words = line.split()
+        if "algbw" in words and "busbw" in words and not {"size", "#size", "bytes"}.isdisjoint(words):
+            first = next(n for n, word in enumerate(words) if word in ("size", "#size", "bytes"))
+            columns = ["size", *("#wrong" if word == "wrong" else word for word in words[first + 1 :])]
+        elif columns and len(words) >= 6 and (row := _cells(words, columns)):
+            yield row
+
+
+def _cells(words: list[str], columns: list[str]) -> dict[str, list[str]] | None:
+    """The cells of a line, whatever stands before or behind them; None where it is no line of the table."""
+    for empty in ((), ("redop",), ("redop", "root")):  # tests that reduce nothing left these cells empty
+        wanted = [column for column in columns if column not in empty]
+        for cells in (words[: len(wanted)], words[-len(wanted) :]):
+            if len(cells) == len(wanted) and all(map(_fits, wanted, cells)):
+                row: dict[str, list[str]] = {}
+                for column, cell in zip(wanted, cells, strict=True):
+                    row.setdefault(column, []).append(cell)
+                return row
+    return None
+
+
+def _fits(column: str, cell: str) -> bool:
+    if column in ("size", "count"):
+        return cell.isdigit()
+    if column in ("type", "redop"):
+        return _number(cell) is None
+    return column not in ("time", "cputime", "algbw", "busbw") or _number(cell) is not None or cell in ("N/A", "-")
 
 
 def _results(row: dict[str, list[str]], name: str, ranks: int, bounds: re.Match[str] | None) -> Iterator[BenchResult]:
@@ -90,8 +109,9 @@ def _results(row: dict[str, list[str]], name: str, ranks: int, bounds: re.Match[
         if time_us is None or algbw is None or busbw is None:
             continue
         operation, count = _operation(row, name, ranks, algbw, busbw)
+        kind = row.get("type", [""])[0]
         yield BenchResult(
-            _NAMES.get(operation, operation), octets, _TYPES.get(row["type"][0], row["type"][0]), count, time_us, algbw,
+            _NAMES.get(operation, operation), octets, _TYPES.get(kind, kind), count, time_us, algbw,
             busbw, _right(row, number, bounds), in_place=number == 1,
         )  # fmt: skip
 
@@ -102,6 +122,8 @@ def _operation(row: dict[str, list[str]], name: str, ranks: int, algbw: float, b
         return name, ranks
     ratio = busbw / algbw if algbw > 0.05 else 0.0
     redop, root = (row.get("redop") or ["none"])[0], (row.get("root") or ["-1"])[0]
+    if redop != "none" and ratio > 1.02:
+        return "all_reduce", ranks  # no other operation moves more than it delivers
     for candidate in ("all_reduce", "reduce_scatter") if redop != "none" else ("all_gather",):
         factor = bus_factor(candidate, ranks) if ranks else None
         if factor and ratio and abs(ratio / factor - 1) < 0.02:

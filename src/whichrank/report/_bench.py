@@ -84,7 +84,8 @@ def text(told: Told) -> Iterator[str]:
             yield f"    fix: {safe(step)}\n"
     hosts = len(set(run.hosts)) or 1
     ranks = counted(len(run.hosts), "rank") if run.hosts else "ranks"
-    yield f"\n{safe(run.backend or run.origin)} on {safe(run.device)}, {ranks} on {counted(hosts, 'host')}\n"
+    device = safe(run.device or "an unknown device")
+    yield f"\n{safe(run.backend or run.origin)} on {device}, {ranks} on {counted(hosts, 'host')}\n"
     before = {r.key: r.time_us for r in run.baseline}
     known = any(r.expected_gbs is not None for r in run.results)
     expected = f"{'expected':>9}" if known else ""

@@ -41,12 +41,22 @@ def link(a: str, b: str) -> Subject:
 def located(blame: Blame) -> Iterable[tuple[Subject, str]]:
     """Each thing that pairings blame, with words for it."""
     for host in blame.hosts:
-        yield hosts(host), f"{host}: towards every host it was tested with"
+        yield hosts(host), f"{host}: with every host it was tested with"
     for group in blame.groups:
         names = ", ".join(group[:6]) + (f" and {len(group) - 6} more" if len(group) > 6 else "")
         yield hosts(*group), f"between {names} and all others: what they share, an uplink or a switch"
     for a, b in blame.pairs:
         yield link(a, b), f"between {a} and {b} only"
+
+
+def one_direction(subject: Subject, ways: Iterable[tuple[str, str]]) -> str:
+    """Words for the direction, where all bad ways (from, to) of a host lead to it, or all away from it."""
+    told = list(ways)
+    if len(subject.hosts) != 1 or len(told) < 2:
+        return ""
+    if all(to == subject.hosts[0] for _, to in told):
+        return ", in what it receives"
+    return ", in what it sends" if all(sender == subject.hosts[0] for sender, _ in told) else ""
 
 
 def of_subject(rates: Iterable[RdmaRate], subject: Subject) -> list[RdmaRate]:

@@ -51,7 +51,7 @@ if [ "$3" = get ]; then
    {{"metadata": {{"name": "llama-1"}}, "status": {{"phase": "Running", "podIP": "10.1.0.5"}}}}]}}'
   exit
 fi
-pod=$6
+pod=$5
 while [ "$1" != -- ]; do shift; done
 shift
 [ $pod = llama-1 ] && {{ echo 'error: unable to upgrade connection: container not found ("main")' >&2; exit 1; }}
@@ -81,4 +81,4 @@ def test_the_pods_of_a_job(tmp_path):
     assert len(list(tmp_path.glob("bundle/nodes/*/environment/rank_0.env"))) == 1
     calls = log.read_text().splitlines()
     assert calls[0] == "--namespace train get pods --selector job-name=llama --output json"
-    assert calls[1].startswith("--namespace train exec --stdin --quiet llama-")
+    assert calls[1].startswith("--namespace train exec --stdin llama-")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,20 +96,40 @@ def _asked(engine: Engine, agent: Sequence[str], probes: list[str]) -> dict[str,
     }
 
 
-def _free(engine: Engine, agent: Sequence[str]) -> tuple[int, str] | None:
-    """The least memory that any GPU of the hosts has free, and where; None where nobody tells."""
-    told = []
-    for host, values in _asked(engine, agent, ["gpus"]).items():
-        for gpu in values.get("gpus", {}).get("gpus") or []:
-            word = str((gpu.get("values") or {}).get("memory_free", "")).partition(" ")[0]
+@dataclass(frozen=True, slots=True)
+class _Hardware:
+    """What the hosts have, as far as the budget depends on it."""
+
+    free: tuple[int, str] | None = None
+    """The least memory that any GPU has free, and where; None where nobody tells."""
+    gpus: int = 0
+    """On the host that has most."""
+    rdma: bool = True
+    """Whether every host that has GPUs has a port for GPUDirect RDMA, too."""
+    nvls: bool = False
+    """Whether the GPUs are joined by switches that reduce: only such GPUs tell the state of a fabric."""
+
+
+def _hardware(engine: Engine, agent: Sequence[str]) -> _Hardware:
+    told: list[tuple[int, str]] = []
+    counts, ports, fabric = [0], [], []
+    for host, values in _asked(engine, agent, ["gpus", "rdma"]).items():
+        gpus = values.get("gpus", {}).get("gpus") or []
+        counts.append(len(gpus))
+        if gpus:
+            ports.append(any(port.get("state") == "ACTIVE" for port in values.get("rdma", {}).get("ports") or []))
+        for gpu in gpus:
+            own = gpu.get("values") or {}
+            fabric.append(own.get("fabric_state") == "Completed")
+            word = str(own.get("memory_free", "")).partition(" ")[0]
             if word.isdigit():
                 told.append((int(word) << 20, f"GPU {gpu.get('index')} of {host}"))
-    return min(told, default=None)
+    return _Hardware(min(told, default=None), max(counts), all(ports), bool(fabric) and all(fabric))
 
 
 def tell_budget(
-    text: str, strategy: str, units: int, engine: Engine, agent: Sequence[str], ranks: int, measure: bool, format_: str,
-    output: Path | None,
+    text: str, strategy: str, units: int, parameter_bytes: int, engine: Engine, agent: Sequence[str],
+    ranks: int | None, measure: bool, format_: str, output: Path | None,
 ) -> int:  # fmt: skip
     """Part by part, and the sum."""
     import os
@@ -123,10 +143,12 @@ def tell_budget(
     settings = {name: value for name, value in os.environ.items() if name.startswith("NCCL_")}
     hosts = len(engine.hosts)
     seen = measured() if measure else {}
-    free = _free(engine, agent)
+    found = _hardware(engine, agent)
+    free, each = found.free, ranks or found.gpus or 1
     job = Job(
-        hosts * ranks, ranks, count, strategy=strategy, units=units, settings=settings,  # type: ignore[arg-type]
-        context_bytes=seen.get("context_bytes"),
+        hosts * each, each, count, parameter_bytes, strategy=strategy, units=units,  # type: ignore[arg-type]
+        nvls=found.nvls and each > 2 and settings.get("NCCL_NVLS_ENABLE") != "0", gpudirect=found.rdma,
+        settings=settings, context_bytes=seen.get("context_bytes"),
     )  # fmt: skip
     parts = budget(job)
     total = sum(part.octets for part in parts)

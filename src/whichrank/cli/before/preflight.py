@@ -48,6 +48,8 @@ def _port() -> int:
 @click.option("--model-params", metavar="N", help="Budget of GPU memory for communication: 7B, 350M.")
 @click.option("--strategy", type=click.Choice(("none", "ddp", "fsdp")), default="ddp", help="For the budget.")
 @click.option("--units", type=click.IntRange(1), default=1, help="For the budget: parts that FSDP wraps (layers).")
+@click.option("--param-bytes", type=click.IntRange(1, 8), default=2, show_default=True,
+              help="For the budget: bytes of a parameter and its gradient (bfloat16: 2, float32: 4).")  # fmt: skip
 @click.option("--clean", is_flag=True, help="List what dead jobs left here, ask, and remove your own.")
 @click.option("--yes", is_flag=True, help="With --clean: don't ask.")
 @click.option(
@@ -75,6 +77,7 @@ def command(
     model_params: str | None,
     strategy: str,
     units: int,
+    param_bytes: int,
     clean: bool,
     yes: bool,
     root: Path | None,
@@ -120,7 +123,8 @@ def command(
     if model_params:
         from whichrank.cli.before._topology import tell_budget
 
-        ctx.exit(tell_budget(model_params, strategy, units, engine, agent, ranks or 1, full, format_, output))
+        ranks = ranks or next(iter(engine.slots.values()), None)
+        ctx.exit(tell_budget(model_params, strategy, units, param_bytes, engine, agent, ranks, full, format_, output))
     launch = Launch(ranks_per_host=ranks or next(iter(engine.slots.values()), None), port=port, folders=folders)
     wishes = flow.Wishes(launch, full or thorough, thorough, quick, iperf=iperf)
     told = _of_copies(engine.name, wishes) if not root else None

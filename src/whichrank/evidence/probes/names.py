@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 from typing import Any
 
 from whichrank.evidence.collectors.processes import boot_id
@@ -18,7 +19,18 @@ def measure(place: Place) -> dict[str, Any]:
         raise Missing("a recorded tree can't resolve names")
     name = socket.gethostname()
     domain = (place.read("/etc/resolv.conf") or "")[:500]
-    return {"hostname": name, "addresses": resolve(name), "domain": domain, "boot_id": boot_id()}
+    return {
+        "hostname": name, "addresses": resolve(name), "domain": domain, "boot_id": boot_id(),
+        "namespaces": _namespaces(),
+    }  # fmt: skip
+
+
+def _namespaces() -> list[str]:
+    """Which namespaces this process is in: containers of one machine differ in some; empty where nobody tells."""
+    try:
+        return [str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("mnt", "net", "pid", "uts")]
+    except OSError:
+        return []
 
 
 def resolve(name: str) -> list[str]:

@@ -21,7 +21,7 @@ def engine(selector: str, container: str | None = None) -> Engine:
     inside = ["--container", container] if container else []
 
     def wrap(host: str, command: Sequence[str]) -> list[str]:
-        return ["kubectl", *where, "exec", "--stdin", "--quiet", host, *inside, "--", *command]
+        return ["kubectl", *where, "exec", "--stdin", host, *inside, "--", *command]
 
     return Engine("kubernetes", tuple(pods), wrap, addresses=pods)
 

@@ -223,20 +223,24 @@ def _rematch(race: _Race, finalists: Sequence[int], results: dict[int, list[floa
     }  # fmt: skip
     if won:
         return replace(race.keep("won the rematch", **told), winner=race.settings[best])
+    if gain < _LEAST_GAIN / 3:
+        return race.keep("nothing was faster than the defaults", **told)
     if min(len(new), len(old)) < _LOOKS[0]:
         met = 1 + min(_FINALISTS, len(race.settings) - 1)
         enough = 1.2 * race.each_s() * (_ROUNDS * len(race.settings) + _LOOKS[0] * met)
         reason = f"{name} looked faster, and the time was too short to prove it; try --budget {enough:.0f}"
         return race.keep(reason, **told)
-    if gain <= 0:
-        return race.keep("nothing was faster than the defaults", **told)
     return race.keep(f"{name} looked faster and did not win the rematch", **told)
 
 
 def _speed(runs: Sequence[float]) -> float:
     """Of several runs: the mean of the upper half. What disturbs a run makes it slower, never faster."""
-    upper = sorted(runs)[len(runs) // 2 :]
+    upper = _upper(runs)
     return sum(upper) / len(upper) if upper else 0.0
+
+
+def _upper(runs: Sequence[float]) -> list[float]:
+    return sorted(runs)[len(runs) // 2 :]
 
 
 def _gain(new: Sequence[float], old: Sequence[float]) -> float:
@@ -259,9 +263,16 @@ def _proved(new: Sequence[float], old: Sequence[float]) -> bool:
 
 
 def _far_apart(new: Sequence[float], old: Sequence[float]) -> bool:
-    """Whether the slowest run with the setting is far above the fastest without, against what runs differ by anyway."""
+    """Whether the runs with the setting are far above the fastest without, against what runs differ by anyway.
+
+    From four runs of each on the upper half of them tells that: a disturbed run would hide a clear gain.
+    """
+    if _gain(new, old) < 1.5 * _LEAST_GAIN:
+        return False
+    if min(len(new), len(old)) > _AT_LEAST:
+        new, old = _upper(new), _upper(old)
     spread = max(max(side) - min(side) for side in (new, old))
-    return _gain(new, old) >= 1.5 * _LEAST_GAIN and min(new) - max(old) > _FAR_APART * spread
+    return min(new) - max(old) > _FAR_APART * spread
 
 
 def _noise(speeds: Sequence[float]) -> float:

@@ -20,7 +20,8 @@ from whichrank.model.preflight import NOTHING_TO_CHECK, Check, HostCheck, Launch
 from whichrank.records.inspection import HostProbes, Inspection, Pace, ProbeResult
 
 AGENT = ("-m", "whichrank.evidence.probes._agent")
-_START_S = 60.0
+_START_S, _START_LEAST_S = 60.0, 20.0
+"""For a helper to answer; where the others answer at once, those that don't get the second."""
 _PROBES_S = 60.0
 _SUSPECTS, _OTHERS, _TURNS = 4, 3, 3
 """How many slow hosts work again, beside how many others, how often."""
@@ -101,8 +102,9 @@ def measure(everyone: HostHelpers, engine: Engine, wishes: Wishes, progress: Pro
     """Ask all hosts at once: first about themselves, then about each other."""
     launch = replace(wishes.launch, hosts=len(engine.hosts), load=wishes.full)
     progress("starting", 0, 4)
-    hello = everyone.ask_all({"do": "hello"}, _START_S)
-    hello |= everyone.ask({host: {"do": "hello"} for host in everyone.try_again()}, _START_S)
+    hello = everyone.ask_all({"do": "hello"}, _START_S, _START_LEAST_S)
+    patience_s = _START_LEAST_S if everyone.hosts else _START_S
+    hello |= everyone.ask({host: {"do": "hello"} for host in everyone.try_again()}, patience_s)
     progress("host checks", 1, 4)
     answers = everyone.ask_all({"do": "probe", "launch": asdict(launch)}, _PROBES_S)
     token = secrets.token_hex(16)

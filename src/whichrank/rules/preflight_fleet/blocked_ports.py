@@ -154,8 +154,10 @@ def _ports(cases: Sequence[Attempt], attempts: Sequence[Attempt]) -> str:
 
 
 def _how(cases: Sequence[Attempt]) -> str:
-    outcomes = sorted({_WORDS.get(a.outcome, a.outcome) for a in cases})
-    return " or ".join(outcomes)
+    outcomes = {a.outcome for a in cases}
+    if "rejected" in outcomes:
+        outcomes -= {"dropped", "unreachable"}  # hosts limit how many rejections they send
+    return " or ".join(sorted(_WORDS.get(outcome, outcome) for outcome in outcomes))
 
 
 _WORDS = {

@@ -8,7 +8,7 @@ fraction of the speed; RDMA over Ethernet suffers even more.
 How it decides: each end counts the small datagrams that arrive of those sent; both directions count. Hosts are tested
 in rounds of pairs: one that loses with every partner is named itself.
 
-Example: `5.5 % of the packets from node4 to node1 are lost, and as many towards all others`
+Example: `Packets are lost, node4: with every host it was tested with, in what it receives`
 
 Fix: clean or replace cable and transceiver of the named host, look at the error counters of its switch port.
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 from whichrank.model.evidence import Ref
 from whichrank.model.findings import Finding, NotEvaluated, Subject
 from whichrank.records.inspection import Inspection, Volley
-from whichrank.rules.preflight_findings import found, located, measured
+from whichrank.rules.preflight_findings import found, located, measured, one_direction
 
 CODE = "PREF104"
 CAUSE = "packet-loss"
@@ -32,10 +32,10 @@ def judge(inspection: Inspection) -> list[Finding] | NotEvaluated:
         return NotEvaluated("datagrams between at least two hosts")
     findings = []
     for subject, words in located(inspection.loss):
-        refs = _refs(inspection, subject)
-        if refs:
-            message = f"Packets are lost, {words}."
-            findings.append(found(CODE, CAUSE, "slow", subject, message, refs, FIX))
+        volleys = _lossy(inspection, subject)
+        if volleys:
+            message = f"Packets are lost, {words}{one_direction(subject, [(v.a, v.b) for v in volleys])}."
+            findings.append(found(CODE, CAUSE, "slow", subject, message, [_ref(v) for v in volleys[:4]], FIX))
     return findings
 
 
@@ -47,14 +47,17 @@ def share(volley: Volley) -> float | None:
     return None if not sent or not arrived else max(0.0, 1 - arrived / sent)
 
 
-def _refs(inspection: Inspection, subject: Subject) -> list[Ref]:
+def _lossy(inspection: Inspection, subject: Subject) -> list[Volley]:
+    """Those of the hosts or the link that lost packets."""
     names = {*subject.hosts, *(end.host for link in subject.links for end in (link.a, link.b))}
-    told = []
-    for volley in inspection.volleys:
-        lost = share(volley)
-        fits = {volley.a, volley.b} <= names if subject.links else bool(names & {volley.a, volley.b})
-        if lost and lost > 0.01 and fits:
-            small = min(volley.sent)
-            words = f"{volley.a} → {volley.b}: {volley.arrived.get(small, 0)} of {volley.sent[small]} arrived"
-            told.append(measured("volley", words, volley.a))
-    return told[:4]
+    return [
+        volley for volley in inspection.volleys
+        if (share(volley) or 0) > 0.01
+        and ({volley.a, volley.b} <= names if subject.links else bool(names & {volley.a, volley.b}))
+    ]  # fmt: skip
+
+
+def _ref(volley: Volley) -> Ref:
+    small = min(volley.sent)
+    words = f"{volley.a} → {volley.b}: {volley.arrived.get(small, 0)} of {volley.sent[small]} arrived"
+    return measured("volley", words, volley.a)

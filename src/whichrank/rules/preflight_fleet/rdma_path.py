@@ -9,7 +9,7 @@ reach, RoCE packets that a switch drops, rails that are not connected.
 How it decides: by perftest's own words (completion with error, failed to modify QP to RTR), and by transfers that do
 not end within their time limit; tested again with other partners, so that a host is told from a pair.
 
-Example: `RDMA by mlx5_2 does not get through, node3: towards every host it was tested with`
+Example: `RDMA by mlx5_2 does not get through, node3: with every host it was tested with`
 
 Fix: compare GID index and type, P_Key and subnet prefix of both ports; ask the fabric for a path (ibtracert, rping).
 

@@ -8,7 +8,7 @@ Why it happens: a port that negotiated a lower speed, a limiter, a damaged lane,
 How it decides: pairs are measured in rounds, each host with one partner at a time; what looks slow is measured again
 with hosts that are known to be fast. In `--thorough` runs every pair is measured.
 
-Example: `node6: 0.09 Gb/s towards every host, the others have 4.1 Gb/s`
+Example: `Slow: 0.092 Gb/s where 4.100 Gb/s is usual, node6: with every host it was tested with`
 
 Fix: look at the negotiated speed (ethtool DEV), cable and switch port of the named host.
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from whichrank.model.findings import Finding, NotEvaluated
 from whichrank.records.inspection import Inspection, usual_gbits
-from whichrank.rules.preflight_findings import found, located, measured
+from whichrank.rules.preflight_findings import found, located, measured, one_direction
 
 CODE = "PREF106"
 CAUSE = "slow-network"
@@ -42,6 +42,7 @@ def judge(inspection: Inspection) -> list[Finding] | NotEvaluated:
         if not own:
             continue
         refs = [measured("rate", f"{r.a} → {r.b}: {r.gbits:.3f} Gb/s (usual here: {usual:.3f})", r.a) for r in own[:4]]
-        message = f"Slow: {min(r.gbits or 0 for r in own):.3f} Gb/s where {usual:.3f} Gb/s is usual, {words}."
+        way = one_direction(subject, [(r.a, r.b) for r in own if (r.gbits or 0) < usual / 2])
+        message = f"Slow: {min(r.gbits or 0 for r in own):.3f} Gb/s where {usual:.3f} Gb/s is usual, {words}{way}."
         findings.append(found(CODE, CAUSE, "slow", subject, message, refs, FIX))
     return findings

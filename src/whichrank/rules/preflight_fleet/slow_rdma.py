@@ -9,7 +9,7 @@ a congested or badly routed uplink, RoCE without flow control.
 How it decides: perftest's ib_write_bw runs in rounds, each adapter with one partner at a time and both ways at once;
 what looks slow is measured again with adapters that are known to be fast. `--thorough` measures every pair.
 
-Example: `mlx5_3: 97.1 Gb/s where 391.2 Gb/s is usual, node6: towards every host it was tested with`
+Example: `mlx5_3: 97.1 Gb/s where 391.2 Gb/s is usual, node6: with every host it was tested with`
 
 Fix: look at the port's rate and counters (ibstat, perfquery), its cable, and the PCIe width of the adapter.
 

@@ -26,13 +26,17 @@ CAUSE = "port-in-use"
 CHECK = "rendezvous-port"
 PROBE = "processes"
 FIX = ("End that process, or start with another --master-port (or another port in --rdzv-endpoint).",)
+_SHOWN = 80
+"""Characters of its command line."""
 
 
 def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:  # noqa: ARG001
     if not values.get("port_taken"):
         return healthy(launch.port, "free")
     who = items(values, "listeners")
-    by = f"pid {who[0].get('pid')} ({text(who[0], 'command')[:80]})" if who else "a process of another user"
+    command = text(who[0], "command") if who else ""
+    shown = command if len(command) <= _SHOWN else f"{command[:_SHOWN]}…"
+    by = f"pid {who[0].get('pid')} ({shown})" if who else "a process of another user"
     return unhealthy(
         launch.port, f"port {launch.port} is taken by {by}", severity="warning" if launch.hosts > 1 else "error"
     )

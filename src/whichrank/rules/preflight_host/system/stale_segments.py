@@ -39,4 +39,4 @@ def judge(values: Mapping[str, Any], host: HostProbes, launch: Launch) -> Check:
     size = number(values, "shm_size") or 0
     if size and held > _SHARE * size:
         return unhealthy(told, f"{told} of /dev/shm belong to no live process", severity="warning")
-    return healthy(told)
+    return healthy(told, "of dead jobs, too little to matter; --clean removes them" if stale else "")
